@@ -1,0 +1,5 @@
+"""Errors that are the user's to mend."""
+
+
+class UserError(Exception):
+    """A mistake in what the user gave us, as one line that says what, where and what to do."""

@@ -1,0 +1,1 @@
+"""Judging: samples against what the hardware allows and what the system once gave."""

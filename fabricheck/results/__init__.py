@@ -1,0 +1,1 @@
+"""Readers of benchmark output: every reader turns text into the same records and guards them."""

@@ -1,0 +1,173 @@
+#include "fabricbench/environment.hpp"
+
+#include <sched.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+
+extern char** environ;
+
+namespace fabricbench {
+namespace {
+
+constexpr const char* kRecordedPrefixes[] = {"NCCL_", "RCCL_", "HSA_", "HIP_", "ROCR_", "MPICH_", "FI_", "UCX_", "OMPI_MCA_",
+                                             "I_MPI_", "MPIR_CVAR_", "PSM2_", "PMIX_MCA_", "MV2_", "OMP_"};
+constexpr const char* kRecordedNames[] = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS", "GPU_MAX_HW_QUEUES",
+                                          "SLURM_NTASKS", "SLURM_NNODES", "SLURM_CPU_BIND", "SLURM_JOB_PARTITION", "LD_PRELOAD"};
+// A value under a recorded prefix can still be a credential.
+constexpr const char* kSecretParts[] = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "_KEY", "AUTH"};
+
+constexpr const char* kLocalRankVariables[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "PALS_LOCAL_RANKID",
+                                               "JSM_NAMESPACE_LOCAL_RANK", "FLUX_TASK_LOCAL_ID", "SLURM_LOCALID", "LOCAL_RANK"};
+// Set for each rank by the launcher itself, and not by an allocation around it.
+constexpr const char* kLaunchedVariables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "JSM_NAMESPACE_SIZE", "FLUX_JOB_SIZE", "PALS_SIZE"};
+
+int integer_variable(const char* name) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return -1;
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  return *end == '\0' && value >= 0 && value < (1L << 30) ? static_cast<int>(value) : -1;
+}
+
+bool is_recorded(const std::string& name) {
+  for (const char* part : kSecretParts) {
+    if (name.find(part) != std::string::npos) return false;
+  }
+  for (const char* prefix : kRecordedPrefixes) {
+    if (name.rfind(prefix, 0) == 0) return true;
+  }
+  return std::find(std::begin(kRecordedNames), std::end(kRecordedNames), name) != std::end(kRecordedNames);
+}
+
+}  // namespace
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+std::vector<int> allowed_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &set)) cpus.push_back(static_cast<int>(cpu));
+    }
+  }
+  return cpus;
+}
+
+int available_cores() { return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)); }
+
+int numa_node_of_cpu(int cpu) {
+  for (int node = 0; node < 256; ++node) {
+    char path[96];
+    std::snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/node%d", cpu, node);
+    if (struct stat status {}; stat(path, &status) == 0) return node;
+  }
+  return -1;
+}
+
+std::string utc_now() {
+  const time_t now = time(nullptr);
+  struct tm parts {};
+  gmtime_r(&now, &parts);
+  char text[32];
+  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+std::string random_id() {
+  std::random_device source;
+  std::string text;
+  for (int i = 0; i < 4; ++i) {
+    char digits[9];
+    std::snprintf(digits, sizeof digits, "%08x", source());
+    text += digits;
+  }
+  return text;
+}
+
+LocalRank local_rank_from_environment() {
+  for (const char* name : kLocalRankVariables) {
+    if (const int value = integer_variable(name); value >= 0) return {value, name};
+  }
+  return {};
+}
+
+int launched_ranks() {
+  for (const char* name : kLaunchedVariables) {
+    if (const int value = integer_variable(name); value > 0) return value;
+  }
+  // srun sets SLURM_STEP_NUM_TASKS and SLURM_PROCID for the step; mpirun inside an allocation does not set SLURM_PROCID
+  // for its own ranks, but inherits the batch script's, so only a step that is not the batch step counts.
+  if (std::getenv("SLURM_STEP_NUM_TASKS") != nullptr && std::getenv("OMPI_COMM_WORLD_RANK") == nullptr && std::getenv("PMI_RANK") == nullptr) {
+    return integer_variable("SLURM_STEP_NUM_TASKS");
+  }
+  return -1;
+}
+
+std::map<std::string, std::string> recorded_environment() {
+  std::map<std::string, std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos) continue;
+    std::string name = text.substr(0, equals);
+    if (is_recorded(name)) result.emplace(std::move(name), text.substr(equals + 1));
+  }
+  return result;
+}
+
+std::int64_t now_ns() {
+  struct timespec now {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+}
+
+ClockFacts clock_facts() {
+  struct timespec resolution {};
+  clock_getres(CLOCK_MONOTONIC, &resolution);
+  std::array<std::int64_t, 1001> readings{};
+  for (auto& reading : readings) {
+    constexpr int kReadings = 16;
+    const std::int64_t start = now_ns();
+    for (int i = 0; i < kReadings; ++i) (void)now_ns();
+    reading = (now_ns() - start) / (kReadings + 1);
+  }
+  std::nth_element(readings.begin(), readings.begin() + readings.size() / 2, readings.end());
+  return {resolution.tv_sec * 1'000'000'000LL + resolution.tv_nsec, readings[readings.size() / 2]};
+}
+
+double host_copy_gbps() {
+  // Larger than the caches of today's processors, small enough to take a moment only.
+  constexpr std::size_t kBytes = std::size_t{64} << 20;
+  const auto source = std::make_unique<char[]>(kBytes);
+  const auto destination = std::make_unique<char[]>(kBytes);
+  std::memset(source.get(), 1, kBytes);
+  std::memset(destination.get(), 2, kBytes);
+  std::array<std::int64_t, 9> times{};
+  for (auto& time : times) {
+    const std::int64_t start = now_ns();
+    std::memcpy(destination.get(), source.get(), kBytes);
+    // The copy is used, so it cannot be left out.
+    volatile char last = destination[kBytes - 1];
+    (void)last;
+    time = now_ns() - start;
+  }
+  std::sort(times.begin(), times.end());
+  return 8.0 * static_cast<double>(kBytes) / static_cast<double>(times[times.size() / 2]);
+}
+
+}  // namespace fabricbench

@@ -1,0 +1,247 @@
+#include "fabricbench/measure.hpp"
+
+#include <csignal>
+#include <ctime>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "fabricbench/environment.hpp"
+#include "fabricbench/statistics.hpp"
+#include "fabricbench/verify.hpp"
+
+namespace fabricbench {
+namespace {
+
+// The nonparametric interval of the median needs eight samples.
+constexpr std::int64_t kFewestIterations = 8;
+constexpr double kWantedHalfWidth = 0.01;
+constexpr double kWarmupShare = 0.2;
+constexpr std::int64_t kLargestBatch = 500;
+
+// What rank 0 decides after each batch.
+struct Decision {
+  std::int64_t iterations;
+  std::int64_t stopped;  // index into kStopped where iterations is 0
+};
+const char* const kStopped[] = {"fixed", "converged", "budget", "maximum"};
+enum Stopped : std::int64_t { kFixed, kConverged, kBudget, kMaximum };
+
+class Loop {
+ public:
+  Loop(const Measurement& measurement, const Options& options, const Context& context, Transport& transport, Totals& totals)
+      : measurement_(measurement), options_(options), context_(context), totals_(totals), verifier_(context, measurement, find_group()), times_(measurement.groups.size()) {
+    if (const Group* group = find_group(); group != nullptr) {
+      work_ = transport.prepare(measurement, *group);
+      // The second rank of a pair is ready before the first one starts its clock.
+      if (is_pair_operation(measurement.operation) && !is_symmetric(measurement.operation)) {
+        if (context.world.rank == group->ranks[0]) wait_for_ = group->ranks[1];
+        if (context.world.rank == group->ranks[1]) notify_ = group->ranks[0];
+      }
+    }
+  }
+
+  std::vector<Record> run() {
+    const std::int64_t warmup = warm_up();
+    const std::int64_t start = now_ns();
+    Decision next = decide_first();
+    const char* stopped = kStopped[kFixed];
+    while (next.iterations > 0) {
+      batch(next.iterations, true);
+      next = decide(now_ns() - start);
+      if (next.iterations == 0) stopped = kStopped[next.stopped];
+    }
+    return records(warmup, stopped);
+  }
+
+ private:
+  const Group* find_group() const {
+    for (const Group& group : measurement_.groups) {
+      if (std::find(group.ranks.begin(), group.ranks.end(), context_.world.rank) != group.ranks.end()) return &group;
+    }
+    return nullptr;
+  }
+
+  bool verifies() const { return options_.verify != Verify::off; }
+
+  // Iterations in which nothing but the operation happens between the barriers.
+  void iterate(std::int64_t* times, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      context_.shared.barrier(wait_for_, notify_);
+      plant_hang();
+      context_.shared.advance();
+      if (work_ == nullptr) {
+        times[i] = 0;
+        continue;
+      }
+      const std::int64_t start = now_ns();
+      work_->run();
+      times[i] = now_ns() - start;
+      context_.shared.advance();
+    }
+  }
+
+  void batch(std::int64_t count, bool keep) {
+    local_.assign(static_cast<std::size_t>(count), 0);
+    const std::int64_t each = options_.verify == Verify::every ? 1 : count;
+    for (std::int64_t done = 0; done < count; done += each) {
+      ++verified_iteration_;
+      fill();
+      iterate(local_.data() + done, each);
+      check();
+    }
+    gather(keep);
+  }
+
+  void fill() {
+    if (!verifies()) return;
+    const std::int64_t start = now_ns();
+    // Nobody may still be reading what this rank sent before.
+    context_.shared.barrier();
+    verifier_.prepare(verified_iteration_);
+    totals_.verify_ns += now_ns() - start;
+  }
+
+  void check() {
+    if (!verifies()) return;
+    const std::int64_t start = now_ns();
+    if (options_.injected == "wrong-byte" && injected_here()) verifier_.plant_wrong_byte(verified_iteration_);
+    wrong_ += verifier_.wrong_bytes(verified_iteration_);
+    totals_.verify_ns += now_ns() - start;
+    context_.shared.advance();
+  }
+
+  // Brings the times of a batch to rank 0 and keeps the maximum over the ranks of each group.
+  void gather(bool keep) {
+    const std::int64_t start = now_ns();
+    const World& world = context_.world;
+    const auto count = local_.size();
+    std::vector<std::int64_t> all(world.rank == 0 ? count * static_cast<std::size_t>(world.size) : 0);
+    mpi_check(MPI_Gather(local_.data(), static_cast<int>(count), MPI_INT64_T, all.data(), static_cast<int>(count), MPI_INT64_T, 0, world.all), "MPI_Gather");
+    context_.shared.advance();
+    if (world.rank == 0) {
+      std::vector<std::int64_t> slowest(count, 0);
+      for (std::size_t g = 0; g < measurement_.groups.size(); ++g) {
+        for (std::size_t i = 0; i < count; ++i) {
+          std::int64_t maximum = 0;
+          for (const int rank : measurement_.groups[g].ranks) maximum = std::max(maximum, all[static_cast<std::size_t>(rank) * count + i]);
+          if (keep) times_[g].push_back(maximum);
+          slowest[i] = std::max(slowest[i], maximum);
+        }
+      }
+      for (const std::int64_t time : slowest) totals_.timed_ns += keep ? time : 0;
+      last_ns_ = slowest.back();
+    }
+    totals_.recording_ns += now_ns() - start;
+  }
+
+  template <typename Value>
+  Value from_root(Value value) {
+    const std::int64_t start = now_ns();
+    mpi_check(MPI_Bcast(&value, sizeof value, MPI_BYTE, 0, context_.world.all), "MPI_Bcast");
+    context_.shared.advance();
+    totals_.recording_ns += now_ns() - start;
+    return value;
+  }
+
+  // The first iteration makes connections, the second says how long one takes.
+  std::int64_t warm_up() {
+    std::int64_t done = 0;
+    for (; done < std::min<std::int64_t>(options_.warmup, 2); ++done) batch(1, false);
+    std::int64_t more = options_.warmup - done;
+    if (!options_.fixed_iterations) more = std::min(more, affordable(kWarmupShare * options_.budget_s));
+    more = from_root(more);
+    if (more > 0) batch(more, false);
+    return done + more;
+  }
+
+  // How many iterations fit into a time, going by the last one.
+  std::int64_t affordable(double seconds) const {
+    return static_cast<std::int64_t>(std::min(1e9, seconds * 1e9 / static_cast<double>(std::max<std::int64_t>(last_ns_, 1))));
+  }
+
+  Decision decide_first() {
+    std::int64_t first = 0;
+    if (options_.fixed_iterations) {
+      first = std::min(*options_.fixed_iterations, kLargestBatch);
+    } else {
+      first = std::clamp(affordable(options_.budget_s), kFewestIterations, options_.minimum_iterations);
+    }
+    return from_root(Decision{first, kFixed});
+  }
+
+  Decision decide(std::int64_t spent_ns) {
+    Decision decision{0, kFixed};
+    if (context_.world.rank == 0) {
+      const auto done = static_cast<std::int64_t>(times_[0].size());
+      if (options_.fixed_iterations) {
+        decision.iterations = std::min(*options_.fixed_iterations - done, kLargestBatch);
+      } else if (converged()) {
+        decision.stopped = kConverged;
+      } else if (done >= options_.maximum_iterations) {
+        decision.stopped = kMaximum;
+      } else {
+        const double left = options_.budget_s - static_cast<double>(spent_ns) / 1e9;
+        decision.iterations = std::min({done, options_.maximum_iterations - done, affordable(std::max(left, 0.0)), kLargestBatch});
+        if (decision.iterations == 0) decision.stopped = kBudget;
+      }
+    }
+    return from_root(decision);
+  }
+
+  bool converged() const {
+    return std::all_of(times_.begin(), times_.end(), [](const auto& times) { return median_interval(times).relative_half_width() <= kWantedHalfWidth; });
+  }
+
+  std::vector<Record> records(std::int64_t warmup, const char* stopped) {
+    const World& world = context_.world;
+    std::vector<std::uint64_t> wrong(world.rank == 0 ? static_cast<std::size_t>(world.size) : 0);
+    mpi_check(MPI_Gather(&wrong_, 1, MPI_UINT64_T, wrong.data(), 1, MPI_UINT64_T, 0, world.all), "MPI_Gather");
+    std::vector<Record> result;
+    if (world.rank != 0) return result;
+    for (std::size_t g = 0; g < measurement_.groups.size(); ++g) {
+      const Group& group = measurement_.groups[g];
+      std::int64_t total = verifies() ? 0 : -1;
+      if (verifies()) {
+        for (const int rank : group.ranks) total += static_cast<std::int64_t>(wrong[static_cast<std::size_t>(rank)]);
+      }
+      result.push_back({measurement_.operation, measurement_.implementation, measurement_.schedule, measurement_.round, group.ranks, measurement_.bytes, warmup, stopped, total, std::move(times_[g])});
+    }
+    return result;
+  }
+
+  bool injected_here() const { return context_.world.rank == (options_.injected_rank >= 0 ? options_.injected_rank : context_.world.size - 1); }
+
+  // Planted once the first size is measured, so that a run with a defect still holds something.
+  void plant_hang() {
+    if (options_.injected.empty() || !injected_here() || totals_.records == 0) return;
+    if (options_.injected == "hang") {
+      for (;;) pause();
+    }
+    if (options_.injected == "kill") raise(SIGKILL);
+    if (options_.injected == "crash") raise(SIGSEGV);
+  }
+
+  const Measurement& measurement_;
+  const Options& options_;
+  const Context& context_;
+  Totals& totals_;
+  Verifier verifier_;
+  std::unique_ptr<Work> work_;
+  int wait_for_ = -1;
+  int notify_ = -1;
+  std::vector<std::int64_t> local_;
+  std::vector<std::vector<std::int64_t>> times_;
+  std::int64_t last_ns_ = 0;
+  std::uint64_t verified_iteration_ = 0;
+  std::uint64_t wrong_ = 0;
+};
+
+}  // namespace
+
+std::vector<Record> measure(const Measurement& measurement, const Options& options, const Context& context, Transport& transport, Totals& totals) {
+  return Loop(measurement, options, context, transport, totals).run();
+}
+
+}  // namespace fabricbench

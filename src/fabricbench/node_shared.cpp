@@ -1,0 +1,112 @@
+#include "fabricbench/node_shared.hpp"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "fabricbench/environment.hpp"
+#include "fabricbench/errors.hpp"
+
+namespace fabricbench {
+namespace {
+
+constexpr int kReadyTag = 77;
+
+}  // namespace
+
+NodeShared::NodeShared(const World& world)
+    : world_(world), sent_(static_cast<std::size_t>(world.node_size)), received_(static_cast<std::size_t>(world.node_size)) {
+  const auto ranks = static_cast<std::size_t>(world.node_size);
+  mapped_bytes_ = ranks * sizeof(Slot) + ranks * ranks * sizeof(Counter);
+  // POSIX shared memory and not an MPI window: not every MPI library was built with one-sided communication.
+  char name[64] = "";
+  if (world.node_rank == 0) std::snprintf(name, sizeof name, "/fabricbench.%s", random_id().c_str());
+  mpi_check(MPI_Bcast(name, sizeof name, MPI_CHAR, 0, world.node), "MPI_Bcast");
+  if (world.node_rank == 0) map(name, O_RDWR | O_CREAT | O_EXCL);
+  mpi_check(MPI_Barrier(world.node), "MPI_Barrier");
+  if (world.node_rank != 0) map(name, O_RDWR);
+  mpi_check(MPI_Barrier(world.node), "MPI_Barrier");
+  if (world.node_rank == 0) shm_unlink(name);
+  slots_ = static_cast<Slot*>(mapped_);
+  flags_ = reinterpret_cast<Counter*>(slots_ + ranks);
+  yields_ = world.node_size > available_cores();
+}
+
+void NodeShared::map(const char* name, int flags) {
+  const int file = shm_open(name, flags, 0600);
+  if (file < 0 || ((flags & O_CREAT) != 0 && ftruncate(file, static_cast<off_t>(mapped_bytes_)) != 0)) {
+    throw RunError("memory", std::string("no shared memory between the ranks of a node (is /dev/shm writable?): ") + std::strerror(errno));
+  }
+  mapped_ = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (mapped_ == MAP_FAILED) throw RunError("memory", std::string("the shared memory of the node cannot be mapped: ") + std::strerror(errno));
+}
+
+NodeShared::~NodeShared() { munmap(mapped_, mapped_bytes_); }
+
+template <typename Condition>
+void NodeShared::spin_until(Condition&& done) const {
+  constexpr unsigned kSpinsBeforeProgress = 4096;
+  for (unsigned spins = 1; !done(); ++spins) {
+    if (yields_) sched_yield();
+    // A send that is complete here may still need this rank to drive it: MPI promises no progress in the background.
+    if (spins % kSpinsBeforeProgress == 0) {
+      int flag = 0;
+      MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_.all, &flag, MPI_STATUS_IGNORE);
+    }
+  }
+}
+
+void NodeShared::barrier(int wait_for, int notify) {
+  const std::uint64_t now = ++generation_;
+  advance();
+  mine().arrived.store(now, std::memory_order_release);
+  if (world_.node_rank == 0) {
+    for (int other = 1; other < world_.node_size; ++other) {
+      spin_until([&] { return slots_[other].arrived.load(std::memory_order_acquire) >= now; });
+    }
+    if (world_.node_count > 1) mpi_check(MPI_Barrier(world_.leaders), "MPI_Barrier");
+    slots_[0].released.store(now, std::memory_order_release);
+  } else {
+    spin_until([&] { return slots_[0].released.load(std::memory_order_acquire) >= now; });
+  }
+  mine().left.store(now, std::memory_order_release);
+  if (notify >= 0 && !world_.on_this_node(notify)) mpi_check(MPI_Send(nullptr, 0, MPI_BYTE, notify, kReadyTag, world_.all), "MPI_Send");
+  if (wait_for < 0) return;
+  if (!world_.on_this_node(wait_for)) {
+    mpi_check(MPI_Recv(nullptr, 0, MPI_BYTE, wait_for, kReadyTag, world_.all, MPI_STATUS_IGNORE), "MPI_Recv");
+    return;
+  }
+  const auto index = std::find(world_.node_ranks.begin(), world_.node_ranks.end(), wait_for) - world_.node_ranks.begin();
+  spin_until([&] { return slots_[index].left.load(std::memory_order_acquire) >= now; });
+}
+
+void NodeShared::signal(int destination_node_rank) {
+  flag(world_.node_rank, destination_node_rank).value.store(++sent_[static_cast<std::size_t>(destination_node_rank)], std::memory_order_release);
+}
+
+void NodeShared::await(int source_node_rank) {
+  const std::uint64_t wanted = ++received_[static_cast<std::size_t>(source_node_rank)];
+  spin_until([&] { return flag(source_node_rank, world_.node_rank).value.load(std::memory_order_acquire) >= wanted; });
+}
+
+void NodeShared::leave_message(const char* text) {
+  std::strncpy(mine().message, text, sizeof mine().message - 1);
+  mine().has_message.store(1, std::memory_order_release);
+}
+
+bool NodeShared::message_of(int node_rank, char* text, std::size_t length) const {
+  const Slot& slot = slots_[node_rank];
+  if (slot.has_message.load(std::memory_order_acquire) == 0) return false;
+  std::strncpy(text, slot.message, length - 1);
+  text[length - 1] = '\0';
+  return true;
+}
+
+}  // namespace fabricbench

@@ -1,0 +1,67 @@
+// Memory that the ranks of a node share: the barrier before each iteration, the flags of peer copies, and what each
+// rank is doing, for the watchdog.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "fabricbench/world.hpp"
+
+namespace fabricbench {
+
+class NodeShared {
+ public:
+  explicit NodeShared(const World& world);
+  ~NodeShared();
+  NodeShared(const NodeShared&) = delete;
+  NodeShared& operator=(const NodeShared&) = delete;
+
+  // All ranks of the world. The rank that begins a transfer waits until its partner has left the barrier (`wait_for`; the
+  // partner's `notify` is that rank; -1 is nobody), so that its clock does not measure who left first.
+  void barrier(int wait_for = -1, int notify = -1);
+
+  // A message without content to another rank of the node.
+  void signal(int destination_node_rank);
+  void await(int source_node_rank);
+
+  // Progress of this rank: counts upwards, a step for each thing begun or ended.
+  void advance() { mine().progress.fetch_add(1, std::memory_order_relaxed); }
+  std::uint64_t progress_of(int node_rank) const { return slots_[node_rank].progress.load(std::memory_order_relaxed); }
+
+  // One line about what failed on a rank of this node, for the rank that writes the result file.
+  void leave_message(const char* text);
+  bool message_of(int node_rank, char* text, std::size_t length) const;
+
+ private:
+  static constexpr std::size_t kLine = 128;  // two cache lines: neighbours are fetched in pairs
+  struct alignas(kLine) Counter {
+    std::atomic<std::uint64_t> value;
+  };
+  struct alignas(kLine) Slot {
+    alignas(kLine) std::atomic<std::uint64_t> arrived;
+    alignas(kLine) std::atomic<std::uint64_t> left;
+    alignas(kLine) std::atomic<std::uint64_t> released;
+    alignas(kLine) std::atomic<std::uint64_t> progress;
+    std::atomic<int> has_message;
+    char message[512];
+  };
+
+  void map(const char* name, int flags);
+  Slot& mine() { return slots_[world_.node_rank]; }
+  Counter& flag(int source, int destination) { return flags_[source * world_.node_size + destination]; }
+  template <typename Condition>
+  void spin_until(Condition&& done) const;
+
+  const World& world_;
+  void* mapped_ = nullptr;
+  std::size_t mapped_bytes_ = 0;
+  Slot* slots_ = nullptr;
+  Counter* flags_ = nullptr;
+  std::vector<std::uint64_t> sent_;
+  std::vector<std::uint64_t> received_;
+  std::uint64_t generation_ = 0;
+  bool yields_ = false;
+};
+
+}  // namespace fabricbench

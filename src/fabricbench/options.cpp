@@ -1,0 +1,200 @@
+#include "fabricbench/options.hpp"
+
+#include <getopt.h>
+
+#include <algorithm>
+
+#include "fabricbench/errors.hpp"
+#include "fabricbench/text.hpp"
+
+namespace fabricbench {
+namespace {
+
+const char* const kTransports[] = {"staging", "copy", "ccl", "mpi"};
+const char* const kDefects[] = {"wrong-byte", "hang", "kill", "crash", "no-footer"};
+
+template <std::size_t N>
+std::string one_of(const std::string& value, const char* const (&choices)[N], const char* what) {
+  for (const char* choice : choices) {
+    if (value == choice) return value;
+  }
+  throw InputError("there is no " + std::string(what) + " '" + value + "': choose from " +
+                   join(std::vector<std::string>(std::begin(choices), std::end(choices)), ", "));
+}
+
+Implementation parse_implementation(const std::string& text) {
+  const char* const names[] = {"automatic", "transfers", "library"};
+  const std::string name = one_of(text, names, "implementation");
+  return name == "automatic" ? Implementation::automatic : name == "transfers" ? Implementation::transfers : Implementation::library;
+}
+
+Schedule parse_schedule(const std::string& text) {
+  const char* const names[] = {"uncontended", "contended"};
+  return one_of(text, names, "schedule") == "contended" ? Schedule::contended : Schedule::uncontended;
+}
+
+Verify parse_verify(const std::string& text) {
+  const char* const names[] = {"batch", "every", "off"};
+  const std::string name = one_of(text, names, "way to verify");
+  return name == "batch" ? Verify::batch : name == "every" ? Verify::every : Verify::off;
+}
+
+std::pair<int, int> parse_pair(const std::string& text) {
+  const auto ends = split(text, '-');
+  if (ends.size() != 2) throw InputError("'" + text + "' is not a pair of ranks: write 0-1");
+  const auto a = static_cast<int>(parse_integer(ends[0], 0, "a rank"));
+  const auto b = static_cast<int>(parse_integer(ends[1], 0, "a rank"));
+  if (a == b) throw InputError("the pair '" + text + "' has the same rank twice");
+  return {a, b};
+}
+
+enum Option : int {
+  kTransport = 256, kOperations, kImplementation, kSchedules, kPairs, kSizes, kIterations, kMinimum, kMaximum, kBudget,
+  kWarmup, kVerify, kTimeout, kShareDevices, kOutput, kExpectRanks, kExpectNodes, kQuiet, kInject, kHelp, kVersion
+};
+
+const option kLongOptions[] = {{"transport", required_argument, nullptr, kTransport},
+                               {"operations", required_argument, nullptr, kOperations},
+                               {"implementation", required_argument, nullptr, kImplementation},
+                               {"schedules", required_argument, nullptr, kSchedules},
+                               {"pairs", required_argument, nullptr, kPairs},
+                               {"sizes", required_argument, nullptr, kSizes},
+                               {"iterations", required_argument, nullptr, kIterations},
+                               {"min-iterations", required_argument, nullptr, kMinimum},
+                               {"max-iterations", required_argument, nullptr, kMaximum},
+                               {"budget", required_argument, nullptr, kBudget},
+                               {"warmup", required_argument, nullptr, kWarmup},
+                               {"verify", required_argument, nullptr, kVerify},
+                               {"timeout", required_argument, nullptr, kTimeout},
+                               {"share-devices", no_argument, nullptr, kShareDevices},
+                               {"output", required_argument, nullptr, kOutput},
+                               {"expect-ranks", required_argument, nullptr, kExpectRanks},
+                               {"expect-nodes", required_argument, nullptr, kExpectNodes},
+                               {"quiet", no_argument, nullptr, kQuiet},
+                               {"inject", required_argument, nullptr, kInject},
+                               {"help", no_argument, nullptr, kHelp},
+                               {"version", no_argument, nullptr, kVersion},
+                               {nullptr, 0, nullptr, 0}};
+
+void set(Options& options, int option, const std::string& text) {
+  switch (option) {
+    case kTransport: options.transport = one_of(text, kTransports, "transport"); break;
+    case kOperations:
+      options.operations.clear();
+      for (const std::string& name : split(text, ',')) options.operations.push_back(parse_operation(name));
+      break;
+    case kImplementation: options.implementation = parse_implementation(text); break;
+    case kSchedules:
+      options.schedules.clear();
+      for (const std::string& name : split(text, ',')) options.schedules.push_back(parse_schedule(name));
+      break;
+    case kPairs:
+      options.pairs.clear();
+      if (text != "all") {
+        for (const std::string& pair : split(text, ',')) options.pairs.push_back(parse_pair(pair));
+      }
+      break;
+    case kSizes: options.sizes = parse_sizes(text); break;
+    case kIterations: options.fixed_iterations = parse_integer(text, 1, "a number of iterations"); break;
+    case kMinimum: options.minimum_iterations = parse_integer(text, 8, "a least number of iterations"); break;
+    case kMaximum: options.maximum_iterations = parse_integer(text, 8, "a greatest number of iterations"); break;
+    case kBudget: options.budget_s = parse_positive(text, "a time in seconds"); break;
+    case kWarmup: options.warmup = parse_integer(text, 1, "a number of warm-up iterations"); break;
+    case kVerify: options.verify = parse_verify(text); break;
+    case kTimeout: options.timeout_s = parse_positive(text, "a time in seconds"); break;
+    case kShareDevices: options.share_devices = true; break;
+    case kOutput: options.output = text; break;
+    case kExpectRanks: options.expected_ranks = parse_integer(text, 1, "a number of ranks"); break;
+    case kExpectNodes: options.expected_nodes = parse_integer(text, 1, "a number of nodes"); break;
+    case kQuiet: options.quiet = true; break;
+    case kInject: {
+      const auto parts = split(text, ':');
+      options.injected = one_of(parts[0], kDefects, "planted defect");
+      if (parts.size() > 1) options.injected_rank = static_cast<int>(parse_integer(parts[1], 0, "a rank"));
+      break;
+    }
+    case kHelp: options.show_help = true; break;
+    case kVersion: options.show_version = true; break;
+    default: break;
+  }
+}
+
+}  // namespace
+
+std::string to_string(Implementation implementation) {
+  switch (implementation) {
+    case Implementation::automatic: return "automatic";
+    case Implementation::transfers: return "transfers";
+    case Implementation::library: return "library";
+  }
+  return {};
+}
+
+std::string to_string(Schedule schedule) { return schedule == Schedule::contended ? "contended" : "uncontended"; }
+
+std::string to_string(Verify verify) {
+  return verify == Verify::batch ? "batch" : verify == Verify::every ? "every" : "off";
+}
+
+Options parse_options(int count, char** arguments) {
+  Options options;
+  options.operations = {Operation::pingpong};
+  options.schedules = {Schedule::uncontended, Schedule::contended};
+  opterr = 0;
+  optind = 0;  // glibc: begin anew
+  for (;;) {
+    const int here = std::max(optind, 1);
+    const int option = getopt_long(count, arguments, "+:h", kLongOptions, nullptr);
+    if (option == -1) break;
+    if (option == '?') throw InputError("there is no option '" + std::string(arguments[here]) + "' (or it takes no value): see --help");
+    if (option == ':') throw InputError("the option '" + std::string(arguments[here]) + "' needs a value");
+    set(options, option == 'h' ? kHelp : option, optarg == nullptr ? "" : optarg);
+  }
+  if (optind < count) throw InputError("unexpected argument '" + std::string(arguments[optind]) + "': see --help");
+  if (options.sizes.empty()) options.sizes = parse_sizes("1B:1GiB");
+  if (options.minimum_iterations > options.maximum_iterations) {
+    throw InputError("--min-iterations is above --max-iterations (" + std::to_string(options.maximum_iterations) + ")");
+  }
+  return options;
+}
+
+std::string help_text() {
+  return R"(fabricbench: measures the paths between the ranks of an MPI job and the devices that they drive.
+
+  mpirun -n 4 fabricbench --transport ccl --operations pingpong,allreduce --output result.jsonl
+
+What
+  --transport NAME        staging, copy, ccl or mpi (the host port has mpi only)            [mpi]
+  --operations LIST       pingpong, unidirectional, bidirectional, alltoall, allreduce,
+                          allgather, reduce_scatter, broadcast, reduce                      [pingpong]
+  --implementation WHICH  of an operation: transfers, library, or automatic                 [automatic]
+  --schedules LIST        of pairs: uncontended (one pair at a time), contended (rounds in
+                          which every rank takes part once)                                 [uncontended,contended]
+  --pairs LIST            pairs of ranks such as 0-1,2-3, or all                            [all]
+  --sizes SIZES           MIN:MAX[:FACTOR], or a list such as 8,64KiB,1GiB                  [1B:1GiB]
+How often
+  --iterations N          a fixed number; without it, as many as are needed for a 95%
+                          confidence interval of the median within 1%, bounded by:
+  --min-iterations N      at least                                                          [20]
+  --max-iterations N      at most                                                           [1000]
+  --budget SECONDS        measuring time of one size of one pair or group                   [1]
+  --warmup N              iterations that are not kept (fewer where they would take
+                          more than a fifth of the budget)                                  [10]
+Safeguards
+  --verify WHEN           check the data before the first and after the last iteration of
+                          each batch, after every iteration, or off                         [batch]
+  --timeout SECONDS       an iteration or a preparation that takes longer ends the run       [60]
+  --expect-ranks N        refuse to run with another number of ranks
+  --expect-nodes N        refuse to run on another number of nodes
+  --share-devices         let several ranks of a node drive one device
+Output
+  --output FILE           JSON Lines: every sample, in order
+  --quiet                 no table and no progress
+  --inject DEFECT[:RANK]  plant a defect, to see it found: wrong-byte, hang, kill, crash, no-footer
+  --version, --help
+
+Exit status: 0 measured and right, 2 wrong arguments, 3 something failed, 4 a time-out, 5 wrong data.
+)";
+}
+
+}  // namespace fabricbench

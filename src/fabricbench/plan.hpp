@@ -1,0 +1,50 @@
+// What a run will measure, worked out before anything is measured.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "fabricbench/options.hpp"
+
+namespace fabricbench {
+
+// A pair or group at one size; one samples record.
+struct Group {
+  std::vector<int> ranks;
+  std::vector<Step> steps;
+};
+
+// What is measured between two barriers: groups with no rank in common, at the same time.
+struct Measurement {
+  Operation operation;
+  Implementation implementation;
+  Schedule schedule;
+  int round;
+  std::uint64_t bytes;
+  std::vector<Group> groups;
+};
+
+// The same groups at all sizes, in ascending order.
+struct Series {
+  Operation operation;
+  Implementation implementation;
+  Schedule schedule;
+  int round;
+  std::vector<std::vector<int>> groups;
+  std::vector<std::uint64_t> sizes;
+
+  Measurement at(std::uint64_t bytes) const;
+};
+
+// Which implementation of an operation a transport has: `automatic` answered with transfers or library, or InputError.
+using Chooser = std::function<Implementation(Operation, Implementation wanted)>;
+
+// The plan for `ranks` ranks. A contended schedule whose rounds hold a single pair is left out: it would repeat the
+// uncontended one.
+std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& choose);
+
+std::size_t record_count(const std::vector<Series>& plan);
+std::uint64_t largest_size(const std::vector<Series>& plan);
+
+}  // namespace fabricbench

@@ -1,0 +1,83 @@
+#include "fabricbench/proof.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+
+#include "fabricbench/json.hpp"
+#include "fabricbench/proof_logs.hpp"
+
+namespace fabricbench {
+namespace {
+
+// Marks the second start, in which UCX finds its variables set.
+constexpr char kStartedAnew[] = "FABRICBENCH_STARTED_ANEW";
+
+bool is_set(const char* name) { return std::getenv(name) != nullptr; }
+
+}  // namespace
+
+Proof::Proof(const std::string& transport, char** arguments) {
+  const char* directory = std::getenv("TMPDIR");
+  const std::string path = std::string(directory == nullptr ? "/tmp" : directory) + "/fabricbench." + std::to_string(getpid()) + ".log";
+  if (transport == "ccl" && !is_set("NCCL_DEBUG") && !is_set("NCCL_DEBUG_FILE")) {
+    setenv("NCCL_DEBUG", "INFO", 1);
+    setenv("NCCL_DEBUG_SUBSYS", "INIT,NET", 0);
+    setenv("NCCL_DEBUG_FILE", path.c_str(), 1);
+    evidence_ = "NCCL_DEBUG";
+    own_variables_ = {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"};
+    path_ = path;
+  } else if (transport == "mpi" && is_set(kStartedAnew)) {
+    unsetenv(kStartedAnew);
+    evidence_ = "UCX_PROTO_INFO";
+    own_variables_ = {"UCX_PROTO_INFO", "UCX_LOG_LEVEL", "UCX_LOG_FILE"};
+    path_ = path;
+  } else if (transport == "mpi" && !is_set("UCX_LOG_FILE") && !is_set("UCX_LOG_LEVEL") && !is_set("UCX_PROTO_INFO")) {
+    setenv("UCX_PROTO_INFO", "y", 1);
+    setenv("UCX_LOG_LEVEL", "info", 1);
+    setenv("UCX_LOG_FILE", path.c_str(), 1);
+    setenv(kStartedAnew, "1", 1);
+    execv("/proc/self/exe", arguments);
+    // Where that is not allowed the run goes on, without this evidence.
+    unsetenv(kStartedAnew);
+  }
+}
+
+Proof::~Proof() {
+  if (!path_.empty()) unlink(path_.c_str());
+}
+
+std::string Proof::collect(const World& world) const {
+  std::string lines;
+  if (!path_.empty()) {
+    std::ifstream file(path_);
+    const std::string log((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    for (const auto& [path, times] : evidence_ == "NCCL_DEBUG" ? paths_in_ccl_log(log) : paths_in_ucx_log(log)) {
+      lines += std::to_string(times) + ' ' + path + '\n';
+    }
+  }
+  std::map<std::string, long> paths;
+  for (const std::string& each : world.gather_strings(lines)) {
+    std::istringstream stream(each);
+    for (std::string line; std::getline(stream, line);) {
+      const std::size_t space = line.find(' ');
+      paths[line.substr(space + 1)] += std::strtol(line.c_str(), nullptr, 10);
+    }
+  }
+  Json json;
+  json.begin_object().key("paths").begin_object();
+  for (const auto& [path, times] : paths) json.field(path, times);
+  json.end_object().key("evidence");
+  if (paths.empty()) {
+    json.null();
+  } else {
+    json.value(evidence_);
+  }
+  return json.end_object().text();
+}
+
+}  // namespace fabricbench

@@ -1,0 +1,33 @@
+// What the libraries themselves say about the way the data went.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fabricbench/world.hpp"
+
+namespace fabricbench {
+
+// Asks NCCL/RCCL (NCCL_DEBUG) or UCX (UCX_PROTO_INFO) to write down which paths they choose, into a file of this process
+// under TMPDIR. What the user has set already stays. Call it before MPI_Init.
+class Proof {
+ public:
+  // May start the program anew under the same process id: UCX reads its variables while it is loaded.
+  Proof(const std::string& transport, char** arguments);
+  ~Proof();
+  Proof(const Proof&) = delete;
+  Proof& operator=(const Proof&) = delete;
+
+  // The variables that this object has set: they are not the user's.
+  const std::vector<std::string>& own_variables() const { return own_variables_; }
+
+  // JSON of the footer's `proof`, the same on every rank. Collective.
+  std::string collect(const World& world) const;
+
+ private:
+  std::string evidence_;
+  std::string path_;
+  std::vector<std::string> own_variables_;
+};
+
+}  // namespace fabricbench

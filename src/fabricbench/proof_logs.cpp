@@ -1,0 +1,51 @@
+#include "fabricbench/proof_logs.hpp"
+
+#include <sstream>
+#include <string_view>
+
+#include "fabricbench/text.hpp"
+
+namespace fabricbench {
+namespace {
+
+std::string trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r");
+  if (first == std::string_view::npos) return {};
+  return std::string(text.substr(first, text.find_last_not_of(" \t\r") - first + 1));
+}
+
+}  // namespace
+
+std::map<std::string, long> paths_in_ccl_log(const std::string& log) {
+  // "… Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", "… [send] via NET/IB/0/GDRDMA"
+  std::map<std::string, long> paths;
+  std::istringstream stream(log);
+  for (std::string line; std::getline(stream, line);) {
+    const std::size_t via = line.find(" via ");
+    if (via == std::string::npos || line.find("Channel ") == std::string::npos) continue;
+    const std::string path = line.substr(via + 5, line.find_first_of(" \r", via + 5) - via - 5);
+    if (!path.empty()) ++paths[path];
+  }
+  return paths;
+}
+
+std::map<std::string, long> paths_in_ucx_log(const std::string& log) {
+  // Tables whose rows are "| 8185..inf | rendezvous zero-copy read from remote | cuda_ipc/cuda |"; the first row of a table
+  // has two cells and says which operation and memory it is about.
+  std::map<std::string, long> paths;
+  std::istringstream stream(log);
+  std::string memory = "host";
+  for (std::string line; std::getline(stream, line);) {
+    const std::size_t first = line.find('|');
+    if (first == std::string::npos) continue;
+    const auto cells = split(std::string_view(line).substr(first + 1), '|');
+    if (cells.size() == 3) {
+      memory = cells[1].find("cuda") != std::string::npos ? "cuda" : cells[1].find("rocm") != std::string::npos ? "rocm" : "host";
+    } else if (cells.size() == 4 && !trimmed(cells[2]).empty()) {
+      ++paths[memory + ": " + trimmed(cells[2])];
+    }
+  }
+  return paths;
+}
+
+}  // namespace fabricbench

@@ -1,0 +1,181 @@
+#include "fabricbench/results.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "fabricbench/errors.hpp"
+#include "fabricbench/json.hpp"
+#include "fabricbench/statistics.hpp"
+#include "fabricbench/text.hpp"
+
+namespace fabricbench {
+namespace {
+
+constexpr char kSignalPlace[] = "##";
+
+double one_way(const Record& record, double ns) { return record.operation == Operation::pingpong ? ns / 2 : ns; }
+
+}  // namespace
+
+ResultFile::ResultFile(const std::string& path, std::string run_id) : path_(path), run_id_(std::move(run_id)) {
+  if (path.empty()) return;
+  file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+  if (file_ < 0) {
+    throw InputError(errno == EEXIST ? "--output " + path + " exists already, and results are never written over: choose another name"
+                                     : "--output " + path + " cannot be written: " + std::strerror(errno));
+  }
+  prepare_crash_lines();
+}
+
+ResultFile::~ResultFile() {
+  if (file_ >= 0) close(file_);
+}
+
+void ResultFile::put(const char* text, std::size_t length) noexcept {
+  while (file_ >= 0 && length > 0) {
+    const ssize_t written = ::write(file_, text, length);
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return;
+    }
+    text += written;
+    length -= static_cast<std::size_t>(written);
+  }
+}
+
+void ResultFile::write_line(const std::string& line) {
+  if (file_ < 0 || closed_) return;
+  const std::string whole = line + '\n';
+  const char* rest = whole.data();
+  std::size_t left = whole.size();
+  while (left > 0) {
+    const ssize_t written = ::write(file_, rest, left);
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      throw RunError("library", "--output " + path_ + " cannot be written any further: " + std::strerror(errno));
+    }
+    rest += written;
+    left -= static_cast<std::size_t>(written);
+  }
+}
+
+void ResultFile::write(const Record& record, std::size_t index) {
+  Json json;
+  json.begin_object()
+      .field("record", "samples")
+      .field("index", index)
+      .field("operation", to_string(record.operation))
+      .field("implementation", to_string(record.implementation))
+      .field("schedule", to_string(record.schedule))
+      .field("round", record.round)
+      .field("ranks", record.ranks)
+      .field("bytes", record.bytes)
+      .field("warmup", record.warmup)
+      .field("stopped", record.stopped)
+      .field("wrong_bytes", record.wrong_bytes)
+      .field("times_ns", record.times_ns)
+      .end_object();
+  write_line(json.text());
+}
+
+void ResultFile::write_footer(const Totals& totals, const std::string& proof) {
+  Json json;
+  json.begin_object()
+      .field("record", "footer")
+      .field("run_id", run_id_)
+      .field("status", "complete")
+      .field("records", totals.records)
+      .field("samples", totals.samples)
+      .field("wrong_bytes", totals.wrong_bytes)
+      .field("wall_ns", totals.wall_ns)
+      .field("timed_ns", totals.timed_ns)
+      .field("setup_ns", totals.setup_ns)
+      .field("verify_ns", totals.verify_ns)
+      .field("recording_ns", totals.recording_ns);
+  json.key("proof").literal(proof);
+  json.end_object();
+  write_line(json.text());
+  if (!closed_.exchange(true) && file_ >= 0 && fsync(file_) != 0 && errno != EINVAL && errno != EROFS) {
+    throw RunError("library", "--output " + path_ + " could not be brought to disk: " + std::strerror(errno));
+  }
+}
+
+void ResultFile::write_error(const std::string& kind, const std::string& message, const std::vector<int>& missing_ranks) {
+  if (closed_.exchange(true)) return;
+  Json json;
+  json.begin_object().field("record", "error").field("run_id", run_id_).field("kind", kind).field("message", message);
+  if (operation_.empty()) {
+    json.key("operation").null().key("bytes").null();
+  } else {
+    json.field("operation", operation_).field("bytes", bytes_);
+  }
+  json.field("missing_ranks", missing_ranks).end_object();
+  const std::string line = json.text() + '\n';
+  put(line.data(), line.size());
+}
+
+void ResultFile::now_measuring(const Measurement& measurement) {
+  operation_ = to_string(measurement.operation);
+  bytes_ = measurement.bytes;
+  prepare_crash_lines();
+}
+
+void ResultFile::now_measuring_nothing() {
+  operation_.clear();
+  bytes_ = 0;
+  prepare_crash_lines();
+}
+
+void ResultFile::prepare_crash_lines() {
+  const int next = 1 - crash_line_.load();
+  Json json;
+  json.begin_object().field("record", "error").field("run_id", run_id_).field("kind", "crash");
+  json.field("message", "rank 0 was ended by signal " + std::string(kSignalPlace) + (operation_.empty() ? "" : " during " + operation_ + " of " + format_size(bytes_)));
+  if (operation_.empty()) {
+    json.key("operation").null().key("bytes").null();
+  } else {
+    json.field("operation", operation_).field("bytes", bytes_);
+  }
+  json.field("missing_ranks", std::vector<int>{}).end_object();
+  std::snprintf(crash_lines_[next], sizeof crash_lines_[next], "%s\n", json.text().c_str());
+  crash_line_.store(next);
+}
+
+void ResultFile::write_crash(int signal) noexcept {
+  if (closed_.exchange(true)) return;
+  char* line = crash_lines_[crash_line_.load()];
+  if (char* place = std::strstr(line, kSignalPlace); place != nullptr) {
+    place[0] = signal >= 10 ? static_cast<char>('0' + signal / 10 % 10) : ' ';
+    place[1] = static_cast<char>('0' + signal % 10);
+  }
+  put(line, std::strlen(line));
+}
+
+void print_table_head() {
+  std::printf("%-14s %-12s %-9s %10s %6s %12s %12s %12s %6s %s\n", "operation", "schedule", "ranks", "size", "n", "median us", "median Gb/s", "Gb/s p5-p95", "+-%", "wrong");
+}
+
+void print_table_row(const Record& record) {
+  std::vector<std::int64_t> sorted = record.times_ns;
+  std::sort(sorted.begin(), sorted.end());
+  const auto gbps = [&](double q) { return 8.0 * static_cast<double>(record.bytes) / one_way(record, quantile(sorted, q)); };
+  const std::string ranks = record.ranks.size() == 2 && is_pair_operation(record.operation)
+                                ? std::to_string(record.ranks[0]) + (is_symmetric(record.operation) ? "<>" : "->") + std::to_string(record.ranks[1])
+                                : "all " + std::to_string(record.ranks.size());
+  char range[32];
+  std::snprintf(range, sizeof range, "%.4g-%.4g", gbps(0.95), gbps(0.05));
+  char interval[16] = "-";
+  const double half_width = 100 * median_interval(sorted).relative_half_width();
+  if (half_width < 1000) std::snprintf(interval, sizeof interval, "%.1f", half_width);
+  std::printf("%-14s %-12s %-9s %10s %6zu %12.3f %12.4g %12s %6s %lld\n", to_string(record.operation).c_str(), to_string(record.schedule).c_str(),
+              ranks.c_str(), format_size(record.bytes).c_str(), record.times_ns.size(), one_way(record, quantile(sorted, 0.5)) / 1000, gbps(0.5), range,
+              interval, static_cast<long long>(record.wrong_bytes));
+  std::fflush(stdout);
+}
+
+}  // namespace fabricbench

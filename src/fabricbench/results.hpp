@@ -1,0 +1,78 @@
+// The result file (docs/results-format.md) and the table on stdout.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fabricbench/plan.hpp"
+
+namespace fabricbench {
+
+// One samples record.
+struct Record {
+  Operation operation;
+  Implementation implementation;
+  Schedule schedule;
+  int round;
+  std::vector<int> ranks;
+  std::uint64_t bytes;
+  std::int64_t warmup;
+  const char* stopped;
+  std::int64_t wrong_bytes;
+  std::vector<std::int64_t> times_ns;
+};
+
+struct Totals {
+  std::size_t records = 0;
+  std::uint64_t samples = 0;
+  std::int64_t wrong_bytes = 0;
+  std::int64_t wall_ns = 0;
+  std::int64_t timed_ns = 0;
+  std::int64_t setup_ns = 0;
+  std::int64_t verify_ns = 0;
+  std::int64_t recording_ns = 0;
+};
+
+// Only rank 0 has one. An empty path writes no file.
+class ResultFile {
+ public:
+  // Refuses to write over an existing file.
+  ResultFile(const std::string& path, std::string run_id);
+  ~ResultFile();
+  ResultFile(const ResultFile&) = delete;
+  ResultFile& operator=(const ResultFile&) = delete;
+
+  const std::string& run_id() const { return run_id_; }
+  void write_line(const std::string& line);
+  void write(const Record& record, std::size_t index);
+  void write_footer(const Totals& totals, const std::string& proof);
+
+  // An error record; only the first one of a run is written, and no footer after it. Callable from any thread.
+  void write_error(const std::string& kind, const std::string& message, const std::vector<int>& missing_ranks = {});
+  // What write_error and the signal handler say was being measured.
+  void now_measuring(const Measurement& measurement);
+  void now_measuring_nothing();
+  // Only what a signal handler may do.
+  void write_crash(int signal) noexcept;
+
+ private:
+  void put(const char* text, std::size_t length) noexcept;
+  void prepare_crash_lines();
+
+  std::string path_;
+  std::string run_id_;
+  int file_ = -1;
+  std::atomic<bool> closed_{false};
+  std::string operation_;
+  std::uint64_t bytes_ = 0;
+  // Two, so that one is whole while the other is being written.
+  char crash_lines_[2][512] = {};
+  std::atomic<int> crash_line_{0};
+};
+
+void print_table_head();
+void print_table_row(const Record& record);
+
+}  // namespace fabricbench

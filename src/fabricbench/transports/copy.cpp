@@ -1,0 +1,140 @@
+// Device-device copy (De Sensi et al., SC24, section III-A): the processes of a node share handles of their buffers and
+// copy straight into each other's device memory. The receiver learns of it through a flag in shared host memory.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "fabricbench/errors.hpp"
+#include "fabricbench/transports/transport.hpp"
+
+namespace fabricbench {
+namespace {
+
+// The buffers of a rank of the node, as this process sees them.
+struct Peer {
+  std::byte* send;
+  std::byte* receive;
+};
+
+class Copy final : public Transport {
+ public:
+  bool has_library(Operation) const override { return false; }
+  bool has_transfers(Operation) const override { return true; }
+  void set_up(const Context& context) override;
+  std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override;
+
+  const Context& context() const { return *context_; }
+  const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+  // A stream for each peer, so that copies to all of them go at the same time.
+  device::Stream& stream_to(int rank) { return streams_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  const Context* context_ = nullptr;
+  std::vector<device::PeerMemory> opened_;
+  std::vector<Peer> peers_;
+  std::vector<device::Stream> streams_;
+};
+
+class CopiedTransfers final : public Work {
+ public:
+  CopiedTransfers(const Group& group, Copy& copy) : copy_(copy) {
+    for (const Step& step : group.steps) steps_.push_back(own_transfers(step, copy.context().world.rank));
+  }
+  void run() override {
+    for (const OwnTransfers& own : steps_) run(own);
+  }
+
+ private:
+  void run(const OwnTransfers& own) {
+    const Context& context = copy_.context();
+    for (const Transfer& sent : own.sent) {
+      copy_.stream_to(sent.destination).copy(copy_.peer(sent.destination).receive + sent.destination_offset, context.send.data() + sent.source_offset, sent.bytes);
+    }
+    for (const Transfer& sent : own.sent) {
+      copy_.stream_to(sent.destination).synchronize();
+      if (sent.destination != context.world.rank) context.shared.signal(sent.destination);
+    }
+    for (const Transfer& received : own.received) {
+      if (received.source != context.world.rank) context.shared.await(received.source);
+    }
+  }
+
+  Copy& copy_;
+  std::vector<OwnTransfers> steps_;
+};
+
+// Reductions: a kernel reads the contributions of all ranks straight from their memory and adds them. allreduce is the
+// papers' reference: reduce on the first GPU, then copy the sums to all others.
+class CopiedReduction final : public Work {
+ public:
+  CopiedReduction(const Measurement& measurement, const Group& group, Copy& copy)
+      : operation_(measurement.operation), bytes_(measurement.bytes), ranks_(group.ranks), copy_(copy) {
+    const Context& context = copy.context();
+    const std::uint64_t share = bytes_ / ranks_.size();
+    const auto place = static_cast<std::uint64_t>(std::find(ranks_.begin(), ranks_.end(), context.world.rank) - ranks_.begin());
+    const std::uint64_t offset = operation_ == Operation::reduce_scatter ? place * share : 0;
+    elements_ = (operation_ == Operation::reduce_scatter ? share : bytes_) / sizeof(float);
+    for (const int rank : ranks_) inputs_.push_back(reinterpret_cast<const float*>(copy.peer(rank).send + offset));
+  }
+  void run() override {
+    const Context& context = copy_.context();
+    const bool is_root = context.world.rank == ranks_[0];
+    if (operation_ == Operation::reduce_scatter || is_root) {
+      context.stream.sum(reinterpret_cast<float*>(context.receive.data()), inputs_, elements_);
+      context.stream.synchronize();
+    }
+    if (operation_ != Operation::allreduce) return;
+    if (!is_root) return context.shared.await(ranks_[0]);
+    for (std::size_t i = 1; i < ranks_.size(); ++i) copy_.stream_to(ranks_[i]).copy(copy_.peer(ranks_[i]).receive, context.receive.data(), bytes_);
+    for (std::size_t i = 1; i < ranks_.size(); ++i) {
+      copy_.stream_to(ranks_[i]).synchronize();
+      context.shared.signal(ranks_[i]);
+    }
+  }
+
+ private:
+  Operation operation_;
+  std::uint64_t bytes_;
+  std::vector<int> ranks_;
+  Copy& copy_;
+  std::vector<const float*> inputs_;
+  std::size_t elements_ = 0;
+};
+
+void Copy::set_up(const Context& context) {
+  context_ = &context;
+  const World& world = context.world;
+  if (world.node_count > 1) {
+    throw InputError("the copy transport works inside one node and this run has " + std::to_string(world.node_count) + ": start all ranks on one node");
+  }
+  struct Handles {
+    device::IpcHandle send;
+    device::IpcHandle receive;
+  };
+  const Handles mine{device::export_memory(context.send), device::export_memory(context.receive)};
+  std::vector<Handles> all(static_cast<std::size_t>(world.size));
+  mpi_check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, world.all), "MPI_Allgather");
+  for (int rank = 0; rank < world.size; ++rank) {
+    streams_.emplace_back();
+    if (rank == world.rank) {
+      peers_.push_back({context.send.data(), context.receive.data()});
+      continue;
+    }
+    const Handles& handles = all[static_cast<std::size_t>(rank)];
+    opened_.emplace_back(handles.send);
+    std::byte* send = opened_.back().data();
+    opened_.emplace_back(handles.receive);
+    peers_.push_back({send, opened_.back().data()});
+  }
+}
+
+std::unique_ptr<Work> Copy::prepare(const Measurement& measurement, const Group& group) {
+  if (is_reduction(measurement.operation)) return std::make_unique<CopiedReduction>(measurement, group, *this);
+  return std::make_unique<CopiedTransfers>(group, *this);
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> make_copy() { return std::make_unique<Copy>(); }
+
+}  // namespace fabricbench

@@ -1,0 +1,34 @@
+// Lists of transfers and collectives over MPI, between buffers wherever they lie: device memory for the mpi transport
+// (GPU-aware MPI), page-locked host memory for staging.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "fabricbench/transports/transport.hpp"
+
+namespace fabricbench {
+
+// MPI counts are ints.
+void check_mpi_size(std::uint64_t bytes);
+
+// One rank's part of a step.
+class MpiStep {
+ public:
+  MpiStep(const Step& step, const World& world, const std::byte* send, std::byte* receive);
+  void run();
+
+ private:
+  const World& world_;
+  const std::byte* send_;
+  std::byte* receive_;
+  OwnTransfers own_;
+  std::vector<MPI_Request> requests_;
+};
+
+// One rank's part of a collective over all ranks; the root is the first of `ranks`.
+void run_mpi_collective(Operation operation, const World& world, int root, std::uint64_t bytes, const std::byte* send, std::byte* receive);
+
+}  // namespace fabricbench

@@ -1,0 +1,102 @@
+// Trivial staging (De Sensi et al., SC24, section III-A): device to host, host to host by MPI, host to device; page-locked
+// buffers, store and forward, not pipelined.
+#include <optional>
+
+#include "fabricbench/errors.hpp"
+#include "fabricbench/transports/mpi_steps.hpp"
+
+namespace fabricbench {
+namespace {
+
+struct HostBuffers {
+  explicit HostBuffers(std::size_t bytes) : send(bytes), receive(bytes) {}
+  device::PinnedMemory send;
+  device::PinnedMemory receive;
+};
+
+class StagedTransfers final : public Work {
+ public:
+  StagedTransfers(const Group& group, const Context& context, HostBuffers& host) : context_(context), host_(host) {
+    for (const Step& step : group.steps) {
+      steps_.push_back({own_transfers(step, context.world.rank), MpiStep(step, context.world, host.send.data(), host.receive.data())});
+    }
+  }
+  void run() override {
+    for (auto& [own, exchange] : steps_) {
+      for (const Transfer& sent : own.sent) context_.stream.copy(host_.send.data() + sent.source_offset, context_.send.data() + sent.source_offset, sent.bytes);
+      if (!own.sent.empty()) context_.stream.synchronize();
+      exchange.run();
+      for (const Transfer& received : own.received) {
+        context_.stream.copy(context_.receive.data() + received.destination_offset, host_.receive.data() + received.destination_offset, received.bytes);
+      }
+      if (!own.received.empty()) context_.stream.synchronize();
+    }
+  }
+
+ private:
+  struct StagedStep {
+    OwnTransfers own;
+    MpiStep exchange;
+  };
+  const Context& context_;
+  HostBuffers& host_;
+  std::vector<StagedStep> steps_;
+};
+
+class StagedCollective final : public Work {
+ public:
+  StagedCollective(const Measurement& measurement, const Group& group, const Context& context, HostBuffers& host)
+      : operation_(measurement.operation), root_(group.ranks[0]), bytes_(measurement.bytes), context_(context), host_(host) {
+    const std::uint64_t share = bytes_ / group.ranks.size();
+    const bool is_root = context.world.rank == root_;
+    sent_ = operation_ == Operation::allgather ? share : operation_ == Operation::broadcast && !is_root ? 0 : bytes_;
+    received_ = operation_ == Operation::reduce_scatter                      ? share
+                : operation_ == Operation::broadcast && is_root              ? 0
+                : operation_ == Operation::reduce && !is_root                ? 0
+                                                                             : bytes_;
+  }
+  void run() override {
+    if (sent_ > 0) {
+      context_.stream.copy(host_.send.data(), context_.send.data(), sent_);
+      context_.stream.synchronize();
+    }
+    run_mpi_collective(operation_, context_.world, root_, bytes_, host_.send.data(), host_.receive.data());
+    if (received_ > 0) {
+      context_.stream.copy(context_.receive.data(), host_.receive.data(), received_);
+      context_.stream.synchronize();
+    }
+  }
+
+ private:
+  Operation operation_;
+  int root_;
+  std::uint64_t bytes_;
+  std::uint64_t sent_;
+  std::uint64_t received_;
+  const Context& context_;
+  HostBuffers& host_;
+};
+
+class Staging final : public Transport {
+ public:
+  bool has_library(Operation operation) const override { return !is_pair_operation(operation); }
+  void set_up(const Context& context) override {
+    check_mpi_size(context.bytes);
+    context_ = &context;
+    host_.emplace(context.bytes);
+  }
+  std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override {
+    if (measurement.implementation == Implementation::library) return std::make_unique<StagedCollective>(measurement, group, *context_, *host_);
+    return std::make_unique<StagedTransfers>(group, *context_, *host_);
+  }
+
+ private:
+  const Context* context_ = nullptr;
+  std::optional<HostBuffers> host_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_staging() { return std::make_unique<Staging>(); }
+
+}  // namespace fabricbench

@@ -1,0 +1,30 @@
+#include "fabricbench/transports/transport.hpp"
+
+#include "fabricbench/errors.hpp"
+
+namespace fabricbench {
+
+std::unique_ptr<Transport> make_transport(const std::string& name) {
+  if (name == "mpi") return make_mpi();
+#if defined(FABRICBENCH_GPU)
+  if (name == "staging") return make_staging();
+  if (name == "copy") return make_copy();
+#if defined(FABRICBENCH_CCL)
+  if (name == "ccl") return make_ccl();
+#else
+  if (name == "ccl") throw InputError("this fabricbench was built without NCCL or RCCL: build it with -DFABRICHECK_CCL=ON and -DNCCL_ROOT= or -DRCCL_ROOT=");
+#endif
+#endif
+  throw InputError("the host port has no transport '" + name + "', which needs a GPU: use --transport mpi, or build the cuda or hip port");
+}
+
+OwnTransfers own_transfers(const Step& step, int rank) {
+  OwnTransfers own;
+  for (const Transfer& transfer : step) {
+    if (transfer.source == rank) own.sent.push_back(transfer);
+    if (transfer.destination == rank) own.received.push_back(transfer);
+  }
+  return own;
+}
+
+}  // namespace fabricbench

@@ -1,0 +1,69 @@
+// What moves the data. A transport runs any list of transfers, and the collectives that it has.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "fabricbench/device/device.hpp"
+#include "fabricbench/node_shared.hpp"
+#include "fabricbench/plan.hpp"
+#include "fabricbench/world.hpp"
+
+namespace fabricbench {
+
+// What all transports work on. Send and receive buffers of one rank, each `bytes` large, on its device.
+struct Context {
+  const World& world;
+  NodeShared& shared;
+  device::Stream& stream;
+  device::Memory& send;
+  device::Memory& receive;
+  std::size_t bytes;
+};
+
+// This rank's part of a measurement, made ready. run() returns when that part is done and the device is synchronised.
+class Work {
+ public:
+  virtual ~Work() = default;
+  virtual void run() = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  // Whether it has its own collective for `operation`, and whether it can run it as a list of transfers.
+  virtual bool has_library(Operation operation) const = 0;
+  virtual bool has_transfers(Operation operation) const { return !is_reduction(operation); }
+  // Which of the two is meant where the user did not say.
+  virtual Implementation preferred(Operation operation) const {
+    return has_library(operation) && !is_pair_operation(operation) ? Implementation::library : Implementation::transfers;
+  }
+
+  // Allocates, exchanges handles, creates communicators: everything that happens once. All ranks call it.
+  virtual void set_up(const Context& context) = 0;
+  // Null where this rank has no part. Not collective.
+  virtual std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) = 0;
+
+  // Name to version of the library that moves the data, beside MPI and the GPU runtime.
+  virtual std::map<std::string, std::string> library() const { return {}; }
+};
+
+// The transport of that name, or InputError where this port has none.
+std::unique_ptr<Transport> make_transport(const std::string& name);
+
+// The ranks' transfers of a step in which this rank takes part: those that it sends and those that it receives.
+struct OwnTransfers {
+  Step sent;
+  Step received;
+};
+OwnTransfers own_transfers(const Step& step, int rank);
+
+std::unique_ptr<Transport> make_mpi();
+std::unique_ptr<Transport> make_staging();
+std::unique_ptr<Transport> make_copy();
+std::unique_ptr<Transport> make_ccl();
+
+}  // namespace fabricbench

@@ -1,0 +1,30 @@
+// Fills the buffers of a measurement and checks what arrived.
+#pragma once
+
+#include <cstdint>
+
+#include "fabricbench/transports/transport.hpp"
+
+namespace fabricbench {
+
+class Verifier {
+ public:
+  // `group` is the group of this rank, or null where it has no part.
+  Verifier(const Context& context, const Measurement& measurement, const Group* group);
+
+  // What this rank sends gets the pattern of `iteration`; what it will receive is made wrong in every byte.
+  void prepare(std::uint64_t iteration);
+  // Bytes of what this rank received that are not the pattern of `iteration`.
+  std::uint64_t wrong_bytes(std::uint64_t iteration);
+  // Makes one received byte wrong: a planted defect. Nothing where this rank receives nothing.
+  void plant_wrong_byte(std::uint64_t iteration);
+
+ private:
+  const Context& context_;
+  device::Content content_;
+  std::uint64_t sent_bytes_ = 0;
+  Step received_;
+  bool summed_ = false;
+};
+
+}  // namespace fabricbench

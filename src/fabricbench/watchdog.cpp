@@ -1,0 +1,131 @@
+#include "fabricbench/watchdog.hpp"
+
+#include <csignal>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+#include "fabricbench/errors.hpp"
+#include "fabricbench/text.hpp"
+
+namespace fabricbench {
+namespace {
+
+constexpr auto kTick = std::chrono::milliseconds(100);
+// The other ranks wait a little before they end, so that rank 0 writes its record before the launcher ends it.
+constexpr timespec kGrace{2, 0};
+
+struct Handled {
+  NodeShared* shared = nullptr;
+  ResultFile* results = nullptr;
+  char line[64] = "";
+};
+Handled handled;
+
+void on_signal(int signal) {
+  // Made before, since little may be called in here.
+  char* line = handled.line;
+  const std::size_t length = std::strlen(line);
+  line[length - 2] = signal >= 10 ? static_cast<char>('0' + signal / 10) : ' ';
+  line[length - 1] = static_cast<char>('0' + signal % 10);
+  if (handled.results != nullptr) handled.results->write_crash(signal);
+  // SIGTERM and SIGINT come from outside, to all ranks: only a rank's own crash is news for the others.
+  if (handled.results == nullptr && signal != SIGTERM && signal != SIGINT) {
+    handled.shared->leave_message(line);
+    timespec moment{0, 500'000'000};
+    nanosleep(&moment, nullptr);
+  }
+  const char prefix[] = "fabricbench: ";
+  (void)!write(STDERR_FILENO, prefix, sizeof prefix - 1);
+  (void)!write(STDERR_FILENO, line, length);
+  (void)!write(STDERR_FILENO, "\n", 1);
+  ::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+std::string list(const std::vector<int>& ranks) { return (ranks.size() == 1 ? "rank " : "ranks ") + format_ranges(ranks); }
+
+}  // namespace
+
+Watchdog::Watchdog(const World& world, NodeShared& shared, ResultFile* results, double timeout_s)
+    : world_(world), shared_(shared), results_(results), timeout_s_(timeout_s), thread_([this] { watch(); }) {}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    done_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void Watchdog::watch() {
+  std::uint64_t last = shared_.progress_of(world_.node_rank);
+  auto since = std::chrono::steady_clock::now();
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!wake_.wait_for(lock, kTick, [&] { return done_; })) {
+    if (results_ != nullptr) {
+      char message[512];
+      for (int rank = 0; rank < world_.node_size; ++rank) {
+        if (shared_.message_of(rank, message, sizeof message)) {
+          const bool crash = std::strstr(message, "signal") != nullptr;
+          results_->write_error(crash ? "crash" : "library", message);
+          std::fprintf(stderr, "fabricbench: %s\n", message);
+          _exit(kExitFailed);
+        }
+      }
+    }
+    const std::uint64_t now = shared_.progress_of(world_.node_rank);
+    if (now != last) {
+      last = now;
+      since = std::chrono::steady_clock::now();
+    } else if (std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count() > timeout_s_) {
+      expire();
+    }
+  }
+}
+
+std::vector<int> Watchdog::ranks_behind() const {
+  std::uint64_t furthest = 0;
+  for (int rank = 0; rank < world_.node_size; ++rank) furthest = std::max(furthest, shared_.progress_of(rank));
+  std::vector<int> behind;
+  for (int rank = 0; rank < world_.node_size; ++rank) {
+    if (shared_.progress_of(rank) < furthest) behind.push_back(world_.node_ranks[static_cast<std::size_t>(rank)]);
+  }
+  return behind;
+}
+
+void Watchdog::expire() {
+  const std::vector<int> behind = ranks_behind();
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%g s", timeout_s_);
+  std::string message = std::string("nothing went on for ") + seconds + ": ";
+  if (!behind.empty()) {
+    message += list(behind) + " did not arrive";
+  } else {
+    message += "all ranks of the node of rank " + std::to_string(world_.rank) + " wait for each other inside the operation";
+    if (world_.node_count > 1) message += ", or for another node";
+  }
+  if (results_ != nullptr) results_->write_error("timeout", message, behind);
+  if (world_.node_rank == 0) std::fprintf(stderr, "fabricbench: %s\n", message.c_str());
+  if (results_ == nullptr) nanosleep(&kGrace, nullptr);
+  _exit(kExitTimeout);
+}
+
+void install_signal_handlers(const World& world, NodeShared& shared, ResultFile* results) {
+  handled.shared = &shared;
+  handled.results = results;
+  std::snprintf(handled.line, sizeof handled.line, "rank %d was ended by signal ##", world.rank);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGINT}) {
+    struct sigaction action {};
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_NODEFER;
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+}  // namespace fabricbench

@@ -1,0 +1,40 @@
+// Ends a run that hangs, and says who did not arrive.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "fabricbench/node_shared.hpp"
+#include "fabricbench/results.hpp"
+#include "fabricbench/world.hpp"
+
+namespace fabricbench {
+
+// A thread that makes no MPI call: it looks at what the ranks of its node count in shared memory. Where this rank's own
+// count stands still for `timeout_s`, it writes the error record (rank 0), prints which ranks are behind, and ends the
+// process. It also records what a rank of the node left as its last message.
+class Watchdog {
+ public:
+  Watchdog(const World& world, NodeShared& shared, ResultFile* results, double timeout_s);
+  ~Watchdog();
+
+ private:
+  void watch();
+  [[noreturn]] void expire();
+  std::vector<int> ranks_behind() const;
+
+  const World& world_;
+  NodeShared& shared_;
+  ResultFile* results_;
+  double timeout_s_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+// From here on a fatal signal leaves an error record and a line on stderr.
+void install_signal_handlers(const World& world, NodeShared& shared, ResultFile* results);
+
+}  // namespace fabricbench

@@ -1,0 +1,50 @@
+#include "fabricbench/world.hpp"
+
+#include <algorithm>
+
+#include "fabricbench/errors.hpp"
+
+namespace fabricbench {
+
+void mpi_check(int result, const char* call) {
+  if (result == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(result, text, &length);
+  throw RunError("library", std::string(call) + " failed: " + text);
+}
+
+World::World() {
+  mpi_check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  MPI_Comm_rank(all, &rank);
+  MPI_Comm_size(all, &size);
+  mpi_check(MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
+  MPI_Comm_rank(node, &node_rank);
+  MPI_Comm_size(node, &node_size);
+  mpi_check(MPI_Comm_split(all, node_rank == 0 ? 0 : MPI_UNDEFINED, rank, &leaders), "MPI_Comm_split");
+  if (node_rank == 0) MPI_Comm_size(leaders, &node_count);
+  mpi_check(MPI_Bcast(&node_count, 1, MPI_INT, 0, node), "MPI_Bcast");
+  node_ranks.resize(static_cast<std::size_t>(node_size));
+  mpi_check(MPI_Allgather(&rank, 1, MPI_INT, node_ranks.data(), 1, MPI_INT, node), "MPI_Allgather");
+}
+
+bool World::on_this_node(int world_rank) const {
+  return std::find(node_ranks.begin(), node_ranks.end(), world_rank) != node_ranks.end();
+}
+
+std::vector<std::string> World::gather_strings(const std::string& mine) const {
+  const int length = static_cast<int>(mine.size());
+  std::vector<int> lengths(static_cast<std::size_t>(size));
+  mpi_check(MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, all), "MPI_Allgather");
+  std::vector<int> starts(lengths.size(), 0);
+  for (std::size_t i = 1; i < lengths.size(); ++i) starts[i] = starts[i - 1] + lengths[i - 1];
+  std::string joined(static_cast<std::size_t>(starts.back() + lengths.back()), '\0');
+  mpi_check(MPI_Allgatherv(mine.data(), length, MPI_CHAR, joined.data(), lengths.data(), starts.data(), MPI_CHAR, all), "MPI_Allgatherv");
+  std::vector<std::string> result;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    result.push_back(joined.substr(static_cast<std::size_t>(starts[i]), static_cast<std::size_t>(lengths[i])));
+  }
+  return result;
+}
+
+}  // namespace fabricbench

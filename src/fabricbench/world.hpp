@@ -1,0 +1,33 @@
+// The ranks of this run, and how calls to MPI fail.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fabricbench {
+
+// Throws RunError where an MPI call did not succeed.
+void mpi_check(int result, const char* call);
+
+struct World {
+  World();
+
+  int rank = 0;
+  int size = 1;
+  MPI_Comm all = MPI_COMM_WORLD;
+  MPI_Comm node = MPI_COMM_NULL;     // the ranks that share memory with this one
+  MPI_Comm leaders = MPI_COMM_NULL;  // the first rank of each node; MPI_COMM_NULL elsewhere
+  int node_rank = 0;
+  int node_size = 1;
+  int node_count = 1;
+  std::vector<int> node_ranks;          // world ranks of this node
+  bool on_this_node(int world_rank) const;
+
+  // One string of every rank, in rank order, on every rank.
+  std::vector<std::string> gather_strings(const std::string& mine) const;
+};
+
+}  // namespace fabricbench

@@ -1,0 +1,72 @@
+#include "check.hpp"
+#include "fabricbench/errors.hpp"
+#include "fabricbench/options.hpp"
+#include "fabricbench/text.hpp"
+
+using namespace fabricbench;
+
+namespace {
+
+Options parse(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "fabricbench");
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  return parse_options(static_cast<int>(arguments.size()), pointers.data());
+}
+
+std::string mistake(const std::vector<std::string>& arguments) {
+  return check::message_of<InputError>([&] { parse(arguments); });
+}
+
+}  // namespace
+
+TEST(sizes_are_powers_of_1024_with_a_unit) {
+  CHECK_EQUAL(parse_size("8"), 8u);
+  CHECK_EQUAL(parse_size("8B"), 8u);
+  CHECK_EQUAL(parse_size("4KiB"), 4096u);
+  CHECK_EQUAL(parse_size("1GiB"), 1u << 30);
+  for (const char* wrong : {"", "0", "-1", "1kB", "1GB", "1.5MiB", "GiB", "18446744073709551615GiB", "1 KiB"}) {
+    CHECK(check::message_of<InputError>([&] { parse_size(wrong); }).find("is not a size") != std::string::npos);
+  }
+}
+
+TEST(size_ranges_and_lists) {
+  CHECK_EQUAL(parse_sizes("1B:1GiB").size(), 31u);
+  CHECK_EQUAL(parse_sizes("1:64:4"), (std::vector<std::uint64_t>{1, 4, 16, 64}));
+  CHECK_EQUAL(parse_sizes("1MiB,8,8"), (std::vector<std::uint64_t>{8, 1u << 20}));
+  CHECK(check::message_of<InputError>([] { parse_sizes("2:1"); }).find("empty") != std::string::npos);
+  CHECK(check::message_of<InputError>([] { parse_sizes("1:2:1"); }).find("factor") != std::string::npos);
+}
+
+TEST(options_have_the_documented_defaults) {
+  const Options options = parse({});
+  CHECK_EQUAL(options.transport, "mpi");
+  CHECK_EQUAL(options.operations, std::vector<Operation>{Operation::pingpong});
+  CHECK_EQUAL(options.sizes.front(), 1u);
+  CHECK_EQUAL(options.sizes.back(), 1u << 30);
+  CHECK(!options.fixed_iterations);
+}
+
+TEST(options_are_read) {
+  const Options options = parse({"--transport", "ccl", "--operations=alltoall,reduce", "--iterations", "100", "--pairs", "0-1,3-2", "--inject", "hang:1"});
+  CHECK_EQUAL(options.transport, "ccl");
+  CHECK_EQUAL(options.operations.size(), 2u);
+  CHECK_EQUAL(*options.fixed_iterations, 100);
+  CHECK_EQUAL(options.pairs[1].first, 3);
+  CHECK_EQUAL(options.injected, "hang");
+  CHECK_EQUAL(options.injected_rank, 1);
+}
+
+TEST(mistakes_are_named_with_what_to_do) {
+  CHECK(mistake({"--transport", "tcp"}).find("choose from staging, copy, ccl, mpi") != std::string::npos);
+  CHECK(mistake({"--operations", "pingpong,gossip"}).find("'gossip'") != std::string::npos);
+  CHECK(mistake({"--iterations", "0"}).find("at least 1") != std::string::npos);
+  CHECK(mistake({"--iterations", "1e3"}).find("'1e3'") != std::string::npos);
+  CHECK(mistake({"--budget", "nan"}).find("above 0") != std::string::npos);
+  CHECK(mistake({"--nonsense"}).find("--nonsense") != std::string::npos);
+  CHECK(mistake({"--sizes"}).find("needs a value") != std::string::npos);
+  CHECK(mistake({"stray"}).find("'stray'") != std::string::npos);
+  CHECK(mistake({"--pairs", "1-1"}).find("same rank twice") != std::string::npos);
+  CHECK(mistake({"--min-iterations", "10", "--max-iterations", "9"}).find("--max-iterations") != std::string::npos);
+}

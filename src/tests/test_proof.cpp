@@ -1,0 +1,34 @@
+#include "check.hpp"
+#include "fabricbench/proof_logs.hpp"
+
+using namespace fabricbench;
+
+// Lines as NCCL 2.28 prints them.
+TEST(ccl_log_names_the_paths_of_its_channels) {
+  const auto paths = paths_in_ccl_log(
+      "n1:10:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
+      "n1:10:11 [0] NCCL INFO Channel 01/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
+      "n1:10:11 [0] NCCL INFO Channel 00/0 : 1[1] -> 2[0] [send] via NET/Socket/0\n"
+      "n1:10:11 [0] NCCL INFO Using network Socket\n"
+      "n1:10:11 [0] NCCL INFO Bootstrap: Using eth0 via nothing\n");
+  CHECK_EQUAL(paths.size(), 2u);
+  CHECK_EQUAL(paths.at("P2P/CUMEM"), 2);
+  CHECK_EQUAL(paths.at("NET/Socket/0"), 1);
+}
+
+TEST(ucx_log_names_the_lanes_of_each_kind_of_memory) {
+  const auto paths = paths_in_ucx_log(
+      "[1] +---------------+----------------------------------+\n"
+      "[1] | self cfg#1    | tagged message by ucp_tag_send* from host memory |\n"
+      "[1] |        0..92  | eager short                      | sysv/memory |\n"
+      "[1] | self cfg#1    | tagged message by ucp_tag_send* from cuda memory |\n"
+      "[1] |     64K..inf  | rendezvous zero-copy read        | cuda_ipc/cuda |\n");
+  CHECK_EQUAL(paths.size(), 2u);
+  CHECK_EQUAL(paths.at("host: sysv/memory"), 1);
+  CHECK_EQUAL(paths.at("cuda: cuda_ipc/cuda"), 1);
+}
+
+TEST(logs_without_paths_prove_nothing) {
+  CHECK(paths_in_ccl_log("").empty());
+  CHECK(paths_in_ucx_log("UCX INFO version 1.22\n").empty());
+}

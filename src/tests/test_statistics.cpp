@@ -1,0 +1,45 @@
+#include <cmath>
+#include <random>
+
+#include "check.hpp"
+#include "fabricbench/statistics.hpp"
+
+using namespace fabricbench;
+
+TEST(median_of_odd_and_even_counts) {
+  CHECK_EQUAL(median_interval({5, 1, 3}).median, 3.0);
+  CHECK_EQUAL(median_interval({4, 1, 3, 2}).median, 2.5);
+}
+
+TEST(interval_of_ten_samples_is_the_second_to_the_tenth) {
+  const MedianInterval interval = median_interval({10, 9, 8, 7, 6, 5, 4, 3, 2, 1});
+  CHECK_EQUAL(interval.low, 1.0);
+  CHECK_EQUAL(interval.high, 10.0);
+}
+
+TEST(too_few_samples_have_no_interval) {
+  CHECK(std::isinf(median_interval({1, 2, 3, 4, 5}).relative_half_width()));
+  CHECK(!std::isinf(median_interval({1, 2, 3, 4, 5, 6, 7, 8, 9}).relative_half_width()));
+}
+
+TEST(interval_covers_the_median_as_often_as_it_says) {
+  std::mt19937_64 random(20261121);
+  std::lognormal_distribution<double> times(10, 0.5);
+  const double truth = std::exp(10.0);
+  int covered = 0;
+  constexpr int kTrials = 4000;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    std::vector<std::int64_t> samples(100);
+    for (auto& sample : samples) sample = std::llround(times(random));
+    const MedianInterval interval = median_interval(samples);
+    covered += interval.low <= truth && truth <= interval.high ? 1 : 0;
+  }
+  // Nominal 95%, rounded outwards; four standard deviations of 4000 trials are 1.4 percentage points.
+  CHECK(covered > 0.936 * kTrials);
+  CHECK(covered < 0.985 * kTrials);
+}
+
+TEST(quantiles_are_linear_between_neighbours) {
+  CHECK_EQUAL(quantile({0, 10}, 0.25), 2.5);
+  CHECK_EQUAL(quantile({7}, 0.95), 7.0);
+}
