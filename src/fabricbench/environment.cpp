@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <random>
 
@@ -18,17 +19,26 @@ extern char** environ;
 namespace fabricbench {
 namespace {
 
-constexpr const char* kRecordedPrefixes[] = {"NCCL_", "RCCL_", "HSA_", "HIP_", "ROCR_", "MPICH_", "FI_", "UCX_", "OMPI_MCA_",
-                                             "I_MPI_", "MPIR_CVAR_", "PSM2_", "PMIX_MCA_", "MV2_", "OMP_"};
-constexpr const char* kRecordedNames[] = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS", "GPU_MAX_HW_QUEUES",
-                                          "SLURM_NTASKS", "SLURM_NNODES", "SLURM_CPU_BIND", "SLURM_JOB_PARTITION", "LD_PRELOAD"};
+constexpr const char* kRecordedPrefixes[] = {"NCCL_",      "RCCL_", "HSA_",      "HIP_",      "ROCR_",
+                                             "MPICH_",     "FI_",   "UCX_",      "OMPI_MCA_", "I_MPI_",
+                                             "MPIR_CVAR_", "PSM2_", "PMIX_MCA_", "MV2_",      "OMP_"};
+constexpr const char* kRecordedNames[] = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",   "CUDA_DEVICE_MAX_CONNECTIONS",
+                                          "GPU_MAX_HW_QUEUES",    "SLURM_NTASKS",        "SLURM_NNODES",
+                                          "SLURM_CPU_BIND",       "SLURM_JOB_PARTITION", "LD_PRELOAD"};
 // A value under a recorded prefix can still be a credential.
 constexpr const char* kSecretParts[] = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "_KEY", "AUTH"};
 
-constexpr const char* kLocalRankVariables[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "PALS_LOCAL_RANKID",
-                                               "JSM_NAMESPACE_LOCAL_RANK", "FLUX_TASK_LOCAL_ID", "SLURM_LOCALID", "LOCAL_RANK"};
+constexpr const char* kLocalRankVariables[] = {"OMPI_COMM_WORLD_LOCAL_RANK",
+                                               "MPI_LOCALRANKID",
+                                               "MV2_COMM_WORLD_LOCAL_RANK",
+                                               "PALS_LOCAL_RANKID",
+                                               "JSM_NAMESPACE_LOCAL_RANK",
+                                               "FLUX_TASK_LOCAL_ID",
+                                               "SLURM_LOCALID",
+                                               "LOCAL_RANK"};
 // Set for each rank by the launcher itself, and not by an allocation around it.
-constexpr const char* kLaunchedVariables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "JSM_NAMESPACE_SIZE", "FLUX_JOB_SIZE", "PALS_SIZE"};
+constexpr const char* kLaunchedVariables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "JSM_NAMESPACE_SIZE", "FLUX_JOB_SIZE",
+                                              "PALS_SIZE"};
 
 int integer_variable(const char* name) {
   const char* text = std::getenv(name);
@@ -56,6 +66,13 @@ std::string host_name() {
   return name;
 }
 
+std::string node_identity() {
+  // Two nodes may have one name, and two containers of a node have names of their own and no memory in common.
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  return host_name() + ' ' + boot;
+}
+
 std::vector<int> allowed_cpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -74,14 +91,14 @@ int numa_node_of_cpu(int cpu) {
   for (int node = 0; node < 256; ++node) {
     char path[96];
     std::snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/node%d", cpu, node);
-    if (struct stat status {}; stat(path, &status) == 0) return node;
+    if (struct stat status{}; stat(path, &status) == 0) return node;
   }
   return -1;
 }
 
 std::string utc_now() {
   const time_t now = time(nullptr);
-  struct tm parts {};
+  struct tm parts{};
   gmtime_r(&now, &parts);
   char text[32];
   strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
@@ -112,7 +129,8 @@ int launched_ranks() {
   }
   // srun sets SLURM_STEP_NUM_TASKS and SLURM_PROCID for the step; mpirun inside an allocation does not set SLURM_PROCID
   // for its own ranks, but inherits the batch script's, so only a step that is not the batch step counts.
-  if (std::getenv("SLURM_STEP_NUM_TASKS") != nullptr && std::getenv("OMPI_COMM_WORLD_RANK") == nullptr && std::getenv("PMI_RANK") == nullptr) {
+  if (std::getenv("SLURM_STEP_NUM_TASKS") != nullptr && std::getenv("OMPI_COMM_WORLD_RANK") == nullptr &&
+      std::getenv("PMI_RANK") == nullptr) {
     return integer_variable("SLURM_STEP_NUM_TASKS");
   }
   return -1;
@@ -131,13 +149,13 @@ std::map<std::string, std::string> recorded_environment() {
 }
 
 std::int64_t now_ns() {
-  struct timespec now {};
+  struct timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
 }
 
 ClockFacts clock_facts() {
-  struct timespec resolution {};
+  struct timespec resolution{};
   clock_getres(CLOCK_MONOTONIC, &resolution);
   std::array<std::int64_t, 1001> readings{};
   for (auto& reading : readings) {

@@ -9,6 +9,7 @@
 namespace fabricbench {
 
 std::string host_name();
+std::string node_identity();  // the same for all processes that share this node's memory, and for no others
 std::vector<int> allowed_cpus();
 int available_cores();
 int numa_node_of_cpu(int cpu);  // -1 where the kernel does not say

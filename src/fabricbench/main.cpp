@@ -56,10 +56,15 @@ MpiLibrary mpi_library() {
     std::size_t start = whole.find(label);
     if (start == std::string::npos) return std::string();
     start = whole.find_first_of("0123456789", start + label.size());
-    return start == std::string::npos ? std::string() : whole.substr(start, whole.find_first_not_of("0123456789.abrc", start) - start);
+    return start == std::string::npos ? std::string()
+                                      : whole.substr(start, whole.find_first_not_of("0123456789.abrc", start) - start);
   };
   // CRAY and MVAPICH come first: they are made from MPICH and say so.
-  const MpiLibrary known[] = {{"Open MPI", "Open MPI v"}, {"Cray MPICH", "CRAY MPICH version"}, {"MVAPICH", "MVAPICH"}, {"Intel MPI", "Intel(R) MPI Library"}, {"MPICH", "MPICH Version:"}};
+  const MpiLibrary known[] = {{"Open MPI", "Open MPI v"},
+                              {"Cray MPICH", "CRAY MPICH version"},
+                              {"MVAPICH", "MVAPICH"},
+                              {"Intel MPI", "Intel(R) MPI Library"},
+                              {"MPICH", "MPICH Version:"}};
   for (const auto& [name, label] : known) {
     if (const std::string version = number_after(label); !version.empty()) return {name, version};
   }
@@ -100,12 +105,15 @@ void differences_json(Json& json, const std::vector<std::string>& environments) 
   const auto parse = [](const std::string& text) {
     std::map<std::string, std::string> result;
     for (const std::string& entry : split(text, '\0')) {
-      if (const std::size_t equals = entry.find('='); equals != std::string::npos) result[entry.substr(0, equals)] = entry.substr(equals + 1);
+      if (const std::size_t equals = entry.find('='); equals != std::string::npos)
+        result[entry.substr(0, equals)] = entry.substr(equals + 1);
     }
     return result;
   };
   // What a launcher gives each rank on purpose.
-  const auto is_per_rank = [](const std::string& name) { return name.rfind("OMPI_MCA_ess", 0) == 0 || name.rfind("OMPI_MCA_orte", 0) == 0; };
+  const auto is_per_rank = [](const std::string& name) {
+    return name.rfind("OMPI_MCA_ess", 0) == 0 || name.rfind("OMPI_MCA_orte", 0) == 0;
+  };
   const auto first = parse(environments[0]);
   json.begin_array();
   for (std::size_t rank = 1; rank < environments.size(); ++rank) {
@@ -148,11 +156,21 @@ void plan_json(Json& json, const Options& options, const std::vector<Series>& pl
       .field("warmup", options.warmup);
   json.key("iterations").begin_object();
   if (options.fixed_iterations) {
-    json.field("mode", "fixed").field("minimum", *options.fixed_iterations).field("maximum", *options.fixed_iterations).key("budget_s").null();
+    json.field("mode", "fixed")
+        .field("minimum", *options.fixed_iterations)
+        .field("maximum", *options.fixed_iterations)
+        .key("budget_s")
+        .null();
   } else {
-    json.field("mode", "adaptive").field("minimum", options.minimum_iterations).field("maximum", options.maximum_iterations).field("budget_s", options.budget_s);
+    json.field("mode", "adaptive")
+        .field("minimum", options.minimum_iterations)
+        .field("maximum", options.maximum_iterations)
+        .field("budget_s", options.budget_s);
   }
-  json.end_object().field("datatype", "float32").field("verify", to_string(options.verify)).field("shared_devices", options.share_devices);
+  json.end_object()
+      .field("datatype", "float32")
+      .field("verify", to_string(options.verify))
+      .field("shared_devices", options.share_devices);
   json.key("injected");
   if (options.injected.empty()) {
     json.null();
@@ -177,15 +195,21 @@ void plan_json(Json& json, const Options& options, const std::vector<Series>& pl
 
 class Program {
  public:
-  Program(Options options, std::vector<std::string> command, std::map<std::string, std::string> environment, LocalRank local)
-      : options_(std::move(options)), command_(std::move(command)), environment_(std::move(environment)), local_(std::move(local)) {}
+  Program(Options options, std::vector<std::string> command, std::map<std::string, std::string> environment,
+          LocalRank local)
+      : options_(std::move(options)),
+        command_(std::move(command)),
+        environment_(std::move(environment)),
+        local_(std::move(local)) {}
 
   int run(const Proof& proof) {
     const std::int64_t begin = now_ns();
     World world;
     check_world(world);
     std::unique_ptr<Transport> transport = make_transport(options_.transport);
-    const std::vector<Series> plan = make_plan(options_, world.size, [&](Operation operation, Implementation wanted) { return choose(*transport, operation, wanted); });
+    const std::vector<Series> plan = make_plan(options_, world.size, [&](Operation operation, Implementation wanted) {
+      return choose(*transport, operation, wanted);
+    });
     if (world.rank == 0) results_ = open_results(world);
     agree(world, world.rank != 0 || results_ != nullptr);
 
@@ -204,31 +228,36 @@ class Program {
   static Implementation choose(const Transport& transport, Operation operation, Implementation wanted) {
     if (wanted == Implementation::automatic || is_pair_operation(operation)) wanted = transport.preferred(operation);
     if (wanted == Implementation::library && !transport.has_library(operation)) {
-      throw InputError("this transport has no collective of its own for " + to_string(operation) + ": use --implementation transfers");
+      throw InputError("this transport has no collective of its own for " + to_string(operation) +
+                       ": use --implementation transfers");
     }
     if (wanted == Implementation::transfers && !transport.has_transfers(operation)) {
-      throw InputError("this transport cannot run " + to_string(operation) + ", which adds numbers, as a list of transfers: use --implementation library");
+      throw InputError("this transport cannot run " + to_string(operation) +
+                       ", which adds numbers, as a list of transfers: use --implementation library");
     }
     return wanted;
   }
 
   void check_world(const World& world) {
     if (const int launched = launched_ranks(); launched > 0 && launched != world.size) {
-      throw InputError("the launcher started " + std::to_string(launched) + " ranks and MPI sees " + std::to_string(world.size) +
-                       ": use the launcher (under srun, the --mpi plugin) that belongs to the MPI library of this program");
+      throw InputError(
+          "the launcher started " + std::to_string(launched) + " ranks and MPI sees " + std::to_string(world.size) +
+          ": use the launcher (under srun, the --mpi plugin) that belongs to the MPI library of this program");
     }
     if (options_.expected_ranks && *options_.expected_ranks != world.size) {
-      throw InputError("this run has " + std::to_string(world.size) + " ranks and --expect-ranks asks for " + std::to_string(*options_.expected_ranks));
+      throw InputError("this run has " + std::to_string(world.size) + " ranks and --expect-ranks asks for " +
+                       std::to_string(*options_.expected_ranks));
     }
     if (options_.expected_nodes && *options_.expected_nodes != world.node_count) {
-      throw InputError("this run is on " + std::to_string(world.node_count) + " nodes and --expect-nodes asks for " + std::to_string(*options_.expected_nodes));
+      throw InputError("this run is on " + std::to_string(world.node_count) + " nodes and --expect-nodes asks for " +
+                       std::to_string(*options_.expected_nodes));
     }
     // The launcher's number is right only if it numbers the ranks of the node.
     std::vector<int> numbers(static_cast<std::size_t>(world.node_size));
     mpi_check(MPI_Allgather(&local_.value, 1, MPI_INT, numbers.data(), 1, MPI_INT, world.node), "MPI_Allgather");
     std::sort(numbers.begin(), numbers.end());
     for (int i = 0; i < world.node_size; ++i) {
-      if (numbers[static_cast<std::size_t>(i)] != i) local_ = {world.node_rank, "MPI_Comm_split_type"};
+      if (numbers[static_cast<std::size_t>(i)] != i) local_ = {world.node_rank, "order on the node"};
     }
   }
 
@@ -253,7 +282,9 @@ class Program {
   int select_device(const World& world) {
     if (!device::present()) return -1;
     const int devices = device::count();
-    if (devices == 0) throw InputError("no GPU is visible on " + host_name() + ": check the driver and CUDA_VISIBLE_DEVICES, or use the host port");
+    if (devices == 0)
+      throw InputError("no GPU is visible on " + host_name() +
+                       ": check the driver and CUDA_VISIBLE_DEVICES, or use the host port");
     const int index = local_.value % devices;
     device::select(index);
     const std::string mine = host_name() + ' ' + device::info(index).uuid;
@@ -261,15 +292,18 @@ class Program {
     for (std::size_t a = 0; a < all.size() && !options_.share_devices; ++a) {
       for (std::size_t b = a + 1; b < all.size(); ++b) {
         if (all[a] == all[b]) {
-          throw InputError("ranks " + std::to_string(a) + " and " + std::to_string(b) + " would both drive GPU " + all[a].substr(all[a].find(' ') + 1) + " of " +
-                           all[a].substr(0, all[a].find(' ')) + ": start at most one rank a GPU, leave all GPUs of a node visible to its ranks, or pass --share-devices");
+          throw InputError(
+              "ranks " + std::to_string(a) + " and " + std::to_string(b) + " would both drive GPU " +
+              all[a].substr(all[a].find(' ') + 1) + " of " + all[a].substr(0, all[a].find(' ')) +
+              ": start at most one rank a GPU, leave all GPUs of a node visible to its ranks, or pass --share-devices");
         }
       }
     }
     return index;
   }
 
-  void measure_all(const World& world, NodeShared& shared, Transport& transport, const std::vector<Series>& plan, const Proof& proof, std::int64_t begin) {
+  void measure_all(const World& world, NodeShared& shared, Transport& transport, const std::vector<Series>& plan,
+                   const Proof& proof, std::int64_t begin) {
     std::optional<Stopwatch> setup(std::in_place, totals_.setup_ns);
     const int device_index = select_device(world);
     shared.advance();
@@ -309,9 +343,11 @@ class Program {
       totals_.wall_ns = now_ns() - begin;
       if (options_.injected != "no-footer") results_->write_footer(totals_, proven);
       if (!options_.quiet) {
-        std::printf("%zu records, %llu samples, %lld wrong bytes, %.1f s, of which %.1f s inside the clock; paths: %s\n", totals_.records,
-                    static_cast<unsigned long long>(totals_.samples), static_cast<long long>(totals_.wrong_bytes), static_cast<double>(totals_.wall_ns) / 1e9,
-                    static_cast<double>(totals_.timed_ns) / 1e9, proven.c_str());
+        std::printf(
+            "%zu records, %llu samples, %lld wrong bytes, %.1f s, of which %.1f s inside the clock; paths: %s\n",
+            totals_.records, static_cast<unsigned long long>(totals_.samples),
+            static_cast<long long>(totals_.wrong_bytes), static_cast<double>(totals_.wall_ns) / 1e9,
+            static_cast<double>(totals_.timed_ns) / 1e9, proven.c_str());
       }
     }
     // Every rank ends with the same exit status.
@@ -363,16 +399,27 @@ class Program {
     json.end_array().field("local_rank_source", local_.variable).field("oversubscribed", oversubscribed == 1);
     json.key("libraries").begin_object();
     json.key("mpi").begin_object().field("name", mpi.name).field("version", mpi.version).end_object();
-    for (const auto& [name, version] : transport.library()) json.key("ccl").begin_object().field("name", name).field("version", version).end_object();
+    for (const auto& [name, version] : transport.library())
+      json.key("ccl").begin_object().field("name", name).field("version", version).end_object();
     if (device::present()) {
       const device::Versions versions = device::versions();
-      json.key("gpu").begin_object().field("name", versions.name).field("version", versions.runtime).field("driver", versions.driver).end_object();
+      json.key("gpu")
+          .begin_object()
+          .field("name", versions.name)
+          .field("version", versions.runtime)
+          .field("driver", versions.driver)
+          .end_object();
     }
     json.end_object().key("environment").begin_object();
     for (const auto& [name, value] : environment_) json.field(name, value);
     json.end_object().key("environment_differences");
     differences_json(json, environments);
-    json.key("clock").begin_object().field("source", "CLOCK_MONOTONIC").field("resolution_ns", clock.resolution_ns).field("overhead_ns", clock.overhead_ns).end_object();
+    json.key("clock")
+        .begin_object()
+        .field("source", "CLOCK_MONOTONIC")
+        .field("resolution_ns", clock.resolution_ns)
+        .field("overhead_ns", clock.overhead_ns)
+        .end_object();
     json.field("host_copy_gbps", host_copy_gbps());
     json.key("plan");
     plan_json(json, options_, plan);
@@ -382,7 +429,8 @@ class Program {
 
   void progress(std::size_t planned, const Measurement& measurement) const {
     if (options_.quiet || !isatty(STDERR_FILENO)) return;
-    std::fprintf(stderr, "\r\033[K[%zu/%zu] %s %s", totals_.records, planned, to_string(measurement.operation).c_str(), format_size(measurement.bytes).c_str());
+    std::fprintf(stderr, "\r\033[K[%zu/%zu] %s %s", totals_.records, planned, to_string(measurement.operation).c_str(),
+                 format_size(measurement.bytes).c_str());
   }
   void clear_progress() const {
     if (!options_.quiet && isatty(STDERR_FILENO)) std::fprintf(stderr, "\r\033[K");

@@ -1,8 +1,8 @@
 #include "fabricbench/measure.hpp"
 
+#include <unistd.h>
 #include <csignal>
 #include <ctime>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -30,8 +30,14 @@ enum Stopped : std::int64_t { kFixed, kConverged, kBudget, kMaximum };
 
 class Loop {
  public:
-  Loop(const Measurement& measurement, const Options& options, const Context& context, Transport& transport, Totals& totals)
-      : measurement_(measurement), options_(options), context_(context), totals_(totals), verifier_(context, measurement, find_group()), times_(measurement.groups.size()) {
+  Loop(const Measurement& measurement, const Options& options, const Context& context, Transport& transport,
+       Totals& totals)
+      : measurement_(measurement),
+        options_(options),
+        context_(context),
+        totals_(totals),
+        verifier_(context, measurement, find_group()),
+        times_(measurement.groups.size()) {
     if (const Group* group = find_group(); group != nullptr) {
       work_ = transport.prepare(measurement, *group);
       // The second rank of a pair is ready before the first one starts its clock.
@@ -118,14 +124,17 @@ class Loop {
     const World& world = context_.world;
     const auto count = local_.size();
     std::vector<std::int64_t> all(world.rank == 0 ? count * static_cast<std::size_t>(world.size) : 0);
-    mpi_check(MPI_Gather(local_.data(), static_cast<int>(count), MPI_INT64_T, all.data(), static_cast<int>(count), MPI_INT64_T, 0, world.all), "MPI_Gather");
+    mpi_check(MPI_Gather(local_.data(), static_cast<int>(count), MPI_INT64_T, all.data(), static_cast<int>(count),
+                         MPI_INT64_T, 0, world.all),
+              "MPI_Gather");
     context_.shared.advance();
     if (world.rank == 0) {
       std::vector<std::int64_t> slowest(count, 0);
       for (std::size_t g = 0; g < measurement_.groups.size(); ++g) {
         for (std::size_t i = 0; i < count; ++i) {
           std::int64_t maximum = 0;
-          for (const int rank : measurement_.groups[g].ranks) maximum = std::max(maximum, all[static_cast<std::size_t>(rank) * count + i]);
+          for (const int rank : measurement_.groups[g].ranks)
+            maximum = std::max(maximum, all[static_cast<std::size_t>(rank) * count + i]);
           if (keep) times_[g].push_back(maximum);
           slowest[i] = std::max(slowest[i], maximum);
         }
@@ -158,7 +167,8 @@ class Loop {
 
   // How many iterations fit into a time, going by the last one.
   std::int64_t affordable(double seconds) const {
-    return static_cast<std::int64_t>(std::min(1e9, seconds * 1e9 / static_cast<double>(std::max<std::int64_t>(last_ns_, 1))));
+    return static_cast<std::int64_t>(
+        std::min(1e9, seconds * 1e9 / static_cast<double>(std::max<std::int64_t>(last_ns_, 1))));
   }
 
   Decision decide_first() {
@@ -183,7 +193,8 @@ class Loop {
         decision.stopped = kMaximum;
       } else {
         const double left = options_.budget_s - static_cast<double>(spent_ns) / 1e9;
-        decision.iterations = std::min({done, options_.maximum_iterations - done, affordable(std::max(left, 0.0)), kLargestBatch});
+        decision.iterations =
+            std::min({done, options_.maximum_iterations - done, affordable(std::max(left, 0.0)), kLargestBatch});
         if (decision.iterations == 0) decision.stopped = kBudget;
       }
     }
@@ -191,7 +202,9 @@ class Loop {
   }
 
   bool converged() const {
-    return std::all_of(times_.begin(), times_.end(), [](const auto& times) { return median_interval(times).relative_half_width() <= kWantedHalfWidth; });
+    return std::all_of(times_.begin(), times_.end(), [](const auto& times) {
+      return median_interval(times).relative_half_width() <= kWantedHalfWidth;
+    });
   }
 
   std::vector<Record> records(std::int64_t warmup, const char* stopped) {
@@ -206,12 +219,15 @@ class Loop {
       if (verifies()) {
         for (const int rank : group.ranks) total += static_cast<std::int64_t>(wrong[static_cast<std::size_t>(rank)]);
       }
-      result.push_back({measurement_.operation, measurement_.implementation, measurement_.schedule, measurement_.round, group.ranks, measurement_.bytes, warmup, stopped, total, std::move(times_[g])});
+      result.push_back({measurement_.operation, measurement_.implementation, measurement_.schedule, measurement_.round,
+                        group.ranks, measurement_.bytes, warmup, stopped, total, std::move(times_[g])});
     }
     return result;
   }
 
-  bool injected_here() const { return context_.world.rank == (options_.injected_rank >= 0 ? options_.injected_rank : context_.world.size - 1); }
+  bool injected_here() const {
+    return context_.world.rank == (options_.injected_rank >= 0 ? options_.injected_rank : context_.world.size - 1);
+  }
 
   // Planted once the first size is measured, so that a run with a defect still holds something.
   void plant_hang() {
@@ -240,7 +256,8 @@ class Loop {
 
 }  // namespace
 
-std::vector<Record> measure(const Measurement& measurement, const Options& options, const Context& context, Transport& transport, Totals& totals) {
+std::vector<Record> measure(const Measurement& measurement, const Options& options, const Context& context,
+                            Transport& transport, Totals& totals) {
   return Loop(measurement, options, context, transport, totals).run();
 }
 

@@ -11,6 +11,7 @@
 namespace fabricbench {
 
 // Measures `measurement`; collective. The records, one a group, are on rank 0 only. Adds to `totals` on rank 0.
-std::vector<Record> measure(const Measurement& measurement, const Options& options, const Context& context, Transport& transport, Totals& totals);
+std::vector<Record> measure(const Measurement& measurement, const Options& options, const Context& context,
+                            Transport& transport, Totals& totals);
 
 }  // namespace fabricbench

@@ -21,7 +21,9 @@ constexpr int kReadyTag = 77;
 }  // namespace
 
 NodeShared::NodeShared(const World& world)
-    : world_(world), sent_(static_cast<std::size_t>(world.node_size)), received_(static_cast<std::size_t>(world.node_size)) {
+    : world_(world),
+      sent_(static_cast<std::size_t>(world.node_size)),
+      received_(static_cast<std::size_t>(world.node_size)) {
   const auto ranks = static_cast<std::size_t>(world.node_size);
   mapped_bytes_ = ranks * sizeof(Slot) + ranks * ranks * sizeof(Counter);
   // POSIX shared memory and not an MPI window: not every MPI library was built with one-sided communication.
@@ -41,11 +43,13 @@ NodeShared::NodeShared(const World& world)
 void NodeShared::map(const char* name, int flags) {
   const int file = shm_open(name, flags, 0600);
   if (file < 0 || ((flags & O_CREAT) != 0 && ftruncate(file, static_cast<off_t>(mapped_bytes_)) != 0)) {
-    throw RunError("memory", std::string("no shared memory between the ranks of a node (is /dev/shm writable?): ") + std::strerror(errno));
+    throw RunError("memory", std::string("no shared memory between the ranks of a node (is /dev/shm writable?): ") +
+                                 std::strerror(errno));
   }
   mapped_ = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
-  if (mapped_ == MAP_FAILED) throw RunError("memory", std::string("the shared memory of the node cannot be mapped: ") + std::strerror(errno));
+  if (mapped_ == MAP_FAILED)
+    throw RunError("memory", std::string("the shared memory of the node cannot be mapped: ") + std::strerror(errno));
 }
 
 NodeShared::~NodeShared() { munmap(mapped_, mapped_bytes_); }
@@ -77,18 +81,21 @@ void NodeShared::barrier(int wait_for, int notify) {
     spin_until([&] { return slots_[0].released.load(std::memory_order_acquire) >= now; });
   }
   mine().left.store(now, std::memory_order_release);
-  if (notify >= 0 && !world_.on_this_node(notify)) mpi_check(MPI_Send(nullptr, 0, MPI_BYTE, notify, kReadyTag, world_.all), "MPI_Send");
+  if (notify >= 0 && !world_.on_this_node(notify))
+    mpi_check(MPI_Send(nullptr, 0, MPI_BYTE, notify, kReadyTag, world_.all), "MPI_Send");
   if (wait_for < 0) return;
   if (!world_.on_this_node(wait_for)) {
     mpi_check(MPI_Recv(nullptr, 0, MPI_BYTE, wait_for, kReadyTag, world_.all, MPI_STATUS_IGNORE), "MPI_Recv");
     return;
   }
-  const auto index = std::find(world_.node_ranks.begin(), world_.node_ranks.end(), wait_for) - world_.node_ranks.begin();
+  const auto index =
+      std::find(world_.node_ranks.begin(), world_.node_ranks.end(), wait_for) - world_.node_ranks.begin();
   spin_until([&] { return slots_[index].left.load(std::memory_order_acquire) >= now; });
 }
 
 void NodeShared::signal(int destination_node_rank) {
-  flag(world_.node_rank, destination_node_rank).value.store(++sent_[static_cast<std::size_t>(destination_node_rank)], std::memory_order_release);
+  flag(world_.node_rank, destination_node_rank)
+      .value.store(++sent_[static_cast<std::size_t>(destination_node_rank)], std::memory_order_release);
 }
 
 void NodeShared::await(int source_node_rank) {

@@ -17,8 +17,8 @@ class NodeShared {
   NodeShared(const NodeShared&) = delete;
   NodeShared& operator=(const NodeShared&) = delete;
 
-  // All ranks of the world. The rank that begins a transfer waits until its partner has left the barrier (`wait_for`; the
-  // partner's `notify` is that rank; -1 is nobody), so that its clock does not measure who left first.
+  // All ranks of the world. The rank that begins a transfer waits until its partner has left the barrier (`wait_for`;
+  // the partner's `notify` is that rank; -1 is nobody), so that its clock does not measure who left first.
   void barrier(int wait_for = -1, int notify = -1);
 
   // A message without content to another rank of the node.

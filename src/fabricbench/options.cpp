@@ -25,7 +25,9 @@ std::string one_of(const std::string& value, const char* const (&choices)[N], co
 Implementation parse_implementation(const std::string& text) {
   const char* const names[] = {"automatic", "transfers", "library"};
   const std::string name = one_of(text, names, "implementation");
-  return name == "automatic" ? Implementation::automatic : name == "transfers" ? Implementation::transfers : Implementation::library;
+  return name == "automatic"   ? Implementation::automatic
+         : name == "transfers" ? Implementation::transfers
+                               : Implementation::library;
 }
 
 Schedule parse_schedule(const std::string& text) {
@@ -49,8 +51,27 @@ std::pair<int, int> parse_pair(const std::string& text) {
 }
 
 enum Option : int {
-  kTransport = 256, kOperations, kImplementation, kSchedules, kPairs, kSizes, kIterations, kMinimum, kMaximum, kBudget,
-  kWarmup, kVerify, kTimeout, kShareDevices, kOutput, kExpectRanks, kExpectNodes, kQuiet, kInject, kHelp, kVersion
+  kTransport = 256,
+  kOperations,
+  kImplementation,
+  kSchedules,
+  kPairs,
+  kSizes,
+  kIterations,
+  kMinimum,
+  kMaximum,
+  kBudget,
+  kWarmup,
+  kVerify,
+  kTimeout,
+  kShareDevices,
+  kOutput,
+  kExpectRanks,
+  kExpectNodes,
+  kQuiet,
+  kInject,
+  kHelp,
+  kVersion
 };
 
 const option kLongOptions[] = {{"transport", required_argument, nullptr, kTransport},
@@ -78,12 +99,16 @@ const option kLongOptions[] = {{"transport", required_argument, nullptr, kTransp
 
 void set(Options& options, int option, const std::string& text) {
   switch (option) {
-    case kTransport: options.transport = one_of(text, kTransports, "transport"); break;
+    case kTransport:
+      options.transport = one_of(text, kTransports, "transport");
+      break;
     case kOperations:
       options.operations.clear();
       for (const std::string& name : split(text, ',')) options.operations.push_back(parse_operation(name));
       break;
-    case kImplementation: options.implementation = parse_implementation(text); break;
+    case kImplementation:
+      options.implementation = parse_implementation(text);
+      break;
     case kSchedules:
       options.schedules.clear();
       for (const std::string& name : split(text, ',')) options.schedules.push_back(parse_schedule(name));
@@ -94,28 +119,59 @@ void set(Options& options, int option, const std::string& text) {
         for (const std::string& pair : split(text, ',')) options.pairs.push_back(parse_pair(pair));
       }
       break;
-    case kSizes: options.sizes = parse_sizes(text); break;
-    case kIterations: options.fixed_iterations = parse_integer(text, 1, "a number of iterations"); break;
-    case kMinimum: options.minimum_iterations = parse_integer(text, 8, "a least number of iterations"); break;
-    case kMaximum: options.maximum_iterations = parse_integer(text, 8, "a greatest number of iterations"); break;
-    case kBudget: options.budget_s = parse_positive(text, "a time in seconds"); break;
-    case kWarmup: options.warmup = parse_integer(text, 1, "a number of warm-up iterations"); break;
-    case kVerify: options.verify = parse_verify(text); break;
-    case kTimeout: options.timeout_s = parse_positive(text, "a time in seconds"); break;
-    case kShareDevices: options.share_devices = true; break;
-    case kOutput: options.output = text; break;
-    case kExpectRanks: options.expected_ranks = parse_integer(text, 1, "a number of ranks"); break;
-    case kExpectNodes: options.expected_nodes = parse_integer(text, 1, "a number of nodes"); break;
-    case kQuiet: options.quiet = true; break;
+    case kSizes:
+      options.sizes = parse_sizes(text);
+      break;
+    case kIterations:
+      options.fixed_iterations = parse_integer(text, 1, "a number of iterations");
+      break;
+    case kMinimum:
+      options.minimum_iterations = parse_integer(text, 8, "a least number of iterations");
+      break;
+    case kMaximum:
+      options.maximum_iterations = parse_integer(text, 8, "a greatest number of iterations");
+      break;
+    case kBudget:
+      options.budget_s = parse_positive(text, "a time in seconds");
+      break;
+    case kWarmup:
+      options.warmup = parse_integer(text, 1, "a number of warm-up iterations");
+      break;
+    case kVerify:
+      options.verify = parse_verify(text);
+      break;
+    case kTimeout:
+      options.timeout_s = parse_positive(text, "a time in seconds");
+      break;
+    case kShareDevices:
+      options.share_devices = true;
+      break;
+    case kOutput:
+      options.output = text;
+      break;
+    case kExpectRanks:
+      options.expected_ranks = parse_integer(text, 1, "a number of ranks");
+      break;
+    case kExpectNodes:
+      options.expected_nodes = parse_integer(text, 1, "a number of nodes");
+      break;
+    case kQuiet:
+      options.quiet = true;
+      break;
     case kInject: {
       const auto parts = split(text, ':');
       options.injected = one_of(parts[0], kDefects, "planted defect");
       if (parts.size() > 1) options.injected_rank = static_cast<int>(parse_integer(parts[1], 0, "a rank"));
       break;
     }
-    case kHelp: options.show_help = true; break;
-    case kVersion: options.show_version = true; break;
-    default: break;
+    case kHelp:
+      options.show_help = true;
+      break;
+    case kVersion:
+      options.show_version = true;
+      break;
+    default:
+      break;
   }
 }
 
@@ -123,9 +179,12 @@ void set(Options& options, int option, const std::string& text) {
 
 std::string to_string(Implementation implementation) {
   switch (implementation) {
-    case Implementation::automatic: return "automatic";
-    case Implementation::transfers: return "transfers";
-    case Implementation::library: return "library";
+    case Implementation::automatic:
+      return "automatic";
+    case Implementation::transfers:
+      return "transfers";
+    case Implementation::library:
+      return "library";
   }
   return {};
 }
@@ -146,7 +205,8 @@ Options parse_options(int count, char** arguments) {
     const int here = std::max(optind, 1);
     const int option = getopt_long(count, arguments, "+:h", kLongOptions, nullptr);
     if (option == -1) break;
-    if (option == '?') throw InputError("there is no option '" + std::string(arguments[here]) + "' (or it takes no value): see --help");
+    if (option == '?')
+      throw InputError("there is no option '" + std::string(arguments[here]) + "' (or it takes no value): see --help");
     if (option == ':') throw InputError("the option '" + std::string(arguments[here]) + "' needs a value");
     set(options, option == 'h' ? kHelp : option, optarg == nullptr ? "" : optarg);
   }

@@ -26,7 +26,17 @@ struct Transfer {
 // Transfers of a step go at the same time; a rank begins its next step when its part of this one is done.
 using Step = std::vector<Transfer>;
 
-enum class Operation { pingpong, unidirectional, bidirectional, alltoall, allreduce, allgather, reduce_scatter, broadcast, reduce };
+enum class Operation {
+  pingpong,
+  unidirectional,
+  bidirectional,
+  alltoall,
+  allreduce,
+  allgather,
+  reduce_scatter,
+  broadcast,
+  reduce
+};
 
 const std::vector<Operation>& all_operations();
 std::string to_string(Operation operation);
@@ -42,8 +52,9 @@ bool is_symmetric(Operation operation);
 // What the buffer size of an operation must be a multiple of, for `ranks` ranks (1 where anything goes).
 std::uint64_t granularity(Operation operation, std::size_t ranks);
 
-// The transfers of `operation` among `ranks` (for a pair: source, destination; the root of a rooted operation is first).
-// For a reduction: where each rank's contribution has to go, not how. `bytes` is the buffer size of the result format.
+// The transfers of `operation` among `ranks` (for a pair: source, destination; the root of a rooted operation is
+// first). For a reduction: where each rank's contribution has to go, not how. `bytes` is the buffer size of the result
+// format.
 std::vector<Step> transfers(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes);
 
 // Rounds of pairs by the circle method: each unordered pair once, no rank twice in a round.

@@ -19,7 +19,9 @@ std::vector<std::uint64_t> rounded_sizes(const std::vector<std::uint64_t>& sizes
 
 bool selected(const Options& options, Operation operation, int a, int b) {
   const auto& wanted = options.pairs;
-  const auto has = [&](int x, int y) { return std::find(wanted.begin(), wanted.end(), std::pair{x, y}) != wanted.end(); };
+  const auto has = [&](int x, int y) {
+    return std::find(wanted.begin(), wanted.end(), std::pair{x, y}) != wanted.end();
+  };
   return wanted.empty() || has(a, b) || (is_symmetric(operation) && has(b, a));
 }
 
@@ -58,7 +60,8 @@ void add_pairs(std::vector<Series>& plan, const Options& options, const std::vec
 
 Measurement Series::at(std::uint64_t bytes) const {
   Measurement measurement{operation, implementation, schedule, round, bytes, {}};
-  for (const std::vector<int>& ranks : groups) measurement.groups.push_back({ranks, transfers(operation, ranks, bytes)});
+  for (const std::vector<int>& ranks : groups)
+    measurement.groups.push_back({ranks, transfers(operation, ranks, bytes)});
   return measurement;
 }
 
@@ -73,7 +76,8 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
   std::iota(all.begin(), all.end(), 0);
   std::vector<Series> plan;
   for (const Operation operation : options.operations) {
-    if (ranks < 2) throw InputError(to_string(operation) + " needs at least 2 ranks and this run has " + std::to_string(ranks));
+    if (ranks < 2)
+      throw InputError(to_string(operation) + " needs at least 2 ranks and this run has " + std::to_string(ranks));
     Series series{operation, choose(operation, options.implementation), Schedule::uncontended, -1, {}, {}};
     series.sizes = rounded_sizes(options.sizes, granularity(operation, all.size()));
     if (series.sizes.empty()) {

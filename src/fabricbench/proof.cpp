@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -23,7 +24,8 @@ bool is_set(const char* name) { return std::getenv(name) != nullptr; }
 
 Proof::Proof(const std::string& transport, char** arguments) {
   const char* directory = std::getenv("TMPDIR");
-  const std::string path = std::string(directory == nullptr ? "/tmp" : directory) + "/fabricbench." + std::to_string(getpid()) + ".log";
+  const std::string path =
+      std::string(directory == nullptr ? "/tmp" : directory) + "/fabricbench." + std::to_string(getpid()) + ".log";
   if (transport == "ccl" && !is_set("NCCL_DEBUG") && !is_set("NCCL_DEBUG_FILE")) {
     setenv("NCCL_DEBUG", "INFO", 1);
     setenv("NCCL_DEBUG_SUBSYS", "INIT,NET", 0);
@@ -54,6 +56,8 @@ Proof::~Proof() {
 std::string Proof::collect(const World& world) const {
   std::string lines;
   if (!path_.empty()) {
+    // UCX writes through stdio, and has not closed its file yet.
+    std::fflush(nullptr);
     std::ifstream file(path_);
     const std::string log((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     for (const auto& [path, times] : evidence_ == "NCCL_DEBUG" ? paths_in_ccl_log(log) : paths_in_ucx_log(log)) {

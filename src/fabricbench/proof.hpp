@@ -8,8 +8,8 @@
 
 namespace fabricbench {
 
-// Asks NCCL/RCCL (NCCL_DEBUG) or UCX (UCX_PROTO_INFO) to write down which paths they choose, into a file of this process
-// under TMPDIR. What the user has set already stays. Call it before MPI_Init.
+// Asks NCCL/RCCL (NCCL_DEBUG) or UCX (UCX_PROTO_INFO) to write down which paths they choose, into a file of this
+// process under TMPDIR. What the user has set already stays. Call it before MPI_Init.
 class Proof {
  public:
   // May start the program anew under the same process id: UCX reads its variables while it is loaded.

@@ -30,8 +30,8 @@ std::map<std::string, long> paths_in_ccl_log(const std::string& log) {
 }
 
 std::map<std::string, long> paths_in_ucx_log(const std::string& log) {
-  // Tables whose rows are "| 8185..inf | rendezvous zero-copy read from remote | cuda_ipc/cuda |"; the first row of a table
-  // has two cells and says which operation and memory it is about.
+  // Tables whose rows are "| 8185..inf | rendezvous zero-copy read from remote | cuda_ipc/cuda |"; the first row of a
+  // table has two cells and says which operation and memory it is about.
   std::map<std::string, long> paths;
   std::istringstream stream(log);
   std::string memory = "host";
@@ -40,8 +40,10 @@ std::map<std::string, long> paths_in_ucx_log(const std::string& log) {
     if (first == std::string::npos) continue;
     const auto cells = split(std::string_view(line).substr(first + 1), '|');
     if (cells.size() == 3) {
-      memory = cells[1].find("cuda") != std::string::npos ? "cuda" : cells[1].find("rocm") != std::string::npos ? "rocm" : "host";
-    } else if (cells.size() == 4 && !trimmed(cells[2]).empty()) {
+      memory = cells[1].find("cuda") != std::string::npos   ? "cuda"
+               : cells[1].find("rocm") != std::string::npos ? "rocm"
+                                                            : "host";
+    } else if (cells.size() == 4 && cells[2].find('/') != std::string::npos) {
       ++paths[memory + ": " + trimmed(cells[2])];
     }
   }

@@ -26,7 +26,8 @@ ResultFile::ResultFile(const std::string& path, std::string run_id) : path_(path
   if (path.empty()) return;
   file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
   if (file_ < 0) {
-    throw InputError(errno == EEXIST ? "--output " + path + " exists already, and results are never written over: choose another name"
+    throw InputError(errno == EEXIST ? "--output " + path +
+                                           " exists already, and results are never written over: choose another name"
                                      : "--output " + path + " cannot be written: " + std::strerror(errno));
   }
   prepare_crash_lines();
@@ -105,7 +106,8 @@ void ResultFile::write_footer(const Totals& totals, const std::string& proof) {
   }
 }
 
-void ResultFile::write_error(const std::string& kind, const std::string& message, const std::vector<int>& missing_ranks) {
+void ResultFile::write_error(const std::string& kind, const std::string& message,
+                             const std::vector<int>& missing_ranks) {
   if (closed_.exchange(true)) return;
   Json json;
   json.begin_object().field("record", "error").field("run_id", run_id_).field("kind", kind).field("message", message);
@@ -135,7 +137,8 @@ void ResultFile::prepare_crash_lines() {
   const int next = 1 - crash_line_.load();
   Json json;
   json.begin_object().field("record", "error").field("run_id", run_id_).field("kind", "crash");
-  json.field("message", "rank 0 was ended by signal " + std::string(kSignalPlace) + (operation_.empty() ? "" : " during " + operation_ + " of " + format_size(bytes_)));
+  json.field("message", "rank 0 was ended by signal " + std::string(kSignalPlace) +
+                            (operation_.empty() ? "" : " during " + operation_ + " of " + format_size(bytes_)));
   if (operation_.empty()) {
     json.key("operation").null().key("bytes").null();
   } else {
@@ -157,24 +160,29 @@ void ResultFile::write_crash(int signal) noexcept {
 }
 
 void print_table_head() {
-  std::printf("%-14s %-12s %-9s %10s %6s %12s %12s %12s %6s %s\n", "operation", "schedule", "ranks", "size", "n", "median us", "median Gb/s", "Gb/s p5-p95", "+-%", "wrong");
+  std::printf("%-14s %-12s %-9s %10s %6s %12s %12s %12s %6s %s\n", "operation", "schedule", "ranks", "size", "n",
+              "median us", "median Gb/s", "Gb/s p5-p95", "+-%", "wrong");
 }
 
 void print_table_row(const Record& record) {
   std::vector<std::int64_t> sorted = record.times_ns;
   std::sort(sorted.begin(), sorted.end());
-  const auto gbps = [&](double q) { return 8.0 * static_cast<double>(record.bytes) / one_way(record, quantile(sorted, q)); };
+  const auto gbps = [&](double q) {
+    return 8.0 * static_cast<double>(record.bytes) / one_way(record, quantile(sorted, q));
+  };
   const std::string ranks = record.ranks.size() == 2 && is_pair_operation(record.operation)
-                                ? std::to_string(record.ranks[0]) + (is_symmetric(record.operation) ? "<>" : "->") + std::to_string(record.ranks[1])
+                                ? std::to_string(record.ranks[0]) + (is_symmetric(record.operation) ? "<>" : "->") +
+                                      std::to_string(record.ranks[1])
                                 : "all " + std::to_string(record.ranks.size());
   char range[32];
   std::snprintf(range, sizeof range, "%.4g-%.4g", gbps(0.95), gbps(0.05));
   char interval[16] = "-";
   const double half_width = 100 * median_interval(sorted).relative_half_width();
   if (half_width < 1000) std::snprintf(interval, sizeof interval, "%.1f", half_width);
-  std::printf("%-14s %-12s %-9s %10s %6zu %12.3f %12.4g %12s %6s %lld\n", to_string(record.operation).c_str(), to_string(record.schedule).c_str(),
-              ranks.c_str(), format_size(record.bytes).c_str(), record.times_ns.size(), one_way(record, quantile(sorted, 0.5)) / 1000, gbps(0.5), range,
-              interval, static_cast<long long>(record.wrong_bytes));
+  std::printf("%-14s %-12s %-9s %10s %6zu %12.3f %12.4g %12s %6s %lld\n", to_string(record.operation).c_str(),
+              to_string(record.schedule).c_str(), ranks.c_str(), format_size(record.bytes).c_str(),
+              record.times_ns.size(), one_way(record, quantile(sorted, 0.5)) / 1000, gbps(0.5), range, interval,
+              static_cast<long long>(record.wrong_bytes));
   std::fflush(stdout);
 }
 

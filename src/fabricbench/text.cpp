@@ -45,11 +45,15 @@ std::string format_size(std::uint64_t bytes) {
 std::vector<std::uint64_t> parse_sizes(std::string_view text) {
   std::vector<std::uint64_t> sizes;
   if (const auto parts = split(text, ':'); parts.size() > 1) {
-    if (parts.size() > 3) throw InputError("'" + std::string(text) + "' is not a range of sizes: give MIN:MAX or MIN:MAX:FACTOR");
+    if (parts.size() > 3)
+      throw InputError("'" + std::string(text) + "' is not a range of sizes: give MIN:MAX or MIN:MAX:FACTOR");
     const std::uint64_t minimum = parse_size(parts[0]);
     const std::uint64_t maximum = parse_size(parts[1]);
-    const auto factor = parts.size() == 3 ? static_cast<std::uint64_t>(parse_integer(parts[2], 2, "the factor of a range of sizes")) : 2;
-    if (minimum > maximum) throw InputError("the range of sizes '" + std::string(text) + "' is empty: its minimum is above its maximum");
+    const auto factor = parts.size() == 3
+                            ? static_cast<std::uint64_t>(parse_integer(parts[2], 2, "the factor of a range of sizes"))
+                            : 2;
+    if (minimum > maximum)
+      throw InputError("the range of sizes '" + std::string(text) + "' is empty: its minimum is above its maximum");
     for (std::uint64_t size = minimum; size <= maximum; size *= factor) {
       sizes.push_back(size);
       if (size > maximum / factor) break;

@@ -7,16 +7,21 @@
 namespace fabricbench {
 namespace {
 
-std::uint64_t seed_of(int rank, std::uint64_t iteration) { return pattern::seed(static_cast<std::uint64_t>(rank), iteration); }
+std::uint64_t seed_of(int rank, std::uint64_t iteration) {
+  return pattern::seed(static_cast<std::uint64_t>(rank), iteration);
+}
 
 }  // namespace
 
 Verifier::Verifier(const Context& context, const Measurement& measurement, const Group* group)
-    : context_(context), content_(is_reduction(measurement.operation) ? device::Content::floats : device::Content::bytes), summed_(is_reduction(measurement.operation)) {
+    : context_(context),
+      content_(is_reduction(measurement.operation) ? device::Content::floats : device::Content::bytes),
+      summed_(is_reduction(measurement.operation)) {
   if (group == nullptr) return;
   for (const Step& step : group->steps) {
     for (const Transfer& transfer : step) {
-      if (transfer.source == context.world.rank) sent_bytes_ = std::max(sent_bytes_, transfer.source_offset + transfer.bytes);
+      if (transfer.source == context.world.rank)
+        sent_bytes_ = std::max(sent_bytes_, transfer.source_offset + transfer.bytes);
       if (transfer.destination == context.world.rank) received_.push_back(transfer);
     }
   }
@@ -24,13 +29,15 @@ Verifier::Verifier(const Context& context, const Measurement& measurement, const
 
 void Verifier::prepare(std::uint64_t iteration) {
   device::Stream& stream = context_.stream;
-  if (sent_bytes_ > 0) stream.fill(context_.send.data(), sent_bytes_, 0, seed_of(context_.world.rank, iteration), content_, false);
+  if (sent_bytes_ > 0)
+    stream.fill(context_.send.data(), sent_bytes_, 0, seed_of(context_.world.rank, iteration), content_, false);
   if (summed_ && !received_.empty()) {
     // No sum of small whole numbers has all bits set.
     stream.set_byte(context_.receive.data() + received_[0].destination_offset, received_[0].bytes, 0xFF);
   } else {
     for (const Transfer& each : received_) {
-      stream.fill(context_.receive.data() + each.destination_offset, each.bytes, each.source_offset, seed_of(each.source, iteration), content_, true);
+      stream.fill(context_.receive.data() + each.destination_offset, each.bytes, each.source_offset,
+                  seed_of(each.source, iteration), content_, true);
     }
   }
   stream.synchronize();
@@ -42,11 +49,13 @@ std::uint64_t Verifier::wrong_bytes(std::uint64_t iteration) {
     std::vector<std::uint64_t> seeds;
     for (const Transfer& each : received_) seeds.push_back(seed_of(each.source, iteration));
     const Transfer& first = received_[0];
-    return device::count_wrong_sums(context_.stream, context_.receive.data() + first.destination_offset, first.bytes, first.source_offset, seeds);
+    return device::count_wrong_sums(context_.stream, context_.receive.data() + first.destination_offset, first.bytes,
+                                    first.source_offset, seeds);
   }
   std::uint64_t wrong = 0;
   for (const Transfer& each : received_) {
-    wrong += device::count_wrong(context_.stream, context_.receive.data() + each.destination_offset, each.bytes, each.source_offset, seed_of(each.source, iteration), content_);
+    wrong += device::count_wrong(context_.stream, context_.receive.data() + each.destination_offset, each.bytes,
+                                 each.source_offset, seed_of(each.source, iteration), content_);
   }
   return wrong;
 }

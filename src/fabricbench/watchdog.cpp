@@ -1,8 +1,8 @@
 #include "fabricbench/watchdog.hpp"
 
-#include <csignal>
 #include <time.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <algorithm>
 #include <chrono>
@@ -34,20 +34,25 @@ void on_signal(int signal) {
   line[length - 1] = static_cast<char>('0' + signal % 10);
   if (handled.results != nullptr) handled.results->write_crash(signal);
   // SIGTERM and SIGINT come from outside, to all ranks: only a rank's own crash is news for the others.
-  if (handled.results == nullptr && signal != SIGTERM && signal != SIGINT) {
+  const bool own = signal != SIGTERM && signal != SIGINT;
+  if (handled.results == nullptr && own) {
     handled.shared->leave_message(line);
     timespec moment{0, 500'000'000};
     nanosleep(&moment, nullptr);
   }
-  const char prefix[] = "fabricbench: ";
-  (void)!write(STDERR_FILENO, prefix, sizeof prefix - 1);
-  (void)!write(STDERR_FILENO, line, length);
-  (void)!write(STDERR_FILENO, "\n", 1);
+  if (handled.results != nullptr || own) {
+    const char prefix[] = "fabricbench: ";
+    (void)!write(STDERR_FILENO, prefix, sizeof prefix - 1);
+    (void)!write(STDERR_FILENO, line, length);
+    (void)!write(STDERR_FILENO, "\n", 1);
+  }
   ::signal(signal, SIG_DFL);
   raise(signal);
 }
 
-std::string list(const std::vector<int>& ranks) { return (ranks.size() == 1 ? "rank " : "ranks ") + format_ranges(ranks); }
+std::string list(const std::vector<int>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + format_ranges(ranks);
+}
 
 }  // namespace
 
@@ -107,7 +112,8 @@ void Watchdog::expire() {
   if (!behind.empty()) {
     message += list(behind) + " did not arrive";
   } else {
-    message += "all ranks of the node of rank " + std::to_string(world_.rank) + " wait for each other inside the operation";
+    message +=
+        "all ranks of the node of rank " + std::to_string(world_.rank) + " wait for each other inside the operation";
     if (world_.node_count > 1) message += ", or for another node";
   }
   if (results_ != nullptr) results_->write_error("timeout", message, behind);
@@ -121,7 +127,7 @@ void install_signal_handlers(const World& world, NodeShared& shared, ResultFile*
   handled.results = results;
   std::snprintf(handled.line, sizeof handled.line, "rank %d was ended by signal ##", world.rank);
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGINT}) {
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = on_signal;
     action.sa_flags = SA_NODEFER;
     sigaction(signal, &action, nullptr);

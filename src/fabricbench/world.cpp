@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fabricbench/environment.hpp"
 #include "fabricbench/errors.hpp"
 
 namespace fabricbench {
@@ -18,7 +19,11 @@ World::World() {
   mpi_check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   MPI_Comm_rank(all, &rank);
   MPI_Comm_size(all, &size);
-  mpi_check(MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
+  // Not MPI_Comm_split_type: MPICH with MPIR_CVAR_NOLOCAL, which its CUDA transport needs, says that each rank is
+  // alone.
+  const std::vector<std::string> nodes = gather_strings(node_identity());
+  const auto first = std::find(nodes.begin(), nodes.end(), nodes[static_cast<std::size_t>(rank)]) - nodes.begin();
+  mpi_check(MPI_Comm_split(all, static_cast<int>(first), rank, &node), "MPI_Comm_split");
   MPI_Comm_rank(node, &node_rank);
   MPI_Comm_size(node, &node_size);
   mpi_check(MPI_Comm_split(all, node_rank == 0 ? 0 : MPI_UNDEFINED, rank, &leaders), "MPI_Comm_split");
@@ -39,7 +44,8 @@ std::vector<std::string> World::gather_strings(const std::string& mine) const {
   std::vector<int> starts(lengths.size(), 0);
   for (std::size_t i = 1; i < lengths.size(); ++i) starts[i] = starts[i - 1] + lengths[i - 1];
   std::string joined(static_cast<std::size_t>(starts.back() + lengths.back()), '\0');
-  mpi_check(MPI_Allgatherv(mine.data(), length, MPI_CHAR, joined.data(), lengths.data(), starts.data(), MPI_CHAR, all), "MPI_Allgatherv");
+  mpi_check(MPI_Allgatherv(mine.data(), length, MPI_CHAR, joined.data(), lengths.data(), starts.data(), MPI_CHAR, all),
+            "MPI_Allgatherv");
   std::vector<std::string> result;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     result.push_back(joined.substr(static_cast<std::size_t>(starts[i]), static_cast<std::size_t>(lengths[i])));

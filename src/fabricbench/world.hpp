@@ -23,7 +23,7 @@ struct World {
   int node_rank = 0;
   int node_size = 1;
   int node_count = 1;
-  std::vector<int> node_ranks;          // world ranks of this node
+  std::vector<int> node_ranks;  // world ranks of this node
   bool on_this_node(int world_rank) const;
 
   // One string of every rank, in rank order, on every rank.

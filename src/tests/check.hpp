@@ -30,9 +30,9 @@ std::string message_of(Function&& function) {
 
 }  // namespace check
 
-#define TEST(name)                                                   \
-  static void name();                                                \
-  static const check::Register register_##name(#name, name);         \
+#define TEST(name)                                           \
+  static void name();                                        \
+  static const check::Register register_##name(#name, name); \
   static void name()
 #define CHECK(condition) \
   if (!(condition)) check::failed(__FILE__, __LINE__, #condition)

@@ -7,7 +7,16 @@ using fabricbench::Json;
 
 TEST(json_writes_nested_values_in_order) {
   Json json;
-  json.begin_object().field("a", 1).key("b").begin_array().value(true).value(2.5).null().end_array().field("c", std::vector<int>{}).end_object();
+  json.begin_object()
+      .field("a", 1)
+      .key("b")
+      .begin_array()
+      .value(true)
+      .value(2.5)
+      .null()
+      .end_array()
+      .field("c", std::vector<int>{})
+      .end_object();
   CHECK_EQUAL(json.text(), R"({"a":1,"b":[true,2.5,null],"c":[]})");
 }
 

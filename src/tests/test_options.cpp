@@ -49,7 +49,8 @@ TEST(options_have_the_documented_defaults) {
 }
 
 TEST(options_are_read) {
-  const Options options = parse({"--transport", "ccl", "--operations=alltoall,reduce", "--iterations", "100", "--pairs", "0-1,3-2", "--inject", "hang:1"});
+  const Options options = parse({"--transport", "ccl", "--operations=alltoall,reduce", "--iterations", "100", "--pairs",
+                                 "0-1,3-2", "--inject", "hang:1"});
   CHECK_EQUAL(options.transport, "ccl");
   CHECK_EQUAL(options.operations.size(), 2u);
   CHECK_EQUAL(*options.fixed_iterations, 100);

@@ -22,8 +22,10 @@ TEST(pattern_depends_on_rank_iteration_and_position) {
   const std::uint64_t seed = pattern::seed(3, 7);
   const auto base = [&](std::uint64_t i) { return pattern::byte_at(seed, i); };
   const auto unrelated = [&](double share) { return std::abs(share - 1.0 / 256) < 0.004; };
-  CHECK(unrelated(share_of_equal_bytes(base, [&](std::uint64_t i) { return pattern::byte_at(pattern::seed(4, 7), i); })));
-  CHECK(unrelated(share_of_equal_bytes(base, [&](std::uint64_t i) { return pattern::byte_at(pattern::seed(3, 8), i); })));
+  CHECK(
+      unrelated(share_of_equal_bytes(base, [&](std::uint64_t i) { return pattern::byte_at(pattern::seed(4, 7), i); })));
+  CHECK(
+      unrelated(share_of_equal_bytes(base, [&](std::uint64_t i) { return pattern::byte_at(pattern::seed(3, 8), i); })));
   for (const std::uint64_t shift : {1u, 4u, 8u, 64u, 4096u}) {
     CHECK(unrelated(share_of_equal_bytes(base, [&](std::uint64_t i) { return pattern::byte_at(seed, i + shift); })));
   }
@@ -31,7 +33,8 @@ TEST(pattern_depends_on_rank_iteration_and_position) {
 
 TEST(pattern_bytes_are_those_of_its_words) {
   for (std::uint64_t position = 0; position < 64; ++position) {
-    CHECK_EQUAL(pattern::byte_at(5, position), static_cast<std::uint8_t>(pattern::bytes_of_word(5, position / 8) >> (8 * (position % 8))));
+    CHECK_EQUAL(pattern::byte_at(5, position),
+                static_cast<std::uint8_t>(pattern::bytes_of_word(5, position / 8) >> (8 * (position % 8))));
   }
 }
 

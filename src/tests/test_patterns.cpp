@@ -30,7 +30,8 @@ TEST(bidirectional_goes_both_ways_at_once) {
   CHECK_EQUAL(steps[0].size(), 2u);
 }
 
-// Every byte of every receive buffer is written exactly once, whatever the operation, and nothing lies outside a buffer.
+// Every byte of every receive buffer is written exactly once, whatever the operation, and nothing lies outside a
+// buffer.
 TEST(divided_operations_fill_each_receive_buffer_exactly_once) {
   for (const Operation operation : {Operation::alltoall, Operation::allgather}) {
     for (int count = 2; count <= 9; ++count) {

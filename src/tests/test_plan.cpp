@@ -27,7 +27,8 @@ TEST(plan_measures_all_ordered_pairs_alone_and_in_rounds) {
   std::set<std::vector<int>> contended;
   std::set<std::vector<int>> uncontended;
   for (const Series& series : plan) {
-    for (const auto& group : series.groups) (series.schedule == Schedule::contended ? contended : uncontended).insert(group);
+    for (const auto& group : series.groups)
+      (series.schedule == Schedule::contended ? contended : uncontended).insert(group);
     CHECK_EQUAL(series.groups.size(), series.schedule == Schedule::contended ? 2u : 1u);
   }
   CHECK_EQUAL(contended.size(), 12u);

@@ -5,7 +5,11 @@
 #include <cuda_runtime.h>
 #define GPU_NAME(name) cuda##name
 #elif defined(FABRICBENCH_HIP)
+#if defined(__HIP_PLATFORM_NVIDIA__)
+#include "fabricbench/device/hip_nvidia.hpp"
+#else
 #include <hip/hip_runtime.h>
+#endif
 #define GPU_NAME(name) hip##name
 #endif
 

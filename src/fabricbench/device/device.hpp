@@ -87,7 +87,8 @@ class Stream {
 
   void copy(void* destination, const void* source, std::size_t bytes);
   // Positions [position, position + bytes) of the pattern of `seed` (pattern.hpp); `inverted`, all their bits flipped.
-  void fill(void* destination, std::size_t bytes, std::uint64_t position, std::uint64_t seed, Content content, bool inverted);
+  void fill(void* destination, std::size_t bytes, std::uint64_t position, std::uint64_t seed, Content content,
+            bool inverted);
   void set_byte(void* destination, std::size_t bytes, int value);
   // out[i] = sum of inputs[k][i], i in [0, count); the inputs may lie on other devices.
   void sum(float* out, const std::vector<const float*>& inputs, std::size_t count);
@@ -98,9 +99,12 @@ class Stream {
   void* native_ = nullptr;
 };
 
-// Bytes of `data` that differ from positions [position, position + bytes) of the pattern of `seed`. Waits for the answer.
-std::uint64_t count_wrong(Stream& stream, const void* data, std::size_t bytes, std::uint64_t position, std::uint64_t seed, Content content);
+// Bytes of `data` that differ from positions [position, position + bytes) of the pattern of `seed`. Waits for the
+// answer.
+std::uint64_t count_wrong(Stream& stream, const void* data, std::size_t bytes, std::uint64_t position,
+                          std::uint64_t seed, Content content);
 // Bytes of the floats in `data` that differ from the sums of the patterns of `seeds` at the same positions.
-std::uint64_t count_wrong_sums(Stream& stream, const void* data, std::size_t bytes, std::uint64_t position, const std::vector<std::uint64_t>& seeds);
+std::uint64_t count_wrong_sums(Stream& stream, const void* data, std::size_t bytes, std::uint64_t position,
+                               const std::vector<std::uint64_t>& seeds);
 
 }  // namespace fabricbench::device

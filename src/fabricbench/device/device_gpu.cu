@@ -45,17 +45,21 @@ unsigned blocks_for(std::size_t items) {
 __device__ std::uint64_t thread_index() { return blockIdx.x * static_cast<std::uint64_t>(blockDim.x) + threadIdx.x; }
 __device__ std::uint64_t thread_count() { return gridDim.x * static_cast<std::uint64_t>(blockDim.x); }
 
-__global__ void fill_words(std::uint64_t* out, std::uint64_t words, std::uint64_t first, std::uint64_t seed, std::uint64_t flip) {
-  for (std::uint64_t i = thread_index(); i < words; i += thread_count()) out[i] = pattern::bytes_of_word(seed, first + i) ^ flip;
+__global__ void fill_words(std::uint64_t* out, std::uint64_t words, std::uint64_t first, std::uint64_t seed,
+                           std::uint64_t flip) {
+  for (std::uint64_t i = thread_index(); i < words; i += thread_count())
+    out[i] = pattern::bytes_of_word(seed, first + i) ^ flip;
 }
 
-__global__ void fill_bytes(std::uint8_t* out, std::uint64_t bytes, std::uint64_t position, std::uint64_t seed, std::uint8_t flip) {
+__global__ void fill_bytes(std::uint8_t* out, std::uint64_t bytes, std::uint64_t position, std::uint64_t seed,
+                           std::uint8_t flip) {
   for (std::uint64_t i = thread_index(); i < bytes; i += thread_count()) {
     out[i] = static_cast<std::uint8_t>(pattern::byte_at(seed, position + i) ^ flip);
   }
 }
 
-__global__ void fill_floats(std::uint32_t* out, std::uint64_t count, std::uint64_t first, std::uint64_t seed, std::uint32_t flip) {
+__global__ void fill_floats(std::uint32_t* out, std::uint64_t count, std::uint64_t first, std::uint64_t seed,
+                            std::uint32_t flip) {
   for (std::uint64_t i = thread_index(); i < count; i += thread_count()) {
     out[i] = pattern::bits_of(pattern::float_at(seed, first + i)) ^ flip;
   }
@@ -65,7 +69,8 @@ __device__ void add_up(unsigned long long* total, int wrong) {
   if (wrong != 0) atomicAdd(total, static_cast<unsigned long long>(wrong));
 }
 
-__global__ void compare_words(const std::uint64_t* in, std::uint64_t words, std::uint64_t first, std::uint64_t seed, unsigned long long* total) {
+__global__ void compare_words(const std::uint64_t* in, std::uint64_t words, std::uint64_t first, std::uint64_t seed,
+                              unsigned long long* total) {
   int wrong = 0;
   for (std::uint64_t i = thread_index(); i < words; i += thread_count()) {
     wrong += pattern::differing_bytes(in[i], pattern::bytes_of_word(seed, first + i));
@@ -73,13 +78,16 @@ __global__ void compare_words(const std::uint64_t* in, std::uint64_t words, std:
   add_up(total, wrong);
 }
 
-__global__ void compare_bytes(const std::uint8_t* in, std::uint64_t bytes, std::uint64_t position, std::uint64_t seed, unsigned long long* total) {
+__global__ void compare_bytes(const std::uint8_t* in, std::uint64_t bytes, std::uint64_t position, std::uint64_t seed,
+                              unsigned long long* total) {
   int wrong = 0;
-  for (std::uint64_t i = thread_index(); i < bytes; i += thread_count()) wrong += in[i] != pattern::byte_at(seed, position + i) ? 1 : 0;
+  for (std::uint64_t i = thread_index(); i < bytes; i += thread_count())
+    wrong += in[i] != pattern::byte_at(seed, position + i) ? 1 : 0;
   add_up(total, wrong);
 }
 
-__global__ void compare_sums(const std::uint32_t* in, std::uint64_t count, std::uint64_t first, const std::uint64_t* seeds, int ranks, unsigned long long* total) {
+__global__ void compare_sums(const std::uint32_t* in, std::uint64_t count, std::uint64_t first,
+                             const std::uint64_t* seeds, int ranks, unsigned long long* total) {
   int wrong = 0;
   for (std::uint64_t i = thread_index(); i < count; i += thread_count()) {
     float sum = 0;
@@ -124,7 +132,9 @@ bool aligned(const void* data, std::uint64_t position) {
 // A counter on the device, read back.
 class Counter {
  public:
-  explicit Counter(Stream& stream) : stream_(stream), memory_(sizeof(unsigned long long)) { stream.set_byte(memory_.data(), sizeof(unsigned long long), 0); }
+  explicit Counter(Stream& stream) : stream_(stream), memory_(sizeof(unsigned long long)) {
+    stream.set_byte(memory_.data(), sizeof(unsigned long long), 0);
+  }
   unsigned long long* on_device() { return reinterpret_cast<unsigned long long*>(memory_.data()); }
   std::uint64_t read() {
     check(gpuGetLastError(), "the check of the data");
@@ -203,7 +213,8 @@ Info info(int index) {
   char bus_id[32] = "";
   check(gpuDeviceGetPCIBusId(bus_id, sizeof bus_id, index), "DeviceGetPCIBusId");
   result.bus_id = bus_id;
-  std::transform(result.bus_id.begin(), result.bus_id.end(), result.bus_id.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(result.bus_id.begin(), result.bus_id.end(), result.bus_id.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
 #if defined(FABRICBENCH_AMD)
   gpuDeviceProp properties;
   check(gpuGetDeviceProperties(&properties, index), "GetDeviceProperties");
@@ -213,9 +224,11 @@ Info info(int index) {
 #else
   // Also for HIP on NVIDIA devices, whose own structure has no UUID.
   cudaDeviceProp properties;
-  if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) throw RunError("library", "GetDeviceProperties failed");
+  if (cudaGetDeviceProperties(&properties, index) != cudaSuccess)
+    throw RunError("library", "GetDeviceProperties failed");
   const std::string digits = hexadecimal(&properties.uuid, sizeof properties.uuid);
-  result.uuid = "GPU-" + digits.substr(0, 8) + "-" + digits.substr(8, 4) + "-" + digits.substr(12, 4) + "-" + digits.substr(16, 4) + "-" + digits.substr(20);
+  result.uuid = "GPU-" + digits.substr(0, 8) + "-" + digits.substr(8, 4) + "-" + digits.substr(12, 4) + "-" +
+                digits.substr(16, 4) + "-" + digits.substr(20);
 #endif
   result.name = properties.name;
   result.memory_bytes = properties.totalGlobalMem;
@@ -230,7 +243,8 @@ Memory::Memory(std::size_t bytes) {
   const gpuError_t result = gpuMalloc(&memory, bytes);
   if (result == gpuErrorMemoryAllocation) {
     (void)gpuGetLastError();
-    throw RunError("memory", "the device has no " + format_size(bytes) + " free: choose smaller --sizes, or end what else runs on it");
+    throw RunError("memory", "the device has no " + format_size(bytes) +
+                                 " free: choose smaller --sizes, or end what else runs on it");
   }
   check(result, "Malloc");
   data_ = static_cast<std::byte*>(memory);
@@ -249,7 +263,8 @@ PinnedMemory::PinnedMemory(std::size_t bytes) {
   const gpuError_t result = gpuHostAllocate(&memory, bytes);
   if (result == gpuErrorMemoryAllocation) {
     (void)gpuGetLastError();
-    throw RunError("memory", "no " + format_size(bytes) + " of page-locked host memory: choose smaller --sizes or fewer ranks a node");
+    throw RunError("memory", "no " + format_size(bytes) +
+                                 " of page-locked host memory: choose smaller --sizes or fewer ranks a node");
   }
   check(result, "HostAlloc");
   data_ = static_cast<std::byte*>(memory);
@@ -271,7 +286,8 @@ PeerMemory::PeerMemory(const IpcHandle& handle) {
   gpuIpcMemHandle_t native;
   std::memcpy(&native, handle.data(), sizeof native);
   void* memory = nullptr;
-  check(gpuIpcOpenMemHandle(&memory, native, gpuIpcMemLazyEnablePeerAccess), "IpcOpenMemHandle (is peer access between the GPUs allowed?)");
+  check(gpuIpcOpenMemHandle(&memory, native, gpuIpcMemLazyEnablePeerAccess),
+        "IpcOpenMemHandle (is peer access between the GPUs allowed?)");
   data_ = static_cast<std::byte*>(memory);
 }
 PeerMemory::~PeerMemory() {
@@ -293,16 +309,21 @@ void Stream::copy(void* destination, const void* source, std::size_t bytes) {
   check(gpuMemcpyAsync(destination, source, bytes, gpuMemcpyDefault, native_stream(*this)), "MemcpyAsync");
 }
 
-void Stream::fill(void* destination, std::size_t bytes, std::uint64_t position, std::uint64_t seed, Content content, bool inverted) {
+void Stream::fill(void* destination, std::size_t bytes, std::uint64_t position, std::uint64_t seed, Content content,
+                  bool inverted) {
   const std::uint64_t flip = inverted ? ~std::uint64_t{0} : 0;
   if (content == Content::floats) {
-    fill_floats<<<blocks_for(bytes / 4), kThreads, 0, native_stream(*this)>>>(static_cast<std::uint32_t*>(destination), bytes / 4, position / 4, seed, static_cast<std::uint32_t>(flip));
+    fill_floats<<<blocks_for(bytes / 4), kThreads, 0, native_stream(*this)>>>(
+        static_cast<std::uint32_t*>(destination), bytes / 4, position / 4, seed, static_cast<std::uint32_t>(flip));
   } else {
     const std::size_t words = aligned(destination, position) ? bytes / 8 : 0;
     auto* out = static_cast<std::uint8_t*>(destination);
-    if (words > 0) fill_words<<<blocks_for(words), kThreads, 0, native_stream(*this)>>>(static_cast<std::uint64_t*>(destination), words, position / 8, seed, flip);
+    if (words > 0)
+      fill_words<<<blocks_for(words), kThreads, 0, native_stream(*this)>>>(static_cast<std::uint64_t*>(destination),
+                                                                           words, position / 8, seed, flip);
     if (bytes > 8 * words) {
-      fill_bytes<<<blocks_for(bytes - 8 * words), kThreads, 0, native_stream(*this)>>>(out + 8 * words, bytes - 8 * words, position + 8 * words, seed, static_cast<std::uint8_t>(flip));
+      fill_bytes<<<blocks_for(bytes - 8 * words), kThreads, 0, native_stream(*this)>>>(
+          out + 8 * words, bytes - 8 * words, position + 8 * words, seed, static_cast<std::uint8_t>(flip));
     }
   }
   check(gpuGetLastError(), "filling a buffer");
@@ -317,29 +338,38 @@ void Stream::sum(float* out, const std::vector<const float*>& inputs, std::size_
     Inputs some{};
     const std::size_t number = std::min<std::size_t>(kMostInputs, inputs.size() - first);
     std::copy_n(inputs.begin() + static_cast<std::ptrdiff_t>(first), number, some.of);
-    add_inputs<<<blocks_for(elements / 4 + 1), kThreads, 0, native_stream(*this)>>>(out, some, static_cast<int>(number), first > 0, elements);
+    add_inputs<<<blocks_for(elements / 4 + 1), kThreads, 0, native_stream(*this)>>>(out, some, static_cast<int>(number),
+                                                                                    first > 0, elements);
   }
   check(gpuGetLastError(), "adding buffers");
 }
 
 void Stream::synchronize() { check(gpuStreamSynchronize(native_stream(*this)), "StreamSynchronize"); }
 
-std::uint64_t count_wrong(Stream& stream, const void* data, std::size_t bytes, std::uint64_t position, std::uint64_t seed, Content content) {
+std::uint64_t count_wrong(Stream& stream, const void* data, std::size_t bytes, std::uint64_t position,
+                          std::uint64_t seed, Content content) {
   if (content == Content::floats) return count_wrong_sums(stream, data, bytes, position, {seed});
   Counter counter(stream);
   const std::size_t words = aligned(data, position) ? bytes / 8 : 0;
-  if (words > 0) compare_words<<<blocks_for(words), kThreads, 0, native_stream(stream)>>>(static_cast<const std::uint64_t*>(data), words, position / 8, seed, counter.on_device());
+  if (words > 0)
+    compare_words<<<blocks_for(words), kThreads, 0, native_stream(stream)>>>(
+        static_cast<const std::uint64_t*>(data), words, position / 8, seed, counter.on_device());
   if (bytes > 8 * words) {
-    compare_bytes<<<blocks_for(bytes - 8 * words), kThreads, 0, native_stream(stream)>>>(static_cast<const std::uint8_t*>(data) + 8 * words, bytes - 8 * words, position + 8 * words, seed, counter.on_device());
+    compare_bytes<<<blocks_for(bytes - 8 * words), kThreads, 0, native_stream(stream)>>>(
+        static_cast<const std::uint8_t*>(data) + 8 * words, bytes - 8 * words, position + 8 * words, seed,
+        counter.on_device());
   }
   return counter.read();
 }
 
-std::uint64_t count_wrong_sums(Stream& stream, const void* data, std::size_t bytes, std::uint64_t position, const std::vector<std::uint64_t>& seeds) {
+std::uint64_t count_wrong_sums(Stream& stream, const void* data, std::size_t bytes, std::uint64_t position,
+                               const std::vector<std::uint64_t>& seeds) {
   Counter counter(stream);
   Memory on_device(seeds.size() * sizeof(std::uint64_t));
   stream.copy(on_device.data(), seeds.data(), seeds.size() * sizeof(std::uint64_t));
-  compare_sums<<<blocks_for(bytes / 4), kThreads, 0, native_stream(stream)>>>(static_cast<const std::uint32_t*>(data), bytes / 4, position / 4, reinterpret_cast<const std::uint64_t*>(on_device.data()), static_cast<int>(seeds.size()), counter.on_device());
+  compare_sums<<<blocks_for(bytes / 4), kThreads, 0, native_stream(stream)>>>(
+      static_cast<const std::uint32_t*>(data), bytes / 4, position / 4,
+      reinterpret_cast<const std::uint64_t*>(on_device.data()), static_cast<int>(seeds.size()), counter.on_device());
   return counter.read();
 }
 

@@ -17,7 +17,9 @@ constexpr std::size_t kAlignment = 4096;
 std::byte* allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   void* memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
-  if (memory == nullptr) throw RunError("memory", "no " + format_size(bytes) + " of host memory: choose smaller --sizes or fewer ranks a node");
+  if (memory == nullptr)
+    throw RunError("memory",
+                   "no " + format_size(bytes) + " of host memory: choose smaller --sizes or fewer ranks a node");
   return static_cast<std::byte*>(memory);
 }
 
@@ -55,18 +57,21 @@ Stream::Stream(Stream&& other) noexcept : native_(std::exchange(other.native_, n
 
 void Stream::copy(void* destination, const void* source, std::size_t bytes) { std::memcpy(destination, source, bytes); }
 
-void Stream::fill(void* destination, std::size_t bytes, std::uint64_t position, std::uint64_t seed, Content content, bool inverted) {
+void Stream::fill(void* destination, std::size_t bytes, std::uint64_t position, std::uint64_t seed, Content content,
+                  bool inverted) {
   auto* out = static_cast<unsigned char*>(destination);
   const std::uint64_t flip = inverted ? ~std::uint64_t{0} : 0;
   if (content == Content::floats) {
     for (std::size_t i = 0; i < bytes / 4; ++i) {
-      const std::uint32_t bits = pattern::bits_of(pattern::float_at(seed, position / 4 + i)) ^ static_cast<std::uint32_t>(flip);
+      const std::uint32_t bits =
+          pattern::bits_of(pattern::float_at(seed, position / 4 + i)) ^ static_cast<std::uint32_t>(flip);
       std::memcpy(out + 4 * i, &bits, 4);
     }
     return;
   }
   std::size_t i = 0;
-  for (; i < bytes && (position + i) % 8 != 0; ++i) out[i] = static_cast<unsigned char>(pattern::byte_at(seed, position + i) ^ flip);
+  for (; i < bytes && (position + i) % 8 != 0; ++i)
+    out[i] = static_cast<unsigned char>(pattern::byte_at(seed, position + i) ^ flip);
   for (; i + 8 <= bytes; i += 8) {
     const std::uint64_t word = pattern::bytes_of_word(seed, (position + i) / 8) ^ flip;
     std::memcpy(out + i, &word, 8);
@@ -86,14 +91,16 @@ void Stream::sum(float* out, const std::vector<const float*>& inputs, std::size_
 
 void Stream::synchronize() {}
 
-std::uint64_t count_wrong(Stream&, const void* data, std::size_t bytes, std::uint64_t position, std::uint64_t seed, Content content) {
+std::uint64_t count_wrong(Stream&, const void* data, std::size_t bytes, std::uint64_t position, std::uint64_t seed,
+                          Content content) {
   const auto* in = static_cast<const unsigned char*>(data);
   std::uint64_t wrong = 0;
   if (content == Content::floats) {
     for (std::size_t i = 0; i < bytes / 4; ++i) {
       std::uint32_t bits = 0;
       std::memcpy(&bits, in + 4 * i, 4);
-      wrong += static_cast<std::uint64_t>(pattern::differing_bytes(bits, pattern::bits_of(pattern::float_at(seed, position / 4 + i))));
+      wrong += static_cast<std::uint64_t>(
+          pattern::differing_bytes(bits, pattern::bits_of(pattern::float_at(seed, position / 4 + i))));
     }
     return wrong;
   }
@@ -102,13 +109,15 @@ std::uint64_t count_wrong(Stream&, const void* data, std::size_t bytes, std::uin
   for (; i + 8 <= bytes; i += 8) {
     std::uint64_t word = 0;
     std::memcpy(&word, in + i, 8);
-    wrong += static_cast<std::uint64_t>(pattern::differing_bytes(word, pattern::bytes_of_word(seed, (position + i) / 8)));
+    wrong +=
+        static_cast<std::uint64_t>(pattern::differing_bytes(word, pattern::bytes_of_word(seed, (position + i) / 8)));
   }
   for (; i < bytes; ++i) wrong += in[i] != pattern::byte_at(seed, position + i) ? 1U : 0U;
   return wrong;
 }
 
-std::uint64_t count_wrong_sums(Stream&, const void* data, std::size_t bytes, std::uint64_t position, const std::vector<std::uint64_t>& seeds) {
+std::uint64_t count_wrong_sums(Stream&, const void* data, std::size_t bytes, std::uint64_t position,
+                               const std::vector<std::uint64_t>& seeds) {
   const auto* in = static_cast<const unsigned char*>(data);
   std::uint64_t wrong = 0;
   for (std::size_t i = 0; i < bytes / 4; ++i) {

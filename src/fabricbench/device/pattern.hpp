@@ -24,7 +24,9 @@ FABRICBENCH_EVERYWHERE inline std::uint64_t seed(std::uint64_t rank, std::uint64
 }
 
 // The eight bytes at positions [8 word, 8 word + 8).
-FABRICBENCH_EVERYWHERE inline std::uint64_t bytes_of_word(std::uint64_t seed, std::uint64_t word) { return mix(seed ^ word); }
+FABRICBENCH_EVERYWHERE inline std::uint64_t bytes_of_word(std::uint64_t seed, std::uint64_t word) {
+  return mix(seed ^ word);
+}
 
 FABRICBENCH_EVERYWHERE inline std::uint8_t byte_at(std::uint64_t seed, std::uint64_t position) {
   return static_cast<std::uint8_t>(bytes_of_word(seed, position / 8) >> (8 * (position % 8)));

@@ -12,10 +12,12 @@
 #include "fabricbench/transports/transport.hpp"
 
 #if defined(NCCL_VERSION_CODE) && NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0) && !defined(FABRICBENCH_AMD)
-#define FABRICBENCH_CCL_ALLTOALL(send, receive, count, type, comm, stream) ncclAlltoAll(send, receive, count, type, comm, stream)
+#define FABRICBENCH_CCL_ALLTOALL(send, receive, count, type, comm, stream) \
+  ncclAlltoAll(send, receive, count, type, comm, stream)
 #elif defined(FABRICBENCH_AMD)
 // RCCL's own name for it, older than NCCL's.
-#define FABRICBENCH_CCL_ALLTOALL(send, receive, count, type, comm, stream) ncclAllToAll(send, receive, count, type, comm, stream)
+#define FABRICBENCH_CCL_ALLTOALL(send, receive, count, type, comm, stream) \
+  ncclAllToAll(send, receive, count, type, comm, stream)
 #endif
 
 namespace fabricbench {
@@ -57,7 +59,8 @@ class Ccl final : public Transport {
 #else
     const char* name = "NCCL";
 #endif
-    return {{name, std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." + std::to_string(version % 100)}};
+    return {{name, std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
+                       std::to_string(version % 100)}};
   }
 
   const Context& context() const { return *context_; }
@@ -80,10 +83,14 @@ class CclTransfers final : public Work {
     for (const OwnTransfers& own : steps_) {
       check(ncclGroupStart(), "ncclGroupStart");
       for (const Transfer& sent : own.sent) {
-        check(ncclSend(context.send.data() + sent.source_offset, sent.bytes, ncclInt8, sent.destination, ccl_.communicator(), ccl_.stream()), "ncclSend");
+        check(ncclSend(context.send.data() + sent.source_offset, sent.bytes, ncclInt8, sent.destination,
+                       ccl_.communicator(), ccl_.stream()),
+              "ncclSend");
       }
       for (const Transfer& received : own.received) {
-        check(ncclRecv(context.receive.data() + received.destination_offset, received.bytes, ncclInt8, received.source, ccl_.communicator(), ccl_.stream()), "ncclRecv");
+        check(ncclRecv(context.receive.data() + received.destination_offset, received.bytes, ncclInt8, received.source,
+                       ccl_.communicator(), ccl_.stream()),
+              "ncclRecv");
       }
       check(ncclGroupEnd(), "ncclGroupEnd");
     }
@@ -98,7 +105,11 @@ class CclTransfers final : public Work {
 class CclCollective final : public Work {
  public:
   CclCollective(const Measurement& measurement, const Group& group, const Ccl& ccl)
-      : operation_(measurement.operation), bytes_(measurement.bytes), ranks_(group.ranks.size()), root_(group.ranks[0]), ccl_(ccl) {}
+      : operation_(measurement.operation),
+        bytes_(measurement.bytes),
+        ranks_(group.ranks.size()),
+        root_(group.ranks[0]),
+        ccl_(ccl) {}
   void run() override {
     enqueue();
     ccl_.context().stream.synchronize();
@@ -118,7 +129,8 @@ class CclCollective final : public Work {
       case Operation::reduce:
         return check(ncclReduce(send, receive, floats, ncclFloat, ncclSum, root_, communicator, stream), "ncclReduce");
       case Operation::reduce_scatter:
-        return check(ncclReduceScatter(send, receive, floats / ranks_, ncclFloat, ncclSum, communicator, stream), "ncclReduceScatter");
+        return check(ncclReduceScatter(send, receive, floats / ranks_, ncclFloat, ncclSum, communicator, stream),
+                     "ncclReduceScatter");
       case Operation::allgather:
         return check(ncclAllGather(send, receive, share, ncclInt8, communicator, stream), "ncclAllGather");
       case Operation::broadcast: {
@@ -143,7 +155,8 @@ class CclCollective final : public Work {
 };
 
 std::unique_ptr<Work> Ccl::prepare(const Measurement& measurement, const Group& group) {
-  if (measurement.implementation == Implementation::library) return std::make_unique<CclCollective>(measurement, group, *this);
+  if (measurement.implementation == Implementation::library)
+    return std::make_unique<CclCollective>(measurement, group, *this);
   return std::make_unique<CclTransfers>(group, *this);
 }
 

@@ -48,7 +48,9 @@ class CopiedTransfers final : public Work {
   void run(const OwnTransfers& own) {
     const Context& context = copy_.context();
     for (const Transfer& sent : own.sent) {
-      copy_.stream_to(sent.destination).copy(copy_.peer(sent.destination).receive + sent.destination_offset, context.send.data() + sent.source_offset, sent.bytes);
+      copy_.stream_to(sent.destination)
+          .copy(copy_.peer(sent.destination).receive + sent.destination_offset,
+                context.send.data() + sent.source_offset, sent.bytes);
     }
     for (const Transfer& sent : own.sent) {
       copy_.stream_to(sent.destination).synchronize();
@@ -71,7 +73,8 @@ class CopiedReduction final : public Work {
       : operation_(measurement.operation), bytes_(measurement.bytes), ranks_(group.ranks), copy_(copy) {
     const Context& context = copy.context();
     const std::uint64_t share = bytes_ / ranks_.size();
-    const auto place = static_cast<std::uint64_t>(std::find(ranks_.begin(), ranks_.end(), context.world.rank) - ranks_.begin());
+    const auto place =
+        static_cast<std::uint64_t>(std::find(ranks_.begin(), ranks_.end(), context.world.rank) - ranks_.begin());
     const std::uint64_t offset = operation_ == Operation::reduce_scatter ? place * share : 0;
     elements_ = (operation_ == Operation::reduce_scatter ? share : bytes_) / sizeof(float);
     for (const int rank : ranks_) inputs_.push_back(reinterpret_cast<const float*>(copy.peer(rank).send + offset));
@@ -85,7 +88,8 @@ class CopiedReduction final : public Work {
     }
     if (operation_ != Operation::allreduce) return;
     if (!is_root) return context.shared.await(ranks_[0]);
-    for (std::size_t i = 1; i < ranks_.size(); ++i) copy_.stream_to(ranks_[i]).copy(copy_.peer(ranks_[i]).receive, context.receive.data(), bytes_);
+    for (std::size_t i = 1; i < ranks_.size(); ++i)
+      copy_.stream_to(ranks_[i]).copy(copy_.peer(ranks_[i]).receive, context.receive.data(), bytes_);
     for (std::size_t i = 1; i < ranks_.size(); ++i) {
       copy_.stream_to(ranks_[i]).synchronize();
       context.shared.signal(ranks_[i]);
@@ -105,7 +109,8 @@ void Copy::set_up(const Context& context) {
   context_ = &context;
   const World& world = context.world;
   if (world.node_count > 1) {
-    throw InputError("the copy transport works inside one node and this run has " + std::to_string(world.node_count) + ": start all ranks on one node");
+    throw InputError("the copy transport works inside one node and this run has " + std::to_string(world.node_count) +
+                     ": start all ranks on one node");
   }
   struct Handles {
     device::IpcHandle send;

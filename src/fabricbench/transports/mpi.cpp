@@ -14,7 +14,8 @@ int as_count(std::uint64_t number) { return static_cast<int>(number); }
 class MpiTransfers final : public Work {
  public:
   MpiTransfers(const Group& group, const Context& context) {
-    for (const Step& step : group.steps) steps_.emplace_back(step, context.world, context.send.data(), context.receive.data());
+    for (const Step& step : group.steps)
+      steps_.emplace_back(step, context.world, context.send.data(), context.receive.data());
   }
   // No synchronisation with the device: a completed MPI call means that the data are there.
   void run() override {
@@ -29,7 +30,9 @@ class MpiCollective final : public Work {
  public:
   MpiCollective(const Measurement& measurement, const Group& group, const Context& context)
       : operation_(measurement.operation), bytes_(measurement.bytes), root_(group.ranks[0]), context_(context) {}
-  void run() override { run_mpi_collective(operation_, context_.world, root_, bytes_, context_.send.data(), context_.receive.data()); }
+  void run() override {
+    run_mpi_collective(operation_, context_.world, root_, bytes_, context_.send.data(), context_.receive.data());
+  }
 
  private:
   Operation operation_;
@@ -46,7 +49,8 @@ class Mpi final : public Transport {
     context_ = &context;
   }
   std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override {
-    if (measurement.implementation == Implementation::library) return std::make_unique<MpiCollective>(measurement, group, *context_);
+    if (measurement.implementation == Implementation::library)
+      return std::make_unique<MpiCollective>(measurement, group, *context_);
     return std::make_unique<MpiTransfers>(group, *context_);
   }
 
@@ -58,36 +62,50 @@ class Mpi final : public Transport {
 
 void check_mpi_size(std::uint64_t bytes) {
   if (bytes > static_cast<std::uint64_t>(std::numeric_limits<int>::max())) {
-    throw InputError("MPI counts end at 2 GiB - 1 B and --sizes goes up to " + format_size(bytes) + ": choose smaller sizes");
+    throw InputError("MPI counts end at 2 GiB - 1 B and --sizes goes up to " + format_size(bytes) +
+                     ": choose smaller sizes");
   }
 }
 
 MpiStep::MpiStep(const Step& step, const World& world, const std::byte* send, std::byte* receive)
-    : world_(world), send_(send), receive_(receive), own_(own_transfers(step, world.rank)), requests_(own_.sent.size() + own_.received.size(), MPI_REQUEST_NULL) {}
+    : world_(world),
+      send_(send),
+      receive_(receive),
+      own_(own_transfers(step, world.rank)),
+      requests_(own_.sent.size() + own_.received.size(), MPI_REQUEST_NULL) {}
 
 void MpiStep::run() {
   // One transfer alone needs no request: this is what a ping-pong is in every MPI benchmark.
   if (requests_.size() == 1) {
     if (!own_.sent.empty()) {
       const Transfer& sent = own_.sent[0];
-      mpi_check(MPI_Send(send_ + sent.source_offset, as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all), "MPI_Send");
+      mpi_check(
+          MPI_Send(send_ + sent.source_offset, as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all),
+          "MPI_Send");
     } else {
       const Transfer& received = own_.received[0];
-      mpi_check(MPI_Recv(receive_ + received.destination_offset, as_count(received.bytes), MPI_BYTE, received.source, kTag, world_.all, MPI_STATUS_IGNORE), "MPI_Recv");
+      mpi_check(MPI_Recv(receive_ + received.destination_offset, as_count(received.bytes), MPI_BYTE, received.source,
+                         kTag, world_.all, MPI_STATUS_IGNORE),
+                "MPI_Recv");
     }
     return;
   }
   std::size_t next = 0;
   for (const Transfer& received : own_.received) {
-    mpi_check(MPI_Irecv(receive_ + received.destination_offset, as_count(received.bytes), MPI_BYTE, received.source, kTag, world_.all, &requests_[next++]), "MPI_Irecv");
+    mpi_check(MPI_Irecv(receive_ + received.destination_offset, as_count(received.bytes), MPI_BYTE, received.source,
+                        kTag, world_.all, &requests_[next++]),
+              "MPI_Irecv");
   }
   for (const Transfer& sent : own_.sent) {
-    mpi_check(MPI_Isend(send_ + sent.source_offset, as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all, &requests_[next++]), "MPI_Isend");
+    mpi_check(MPI_Isend(send_ + sent.source_offset, as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all,
+                        &requests_[next++]),
+              "MPI_Isend");
   }
   mpi_check(MPI_Waitall(as_count(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
 }
 
-void run_mpi_collective(Operation operation, const World& world, int root, std::uint64_t bytes, const std::byte* send, std::byte* receive) {
+void run_mpi_collective(Operation operation, const World& world, int root, std::uint64_t bytes, const std::byte* send,
+                        std::byte* receive) {
   const int share = as_count(bytes / static_cast<std::uint64_t>(world.size));
   const int floats = as_count(bytes / sizeof(float));
   const int shared_floats = as_count(bytes / sizeof(float) / static_cast<std::uint64_t>(world.size));
@@ -106,7 +124,8 @@ void run_mpi_collective(Operation operation, const World& world, int root, std::
     case Operation::reduce:
       return mpi_check(MPI_Reduce(send, receive, floats, MPI_FLOAT, MPI_SUM, root, world.all), "MPI_Reduce");
     case Operation::reduce_scatter:
-      return mpi_check(MPI_Reduce_scatter_block(send, receive, shared_floats, MPI_FLOAT, MPI_SUM, world.all), "MPI_Reduce_scatter_block");
+      return mpi_check(MPI_Reduce_scatter_block(send, receive, shared_floats, MPI_FLOAT, MPI_SUM, world.all),
+                       "MPI_Reduce_scatter_block");
     case Operation::pingpong:
     case Operation::unidirectional:
     case Operation::bidirectional:

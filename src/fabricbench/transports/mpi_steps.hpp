@@ -29,6 +29,7 @@ class MpiStep {
 };
 
 // One rank's part of a collective over all ranks; the root is the first of `ranks`.
-void run_mpi_collective(Operation operation, const World& world, int root, std::uint64_t bytes, const std::byte* send, std::byte* receive);
+void run_mpi_collective(Operation operation, const World& world, int root, std::uint64_t bytes, const std::byte* send,
+                        std::byte* receive);
 
 }  // namespace fabricbench

@@ -1,5 +1,5 @@
-// Trivial staging (De Sensi et al., SC24, section III-A): device to host, host to host by MPI, host to device; page-locked
-// buffers, store and forward, not pipelined.
+// Trivial staging (De Sensi et al., SC24, section III-A): device to host, host to host by MPI, host to device;
+// page-locked buffers, store and forward, not pipelined.
 #include <optional>
 
 #include "fabricbench/errors.hpp"
@@ -18,16 +18,20 @@ class StagedTransfers final : public Work {
  public:
   StagedTransfers(const Group& group, const Context& context, HostBuffers& host) : context_(context), host_(host) {
     for (const Step& step : group.steps) {
-      steps_.push_back({own_transfers(step, context.world.rank), MpiStep(step, context.world, host.send.data(), host.receive.data())});
+      steps_.push_back({own_transfers(step, context.world.rank),
+                        MpiStep(step, context.world, host.send.data(), host.receive.data())});
     }
   }
   void run() override {
     for (auto& [own, exchange] : steps_) {
-      for (const Transfer& sent : own.sent) context_.stream.copy(host_.send.data() + sent.source_offset, context_.send.data() + sent.source_offset, sent.bytes);
+      for (const Transfer& sent : own.sent)
+        context_.stream.copy(host_.send.data() + sent.source_offset, context_.send.data() + sent.source_offset,
+                             sent.bytes);
       if (!own.sent.empty()) context_.stream.synchronize();
       exchange.run();
       for (const Transfer& received : own.received) {
-        context_.stream.copy(context_.receive.data() + received.destination_offset, host_.receive.data() + received.destination_offset, received.bytes);
+        context_.stream.copy(context_.receive.data() + received.destination_offset,
+                             host_.receive.data() + received.destination_offset, received.bytes);
       }
       if (!own.received.empty()) context_.stream.synchronize();
     }
@@ -46,14 +50,18 @@ class StagedTransfers final : public Work {
 class StagedCollective final : public Work {
  public:
   StagedCollective(const Measurement& measurement, const Group& group, const Context& context, HostBuffers& host)
-      : operation_(measurement.operation), root_(group.ranks[0]), bytes_(measurement.bytes), context_(context), host_(host) {
+      : operation_(measurement.operation),
+        root_(group.ranks[0]),
+        bytes_(measurement.bytes),
+        context_(context),
+        host_(host) {
     const std::uint64_t share = bytes_ / group.ranks.size();
     const bool is_root = context.world.rank == root_;
     sent_ = operation_ == Operation::allgather ? share : operation_ == Operation::broadcast && !is_root ? 0 : bytes_;
-    received_ = operation_ == Operation::reduce_scatter                      ? share
-                : operation_ == Operation::broadcast && is_root              ? 0
-                : operation_ == Operation::reduce && !is_root                ? 0
-                                                                             : bytes_;
+    received_ = operation_ == Operation::reduce_scatter         ? share
+                : operation_ == Operation::broadcast && is_root ? 0
+                : operation_ == Operation::reduce && !is_root   ? 0
+                                                                : bytes_;
   }
   void run() override {
     if (sent_ > 0) {
@@ -86,7 +94,8 @@ class Staging final : public Transport {
     host_.emplace(context.bytes);
   }
   std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override {
-    if (measurement.implementation == Implementation::library) return std::make_unique<StagedCollective>(measurement, group, *context_, *host_);
+    if (measurement.implementation == Implementation::library)
+      return std::make_unique<StagedCollective>(measurement, group, *context_, *host_);
     return std::make_unique<StagedTransfers>(group, *context_, *host_);
   }
 

@@ -12,10 +12,14 @@ std::unique_ptr<Transport> make_transport(const std::string& name) {
 #if defined(FABRICBENCH_CCL)
   if (name == "ccl") return make_ccl();
 #else
-  if (name == "ccl") throw InputError("this fabricbench was built without NCCL or RCCL: build it with -DFABRICHECK_CCL=ON and -DNCCL_ROOT= or -DRCCL_ROOT=");
+  if (name == "ccl")
+    throw InputError(
+        "this fabricbench was built without NCCL or RCCL: build it with -DFABRICHECK_CCL=ON and -DNCCL_ROOT= or "
+        "-DRCCL_ROOT=");
 #endif
 #endif
-  throw InputError("the host port has no transport '" + name + "', which needs a GPU: use --transport mpi, or build the cuda or hip port");
+  throw InputError("the host port has no transport '" + name +
+                   "', which needs a GPU: use --transport mpi, or build the cuda or hip port");
 }
 
 OwnTransfers own_transfers(const Step& step, int rank) {

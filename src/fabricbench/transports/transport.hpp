@@ -39,7 +39,8 @@ class Transport {
   virtual bool has_transfers(Operation operation) const { return !is_reduction(operation); }
   // Which of the two is meant where the user did not say.
   virtual Implementation preferred(Operation operation) const {
-    return has_library(operation) && !is_pair_operation(operation) ? Implementation::library : Implementation::transfers;
+    return has_library(operation) && !is_pair_operation(operation) ? Implementation::library
+                                                                   : Implementation::transfers;
   }
 
   // Allocates, exchanges handles, creates communicators: everything that happens once. All ranks call it.
