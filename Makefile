@@ -1,0 +1,37 @@
+# Each recipe sets .venv up for what it needs (quick when nothing changed), then calls a script below ci/.
+# PYTHON names the Python to make .venv with; SYSTEM the system below site_configs/ that `demo` checks.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+SYSTEM ?= local
+
+.PHONY: help demo test lint format build clean
+
+help:
+	@echo "make demo    build the benchmark, run the acceptance checks on this machine, write the report"
+	@echo "make test    run all tests"
+	@echo "make lint    check style, types and warnings"
+	@echo "make format  bring the style in order, where a tool can"
+	@echo "make build   build fabricbench into build/ with every MPI of this machine"
+	@echo "make clean   remove what was built and measured (.venv stays)"
+
+demo:
+	@ci/setup.sh run
+	@fabricheck run --system $(SYSTEM)
+
+test:
+	@ci/setup.sh test
+	@ci/test.sh
+
+lint:
+	@ci/setup.sh lint
+	@ci/lint.sh
+
+build:
+	@ci/setup.sh run
+	@python -m ci.build
+
+format:
+	@ci/setup.sh lint
+	@ci/lint.sh --fix
+
+clean:
+	rm -rf build output dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

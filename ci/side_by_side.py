@@ -1,0 +1,228 @@
+"""Measures fabricbench and its peers on the same links in turn, and writes the ratios as a table.
+
+The peers are the site's own builds: nccl-tests built with MPI, nvbandwidth, and the OSU Micro-Benchmarks built with the
+MPI library that `mpirun` belongs to. A peer that is not named is left out, and the table says so.
+
+    python ci/side_by_side.py --fabricbench build/fabricbench --ranks 4 --nccl-tests DIR --nvbandwidth FILE --osu DIR \
+        --output docs/results/side-by-side.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fabricheck.errors import UserError
+from fabricheck.results.fabricbench import read_run
+from fabricheck.units import format_size, parse_size
+
+# (operation, bytes) or, for pairs, (operation, bytes, source, destination) to a time in µs or a rate in GB/s.
+Values = dict[tuple[object, ...], float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: ours over theirs in each round, both in `unit`."""
+
+    what: str
+    unit: str
+    ours: list[float] = field(default_factory=list)
+    theirs: list[float] = field(default_factory=list)
+    wanted: str = ""
+
+    def line(self) -> str:
+        ratios = [a / b for a, b in zip(self.ours, self.theirs, strict=True)]
+        middle = [statistics.median(each) for each in (self.ours, self.theirs, ratios)]
+        spread = f"{min(ratios):.3f}–{max(ratios):.3f}"
+        return f"| {self.what} | {middle[0]:.4g} | {middle[1]:.4g} | {self.unit} | {middle[2]:.3f} ({spread}) | {self.wanted} |"
+
+
+class Table:
+    def __init__(self) -> None:
+        self.rows: dict[str, Row] = {}
+        self.commands: list[str] = []
+
+    def add(self, what: str, unit: str, ours: float, theirs: float, wanted: str = "") -> None:
+        row = self.rows.setdefault(what, Row(what, unit, wanted=wanted))
+        row.ours.append(ours)
+        row.theirs.append(theirs)
+
+    def run(self, command: list[str]) -> str:
+        if (text := shlex.join(command)) not in self.commands:
+            self.commands.append(text)
+        print(f"  {text}", file=sys.stderr)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        if done.returncode != 0:
+            raise UserError(f"'{text}' ended with exit status {done.returncode}: {(done.stderr or done.stdout)[-300:]}")
+        return done.stdout
+
+
+def fabricbench(table: Table, arguments: argparse.Namespace, ranks: int, *options: str) -> Values:
+    """Times in µs by (operation, bytes) and, where pairs were measured, by (operation, bytes, source, destination)."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "result.jsonl"
+        launch = [*shlex.split(arguments.mpirun), "-n", str(ranks)]
+        table.run([*launch, arguments.fabricbench, "--quiet", *options, "--output", str(file)])
+        run = read_run(file)
+    if run.problems:
+        raise UserError(run.problems[0].message)
+    assert run.footer is not None
+    share = run.footer["recording_ns"] / run.footer["wall_ns"]
+    table.add("recording the samples, share of the run (largest)", "", max(share, 1e-9), 1.0, "≤ 0.01")
+    values: Values = {}
+    for each in run.samples:
+        time = statistics.median(each.latency_us.tolist())
+        values[each.operation, each.bytes] = time
+        values[(each.operation, each.bytes, *each.ranks)] = time
+    return values
+
+
+def nccl_tests(table: Table, arguments: argparse.Namespace, ranks: int, program: str, *options: str) -> Values:
+    """Out-of-place times in µs by size."""
+    launch = [*shlex.split(arguments.mpirun), "-n", str(ranks)]
+    text = table.run([*launch, str(Path(arguments.nccl_tests) / f"{program}_perf"), "-g", "1", *options])
+    return {(int(m[1]),): float(m[2]) for m in re.finditer(r"^ +(\d+) +\d+ +\w+ +\w+ +-?\d+ +([\d.]+) ", text, re.M)}
+
+
+def osu_latency(table: Table, arguments: argparse.Namespace, sizes: str) -> Values:
+    """One-way times in µs by size."""
+    launch = [*shlex.split(arguments.mpirun), "-n", "2"]
+    text = table.run([*launch, str(Path(arguments.osu) / "osu_latency"), "-d", "cuda", "-m", sizes, "D", "D"])
+    return {(int(m[1]),): float(m[2]) for m in re.finditer(r"^(\d+) +([\d.]+)", text, re.M)}
+
+
+def nvbandwidth(table: Table, arguments: argparse.Namespace) -> Values:
+    """Rates in GB/s by (source, destination), written by the copy engine."""
+    text = table.run([arguments.nvbandwidth, "-t", "device_to_device_memcpy_write_ce", "-b", "1024"])
+    rows = re.findall(r"^ (\d+) +((?:[\d.]+|N/A) .*)$", text, re.M)
+    return {
+        # nvbandwidth prints the GPU that is written to as the row.
+        (source, int(row)): float(value)
+        for row, values in rows
+        for source, value in enumerate(values.split())
+        if value != "N/A"
+    }
+
+
+def compare_copy(table: Table, arguments: argparse.Namespace) -> None:
+    size = parse_size("1GiB")
+    ours = fabricbench(
+        table, arguments, arguments.ranks, "--transport=copy", "--operations=pingpong", "--schedules=uncontended",
+        "--sizes=1GiB", "--budget=0.2",
+    )  # fmt: skip
+    theirs = nvbandwidth(table, arguments)
+    ratios = {pair: size / ours["pingpong", size, *pair] / 1e3 / rate for pair, rate in theirs.items()}
+    worst = min(ratios, key=lambda pair: ratios[pair])
+    name = "copy ping-pong 1 GiB, the worst of all ordered pairs, against nvbandwidth device_to_device_memcpy_write_ce"
+    table.add(name, "GB/s", ratios[worst] * theirs[worst], theirs[worst], "≥ 0.99")
+
+
+PEERS_OF = {
+    "bidirectional": "sendrecv",
+    "allreduce": "all_reduce",
+    "alltoall": "alltoall",
+    "allgather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+}
+SMALL = tuple(8 * 4**k for k in range(7))  # 8 B to 32 KiB
+
+
+def compare_ccl(table: Table, arguments: argparse.Namespace, operation: str) -> None:
+    large = parse_size("512MiB")
+    ranks = 2 if operation == "bidirectional" else arguments.ranks
+    small = [size for size in SMALL if size >= 4 * ranks]
+    operations = "pingpong,bidirectional" if operation == "bidirectional" else operation
+    ours = fabricbench(
+        table, arguments, ranks, "--transport=ccl", f"--operations={operations}", "--schedules=uncontended",
+        f"--sizes={','.join(map(str, small))},{large}", "--iterations=100", "--warmup=20",
+    )  # fmt: skip
+    program = PEERS_OF[operation]
+    sizes = [*("-b", str(small[0]), "-e", str(small[-1]), "-f", "4"), *("-n", "100", "-w", "20")]
+    peer_small = nccl_tests(table, arguments, ranks, program, *sizes, "-z", "1")
+    largest = [*("-b", str(large), "-e", str(large)), *("-n", "50", "-w", "10")]
+    for mode, options in (("", []), (" -z 1", ["-z", "1"])):
+        theirs = nccl_tests(table, arguments, ranks, program, *largest, *options)[large,]
+        for name in operations.split(","):
+            wanted = "≥ 0.98" if name in ("pingpong", "bidirectional", "allreduce", "alltoall") else ""
+            title = f"ccl {name} 512 MiB, {ranks} ranks, against {program}_perf{mode}"
+            table.add(title, "GB/s", large / ours[name, large] / 1e3, large / theirs / 1e3, wanted)
+    for size in small:
+        title = f"ccl {operation} {format_size(size)}, {ranks} ranks, against {program}_perf -z 1"
+        table.add(title, "µs", ours[operation, size], peer_small[size,], "≤ 1.10")
+
+
+def compare_mpi(table: Table, arguments: argparse.Namespace) -> None:
+    sizes = [8, 64, 512, 4096, parse_size("256MiB")]
+    ours = fabricbench(
+        table, arguments, 2, "--transport=mpi", "--operations=pingpong", "--schedules=uncontended", "--pairs=0-1",
+        f"--sizes={','.join(map(str, sizes))}", "--iterations=1000" , "--warmup=100",
+    )  # fmt: skip
+    theirs = osu_latency(table, arguments, f"8:{sizes[-1]}")
+    for size in sizes:
+        mine, peer = ours["pingpong", size], theirs[size,]
+        title = f"mpi ping-pong D–D {format_size(size)}, against osu_latency"
+        if size > 4096:
+            table.add(title, "GB/s", size / mine / 1e3, size / peer / 1e3, "≥ 0.98")
+        else:
+            table.add(title, "µs", mine, peer, "≤ 1.10")
+
+
+def comparisons(arguments: argparse.Namespace) -> Iterable[tuple[str, Callable[[Table], None]]]:
+    if arguments.nvbandwidth:
+        yield "nvbandwidth", lambda table: compare_copy(table, arguments)
+    if arguments.nccl_tests:
+        for operation in PEERS_OF:
+            yield f"nccl-tests {operation}", lambda table, which=operation: compare_ccl(table, arguments, which)  # type: ignore[misc]
+    if arguments.osu:
+        yield "OSU", lambda table: compare_mpi(table, arguments)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--fabricbench", required=True, help="the cuda port")
+    parser.add_argument("--mpirun", default="mpirun", help="launcher of its MPI library, with options")
+    parser.add_argument("--ranks", type=int, required=True, help="GPUs of the node")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each pair of programs runs in turn")
+    parser.add_argument("--nccl-tests", help="folder of nccl-tests, built with MPI=1")
+    parser.add_argument("--nvbandwidth", help="the program")
+    parser.add_argument("--osu", help="folder with osu_latency, built with the same MPI library")
+    parser.add_argument("--output", type=Path, required=True, help="Markdown file to write")
+    arguments = parser.parse_args()
+    table = Table()
+    try:
+        for name, compare in comparisons(arguments):
+            for turn in range(arguments.rounds):
+                print(f"{name}, round {turn + 1} of {arguments.rounds}", file=sys.stderr)
+                compare(table)
+    except UserError as error:
+        print(f"side_by_side: {error}", file=sys.stderr)
+        return 2
+    finally:
+        lines = [
+            "| what | fabricbench | peer | unit | ratio, median (range of rounds) | must be |",
+            "|---|---|---|---|---|---|",
+            *(row.line() for row in table.rows.values()),
+            "",
+            "Commands, in turn:",
+            "",
+            *(f"    {command}" for command in table.commands),
+        ]
+        arguments.output.write_text("\n".join(lines) + "\n")
+        raw = {name: {"ours": row.ours, "theirs": row.theirs} for name, row in table.rows.items()}
+        arguments.output.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,5 @@
+"""`python -m fabricheck`."""
+
+from fabricheck.cli import main
+
+main()

@@ -1,0 +1,189 @@
+"""`fabricheck judge`: the verdict on result files, by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fabricheck.errors import UserError
+from fabricheck.results.records import Run, Verdict
+
+if TYPE_CHECKING:
+    from fabricheck.judge.judge import Expect
+    from fabricheck.judge.policy import Policy
+    from fabricheck.judge.references import Key, References
+    from fabricheck.judge.verdicts import Reference, RunJudgement
+    from fabricheck.topology import Topology
+
+# 2 is the user's own mistake, and Click's too.
+EXIT_CODES: Mapping[Verdict, int] = {
+    Verdict.PASS: 0,
+    Verdict.DEGRADED: 1,
+    Verdict.FAIL: 3,
+    Verdict.INCOMPLETE: 4,
+    Verdict.INVALID: 5,
+}
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
+@click.option("--system", help="A system below site_configs/: its topology, and its references where it has some.")
+@click.option("--topology", type=_FILE, help="A topology file, in place of the system's.")
+@click.option("--references", type=_FILE, help="A file of references, in place of the system's.")
+@click.option("--test", help="The ReFrame test class whose references count; not needed where the file has only one.")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An attribute that the references are indexed by, such as '$partition=daint:gpu'. "
+    "The transport, the port and num_tasks are those of the run.",
+)
+@click.option("--policy", type=_FILE, help="A policy file, in place of config/policy.yaml.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def judge(
+    context: click.Context,
+    *,
+    files: tuple[Path, ...],
+    system: str | None,
+    topology: Path | None,
+    references: Path | None,
+    test: str | None,
+    keys: tuple[str, ...],
+    policy: Path | None,
+    as_json: bool,
+) -> None:
+    """Judge result files of fabricbench.
+
+    Without --system and --topology nothing is expected of the hardware, and without references nothing is known of
+    the system; a metric with neither is INVALID.
+
+    The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
+    in what was given.
+    """
+    from fabricheck.judge.judge import judge_run, worst
+    from fabricheck.results.fabricbench import read_run
+
+    rules = _policy(policy)
+    model = _topology(system, topology)
+    known = _references(system, references)
+    attributes = dict(_attribute(each) for each in keys)
+    judged = []
+    for file in files:
+        run = read_run(file)
+        found = _references_of(run, known, test, attributes) if known is not None else {}
+        judged.append(judge_run(run, _expect(run, model, rules), found, rules))
+    if as_json:
+        click.echo(json.dumps([_as_json(each) for each in judged], indent=2, allow_nan=False))
+    else:
+        for each in judged:
+            for line in _table(each):
+                click.echo(line)
+    context.exit(EXIT_CODES[worst(each.verdict for each in judged)])
+
+
+def _policy(path: Path | None) -> Policy:
+    from fabricheck.judge.policy import load_policy
+    from fabricheck.suite import suite_root
+
+    return load_policy(path if path is not None else suite_root() / "config" / "policy.yaml")
+
+
+def _topology(system: str | None, path: Path | None) -> Topology | None:
+    from fabricheck.suite import suite_root
+    from fabricheck.topology import find_topology, load_topology
+
+    if path is not None:
+        return load_topology(path)
+    return find_topology(system, suite_root() / "site_configs") if system is not None else None
+
+
+def _references(system: str | None, path: Path | None) -> References | None:
+    from fabricheck.judge.references import load_references
+    from fabricheck.suite import suite_root
+
+    if path is None and system is not None:
+        own = suite_root() / "reference_values" / f"{system}.yaml"
+        path = own if own.exists() else None
+    return load_references(path) if path is not None else None
+
+
+def _attribute(text: str) -> tuple[str, Key]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise UserError(f"--key {text!r} is not NAME=VALUE")
+    return name, int(value) if value.isdecimal() else value
+
+
+def _references_of(
+    run: Run, references: References, test: str | None, attributes: Mapping[str, Key]
+) -> Mapping[str, Reference]:
+    if not references.tests:
+        return {}
+    if test is None:
+        if len(references.tests) > 1:
+            raise UserError(f"{references.path}: say with --test whose references count: {', '.join(references.tests)}")
+        test = next(iter(references.tests))
+    if not run.header:
+        return {}
+    own: dict[str, Key] = {
+        "transport": run.header["transport"],
+        "port": run.header["port"],
+        "num_tasks": len(run.ranks),
+    }
+    return references.of(test).lookup({**own, **attributes})
+
+
+def _expect(run: Run, topology: Topology | None, policy: Policy) -> Expect:
+    from fabricheck.judge.expectations import expect_from_topology
+    from fabricheck.judge.judge import NO_EXPECTATION
+
+    if topology is None:
+        return lambda samples, quantity: NO_EXPECTATION
+    return expect_from_topology(run, topology, policy)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _as_json(judged: RunJudgement) -> dict[str, Any]:
+    return {
+        "file": judged.run.path,
+        "run_id": judged.run.header.get("run_id"),
+        "verdict": judged.verdict.value,
+        "problems": [{"verdict": each.verdict.value, "message": each.message} for each in judged.problems],
+        "metrics": [
+            {
+                "name": each.name,
+                "verdict": each.verdict.value,
+                "reason": each.reason,
+                "value": _finite(each.value),
+                "unit": each.unit,
+                "better": each.better,
+                "interval": [_finite(bound) for bound in each.interval],
+                "iterations": int(each.samples.times_ns.size),
+                "calibrated": each.calibrated,
+                "expectation": asdict(each.expectation),
+                "reference": asdict(each.reference) if each.reference is not None else None,
+            }
+            for each in judged.judgements
+        ],
+    }
+
+
+def _table(judged: RunJudgement) -> Iterable[str]:
+    yield f"{judged.verdict.value}  {judged.run.path}"
+    for problem in judged.problems:
+        yield f"  {problem.verdict.value:10}  {problem.message}"
+    for each in judged.judgements:
+        yield f"  {each.verdict.value:10}  {each.name}: {each.reason}"

@@ -1,0 +1,45 @@
+"""What the metrics of a run should be, by the model of its system and the floors of the policy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fabricheck.judge.judge import Expect
+from fabricheck.judge.metrics import Quantity
+from fabricheck.judge.policy import Policy
+from fabricheck.judge.verdicts import Expectation
+from fabricheck.results.records import Run, Samples
+from fabricheck.topology import Topology, expectation
+from fabricheck.topology.judged import FLOOR_FRACTION
+
+
+def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect:
+    """The expectations of `judge_run` for a run on the nodes that `topology` describes.
+
+    Which devices a measurement was between is taken from the run's header, its floor from the first rule of `policy`
+    that matches. The expectation raises UserError where a rank drove a device that the topology does not have.
+    """
+    ranks = {each.rank: each for each in run.ranks}
+
+    def expect(samples: Samples, quantity: Quantity) -> Expectation:
+        members = [ranks[rank] for rank in samples.ranks]
+        rule = policy.floor(run, samples)
+        found = expectation(
+            topology,
+            operation=samples.operation,
+            implementation=samples.implementation,
+            transport=run.header["transport"],
+            schedule=samples.schedule,
+            devices=[each.device.index for each in members if each.device is not None],
+            nodes=len({each.host for each in members}),
+            bytes=samples.bytes,
+            quantity=quantity,
+            host_copy_gbps=run.header["host_copy_gbps"],
+            ranks=len(members),
+            floor_fraction=rule.fraction if rule is not None else FLOOR_FRACTION,
+        )
+        if rule is not None and quantity == "goodput":
+            found = replace(found, source=f"{found.source}; floor: {rule.source}")
+        return found
+
+    return expect

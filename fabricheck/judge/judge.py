@@ -1,0 +1,281 @@
+"""The verdict on a run: its metrics against what the hardware allows and what the system once gave."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fabricheck.judge.metrics import Metric, Quantity, expected_metric_names, metrics_of
+from fabricheck.judge.policy import LatencyRule, Policy
+from fabricheck.judge.statistics import fewest_for_interval, median_interval
+from fabricheck.judge.verdicts import Expectation, Judgement, Reference, RunJudgement
+from fabricheck.results.records import Problem, Run, Samples, Verdict
+
+# What a metric should be, in its unit; the second argument is `goodput` or `latency`.
+Expect = Callable[[Samples, Quantity], Expectation]
+
+NO_EXPECTATION = Expectation(None, None, None, 0.0, "no model of this system")
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict of the whole: the last in the order of the enum.
+
+    The order is how little the numbers can be believed, and so what the administrator does first. A FAIL is a finding
+    about the machine that stands; an INCOMPLETE run may hide a worse one behind what is missing; an INVALID one is
+    about something else than was asked, so its speeds say nothing at all, good or bad. All but PASS are red, and
+    nothing is lost by the order: every problem and judgement stays in the `RunJudgement`. ValueError where there are
+    no verdicts, which is no reason to pass.
+    """
+    order = list(Verdict)
+    return max(verdicts, key=order.index)
+
+
+def judge_run(
+    run: Run, expect: Expect, references: Mapping[str, Reference], policy: Policy | None = None
+) -> RunJudgement:
+    """The judgement of every metric of `run` and of the run as a whole.
+
+    `expect` gives the expectation for one samples line and quantity (`NO_EXPECTATION` where nobody can say);
+    `references` are by metric name. A metric is judged in this order, and the first that applies is its verdict:
+
+    - INVALID: the value is zero, negative, NaN, infinite or beyond the ceiling of plausibility; or its expectation or
+      reference is broken.
+    - FAIL: the data were wrong, whatever the speed; or the value is under the floor, `floor_fraction` of expected
+      (a latency: above expected / `floor_fraction`, or, where the model expects nothing, above the policy's limit).
+    - DEGRADED: the median is worse than the reference's bound and noise does not explain it. Noise explains it where
+      the confidence interval of the median reaches the bound and is not wider than the policy excuses; then the
+      verdict is PASS and the reason says that it straddles the bound. So a run that is a hair under the bound does
+      not flap, and a run too noisy to tell, or with too few iterations for an interval, cannot hide a loss.
+    - INVALID: there is neither a floor nor a reference to judge against.
+    - PASS, which without a reference says `uncalibrated`.
+
+    The run's verdict is the worst of its metrics and problems, to which are added: a metric that the plan promises and
+    the run lacks (INCOMPLETE), a run without any metric, and data that were not verified (INVALID).
+    """
+    policy = policy if policy is not None else Policy()
+    metrics = metrics_of(run)
+    judgements = tuple(
+        _judge(metric, run, expect(metric.samples, metric.quantity), references.get(metric.name), policy)
+        for metric in metrics
+    )
+    problems = (*run.problems, *_missing(run, metrics), *_unverified(run, policy))
+    verdict = worst([*(each.verdict for each in problems), *(each.verdict for each in judgements)])
+    return RunJudgement(run, verdict, problems, judgements)
+
+
+def _missing(run: Run, metrics: tuple[Metric, ...]) -> Iterator[Problem]:
+    expected = expected_metric_names(run.header)
+    have = {metric.name for metric in metrics}
+    missing = [name for name in expected if name not in have]
+    if missing:
+        names = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
+        text = f"{len(missing)} of {len(expected)} metrics are missing: {names}"
+        yield Problem(Verdict.INCOMPLETE, f"{run.path}: {text}; see the benchmark's error output")
+    if not metrics:
+        yield Problem(Verdict.INVALID, f"{run.path}: the run has no metric, so there is nothing to judge")
+
+
+def _unverified(run: Run, policy: Policy) -> Iterator[Problem]:
+    if policy.verification_required and any(each.wrong_bytes < 0 for each in run.samples):
+        text = "the data were not verified, so a speed proves nothing: leave out --verify off"
+        yield Problem(Verdict.INVALID, f"{run.path}: {text}")
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One metric with all that it is judged by; floor and ceiling are in its unit, `None` where there is none."""
+
+    metric: Metric
+    value: float
+    interval: tuple[float, float]
+    expectation: Expectation
+    reference: Reference | None
+    policy: Policy
+    floor: float | None
+    floor_source: str
+    ceiling: float | None
+    ceiling_source: str
+
+    @property
+    def higher_is_better(self) -> bool:
+        return self.metric.better == "higher"
+
+    def worse(self, value: float, than: float) -> bool:
+        return value < than if self.higher_is_better else value > than
+
+    def say(self, value: float) -> str:
+        return f"{value:.4g} {self.metric.unit}"
+
+
+def _judge(
+    metric: Metric, run: Run, expectation: Expectation, reference: Reference | None, policy: Policy
+) -> Judgement:
+    with np.errstate(all="ignore"):
+        value = metric.value
+        interval = (value, value)
+        if np.isfinite(metric.values).all():
+            interval = median_interval(metric.values, policy.confidence)
+    broken = _broken(metric, expectation, reference)
+    latency = policy.latency(run) if metric.quantity == "latency" else None
+    if broken is not None:
+        verdict, reason = Verdict.INVALID, broken
+    else:
+        floor, floor_source = _floor(metric, expectation, latency)
+        ceiling, ceiling_source = _ceiling(metric, expectation, reference, latency, policy)
+        verdict, reason = _decide(
+            _Case(
+                metric,
+                value,
+                interval,
+                expectation,
+                reference,
+                policy,
+                floor,
+                floor_source,
+                ceiling,
+                ceiling_source,
+            )
+        )
+    return Judgement(
+        name=metric.name,
+        unit=metric.unit,
+        better=metric.better,
+        value=value,
+        interval=interval,
+        verdict=verdict,
+        reason=reason,
+        calibrated=reference is not None,
+        expectation=expectation,
+        reference=reference,
+        samples=metric.samples,
+    )
+
+
+def _broken(metric: Metric, expectation: Expectation, reference: Reference | None) -> str | None:
+    """Why a yardstick cannot be used: a comparison with NaN is never true, so it would let everything pass."""
+    for name in ("nominal", "expected", "ceiling"):
+        number = getattr(expectation, name)
+        if number is not None and not (math.isfinite(number) and number > 0):
+            return f"the model's {name} value is {number}: mend the topology ({expectation.source})"
+    if not 0 <= expectation.floor_fraction <= 1:
+        return f"the floor is {expectation.floor_fraction} of the expected value and not between 0 and 1"
+    if reference is None:
+        return None
+    where = f"mend the reference ({reference.provenance})"
+    if not (math.isfinite(reference.value) and reference.value > 0):
+        return f"the reference is {reference.value}: {where}"
+    if reference.unit != metric.unit:
+        return f"the reference is in {reference.unit} and the metric in {metric.unit}: {where}"
+    # A lower bound of -1 or less and an endless upper one let everything pass.
+    lower, upper = reference.lower, reference.upper
+    if (lower is not None and not -1 < lower <= 0) or (upper is not None and not 0 <= upper < math.inf):
+        return f"the bounds of the reference are {lower} and {upper}: {where}"
+    if (lower if metric.better == "higher" else upper) is None:
+        return f"the reference has no bound on the side that is worse, so it lets everything pass: {where}"
+    return None
+
+
+def _floor(metric: Metric, expectation: Expectation, latency: LatencyRule | None) -> tuple[float | None, str]:
+    if expectation.expected is not None and expectation.floor_fraction > 0:
+        share = f"{expectation.floor_fraction:.0%} of the expected {expectation.expected:.4g} {metric.unit}"
+        if metric.quantity == "goodput":
+            return expectation.floor_fraction * expectation.expected, f"{share}; {expectation.source}"
+        return expectation.expected / expectation.floor_fraction, f"1/{share}; {expectation.source}"
+    if latency is not None:
+        limit = latency.limit_for(metric.samples.operation, len(metric.samples.ranks))
+        return limit, latency.source
+    return None, ""
+
+
+def _ceiling(
+    metric: Metric,
+    expectation: Expectation,
+    reference: Reference | None,
+    latency: LatencyRule | None,
+    policy: Policy,
+) -> tuple[float | None, str]:
+    """The bound of plausibility in the metric's unit: a goodput is not above it, a latency not below."""
+    if expectation.ceiling is not None:
+        return expectation.ceiling, expectation.source
+    if latency is not None:
+        return latency.minimum_us, latency.source
+    known = [each for each in (expectation.nominal, expectation.expected) if each is not None]
+    if reference is not None:
+        known.append(reference.value)
+    if not known:
+        return None, ""
+    factor = policy.implausible_factor
+    why = f"{factor:g} times better than all that is known, and the model has no ceiling"
+    return (max(known) * factor if metric.quantity == "goodput" else min(known) / factor), why
+
+
+def _decide(case: _Case) -> tuple[Verdict, str]:
+    value, metric = case.value, case.metric
+    if (metric.samples.times_ns <= 0).any():
+        return Verdict.INVALID, "some iterations took no time at all, which is no measurement"
+    if not math.isfinite(value) or value <= 0:
+        return Verdict.INVALID, f"{value} {metric.unit} is no measurement"
+    if case.ceiling is not None and case.worse(case.ceiling, value):
+        side = "above the most" if case.higher_is_better else "below the least"
+        return (
+            Verdict.INVALID,
+            f"{case.say(value)} is {side} that is plausible, {case.say(case.ceiling)} ({case.ceiling_source}): "
+            "something else was measured",
+        )
+    if metric.samples.wrong_bytes > 0:
+        return Verdict.FAIL, f"{metric.samples.wrong_bytes} bytes arrived wrong; at {case.say(value)}"
+    if case.floor is not None and case.worse(value, case.floor):
+        hint = "; sizes up to this one may be too small to reach it" if _is_small(metric) else ""
+        return (
+            Verdict.FAIL,
+            f"{case.say(value)} is {_side(case)} the acceptance limit of {case.say(case.floor)} "
+            f"({case.floor_source}){hint}",
+        )
+    if case.reference is None:
+        if case.floor is None:
+            return (
+                Verdict.INVALID,
+                f"{case.say(value)}, and nothing to judge against: neither the model nor a reference says what it "
+                "should be",
+            )
+        return Verdict.PASS, f"uncalibrated: {case.say(value)} keeps the acceptance limit of {case.say(case.floor)}"
+    return _against_reference(case, case.reference)
+
+
+def _against_reference(case: _Case, reference: Reference) -> tuple[Verdict, str]:
+    worse, better = reference.lower, reference.upper
+    if not case.higher_is_better:
+        worse, better = better, worse
+    assert worse is not None  # a reference without it was refused as broken
+    value, bound = case.value, reference.value * (1 + worse)
+    change = value / reference.value - 1
+    compared = f"{case.say(value)} is {change:+.1%} of the reference {case.say(reference.value)}"
+    if not case.worse(value, bound):
+        if better is not None and case.worse(reference.value * (1 + better), value):
+            return Verdict.PASS, f"{compared}: better than its bounds expect; measure the reference anew"
+        return Verdict.PASS, f"{compared}, within its bounds"
+    low, high = case.interval
+    interval = f"the {case.policy.confidence:.0%} interval of the median, {low:.4g} to {high:.4g} {case.metric.unit},"
+    beyond = f"{compared}, beyond its bound of {case.say(bound)}"
+    nearest = high if case.higher_is_better else low
+    if case.worse(nearest, bound):
+        return Verdict.DEGRADED, f"{beyond}; {interval} lies wholly beyond it"
+    count = case.metric.values.size
+    if count < fewest_for_interval(case.policy.confidence):
+        return Verdict.DEGRADED, f"{beyond}; {count} iterations are too few to call that noise"
+    half_width = (high - low) / 2 / value
+    if half_width > case.policy.excusable_half_width:
+        return Verdict.DEGRADED, f"{beyond}; {interval} is too wide (±{half_width:.1%}) to call that noise"
+    return Verdict.PASS, f"{compared}: {interval} straddles the bound of {case.say(bound)}, so it may be noise"
+
+
+def _side(case: _Case) -> str:
+    return "under" if case.higher_is_better else "above"
+
+
+def _is_small(metric: Metric) -> bool:
+    """Whether a goodput may be bound by latency: fast links need some MiB."""
+    return metric.quantity == "goodput" and metric.samples.bytes < 16 << 20

@@ -1,0 +1,122 @@
+"""The metrics of a run: which there must be, what they are called, and their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fabricheck.results.fabricbench_format import PAIR_OPERATIONS
+from fabricheck.results.records import Run, Samples
+from fabricheck.units import size_label
+
+Quantity = Literal["goodput", "latency"]
+
+UNITS: Mapping[Quantity, str] = {"goodput": "Gb/s", "latency": "us"}
+BETTER: Mapping[Quantity, str] = {"goodput": "higher", "latency": "lower"}
+
+# A goodput is a metric of sizes from here up, a latency of sizes below: neither of the two says anything about 8 B in
+# Gb/s or 1 GiB in microseconds that the other does not say better. The small transfers of the SC24 paper (De Sensi et
+# al., figures 3, 5 and 7) lie below.
+SMALLEST_GOODPUT_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number of a run: the median of `values`.
+
+    `values`: float64, shape (iterations,), in `unit`, in the order in which they were measured.
+    """
+
+    name: str
+    quantity: Quantity
+    samples: Samples
+
+    @property
+    def unit(self) -> str:
+        return UNITS[self.quantity]
+
+    @property
+    def better(self) -> str:
+        return BETTER[self.quantity]
+
+    @property
+    def values(self) -> npt.NDArray[np.float64]:
+        return self.samples.goodput_gbps if self.quantity == "goodput" else self.samples.latency_us
+
+    @property
+    def value(self) -> float:
+        return float(np.median(self.values))
+
+
+@dataclass(frozen=True)
+class _Series:
+    operation: str
+    schedule: str
+    ranks: tuple[int, ...]
+
+    def names(self, sizes: Iterable[int], world: int) -> dict[tuple[int, Quantity], str]:
+        """The metrics of this series by size and quantity: goodput at its largest size, latency at its smallest."""
+        smallest, largest = min(sizes), max(sizes)
+        wanted: list[tuple[int, Quantity]] = []
+        if largest >= SMALLEST_GOODPUT_BYTES:
+            wanted.append((largest, "goodput"))
+        if smallest < SMALLEST_GOODPUT_BYTES:
+            wanted.append((smallest, "latency"))
+        return {
+            (size, quantity): metric_name(
+                self.operation, self.schedule, self.ranks, world=world, size=size, quantity=quantity
+            )
+            for size, quantity in wanted
+        }
+
+
+def metric_name(
+    operation: str, schedule: str, ranks: Iterable[int], *, world: int, size: int, quantity: Quantity
+) -> str:
+    """Name of a metric in [a-z0-9_], such as `pingpong_uncontended_0_1_8b_latency`.
+
+    `ranks` of a run of `world` ranks, `size` in bytes. A group of all ranks in order is `all` and their number; any
+    other group is told by its ranks, so that two groups never share a name.
+    """
+    ranks = tuple(ranks)
+    whole = operation not in PAIR_OPERATIONS and ranks == tuple(range(world))
+    who = f"all{world}" if whole else "_".join(str(rank) for rank in ranks)
+    return f"{operation}_{schedule}_{who}_{size_label(size)}_{quantity}"
+
+
+def expected_metric_names(header: Mapping[str, Any]) -> tuple[str, ...]:
+    """The metrics that a complete run with this header has, in the order of its plan, from the plan alone.
+
+    `header` is that of a `Run`, which is empty where it was not valid: then there are none.
+    """
+    return tuple(name for _, names in _planned(header) for name in names.values())
+
+
+def metrics_of(run: Run) -> tuple[Metric, ...]:
+    """The metrics that `run` holds of those that its plan promises, in the order of the plan."""
+    # The first of two lines about the same thing: a file with two has a problem already.
+    measured: dict[tuple[_Series, int], Samples] = {}
+    for each in run.samples:
+        measured.setdefault((_Series(each.operation, each.schedule, each.ranks), each.bytes), each)
+    found = []
+    for series, names in _planned(run.header):
+        for (size, quantity), name in names.items():
+            if (samples := measured.get((series, size))) is not None:
+                found.append(Metric(name, quantity, samples))
+    return tuple(found)
+
+
+def _planned(header: Mapping[str, Any]) -> Iterable[tuple[_Series, dict[tuple[int, Quantity], str]]]:
+    if not header:
+        return
+    sizes: dict[_Series, list[int]] = {}
+    for each in header["plan"]["series"]:
+        series = _Series(each["operation"], each["schedule"], tuple(each["ranks"]))
+        sizes.setdefault(series, []).extend(each["bytes"])
+    world = len(header["ranks"])
+    for series, each_size in sizes.items():
+        yield series, series.names(each_size, world)

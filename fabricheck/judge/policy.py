@@ -1,0 +1,126 @@
+"""What is acceptable where nobody has measured yet, and how much noise is excused: the site's rules for judging."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from fabricheck.results.fabricbench_format import PAIR_OPERATIONS, Operation, Port, Transport
+from fabricheck.results.records import Run, Samples
+from fabricheck.yamlfile import read_yaml
+
+Scope = Literal["node", "network"]
+
+_Source = Annotated[str, Field(min_length=1)]
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True)
+class FloorRule:
+    """A share of the expected goodput under which a run fails, for the measurements that it matches.
+
+    An axis that is `None` matches everything; `scope` is whether the ranks share a node or not, `devices` whether they
+    drove devices (in the host port they do not).
+    """
+
+    __pydantic_config__ = _STRICT
+
+    fraction: Annotated[float, Field(ge=0, le=1)]
+    source: _Source
+    transport: Transport | None = None
+    operations: tuple[Operation, ...] | None = None
+    scope: Scope | None = None
+    devices: bool | None = None
+
+    def matches(self, transport: str, operation: str, scope: Scope, devices: bool) -> bool:
+        return (
+            self.transport in (None, transport)
+            and (self.operations is None or operation in self.operations)
+            and self.scope in (None, scope)
+            and self.devices in (None, devices)
+        )
+
+
+@dataclass(frozen=True)
+class LatencyRule:
+    """What one small transfer takes at most (else FAIL) and at least (else INVALID), in microseconds."""
+
+    __pydantic_config__ = _STRICT
+
+    limit_us: Annotated[float, Field(gt=0)]
+    minimum_us: Annotated[float, Field(gt=0)]
+    source: _Source
+    transport: Transport | None = None
+    port: Port | None = None
+
+    def matches(self, transport: str, port: str) -> bool:
+        return self.transport in (None, transport) and self.port in (None, port)
+
+    def limit_for(self, operation: str, ranks: int) -> float:
+        """The limit in µs for an operation over `ranks` ranks.
+
+        A collective is allowed the 2(n - 1) transfers one after the other of a ring allreduce, the longest schedule
+        that libraries use.
+        """
+        return self.limit_us * (1 if operation in PAIR_OPERATIONS else 2 * (ranks - 1))
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The rules that `judge_run` follows; by default without floors: then only the model and the references judge.
+
+    - `confidence` of the interval of the median.
+    - `excusable_half_width`: half the interval over the median. A median under the bound of its reference is excused
+      as noise only where the interval reaches the bound and is no wider than this: a run too noisy to tell is not a
+      run that passed.
+    - `implausible_factor`: where the model knows no ceiling, a goodput more than this many times above every yardstick
+      (a latency as many times below) is implausible.
+    - `verification_required`: data that were not verified make a run INVALID.
+    - `floors`, `latencies`: the first rule that matches counts. Floors are for those who make the expectations
+      (`expect_from_topology`): the model lowers them where a size is small; the judge takes what the expectation says.
+    - `source`: where the policy was read.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    excusable_half_width: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    implausible_factor: Annotated[float, Field(gt=1)] = 10.0
+    verification_required: bool = True
+    floors: tuple[FloorRule, ...] = ()
+    latencies: tuple[LatencyRule, ...] = ()
+    source: str = "built in"
+
+    def floor(self, run: Run, samples: Samples) -> FloorRule | None:
+        transport, devices = str(run.header["transport"]), run.header["port"] != "host"
+        scope = scope_of(run, samples)
+        return next((rule for rule in self.floors if rule.matches(transport, samples.operation, scope, devices)), None)
+
+    def latency(self, run: Run) -> LatencyRule | None:
+        transport, port = str(run.header["transport"]), str(run.header["port"])
+        return next((rule for rule in self.latencies if rule.matches(transport, port)), None)
+
+
+def scope_of(run: Run, samples: Samples) -> Scope:
+    """Whether the ranks of `samples` share a node."""
+    hosts = {each.host for each in run.ranks if each.rank in samples.ranks}
+    return "node" if len(hosts) <= 1 else "network"
+
+
+def load_policy(path: str | PathLike[str]) -> Policy:
+    """The policy in a YAML file such as config/policy.yaml. UserError names the line of a mistake."""
+    file = read_yaml(Path(path))
+    if not isinstance(file.content, dict):
+        file.fail((), "a policy is a map with fields such as floors and latencies")
+    if "source" in file.content:
+        file.fail(("source",), "is the file itself: remove the field")
+    try:
+        # By way of JSON, whose lists may be tuples even where validation is strict.
+        return TypeAdapter(Policy).validate_json(json.dumps({**file.content, "source": str(path)}, default=str))
+    except ValidationError as error:
+        raise file.rejection(error) from None

@@ -1,0 +1,283 @@
+"""Reads reference_values/<system>.yaml: ReFrame's own external references, with the provenance of each value.
+
+The form is documented in docs/reference-formats.md. Whatever ReFrame 4.10 reads in such a file is read here with the
+same result (`RegressionTestDict` and `_ReferenceDict` of reframe/core/pipeline.py); what ReFrame would let pass in
+silence (a value without a bound, an unknown unit, a key that matches more than it seems to) is an error here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fabricheck.errors import UserError
+from fabricheck.judge.verdicts import Reference
+from fabricheck.yamlfile import YamlFile, read_yaml
+
+SOURCES = "$sources"
+PROVENANCE = "$provenance"
+_INDEX = "$index"
+_XFAIL = "$xfail"
+# References that do not say how they are indexed are by ReFrame's scope: system, partition or `*`.
+_SCOPES = ("$scope",)
+
+# The side on which a value of this unit gets worse, and so needs a bound. Other units need one on either side.
+_WORSE_BELOW = frozenset({"b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s", "B/s", "kB/s", "MB/s", "GB/s", "TB/s"})
+_WORSE_ABOVE = frozenset({"ns", "us", "ms", "s"})
+_METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+# What a file may say about a source; `kind` tells a measurement of this system from somebody else's number.
+_SOURCE_KINDS = ("measured", "published", "vendor")
+_SOURCE_FIELDS = frozenset({"kind", "source", "date", "system", "software", "command", "runs", "note"})
+_SOURCE_REQUIRED = {"measured": ("date", "system", "software", "command"), "published": (), "vendor": ()}
+
+Key = str | int
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """The references of one combination of keys, as they stand in the file."""
+
+    keys: tuple[Key, ...]
+    metrics: Mapping[str, Reference]
+
+
+@dataclass(frozen=True)
+class TestReferences:
+    """The references of one ReFrame test class.
+
+    `index` are the attributes (`$partition`, `transport`, …) that the keys of `entries` are values of, in order.
+    """
+
+    __test__ = False  # pytest takes the name for that of a test
+
+    test: str
+    index: tuple[str, ...]
+    entries: tuple[_Entry, ...]
+
+    def lookup(self, values: Mapping[str, Key]) -> Mapping[str, Reference]:
+        """The references by metric name for a test whose attributes have these `values`; empty where there are none.
+
+        As in ReFrame: an equal key counts first, then the first key in the file that matches as an anchored regular
+        expression. Raises UserError where `values` lacks an attribute of the index.
+        """
+        if self.index == _SCOPES:
+            return self._lookup_scope(values)
+        for name in self.index:
+            if name not in values:
+                raise UserError(
+                    f"the references of {self.test} are indexed by {', '.join(self.index)}: "
+                    f"say what {name} is, as in --key '{name}=…'"
+                )
+        entries = self.entries
+        for level, name in enumerate(self.index):
+            wanted = values[name]
+            keys = dict.fromkeys(each.keys[level] for each in entries)
+            key = _matching(wanted, tuple(keys))
+            entries = tuple(each for each in entries if _same(each.keys[level], key))
+        return entries[0].metrics if entries else {}
+
+    def _lookup_scope(self, values: Mapping[str, Key]) -> Mapping[str, Reference]:
+        if "$partition" not in values:
+            raise UserError(
+                f"the references of {self.test} are by system: say which, as in --key '$partition=sys:part'"
+            )
+        partition = str(values["$partition"])
+        found: dict[str, Reference] = {}
+        # A narrower scope overrides a wider one, metric by metric.
+        for scope in ("*", partition.split(":", maxsplit=1)[0], partition):
+            for each in self.entries:
+                if each.keys == (scope,):
+                    found |= each.metrics
+        return found
+
+
+@dataclass(frozen=True)
+class References:
+    """All references in one file, by the name of the ReFrame test class."""
+
+    path: str
+    tests: Mapping[str, TestReferences]
+
+    def of(self, test: str) -> TestReferences:
+        """The references of a test class, by its exact name. Raises UserError where the file has none."""
+        if test not in self.tests:
+            raise UserError(f"{self.path}: has no references of {test!r}, only of {', '.join(self.tests) or 'no test'}")
+        return self.tests[test]
+
+
+def load_references(path: str | PathLike[str]) -> References:
+    """All references in a file. Raises UserError, naming file, line and key, for the first thing that is wrong."""
+    file = read_yaml(Path(path))
+    return References(str(path), _Parser(file).parse())
+
+
+def _same(a: Key, b: Key | None) -> bool:
+    # 1 and True are equal to Python and so to ReFrame; keys that are no strings or integers are refused.
+    return type(a) is type(b) and a == b
+
+
+def _matching(wanted: Key, keys: Sequence[Key]) -> Key | None:
+    for key in keys:
+        if _same(key, wanted):
+            return key
+    for key in keys:
+        # Not fullmatch: this is how ReFrame anchors them.
+        if isinstance(key, str) and isinstance(wanted, str) and re.match(f"^{key}$", wanted):
+            return key
+    return None
+
+
+class _Parser:
+    def __init__(self, file: YamlFile) -> None:
+        self.file = file
+        self.sources: dict[str, str] = {}
+        self.provenance: Any = {}
+
+    def fail(self, place: Sequence[Any], reason: str) -> NoReturn:
+        # Keys that are integers stand as text in the map of lines.
+        self.file.fail(tuple(str(step) for step in place), reason)
+
+    def map_at(self, value: Any, place: Sequence[Any]) -> dict[Any, Any]:
+        if not isinstance(value, dict):
+            self.fail(place, "has to be a map")
+        return value
+
+    def parse(self) -> dict[str, TestReferences]:
+        content = self.map_at(self.file.content, ())
+        self.parse_sources(self.map_at(content.get(SOURCES, {}), (SOURCES,)))
+        self.provenance = self.map_at(content.get(PROVENANCE, {}), (PROVENANCE,))
+        tests = {}
+        for name, value in content.items():
+            if name in (SOURCES, PROVENANCE):
+                continue
+            if not isinstance(name, str) or not name.isidentifier():
+                self.fail((name,), f"is no name of a test class; only {SOURCES} and {PROVENANCE} may stand beside them")
+            tests[name] = self.parse_test(name, self.map_at(value, (name,)))
+        for name in self.provenance:
+            if name not in tests:
+                self.fail((PROVENANCE, name), "there are no references of this test")
+            self.check_provenance((name,), self.provenance[name], content[name])
+        return tests
+
+    def parse_sources(self, sources: dict[Any, Any]) -> None:
+        for name, value in sources.items():
+            place = (SOURCES, name)
+            fields = self.map_at(value, place)
+            unknown = [each for each in fields if each not in _SOURCE_FIELDS]
+            if unknown:
+                self.fail((*place, unknown[0]), f"is an unknown field: use {', '.join(sorted(_SOURCE_FIELDS))}")
+            kind = fields.get("kind")
+            if kind not in _SOURCE_KINDS:
+                self.fail(place, f"needs a kind: {', '.join(_SOURCE_KINDS)}")
+            for each in ("source", *_SOURCE_REQUIRED[kind]):
+                if not fields.get(each):
+                    self.fail(place, f"needs the field {each}, as a {kind} value does")
+            date = f", {fields['date']}" if "date" in fields else ""
+            self.sources[str(name)] = f"{name}: {kind}{date}: {fields['source']}"
+
+    def parse_test(self, test: str, value: dict[Any, Any]) -> TestReferences:
+        index: tuple[str, ...] = _SCOPES
+        if _INDEX in value:
+            given = value[_INDEX]
+            if not isinstance(given, list) or not given or not all(isinstance(each, str) for each in given):
+                self.fail((test, _INDEX), "has to be a list of attribute names")
+            index = tuple(given)
+        tree = {key: each for key, each in value.items() if key != _INDEX}
+        return TestReferences(test, index, tuple(self.parse_level(tree, (test,), len(index))))
+
+    def parse_level(self, tree: dict[Any, Any], place: tuple[Any, ...], depth: int) -> Iterator[_Entry]:
+        if depth == 0:
+            if not tree:
+                self.fail(place, "has no references")
+            metrics = {}
+            for name, value in tree.items():
+                if not isinstance(name, str) or not _METRIC.fullmatch(name):
+                    self.fail((*place, name), "is no name of a metric: use letters, digits and _")
+                metrics[name] = self.parse_reference(value, (*place, name))
+            yield _Entry(tuple(place[1:]), metrics)
+            return
+        if not tree:
+            self.fail(place, "is empty: ReFrame would take that for an answer")
+        scoped = _INDEX not in self.file.content[place[0]]
+        for key, value in tree.items():
+            self.check_key(key, place, scoped)
+            yield from self.parse_level(self.map_at(value, (*place, key)), (*place, key), depth - 1)
+
+    def check_key(self, key: Any, place: tuple[Any, ...], scoped: bool) -> None:
+        where = (*place, key)
+        if isinstance(key, bool) or not isinstance(key, (str, int)):
+            self.fail(where, "is neither text nor a whole number: put it into quotes")
+        if scoped:
+            if not isinstance(key, str):
+                self.fail(where, f"is no system, partition or *: name the attributes of the keys with {_INDEX}")
+            return
+        if not isinstance(key, str):
+            return
+        try:
+            re.compile(f"^{key}$")
+        except re.error as error:
+            self.fail(where, f"ReFrame reads keys as regular expressions, and this is none: {error}")
+        if "|" in re.sub(r"\\.|\[[^]]*\]|\([^()]*\)", "", key):
+            self.fail(where, "ReFrame anchors a|b as ^a|b$, which matches more than it seems to: write (a|b)")
+
+    def parse_reference(self, value: Any, place: tuple[Any, ...]) -> Reference:
+        provenance = self.find_provenance(place)
+        if isinstance(value, list) and value and value[0] == _XFAIL:
+            if len(value) != 3 or not isinstance(value[1], str):
+                self.fail(place, f"has to be [{_XFAIL}, message, [value, lower, upper, unit]]")
+            provenance, value = f"expected to fail ({value[1]}); {provenance}", value[2]
+        if not isinstance(value, list) or len(value) != 4:
+            self.fail(place, "has to be [value, lower, upper, unit]")
+        number, lower, upper, unit = value
+        for each in (number, lower, upper):
+            if each is not None and (isinstance(each, bool) or not isinstance(each, (int, float))):
+                self.fail(place, f"{each!r} is not a number")
+        if number is None or not (math.isfinite(number) and number > 0):
+            self.fail(place, f"the value has to be positive and finite, not {number}")
+        if lower is not None and not -1 < lower <= 0:
+            self.fail(place, f"the lower bound is a share of the value from -1 (not included) to 0, not {lower}")
+        if upper is not None and not 0 <= upper < math.inf:
+            self.fail(place, f"the upper bound is a share of the value, 0 or more, not {upper}")
+        if not isinstance(unit, str) or not unit:
+            self.fail(place, "needs a unit")
+        missing = (
+            (unit in _WORSE_BELOW and lower is None)
+            or (unit in _WORSE_ABOVE and upper is None)
+            or (lower is None and upper is None)
+        )
+        if missing:
+            self.fail(place, f"has no bound on the side on which {unit} gets worse, so it would let everything pass")
+        return Reference(
+            value=float(number),
+            lower=float(lower) if lower is not None else None,
+            upper=float(upper) if upper is not None else None,
+            unit=unit,
+            provenance=provenance,
+        )
+
+    def find_provenance(self, place: tuple[Any, ...]) -> str:
+        """The source of the value at `place`: of itself, or of the nearest level above it that names one."""
+        node = self.provenance
+        for step in place:
+            if not isinstance(node, dict):
+                break
+            node = node.get(step)
+        if not isinstance(node, str):
+            self.fail(place, f"has no provenance: name its source, or that of a level above it, under {PROVENANCE}")
+        if node not in self.sources:
+            self.fail(place, f"its provenance {node!r} is not among {SOURCES}")
+        return self.sources[node]
+
+    def check_provenance(self, place: tuple[Any, ...], node: Any, references: Any) -> None:
+        """Provenance that belongs to no value is a mistake in one of the two."""
+        if isinstance(node, str):
+            return
+        for key, inner in self.map_at(node, (PROVENANCE, *place)).items():
+            if not isinstance(references, dict) or key not in references or key == _INDEX:
+                self.fail((PROVENANCE, *place, key), "there is no reference at this place")
+            self.check_provenance((*place, key), inner, references[key])

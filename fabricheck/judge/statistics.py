@@ -1,0 +1,81 @@
+"""Order statistics of measured iterations: no distribution is assumed of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import binom
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a box plot shows, in the unit of the values; percentiles are linear between neighbours."""
+
+    count: int
+    min: float
+    p5: float
+    p25: float
+    median: float
+    p75: float
+    p95: float
+    max: float
+    mean: float
+
+
+def summarize(values: npt.ArrayLike) -> Summary:
+    """The summary of `values`, shape (n,), n ≥ 1; ValueError where there are none or one is not finite."""
+    data = _checked(values)
+    quantiles = np.percentile(data, [0, 5, 25, 50, 75, 95, 100])
+    low, p5, p25, median, p75, p95, high = (float(value) for value in quantiles)
+    # Rounding must not put the mean outside of the range.
+    mean = min(max(float(data.mean()), low), high)
+    return Summary(data.size, low, p5, p25, median, p75, p95, high, mean)
+
+
+def median_interval(values: npt.ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
+    """Nonparametric confidence interval of the median of `values`, shape (n,), in their unit.
+
+    The k-th smallest and the k-th largest value for the largest k at which the interval still covers the median with
+    probability `confidence` or more: the number of values below the median is binomial (n, 1/2), whatever the
+    distribution (Hoefler and Belli, SC15, section 3.1.3, with the exact binomial for their normal approximation).
+    Values are taken to be independent of each other; slow drifts make the true interval wider.
+
+    Fewer than `fewest_for_interval(confidence)` values have no such interval: the range of the values is returned, and
+    the caller has to know that it covers less. ValueError where there are no values or one is not finite.
+    """
+    data = np.sort(_checked(values))
+    k = max(_rank_of_bound(data.size, confidence), 1)
+    return float(data[k - 1]), float(data[data.size - k])
+
+
+def interval_coverage(count: int, confidence: float = 0.95) -> float:
+    """Probability with which `median_interval` of `count` independent values covers the median of a continuous one."""
+    k = max(_rank_of_bound(count, confidence), 1)
+    return float(1 - 2 * binom.cdf(k - 1, count, 0.5))
+
+
+def fewest_for_interval(confidence: float = 0.95) -> int:
+    """The smallest number of values that have a confidence interval of the median: 6 for 95%."""
+    count = 1
+    while _rank_of_bound(count, confidence) < 1:
+        count += 1
+    return count
+
+
+def _rank_of_bound(count: int, confidence: float) -> int:
+    """The largest k for which 1 - 2 P(X < k) ≥ confidence, X binomial (count, 1/2); 0 where there is none."""
+    if not 0 < confidence < 1:
+        raise ValueError(f"a confidence lies between 0 and 1, not {confidence}")
+    tail = (1 - confidence) / 2
+    k = int(binom.ppf(tail, count, 0.5))
+    # ppf gives the smallest k with P(X ≤ k) ≥ tail; where the two are equal one more value can go.
+    return k + 1 if binom.cdf(k, count, 0.5) <= tail else k
+
+
+def _checked(values: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    data = np.asarray(values, dtype=np.float64)
+    if data.ndim != 1 or data.size == 0 or not np.isfinite(data).all():
+        raise ValueError("statistics need one or more finite values")
+    return data

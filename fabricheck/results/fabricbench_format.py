@@ -1,0 +1,207 @@
+"""The lines of fabricbench's result file, format version 1, as docs/results-format.md defines them.
+
+Version 1 is closed: an unknown field, a missing one or one of another type makes a line invalid. Only the maps whose
+keys are names from outside (`environment`, `libraries`, `paths`) are open.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timezone
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+
+FORMAT = 1
+
+PAIR_OPERATIONS = frozenset({"pingpong", "unidirectional", "bidirectional"})
+
+Operation = Literal[
+    "pingpong",
+    "unidirectional",
+    "bidirectional",
+    "alltoall",
+    "allreduce",
+    "allgather",
+    "reduce_scatter",
+    "broadcast",
+    "reduce",
+]
+Implementation = Literal["transfers", "library"]
+Schedule = Literal["uncontended", "contended"]
+Transport = Literal["staging", "copy", "ccl", "mpi"]
+Port = Literal["host", "cuda", "hip"]
+
+_LARGEST = (1 << 63) - 1
+Count = Annotated[int, Field(ge=0, le=_LARGEST)]
+Positive = Annotated[int, Field(ge=1, le=_LARGEST)]
+RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+Text = Annotated[str, Field(min_length=1)]
+
+
+def parse_utc(text: str) -> datetime:
+    """The moment of a `started_utc` field, such as `2026-11-21T05:54:06Z`; ValueError for any other form."""
+    moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+    if moment.strftime("%Y-%m-%dT%H:%M:%SZ") != text:
+        raise ValueError("write the time as 2026-11-21T05:54:06Z")
+    return moment
+
+
+def _is_utc(text: str) -> str:
+    parse_utc(text)
+    return text
+
+
+def _is_finite(number: float) -> float:
+    if not math.isfinite(number):
+        raise ValueError("must be finite")
+    return number
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class DeviceModel(_Line):
+    index: Count
+    name: Text
+    bus_id: Text
+    uuid: Text
+    numa_node: Annotated[int, Field(ge=-1)]
+    memory_bytes: Positive
+
+
+class RankModel(_Line):
+    rank: Count
+    host: Text
+    local_rank: Count
+    pid: Positive
+    cpus: str
+    numa_node: Annotated[int, Field(ge=-1)]
+    device: DeviceModel | None
+
+
+class LibraryModel(_Line):
+    name: Text
+    version: str
+    driver: str | None = None
+
+
+class DifferenceModel(_Line):
+    rank: Count
+    name: Text
+    value: str | None
+
+
+class ClockModel(_Line):
+    source: Text
+    resolution_ns: Positive
+    overhead_ns: Count
+
+
+class IterationsModel(_Line):
+    mode: Literal["fixed", "adaptive"]
+    minimum: Positive
+    maximum: Positive
+    budget_s: Annotated[float, AfterValidator(_is_finite), Field(gt=0)] | None
+
+
+class SeriesModel(_Line):
+    """One pair or group of one operation; each of its sizes is one samples line."""
+
+    operation: Operation
+    implementation: Implementation
+    schedule: Schedule
+    round: Annotated[int, Field(ge=-1)]
+    ranks: Annotated[list[Count], Field(min_length=2)]
+    bytes: Annotated[list[Positive], Field(min_length=1)]
+
+
+class PlanModel(_Line):
+    operations: Annotated[list[Operation], Field(min_length=1)]
+    implementation: Literal["automatic", "transfers", "library"]
+    schedules: Annotated[list[Schedule], Field(min_length=1)]
+    sizes: Annotated[list[Positive], Field(min_length=1)]
+    warmup: Count
+    iterations: IterationsModel
+    datatype: Text
+    verify: Literal["batch", "every", "off"] | bool
+    injected: str | None
+    shared_devices: bool
+    series: Annotated[list[SeriesModel], Field(min_length=1)]
+
+    @property
+    def verifies(self) -> bool:
+        return self.verify not in (False, "off")
+
+
+class HeaderModel(_Line):
+    record: Literal["header"]
+    format: Literal[1]
+    run_id: RunId
+    program: Text
+    version: Text
+    port: Port
+    platform: Literal["host", "nvidia", "amd"]
+    transport: Transport
+    started_utc: Annotated[str, AfterValidator(_is_utc)]
+    command: list[str]
+    ranks: Annotated[list[RankModel], Field(min_length=1)]
+    local_rank_source: Text
+    oversubscribed: bool
+    libraries: dict[str, LibraryModel]
+    environment: dict[str, str]
+    environment_differences: list[DifferenceModel]
+    clock: ClockModel
+    host_copy_gbps: Annotated[float, AfterValidator(_is_finite), Field(gt=0)]
+    plan: PlanModel
+    expected_records: Positive
+
+
+class SamplesModel(_Line):
+    record: Literal["samples"]
+    index: Count
+    operation: Operation
+    implementation: Implementation
+    schedule: Schedule
+    round: Annotated[int, Field(ge=-1)]
+    ranks: Annotated[list[Count], Field(min_length=2)]
+    bytes: Positive
+    warmup: Count
+    iterations: Positive = 0  # the length of times_ns, said twice; 0 where it is left out
+    stopped: Literal["fixed", "converged", "budget", "maximum"]
+    wrong_bytes: Annotated[int, Field(ge=-1, le=_LARGEST)]
+    times_ns: Annotated[list[Positive], Field(min_length=1)]
+
+
+class ProofModel(_Line):
+    paths: dict[str, Positive]
+    evidence: str | None
+
+
+class FooterModel(_Line):
+    record: Literal["footer"]
+    run_id: RunId
+    status: Literal["complete"]
+    records: Count
+    samples: Count
+    wrong_bytes: Count
+    wall_ns: Positive
+    timed_ns: Positive
+    setup_ns: Count
+    verify_ns: Count
+    recording_ns: Count
+    proof: ProofModel
+
+
+class ErrorModel(_Line):
+    record: Literal["error"]
+    run_id: RunId
+    kind: Literal["timeout", "crash", "library", "memory", "input"]
+    message: str
+    operation: Operation | None
+    bytes: Positive | None
+    missing_ranks: list[Count]
+
+
+JsonObject = dict[str, JsonValue]

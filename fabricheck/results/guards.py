@@ -1,0 +1,188 @@
+"""Guards that need to know what was asked for: was the right thing measured, in the right place, just now?
+
+Pure functions from a run and what the caller knows to problems; a check adds them with `with_problems`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any
+
+from fabricheck.errors import UserError
+from fabricheck.results.fabricbench_format import parse_utc
+from fabricheck.results.records import Problem, Run, Verdict
+
+
+def list_ranks(ranks: Iterable[int]) -> str:
+    """Ranks in their order, as `0-3,7`."""
+    spans: list[list[int]] = []
+    for rank in ranks:
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    return ",".join(f"{first}-{last}" if first != last else str(first) for first, last in spans)
+
+
+def with_problems(run: Run, problems: Iterable[Problem]) -> Run:
+    """`run` with further problems."""
+    return replace(run, problems=(*run.problems, *problems))
+
+
+def require(
+    run: Run,
+    *,
+    transport: str,
+    port: str,
+    ranks: int,
+    nodes: int,
+    devices: bool,
+    exit_code: int,
+    operations: Collection[str],
+    implementation: str | None = None,
+    environment: Mapping[str, str | None] | None = None,
+    paths_forbidden: Collection[str] = (),
+    paths_required: Collection[str] = (),
+    verified: bool = True,
+) -> tuple[Problem, ...]:
+    """What keeps `run` from being the run that was asked for; an empty tuple where nothing does.
+
+    `ranks` and `nodes` are how many, `devices` whether each rank must have driven one, `exit_code` the program's exit
+    status, `operations` exactly those that were to be measured, `implementation` (`transfers` or `library`) of all of
+    them. `environment` must have been in effect on all ranks (`None`: must have been unset there).
+    `paths_forbidden` and `paths_required` are regular expressions, searched for in the paths that the libraries
+    reported (`NET/Socket`): any match of a forbidden one and a required one without a match are INVALID, and so is a
+    library that reported nothing where something is required. `verified`: the data must have been checked.
+    Raises UserError for a regular expression that is not one.
+    """
+    forbidden, required = _compile(paths_forbidden), _compile(paths_required)
+    problems: list[Problem] = []
+    if exit_code != 0:
+        text = f"the benchmark ended with exit status {exit_code}; see its error output"
+        problems.append(Problem(Verdict.INCOMPLETE, f"{run.path}: {text}"))
+    if not run.header:
+        text = "the header is not valid, so nothing shows that the right thing was measured"
+        problems.append(Problem(Verdict.INVALID, f"{run.path}:1: {text}"))
+        return tuple(problems)
+    messages = [
+        *_place_mistakes(run, ranks, nodes, devices),
+        *_plan_mistakes(run.header, transport, port, operations, implementation, verified),
+        *_environment_mistakes(run.header, environment or {}),
+    ]
+    problems += [Problem(Verdict.INVALID, _flat(f"{run.path}:1: {message}")) for message in messages]
+    if run.footer is not None:
+        messages = list(_path_mistakes(run.footer["proof"], forbidden, required))
+    else:
+        messages = ["there is no footer, so nothing proves which way the data went"] if required else []
+    problems += [Problem(Verdict.INVALID, _flat(f"{run.path}: {message}")) for message in messages]
+    return tuple(problems)
+
+
+def require_fresh(
+    run: Run, *, not_before: datetime, seen_run_ids: Collection[str] = frozenset()
+) -> tuple[Problem, ...]:
+    """Problems of a file that an earlier run left behind: it began before `not_before`, or its run is known already.
+
+    `not_before` needs a time zone; the header counts whole seconds, so a start in the same second is fresh.
+    """
+    if not_before.tzinfo is None:
+        raise ValueError("not_before needs a time zone")
+    if not run.header:
+        return (Problem(Verdict.INVALID, f"{run.path}:1: the header is not valid, so nothing shows when the run was"),)
+    problems = []
+    if parse_utc(run.header["started_utc"]) < not_before.astimezone(timezone.utc).replace(microsecond=0):
+        problems.append(
+            Problem(
+                Verdict.INVALID,
+                f"{run.path}:1: the run began at {run.header['started_utc']}, before this check did: "
+                "the file was left by an earlier one",
+            )
+        )
+    if run.header["run_id"] in seen_run_ids:
+        problems.append(
+            Problem(
+                Verdict.INVALID,
+                f"{run.path}:1: run {run.header['run_id']} was seen before: the same file was handed in again",
+            )
+        )
+    return tuple(problems)
+
+
+def _compile(patterns: Collection[str]) -> tuple[re.Pattern[str], ...]:
+    compiled = []
+    for pattern in patterns:
+        try:
+            compiled.append(re.compile(pattern))
+        except re.error as error:
+            raise UserError(f"{pattern!r} is not a regular expression for a path: {error}") from None
+    return tuple(compiled)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _place_mistakes(run: Run, ranks: int, nodes: int, devices: bool) -> Iterable[str]:
+    hosts = dict.fromkeys(each.host for each in run.ranks)
+    if len(run.ranks) != ranks:
+        yield f"{len(run.ranks)} ranks ran and not {ranks}: check the launcher and the MPI library"
+    if len(hosts) != nodes:
+        yield f"the ranks were on {len(hosts)} nodes ({', '.join(hosts)}) and not on {nodes}"
+    wrong = [each.rank for each in run.ranks if (each.device is not None) != devices]
+    if wrong:
+        what = "drove no device" if devices else "drove a device where none was wanted"
+        yield f"ranks {list_ranks(wrong)} {what}"
+
+
+def _plan_mistakes(  # noqa: PLR0917  (each is what the caller asked for)
+    header: Mapping[str, Any],
+    transport: str,
+    port: str,
+    operations: Collection[str],
+    implementation: str | None,
+    verified: bool,
+) -> Iterable[str]:
+    for name, wanted in (("transport", transport), ("port", port)):
+        if header[name] != wanted:
+            yield f"the {name} was {header[name]} and not {wanted}, which this check is about"
+    plan = header["plan"]
+    if set(plan["operations"]) != set(operations):
+        yield f"the operations were {', '.join(sorted(plan['operations']))} and not {', '.join(sorted(operations))}"
+    if implementation is not None:
+        other = sorted({each["operation"] for each in plan["series"] if each["implementation"] != implementation})
+        if other:
+            yield f"{', '.join(other)} did not use the implementation {implementation}"
+    if verified and plan["verify"] in (False, "off"):
+        yield "the data were not verified: leave out --verify off"
+
+
+def _environment_mistakes(header: Mapping[str, Any], wanted: Mapping[str, str | None]) -> Iterable[str]:
+    count = len(header["ranks"])
+    for name, value in wanted.items():
+        found = dict.fromkeys(range(count), header["environment"].get(name))
+        found |= {each["rank"]: each["value"] for each in header["environment_differences"] if each["name"] == name}
+        wrong = [rank for rank, actual in found.items() if actual != value]
+        if wrong:
+            actual = found[wrong[0]]
+            where = "all ranks" if len(wrong) == count else f"ranks {list_ranks(wrong)}"
+            have = f"{name} was {'unset' if actual is None else repr(actual)}"
+            want = "unset" if value is None else repr(value)
+            yield f"{have} and not {want} on {where}: the tuning that was asked for was not in effect"
+
+
+def _path_mistakes(
+    proof: Mapping[str, Any], forbidden: Iterable[re.Pattern[str]], required: Iterable[re.Pattern[str]]
+) -> Iterable[str]:
+    paths = sorted(proof["paths"])
+    for pattern in forbidden:
+        matches = [path for path in paths if pattern.search(path)]
+        if matches:
+            yield f"the data went by {', '.join(matches)}, which this check forbids: it measured a fall-back"
+    for pattern in required:
+        if proof["evidence"] is None:
+            yield f"no library reported which way the data went, and {pattern.pattern!r} has to be proven"
+        elif not any(pattern.search(path) for path in paths):
+            yield f"the data went by {', '.join(paths)} and not by {pattern.pattern!r}"

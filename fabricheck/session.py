@@ -1,0 +1,218 @@
+"""Runs the checks of a system through ReFrame, and makes sure that what should have run did run.
+
+ReFrame's exit status alone is not enough: a check file that cannot be loaded, an environment that is missing or a job
+without an accounting record leave fewer tests, or none, and still exit status 0. So the test cases are counted before
+and after, and everything that is not a pass becomes a `Problem`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from fabricheck.errors import UserError
+from fabricheck.results.records import Problem, Verdict
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The folders of a Fabricheck repository: `checks/`, `config/`, `site_configs/` and `reference_values/`."""
+
+    root: Path
+
+    def systems(self) -> tuple[str, ...]:
+        return tuple(sorted(file.parent.name for file in self.root.glob("site_configs/*/settings.py")))
+
+    def config_files(self, system: str) -> tuple[Path, ...]:
+        return (self.root / "config" / "common.py", self.root / "site_configs" / system / "settings.py")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to run. `system` may name a partition (`local:default`); the others select as ReFrame's options do."""
+
+    system: str
+    tags: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+
+    def arguments(self) -> list[str]:
+        pairs = [("--tag", self.tags), ("--name", self.names), ("--prgenv", self.environments)]
+        return ["--system", self.system, *(f"{option}={one}" for option, all_ in pairs for one in all_), *self.more]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test case of a run as ReFrame reports it. `result` is "pass" or one of ReFrame's words for anything else.
+
+    `name` starts with that of the test class, which its parameters follow; `partition` is `system:partition`.
+    `attributes` are those of the test that are text or whole numbers, by which references may be indexed. `folder` is
+    where ReFrame left its files, `None` where it did not get that far.
+    """
+
+    name: str
+    environment: str
+    partition: str
+    attributes: Mapping[str, str | int]
+    result: str
+    phase: str | None
+    reason: str | None
+    folder: Path | None
+    is_build: bool
+
+    def __str__(self) -> str:
+        return f"{self.name} @{self.partition}+{self.environment}"
+
+    @property
+    def test(self) -> str:
+        """Name of the test class."""
+        return self.name.split()[0]
+
+    def result_files(self) -> list[Path]:
+        return sorted(self.folder.glob("*.jsonl")) if self.folder else []
+
+
+@dataclass(frozen=True)
+class Session:
+    """What came of a run: every test case, the result files and all that keeps the run from being green."""
+
+    folder: Path
+    cases: tuple[Case, ...]
+    files: tuple[Path, ...]
+    problems: tuple[Problem, ...]
+
+
+def run_suite(suite: Suite, selection: Selection, output: Path) -> Session:
+    """Runs the selected checks and returns what came of them; progress goes to the terminal.
+
+    Everything is left below `output`: what this run alone made in runs/<system>-<time>/, ReFrame's database and logs
+    beside it. Raises `UserError` when the system is unknown, when nothing is selected, or when ReFrame refuses.
+    """
+    system = selection.system.partition(":")[0]
+    if system not in suite.systems():
+        known = ", ".join(suite.systems()) or "none"
+        raise UserError(f"unknown system '{system}': {suite.root / 'site_configs'} has {known}")
+    started = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    folder = output.resolve() / "runs" / f"{system}-{started}"
+    folder.mkdir(parents=True)
+    report = folder / "reframe.json"
+    command = [
+        *(str(Path(sys.executable).with_name("reframe")), "--mode=strict"),
+        *("--checkpath", str(suite.root / "checks"), "--recursive"),
+        *(f"--stage={folder / 'stage'}", f"--output={folder / 'output'}"),
+        *(f"--report-file={report}", f"--report-junit={folder / 'junit.xml'}"),
+        *selection.arguments(),
+    ]
+    environment = _environment(suite, system, output)
+    listed = _count_selected(command, environment)
+    status = _run(["--run"], command, environment)
+    cases = read_cases(report)
+    files = tuple(file for case in cases for file in case.result_files())
+    return Session(folder, cases, files, tuple(find_problems(listed, status, cases)))
+
+
+def find_problems(listed: int, status: int, cases: Sequence[Case]) -> list[Problem]:
+    """Everything that keeps a run from being green, given the number of test cases listed and ReFrame's exit status."""
+    problems = []
+    if len(cases) != listed:
+        problems.append(Problem(Verdict.INCOMPLETE, f"{listed} test cases were selected and {len(cases)} were run"))
+    for case in cases:
+        if case.result != "pass":
+            where = f" in the {case.phase} phase" if case.phase else ""
+            reason = (case.reason or "no reason given").splitlines()[0]
+            problems.append(Problem(_verdict_of(case), f"{case}: {case.result}{where}: {reason}"))
+        elif not case.is_build and not case.result_files():
+            problems.append(Problem(Verdict.INCOMPLETE, f"{case}: passed without leaving a result file"))
+    if not any(not case.is_build for case in cases):
+        problems.append(Problem(Verdict.INCOMPLETE, "not one measurement was run"))
+    if status != 0 and not problems:
+        problems.append(Problem(Verdict.INCOMPLETE, f"ReFrame ended with exit status {status} and does not say why"))
+    return problems
+
+
+def _verdict_of(case: Case) -> Verdict:
+    """The verdict on a test that did not pass: what it says itself, else INCOMPLETE where it left nothing to judge."""
+    named = re.search(rf"\b({'|'.join(one.value for one in Verdict if one is not Verdict.PASS)})\b", case.reason or "")
+    if named:
+        return Verdict(named[1])
+    return Verdict.FAIL if case.result_files() else Verdict.INCOMPLETE
+
+
+def read_cases(report: Path) -> tuple[Case, ...]:
+    """The test cases in ReFrame's run report; none where it wrote no report. The last try of a case counts."""
+    if not report.exists():
+        return ()
+    runs = json.loads(report.read_text())["runs"]
+    cases = {}
+    for one in (case for run in runs for case in run["testcases"]):
+        cases[one["unique_name"], one["partition"], one["environ"]] = _case(one)
+    return tuple(cases.values())
+
+
+def _case(record: Mapping[str, object]) -> Case:
+    def text(name: str) -> str | None:
+        value = record.get(name)
+        return None if value is None else str(value)
+
+    # ReFrame moves the files of a test that passed from the stage to the output folder, and leaves the others' there.
+    folder = text("outputdir" if record["result"] == "pass" else "stagedir")
+    return Case(
+        name=str(record["name"]),
+        environment=str(record["environ"]),
+        partition=f"{record['system']}:{record['partition']}",
+        attributes={
+            **{name: value for name, value in record.items() if isinstance(value, (str, int))},
+            "$system": str(record["system"]),
+            "$partition": f"{record['system']}:{record['partition']}",
+            "$environ": str(record["environ"]),
+        },
+        result=str(record["result"]),
+        phase=text("fail_phase"),
+        reason=text("fail_reason"),
+        folder=Path(folder) if folder else None,
+        is_build=bool(record["fixture"]),
+    )
+
+
+def _environment(suite: Suite, system: str, output: Path) -> dict[str, str]:
+    ours = {
+        "RFM_CONFIG_FILES": ":".join(map(str, suite.config_files(system))),
+        "RFM_PREFIX": str(output.resolve()),
+        "RFM_REFERENCE_PREFIX": str(suite.root / "reference_values"),
+        # CMake may come from a wheel, beside this Python.
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+    }
+    if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
+        ours["RFM_COLORIZE"] = "no"
+    return {**os.environ, **ours}
+
+
+def _count_selected(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Number of test cases that ReFrame is going to run, builds included."""
+    listing = subprocess.run([*command, "--list=C"], env=environment, capture_output=True, text=True, check=False)
+    count = re.search(r"^Concretized (\d+) test case", listing.stdout, re.MULTILINE)
+    if listing.returncode != 0 or count is None:
+        raise UserError(f"ReFrame cannot list the checks:\n{(listing.stdout + listing.stderr).strip()}")
+    if int(count[1]) == 0:
+        raise UserError(
+            "no check is selected: there is none for this system and its environments with these tags and names"
+        )
+    return int(count[1])
+
+
+def _run(action: Sequence[str], command: Sequence[str], environment: Mapping[str, str]) -> int:
+    process = subprocess.Popen([*command, *action], env=environment)
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            # The terminal sent it to ReFrame too, which ends its jobs and writes its report: wait for that.
+            continue

@@ -1,0 +1,350 @@
+"""What the judge asks: nominal, expected and highest plausible value of one metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from fabricheck.errors import UserError
+from fabricheck.judge.verdicts import Expectation
+from fabricheck.topology import goodput, memory, nic
+from fabricheck.topology.graph import node_graph
+from fabricheck.topology.latency import least_plausible_us
+from fabricheck.topology.model import Gpu, Switch, Topology
+
+PAIRS = ("pingpong", "unidirectional", "bidirectional")
+ROOTED = ("broadcast", "reduce")
+COLLECTIVES = ("alltoall", "allreduce", "allgather", "reduce_scatter", *ROOTED)
+TRANSPORTS = ("staging", "copy", "ccl", "mpi")
+
+FLOOR_FRACTION = 0.5
+
+# Rates of data sheets are rounded, and signalling can be a little faster (NVLink's 25 GB/s are 25.8 on the wire).
+_MARGIN = 1.05
+
+# Generous start-up times in us: below the size at which they matter, the floor of a goodput falls with the size. A
+# collective of n ranks needs up to n - 1 steps. (CommBench §5.2.4: NCCL above 40 us, MPI 6-8 us between nodes.)
+_START_UP_US = {"staging": 100.0, "copy": 50.0, "ccl": 100.0, "mpi": 50.0}
+
+# Shared memory against `host_copy_gbps`, one core's copy of 64 MiB. Nominal: one such copy for each message. What
+# fits the caches moves up to ten times as fast as from memory; more is not plausible. MPI may copy twice, in small
+# pieces, on cores that other ranks or virtual machines use too: an order of magnitude is the least to ask, and ranks
+# that share cores and memory share that.
+_CACHE_GAIN = 12.0
+_SHARED_MEMORY_FLOOR = 0.05
+_SHARED_MEMORY_START_UP_US = 10_000.0  # ranks that share a core wait for each other's time slice
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Gb/s, in the convention of result files; None where nobody can say. `start_up_us` bounds the floor."""
+
+    nominal: float | None
+    expected: float | None
+    ceiling: float | None
+    start_up_us: float
+    source: str
+    floor_share: float = 1.0
+
+
+@dataclass(frozen=True)
+class _Question:
+    topology: Topology
+    operation: str
+    transport: str
+    schedule: str
+    gpus: tuple[Gpu, ...]  # one a rank, in order; empty for the host port
+    ranks: int
+    nodes: int
+    bytes: int
+    host_copy_gbps: float | None
+
+    @property
+    def per_node(self) -> int:
+        return max(1, self.ranks // self.nodes)
+
+    @property
+    def node_gpus(self) -> tuple[Gpu, ...]:
+        return tuple(dict.fromkeys(self.gpus))
+
+
+def expectation(
+    topology: Topology,
+    *,
+    operation: str,
+    implementation: str,
+    transport: str,
+    schedule: str,
+    devices: Sequence[str | int],
+    nodes: int,
+    bytes: int,
+    quantity: str,
+    host_copy_gbps: float | None,
+    ranks: int | None = None,
+    floor_fraction: float = FLOOR_FRACTION,
+) -> Expectation:
+    """What one metric should be, in its own unit: Gb/s for `goodput`, us for `latency`.
+
+    `operation`, `implementation`, `transport`, `schedule` and `bytes` as in the result file. `devices`: the GPU of
+    each rank, as node-local index or name, in rank order (source and destination of a pair, the root of a rooted
+    collective first); empty for the host port. `nodes`: on how many nodes the ranks are. `ranks`: how many ranks;
+    needed only where `devices` is empty or names each GPU of a node once for several nodes (default: as many as
+    `devices`, else two for pairs, else one a node and at least two). `floor_fraction`: share of `expected` under which
+    a large transfer fails; it is lowered by the time that a small one needs to start.
+
+    Of a latency, only `ceiling` is known: the least plausible time. Raises UserError for unknown names or devices.
+    """
+    for kind, name, known in (
+        ("operation", operation, (*PAIRS, *COLLECTIVES)),
+        ("implementation", implementation, ("transfers", "library")),
+        ("transport", transport, TRANSPORTS),
+        ("schedule", schedule, ("uncontended", "contended")),
+        ("quantity", quantity, ("goodput", "latency")),
+    ):
+        if name not in known:
+            raise UserError(f"unknown {kind} {name!r}: {', '.join(known)}")
+    if nodes < 1 or bytes < 1:
+        raise UserError(f"a measurement has at least one node and one byte, not {nodes} and {bytes}")
+    gpus = tuple(topology.gpu(device) for device in devices)
+    if operation in PAIRS and gpus and len(gpus) != 2:
+        raise UserError(f"{operation} is between two devices, not {len(gpus)}")
+    if ranks is None:
+        ranks = len(gpus) or (2 if operation in PAIRS else max(2, nodes))
+    question = _Question(topology, operation, transport, schedule, gpus, ranks, nodes, bytes, host_copy_gbps)
+    limits = _limits(question)
+    if quantity == "latency":
+        return _latency(question, limits)
+    floor = floor_fraction * limits.floor_share
+    if limits.expected:
+        ideal_us = 8e-3 * bytes / limits.expected
+        floor *= ideal_us / (ideal_us + limits.start_up_us)
+    ceiling = _finite(limits.ceiling)
+    if ceiling is not None:
+        ceiling *= _MARGIN
+    return Expectation(_finite(limits.nominal), _finite(limits.expected), ceiling, floor, limits.source)
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else value
+
+
+def _latency(question: _Question, limits: _Limits) -> Expectation:
+    """Below the start of any transfer, or below the time that the bytes need at the highest rate, nothing is right."""
+    least = least_plausible_us(question.transport, between_nodes=question.nodes > 1, devices=bool(question.gpus))
+    if limits.ceiling and math.isfinite(limits.ceiling):
+        least = max(least, 8e-3 * question.bytes / (limits.ceiling * _MARGIN))
+    return Expectation(None, None, least, 0.0, f"least plausible time; {limits.source}")
+
+
+def _limits(question: _Question) -> _Limits:
+    if question.nodes > 1:
+        return _between_nodes(question)
+    if not question.gpus:
+        return _shared_memory(question)
+    if len(set(question.gpus)) == 1:
+        return _same_gpu(question)
+    if question.transport == "staging":
+        return _staging(question)
+    if question.operation in PAIRS:
+        return _pair(question)
+    return _collective(question)
+
+
+# Inside a node, GPUs
+
+
+def _pair(question: _Question) -> _Limits:
+    graph = node_graph(question.topology)
+    source, destination = question.gpus
+    path = graph.widest_path(source, destination)
+    expected = path.rate_gbps
+    why = f"widest path {'-'.join(path.devices)} (De Sensi §III-D)"
+    if question.schedule == "contended" and not (graph.fully_connected or graph.star):
+        # A round has at most one pair for two GPUs; how many of them share a link is not known here.
+        expected /= max(1, len(question.topology.gpus) // 2)
+        why += ", shared by all pairs of a round at worst"
+    return _Limits(path.rate_gbps, expected, path.rate_gbps, _START_UP_US[question.transport], why)
+
+
+def _same_gpu(question: _Question) -> _Limits:
+    rate = memory.local_copy_gbps(question.topology)
+    return _Limits(rate, rate, rate, _START_UP_US[question.transport], "half of the GPU memory's bandwidth")
+
+
+def _collective(question: _Question) -> _Limits:
+    graph = node_graph(_part(question.topology, frozenset(question.gpus)))
+    n, root = len(question.node_gpus), question.gpus[0]
+    injection = graph.least_injection_gbps
+    by_copy = question.transport == "copy"
+    ceiling = injection
+    own = n / (n - 1)  # of an alltoall's buffer, the own share does not travel
+    if question.operation == "alltoall":
+        expected, ceiling = goodput.alltoall(graph) * own, injection * own
+        source = "edge forwarding index (De Sensi §IV-A), own share included"
+    elif question.operation in ("allgather", "reduce_scatter"):
+        expected, ceiling = goodput.allgather(graph), injection * own
+        source = "injection or edge-disjoint rings, (n-1)/n of the buffer"
+        if by_copy:
+            expected, source = goodput.copy_allgather(graph), "all pairs at once"
+    elif question.operation == "allreduce":
+        bound = goodput.allreduce_bound(graph)
+        expected = min(goodput.allreduce(graph), bound)
+        source = "trees or edge-disjoint rings (De Sensi §IV-C), at most 2(n-1)/n of the buffer sent"
+        if by_copy:
+            expected = goodput.copy_allreduce(graph, root)
+            source = "reduce on one GPU, then broadcast (De Sensi §IV-D)"
+        # Only a switch that reduces (NVLink SHARP) lets the buffer cross a GPU's links once.
+        if not any(switch.in_network_reduction for switch in question.topology.switches):
+            ceiling = bound
+    else:
+        ceiling = graph.injection_gbps(root)
+        expected, source = goodput.broadcast(graph, root), "least cut between the root and another GPU"
+        if by_copy:
+            expected, source = goodput.copy_broadcast(graph, root), "the root's links shared by all peers"
+    start_up = _START_UP_US[question.transport] * max(1, n - 1)
+    return _Limits(ceiling, expected, max(ceiling, expected), start_up, source)
+
+
+def _staging(question: _Question) -> _Limits:
+    """Three steps, not pipelined (De Sensi §III-A). With all GPUs at once the CPUs' links are shared."""
+    topology = question.topology
+    copy = memory.host_copy_gbps(topology, question.host_copy_gbps)
+    start_up = _START_UP_US["staging"] * max(1, question.ranks - 1)
+    if any(memory.host_link_gbps(topology, gpu) is None for gpu in question.gpus):
+        return _Limits(None, None, None, start_up, f"{topology.system}: the rate between GPUs and CPU is unknown")
+    alone = min(memory.host_device_gbps(topology, [gpu])[gpu.name] for gpu in question.node_gpus)
+    shared = min(memory.host_device_gbps(topology, question.node_gpus).values())
+    out, back = _staged_shares(question.operation, question.ranks)
+    ceiling = 1 / (out / alone + back / alone)
+    why = "device to host, host to host, host to device, one after another (De Sensi §III-A)"
+    if copy is None:
+        return _Limits(alone, None, ceiling, start_up, f"{why}; the host's copy rate is unknown")
+    moved = out if question.operation in PAIRS else _host_share(question.operation, question.ranks)
+    link = alone if question.operation in PAIRS and question.schedule == "uncontended" else shared
+    expected = 1 / (out / link + moved / copy + back / link)
+    # All ranks' copies and reductions pass one memory, whose sharing is not known.
+    crowd = 1.0 if question.operation in PAIRS and question.schedule == "uncontended" else 1 / question.per_node
+    return _Limits(alone, expected, ceiling, start_up, why, crowd)
+
+
+def _staged_shares(operation: str, n: int) -> tuple[float, float]:
+    """Shares of `bytes` that a rank copies from its device and back to it."""
+    if operation == "allgather":
+        return 1 / n, 1.0
+    if operation == "reduce_scatter":
+        return 1.0, 1 / n
+    return 1.0, 1.0
+
+
+def _host_share(operation: str, n: int) -> float:
+    """Share of `bytes` that a rank copies between host buffers in a collective."""
+    if operation == "allreduce":
+        return 2 * (n - 1) / n
+    return 1.0 if operation in ROOTED else (n - 1) / n
+
+
+# Inside a node, host memory
+
+
+def _shared_memory(question: _Question) -> _Limits:
+    copy = memory.host_copy_gbps(question.topology, question.host_copy_gbps)
+    if copy is None:
+        why = "the host's copy rate is unknown"
+        return _Limits(None, None, None, _SHARED_MEMORY_START_UP_US, f"{question.topology.system}: {why}")
+    share = 1.0 if question.operation in PAIRS else _host_share(question.operation, question.ranks)
+    expected = copy / share
+    others = 1 if question.operation in PAIRS and question.schedule == "uncontended" else question.ranks
+    why = "one copy of each message at the rate that this run measured"
+    if not question.host_copy_gbps:
+        why = "one copy of each message at half of the memory's bandwidth"
+    return _Limits(
+        expected,
+        expected,
+        expected * _CACHE_GAIN,
+        _SHARED_MEMORY_START_UP_US,
+        why,
+        _SHARED_MEMORY_FLOOR / FLOOR_FRACTION / others,
+    )
+
+
+# Between nodes
+
+
+def _between_nodes(question: _Question) -> _Limits:
+    topology, operation = question.topology, question.operation
+    start_up = _START_UP_US[question.transport] * max(1, question.ranks - 1)
+    all_nics = sum(one.rate_gbps for one in topology.nics)
+    if not all_nics:
+        return _Limits(None, None, None, start_up, f"{topology.system}: no NIC is known")
+    if operation in PAIRS:
+        used = [one for one in (nic.nic_of(topology, gpu) for gpu in question.gpus) if one]
+        rate = min(one.rate_gbps for one in used or topology.nics)
+        expected = rate
+        if question.schedule == "contended":
+            sharing = math.ceil(max(1, len(topology.gpus)) / len(topology.nics))
+            expected = rate / sharing
+        source = f"rate of the NIC ({(used or topology.nics)[0].model})"
+        # A library may use all NICs of a node for one message (OpenPOWER §5.5).
+        ceiling = all_nics
+    else:
+        node = nic.gpus_gbps(topology, question.node_gpus) if question.gpus else all_nics
+        share = _remote_share(operation, question.nodes, question.per_node)
+        expected, rate, ceiling = node / share, node / share, all_nics / share
+        source = f"the node's NICs carry {share:.4g} of the buffer (De Sensi §V-C)"
+        if operation == "allreduce":
+            ceiling = all_nics  # switches may reduce (SHARP), so that the buffer crosses once
+        if question.gpus and question.transport != "staging" and len(question.node_gpus) > 1:
+            inside = _collective(question)
+            if inside.expected is not None:
+                expected = min(expected, inside.expected)
+    if question.transport == "staging" and question.gpus:
+        link = [memory.host_link_gbps(topology, gpu) for gpu in question.gpus]
+        known = [one for one in link if one]
+        if len(known) < len(link):
+            return _Limits(rate, None, ceiling, start_up, f"{source}; the rate between GPUs and CPU is unknown")
+        out, back = _staged_shares(operation, question.ranks)
+        expected = 1 / (out / min(known) + 1 / expected + back / min(known))
+        source += ", between a copy to the host and one from it (De Sensi §III-A)"
+    burst = max(one.burst_bytes for one in topology.nics) * max(2, question.nodes)
+    if burst:
+        # What a shaper's bucket lets pass at once can arrive at any speed.
+        ceiling = math.inf if question.bytes <= burst else ceiling * question.bytes / (question.bytes - burst)
+    return _Limits(rate, expected, ceiling, start_up, source)
+
+
+def _remote_share(operation: str, nodes: int, per_node: int) -> float:
+    """Bytes that leave a node, for each byte of one rank's buffer.
+
+    alltoall: of each of the node's ranks, the share of ranks elsewhere (De Sensi §V-C). The rest: best known
+    algorithms that reduce or gather inside the node first.
+    """
+    away = (nodes - 1) / nodes
+    return {
+        "alltoall": per_node * away,
+        "allreduce": 2 * away,
+        "allgather": away,
+        "reduce_scatter": away,
+        "broadcast": 1.0,
+        "reduce": 1.0,
+    }[operation]
+
+
+@lru_cache(maxsize=64)
+def _part(topology: Topology, gpus: frozenset[Gpu]) -> Topology:
+    """The node as these GPUs alone use it. The others forward where no way leads round them, and are left out else."""
+    if len(gpus) == len(topology.gpus):
+        return topology
+    gone = [gpu for gpu in topology.gpus if gpu not in gpus]
+    names = {gpu.name for gpu in gone}
+    alone = replace(
+        topology,
+        gpus=tuple(gpu for gpu in topology.gpus if gpu in gpus),
+        links=tuple(link for link in topology.links if not names & set(link.ends)),
+    )
+    if len(node_graph(alone).islands) <= len(node_graph(topology).islands):
+        return alone
+    return replace(
+        topology, gpus=alone.gpus, switches=(*topology.switches, *(Switch(gpu.name, gpu.model) for gpu in gone))
+    )

@@ -1,0 +1,64 @@
+"""Paths between a GPU's memory and the host's."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import lru_cache
+
+from fabricheck.errors import UserError
+from fabricheck.topology.model import Gpu, Link, Topology
+
+
+def host_link_gbps(topology: Topology, gpu: Gpu) -> float | None:
+    """Gb/s of one direction of a GPU's own links to CPUs (nominal host-device bandwidth, OpenPOWER Table 1).
+
+    None if no link to a CPU is known.
+    """
+    return sum(link.total_gbps for _, link in _host_links(topology, gpu)) or None
+
+
+def host_device_gbps(topology: Topology, active: Sequence[Gpu]) -> dict[str, float]:
+    """Gb/s of each of several GPUs, by name, when all of them copy from or to host memory at once.
+
+    GPUs on one CPU or NUMA domain share its `device_rate`: two GCDs of one MI250X get no more together than one of
+    them alone (Schieffer §IV-C, figures 4 and 5). Raises UserError if a GPU has no known link to a CPU.
+    """
+    wanted: dict[str, float] = {}
+    by_cpu: dict[str, list[str]] = defaultdict(list)
+    for gpu in active:
+        links = _host_links(topology, gpu)
+        if not links:
+            raise UserError(f"{topology.system}: no link from {gpu.name} to a CPU is known")
+        wanted[gpu.name] = sum(link.total_gbps for _, link in links)
+        for cpu in {cpu for cpu, _ in links}:
+            by_cpu[cpu].append(gpu.name)
+    limits = {cpu.name: cpu.device_rate_gbps for cpu in topology.cpus}
+    for cpu, names in by_cpu.items():
+        limit = limits[cpu]
+        if limit is not None and sum(wanted[name] for name in names) > limit:
+            for name in names:
+                wanted[name] = min(wanted[name], limit / len(names))
+    return wanted
+
+
+def host_copy_gbps(topology: Topology, measured_gbps: float | None) -> float | None:
+    """Gb/s of a copy from host memory to host memory: half of the memory's bandwidth, as it is read and written once.
+
+    `measured_gbps`, what one core really copies, where the memory's bandwidth is unknown or higher than that.
+    """
+    nominal = topology.host_memory_gbps / 2 if topology.host_memory_gbps else None
+    known = [rate for rate in (nominal, measured_gbps) if rate]
+    return min(known, default=None)
+
+
+def local_copy_gbps(topology: Topology) -> float | None:
+    """Gb/s of a copy inside one GPU's memory, bytes counted once: half of its bandwidth. None where unknown."""
+    return topology.gpu_memory_gbps / 2 if topology.gpu_memory_gbps else None
+
+
+@lru_cache(maxsize=4096)
+def _host_links(topology: Topology, gpu: Gpu) -> tuple[tuple[str, Link], ...]:
+    """The CPUs that a GPU is linked to, each with the link."""
+    cpus = {cpu.name for cpu in topology.cpus}
+    return tuple((end, link) for link in topology.links if gpu.name in link.ends for end in link.ends if end in cpus)

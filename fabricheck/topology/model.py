@@ -1,0 +1,236 @@
+"""A node's devices and links as plain values, read from `topology.yaml` (docs/topology-format.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pydantic
+
+from fabricheck.errors import UserError
+from fabricheck.topology.schema import MemoryEntry, TopologyFile
+from fabricheck.units import parse_rate
+from fabricheck.yamlfile import YamlFile, read_yaml
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU, GCD or tile; `index` is the node-local index of the runtime library."""
+
+    name: str
+    index: int
+    model: str
+    package: str | None = None
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """A CPU or one of its NUMA domains. `device_rate_gbps`: what all its GPUs get together; None: their links' sum."""
+
+    name: str
+    device_rate_gbps: float | None = None
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch between GPUs; `in_network_reduction`: it reduces and multicasts (NVLink SHARP)."""
+
+    name: str
+    model: str
+    in_network_reduction: bool = False
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A network port with its rate in Gb/s; `burst_bytes` may pass faster (a shaper's bucket)."""
+
+    name: str
+    model: str
+    rate_gbps: float
+    source: str
+    burst_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Link:
+    """`count` parallel links of `rate_gbps` each between two devices, full duplex."""
+
+    ends: tuple[str, str]
+    technology: str
+    count: int
+    rate_gbps: float
+    source: str
+
+    @property
+    def total_gbps(self) -> float:
+        """Rate of all parallel links together, in one direction, in Gb/s."""
+        return self.count * self.rate_gbps
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """One node. Two objects are equal only if they are the same one, so that results can be kept for each.
+
+    `host_memory_gbps`: bandwidth of the node's memory in Gb/s; `host_memory_measured`: it is unknown, and values rest
+    on the copy bandwidth that each run measures. Raises UserError when names do not fit together.
+    """
+
+    system: str
+    description: str
+    gpus: tuple[Gpu, ...]
+    cpus: tuple[Cpu, ...]
+    switches: tuple[Switch, ...] = ()
+    nics: tuple[Nic, ...] = ()
+    links: tuple[Link, ...] = ()
+    nic_scheme: str | None = None
+    gpu_memory_gbps: float | None = None
+    host_memory_gbps: float | None = None
+    host_memory_measured: bool = False
+
+    def __post_init__(self) -> None:
+        known: set[str] = set()
+        for name in self.names:
+            if name in known:
+                raise UserError(f"topology of {self.system}: two devices are named {name!r}")
+            known.add(name)
+        for link in self.links:
+            for end in link.ends:
+                if end not in known:
+                    raise UserError(f"topology of {self.system}: a link ends at the unknown device {end!r}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all devices: GPUs, CPUs, switches, NICs."""
+        fabric = (*(one.name for one in self.gpus), *(one.name for one in self.cpus))
+        return (*fabric, *(one.name for one in self.switches), *(one.name for one in self.nics))
+
+    def gpu(self, which: str | int) -> Gpu:
+        """The GPU of this name or node-local index. Raises UserError if there is none."""
+        for gpu in self.gpus:
+            if which in (gpu.name, gpu.index):
+                return gpu
+        names = ", ".join(f"{gpu.index} ({gpu.name})" for gpu in self.gpus) or "none"
+        raise UserError(f"{self.system} has no GPU {which!r}: its GPUs are {names}")
+
+
+def load_topology(path: Path) -> Topology:
+    """Read and check a `topology.yaml`. Raises UserError that names file, line and field."""
+    file = read_yaml(path)
+    if not isinstance(file.content, dict):
+        raise UserError(f"{path}:1: is no mapping of fields: see docs/topology-format.md")
+    try:
+        entry = TopologyFile.model_validate(file.content)
+    except pydantic.ValidationError as error:
+        raise file.rejection(error) from None
+    _check_names(file, entry)
+    _check_links(file, entry)
+    _check_association(file, entry)
+    memory = entry.host_memory
+    return Topology(
+        system=entry.system,
+        description=entry.description,
+        gpus=tuple(Gpu(gpu.name, gpu.index, gpu.model, gpu.package) for gpu in entry.gpus),
+        cpus=tuple(Cpu(cpu.name, parse_rate(cpu.device_rate) if cpu.device_rate else None) for cpu in entry.cpus),
+        switches=tuple(Switch(one.name, one.model, one.in_network_reduction) for one in entry.switches),
+        nics=tuple(Nic(nic.name, nic.model, parse_rate(nic.rate), nic.source, nic.burst_bytes) for nic in entry.nics),
+        links=tuple(
+            Link((pair[0], pair[1]), link.technology, link.count, parse_rate(link.rate), link.source)
+            for link in entry.links
+            for pair in link.pairs
+        ),
+        nic_scheme=entry.nic_association.scheme if entry.nic_association else None,
+        gpu_memory_gbps=parse_rate(entry.gpu_memory.rate) if entry.gpu_memory else None,
+        host_memory_gbps=parse_rate(memory.rate) if isinstance(memory, MemoryEntry) else None,
+        host_memory_measured=memory == "measured",
+    )
+
+
+def find_topology(system: str, site_configs: Path) -> Topology:
+    """The topology of a system by name, from `<site_configs>/<system>/topology.yaml`. Raises UserError."""
+    path = site_configs / system / "topology.yaml"
+    if not path.is_file():
+        known = sorted(found.parent.name for found in site_configs.glob("*/topology.yaml"))
+        listed = ", ".join(known) if known else f"none: is {site_configs} the right folder?"
+        raise UserError(f"there is no system {system!r}: {path} does not exist; systems are {listed}")
+    return load_topology(path)
+
+
+def _check_names(file: YamlFile, entry: TopologyFile) -> None:
+    seen: dict[str, str] = {}
+    for group in ("gpus", "cpus", "switches", "nics"):
+        for position, device in enumerate(getattr(entry, group)):
+            if device.name in seen:
+                file.fail((group, position, "name"), f"{device.name!r} names a device under {seen[device.name]} too")
+            seen[device.name] = group
+    indexes: set[int] = set()
+    for position, gpu in enumerate(entry.gpus):
+        if gpu.index in indexes:
+            file.fail(("gpus", position, "index"), f"another GPU has the index {gpu.index} too")
+        indexes.add(gpu.index)
+    for position, cpu in enumerate(entry.cpus):
+        if cpu.device_rate and not cpu.source:
+            file.fail(("cpus", position, "device_rate"), "has no source: add one beside it")
+
+
+def _check_links(file: YamlFile, entry: TopologyFile) -> None:
+    kinds = {device.name: group for group in ("gpus", "cpus", "switches", "nics") for device in getattr(entry, group)}
+    joined: dict[str, set[str]] = {name: set() for name in kinds}
+    kept: set[tuple[frozenset[str], str]] = set()
+    for position, link in enumerate(entry.links):
+        for number, pair in enumerate(link.pairs):
+            place = ("links", position, "pairs", number)
+            for end in pair:
+                if end not in kinds:
+                    file.fail(place, f"unknown device {end!r}: name it under gpus, cpus, switches or nics")
+            if pair[0] == pair[1]:
+                file.fail(place, f"{pair[0]!r} is linked to itself")
+            if (frozenset(pair), link.technology) in kept:
+                file.fail(place, f"the {link.technology} links of {pair[0]} and {pair[1]} are given twice: use count")
+            kept.add((frozenset(pair), link.technology))
+            joined[pair[0]].add(pair[1])
+            joined[pair[1]].add(pair[0])
+    _check_connected(file, entry, joined)
+
+
+def _check_connected(file: YamlFile, entry: TopologyFile, joined: dict[str, set[str]]) -> None:
+    """Every GPU reaches every other one over devices that are no NICs; a single GPU reaches a CPU."""
+    nics = {nic.name for nic in entry.nics}
+    if not entry.gpus:
+        return
+    goal = [gpu.name for gpu in entry.gpus] if len(entry.gpus) > 1 else [cpu.name for cpu in entry.cpus]
+    reached: set[str] = set()
+    todo = [entry.gpus[0].name]
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached.add(name)
+            todo.extend(joined[name] - nics)
+    missing = [name for name in goal if name not in reached]
+    if len(entry.gpus) == 1:
+        if len(missing) == len(goal):
+            file.fail(("gpus", 0), f"{entry.gpus[0].name} is disconnected: no link leads to a CPU")
+        return
+    if missing:
+        # The minority is at fault, when most GPUs are connected.
+        apart = missing if len(missing) <= len(goal) / 2 else [name for name in goal if name in reached]
+        position = next(number for number, gpu in enumerate(entry.gpus) if gpu.name == apart[0])
+        _fail_disconnected(file, position, apart)
+
+
+def _fail_disconnected(file: YamlFile, position: int, apart: Sequence[str]) -> None:
+    what = f"{apart[0]} is" if len(apart) == 1 else f"{', '.join(apart)} are"
+    file.fail(("gpus", position), f"{what} disconnected: no path of links leads to the other GPUs")
+
+
+def _check_association(file: YamlFile, entry: TopologyFile) -> None:
+    association = entry.nic_association
+    if association is None:
+        return
+    place = ("nic_association", "scheme")
+    if not entry.nics or not entry.gpus:
+        file.fail(place, "there are no GPUs and NICs to associate")
+    if association.scheme == "one-to-one" and len(entry.gpus) != len(entry.nics):
+        file.fail(place, f"one-to-one does not fit {len(entry.gpus)} GPUs and {len(entry.nics)} NICs")
+    if association.scheme == "packed" and len(entry.gpus) % len(entry.nics):
+        file.fail(place, f"packed does not fit {len(entry.gpus)} GPUs and {len(entry.nics)} NICs: they do not divide")

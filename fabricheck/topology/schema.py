@@ -1,0 +1,114 @@
+"""The schema of `topology.yaml`, for reading and for the published JSON schema. Unknown fields are errors."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from fabricheck.errors import UserError
+from fabricheck.units import parse_rate
+
+
+def _check_rate(text: str) -> str:
+    try:
+        parse_rate(text)
+    except UserError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="letters, digits, `_`, `.`, `-`")]
+Rate = Annotated[
+    str,
+    AfterValidator(_check_rate),
+    Field(description="a rate in one direction with its unit, such as `200 Gb/s` or `25 GB/s` (10^9)"),
+]
+Source = Annotated[str, Field(min_length=1, description="where the number comes from: paper and table, or vendor page")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class GpuEntry(_Strict):
+    """A GPU, GCD or tile: whatever the runtime library shows as one device."""
+
+    name: Name
+    index: Annotated[int, Field(ge=0, description="the index by which the runtime library knows it in the node")]
+    model: Annotated[str, Field(min_length=1, description="for example `H100` or `MI250X GCD`")]
+    package: Annotated[Name | None, Field(description="the module that it shares with others")] = None
+
+
+class CpuEntry(_Strict):
+    """A CPU, or one NUMA domain of it."""
+
+    name: Name
+    device_rate: Annotated[
+        Rate | None, Field(description="what all GPUs linked to it get together, where that is less than their links")
+    ] = None
+    source: Annotated[Source | None, Field(description="where `device_rate` comes from")] = None
+
+
+class SwitchEntry(_Strict):
+    """A switch between GPUs. Several chips that share the load evenly are one switch."""
+
+    name: Name
+    model: Annotated[str, Field(min_length=1)]
+    in_network_reduction: Annotated[
+        bool, Field(description="it can reduce and multicast (NVLink SHARP), so an allreduce may move half the bytes")
+    ] = False
+
+
+class NicEntry(_Strict):
+    """A network port."""
+
+    name: Name
+    model: Annotated[str, Field(min_length=1)]
+    rate: Rate
+    source: Source
+    burst_bytes: Annotated[
+        int, Field(ge=0, description="bytes that may pass faster than the rate (a shaper's bucket)")
+    ] = 0
+
+
+class LinkEntry(_Strict):
+    """One kind of link and the pairs of devices that it joins."""
+
+    technology: Annotated[str, Field(min_length=1, description="for example `NVLink4` or `PCIe 4 x16`")]
+    count: Annotated[int, Field(ge=1, description="parallel links of each pair")]
+    rate: Annotated[Rate, Field(description="of one link, in one direction, with its unit")]
+    source: Source
+    pairs: Annotated[list[Annotated[list[Name], Field(min_length=2, max_length=2)]], Field(min_length=1)]
+
+
+class AssociationEntry(_Strict):
+    """Which GPU uses which NIC (CommBench §2.1.2)."""
+
+    scheme: Literal["packed", "round-robin", "one-to-one", "dynamic"]
+    source: Source
+
+
+class MemoryEntry(_Strict):
+    """Bandwidth of a memory: bytes read or written, each counted once."""
+
+    rate: Rate
+    source: Source
+
+
+class TopologyFile(_Strict):
+    """The node of one system."""
+
+    system: Name
+    description: Annotated[str, Field(min_length=1)]
+    gpus: list[GpuEntry] = Field(default_factory=list)
+    cpus: Annotated[list[CpuEntry], Field(min_length=1)]
+    switches: list[SwitchEntry] = Field(default_factory=list)
+    nics: list[NicEntry] = Field(default_factory=list)
+    links: list[LinkEntry] = Field(default_factory=list)
+    nic_association: AssociationEntry | None = None
+    gpu_memory: Annotated[MemoryEntry | None, Field(description="of one GPU")] = None
+    host_memory: Annotated[
+        Literal["measured"] | MemoryEntry | None,
+        Field(description="of the node; `measured`: nominal values rest on the copy bandwidth that each run measures"),
+    ] = None

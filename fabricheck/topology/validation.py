@@ -1,0 +1,148 @@
+"""Checks the files of each site together: configuration, topology, references."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fabricheck.errors import UserError
+from fabricheck.judge.references import References, load_references
+from fabricheck.topology.judged import TRANSPORTS, expectation
+from fabricheck.topology.model import Topology, load_topology
+from fabricheck.topology.published import load_published
+from fabricheck.topology.table import MetricName, parse_metric_name
+from fabricheck.units import parse_rate
+
+
+def systems(root: Path) -> tuple[str, ...]:
+    """Names of all systems that have a folder in site_configs/."""
+    return tuple(sorted(path.name for path in (root / "site_configs").iterdir() if path.is_dir()))
+
+
+def problems(root: Path, system: str) -> Iterator[str]:
+    """Everything that is wrong with a system's files, one line each.
+
+    The topology by its schema and names, the settings by ReFrame itself, the extras of each partition against
+    topology and tuning profiles, each reference by the metric that it names and the model's ceiling.
+    """
+    site = root / "site_configs" / system
+    topology = None
+    try:
+        topology = load_topology(site / "topology.yaml")
+    except UserError as error:
+        yield str(error)
+    if topology is not None and topology.system != system:
+        yield f"{site / 'topology.yaml'}: system: is {topology.system!r}, but the folder is that of {system!r}"
+    yield from _settings_problems(root, system, topology)
+    references = root / "reference_values" / f"{system}.yaml"
+    if references.exists():
+        try:
+            known = load_references(references)
+        except UserError as error:
+            yield str(error)
+        else:
+            yield from reference_problems(known, topology)
+    published = root / "reference_values" / "published" / f"{system}.yaml"
+    if published.exists():
+        try:
+            load_published(published)
+        except UserError as error:
+            yield str(error)
+
+
+def reference_problems(references: References, topology: Topology | None) -> Iterator[str]:
+    """References that name no metric, have another unit than it, or lie beyond what the hardware can do."""
+    for test in references.tests.values():
+        for entry in test.entries:
+            # With several transports in one file, its own is the value of a key.
+            transport = next((key for key in entry.keys if key in TRANSPORTS), None)
+            for name, reference in entry.metrics.items():
+                where = f"{references.path}: {'.'.join(map(str, (test.test, *entry.keys, name)))}"
+                try:
+                    metric = parse_metric_name(name)
+                    value = _in_metric_unit(reference.value, reference.unit, metric.quantity)
+                except UserError as error:
+                    yield f"{where}: {error}"
+                    continue
+                if topology is not None:
+                    yield from _beyond(where, metric, value, topology, str(transport) if transport else None)
+
+
+def _in_metric_unit(value: float, unit: str, quantity: str) -> float:
+    if quantity == "latency":
+        if unit != "us":
+            raise UserError(f"a latency is in us, not {unit}")
+        return value
+    return value * parse_rate(f"1 {unit}")
+
+
+def _beyond(where: str, metric: MetricName, value: float, topology: Topology, transport: str | None) -> Iterator[str]:
+    """Whether a value is beyond the ceiling of a run on one node, rank by rank on its GPUs, by any transport."""
+    ranks = metric.ranks or tuple(range(metric.world))
+    if not topology.gpus or max(ranks) >= len(topology.gpus):
+        return  # host memory, or several nodes: the placement is not in the name
+    ordered = sorted(gpu.index for gpu in topology.gpus)
+    limits = [
+        expectation(
+            topology,
+            operation=metric.operation,
+            implementation="library",
+            transport=one,
+            schedule=metric.schedule,
+            devices=[ordered[rank] for rank in ranks],
+            nodes=1,
+            bytes=metric.bytes,
+            quantity=metric.quantity,
+            host_copy_gbps=None,
+        ).ceiling
+        for one in ((transport,) if transport else TRANSPORTS)
+    ]
+    known = [limit for limit in limits if limit is not None]
+    if not known:
+        return
+    if metric.quantity == "goodput" and value > max(known):
+        yield f"{where}: {value:g} Gb/s is above the ceiling of {max(known):g} Gb/s: no such hardware could do that"
+    if metric.quantity == "latency" and value < min(known):
+        yield f"{where}: {value:g} us is below the least plausible {min(known):g} us"
+
+
+def _settings_problems(root: Path, system: str, topology: Topology | None) -> Iterator[str]:
+    settings = root / "site_configs" / system / "settings.py"
+    if not settings.is_file():
+        yield f"{settings}: does not exist: ReFrame cannot know the system"
+        return
+    import reframe.core.config as reframe_config
+    from reframe.core.exceptions import ReframeError
+
+    try:
+        config = reframe_config.load_config(str(settings))
+        config.validate()
+        config.select_subconfig(system)
+        partitions = config.get("systems/0/partitions")
+    except (ReframeError, ValueError, KeyError) as error:
+        yield f"{settings}: ReFrame does not load it: {' '.join(str(error).split())}"
+        return
+    yield from _extras_problems(root, system, settings, partitions, topology)
+
+
+def _extras_problems(
+    root: Path, system: str, settings: Path, partitions: Sequence[dict[str, object]], topology: Topology | None
+) -> Iterator[str]:
+    from fabricheck.tuning import load_profiles
+
+    profiles = {one.name for one in load_profiles(root / "config" / "tuning.yaml").profiles}
+    for partition in partitions:
+        where = f"{settings}: partition {partition['name']}"
+        extras = partition.get("extras")
+        extras = extras if isinstance(extras, dict) else {}
+        profile = extras.get("tuning_profile")
+        if profile is not None and profile not in profiles:
+            yield f"{where}: tuning_profile {profile!r} is not in {root / 'config' / 'tuning.yaml'}"
+        named = extras.get("topology", system)
+        if not (root / "site_configs" / str(named) / "topology.yaml").is_file():
+            yield f"{where}: topology {named!r} has no folder with a topology.yaml in {root / 'site_configs'}"
+        devices = partition.get("devices")
+        gpus = [one for one in devices if one.get("type") == "gpu"] if isinstance(devices, list) else []
+        count = sum(int(one.get("num_devices", 0)) for one in gpus)
+        if gpus and topology is not None and count != len(topology.gpus):
+            yield f"{where}: has {count} GPUs, its topology {len(topology.gpus)}"

@@ -1,0 +1,164 @@
+"""Named tuning profiles: the environment variables that a system needs, each with what is known about it.
+
+A profile is what was found on one system with one software stack. `default` is empty: it measures what users get who
+set nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fabricheck.errors import UserError
+from fabricheck.yamlfile import read_yaml
+
+Library = Literal["ccl", "mpi", "gpu"]
+
+_NUMBER = r"0|[1-9][0-9]*"
+_POSITIVE = r"[1-9][0-9]*"
+_SWITCH = r"0|1"
+
+# Values that the libraries accept, by variable, as regular expressions for the whole value. A library ignores a value
+# that it does not know, and the run would measure the default under the name of the tuning.
+ACCEPTED: Mapping[str, str] = {
+    "NCCL_NET_GDR_LEVEL": r"LOC|PIX|PXB|PHB|SYS|[0-5]",  # a number is the older form: 3 is PHB
+    "NCCL_P2P_LEVEL": r"LOC|NVL|PIX|PXB|PHB|SYS",
+    "NCCL_IGNORE_CPU_AFFINITY": _SWITCH,
+    "NCCL_NCHANNELS_PER_PEER": _POSITIVE,
+    "NCCL_IB_SL": _NUMBER,
+    "NCCL_NET": r".+",
+    "NCCL_NVLS_ENABLE": r"0|1|2",
+    "NCCL_PROTO": r"\^?(LL|LL128|Simple)(,(LL|LL128|Simple))*",
+    "UCX_IB_SL": rf"{_NUMBER}|auto",
+    "UCX_RNDV_SCHEME": r"auto|get_zcopy|put_zcopy|get_ppln|put_ppln|am|rkey_ptr",
+    # A list that leaves the device transports out makes UCX stage through the host without a word.
+    "UCX_TLS": r"all|(?=.*\b(cuda|cuda_ipc|rocm|rocm_ipc)\b).+",
+    "HSA_ENABLE_SDMA": _SWITCH,
+    "HSA_ENABLE_PEER_SDMA": _SWITCH,
+    "HSA_XNACK": _SWITCH,
+    "MPICH_GPU_SUPPORT_ENABLED": _SWITCH,
+    "MPICH_GPU_IPC_THRESHOLD": _POSITIVE,
+    "MPICH_GPU_ALLREDUCE_BLK_SIZE": _POSITIVE,
+    "MPICH_OFI_NIC_POLICY": r"NUMA|GPU|ROUND-ROBIN",
+    "FI_CXI_RX_MATCH_MODE": r"hardware|software|hybrid",
+    "FI_CXI_RDZV_PROTO": r"default|alt_read",
+    "FI_MR_CACHE_MONITOR": r"userfaultfd|kdreg2|memhooks|disabled",
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One variable of a profile.
+
+    `library`: who reads it (`ccl`: NCCL or RCCL; `mpi`; `gpu`: the GPU runtime, and so everybody). `systems`: where
+    the source saw it work. `effect`: what the source says it does there. `source`: paper and section, or page.
+    """
+
+    variable: str
+    value: str
+    library: Library
+    systems: tuple[str, ...]
+    effect: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A named list of settings."""
+
+    name: str
+    description: str
+    settings: tuple[Setting, ...]
+
+    def environment(self, libraries: Collection[Library] | None = None) -> dict[str, str]:
+        """Variables and values of the settings that any of `libraries` reads; of all settings where it is `None`.
+
+        Raises UserError for a library that no setting can be of.
+        """
+        known: tuple[str, ...] = ("ccl", "mpi", "gpu")
+        for each in libraries or ():
+            if each not in known:
+                raise UserError(f"{each!r} is no library of a tuning profile: choose from {', '.join(known)}")
+        return {each.variable: each.value for each in self.settings if libraries is None or each.library in libraries}
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """The profiles of one file."""
+
+    path: str
+    profiles: tuple[Profile, ...]
+
+    def profile(self, name: str) -> Profile:
+        """The profile of that name. Raises UserError, naming those that exist, where there is none."""
+        for each in self.profiles:
+            if each.name == name:
+                return each
+        names = ", ".join(each.name for each in self.profiles)
+        raise UserError(f"{self.path}: has no tuning profile {name!r}: choose from {names}")
+
+
+class _SettingModel(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    variable: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
+    value: Annotated[str, Field(min_length=1)]
+    library: Library
+    systems: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
+    effect: Annotated[str, Field(min_length=1)]
+    source: Annotated[str, Field(min_length=1)]
+
+
+class _ProfileModel(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    description: Annotated[str, Field(min_length=1)]
+    settings: list[_SettingModel]
+
+
+class _FileModel(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    profiles: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")], _ProfileModel]
+
+
+def load_profiles(path: str | PathLike[str]) -> Profiles:
+    """The tuning profiles of a YAML file such as config/tuning.yaml.
+
+    Raises UserError, naming file, line and field: for unknown and missing fields, for a value that is not text (YAML
+    reads `0x10` or `on` in ways that nobody means), for one that the variable does not accept, for a variable that is
+    set twice in a profile or is not among `ACCEPTED`.
+    """
+    file = read_yaml(Path(path))
+    try:
+        content = _FileModel.model_validate(file.content)
+    except ValidationError as error:
+        raise file.rejection(error) from None
+    profiles = []
+    for name, profile in content.profiles.items():
+        seen: set[str] = set()
+        for number, setting in enumerate(profile.settings):
+            place = ("profiles", name, "settings", number)
+            if setting.variable not in ACCEPTED:
+                file.fail((*place, "variable"), f"{setting.variable} is unknown: add what it accepts to ACCEPTED")
+            if not re.fullmatch(ACCEPTED[setting.variable], setting.value):
+                file.fail(
+                    (*place, "value"),
+                    f"{setting.variable} does not accept {setting.value!r}: it has to match "
+                    f"{ACCEPTED[setting.variable]}",
+                )
+            if setting.variable in seen:
+                file.fail((*place, "variable"), f"{setting.variable} is set twice in this profile")
+            seen.add(setting.variable)
+        settings = tuple(
+            Setting(each.variable, each.value, each.library, tuple(each.systems), each.effect, each.source)
+            for each in profile.settings
+        )
+        profiles.append(Profile(name, profile.description, settings))
+    return Profiles(str(path), tuple(profiles))

@@ -1,0 +1,74 @@
+"""Sizes and rates as text: strict both ways, because a size or unit that is guessed is a wrong result."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from fabricheck.errors import UserError
+
+_SIZE_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_SIZE = re.compile(r"([1-9][0-9]*) ?(B|KiB|MiB|GiB)?", re.ASCII)
+_LARGEST_SIZE = (1 << 63) - 1
+
+# Gb/s of one unit: 1 Gb/s = 10^9 bit/s, 1 GB/s = 10^9 byte/s.
+_RATE_UNITS = {
+    f"{prefix}{symbol}/s": power * bits / 1e9
+    for prefix, power in {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.items()
+    for symbol, bits in {"b": 1.0, "B": 8.0}.items()
+}
+_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*(\S*)", re.ASCII)
+
+
+def parse_size(text: str | int) -> int:
+    """Bytes of a size such as `1GiB`, `64KiB`, `8B` or a plain whole number of bytes.
+
+    Raises UserError for everything else: fractions, signs, zero, decimal units (KB), sizes of 2^63 B or more.
+    """
+    mistake = UserError(f"{text!r} is not a size: give a whole number with B, KiB, MiB or GiB, such as 64KiB")
+    if isinstance(text, bool):
+        raise mistake
+    if isinstance(text, int):
+        if not 0 < text <= _LARGEST_SIZE:
+            raise mistake
+        return text
+    match = _SIZE.fullmatch(text) if isinstance(text, str) and len(text) <= 32 else None
+    if match is None:
+        raise mistake
+    size = int(match[1]) * _SIZE_UNITS[match[2] or "B"]
+    if size > _LARGEST_SIZE:
+        raise mistake
+    return size
+
+
+def format_size(size: int) -> str:
+    """The shortest exact form: `64KiB`, `1GiB`, and `1000B` where no larger unit divides the size (bytes, > 0)."""
+    if size <= 0:
+        raise ValueError(f"a size is positive, not {size}")
+    unit = next(unit for unit, factor in reversed(_SIZE_UNITS.items()) if size % factor == 0)
+    return f"{size // _SIZE_UNITS[unit]}{unit}"
+
+
+def size_label(size: int) -> str:
+    """`format_size` for metric names, in [a-z0-9] only: `8b`, `64kib`, `1gib`, `1000b`."""
+    return format_size(size).lower()
+
+
+def parse_rate(text: str) -> float:
+    """Gb/s (10^9 bit/s) of a rate with its unit, such as `200 Gb/s` or `25 GB/s`.
+
+    Units: b/s and B/s with k, M, G or T before them, powers of ten, upper and lower case as written here.
+    Raises UserError for a rate without a unit, with another unit, not above zero or not finite.
+    """
+    units = "b/s or B/s with k, M, G or T before it, such as 200 Gb/s or 25 GB/s"
+    match = _RATE.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        raise UserError(f"{text!r} is not a rate: give a number and {units}")
+    if not match[2]:
+        raise UserError(f"the rate {text!r} has no unit: give {units}")
+    if match[2] not in _RATE_UNITS:
+        raise UserError(f"the rate {text!r} has the unknown unit {match[2]!r}: give {units}")
+    rate = float(match[1]) * _RATE_UNITS[match[2]]
+    if not (rate > 0 and math.isfinite(rate)):
+        raise UserError(f"the rate {text!r} is not a positive, finite number")
+    return rate

@@ -1,0 +1,55 @@
+"""Any Linux machine, with the MPI libraries that `fabricheck.mpi` finds on it."""
+
+from fabricheck import mpi
+
+installations = mpi.find_all()
+cores = mpi.physical_cores()
+
+site_configuration = {
+    "systems": [
+        {
+            "name": "local",
+            "descr": "This machine",
+            "hostnames": [".*"],
+            "max_local_jobs": 1,
+            "partitions": [
+                {
+                    "name": "default",
+                    "descr": "The machine itself, with as many ranks as are asked for",
+                    "scheduler": "local",
+                    "launcher": "mpirun",
+                    "max_jobs": 1,
+                    "environs": [one.name for one in installations],
+                    "extras": {"tuning_profile": "default", "topology": "local"},
+                    # Given here, so that ReFrame does not detect it with a job of its own.
+                    "processor": {
+                        "num_cpus": cores,
+                        "num_cpus_per_core": 1,
+                        "num_cpus_per_socket": cores,
+                        "num_sockets": 1,
+                    },
+                }
+            ],
+        }
+    ],
+    "environments": [
+        {
+            "name": one.name,
+            "target_systems": ["local"],
+            "features": ["mpi"],
+            "cc": "cc",
+            "cxx": "c++",
+            "env_vars": [list(variable) for variable in one.environment.items()],
+            "prepare_cmds": one.shell_commands,
+            # mpi: the family, for fabricheck.mpi.launch(); mpicxx: for CMake's MPI_CXX_COMPILER
+            "extras": {
+                "port": "host",
+                "mpi": one.name,
+                "mpi_version": one.version,
+                "mpi_origin": one.origin,
+                "mpicxx": str(one.mpicxx),
+            },
+        }
+        for one in installations
+    ],
+}

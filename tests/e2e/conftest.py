@@ -1,0 +1,74 @@
+"""A small suite of its own for tests of the driver: one check that needs neither MPI nor a compiler."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fabricheck.session import Suite
+from fabricheck.suite import suite_root
+
+SETTINGS = """
+site_configuration = {
+    "systems": [{"name": "toy", "hostnames": [".*"], "partitions": [
+        {"name": "default", "scheduler": "local", "launcher": "local", "environs": ["none"], "max_jobs": 1,
+         "processor": {"num_cpus": 1}}]}],
+    "environments": [{"name": "none", "target_systems": ["toy"]}],
+}
+"""
+TOPOLOGY = "system: toy\ndescription: this machine\ncpus: [{name: cpu0}]\nhost_memory: measured\n"
+CHECK = """
+import reframe as rfm
+import reframe.utility.sanity as sn
+
+@rfm.simple_test
+class Measures(rfm.RunOnlyRegressionTest):
+    valid_systems = ["*"]
+    valid_prog_environs = ["*"]
+    sourcesdir = None
+    tags = {"toy"}
+    executable = "cat RESULT > result.jsonl; true"
+    keep_files = ["result.jsonl"]
+
+    @sanity_function
+    def is_fine(self):
+        return sn.assert_eq(self.job.exitcode, 0)
+"""
+
+
+@dataclass(frozen=True)
+class ToySuite:
+    """`result` is the file that the check leaves as its measurement."""
+
+    suite: Suite
+    check: Path
+    result: Path
+
+    @property
+    def output(self) -> Path:
+        return self.suite.root / "output"
+
+    def plant(self, old: str, new: str) -> None:
+        """Changes the check; what is replaced has to be there."""
+        text = self.check.read_text()
+        assert old in text
+        self.check.write_text(text.replace(old, new))
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> ToySuite:
+    root = tmp_path / "suite"
+    for folder in ("checks", "config", "site_configs/toy", "reference_values"):
+        (root / folder).mkdir(parents=True)
+    for file in ("config/common.py", "config/policy.yaml"):
+        shutil.copy(suite_root() / file, root / file)
+    (root / "site_configs" / "toy" / "settings.py").write_text(SETTINGS)
+    (root / "site_configs" / "toy" / "topology.yaml").write_text(TOPOLOGY)
+    result = tmp_path / "measured.jsonl"
+    shutil.copy(suite_root() / "tests" / "data" / "fabricbench" / "synthetic_host_2ranks.jsonl", result)
+    check = root / "checks" / "check.py"
+    check.write_text(CHECK.replace("RESULT", str(result)))
+    return ToySuite(Suite(root), check, result)

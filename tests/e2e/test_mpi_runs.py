@@ -1,0 +1,52 @@
+"""The MPI libraries of this machine build and start a program the way in which a ReFrame job does it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fabricheck import mpi
+
+pytestmark = pytest.mark.e2e
+
+PROGRAM = """
+#include <mpi.h>
+#include <cstdio>
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int rank = 0, size = 0, length = 0, sum = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  char library[MPI_MAX_LIBRARY_VERSION_STRING];
+  MPI_Get_library_version(library, &length);
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 0) std::printf("ranks=%d sum=%d library=%s\\n", size, sum, library);
+  MPI_Finalize();
+}
+"""
+
+
+@pytest.mark.parametrize("name", mpi.NAMES)
+@pytest.mark.parametrize("more_than_cores", [False, True], ids=["a core each", "more ranks than cores"])
+def test_ranks_start_and_talk(name: str, more_than_cores: bool, tmp_path: Path) -> None:
+    installation = mpi.find(name)
+    if installation is None:
+        pytest.skip(f"no {name} on this machine")
+    ranks = mpi.physical_cores() + (1 if more_than_cores else 0)
+    launch = mpi.launch(name, ranks, mpi.physical_cores())
+    (tmp_path / "program.cpp").write_text(PROGRAM)
+    subprocess.run([installation.mpicxx, "program.cpp", "-o", "program"], cwd=tmp_path, check=True)
+    variables = {**installation.environment, **launch.environment}
+    script = [
+        *(f"export {variable}={value}" for variable, value in variables.items()),
+        *installation.shell_commands,
+        f"mpirun -np {ranks} {' '.join(launch.options)} ./program",
+    ]
+    job = subprocess.run(["bash", "-c", "\n".join(script)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert job.returncode == 0, job.stderr
+    library = {"openmpi": "Open MPI v", "mpich": "MPICH Version:"}[name]
+    assert f"ranks={ranks} sum={ranks * (ranks - 1) // 2} library={library}" in job.stdout
+    assert re.search(rf"\b{re.escape(installation.version)}\b", job.stdout), "another MPI than the one that was found"

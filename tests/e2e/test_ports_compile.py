@@ -1,0 +1,46 @@
+"""The CUDA and the HIP port compile for their architectures, and a warning in either is an error."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ci import build
+from fabricheck.errors import UserError
+
+pytestmark = [pytest.mark.compile, pytest.mark.timeout(1200)]
+
+PORTS = {"cuda": (b"sm_80", b"sm_90"), "hip": (b"gfx90a",)}
+PLANTED = "\nstatic int planted() {\n  int never_used;\n  return 0;\n}\n"
+
+
+def need(port: str) -> None:
+    """Skips where the port's compiler is not to be had (`make test` says why); in CI that is a failure."""
+    try:
+        build.options(port)
+    except UserError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("port", PORTS)
+def test_a_port_compiles_for_its_architectures(port: str) -> None:
+    need(port)
+    shutil.rmtree(build.ROOT / "build" / port, ignore_errors=True)
+    program = (build.build(port) / "fabricbench").read_bytes()
+    for architecture in PORTS[port]:
+        assert architecture in program, f"no code for {architecture.decode()}"
+
+
+@pytest.mark.parametrize("port", PORTS)
+@pytest.mark.parametrize("file", ["device/device_gpu.cu", "transports/ccl.cpp"])
+def test_a_warning_stops_the_build(port: str, file: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    need(port)
+    source = tmp_path / "src"
+    shutil.copytree(build.ROOT / "src", source)
+    with (source / "fabricbench" / file).open("a") as planted:
+        planted.write(PLANTED)
+    with pytest.raises(UserError, match="does not build"):
+        build.build(port, source, tmp_path / "build")
+    assert "never_used" in "".join(capfd.readouterr()), "it failed for another reason"

@@ -1,0 +1,71 @@
+"""`fabricheck run` as a user calls it: its exit status and what it says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e.conftest import ToySuite
+
+pytestmark = pytest.mark.e2e
+
+
+def fabricheck_run(toy: ToySuite, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fabricheck", "run", "--system", "toy", *options]
+    return subprocess.run(command, cwd=toy.suite.root / "checks", capture_output=True, text=True, check=False)
+
+
+def test_a_good_run_passes(toy: ToySuite) -> None:
+    job = fabricheck_run(toy)
+    assert job.returncode == 0, job.stdout + job.stderr
+    (folder,) = toy.output.glob("runs/toy-*")
+    assert job.stdout.splitlines()[-1] == f"PASS: everything is in {folder}"
+    assert "2 metrics, 2 of them uncalibrated" in job.stdout
+
+
+def test_a_result_file_that_was_cut_off_is_incomplete(toy: ToySuite) -> None:
+    toy.result.write_text("".join(toy.result.read_text().splitlines(keepends=True)[:-1]))
+    job = fabricheck_run(toy)
+    assert job.returncode == 4, job.stdout + job.stderr
+    assert job.stdout.splitlines()[-1].startswith("INCOMPLETE: ")
+
+
+def test_a_wrong_byte_fails(toy: ToySuite) -> None:
+    lines = toy.result.read_text().splitlines(keepends=True)
+    for line in (1, -1):  # the first size and the footer's count
+        assert '"wrong_bytes":0' in lines[line]
+        lines[line] = lines[line].replace('"wrong_bytes":0', '"wrong_bytes":1')
+    toy.result.write_text("".join(lines))
+    assert fabricheck_run(toy).returncode == 3
+
+
+def test_an_implausible_value_is_invalid(toy: ToySuite) -> None:
+    lines = toy.result.read_text().splitlines(keepends=True)
+    head, _, tail = lines[2].partition('"times_ns":[')
+    times, _, rest = tail.partition("]")
+    lines[2] = f'{head}"times_ns":[{",".join("1" for _ in times.split(","))}]{rest}'
+    toy.result.write_text("".join(lines))
+    assert fabricheck_run(toy).returncode == 5
+
+
+def test_a_failing_check_is_red_whatever_its_numbers(toy: ToySuite) -> None:
+    toy.plant("; true", "; false")
+    assert fabricheck_run(toy).returncode == 3
+
+
+def test_a_check_that_was_skipped_is_red(toy: ToySuite) -> None:
+    toy.plant(
+        "@sanity_function", '@run_before("run")\n    def leave(self):\n        self.skip()\n\n    @sanity_function'
+    )
+    assert fabricheck_run(toy).returncode == 4
+
+
+@pytest.mark.parametrize("options", [["--tag", "none such"], ["--system", "nowhere"]])
+def test_a_mistake_is_one_line_without_a_traceback(toy: ToySuite, options: list[str]) -> None:
+    job = fabricheck_run(toy, *options)
+    assert job.returncode == 2
+    assert job.stdout == ""
+    (line,) = job.stderr.splitlines()
+    assert line.startswith("fabricheck: ")

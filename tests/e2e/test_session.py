@@ -1,0 +1,74 @@
+"""ReFrame's own false greens, planted one by one in a small suite and run by the real ReFrame."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.results.records import Verdict
+from fabricheck.session import Selection, Session, run_suite
+from tests.e2e.conftest import CHECK, ToySuite
+
+pytestmark = pytest.mark.e2e
+
+
+def run(toy: ToySuite, selection: Selection | None = None) -> Session:
+    return run_suite(toy.suite, selection or Selection("toy"), toy.output)
+
+
+def verdicts(session: Session) -> list[Verdict]:
+    return [one.verdict for one in session.problems]
+
+
+def test_a_healthy_suite_is_green_and_leaves_everything_below_output(toy: ToySuite) -> None:
+    session = run(toy, Selection("toy:default", tags=("toy",), names=("Measures",), environments=("none",)))
+    assert session.problems == ()
+    assert [file.read_text() for file in session.files] == [toy.result.read_text()]
+    assert all(file.is_relative_to(session.folder) for file in session.files)
+    assert (toy.output / "results.db").exists()
+    assert (session.folder / "junit.xml").exists()
+
+
+def test_a_failing_check_keeps_its_result_file(toy: ToySuite) -> None:
+    toy.plant("; true", "; false")
+    session = run(toy)
+    assert verdicts(session) == [Verdict.FAIL]
+    assert len(session.files) == 1
+
+
+def test_a_check_that_measures_nothing(toy: ToySuite) -> None:
+    toy.plant("> result.jsonl", "")
+    session = run(toy)
+    assert verdicts(session) == [Verdict.INCOMPLETE]
+    assert "passed without leaving a result file" in session.problems[0].message
+
+
+def test_a_skipped_check(toy: ToySuite) -> None:
+    toy.plant(
+        "@sanity_function", '@run_before("run")\n    def leave(self):\n        self.skip()\n\n    @sanity_function'
+    )
+    assert set(verdicts(run(toy))) == {Verdict.INCOMPLETE}
+
+
+def test_a_check_file_that_cannot_be_loaded(toy: ToySuite) -> None:
+    (toy.check.parent / "broken.py").write_text("import no_such_module\n" + CHECK.replace("Measures", "Other"))
+    with pytest.raises(UserError, match="no_such_module"):
+        run(toy)
+
+
+def test_nothing_selected(toy: ToySuite) -> None:
+    with pytest.raises(UserError, match="no check is selected"):
+        run(toy, Selection("toy", tags=("no such tag",)))
+
+
+def test_an_environment_that_is_not_there_leaves_nothing_to_run(toy: ToySuite) -> None:
+    toy.plant('valid_prog_environs = ["*"]', 'valid_prog_environs = ["openmpi"]')
+    with pytest.raises(UserError, match="no check is selected"):
+        run(toy)
+
+
+def test_settings_that_do_not_load(toy: ToySuite) -> None:
+    settings = toy.suite.root / "site_configs" / "toy" / "settings.py"
+    settings.write_text("site_configuration = {'systems': [{}]}")
+    with pytest.raises(UserError, match="ReFrame cannot list the checks"):
+        run(toy)

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.judge.references import References, load_references
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SOURCES = """
+$sources:
+  run1: {kind: measured, source: acceptance, date: 2026-11-21, system: x, software: y, command: z, runs: 3}
+  paper: {kind: published, source: "SC24 paper, figure 3"}
+"""
+
+
+def load(tmp_path: Path, text: str) -> References:
+    path = tmp_path / "refs.yaml"
+    path.write_text(text)
+    return load_references(path)
+
+
+SMALL = (
+    SOURCES
+    + """
+$provenance: {Ping: run1, Plain: paper}
+Ping:
+  $index: ['$partition', transport]
+  'h200:gpu':
+    ccl: {goodput: [2830, -0.03, 0.05, Gb/s], latency: [22.0, -0.5, 0.15, us]}
+    mpi: {goodput: [$xfail, 'bug 123', [3000.0, -0.03, 0.05, Gb/s]]}
+    (m|x)pi.*: {goodput: [1000, -0.03, null, Gb/s]}
+    .*: {goodput: [500, -0.03, null, Gb/s]}
+Plain:
+  '*': {goodput: [1, -0.1, null, Gb/s], latency: [9, null, 0.1, us]}
+  h200: {goodput: [2, -0.1, null, Gb/s]}
+  'h200:gpu': {goodput: [3, -0.1, null, Gb/s]}
+"""
+)
+
+
+def value(references: References, test: str, name: str = "goodput", **keys: str | int) -> float | None:
+    found = references.of(test).lookup({"$partition": "h200:gpu", **keys})
+    return found[name].value if name in found else None
+
+
+def test_a_reference_is_looked_up(tmp_path: Path) -> None:
+    found = load(tmp_path, SMALL).of("Ping").lookup({"$partition": "h200:gpu", "transport": "ccl", "more": 1})
+    assert set(found) == {"goodput", "latency"}
+    reference = found["goodput"]
+    assert (reference.value, reference.lower, reference.upper, reference.unit) == (2830.0, -0.03, 0.05, "Gb/s")
+    assert reference.provenance == "run1: measured, 2026-11-21: acceptance"
+
+
+def test_equal_keys_come_before_patterns_and_the_first_pattern_counts(tmp_path: Path) -> None:
+    references = load(tmp_path, SMALL)
+    found = {each: value(references, "Ping", transport=each) for each in ("ccl", "mpi", "mpix", "xpi", "other")}
+    assert found == {"ccl": 2830, "mpi": 3000, "mpix": 1000, "xpi": 1000, "other": 500}
+    assert references.of("Ping").lookup({"$partition": "h100:gpu", "transport": "ccl"}) == {}
+
+
+def test_an_expected_failure_keeps_its_message(tmp_path: Path) -> None:
+    found = load(tmp_path, SMALL).of("Ping").lookup({"$partition": "h200:gpu", "transport": "mpi"})
+    assert found["goodput"].provenance.startswith("expected to fail (bug 123); run1: measured")
+
+
+def test_a_narrower_scope_overrides_a_wider_one(tmp_path: Path) -> None:
+    references = load(tmp_path, SMALL).of("Plain")
+    for partition, goodput in (("h200:gpu", 3), ("h200:cpu", 2), ("lumi:gpu", 1)):
+        found = references.lookup({"$partition": partition})
+        assert (found["goodput"].value, found["latency"].value) == (goodput, 9)
+
+
+def test_what_the_index_needs_has_to_be_said(tmp_path: Path) -> None:
+    references = load(tmp_path, SMALL)
+    with pytest.raises(UserError, match=r"indexed by \$partition, transport: say what transport is"):
+        references.of("Ping").lookup({"$partition": "h200:gpu"})
+    with pytest.raises(UserError, match="say which"):
+        references.of("Plain").lookup({})
+    with pytest.raises(UserError, match="has no references of 'Pong', only of Ping, Plain"):
+        references.of("Pong")
+
+
+def test_numbers_match_numbers_only(tmp_path: Path) -> None:
+    text = SOURCES + "$provenance: {A: run1}\nA:\n  $index: [n]\n  8: {x: [1, -0.1, null, Gb/s]}\n"
+    references = load(tmp_path, text).of("A")
+    assert references.lookup({"n": 8})["x"].value == 1
+    assert references.lookup({"n": "8"}) == {}
+
+
+def test_provenance_may_end_at_any_level(tmp_path: Path) -> None:
+    text = (
+        SOURCES
+        + """
+$provenance:
+  A:
+    a: run1
+    b: {x: paper, y: run1}
+A:
+  $index: [n]
+  a: {x: [1, -0.1, null, Gb/s]}
+  b: {x: [1, -0.1, null, Gb/s], y: [1, -0.1, null, Gb/s]}
+"""
+    )
+    references = load(tmp_path, text).of("A")
+    assert references.lookup({"n": "b"})["x"].provenance == "paper: published: SC24 paper, figure 3"
+    assert references.lookup({"n": "b"})["y"].provenance.startswith("run1")
+    assert references.lookup({"n": "a"})["x"].provenance.startswith("run1")
+
+
+def test_a_file_without_tests_is_fine(tmp_path: Path) -> None:
+    assert load(tmp_path, "{}").tests == {}
+
+
+def one(entry: str) -> str:
+    return f"{SOURCES}$provenance: {{A: run1}}\nA:\n  $index: [n]\n  a:\n    x: {entry}\n"
+
+
+def tree(body: str, provenance: str = "{A: run1}") -> str:
+    return f"{SOURCES}$provenance: {provenance}\nA:\n{body}"
+
+
+GOOD = "{x: [1, -0.1, null, Gb/s]}"
+
+MISTAKES = {
+    "value of zero": (one("[0, -0.1, null, Gb/s]"), r"refs.yaml:9: A.a.x: the value has to be positive"),
+    "negative value": (one("[-1, -0.1, null, Gb/s]"), "positive and finite"),
+    "NaN": (one("[.nan, -0.1, null, Gb/s]"), "positive and finite"),
+    "endless value": (one("[.inf, -0.1, null, Gb/s]"), "positive and finite"),
+    "no value": (one("[null, -0.1, null, Gb/s]"), "positive and finite"),
+    "value as text": (one("['1', -0.1, null, Gb/s]"), "'1' is not a number"),
+    "YAML's text that looks like a number": (one("[1e3, -0.1, null, Gb/s]"), "'1e3' is not a number"),
+    "value as truth": (one("[true, -0.1, null, Gb/s]"), "True is not a number"),
+    "three only": (one("[1, -0.1, null]"), "has to be"),
+    "five": (one("[1, -0.1, null, Gb/s, run1]"), "has to be"),
+    "a map": (one("{value: 1}"), "has to be"),
+    "no unit": (one("[1, -0.1, null, '']"), "needs a unit"),
+    "lower above 0": (one("[1, 0.1, null, Gb/s]"), "the lower bound"),
+    "lower of -1": (one("[1, -1, null, Gb/s]"), "the lower bound"),
+    "lower of NaN": (one("[1, .nan, null, Gb/s]"), "the lower bound"),
+    "upper below 0": (one("[1, -0.1, -0.1, Gb/s]"), "the upper bound"),
+    "endless upper": (one("[1, null, .inf, us]"), "the upper bound"),
+    "goodput without a lower bound": (one("[1, null, 0.1, Gb/s]"), "would let everything pass"),
+    "latency without an upper bound": (one("[1, -0.1, null, us]"), "would let everything pass"),
+    "other unit without a bound": (one("[1, null, null, '%']"), "would let everything pass"),
+    "xfail without a message": (one("[$xfail, [1, -0.1, null, Gb/s]]"), "has to be"),
+    "unknown modifier": (one("[$maybe, a, [1, -0.1, null, Gb/s]]"), "has to be|not a number"),
+    "metric with a colon": (tree("  $index: [n]\n  a: {'x:y': [1, -0.1, null, Gb/s]}\n"), "no name of a metric"),
+    "no metrics": (tree("  $index: [n]\n  a: {}\n"), "has no references"),
+    "no entries": (tree("  $index: [n]\n"), "is empty"),
+    "a level too few": (tree(f"  $index: [n, m]\n  a: {GOOD}\n"), "A.a.x: has to be a map"),
+    "a level too many": (tree(f"  $index: [n]\n  a: {{b: {GOOD}}}\n"), "has to be"),
+    "index that is no list": (tree(f"  $index: n\n  a: {GOOD}\n"), "list of attribute names"),
+    "bare alternative": (tree(f"  $index: [n]\n  a|b: {GOOD}\n"), r"write \(a\|b\)"),
+    "no regular expression": (tree(f"  $index: [n]\n  '*': {GOOD}\n"), "this is none"),
+    "key as truth": (tree(f"  $index: [n]\n  yes: {GOOD}\n"), "put it into quotes"),
+    "key as float": (tree(f"  $index: [n]\n  1.5: {GOOD}\n"), "put it into quotes"),
+    "number as a scope": (tree(f"  8: {GOOD}\n"), "is no system, partition"),
+    "key twice": (tree(f"  $index: [n]\n  a: {GOOD}\n  a: {GOOD}\n"), "is given twice"),
+    "no provenance": (tree(f"  $index: [n]\n  a: {GOOD}\n", "{}"), "has no provenance"),
+    "provenance without the value": (tree(f"  $index: [n]\n  a: {GOOD}\n", "{A: {b: run1}}"), "has no provenance"),
+    "unknown source": (tree(f"  $index: [n]\n  a: {GOOD}\n", "{A: run2}"), "'run2' is not among"),
+    "provenance of no value": (
+        tree(f"  $index: [n]\n  a: {GOOD}\n", "{A: {a: run1, b: run1}}"),
+        r"\$provenance.A.b: there is no reference at this place",
+    ),
+    "provenance of no test": (
+        tree(f"  $index: [n]\n  a: {GOOD}\n", "{A: run1, B: run1}"),
+        "no references of this test",
+    ),
+    "name that is no class": ("a-b: {}", "no name of a test class"),
+    "source without a kind": ("$sources: {a: {source: x}}", "needs a kind"),
+    "source of nothing": ("$sources: {a: {kind: vendor}}", "needs the field source"),
+    "measurement without a command": (
+        "$sources: {a: {kind: measured, source: x, date: 2026-11-21, system: y, software: z}}",
+        "needs the field command",
+    ),
+    "source with an unknown field": ("$sources: {a: {kind: vendor, source: x, url: y}}", "is an unknown field"),
+    "a list": ("[]", "has to be a map"),
+    "a test that is no map": ("A: 1", "A: has to be a map"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_would_let_everything_pass_is_refused(tmp_path: Path, name: str) -> None:
+    text, message = MISTAKES[name]
+    with pytest.raises(UserError, match=message) as error:
+        load(tmp_path, text)
+    assert str(error.value).startswith(str(tmp_path / "refs.yaml") + ":")
+    assert str(error.value).splitlines() == [str(error.value)]
+
+
+def test_the_good_forms_of_those_mistakes_are_accepted(tmp_path: Path) -> None:
+    assert load(tmp_path, one("[1, -0.1, null, Gb/s]")).tests
+    assert load(tmp_path, tree(f"  $index: [n]\n  (a|b)[|]\\|: {GOOD}\n")).tests
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        load_references(tmp_path / "none.yaml")
+
+
+def test_the_example_of_the_documentation_is_good(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "reference-formats.md").read_text()
+    example = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)
+    assert example is not None
+    references = load(tmp_path, example[1])
+    assert len(references.of("PointToPoint").lookup({"$partition": "h200:gpu", "transport": "ccl"})) == 2
+
+
+def test_the_references_of_the_suite_are_good() -> None:
+    for path in sorted((ROOT / "reference_values").glob("*.yaml")):
+        load_references(path)

@@ -1,0 +1,137 @@
+"""Nothing that ReFrame lets pass may come out green: the driver, on reports that ReFrame could have written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.results.records import Verdict
+from fabricheck.session import Case, Selection, Suite, find_problems, read_cases, run_suite
+from fabricheck.suite import suite_root
+
+
+def case(folder: Path, result: str = "pass", *, with_file: bool = True, is_build: bool = False) -> Case:
+    folder.mkdir(exist_ok=True)
+    if with_file:
+        (folder / "result.jsonl").touch()
+    phase, reason = (None, None) if result == "pass" else ("sanity", "sanity error: it is broken\nand more")
+    return Case("T %size=8", "openmpi", "local:default", {}, result, phase, reason, folder, is_build)
+
+
+def verdicts(*cases: Case, listed: int | None = None, status: int = 0) -> list[Verdict]:
+    return [one.verdict for one in find_problems(len(cases) if listed is None else listed, status, cases)]
+
+
+def test_a_clean_run_has_no_problem(tmp_path: Path) -> None:
+    build = case(tmp_path / "build", with_file=False, is_build=True)
+    assert verdicts(build, case(tmp_path / "run")) == []
+
+
+@pytest.mark.parametrize("listed", [0, 2, 100])
+def test_another_number_of_cases_than_was_listed(tmp_path: Path, listed: int) -> None:
+    assert verdicts(case(tmp_path / "run"), listed=listed) == [Verdict.INCOMPLETE]
+
+
+def test_no_measurement_at_all(tmp_path: Path) -> None:
+    assert verdicts() == [Verdict.INCOMPLETE]
+    assert verdicts(case(tmp_path / "build", is_build=True)) == [Verdict.INCOMPLETE]
+
+
+@pytest.mark.parametrize("result", ["fail", "skip", "fail_deps", "abort", "xfail", "xpass", "a new word"])
+def test_whatever_is_not_a_pass_is_a_problem(tmp_path: Path, result: str) -> None:
+    assert verdicts(case(tmp_path / "run", result, with_file=False)) == [Verdict.INCOMPLETE]
+    assert verdicts(case(tmp_path / "measured", result)) == [Verdict.FAIL]
+
+
+def test_the_problem_names_the_case_the_phase_and_the_reason_in_one_line(tmp_path: Path) -> None:
+    (problem,) = find_problems(1, 1, [case(tmp_path / "run", "fail")])
+    assert problem.message == "T %size=8 @local:default+openmpi: fail in the sanity phase: sanity error: it is broken"
+
+
+def test_a_pass_without_a_result_file(tmp_path: Path) -> None:
+    assert verdicts(case(tmp_path / "run", with_file=False)) == [Verdict.INCOMPLETE]
+
+
+def test_an_exit_status_that_nothing_explains(tmp_path: Path) -> None:
+    assert verdicts(case(tmp_path / "run"), status=1) == [Verdict.INCOMPLETE]
+
+
+def record(**changes: Any) -> dict[str, Any]:
+    return {
+        "unique_name": "T_0",
+        "name": "T %size=8",
+        "size": 8,
+        "num_cpus_per_task": None,
+        "keep_files": ["result.jsonl"],
+        "system": "local",
+        "partition": "default",
+        "environ": "openmpi",
+        "result": "pass",
+        "fail_phase": None,
+        "fail_reason": None,
+        "fixture": False,
+        "outputdir": "/output/T",
+        "stagedir": "/stage/T",
+        **changes,
+    }
+
+
+def read(tmp_path: Path, *runs: list[dict[str, Any]]) -> tuple[Case, ...]:
+    report = tmp_path / "report.json"
+    report.write_text(json.dumps({"runs": [{"testcases": one} for one in runs]}))
+    return read_cases(report)
+
+
+def test_files_are_looked_for_where_reframe_left_them(tmp_path: Path) -> None:
+    passed, failed, skipped = read(
+        tmp_path,
+        [
+            record(),
+            record(unique_name="T_1", result="fail"),
+            record(unique_name="T_2", result="fail_deps", outputdir=None, stagedir=None),
+        ],
+    )
+    assert (passed.folder, failed.folder, skipped.folder) == (Path("/output/T"), Path("/stage/T"), None)
+
+
+def test_what_references_are_indexed_by(tmp_path: Path) -> None:
+    (one,) = read(tmp_path, [record()])
+    assert one.test == "T"
+    expected = {"size": 8, "$system": "local", "$partition": "local:default", "$environ": "openmpi"}
+    assert expected.items() <= one.attributes.items()
+    assert not {"keep_files", "num_cpus_per_task"} & set(one.attributes)
+
+
+@pytest.mark.parametrize("verdict", [Verdict.DEGRADED, Verdict.FAIL, Verdict.INCOMPLETE, Verdict.INVALID])
+@pytest.mark.parametrize("with_file", [False, True])
+def test_a_check_that_says_its_verdict_is_believed(tmp_path: Path, verdict: Verdict, with_file: bool) -> None:
+    failed = replace(case(tmp_path / "run", "fail", with_file=with_file), reason=f"sanity error: {verdict.value}: why")
+    assert verdicts(failed) == [verdict]
+
+
+def test_a_failed_check_that_says_pass_is_not(tmp_path: Path) -> None:
+    failed = replace(case(tmp_path / "run", "fail"), reason="sanity error: expected PASS")
+    assert verdicts(failed) == [Verdict.FAIL]
+
+
+def test_the_same_test_in_two_environments_is_two_cases(tmp_path: Path) -> None:
+    assert len(read(tmp_path, [record(), record(environ="mpich")])) == 2
+
+
+def test_the_last_try_counts(tmp_path: Path) -> None:
+    (one,) = read(tmp_path, [record(result="fail")], [record()])
+    assert one.result == "pass"
+
+
+def test_no_report_no_cases(tmp_path: Path) -> None:
+    assert read_cases(tmp_path / "report.json") == ()
+
+
+def test_an_unknown_system(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"unknown system 'nowhere': .*local"):
+        run_suite(Suite(suite_root()), Selection("nowhere:gpu"), tmp_path)

@@ -1,0 +1,107 @@
+"""`fabricheck expected` and `fabricheck validate`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from fabricheck.topology.cli import expected, validate
+from fabricheck.topology.drawing import draw
+from fabricheck.topology.table import rows
+from tests.unit.topology.nodes import PAPERS, ROOT, node, system
+
+pytestmark = pytest.mark.usefixtures("in_suite")
+
+
+@pytest.fixture
+def in_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.mark.parametrize("name", [*PAPERS, "local"])
+@pytest.mark.parametrize("layout", ["text", "csv", "json"])
+def test_expected_of_every_system(name: str, layout: str) -> None:
+    result = CliRunner().invoke(expected, [name, "--format", layout], catch_exceptions=False)
+    assert result.exit_code == 0
+    if layout == "json":
+        content = json.loads(result.stdout)
+        assert content["system"] == name
+        pairs = [row for row in content["rows"] if row["operation"] == "pingpong" and row["transport"] == "direct"]
+        gpus = len(system(name).gpus)
+        assert len(pairs) == gpus * (gpus - 1)
+    elif layout == "csv":
+        table = list(csv.DictReader(io.StringIO(result.stdout)))
+        assert all(row["source"] for row in table)
+    else:
+        assert result.stdout.startswith(f"{name}: ")
+
+
+def test_numbers_of_the_table() -> None:
+    result = CliRunner().invoke(expected, ["lumi", "--format", "csv"], catch_exceptions=False)
+    table = {
+        (row["operation"], row["transport"], row["devices"]): row for row in csv.DictReader(io.StringIO(result.stdout))
+    }
+    assert table["pingpong", "direct", "gcd0 gcd1"]["nominal"] == "1600"
+    assert table["pingpong", "direct", "gcd1 gcd7"]["nominal"] == "800"
+    everyone = " ".join(f"gcd{index}" for index in range(8))
+    assert table["allreduce", "direct", everyone]["expected"] == "800"
+    assert table["pingpong", "direct", "gcd0 gcd1"]["reference"] == ""
+
+
+@pytest.mark.parametrize("gpus", [8, 72])
+def test_large_nodes_are_answered(gpus: int) -> None:
+    table = list(rows(node(gpus, [], switch=dict.fromkeys(range(gpus), 3600.0))))
+    assert sum(row.operation == "pingpong" for row in table) == gpus * (gpus - 1)
+    everyone = {row.operation: row for row in table if row.transport == "direct" and len(row.devices) == gpus}
+    assert everyone["alltoall"].expected == pytest.approx(3600 * gpus / (gpus - 1))
+    assert everyone["allreduce"].expected == pytest.approx(3600 * gpus / (2 * (gpus - 1)))
+
+
+def test_drawing(tmp_path: Path) -> None:
+    file = tmp_path / "lumi.svg"
+    result = CliRunner().invoke(expected, ["lumi", "--svg", str(file)], catch_exceptions=False)
+    assert result.exit_code == 0
+    root = ElementTree.fromstring(file.read_text(encoding="utf-8"))
+    space = "{http://www.w3.org/2000/svg}"
+    widths = {
+        line.findtext(f"{space}title", "").split(":")[0]: float(line.get("stroke-width", "0"))
+        for line in root.iter(f"{space}line")
+    }
+    assert len(widths) == len(system("lumi").links)
+    assert widths["gcd0 - gcd1"] == pytest.approx(2 * widths["gcd0 - gcd6"])
+    assert widths["gcd0 - gcd6"] == pytest.approx(2 * widths["gcd0 - gcd2"])
+
+
+@pytest.mark.parametrize("name", [*PAPERS, "local"])
+def test_every_device_is_drawn(name: str) -> None:
+    texts = {one.text for one in ElementTree.fromstring(draw(system(name))).iter("{http://www.w3.org/2000/svg}text")}
+    assert set(system(name).names) <= texts
+
+
+def test_validate_all_systems() -> None:
+    result = CliRunner().invoke(validate, [], catch_exceptions=False)
+    assert result.exit_code == 0, result.stdout
+    assert {line.split(":")[0] for line in result.stdout.splitlines()} >= {*PAPERS, "local"}
+
+
+def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+
+    for folder in ("site_configs", "config", "reference_values"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+    settings = tmp_path / "site_configs" / "lumi" / "settings.py"
+    text = settings.read_text(encoding="utf-8")
+    settings.write_text(text.replace('"num_devices": 8', '"num_devices": 4').replace('"lumi", "top', '"moon", "top'))
+    result = CliRunner().invoke(validate, ["lumi", "alps"], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert "lumi: 2 wrong" in result.stdout
+    assert "has 4 GPUs, its topology 8" in result.stdout
+    assert "tuning_profile 'moon'" in result.stdout
+    assert "alps: ok" in result.stdout
