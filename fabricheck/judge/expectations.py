@@ -36,6 +36,7 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
             quantity=quantity,
             host_copy_gbps=run.header["host_copy_gbps"],
             ranks=len(members),
+            oversubscribed=run.header["oversubscribed"],
             floor_fraction=rule.fraction if rule is not None else FLOOR_FRACTION,
         )
         if rule is not None and quantity == "goodput":

@@ -34,7 +34,8 @@ _START_UP_US = {"staging": 100.0, "copy": 50.0, "ccl": 100.0, "mpi": 50.0}
 # that share cores and memory share that.
 _CACHE_GAIN = 12.0
 _SHARED_MEMORY_FLOOR = 0.05
-_SHARED_MEMORY_START_UP_US = 10_000.0  # ranks that share a core wait for each other's time slice
+_SHARED_MEMORY_START_UP_US = 100.0
+_SHARED_CORE_START_UP_US = 10_000.0  # ranks that share a core wait for each other's time slice
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class _Question:
     nodes: int
     bytes: int
     host_copy_gbps: float | None
+    oversubscribed: bool
 
     @property
     def per_node(self) -> int:
@@ -83,6 +85,7 @@ def expectation(
     quantity: str,
     host_copy_gbps: float | None,
     ranks: int | None = None,
+    oversubscribed: bool = False,
     floor_fraction: float = FLOOR_FRACTION,
 ) -> Expectation:
     """What one metric should be, in its own unit: Gb/s for `goodput`, us for `latency`.
@@ -91,7 +94,8 @@ def expectation(
     each rank, as node-local index or name, in rank order (source and destination of a pair, the root of a rooted
     collective first); empty for the host port. `nodes`: on how many nodes the ranks are. `ranks`: how many ranks;
     needed only where `devices` is empty or names each GPU of a node once for several nodes (default: as many as
-    `devices`, else two for pairs, else one a node and at least two). `floor_fraction`: share of `expected` under which
+    `devices`, else two for pairs, else one a node and at least two). `oversubscribed`: ranks share cores.
+    `floor_fraction`: share of `expected` under which
     a large transfer fails; it is lowered by the time that a small one needs to start.
 
     Of a latency, only `ceiling` is known: the least plausible time. Raises UserError for unknown names or devices.
@@ -112,7 +116,9 @@ def expectation(
         raise UserError(f"{operation} is between two devices, not {len(gpus)}")
     if ranks is None:
         ranks = len(gpus) or (2 if operation in PAIRS else max(2, nodes))
-    question = _Question(topology, operation, transport, schedule, gpus, ranks, nodes, bytes, host_copy_gbps)
+    question = _Question(
+        topology, operation, transport, schedule, gpus, ranks, nodes, bytes, host_copy_gbps, oversubscribed
+    )
     limits = _limits(question)
     if quantity == "latency":
         return _latency(question, limits)
@@ -249,10 +255,11 @@ def _host_share(operation: str, n: int) -> float:
 
 
 def _shared_memory(question: _Question) -> _Limits:
+    start_up = _SHARED_CORE_START_UP_US if question.oversubscribed else _SHARED_MEMORY_START_UP_US
     copy = memory.host_copy_gbps(question.topology, question.host_copy_gbps)
     if copy is None:
         why = "the host's copy rate is unknown"
-        return _Limits(None, None, None, _SHARED_MEMORY_START_UP_US, f"{question.topology.system}: {why}")
+        return _Limits(None, None, None, start_up, f"{question.topology.system}: {why}")
     share = 1.0 if question.operation in PAIRS else _host_share(question.operation, question.ranks)
     expected = copy / share
     others = 1 if question.operation in PAIRS and question.schedule == "uncontended" else question.ranks
@@ -263,7 +270,7 @@ def _shared_memory(question: _Question) -> _Limits:
         expected,
         expected,
         expected * _CACHE_GAIN,
-        _SHARED_MEMORY_START_UP_US,
+        start_up,
         why,
         _SHARED_MEMORY_FLOOR / FLOOR_FRACTION / others,
     )

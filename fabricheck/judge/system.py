@@ -1,0 +1,58 @@
+"""The judge of a system: its topology, its references and the policy, from the files of a suite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fabricheck.judge.expectations import expect_from_topology
+from fabricheck.judge.judge import NO_EXPECTATION, judge_run
+from fabricheck.judge.policy import Policy, load_policy
+from fabricheck.judge.references import Key, References, load_references
+from fabricheck.judge.verdicts import Reference, RunJudgement
+from fabricheck.results.records import Run
+from fabricheck.suite import suite_root
+from fabricheck.topology import Topology, find_topology
+
+
+@dataclass(frozen=True)
+class SystemJudge:
+    """Everything that a run on one system is judged by. `None` where the system has no such file."""
+
+    topology: Topology | None
+    references: References | None
+    policy: Policy
+
+    @classmethod
+    def of(cls, system: str, root: Path | None = None) -> SystemJudge:
+        """The judge of a system below site_configs/ of the suite at `root` (default: the suite that we are in).
+
+        Raises UserError for an unknown system and for a file that is not valid.
+        """
+        root = root or suite_root()
+        references = root / "reference_values" / f"{system}.yaml"
+        return cls(
+            find_topology(system, root / "site_configs"),
+            load_references(references) if references.exists() else None,
+            load_policy(root / "config" / "policy.yaml"),
+        )
+
+    def judge(self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None) -> RunJudgement:
+        """The judgement of `run`, against the references of the ReFrame test class `test`.
+
+        `attributes` are those of the test by which references are indexed, such as `$partition`. Without `test`, or
+        where the system has no references of it, all metrics are uncalibrated.
+        """
+        expect = expect_from_topology(run, self.topology, self.policy) if self.topology else lambda *_: NO_EXPECTATION
+        return judge_run(run, expect, self._references(run, test, attributes or {}), self.policy)
+
+    def _references(self, run: Run, test: str | None, attributes: Mapping[str, Key]) -> Mapping[str, Reference]:
+        if self.references is None or test is None or test not in self.references.tests or not run.header:
+            return {}
+        own: dict[str, Key] = {
+            "transport": run.header["transport"],
+            "port": run.header["port"],
+            "num_tasks": len(run.ranks),
+        }
+        return self.references.of(test).lookup({**own, **attributes})

@@ -1,0 +1,56 @@
+"""Builds fabricbench, once for each partition and environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import reframe as rfm
+from reframe.core.builtins import run_before, sanity_function
+from reframe.utility import sanity as sn
+
+from fabricheck.suite import suite_root
+
+# Ports of fabricbench, and the CMake variable that names what the GPU code is compiled for.
+ARCHITECTURES = {"host": None, "cuda": "CMAKE_CUDA_ARCHITECTURES", "hip": "GPU_TARGETS"}
+
+
+class BuildFabricbench(rfm.CompileOnlyRegressionTest):  # type: ignore[misc]
+    """The port that the environment's `extras` ask for.
+
+    `port`: host, cuda or hip. `mpicxx`: the compiler wrapper of the MPI library, where CMake does not find it by
+    itself. `gpu_arch`: what to compile for (`90`, `gfx90a`; several with `;`). `cmake_options`: a list of further
+    options, such as `-DNCCL_ROOT=…`. `hip_platform`: `nvidia` for HIP's own back end for NVIDIA devices.
+    """
+
+    descr = "build fabricbench"
+    build_system = "CMake"
+    sourcesdir = str(suite_root() / "src")
+    build_locally = True
+    build_time_limit = "15m"
+
+    @run_before("compile")
+    def configure(self) -> None:
+        extras = self.current_environ.extras
+        port = extras.get("port", "host")
+        options = [f"-DFABRICHECK_PORT={port}", "-DBUILD_TESTING=OFF"]
+        if "mpicxx" in extras:
+            options.append(f"-DMPI_CXX_COMPILER={extras['mpicxx']}")
+        if ARCHITECTURES[port] and "gpu_arch" in extras:
+            options.append(f"'-D{ARCHITECTURES[port]}={extras['gpu_arch']}'")
+        if "hip_platform" in extras:
+            options.append(f"-DFABRICHECK_HIP_PLATFORM={extras['hip_platform']}")
+        if port == "hip" and extras.get("hip_platform", "amd") == "amd":
+            self.build_system.cxx = "hipcc"
+        if not {"nccl", "rccl"} & set(self.current_environ.features):
+            options.append("-DFABRICHECK_CCL=OFF")
+        self.build_system.config_opts = [*options, *extras.get("cmake_options", [])]
+        self.build_system.builddir = "build"
+        self.build_system.build_opts = ["fabricbench"]
+
+    @property
+    def program(self) -> str:
+        return str(Path(self.stagedir) / "build" / "fabricbench")
+
+    @sanity_function
+    def is_built(self) -> object:
+        return sn.assert_true(Path(self.program).is_file(), "INCOMPLETE: the build left no program behind")

@@ -1,0 +1,241 @@
+"""A test that runs fabricbench once and is judged by what it measured."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import datetime, timezone
+from pathlib import Path
+
+import reframe.utility.sanity as sn
+import reframe.utility.typecheck as typ
+from reframe.core.builtins import fixture, run_after, run_before, sanity_function, variable
+from reframe.core.exceptions import PerformanceError, SanityError
+from reframe.core.pipeline import RegressionTestPlugin
+
+from fabricheck import mpi
+from fabricheck.judge.metrics import expected_metric_names
+from fabricheck.judge.system import SystemJudge
+from fabricheck.judge.verdicts import Judgement, RunJudgement
+from fabricheck.results.fabricbench import read_run
+from fabricheck.results.guards import require, require_fresh, with_problems
+from fabricheck.results.records import Problem, Verdict
+from fabricheck.rfm.build import ARCHITECTURES, BuildFabricbench
+from fabricheck.suite import suite_root
+from fabricheck.tuning import load_profiles
+
+RESULT = "result.jsonl"
+EXIT_STATUS = "exit-status"
+
+# Inside a node whose GPUs have links of their own, *CCL has no reason to go another way.
+DIRECT_LINKS = ("nvlink", "xgmi")
+
+
+class FabricbenchCheck(RegressionTestPlugin):  # type: ignore[misc]
+    """Runs fabricbench on one node, one rank a GPU, and passes only where every metric does.
+
+    The contract, by phase:
+
+    - *class body* of the test: `transport` (a parameter or a variable), `operations` and `sizes`. It may set
+      `schedules`, `implementation`, `budget`, `tags`, and `ranks` for partitions without GPUs.
+    - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
+      `gpu` and an environment with `nccl` or `rccl`; it does not depend on the MPI library and is measured once.
+    - *setup*: the number of ranks is that of the GPUs of a node (`devices` of the partition), else `ranks`. The
+      launcher's options for binding ranks come from `fabricheck.mpi`, variables from the tuning profile that the
+      partition's `extras["tuning_profile"]` names.
+    - *run*: `result.jsonl` and the exit status are left in the stage directory, and kept.
+    - *sanity*: raises SanityError where something else was measured than was asked for, or not all of it.
+    - *performance*: every metric that the plan promises becomes a performance variable; PerformanceError where the
+      verdict is not PASS. ReFrame's own references are not used: it passes a metric without one.
+
+    The messages begin with the verdict, which `fabricheck run` reads.
+    """
+
+    fabricbench = fixture(BuildFabricbench, scope="environment")
+    operations = variable(typ.List[str])
+    #: By transport, `host` for the host port, and `other` for all that is not named.
+    sizes = variable(typ.Dict[str, str])
+    schedules = variable(typ.List[str], value=["uncontended", "contended"])
+    implementation = variable(str, value="automatic")
+    #: Ranks on a partition without GPUs; 0: as many as it has cores, between 2 and 4.
+    ranks = variable(int, value=0)
+    #: Seconds of measuring for one size of one pair or group.
+    budget = variable(float, value=0.05)
+    #: Seconds without progress after which a run is ended.
+    timeout = variable(float, value=60.0)
+    #: Passed on to fabricbench as it is.
+    more_options = variable(typ.List[str], value=[])
+
+    @run_after("init")
+    def select(self) -> None:
+        if self.transport == "mpi":
+            self.valid_systems = ["*"]
+            self.valid_prog_environs = ["+mpi"]
+        else:
+            self.valid_systems = ["+gpu"]
+            self.valid_prog_environs = ["+mpi +nccl", "+mpi +rccl"]
+        self.sourcesdir = None
+        self.time_limit = "10m"
+        self.keep_files = [RESULT, EXIT_STATUS]
+
+    @property
+    def port(self) -> str:
+        return str(self.current_environ.extras.get("port", "host"))
+
+    @run_after("setup")
+    def check_port(self) -> None:
+        self.skip_if(
+            self.port not in ARCHITECTURES,
+            f"fabricbench has no port for {self.port!r} yet, only for {', '.join(ARCHITECTURES)}",
+        )
+
+    @run_after("setup")
+    def set_ranks(self) -> None:
+        gpus = [device.num_devices for device in self.current_partition.devices if device.device_type == "gpu"]
+        if self.port == "host" or not gpus:
+            cores = self.current_partition.processor.num_cores or mpi.physical_cores()
+            self.num_tasks = self.ranks or min(max(cores, 2), 4)
+        else:
+            self.num_tasks = gpus[0]
+            self.num_gpus_per_node = gpus[0]
+        self.num_tasks_per_node = self.num_tasks
+
+    @run_before("run")
+    def bind_ranks(self) -> None:
+        family = self.current_environ.extras.get("mpi")
+        if self.current_partition.launcher_type.registered_name != "mpirun" or family not in mpi.NAMES:
+            return
+        cores = self.current_partition.processor.num_cores or mpi.physical_cores()
+        launch = mpi.launch(family, self.num_tasks, cores)
+        self.job.launcher.options += list(launch.options)
+        self.env_vars.update(launch.environment)
+
+    @run_before("run")
+    def tune(self) -> None:
+        profile = self.current_partition.extras.get("tuning_profile", "default")
+        libraries = {"ccl": ["ccl", "gpu"], "mpi": ["mpi", "gpu"]}.get(self.transport, ["gpu"])
+        profiles = load_profiles(suite_root() / "config" / "tuning.yaml")
+        self.tuning = profiles.profile(profile).environment(libraries)
+        self.env_vars.update(self.tuning)
+
+    @run_before("run")
+    def command(self) -> None:
+        self.executable = shlex.quote(self.fabricbench.program)
+        self.executable_opts = [
+            f"--transport={self.transport}",
+            f"--operations={','.join(self.operations)}",
+            f"--implementation={self.implementation}",
+            f"--schedules={','.join(self.schedules)}",
+            f"--sizes={self.chosen_sizes()}",
+            f"--budget={self.budget:g}",
+            f"--timeout={self.timeout:g}",
+            f"--expect-ranks={self.num_tasks}",
+            "--expect-nodes=1",
+            f"--output={RESULT}",
+            *self.more_options,
+        ]
+        # Not every scheduler tells ReFrame the exit status.
+        self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", "exit $status"]
+
+    @run_before("run")
+    def note_start(self) -> None:
+        self.started = datetime.now(timezone.utc)
+
+    def chosen_sizes(self) -> str:
+        return self.sizes.get("host" if self.port == "host" else self.transport, self.sizes["other"])
+
+    def exit_status(self) -> int:
+        file = Path(self.stagedir) / EXIT_STATUS
+        try:
+            return int(file.read_text())
+        except (OSError, ValueError):
+            raise SanityError("INCOMPLETE: the job was ended before fabricbench was, so it left no exit status") from None
+
+    def judge(self) -> RunJudgement:
+        status = self.exit_status()
+        file = Path(self.stagedir) / RESULT
+        if not file.exists():
+            raise SanityError(f"INCOMPLETE: fabricbench left no results (exit status {status}){self.last_words()}")
+        run = read_run(file)
+        forbidden, required = self.paths()
+        problems = require(
+            run,
+            transport=self.transport,
+            port=self.port,
+            ranks=self.num_tasks,
+            nodes=1,
+            devices=self.port != "host",
+            exit_code=status,
+            operations=self.operations,
+            environment=self.tuning,
+            paths_forbidden=forbidden,
+            paths_required=required,
+        )
+        run = with_problems(run, (*problems, *require_fresh(run, not_before=self.started)))
+        attributes = {
+            "$system": self.current_system.name,
+            "$partition": self.current_partition.fullname,
+            "$environ": self.current_environ.name,
+        }
+        judge = SystemJudge.of(self.current_partition.extras.get("topology", self.current_system.name))
+        return judge.judge(run, type(self).__name__, attributes)
+
+    def paths(self) -> tuple[list[str], list[str]]:
+        """Paths that the libraries must not, and must, have reported (regular expressions).
+
+        The environment's `extras["required_paths"]` adds to the second, by transport.
+        """
+        required = list(self.current_environ.extras.get("required_paths", {}).get(self.transport, []))
+        if self.transport != "ccl":
+            return [], required
+        if {*DIRECT_LINKS} & set(self.current_partition.features):
+            return ["^NET/", "^SHM"], ["^P2P", *required]
+        return ["^NET/Socket"], required
+
+    def last_words(self) -> str:
+        """The last line that fabricbench said on stderr, which is where it says what is wrong."""
+        lines = (Path(self.stagedir) / self.stderr.evaluate()).read_text(errors="replace").splitlines()
+        said = [line for line in lines if line.startswith("fabricbench:")]
+        return f": {said[-1]}" if said else ""
+
+    @sanity_function
+    def measured_what_was_asked_for(self) -> bool:
+        self.judgement = self.judge()
+        if self.judgement.problems:
+            raise SanityError(_summary(self.judgement.problems, self.last_words()))
+        return True
+
+    @run_before("performance")
+    def set_metrics(self) -> None:
+        for each in self.judgement.judgements:
+            self.perf_variables[each.name] = sn.make_performance_function(lambda value=each.value: value, each.unit)
+            self.reference[f"{self.current_partition.fullname}:{each.name}"] = (_target(each), None, None, each.unit)
+
+    @run_after("performance")
+    def all_metrics_pass(self) -> None:
+        recorded = set(self.perfvalues_names())
+        lost = [name for name in expected_metric_names(self.judgement.run.header) if name not in recorded]
+        if lost:
+            raise PerformanceError(f"INCOMPLETE: ReFrame did not record {', '.join(lost[:3])}")
+        bad = [each for each in self.judgement.judgements if each.verdict is not Verdict.PASS]
+        if bad:
+            raise PerformanceError(
+                _summary([Problem(each.verdict, f"{each.name}: {each.reason}") for each in bad], "")
+            )
+
+    def perfvalues_names(self) -> list[str]:
+        return [key.rsplit(":", 1)[1] for key in self.perfvalues]
+
+
+def _target(judged: Judgement) -> float:
+    """The value to show beside the measured one in ReFrame's reports; 0 where there is none."""
+    if judged.reference is not None:
+        return judged.reference.value
+    return judged.expectation.expected or 0.0
+
+
+def _summary(problems: object, more: str) -> str:
+    """One line: the worst first, with how many others there are."""
+    order = list(Verdict)
+    ranked = sorted(problems, key=lambda each: order.index(each.verdict), reverse=True)  # type: ignore[call-overload]
+    others = f" (and {len(ranked) - 1} more)" if len(ranked) > 1 else ""
+    return f"{ranked[0].verdict.value}: {ranked[0].message}{others}{more}"
