@@ -42,8 +42,9 @@ class Row:
     def line(self) -> str:
         ratios = [a / b for a, b in zip(self.ours, self.theirs, strict=True)]
         middle = [statistics.median(each) for each in (self.ours, self.theirs, ratios)]
-        spread = f"{min(ratios):.3f}–{max(ratios):.3f}"
-        return f"| {self.what} | {middle[0]:.4g} | {middle[1]:.4g} | {self.unit} | {middle[2]:.3f} ({spread}) | {self.wanted} |"
+        spread = f"{min(ratios):.3f}-{max(ratios):.3f}"
+        numbers = f"{middle[0]:.4g} | {middle[1]:.4g} | {self.unit} | {middle[2]:.3f} ({spread})"
+        return f"| {self.what} | {numbers} | {self.wanted} |"
 
 
 class Table:
@@ -82,7 +83,8 @@ def fabricbench(table: Table, arguments: argparse.Namespace, ranks: int, *option
     for each in run.samples:
         time = statistics.median(each.latency_us.tolist())
         values[each.operation, each.bytes] = time
-        values[(each.operation, each.bytes, *each.ranks)] = time
+        pair = (each.operation, each.bytes, *each.ranks)
+        values[pair] = time
     return values
 
 
@@ -120,7 +122,7 @@ def compare_copy(table: Table, arguments: argparse.Namespace) -> None:
         "--sizes=1GiB", "--budget=0.2",
     )  # fmt: skip
     theirs = nvbandwidth(table, arguments)
-    ratios = {pair: size / ours["pingpong", size, *pair] / 1e3 / rate for pair, rate in theirs.items()}
+    ratios = {(a, b): size / ours["pingpong", size, a, b] / 1e3 / rate for (a, b), rate in theirs.items()}
     worst = min(ratios, key=lambda pair: ratios[pair])
     name = "copy ping-pong 1 GiB, the worst of all ordered pairs, against nvbandwidth device_to_device_memcpy_write_ce"
     table.add(name, "GB/s", ratios[worst] * theirs[worst], theirs[worst], "≥ 0.99")
@@ -166,12 +168,12 @@ def compare_mpi(table: Table, arguments: argparse.Namespace) -> None:
     sizes = [8, 64, 512, 4096, parse_size("256MiB")]
     ours = fabricbench(
         table, arguments, 2, "--transport=mpi", "--operations=pingpong", "--schedules=uncontended", "--pairs=0-1",
-        f"--sizes={','.join(map(str, sizes))}", "--iterations=1000" , "--warmup=100",
+        f"--sizes={','.join(map(str, sizes))}", "--iterations=1000", "--warmup=100",
     )  # fmt: skip
     theirs = osu_latency(table, arguments, f"8:{sizes[-1]}")
     for size in sizes:
         mine, peer = ours["pingpong", size], theirs[size,]
-        title = f"mpi ping-pong D–D {format_size(size)}, against osu_latency"
+        title = f"mpi ping-pong D-D {format_size(size)}, against osu_latency"
         if size > 4096:
             table.add(title, "GB/s", size / mine / 1e3, size / peer / 1e3, "≥ 0.98")
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -105,7 +106,7 @@ def run_suite(suite: Suite, selection: Selection, output: Path) -> Session:
     folder.mkdir(parents=True)
     report = folder / "reframe.json"
     command = [
-        *(str(Path(sys.executable).with_name("reframe")), "--mode=strict"),
+        *(reframe_program(), "--mode=strict"),
         *("--checkpath", str(suite.root / "checks"), "--recursive"),
         *(f"--stage={folder / 'stage'}", f"--output={folder / 'output'}"),
         *(f"--report-file={report}", f"--report-junit={folder / 'junit.xml'}"),
@@ -117,6 +118,15 @@ def run_suite(suite: Suite, selection: Selection, output: Path) -> Session:
     cases = read_cases(report)
     files = tuple(file for case in cases for file in case.result_files())
     return Session(folder, cases, files, tuple(find_problems(listed, status, cases)))
+
+
+def reframe_program() -> str:
+    """ReFrame beside this Python, else on the PATH. Raises `UserError` where there is none."""
+    beside = str(Path(sys.executable).parent)
+    found = shutil.which("reframe", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
+    if found is None:
+        raise UserError(f"there is no reframe in {beside} or on the PATH: install reframe-hpc for this Python")
+    return found
 
 
 def find_problems(listed: int, status: int, cases: Sequence[Case]) -> list[Problem]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import reframe as rfm
 from reframe.core.builtins import run_before, sanity_function
@@ -14,7 +15,7 @@ from fabricheck.suite import suite_root
 ARCHITECTURES = {"host": None, "cuda": "CMAKE_CUDA_ARCHITECTURES", "hip": "GPU_TARGETS"}
 
 
-class BuildFabricbench(rfm.CompileOnlyRegressionTest):  # type: ignore[misc]
+class BuildFabricbench(rfm.CompileOnlyRegressionTest):
     """The port that the environment's `extras` ask for.
 
     `port`: host, cuda or hip. `mpicxx`: the compiler wrapper of the MPI library, where CMake does not find it by
@@ -30,6 +31,7 @@ class BuildFabricbench(rfm.CompileOnlyRegressionTest):  # type: ignore[misc]
 
     @run_before("compile")
     def configure(self) -> None:
+        cmake: Any = self.build_system  # its name in the class, ReFrame's object from here on
         extras = self.current_environ.extras
         port = extras.get("port", "host")
         options = [f"-DFABRICHECK_PORT={port}", "-DBUILD_TESTING=OFF"]
@@ -40,12 +42,12 @@ class BuildFabricbench(rfm.CompileOnlyRegressionTest):  # type: ignore[misc]
         if "hip_platform" in extras:
             options.append(f"-DFABRICHECK_HIP_PLATFORM={extras['hip_platform']}")
         if port == "hip" and extras.get("hip_platform", "amd") == "amd":
-            self.build_system.cxx = "hipcc"
+            cmake.cxx = "hipcc"
         if not {"nccl", "rccl"} & set(self.current_environ.features):
             options.append("-DFABRICHECK_CCL=OFF")
-        self.build_system.config_opts = [*options, *extras.get("cmake_options", [])]
-        self.build_system.builddir = "build"
-        self.build_system.build_opts = ["fabricbench"]
+        cmake.config_opts = [*options, *extras.get("cmake_options", [])]
+        cmake.builddir = "build"
+        cmake.build_opts = ["fabricbench"]
 
     @property
     def program(self) -> str:

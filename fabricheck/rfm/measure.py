@@ -21,16 +21,18 @@ from fabricheck.results.guards import require, require_fresh, with_problems
 from fabricheck.results.records import Problem, Verdict
 from fabricheck.rfm.build import ARCHITECTURES, BuildFabricbench
 from fabricheck.suite import suite_root
-from fabricheck.tuning import load_profiles
+from fabricheck.tuning import Library, load_profiles
 
 RESULT = "result.jsonl"
 EXIT_STATUS = "exit-status"
+
+REDUCTIONS = ("allreduce", "reduce_scatter", "reduce")
 
 # Inside a node whose GPUs have links of their own, *CCL has no reason to go another way.
 DIRECT_LINKS = ("nvlink", "xgmi")
 
 
-class FabricbenchCheck(RegressionTestPlugin):  # type: ignore[misc]
+class FabricbenchCheck(RegressionTestPlugin):
     """Runs fabricbench on one node, one rank a GPU, and passes only where every metric does.
 
     The contract, by phase:
@@ -40,6 +42,8 @@ class FabricbenchCheck(RegressionTestPlugin):  # type: ignore[misc]
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
       `gpu` and an environment with `nccl` or `rccl`; it does not depend on the MPI library and is measured once.
     - *setup*: the number of ranks is that of the GPUs of a node (`devices` of the partition), else `ranks`. The
+      collectives of an MPI library take device memory only where the environment has the feature
+      `device-collectives`; elsewhere reductions are left out, and the others are lists of transfers. The
       launcher's options for binding ranks come from `fabricheck.mpi`, variables from the tuning profile that the
       partition's `extras["tuning_profile"]` names.
     - *run*: `result.jsonl` and the exit status are left in the stage directory, and kept.
@@ -89,6 +93,15 @@ class FabricbenchCheck(RegressionTestPlugin):  # type: ignore[misc]
         )
 
     @run_after("setup")
+    def leave_out_collectives(self) -> None:
+        """An MPI library whose own collectives cannot take device memory gets those that are lists of transfers."""
+        if self.transport != "mpi" or self.port == "host":
+            return
+        if "device-collectives" not in self.current_environ.features:
+            self.operations = [name for name in self.operations if name not in REDUCTIONS]
+            self.implementation = "transfers"
+
+    @run_after("setup")
     def set_ranks(self) -> None:
         gpus = [device.num_devices for device in self.current_partition.devices if device.device_type == "gpu"]
         if self.port == "host" or not gpus:
@@ -112,7 +125,7 @@ class FabricbenchCheck(RegressionTestPlugin):  # type: ignore[misc]
     @run_before("run")
     def tune(self) -> None:
         profile = self.current_partition.extras.get("tuning_profile", "default")
-        libraries = {"ccl": ["ccl", "gpu"], "mpi": ["mpi", "gpu"]}.get(self.transport, ["gpu"])
+        libraries: list[Library] = ["gpu", self.transport] if self.transport in ("ccl", "mpi") else ["gpu"]
         profiles = load_profiles(suite_root() / "config" / "tuning.yaml")
         self.tuning = profiles.profile(profile).environment(libraries)
         self.env_vars.update(self.tuning)
@@ -141,14 +154,14 @@ class FabricbenchCheck(RegressionTestPlugin):  # type: ignore[misc]
         self.started = datetime.now(timezone.utc)
 
     def chosen_sizes(self) -> str:
-        return self.sizes.get("host" if self.port == "host" else self.transport, self.sizes["other"])
+        return str(self.sizes.get("host" if self.port == "host" else self.transport, self.sizes["other"]))
 
     def exit_status(self) -> int:
         file = Path(self.stagedir) / EXIT_STATUS
         try:
             return int(file.read_text())
         except (OSError, ValueError):
-            raise SanityError("INCOMPLETE: the job was ended before fabricbench was, so it left no exit status") from None
+            raise SanityError("INCOMPLETE: the job ended before fabricbench did and left no exit status") from None
 
     def judge(self) -> RunJudgement:
         status = self.exit_status()
@@ -218,9 +231,7 @@ class FabricbenchCheck(RegressionTestPlugin):  # type: ignore[misc]
             raise PerformanceError(f"INCOMPLETE: ReFrame did not record {', '.join(lost[:3])}")
         bad = [each for each in self.judgement.judgements if each.verdict is not Verdict.PASS]
         if bad:
-            raise PerformanceError(
-                _summary([Problem(each.verdict, f"{each.name}: {each.reason}") for each in bad], "")
-            )
+            raise PerformanceError(_summary([Problem(each.verdict, f"{each.name}: {each.reason}") for each in bad], ""))
 
     def perfvalues_names(self) -> list[str]:
         return [key.rsplit(":", 1)[1] for key in self.perfvalues]
