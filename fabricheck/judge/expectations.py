@@ -16,10 +16,11 @@ from fabricheck.topology.judged import FLOOR_FRACTION
 def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect:
     """The expectations of `judge_run` for a run on the nodes that `topology` describes.
 
-    Which devices a measurement was between is taken from the run's header, its floor from the first rule of `policy`
+    Which devices a measurement was between is taken from the run's header (`gpu_of_ranks`), its floor from the first rule of `policy`
     that matches. The expectation raises UserError where a rank drove a device that the topology does not have.
     """
     ranks = {each.rank: each for each in run.ranks}
+    gpus = gpu_of_ranks(run)
 
     def expect(samples: Samples, quantity: Quantity) -> Expectation:
         members = [ranks[rank] for rank in samples.ranks]
@@ -30,7 +31,7 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
             implementation=samples.implementation,
             transport=run.header["transport"],
             schedule=samples.schedule,
-            devices=[each.device.index for each in members if each.device is not None],
+            devices=[gpus[each.rank] for each in members if each.device is not None],
             nodes=len({each.host for each in members}),
             bytes=samples.bytes,
             quantity=quantity,
@@ -44,3 +45,21 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
         return found
 
     return expect
+
+
+def gpu_of_ranks(run: Run) -> dict[int, int]:
+    """The node-local index of the GPU of each rank.
+
+    That is the index under which the rank saw it. Where ranks of a node gave one index to different GPUs, because a
+    launcher showed each rank its own GPU only, it is the place of the GPU's PCI address among those of the node's ranks.
+    """
+    indexes: dict[int, int] = {}
+    for host in {each.host for each in run.ranks}:
+        seen = {each.rank: each.device for each in run.ranks if each.host == host and each.device is not None}
+        devices = {each.uuid: each for each in seen.values()}
+        if len({each.index for each in devices.values()}) < len(devices):
+            order = sorted(each.bus_id for each in devices.values())
+            indexes |= {rank: order.index(each.bus_id) for rank, each in seen.items()}
+        else:
+            indexes |= {rank: each.index for rank, each in seen.items()}
+    return indexes

@@ -63,7 +63,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: Ranks on a partition without GPUs; 0: as many as it has cores, between 2 and 4.
     ranks = variable(int, value=0)
     #: Seconds of measuring for one size of one pair or group.
-    budget = variable(float, value=0.05)
+    budget = variable(float, value=0.1)
+    #: Fewer only where they would take longer than the budget (De Sensi et al., section III-A: 100 to 1,000).
+    least_iterations = variable(int, value=100)
     #: Seconds without progress after which a run is ended.
     timeout = variable(float, value=60.0)
     #: Passed on to fabricbench as it is.
@@ -140,6 +142,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             f"--schedules={','.join(self.schedules)}",
             f"--sizes={self.chosen_sizes()}",
             f"--budget={self.budget:g}",
+            f"--min-iterations={self.least_iterations}",
             f"--timeout={self.timeout:g}",
             f"--expect-ranks={self.num_tasks}",
             "--expect-nodes=1",

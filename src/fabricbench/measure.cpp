@@ -120,6 +120,8 @@ class Loop {
 
   // Brings the times of a batch to rank 0 and keeps the maximum over the ranks of each group.
   void gather(bool keep) {
+    // Waiting for the slowest rank is measuring, not recording.
+    context_.shared.barrier();
     const std::int64_t start = now_ns();
     const World& world = context_.world;
     const auto count = local_.size();

@@ -39,10 +39,11 @@ std::map<std::string, long> paths_in_ucx_log(const std::string& log) {
     const std::size_t first = line.find('|');
     if (first == std::string::npos) continue;
     const auto cells = split(std::string_view(line).substr(first + 1), '|');
-    if (cells.size() == 3) {
-      memory = cells[1].find("cuda") != std::string::npos   ? "cuda"
-               : cells[1].find("rocm") != std::string::npos ? "rocm"
-                                                            : "host";
+    if (cells.size() == 2 || cells.size() == 3) {
+      const std::string& title = cells[cells.size() - 2];
+      memory = title.find("cuda") != std::string::npos   ? "cuda"
+               : title.find("rocm") != std::string::npos ? "rocm"
+                                                         : "host";
     } else if (cells.size() == 4 && cells[2].find('/') != std::string::npos) {
       ++paths[memory + ": " + trimmed(cells[2])];
     }

@@ -16,13 +16,21 @@ TEST(ccl_log_names_the_paths_of_its_channels) {
   CHECK_EQUAL(paths.at("NET/Socket/0"), 1);
 }
 
+// Lines as UCX 1.22 prints them.
 TEST(ucx_log_names_the_lanes_of_each_kind_of_memory) {
   const auto paths = paths_in_ucx_log(
-      "[1] +---------------+----------------------------------+\n"
-      "[1] | self cfg#1    | tagged message by ucp_tag_send* from host memory |\n"
-      "[1] |        0..92  | eager short                      | sysv/memory |\n"
-      "[1] | self cfg#1    | tagged message by ucp_tag_send* from cuda memory |\n"
-      "[1] |     64K..inf  | rendezvous zero-copy read        | cuda_ipc/cuda |\n");
+      "[1.1] [n1:8779 :0]   "
+      "+--------------------------+-------------------------------------------------------------+\n"
+      "[1.1] [n1:8779 :0]   | ucp_context_0 self cfg#0 | tagged message by ucp_tag_send* from host memory            "
+      "|\n"
+      "[1.1] [n1:8779 :0]   "
+      "+--------------------------+-----------------------------------------------+-------------+\n"
+      "[1.1] [n1:8779 :0]   |                  0..2284 | eager short                                   | sysv/memory "
+      "|\n"
+      "[1.1] [n1:8779 :0]   "
+      "+--------------------------+-----------------------------------------------+-------------+\n"
+      "[1.1] [n1:8779 :0]   | tagged message by ucp_tag_send*(fast-completion) from cuda/GPU0       |\n"
+      "[1.1] [n1:8779 :0]   | 3515..inf | (?) rendezvous zero-copy read from remote | cuda_ipc/cuda |\n");
   CHECK_EQUAL(paths.size(), 2u);
   CHECK_EQUAL(paths.at("host: sysv/memory"), 1);
   CHECK_EQUAL(paths.at("cuda: cuda_ipc/cuda"), 1);

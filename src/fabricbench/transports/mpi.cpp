@@ -15,7 +15,7 @@ class MpiTransfers final : public Work {
  public:
   MpiTransfers(const Group& group, const Context& context) {
     for (const Step& step : group.steps)
-      steps_.emplace_back(step, context.world, context.send.data(), context.receive.data());
+      steps_.emplace_back(step, context, context.send.data(), context.receive.data());
   }
   // No synchronisation with the device: a completed MPI call means that the data are there.
   void run() override {
@@ -67,16 +67,23 @@ void check_mpi_size(std::uint64_t bytes) {
   }
 }
 
-MpiStep::MpiStep(const Step& step, const World& world, const std::byte* send, std::byte* receive)
-    : world_(world),
-      send_(send),
-      receive_(receive),
-      own_(own_transfers(step, world.rank)),
-      requests_(own_.sent.size() + own_.received.size(), MPI_REQUEST_NULL) {}
+MpiStep::MpiStep(const Step& step, const Context& context, const std::byte* send, std::byte* receive)
+    : world_(context.world), stream_(context.stream), send_(send), receive_(receive) {
+  Step exchanged;
+  for (const Transfer& transfer : step) {
+    if (transfer.source != transfer.destination) {
+      exchanged.push_back(transfer);
+    } else if (transfer.source == world_.rank) {
+      local_.push_back(transfer);
+    }
+  }
+  own_ = own_transfers(exchanged, world_.rank);
+  requests_.assign(own_.sent.size() + own_.received.size(), MPI_REQUEST_NULL);
+}
 
 void MpiStep::run() {
   // One transfer alone needs no request: this is what a ping-pong is in every MPI benchmark.
-  if (requests_.size() == 1) {
+  if (requests_.size() == 1 && local_.empty()) {
     if (!own_.sent.empty()) {
       const Transfer& sent = own_.sent[0];
       mpi_check(
@@ -90,6 +97,9 @@ void MpiStep::run() {
     }
     return;
   }
+  for (const Transfer& local : local_) {
+    stream_.copy(receive_ + local.destination_offset, send_ + local.source_offset, local.bytes);
+  }
   std::size_t next = 0;
   for (const Transfer& received : own_.received) {
     mpi_check(MPI_Irecv(receive_ + received.destination_offset, as_count(received.bytes), MPI_BYTE, received.source,
@@ -102,6 +112,7 @@ void MpiStep::run() {
               "MPI_Isend");
   }
   mpi_check(MPI_Waitall(as_count(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+  if (!local_.empty()) stream_.synchronize();
 }
 
 void run_mpi_collective(Operation operation, const World& world, int root, std::uint64_t bytes, const std::byte* send,

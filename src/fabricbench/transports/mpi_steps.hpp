@@ -14,16 +14,19 @@ namespace fabricbench {
 // MPI counts are ints.
 void check_mpi_size(std::uint64_t bytes);
 
-// One rank's part of a step.
+// One rank's part of a step. What stays on the rank is copied on its device and not sent: an MPI library that reaches
+// other ranks' device memory through UCX may still copy its own with the processor.
 class MpiStep {
  public:
-  MpiStep(const Step& step, const World& world, const std::byte* send, std::byte* receive);
+  MpiStep(const Step& step, const Context& context, const std::byte* send, std::byte* receive);
   void run();
 
  private:
   const World& world_;
+  device::Stream& stream_;
   const std::byte* send_;
   std::byte* receive_;
+  Step local_;
   OwnTransfers own_;
   std::vector<MPI_Request> requests_;
 };

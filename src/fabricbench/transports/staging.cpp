@@ -18,8 +18,8 @@ class StagedTransfers final : public Work {
  public:
   StagedTransfers(const Group& group, const Context& context, HostBuffers& host) : context_(context), host_(host) {
     for (const Step& step : group.steps) {
-      steps_.push_back({own_transfers(step, context.world.rank),
-                        MpiStep(step, context.world, host.send.data(), host.receive.data())});
+      steps_.push_back(
+          {own_transfers(step, context.world.rank), MpiStep(step, context, host.send.data(), host.receive.data())});
     }
   }
   void run() override {
