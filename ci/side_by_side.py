@@ -185,7 +185,7 @@ def comparisons(arguments: argparse.Namespace) -> Iterable[tuple[str, Callable[[
     if arguments.nvbandwidth:
         yield "nvbandwidth", lambda table: compare_copy(table, arguments)
     if arguments.nccl_tests:
-        for operation in PEERS_OF:
+        for operation in arguments.operations.split(","):
             yield f"nccl-tests {operation}", lambda table, which=operation: compare_ccl(table, arguments, which)  # type: ignore[misc]
     if arguments.osu:
         yield "OSU", lambda table: compare_mpi(table, arguments)
@@ -198,10 +198,14 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, required=True, help="GPUs of the node")
     parser.add_argument("--rounds", type=int, default=3, help="how often each pair of programs runs in turn")
     parser.add_argument("--nccl-tests", help="folder of nccl-tests, built with MPI=1")
+    parser.add_argument("--operations", default=",".join(PEERS_OF), help="to compare with nccl-tests")
     parser.add_argument("--nvbandwidth", help="the program")
     parser.add_argument("--osu", help="folder with osu_latency, built with the same MPI library")
     parser.add_argument("--output", type=Path, required=True, help="Markdown file to write")
     arguments = parser.parse_args()
+    for each in arguments.operations.split(","):
+        if each not in PEERS_OF:
+            parser.error(f"nccl-tests has nothing for {each!r}: choose from {', '.join(PEERS_OF)}")
     table = Table()
     try:
         for name, compare in comparisons(arguments):

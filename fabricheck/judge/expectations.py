@@ -16,8 +16,8 @@ from fabricheck.topology.judged import FLOOR_FRACTION
 def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect:
     """The expectations of `judge_run` for a run on the nodes that `topology` describes.
 
-    Which devices a measurement was between is taken from the run's header (`gpu_of_ranks`), its floor from the first rule of `policy`
-    that matches. The expectation raises UserError where a rank drove a device that the topology does not have.
+    Which devices a measurement was between is taken from the run's header (`gpu_of_ranks`), its floor from the first
+    rule of `policy` that matches. The expectation raises UserError where a rank drove a device that the topology does not have.
     """
     ranks = {each.rank: each for each in run.ranks}
     gpus = gpu_of_ranks(run)
@@ -51,7 +51,7 @@ def gpu_of_ranks(run: Run) -> dict[int, int]:
     """The node-local index of the GPU of each rank.
 
     That is the index under which the rank saw it. Where ranks of a node gave one index to different GPUs, because a
-    launcher showed each rank its own GPU only, it is the place of the GPU's PCI address among those of the node's ranks.
+    launcher showed each rank its own GPU only, it is the place of the GPU's PCI address among those of the ranks.
     """
     indexes: dict[int, int] = {}
     for host in {each.host for each in run.ranks}:
