@@ -212,23 +212,27 @@ def main() -> int:
             for turn in range(arguments.rounds):
                 print(f"{name}, round {turn + 1} of {arguments.rounds}", file=sys.stderr)
                 compare(table)
+                write(table, arguments.output)
     except UserError as error:
         print(f"side_by_side: {error}", file=sys.stderr)
         return 2
-    finally:
-        lines = [
-            "| what | fabricbench | peer | unit | ratio, median (range of rounds) | must be |",
-            "|---|---|---|---|---|---|",
-            *(row.line() for row in table.rows.values()),
-            "",
-            "Commands, in turn:",
-            "",
-            *(f"    {command}" for command in table.commands),
-        ]
-        arguments.output.write_text("\n".join(lines) + "\n")
-        raw = {name: {"ours": row.ours, "theirs": row.theirs} for name, row in table.rows.items()}
-        arguments.output.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n")
     return 0
+
+
+def write(table: Table, output: Path) -> None:
+    """The table so far: a run that is ended early leaves what it has measured."""
+    lines = [
+        "| what | fabricbench | peer | unit | ratio, median (range of rounds) | must be |",
+        "|---|---|---|---|---|---|",
+        *(row.line() for row in table.rows.values()),
+        "",
+        "Commands, in turn:",
+        "",
+        *(f"    {command}" for command in table.commands),
+    ]
+    output.write_text("\n".join(lines) + "\n")
+    raw = {name: {"ours": row.ours, "theirs": row.theirs} for name, row in table.rows.items()}
+    output.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
     """The expectations of `judge_run` for a run on the nodes that `topology` describes.
 
     Which devices a measurement was between is taken from the run's header (`gpu_of_ranks`), its floor from the first
-    rule of `policy` that matches. The expectation raises UserError where a rank drove a device that the topology does not have.
+    rule of `policy` that matches. The expectation raises UserError where a rank drove a device that the topology does
+    not have.
     """
     ranks = {each.rank: each for each in run.ranks}
     gpus = gpu_of_ranks(run)

@@ -103,8 +103,8 @@ if impi:
                 ["I_MPI_ROOT", str(impi)],
                 ["I_MPI_FABRICS", "shm"],
                 ["I_MPI_OFFLOAD", "1"],
-                # It would show each rank one GPU only; fabricbench wants to see all of them.
-                ["I_MPI_OFFLOAD_PIN", "0"],
+                # I_MPI_OFFLOAD_PIN stays on, which shows each rank its own GPU only: with 0 an allreduce of 64 KiB in
+                # device memory crashed (Intel MPI 2021.19, CUDA 13.0, 2026-11-21).
                 ["I_MPI_OFFLOAD_CUDA_LIBRARY", cuda_driver()],
             ],
             # device-collectives: MPI's own collectives take device memory; the others crash on it.
