@@ -28,6 +28,7 @@ class Command:
 COMMANDS: tuple[Command, ...] = (
     Command("run", "fabricheck.run", "Run the checks of a system, judge them and write the report."),
     Command("judge", "fabricheck.judge.cli", "Judge result files of fabricbench."),
+    Command("report", "fabricheck.report.cli", "Judge result files and write one HTML file about them."),
     Command("expected", "fabricheck.topology.cli", "What every pair and collective of a node should give."),
     Command("validate", "fabricheck.topology.cli", "Check the files of each system together."),
     Command("capture", "fabricheck.discover.cli", "Keep what this node says of itself, for discover."),

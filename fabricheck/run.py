@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +13,8 @@ import click
 from fabricheck.results.records import Problem, Verdict
 
 if TYPE_CHECKING:
-    from fabricheck.judge.references import References
-    from fabricheck.judge.verdicts import Reference, RunJudgement
-    from fabricheck.session import Case, Session, Suite
+    from fabricheck.judge.verdicts import RunJudgement
+    from fabricheck.session import Session, Suite
 
 
 @dataclass(frozen=True)
@@ -31,51 +31,21 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
 
     The verdict is the worst of all files and of the session's own problems.
     """
-    from fabricheck.judge.expectations import expect_from_topology
-    from fabricheck.judge.judge import judge_run, worst
-    from fabricheck.judge.policy import load_policy
-    from fabricheck.judge.references import load_references
+    from fabricheck.judge.judge import worst
+    from fabricheck.judge.system import SystemJudge
     from fabricheck.results.fabricbench import read_run
-    from fabricheck.topology import find_topology
 
-    policy = load_policy(suite.root / "config" / "policy.yaml")
-    topology = find_topology(system, suite.root / "site_configs")
-    own = suite.root / "reference_values" / f"{system}.yaml"
-    known = load_references(own) if own.exists() else None
-    judged = []
-    for case in session.cases:
-        for file in case.result_files():
-            run = read_run(file)
-            expect = expect_from_topology(run, topology, policy)
-            judged.append(judge_run(run, expect, _references(case, known), policy))
+    judge = SystemJudge.of(system, suite.root)
+    judged = tuple(
+        judge.judge(read_run(file), case.test, case.attributes)
+        for case in session.cases
+        for file in case.result_files()
+    )
     problems = session.problems
     if not judged:
         problems = (*problems, Problem(Verdict.INCOMPLETE, "there is no result file, so nothing was measured"))
-    verdict = worst([*(one.verdict for one in judged), *(one.verdict for one in problems)])
-    return Outcome(verdict, problems, tuple(judged))
-
-
-def summary(outcome: Outcome, folder: Path) -> Iterator[str]:
-    """The outcome for a terminal: a line for each result file, all that is not a PASS, and the verdict last."""
-    for one in outcome.judged:
-        path = Path(one.run.path)
-        name = path.relative_to(folder) if path.is_relative_to(folder) else path
-        uncalibrated = sum(not each.calibrated for each in one.judgements)
-        yield f"{one.verdict.value:10}  {name}: {len(one.judgements)} metrics, {uncalibrated} of them uncalibrated"
-        for problem in one.problems:
-            yield f"  {problem.verdict.value:10}  {problem.message}"
-        for each in one.judgements:
-            if each.verdict is not Verdict.PASS:
-                yield f"  {each.verdict.value:10}  {each.name}: {each.reason}"
-    for problem in outcome.problems:
-        yield f"{problem.verdict.value:10}  {problem.message}"
-    yield f"{outcome.verdict.value}: everything is in {folder}"
-
-
-def _references(case: Case, known: References | None) -> Mapping[str, Reference]:
-    if known is None or case.test not in known.tests:
-        return {}  # uncalibrated, and judged as that
-    return known.of(case.test).lookup(case.attributes)
+    verdicts = [*(one.verdict for one in judged), *(one.verdict for one in problems)]
+    return Outcome(worst(verdicts), problems, judged)
 
 
 @click.command()
@@ -106,6 +76,8 @@ def run(
     in what was given.
     """
     from fabricheck.judge.cli import EXIT_CODES
+    from fabricheck.report.html import write_html
+    from fabricheck.report.terminal import render
     from fabricheck.session import Selection, Suite, run_suite
     from fabricheck.suite import suite_root
 
@@ -113,6 +85,10 @@ def run(
     selection = Selection(system, tags, names, environments, reframe_options)
     session = run_suite(suite, selection, output or suite.root / "output")
     outcome = judge_session(session, suite, system.partition(":")[0])
-    for line in summary(outcome, session.folder):
-        click.echo(line)
+    name = system.partition(":")[0]
+    page = session.folder / "report.html"
+    write_html(outcome.judged, page, title=f"{name}, {session.folder.name}", system=name, problems=outcome.problems)
+    columns = shutil.get_terminal_size((120, 40)).columns
+    click.echo(render(outcome.judged, problems=outcome.problems, width=columns, color=sys.stdout.isatty()))
+    click.echo(f"{outcome.verdict.value}: the report is {page}")
     context.exit(EXIT_CODES[outcome.verdict])

@@ -21,8 +21,9 @@ def test_a_good_run_passes(toy: ToySuite) -> None:
     job = fabricheck_run(toy)
     assert job.returncode == 0, job.stdout + job.stderr
     (folder,) = toy.output.glob("runs/toy-*")
-    assert job.stdout.splitlines()[-1] == f"PASS: everything is in {folder}"
-    assert "2 metrics, 2 of them uncalibrated" in job.stdout
+    assert job.stdout.splitlines()[-1] == f"PASS: the report is {folder / 'report.html'}"
+    assert "PASS" in (folder / "report.html").read_text()
+    assert "2 metrics: 2 PASS, 2 uncalibrated" in job.stdout
 
 
 def test_a_result_file_that_was_cut_off_is_incomplete(toy: ToySuite) -> None:

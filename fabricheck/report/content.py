@@ -1,0 +1,313 @@
+"""What a report says of judged runs, before it is put on a terminal or a page."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fabricheck.judge.judge import worst
+from fabricheck.judge.metrics import Quantity
+from fabricheck.judge.verdicts import Judgement, RunJudgement
+from fabricheck.results.fabricbench_format import PAIR_OPERATIONS
+from fabricheck.results.guards import list_ranks
+from fabricheck.results.records import Problem, Rank, Samples, Verdict
+from fabricheck.units import format_size
+
+NOTHING_JUDGED = Problem(Verdict.INVALID, "the run has no metric, so there is nothing to judge")
+NO_RUNS = Problem(Verdict.INCOMPLETE, "there is no run, so nothing was measured")
+
+_SEVERITY = {verdict: number for number, verdict in enumerate(Verdict)}
+# A name is a name, whatever somebody wrote into it.
+_LONGEST_TEXT = 4000
+_LONGEST_GROUP_NAME = 40
+
+
+@dataclass(frozen=True)
+class Group:
+    """The metrics of a run that can be compared with each other, worst first."""
+
+    operation: str
+    implementation: str
+    schedule: str
+    bytes: int
+    quantity: Quantity
+    unit: str
+    judgements: tuple[Judgement, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.operation} {self.schedule} {format_size(self.bytes)} {self.quantity}"
+
+    @property
+    def is_pairs(self) -> bool:
+        return self.operation in PAIR_OPERATIONS
+
+    @property
+    def verdict(self) -> Verdict:
+        return worst(each.verdict for each in self.judgements)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One host of a run; `ranks` and `devices` are short texts such as `0-3` and `4 x NVIDIA H200`."""
+
+    host: str
+    ranks: str
+    devices: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was measured, where and with what, as far as the header of the result file says it.
+
+    `environment`: the tuning variables that were in effect, by name. `command`: a line for a shell.
+    """
+
+    path: str
+    what: str
+    where: str
+    started: str
+    program: str
+    nodes: tuple[Node, ...]
+    libraries: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+    differences: tuple[str, ...]
+    command: str
+    proof: str
+    records: str
+    remarks: tuple[str, ...]
+
+
+def printable(value: object) -> str:
+    """`value` as text that shows on any terminal and page as what it is.
+
+    Host names, command lines and messages come from elsewhere: control characters could move a terminal's cursor,
+    marks of direction turn a line around, and lone surrogates cannot be written at all. Each becomes its escape.
+    """
+    text = str(value)
+    if len(text) > _LONGEST_TEXT:
+        text = f"{text[:_LONGEST_TEXT]}… ({len(text) - _LONGEST_TEXT} more characters)"
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
+
+
+def number(value: float) -> str:
+    """Four significant digits, without an exponent where a person would write none."""
+    if not math.isfinite(value):
+        return str(value)
+    if value == 0 or not 1e-3 <= abs(value) < 1e7:
+        return f"{value:.4g}"
+    digits = max(0, 3 - math.floor(math.log10(abs(value))))
+    return f"{value:.{digits}f}"
+
+
+def share_of_expected(judged: Judgement) -> float | None:
+    """The value over what an ideal algorithm gets; `None` where nobody can say. More than 1 is worse for a latency."""
+    expected = judged.expectation.expected
+    if expected is None or not (math.isfinite(expected) and expected > 0):
+        return None
+    return judged.value / expected
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def verdict_of(judged: RunJudgement) -> Verdict:
+    """The verdict of the run, and never a better one than that of any of its parts."""
+    return worst(
+        [
+            judged.verdict,
+            *(each.verdict for each in problems_of(judged)),
+            *(each.verdict for each in judged.judgements),
+        ]
+    )
+
+
+def problems_of(judged: RunJudgement) -> tuple[Problem, ...]:
+    """The problems of a run, worst first; having nothing to judge is one."""
+    found = judged.problems
+    if not judged.judgements and not found:
+        found = (NOTHING_JUDGED,)
+    return tuple(sorted(found, key=lambda each: -_SEVERITY[each.verdict]))
+
+
+def short_message(problem: Problem, judged: RunJudgement) -> str:
+    """The message without the file that it begins with, for where the file is named already."""
+    path = judged.run.path
+    if path and problem.message.startswith(f"{path}:"):
+        line, colon, rest = problem.message[len(path) + 1 :].partition(":")
+        return f"line {line}:{rest}" if colon and line.isdecimal() else f"{line}{colon}{rest}".strip()
+    return problem.message
+
+
+def overall(runs: Sequence[RunJudgement], problems: Sequence[Problem] = ()) -> tuple[Verdict, tuple[Problem, ...]]:
+    """The verdict on all runs together, and the problems that belong to none of them. No runs are no pass."""
+    found = tuple(problems) if runs else (*problems, NO_RUNS)
+    verdicts = [*(verdict_of(each) for each in runs), *(each.verdict for each in found)]
+    return worst(verdicts), tuple(sorted(found, key=lambda each: -_SEVERITY[each.verdict]))
+
+
+def count(verdicts: Iterable[Verdict]) -> tuple[tuple[Verdict, int], ...]:
+    """How many there are of each verdict, worst first, without those that nothing has."""
+    found = Counter(verdicts)
+    return tuple((each, found[each]) for each in reversed(Verdict) if found[each])
+
+
+def worst_first(runs: Sequence[RunJudgement]) -> tuple[RunJudgement, ...]:
+    return tuple(sorted(runs, key=lambda each: -_SEVERITY[verdict_of(each)]))
+
+
+def quantity_of(judged: Judgement) -> Quantity:
+    return "goodput" if judged.better == "higher" else "latency"
+
+
+def groups_of(judged: RunJudgement) -> tuple[Group, ...]:
+    """The metrics of a run by what they measure, worst group first, else in the order of the run."""
+    found: dict[tuple[str, str, str, int, Quantity, str], list[Judgement]] = {}
+    for each in judged.judgements:
+        samples = each.samples
+        key = (
+            samples.operation,
+            samples.implementation,
+            samples.schedule,
+            samples.bytes,
+            quantity_of(each),
+            each.unit,
+        )
+        found.setdefault(key, []).append(each)
+    groups = (Group(*key, tuple(sorted(members, key=_badness))) for key, members in found.items())
+    return tuple(sorted(groups, key=lambda each: -_SEVERITY[each.verdict]))
+
+
+def _badness(judged: Judgement) -> tuple[int, float]:
+    """A key that sorts the worst first: by verdict, then by how far the value is from what it should be."""
+    target = judged.expectation.expected or (judged.reference.value if judged.reference else None) or 1.0
+    ratio = judged.value / target
+    if math.isnan(ratio):
+        return -_SEVERITY[judged.verdict], -math.inf
+    return -_SEVERITY[judged.verdict], ratio if judged.better == "higher" else -ratio
+
+
+def who(samples: Samples, world: int) -> str:
+    """The ranks of a measurement in a run of `world` ranks, such as `0→3`, `all 4` or `ranks 0-3`."""
+    if samples.operation in PAIR_OPERATIONS and len(samples.ranks) == 2:
+        arrow = "↔" if samples.operation == "bidirectional" else "→"
+        return f"{samples.ranks[0]}{arrow}{samples.ranks[1]}"
+    if samples.ranks == tuple(range(world)):
+        return f"all {world}"
+    text = f"ranks {list_ranks(samples.ranks)}"
+    if len(text) > _LONGEST_GROUP_NAME:
+        text = f"{len(samples.ranks)} ranks {text[6 : _LONGEST_GROUP_NAME - 8]}…"
+    return text
+
+
+def describe_rank(rank: Rank) -> str:
+    """One rank for a person, such as `rank 3: nid001 GPU 3 (00000000:04:00.0)`."""
+    where = f"rank {rank.rank}: {rank.host}"
+    return f"{where} GPU {rank.device.index} ({rank.device.bus_id})" if rank.device else where
+
+
+def facts_of(judged: RunJudgement) -> Facts:
+    run, header = judged.run, judged.run.header
+    plan: Mapping[str, Any] = header.get("plan", {})
+    environment = tuple(sorted((str(name), str(value)) for name, value in header.get("environment", {}).items()))
+    arguments = [str(each) for each in header.get("command", [])]
+    nodes = _nodes(run.ranks)
+    operations = list(dict.fromkeys(each.operation for each in run.samples)) or list(plan.get("operations", []))
+    what = ", ".join(operations) or "nothing"
+    if "transport" in header:
+        what += f" over {header['transport']}"
+        if header["transport"] == "mpi":
+            what += f" ({_library(header['libraries']['mpi'])})"
+    clock = header.get("clock")
+    program = f"{header.get('program', '?')} {header.get('version', '')}".strip()
+    if header:
+        program += f", port {header.get('port')} on {header.get('platform')}"
+    if clock:
+        program += f", clock {clock.get('source')} ({clock.get('overhead_ns')} ns)"
+    return Facts(
+        path=run.path,
+        what=what,
+        where=_where(run.ranks, nodes),
+        started=str(header.get("started_utc", "unknown")),
+        program=program if header else "unknown: the file has no valid header",
+        nodes=nodes,
+        libraries=tuple(_library(each) for each in header.get("libraries", {}).values()),
+        environment=environment,
+        differences=tuple(_difference(each) for each in header.get("environment_differences", [])),
+        command=shlex.join(
+            [*(["env", *(f"{name}={value}" for name, value in environment)] if environment else []), *arguments]
+        )
+        if arguments
+        else "",
+        proof=_proof(run.footer),
+        records=_records(judged),
+        remarks=tuple(_remarks(header, plan)),
+    )
+
+
+def _nodes(ranks: Sequence[Rank]) -> tuple[Node, ...]:
+    hosts: dict[str, list[Rank]] = {}
+    for each in ranks:
+        hosts.setdefault(each.host, []).append(each)
+    return tuple(Node(host, list_ranks(each.rank for each in own), _devices(own)) for host, own in hosts.items())
+
+
+def _devices(ranks: Sequence[Rank]) -> str:
+    devices = {each.device.uuid: each.device.name for each in ranks if each.device is not None}
+    if not devices:
+        return "no device"
+    return ", ".join(f"{times} x {name}" for name, times in Counter(devices.values()).items())
+
+
+def _where(ranks: Sequence[Rank], nodes: Sequence[Node]) -> str:
+    if not nodes:
+        return "nowhere known"
+    if len(nodes) == 1:
+        devices = f" with {nodes[0].devices}" if nodes[0].devices != "no device" else ""
+        return f"{len(ranks)} ranks on {nodes[0].host}{devices}"
+    devices = f", each with {nodes[0].devices}" if len({each.devices for each in nodes}) == 1 else ""
+    devices = "" if devices.endswith("no device") else devices
+    return f"{len(ranks)} ranks on {len(nodes)} nodes ({nodes[0].host} … {nodes[-1].host}){devices}"
+
+
+def _library(library: Mapping[str, Any]) -> str:
+    driver = f" (driver {library['driver']})" if library.get("driver") else ""
+    return f"{library.get('name')} {library.get('version')}{driver}"
+
+
+def _difference(difference: Mapping[str, Any]) -> str:
+    value = difference.get("value")
+    what = f"without {difference.get('name')}" if value is None else f"{difference.get('name')}={value}"
+    return f"rank {difference.get('rank')}: {what}"
+
+
+def _proof(footer: Mapping[str, Any] | None) -> str:
+    proof: Mapping[str, Any] = (footer or {}).get("proof", {})
+    paths: Mapping[str, Any] = proof.get("paths", {})
+    if not paths:
+        return "no library reported which way the data went"
+    return f"{', '.join(f'{path} ({times})' for path, times in paths.items())}, as {proof.get('evidence')} says"
+
+
+def _records(judged: RunJudgement) -> str:
+    run = judged.run
+    times = sum(each.times_ns.size for each in run.samples)
+    planned = run.header.get("expected_records", "an unknown number of")
+    end = "the run reached its end" if run.footer is not None else "the run did not reach its end"
+    return f"{len(run.samples)} of {planned} planned records with {times} iterations; {end}"
+
+
+def _remarks(header: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterable[str]:
+    if plan.get("injected") is not None:
+        yield f"a planted defect was requested: {plan['injected']}"
+    if header.get("oversubscribed"):
+        yield "ranks share cores, because a node has fewer cores than ranks"
+    if plan.get("shared_devices"):
+        yield "ranks were allowed to share a device"

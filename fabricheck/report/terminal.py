@@ -1,0 +1,232 @@
+"""Judged runs as a table for a terminal: one screen, worst first."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import click
+
+from fabricheck.judge.verdicts import Judgement, RunJudgement
+from fabricheck.report.content import (
+    Group,
+    count,
+    facts_of,
+    groups_of,
+    number,
+    overall,
+    percent,
+    printable,
+    problems_of,
+    share_of_expected,
+    short_message,
+    verdict_of,
+    who,
+    worst_first,
+)
+from fabricheck.results.records import Problem, Verdict
+
+# Only PASS is green.
+_COLORS = {
+    Verdict.PASS: "green",
+    Verdict.DEGRADED: "yellow",
+    Verdict.FAIL: "red",
+    Verdict.INCOMPLETE: "magenta",
+    Verdict.INVALID: "bright_magenta",
+}
+_NARROWEST, _LOWEST = 40, 24
+_INDENT = " " * 12
+
+
+@dataclass(frozen=True)
+class _Detail:
+    """How much of it is shown: at most so many of each, and how many lines of a reason."""
+
+    runs: int
+    problems: int
+    metrics: int
+    groups: int
+    reason_lines: int
+
+
+# From everything to the least; the first that fits is taken.
+_DETAILS = (
+    _Detail(10_000, 10_000, 10_000, 10_000, 100),
+    _Detail(10_000, 10_000, 8, 10_000, 4),
+    _Detail(10_000, 20, 3, 10_000, 3),
+    _Detail(10_000, 10, 2, 8, 2),
+    _Detail(10_000, 3, 1, 4, 2),
+    _Detail(10_000, 1, 1, 1, 1),
+    _Detail(8, 1, 1, 1, 1),
+    _Detail(4, 1, 1, 1, 1),
+    _Detail(2, 1, 1, 1, 1),
+    _Detail(1, 1, 1, 1, 1),
+)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Text, or a row of the table where `cells` are given. `verdict` is shown before it in its colour."""
+
+    verdict: Verdict | None
+    text: str
+    cells: tuple[str, ...] = ()
+
+
+def render(
+    runs: Sequence[RunJudgement],
+    *,
+    width: int,
+    color: bool,
+    height: int = 40,
+    problems: Sequence[Problem] = (),
+) -> str:
+    """Text of at most `width` columns and, by folding what is better to counts, at most `height` lines.
+
+    `problems` are those of the whole that belong to no run. A terminal has at least 40 columns and 24 lines.
+    """
+    width, height = max(width, _NARROWEST), max(height, _LOWEST)
+    text: list[str] = []
+    for detail in _DETAILS:
+        text = _layout(list(_lines(runs, problems, detail, width)), width, color)
+        if len(text) <= height:
+            break
+    return "\n".join(text)
+
+
+def _lines(runs: Sequence[RunJudgement], problems: Sequence[Problem], detail: _Detail, width: int) -> Iterator[_Line]:
+    verdict, problems = overall(runs, problems)
+    first, *more = _wrap(_totals(runs), width - 12, 3)
+    yield _Line(verdict, first)
+    yield from (_Line(None, f"{_INDENT}{line}") for line in more)
+    yield from _problem_lines(((each.verdict, each.message) for each in problems), detail, width)
+    ranked = worst_first(runs)
+    for each in ranked[: detail.runs]:
+        yield from _run_lines(each, detail, width)
+    if rest := ranked[detail.runs :]:
+        yield _Line(None, f"and {len(rest)} more runs: {_counts(verdict_of(each) for each in rest)}")
+
+
+def _totals(runs: Sequence[RunJudgement]) -> str:
+    metrics = [each for run in runs for each in run.judgements]
+    text = f"{len(runs)} runs"
+    if runs:
+        text += f": {_counts(verdict_of(each) for each in runs)}"
+    text += f"; {len(metrics)} metrics"
+    if metrics:
+        text += f": {_counts(each.verdict for each in metrics)}"
+        uncalibrated = sum(not each.calibrated for each in metrics)
+        text += f", {uncalibrated} uncalibrated" if uncalibrated else ""
+    return text
+
+
+def _counts(verdicts: Iterable[Verdict]) -> str:
+    return ", ".join(f"{number_} {verdict.value}" for verdict, number_ in count(verdicts))
+
+
+def _run_lines(judged: RunJudgement, detail: _Detail, width: int) -> Iterator[_Line]:
+    facts, verdict = facts_of(judged), verdict_of(judged)
+    if verdict is Verdict.PASS and detail.groups == 1:
+        yield _Line(verdict, _clip(f"{facts.what}, {facts.where}: {len(judged.judgements)} metrics", width - 12))
+        return
+    yield _Line(verdict, _clip(f"{facts.what}, {facts.where}", width - 12))
+    if verdict is not Verdict.PASS:
+        yield _Line(None, _clip_left(f"{_INDENT}{printable(facts.path)}", width))
+    messages = ((each.verdict, short_message(each, judged)) for each in problems_of(judged))
+    yield from _problem_lines(messages, detail, width)
+    groups = groups_of(judged)
+    for group in groups[: detail.groups]:
+        yield from _group_lines(group, len(judged.run.ranks), detail, width)
+    if rest := [each for group in groups[detail.groups :] for each in group.judgements]:
+        yield _Line(None, f"{_INDENT}and {len(rest)} more metrics: {_counts(each.verdict for each in rest)}")
+
+
+def _problem_lines(messages: Iterable[tuple[Verdict, str]], detail: _Detail, width: int) -> Iterator[_Line]:
+    all_ = list(messages)
+    for verdict, message in all_[: detail.problems]:
+        first, *more = _wrap(message, width - 12, detail.reason_lines)
+        yield _Line(verdict, first)
+        yield from (_Line(None, f"{_INDENT}{line}") for line in more)
+    if rest := all_[detail.problems :]:
+        yield _Line(None, f"{_INDENT}and {len(rest)} more problems: {_counts(verdict for verdict, _ in rest)}")
+
+
+def _group_lines(group: Group, world: int, detail: _Detail, width: int) -> Iterator[_Line]:
+    """The bad ones each with its reason, as many as the detail allows; the rest as a count and its worst."""
+    by_verdict: dict[Verdict, list[Judgement]] = {}
+    for each in group.judgements:
+        by_verdict.setdefault(each.verdict, []).append(each)
+    for verdict, judgements in by_verdict.items():
+        shown = 0 if verdict is Verdict.PASS else min(detail.metrics, len(judgements))
+        for each in judgements[:shown]:
+            yield _row(group, who(each.samples, world), each, calibrated=each.calibrated)
+            for line in _wrap(each.reason, width - 12, detail.reason_lines):
+                yield _Line(None, f"{_INDENT}{line}")
+        if rest := judgements[shown:]:
+            label = who(rest[0].samples, world)
+            if len(rest) > 1:
+                kind = "pairs" if group.is_pairs else "groups"
+                label = f"{len(rest)} {'more ' if shown else ''}{kind} {verdict.value}, worst {label}"
+            yield _row(group, label, rest[0], calibrated=all(each.calibrated for each in rest))
+
+
+def _row(group: Group, label: str, worst: Judgement, *, calibrated: bool) -> _Line:
+    expected = worst.expectation.expected
+    return _Line(
+        worst.verdict,
+        "",
+        (
+            group.name,
+            label,
+            f"{number(worst.value)} {worst.unit}",
+            f"of {number(expected)}" if expected is not None else "",
+            percent(share_of_expected(worst)) if expected is not None else "",
+            "" if calibrated else "uncalibrated",
+        ),
+    )
+
+
+def _layout(lines: Sequence[_Line], width: int, color: bool) -> list[str]:
+    rows = [line.cells for line in lines if line.cells]
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)] if rows else []
+    spare = width - 12
+    if widths and sum(widths) + 2 * (len(widths) - 1) > spare:
+        # The metric's name first: what comes after it is what the reader came for.
+        others = sum(widths[1:]) + 2 * (len(widths) - 1)
+        widths[0] = max(spare - others, 12)
+    text = []
+    for line in lines:
+        content = _columns(line.cells, widths) if line.cells else line.text
+        content = _clip(content, width if line.verdict is None else spare)
+        if line.verdict is None:
+            text.append(content.rstrip())
+            continue
+        label = line.verdict.value
+        padding = " " * (12 - len(label))
+        styled = click.style(label, fg=_COLORS[line.verdict], bold=True) if color else label
+        text.append(f"{styled}{padding}{content}".rstrip())
+    return text
+
+
+def _columns(cells: Sequence[str], widths: Sequence[int]) -> str:
+    aligned = [
+        cell.rjust(size) if 2 <= position <= 4 else _clip(cell, size).ljust(size)
+        for position, (cell, size) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return "  ".join(aligned)
+
+
+def _wrap(text: str, width: int, lines: int) -> list[str]:
+    wrapped = textwrap.wrap(printable(text), width, max_lines=lines, placeholder=" …", break_on_hyphens=False)
+    return wrapped or [""]
+
+
+def _clip(text: str, width: int) -> str:
+    text = printable(text)
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _clip_left(text: str, width: int) -> str:
+    """The end of a path says more than its beginning."""
+    return text if len(text) <= width else f"{_INDENT}…{text[len(text) - width + len(_INDENT) + 1 :]}"
