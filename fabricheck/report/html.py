@@ -11,7 +11,6 @@ from importlib import resources
 from pathlib import Path
 
 import jinja2
-from markupsafe import Markup
 
 from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import Judgement, RunJudgement
@@ -66,18 +65,21 @@ def render_html(runs: Sequence[RunJudgement], *, title: str, system: str, proble
     """The report as text. Everything that comes from a result file is escaped."""
     verdict, all_problems = overall(runs, problems)
     metrics = [each for run in runs for each in run.judgements]
+    shown = [_run(each) for each in worst_first(runs)]
+    plots = ",".join(figure.plot for run in shown for figure in run.figures)
     return _template().render(
         title=title,
         system=system,
         verdict=verdict,
         verdicts=list(Verdict),
         problems=all_problems,
-        runs=[_run(each) for each in worst_first(runs)],
+        runs=shown,
         run_counts=count(verdict_of(each) for each in runs),
         metric_counts=count(each.verdict for each in metrics),
         metric_total=len(metrics),
         uncalibrated=sum(not each.calibrated for each in metrics),
         plotly=_packed_plotly(),
+        plots=_packed(f"[{plots}]".encode()),
     )
 
 
@@ -105,19 +107,17 @@ def _template() -> jinja2.Template:
         "printable": printable,
         "number": number,
         "size": format_size,
-        "in_script": _in_script,
         "share": lambda judged: percent(share_of_expected(judged)),
     }
     return environment.get_template("report.html.j2")
 
 
-def _in_script(text: str) -> Markup:
-    """JSON that may stand in a script element: nothing in it can end the element or begin another."""
-    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+def _packed(content: bytes) -> str:
+    """gzip and base64, which nothing can break out of; the same text for the same content each time."""
+    return base64.b64encode(gzip.compress(content, mtime=0)).decode("ascii")
 
 
 @lru_cache(maxsize=1)
 def _packed_plotly() -> str:
-    """Plotly's script, a third as large as it is: gzip, base64; the same bytes each time."""
-    script = (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
-    return base64.b64encode(gzip.compress(script, mtime=0)).decode("ascii")
+    script = resources.files("plotly") / "package_data" / "plotly.min.js"
+    return _packed(script.read_bytes())
