@@ -1,0 +1,153 @@
+"""A ReFrame check with a planted defect for each value of its parameter; tests/e2e/test_checks.py runs it.
+
+What fabricbench can plant itself it plants (`--inject`). The rest are stand-ins: the result file of a real run is
+edited before it is judged, as a broken file system, another program or version of fabricbench could have left it.
+"""
+
+import json
+from pathlib import Path
+
+import reframe as rfm
+import reframe.utility.sanity as sn
+from reframe.core.builtins import parameter, performance_function, run_after, run_before, sanity_function, variable
+
+from fabricheck.rfm import FabricbenchCheck
+
+INJECTED = {
+    "wrong_byte": "wrong-byte",
+    "hung_rank": "hang:1",
+    "killed_rank": "kill:1",
+    "crashed_rank": "crash:1",
+    "no_footer": "no-footer",
+}
+
+
+def edit_lines(change):
+    def edit(file):
+        lines = file.read_text().splitlines()
+        change(lines)
+        file.write_text("".join(f"{line}\n" for line in lines))
+
+    return edit
+
+
+def edit_record(number, **fields):
+    def change(lines):
+        lines[number] = json.dumps({**json.loads(lines[number]), **fields})
+
+    return edit_lines(change)
+
+
+def replace(number, old, new):
+    def change(lines):
+        assert old in lines[number]
+        lines[number] = lines[number].replace(old, new)
+
+    return edit_lines(change)
+
+
+def set_times(text):
+    def change(lines):
+        head, _, tail = lines[2].partition('"times_ns":[')
+        times, _, rest = tail.partition("]")
+        lines[2] = f'{head}"times_ns":[{",".join([text] * len(times.split(",")))}]{rest}'
+
+    return edit_lines(change)
+
+
+EDITED = {
+    "truncated_file": lambda file: file.write_bytes(file.read_bytes()[:-700]),
+    "empty_file": lambda file: file.write_text(""),
+    "missing_file": lambda file: file.unlink(),
+    "not_a_number": set_times("NaN"),
+    "infinite": set_times("Infinity"),
+    "impossible_value": set_times("1"),
+    "zero_time": set_times("0"),
+    "renamed_operation": replace(1, '"pingpong"', '"pongping"'),
+    "duplicated_line": edit_lines(lambda lines: lines.insert(2, lines[1])),
+    "reordered_lines": edit_lines(lambda lines: lines.insert(1, lines.pop(2))),
+    "stale_file": edit_record(0, started_utc="2020-01-01T00:00:00Z"),
+    "another_transport": edit_record(0, transport="copy"),
+    "bad_exit_status": lambda file: file.with_name("exit-status").write_text("1\n"),
+    "no_exit_status": lambda file: file.with_name("exit-status").unlink(),
+}
+OTHERS = ["fewer_ranks", "tuning_not_in_effect", "reference_missed", "reference_in_another_unit"]
+
+
+class Small(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    transport = variable(str, value="mpi")
+    operations = ["pingpong"]
+    sizes = {"other": "8B,64KiB"}
+    budget = 0.02
+    least_iterations = 10
+    ranks = 2
+
+
+@rfm.simple_test
+class Healthy(Small):
+    tags = {"healthy"}
+
+
+@rfm.simple_test
+class HealthyFour(Small):
+    operations = [
+        "pingpong",
+        "bidirectional",
+        "alltoall",
+        "allreduce",
+        "allgather",
+        "reduce_scatter",
+        "broadcast",
+        "reduce",
+    ]
+    ranks = 4
+    tags = {"healthy"}
+
+    @run_after("init")
+    def choose_environment(self):
+        self.valid_prog_environs = ["openmpi"]
+
+
+@rfm.simple_test
+class Planted(Small):
+    defect = parameter([*INJECTED, *EDITED, *OTHERS])
+    timeout = 3.0
+    tags = {"planted"}
+
+    @run_after("init")
+    def choose_environment(self):
+        self.valid_prog_environs = ["openmpi"]
+
+    @run_before("run")
+    def inject(self):
+        if self.defect in INJECTED:
+            self.executable_opts.append(f"--inject={INJECTED[self.defect]}")
+        if self.defect == "fewer_ranks":
+            self.num_tasks = 1
+        if self.defect == "tuning_not_in_effect":
+            self.tuning = {"NCCL_IGNORE_CPU_AFFINITY": "1"}
+
+    @run_before("sanity")
+    def edit(self):
+        if self.defect in EDITED:
+            EDITED[self.defect](Path(self.stagedir) / "result.jsonl")
+
+
+@rfm.simple_test
+class PlainReframe(rfm.RunOnlyRegressionTest):
+    """ReFrame alone: the program fails and its metric cannot be read, and the test passes."""
+
+    valid_systems = ["*"]
+    valid_prog_environs = ["openmpi"]
+    sourcesdir = None
+    executable = "false"
+    reference = {"*": {"goodput": (100, -0.05, None, "Gb/s")}}
+    tags = {"plain"}
+
+    @sanity_function
+    def is_fine(self):
+        return sn.assert_true(True)
+
+    @performance_function("Gb/s")
+    def goodput(self):
+        return sn.extractsingle(r"goodput: (\S+)", self.stdout, 1, float)
