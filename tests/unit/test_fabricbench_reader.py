@@ -366,7 +366,8 @@ def _bound(value: Any) -> Any:
 
 def _parsed(content: bytes) -> Any:
     try:
-        return [json.loads(line) for line in content.splitlines()]
+        # A line ends with a line feed and nothing else; a carriage return is white space to JSON.
+        return [json.loads(line) for line in content.removesuffix(b"\n").split(b"\n")]
     except (ValueError, RecursionError):
         return None
 
