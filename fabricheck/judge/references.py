@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,6 +21,7 @@ from fabricheck.yamlfile import YamlFile, read_yaml
 
 SOURCES = "$sources"
 PROVENANCE = "$provenance"
+UNCALIBRATED = "$uncalibrated"
 _INDEX = "$index"
 _XFAIL = "$xfail"
 # References that do not say how they are indexed are by ReFrame's scope: system, partition or `*`.
@@ -98,10 +99,14 @@ class TestReferences:
 
 @dataclass(frozen=True)
 class References:
-    """All references in one file, by the name of the ReFrame test class."""
+    """All references in one file, by the name of the ReFrame test class.
+
+    `uncalibrated`: the test classes that have none on this system, and why.
+    """
 
     path: str
     tests: Mapping[str, TestReferences]
+    uncalibrated: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, test: str) -> TestReferences:
         """The references of a test class, by its exact name. Raises UserError where the file has none."""
@@ -113,7 +118,8 @@ class References:
 def load_references(path: str | PathLike[str]) -> References:
     """All references in a file. Raises UserError, naming file, line and key, for the first thing that is wrong."""
     file = read_yaml(Path(path))
-    return References(str(path), _Parser(file).parse())
+    parser = _Parser(file)
+    return References(str(path), parser.parse(), parser.uncalibrated)
 
 
 def _same(a: Key, b: Key | None) -> bool:
@@ -137,6 +143,7 @@ class _Parser:
         self.file = file
         self.sources: dict[str, str] = {}
         self.provenance: Any = {}
+        self.uncalibrated: dict[str, str] = {}
 
     def fail(self, place: Sequence[Any], reason: str) -> NoReturn:
         # Keys that are integers stand as text in the map of lines.
@@ -153,11 +160,18 @@ class _Parser:
         self.provenance = self.map_at(content.get(PROVENANCE, {}), (PROVENANCE,))
         tests = {}
         for name, value in content.items():
-            if name in (SOURCES, PROVENANCE):
+            if name in (SOURCES, PROVENANCE, UNCALIBRATED):
                 continue
             if not isinstance(name, str) or not name.isidentifier():
-                self.fail((name,), f"is no name of a test class; only {SOURCES} and {PROVENANCE} may stand beside them")
+                others = f"{SOURCES}, {PROVENANCE} and {UNCALIBRATED}"
+                self.fail((name,), f"is no name of a test class; only {others} may stand beside them")
             tests[name] = self.parse_test(name, self.map_at(value, (name,)))
+        for name, reason in self.map_at(content.get(UNCALIBRATED, {}), (UNCALIBRATED,)).items():
+            if not isinstance(reason, str) or not reason.strip():
+                self.fail((UNCALIBRATED, name), "has to say why this test has no references")
+            if name in tests:
+                self.fail((UNCALIBRATED, name), "there are references of this test")
+            self.uncalibrated[str(name)] = reason
         for name in self.provenance:
             if name not in tests:
                 self.fail((PROVENANCE, name), "there are no references of this test")

@@ -6,13 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import reframe as rfm
-from reframe.core.builtins import run_before, sanity_function
+from reframe.core.builtins import run_after, run_before, sanity_function
 from reframe.utility import sanity as sn
 
 from fabricheck.suite import suite_root
 
 # Ports of fabricbench, and the CMake variable that names what the GPU code is compiled for.
 ARCHITECTURES = {"host": None, "cuda": "CMAKE_CUDA_ARCHITECTURES", "hip": "GPU_TARGETS"}
+
+
+def missing_port(port: str) -> str | None:
+    """Why there is nothing to build for `port`, as one line; `None` where there is."""
+    if port in ARCHITECTURES:
+        return None
+    return f"fabricbench has no port for {port!r} yet, only for {', '.join(ARCHITECTURES)}"
 
 
 class BuildFabricbench(rfm.CompileOnlyRegressionTest):
@@ -28,6 +35,11 @@ class BuildFabricbench(rfm.CompileOnlyRegressionTest):
     sourcesdir = str(suite_root() / "src")
     build_locally = True
     build_time_limit = "15m"
+
+    @run_after("setup")
+    def check_port(self) -> None:
+        reason = missing_port(self.current_environ.extras.get("port", "host"))
+        self.skip_if(reason is not None, reason)
 
     @run_before("compile")
     def configure(self) -> None:

@@ -19,7 +19,7 @@ from fabricheck.judge.verdicts import Judgement, RunJudgement
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_fresh, with_problems
 from fabricheck.results.records import Problem, Verdict
-from fabricheck.rfm.build import ARCHITECTURES, BuildFabricbench
+from fabricheck.rfm.build import BuildFabricbench, missing_port
 from fabricheck.suite import suite_root
 from fabricheck.tuning import Library, load_profiles
 
@@ -92,10 +92,8 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_after("setup")
     def check_port(self) -> None:
-        self.skip_if(
-            self.port not in ARCHITECTURES,
-            f"fabricbench has no port for {self.port!r} yet, only for {', '.join(ARCHITECTURES)}",
-        )
+        reason = missing_port(self.port)
+        self.skip_if(reason is not None, reason)
 
     @run_after("setup")
     def leave_out_collectives(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -35,13 +36,16 @@ def problems(root: Path, system: str) -> Iterator[str]:
         yield f"{site / 'topology.yaml'}: system: is {topology.system!r}, but the folder is that of {system!r}"
     yield from _settings_problems(root, system, topology)
     references = root / "reference_values" / f"{system}.yaml"
-    if references.exists():
+    if not references.exists():
+        yield f"{references}: does not exist: give references, or name each test under $uncalibrated with the reason"
+    else:
         try:
             known = load_references(references)
         except UserError as error:
             yield str(error)
         else:
             yield from reference_problems(known, topology)
+            yield from coverage_problems(known, test_classes(root / "checks"))
     published = root / "reference_values" / "published" / f"{system}.yaml"
     if published.exists():
         try:
@@ -66,6 +70,26 @@ def reference_problems(references: References, topology: Topology | None) -> Ite
                     continue
                 if topology is not None:
                     yield from _beyond(where, metric, value, topology, str(transport) if transport else None)
+
+
+def test_classes(checks: Path) -> tuple[str, ...]:
+    """Names of the test classes in a folder of checks: those that are decorated with `simple_test`."""
+    found = []
+    for file in sorted(checks.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(), filename=str(file))):
+            if isinstance(node, ast.ClassDef) and any("simple_test" in ast.dump(each) for each in node.decorator_list):
+                found.append(node.name)
+    return tuple(sorted(found))
+
+
+def coverage_problems(references: References, tests: Sequence[str]) -> Iterator[str]:
+    """Test classes without references that nobody decided to leave without, and names that are no test class."""
+    for name in tests:
+        if name not in references.tests and name not in references.uncalibrated:
+            yield f"{references.path}: has no references of {name}, and no reason for it under $uncalibrated"
+    for name in (*references.tests, *references.uncalibrated):
+        if name not in tests:
+            yield f"{references.path}: {name} is no test class of checks/"
 
 
 def _in_metric_unit(value: float, unit: str, quantity: str) -> float:

@@ -93,7 +93,7 @@ def test_validate_all_systems() -> None:
 def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import shutil
 
-    for folder in ("site_configs", "config", "reference_values"):
+    for folder in ("site_configs", "config", "reference_values", "checks"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     monkeypatch.chdir(tmp_path)
     settings = tmp_path / "site_configs" / "lumi" / "settings.py"
@@ -105,3 +105,35 @@ def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "has 4 GPUs, its topology 8" in result.stdout
     assert "tuning_profile 'moon'" in result.stdout
     assert "alps: ok" in result.stdout
+
+
+def test_validate_wants_references_of_every_test_or_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+
+    for folder in ("site_configs", "config", "reference_values", "checks"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+    check = "import reframe as rfm\n\n@rfm.simple_test\nclass Another(rfm.RunOnlyRegressionTest):\n    pass\n"
+    (tmp_path / "checks" / "another.py").write_text(check, encoding="utf-8")
+    (tmp_path / "reference_values" / "alps.yaml").unlink()
+    result = CliRunner().invoke(validate, ["lumi", "alps"], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert "lumi.yaml: has no references of Another" in result.stdout
+    assert "alps.yaml: does not exist" in result.stdout
+
+
+@pytest.mark.parametrize("system", [*PAPERS, "local"])
+def test_reframe_lists_the_tests_of_every_system_offline(system: str, tmp_path: Path) -> None:
+    import os
+    import subprocess
+    import sys
+
+    reframe = Path(sys.executable).with_name("reframe")
+    files = f"{ROOT / 'config' / 'common.py'}:{ROOT / 'site_configs' / system / 'settings.py'}"
+    environment = {**os.environ, "RFM_CONFIG_FILES": files, "RFM_PREFIX": str(tmp_path), "RFM_COLORIZE": "no"}
+    command = [str(reframe), "--system", system, "--checkpath", str(ROOT / "checks"), "--recursive", "--list=C"]
+    job = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert job.returncode == 0, job.stdout + job.stderr
+    for name in ("PingPong %transport=mpi", "BothDirections %transport=mpi", "Collectives %transport=mpi"):
+        assert name in job.stdout
+    assert ("%transport=copy" in job.stdout) == (system not in ("local", "aurora", "sierra"))
