@@ -98,7 +98,8 @@ def nccl_tests(table: Table, arguments: argparse.Namespace, ranks: int, program:
 def osu_latency(table: Table, arguments: argparse.Namespace, sizes: str) -> Values:
     """One-way times in µs by size."""
     launch = [*shlex.split(arguments.mpirun), "-n", "2"]
-    text = table.run([*launch, str(Path(arguments.osu) / "osu_latency"), "-d", "cuda", "-m", sizes, "D", "D"])
+    buffers = [] if arguments.host else ["-d", "cuda", "D", "D"]
+    text = table.run([*launch, str(Path(arguments.osu) / "osu_latency"), "-m", sizes, *buffers])
     return {(int(m[1]),): float(m[2]) for m in re.finditer(r"^(\d+) +([\d.]+)", text, re.M)}
 
 
@@ -166,7 +167,7 @@ def compare_ccl(table: Table, arguments: argparse.Namespace, operation: str) -> 
 
 
 def compare_mpi(table: Table, arguments: argparse.Namespace) -> None:
-    sizes = [8, 64, 512, 4096, parse_size("256MiB")]
+    sizes = [8, 64, 512, 4096, parse_size("4MiB" if arguments.host else "256MiB")]
     ours = fabricbench(
         table, arguments, 2, "--transport=mpi", "--operations=pingpong", "--schedules=uncontended", "--pairs=0-1",
         f"--sizes={','.join(map(str, sizes))}", "--iterations=1000", "--warmup=100",
@@ -174,7 +175,8 @@ def compare_mpi(table: Table, arguments: argparse.Namespace) -> None:
     theirs = osu_latency(table, arguments, f"8:{sizes[-1]}")
     for size in sizes:
         mine, peer = ours["pingpong", size], theirs[size,]
-        title = f"mpi ping-pong D-D {format_size(size)}, against osu_latency"
+        where = "host" if arguments.host else "D-D"
+        title = f"mpi ping-pong {where} {format_size(size)}, against osu_latency"
         if size > 4096:
             table.add(title, "GB/s", size / mine / 1e3, size / peer / 1e3, "≥ 0.98")
         else:
@@ -193,7 +195,7 @@ def comparisons(arguments: argparse.Namespace) -> Iterable[tuple[str, Callable[[
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--fabricbench", required=True, help="the cuda port")
+    parser.add_argument("--fabricbench", required=True, help="the program; the cuda port, or with --host the host port")
     parser.add_argument("--mpirun", default="mpirun", help="launcher of its MPI library, with options")
     parser.add_argument("--ranks", type=int, required=True, help="GPUs of the node")
     parser.add_argument("--rounds", type=int, default=3, help="how often each pair of programs runs in turn")
@@ -201,6 +203,7 @@ def main() -> int:
     parser.add_argument("--operations", default=",".join(PEERS_OF), help="to compare with nccl-tests")
     parser.add_argument("--nvbandwidth", help="the program")
     parser.add_argument("--osu", help="folder with osu_latency, built with the same MPI library")
+    parser.add_argument("--host", action="store_true", help="fabricbench is the host port: host buffers for OSU")
     parser.add_argument("--output", type=Path, required=True, help="Markdown file to write")
     arguments = parser.parse_args()
     for each in arguments.operations.split(","):
