@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fabricheck.errors import UserError
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import NO_EXPECTATION, judge_run
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.references import Key, References, load_references
 from fabricheck.judge.verdicts import Reference, RunJudgement
+from fabricheck.results.fabricbench import read_run
 from fabricheck.results.records import Run
 from fabricheck.suite import suite_root
 from fabricheck.topology import Topology, find_topology
@@ -56,3 +58,36 @@ class SystemJudge:
             "num_tasks": len(run.ranks),
         }
         return self.references.of(test).lookup({**own, **attributes})
+
+
+def judge_files(
+    paths: Iterable[Path],
+    system: str,
+    *,
+    test: str | None = None,
+    attributes: Mapping[str, Key] | None = None,
+    root: Path | None = None,
+) -> tuple[RunJudgement, ...]:
+    """The judgements of result files by hand: what SystemJudge says where ReFrame does not say which test it was.
+
+    `test` may be left out where the system has references of at most one test. Raises UserError where it has several,
+    for a test that it has none of, for a file that cannot be read, and as SystemJudge does: references that exist are
+    never left out without a word.
+    """
+    judge = SystemJudge.of(system, root)
+    known = judge.references
+    if known is not None and known.tests:
+        if test is None and len(known.tests) > 1:
+            raise UserError(f"{known.path}: say with --test whose references count: {', '.join(known.tests)}")
+        test = known.of(test if test is not None else next(iter(known.tests))).test
+    elif test is not None:
+        raise UserError(f"there are no references of {system}, so none of {test!r}: leave out --test")
+    return tuple(judge.judge(read_run(path), test, attributes) for path in paths)
+
+
+def parse_attribute(text: str) -> tuple[str, Key]:
+    """Name and value of `NAME=VALUE`, by which references are indexed; UserError for anything else."""
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise UserError(f"--key {text!r} is not NAME=VALUE")
+    return name, int(value) if value.isdecimal() else value

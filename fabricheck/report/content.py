@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +25,12 @@ _SEVERITY = {verdict: number for number, verdict in enumerate(Verdict)}
 # A name is a name, whatever somebody wrote into it.
 _LONGEST_TEXT = 4000
 _LONGEST_GROUP_NAME = 40
+
+# What Open MPI's and Intel MPI's mpirun tell the ranks that they start: no tuning, and wrong in another run.
+_OF_LAUNCHER = re.compile(
+    r"OMPI_MCA_(PREFIXES|cpu_type|initial_wdir|num_procs|ess_.*|orte_.*)"
+    r"|I_MPI_(INFO_.*|INTERNAL_.*|HYDRA_UUID|MPIRUN|PIN_INFO|PIN_MAPPING|RETURN_WIN_.*|BIND_WIN_.*)"
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,9 @@ class Node:
 class Facts:
     """What was measured, where and with what, as far as the header of the result file says it.
 
-    `environment`: the tuning variables that were in effect, by name. `command`: a line for a shell.
+    `environment`: the tuning variables that were in effect, by name; `launcher_environment`: the others of that kind,
+    which the launcher sets itself. `command`: words for a shell, quoted; `launch`: how many ranks a launcher has to
+    start with it.
     """
 
     path: str
@@ -75,8 +84,10 @@ class Facts:
     nodes: tuple[Node, ...]
     libraries: tuple[str, ...]
     environment: tuple[tuple[str, str], ...]
+    launcher_environment: tuple[tuple[str, str], ...]
     differences: tuple[str, ...]
-    command: str
+    command: tuple[str, ...]
+    launch: str
     proof: str
     records: str
     remarks: tuple[str, ...]
@@ -106,12 +117,21 @@ def number(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
+def reason_without_source(judged: Judgement) -> str:
+    """The reason, without the long source of the expectation in it, for where that is shown once for many."""
+    return judged.reason.replace(f"; {judged.expectation.source}", "").replace(f" ({judged.expectation.source})", "")
+
+
 def share_of_expected(judged: Judgement) -> float | None:
     """The value over what an ideal algorithm gets; `None` where nobody can say. More than 1 is worse for a latency."""
     expected = judged.expectation.expected
     if expected is None or not (math.isfinite(expected) and expected > 0):
         return None
     return judged.value / expected
+
+
+def plural(times: int, what: str) -> str:
+    return f"{times} {what}" if times == 1 else f"{times} {what}s"
 
 
 def percent(share: float | None) -> str:
@@ -130,11 +150,10 @@ def verdict_of(judged: RunJudgement) -> Verdict:
 
 
 def problems_of(judged: RunJudgement) -> tuple[Problem, ...]:
-    """The problems of a run, worst first; having nothing to judge is one."""
-    found = judged.problems
-    if not judged.judgements and not found:
-        found = (NOTHING_JUDGED,)
-    return tuple(sorted(found, key=lambda each: -_SEVERITY[each.verdict]))
+    """The problems of a run, the cause before what follows from it; having nothing to judge is one."""
+    if not judged.judgements and all(each.verdict is Verdict.PASS for each in judged.problems):
+        return (*judged.problems, NOTHING_JUDGED)
+    return judged.problems
 
 
 def short_message(problem: Problem, judged: RunJudgement) -> str:
@@ -217,6 +236,7 @@ def facts_of(judged: RunJudgement) -> Facts:
     run, header = judged.run, judged.run.header
     plan: Mapping[str, Any] = header.get("plan", {})
     environment = tuple(sorted((str(name), str(value)) for name, value in header.get("environment", {}).items()))
+    tuning = tuple(each for each in environment if not _OF_LAUNCHER.fullmatch(each[0]))
     arguments = [str(each) for each in header.get("command", [])]
     nodes = _nodes(run.ranks)
     operations = list(dict.fromkeys(each.operation for each in run.samples)) or list(plan.get("operations", []))
@@ -224,7 +244,7 @@ def facts_of(judged: RunJudgement) -> Facts:
     if "transport" in header:
         what += f" over {header['transport']}"
         if header["transport"] == "mpi":
-            what += f" ({_library(header['libraries']['mpi'])})"
+            what += f" ({_library(header.get('libraries', {}).get('mpi', {}))})"
     clock = header.get("clock")
     program = f"{header.get('program', '?')} {header.get('version', '')}".strip()
     if header:
@@ -239,17 +259,26 @@ def facts_of(judged: RunJudgement) -> Facts:
         program=program if header else "unknown: the file has no valid header",
         nodes=nodes,
         libraries=tuple(_library(each) for each in header.get("libraries", {}).values()),
-        environment=environment,
+        environment=tuning,
+        launcher_environment=tuple(each for each in environment if each not in tuning),
         differences=tuple(_difference(each) for each in header.get("environment_differences", [])),
-        command=shlex.join(
-            [*(["env", *(f"{name}={value}" for name, value in environment)] if environment else []), *arguments]
-        )
-        if arguments
-        else "",
+        command=tuple(map(shlex.quote, [*_assignments(tuning), *arguments])) if arguments else (),
+        launch=_launch(run.ranks, nodes),
         proof=_proof(run.footer),
         records=_records(judged),
         remarks=tuple(_remarks(header, plan)),
     )
+
+
+def _assignments(environment: Sequence[tuple[str, str]]) -> Iterable[str]:
+    return ["env", *(f"{name}={value}" for name, value in environment)] if environment else []
+
+
+def _launch(ranks: Sequence[Rank], nodes: Sequence[Node]) -> str:
+    if not ranks:
+        return ""
+    where = f", {len(ranks) // len(nodes)} a node" if len(nodes) > 1 else " on one node"
+    return f"To be started by the launcher of the site with {plural(len(ranks), 'rank')}{where}."
 
 
 def _nodes(ranks: Sequence[Rank]) -> tuple[Node, ...]:

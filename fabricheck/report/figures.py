@@ -214,8 +214,10 @@ def _heat_map(
     higher = group.quantity == "goodput"
     # In % of expected all matrices share one scale, so that they can be compared at a glance.
     low, high = (0.0, 100.0) if relative else (0.0, max(known, default=1.0))
-    if not higher and relative:
-        low, high = 100.0, max(200.0, *known) if known else 200.0
+    if not higher:
+        # From the best to twice that, or to the worst.
+        low = 100.0 if relative else min(known, default=1.0)
+        high = max(2 * low, *known, 0.0)
     destinations, sources = [str(each) for each in matrix.destinations], [str(each) for each in matrix.sources]
     traces: list[Any] = [
         go.Heatmap(
@@ -343,8 +345,8 @@ def _curves(plot: _Plot, judged: RunJudgement) -> Figure:
         "height": 430,
         "margin": {"l": 60, "r": 15, "t": 10, "b": 45},
         "hovermode": "closest",
-        "legend": {"orientation": "h", "y": -0.18, "yanchor": "top", "x": 0, "traceorder": "reversed"},
-        "xaxis": {"type": "log", "title": {"text": "size"}, **_size_ticks(sizes)},
+        "legend": {"orientation": "h", "y": -0.1, "yanchor": "top", "x": 0, "traceorder": "reversed"},
+        "xaxis": {"type": "log", "tickangle": 0, **_size_ticks(sizes)},
         "yaxis": {"title": {"text": f"{plot.quantity} in {unit}"}, "rangemode": "tozero"},
     }
     worst = ranked[0]
@@ -465,9 +467,9 @@ def _hover(curve: Curve, point: Point, unit: str) -> str:
 
 
 def _size_ticks(sizes: Sequence[int]) -> dict[str, Any]:
-    """A tick for each power of two, or every few, at most ten."""
+    """A tick for each power of two, or every few, at most six."""
     first, last = math.floor(math.log2(sizes[0])), math.ceil(math.log2(sizes[-1]))
-    step = max(1, math.ceil((last - first + 1) / 10))
+    step = max(1, math.ceil((last - first + 1) / 6))
     ticks = [1 << exponent for exponent in range(first, last + 1, step)]
     return {"tickvals": ticks, "ticktext": [format_size(tick) for tick in ticks]}
 

@@ -1,48 +1,116 @@
-"""Judged runs as one HTML file that needs nothing else: no network, no other file."""
+"""Judged runs as one HTML file that needs nothing else: no network, no other file.
+
+The page works without scripts: they only draw the figures, and each figure has a table that says the same. The script
+that draws (plotly) and the figures' data are packed (gzip, base64) and unpacked by the browser. A content security
+policy forbids every request, and every script but the two whose hashes it names: a name that slipped through the
+escaping would still not run.
+"""
 
 from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
 import jinja2
+from markupsafe import Markup
 
 from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import Judgement, RunJudgement
 from fabricheck.report.content import (
     Facts,
+    Group,
     count,
     facts_of,
+    groups_of,
     number,
     overall,
     percent,
     printable,
     problems_of,
+    reason_without_source,
     share_of_expected,
     short_message,
     verdict_of,
+    who,
     worst_first,
 )
 from fabricheck.report.figures import Figure, figures_of
-from fabricheck.results.records import Problem, Verdict
-from fabricheck.units import format_size
+from fabricheck.results.fabricbench_format import PAIR_OPERATIONS
+from fabricheck.results.records import Problem, Rank, Verdict
+from fabricheck.units import format_size, size_label
+
+# What keeps the page short where a run is large; what is left out is counted where it would stand.
+_MOST_FINDINGS = 30
+_MOST_ROWS = 64
+_MOST_SOURCES = 6
+_MOST_RANKS = 64
+
+_ORDER = list(Verdict)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One metric, as texts; `bounds` are those of the reference."""
+
+    who: str
+    verdict: Verdict
+    value: str
+    interval: str
+    expected: str
+    share: str
+    reference: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The metrics of a group of pairs, or of the groups of all collectives together, worst first.
+
+    `hidden` counts those that are not among the rows.
+    """
+
+    name: str
+    metric_names: str
+    unit: str
+    is_pairs: bool
+    verdict: Verdict
+    counts: tuple[tuple[Verdict, int], ...]
+    worst: _Row
+    rows: tuple[_Row, ...]
+    hidden: tuple[tuple[Verdict, int], ...]
+    sources: tuple[str, ...]
+    more_sources: int
 
 
 @dataclass(frozen=True)
 class _Run:
-    """A run as the template shows it; `problems` are verdicts with messages, `metrics` worst first."""
+    """A run as the template shows it; `problems` are verdicts with messages."""
 
+    id: str
     verdict: Verdict
     facts: Facts
     counts: tuple[tuple[Verdict, int], ...]
     problems: tuple[tuple[Verdict, str], ...]
-    metrics: tuple[Judgement, ...]
+    tables: tuple[_Table, ...]
     figures: tuple[Figure, ...]
+    ranks: tuple[Rank, ...]
+    more_ranks: int
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """Something that is not PASS, for the top of the page."""
+
+    run: _Run
+    verdict: Verdict
+    what: str
+    reason: str
 
 
 def write_html(
@@ -58,6 +126,7 @@ def write_html(
         unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(path)
     except OSError as error:
+        unfinished.unlink(missing_ok=True)
         raise UserError(f"the report {path} cannot be written: {error.strerror}") from None
 
 
@@ -65,51 +134,162 @@ def render_html(runs: Sequence[RunJudgement], *, title: str, system: str, proble
     """The report as text. Everything that comes from a result file is escaped."""
     verdict, all_problems = overall(runs, problems)
     metrics = [each for run in runs for each in run.judgements]
-    shown = [_run(each) for each in worst_first(runs)]
+    shown = [_run(each, f"run{place}") for place, each in enumerate(worst_first(runs), start=1)]
+    findings = _findings(shown)
     plots = ",".join(figure.plot for run in shown for figure in run.figures)
+    style, script = _own_file("report.css"), _own_file("report.js")
     return _template().render(
         title=title,
         system=system,
         verdict=verdict,
-        verdicts=list(Verdict),
         problems=all_problems,
         runs=shown,
+        findings=findings[:_MOST_FINDINGS],
+        more_findings=count(each.verdict for each in findings[_MOST_FINDINGS:]),
         run_counts=count(verdict_of(each) for each in runs),
         metric_counts=count(each.verdict for each in metrics),
-        metric_total=len(metrics),
         uncalibrated=sum(not each.calibrated for each in metrics),
+        style=Markup(style),
+        script=Markup(script),
+        policy=Markup(
+            f"default-src 'none'; script-src {_hash(script.encode())} {_plotly_hash()}; style-src 'unsafe-inline'; "
+            "img-src data: blob:; base-uri 'none'; form-action 'none'"
+        ),
         plotly=_packed_plotly(),
         plots=_packed(f"[{plots}]".encode()),
     )
 
 
-def _run(judged: RunJudgement) -> _Run:
-    order = list(Verdict)
+def _run(judged: RunJudgement, name: str) -> _Run:
     return _Run(
+        id=name,
         verdict=verdict_of(judged),
         facts=facts_of(judged),
         counts=count(each.verdict for each in judged.judgements),
         problems=tuple((each.verdict, short_message(each, judged)) for each in problems_of(judged)),
-        metrics=tuple(sorted(judged.judgements, key=lambda each: -order.index(each.verdict))),
+        tables=tuple(_tables(groups_of(judged), len(judged.run.ranks))),
         figures=figures_of(judged),
+        ranks=judged.run.ranks[:_MOST_RANKS],
+        more_ranks=max(0, len(judged.run.ranks) - _MOST_RANKS),
     )
+
+
+def _tables(groups: Sequence[Group], world: int) -> Iterator[_Table]:
+    """A table for each group of pairs, and one for the collectives of a schedule and quantity, of which few belong to
+    each group; in the order of the groups, which is worst first."""
+    together: dict[tuple[str, ...], list[Group]] = {}
+    for each in groups:
+        own = (each.operation, each.implementation, str(each.bytes)) if each.is_pairs else ()
+        together.setdefault((each.schedule, each.quantity, each.unit, *own), []).append(each)
+    for members in together.values():
+        first = members[0]
+        name, names = first.name, f"{first.operation}_{first.schedule}_…_{size_label(first.bytes)}_{first.quantity}"
+        if not first.is_pairs:
+            name, names = f"collectives {first.schedule} {first.quantity}", f"…_{first.schedule}_…_{first.quantity}"
+        judgements = [each for group in members for each in group.judgements]
+        # Groups are sorted, and so are their members; Python keeps that order within each verdict.
+        judgements.sort(key=lambda each: -_ORDER.index(each.verdict))
+        yield _table(name, names, judgements, first, world)
+
+
+def _table(name: str, metric_names: str, judgements: Sequence[Judgement], group: Group, world: int) -> _Table:
+    rows = tuple(_row(each, world, with_operation=not group.is_pairs) for each in judgements[:_MOST_ROWS])
+    sources = _sources(judgements, world)
+    return _Table(
+        name=name,
+        metric_names=metric_names,
+        unit=group.unit,
+        is_pairs=group.is_pairs,
+        verdict=judgements[0].verdict,
+        counts=count(each.verdict for each in judgements),
+        worst=rows[0],
+        rows=rows,
+        hidden=count(each.verdict for each in judgements[_MOST_ROWS:]),
+        sources=sources[:_MOST_SOURCES],
+        more_sources=max(0, len(sources) - _MOST_SOURCES),
+    )
+
+
+def _row(judged: Judgement, world: int, *, with_operation: bool) -> _Row:
+    low, high = judged.interval
+    expected, reference = judged.expectation.expected, judged.reference
+    label = who(judged.samples, world)
+    if with_operation:
+        label = f"{judged.samples.operation} {format_size(judged.samples.bytes)} {label}"
+    return _Row(
+        who=label,
+        verdict=judged.verdict,
+        value=number(judged.value),
+        interval=f"{number(low)} to {number(high)}",
+        expected="-" if expected is None else number(expected),
+        share=percent(share_of_expected(judged)),
+        reference="uncalibrated"
+        if reference is None
+        else f"{number(reference.value)} ({_bound(reference.lower)}, {_bound(reference.upper)})",
+        reason=reason_without_source(judged),
+    )
+
+
+def _bound(bound: float | None) -> str:
+    return "unbounded" if bound is None else f"{100 * bound:+g} %"
+
+
+def _sources(judgements: Sequence[Judgement], world: int) -> tuple[str, ...]:
+    """Where the expected values and the references come from, each with whom it is about."""
+    members: dict[str, list[str]] = {}
+    for each in judgements:
+        texts = [] if each.expectation.expected is None else [f"Expected: {each.expectation.source}"]
+        texts += [f"Reference: {each.reference.provenance}"] if each.reference else []
+        for text in texts:
+            label = who(each.samples, world)
+            own = label if each.samples.operation in PAIR_OPERATIONS else f"{each.samples.operation} {label}"
+            members.setdefault(text, []).append(own)
+    return tuple(
+        text if len(names) == len(judgements) else f"{text} (for {', '.join(names[:4])}{'…' if len(names) > 4 else ''})"
+        for text, names in members.items()
+    )
+
+
+def _findings(runs: Sequence[_Run]) -> list[_Finding]:
+    found = [
+        finding
+        for run in runs
+        for finding in (
+            *(_Finding(run, verdict, "", message) for verdict, message in run.problems),
+            *(
+                _Finding(run, row.verdict, f"{table.name} {row.who}", row.reason)
+                for table in run.tables
+                for row in table.rows
+                if row.verdict is not Verdict.PASS
+            ),
+        )
+    ]
+    return sorted(found, key=lambda each: -_ORDER.index(each.verdict))
 
 
 @lru_cache(maxsize=1)
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("fabricheck.report"),
+        loader=jinja2.PackageLoader("fabricheck.report", "."),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
     )
-    environment.filters |= {
-        "printable": printable,
-        "number": number,
-        "size": format_size,
-        "share": lambda judged: percent(share_of_expected(judged)),
-    }
+    environment.filters |= {"number": number, "size": format_size}
     return environment.get_template("report.html.j2")
+
+
+def _shown(value: object) -> object:
+    """All that a template prints passes here, so that no name can be forgotten."""
+    if isinstance(value, (Markup, int)) or (isinstance(value, str) and value.isascii() and value.isprintable()):
+        return value
+    return printable(value)
+
+
+def _own_file(name: str) -> str:
+    return (resources.files("fabricheck.report") / name).read_text(encoding="utf-8")
 
 
 def _packed(content: bytes) -> str:
@@ -117,7 +297,19 @@ def _packed(content: bytes) -> str:
     return base64.b64encode(gzip.compress(content, mtime=0)).decode("ascii")
 
 
+def _hash(script: bytes) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode('ascii')}'"
+
+
+def _plotly() -> bytes:
+    return (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+
+
+@lru_cache(maxsize=1)
+def _plotly_hash() -> str:
+    return _hash(_plotly())
+
+
 @lru_cache(maxsize=1)
 def _packed_plotly() -> str:
-    script = resources.files("plotly") / "package_data" / "plotly.min.js"
-    return _packed(script.read_bytes())
+    return _packed(_plotly())

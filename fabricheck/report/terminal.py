@@ -17,6 +17,7 @@ from fabricheck.report.content import (
     number,
     overall,
     percent,
+    plural,
     printable,
     problems_of,
     share_of_expected,
@@ -41,27 +42,34 @@ _INDENT = " " * 12
 
 @dataclass(frozen=True)
 class _Detail:
-    """How much of it is shown: at most so many of each, and how many lines of a reason."""
+    """How much is shown of what; the rest is counted.
+
+    `runs` that are not PASS, `passes` that get a line of their own, and `passes_whole` whether that is more than one
+    line; for each run its `problems` and `groups` of metrics, for each group the `metrics` that are not PASS.
+    """
 
     runs: int
+    passes: int
+    passes_whole: bool
     problems: int
     metrics: int
     groups: int
     reason_lines: int
 
 
-# From everything to the least; the first that fits is taken.
+_ALL = 1_000_000
+# From everything to the least; the first that fits is taken. What is PASS gives way first.
 _DETAILS = (
-    _Detail(10_000, 10_000, 10_000, 10_000, 100),
-    _Detail(10_000, 10_000, 8, 10_000, 4),
-    _Detail(10_000, 20, 3, 10_000, 3),
-    _Detail(10_000, 10, 2, 8, 2),
-    _Detail(10_000, 3, 1, 4, 2),
-    _Detail(10_000, 1, 1, 1, 1),
-    _Detail(8, 1, 1, 1, 1),
-    _Detail(4, 1, 1, 1, 1),
-    _Detail(2, 1, 1, 1, 1),
-    _Detail(1, 1, 1, 1, 1),
+    _Detail(_ALL, _ALL, True, _ALL, _ALL, _ALL, 100),
+    _Detail(_ALL, _ALL, True, _ALL, 8, _ALL, 4),
+    _Detail(_ALL, _ALL, False, 20, 8, _ALL, 4),
+    _Detail(_ALL, _ALL, False, 20, 3, _ALL, 3),
+    _Detail(_ALL, 0, False, 20, 3, _ALL, 3),
+    _Detail(_ALL, 0, False, 10, 2, 8, 3),
+    _Detail(_ALL, 0, False, 4, 1, 4, 2),
+    _Detail(_ALL, 0, False, 2, 1, 1, 2),
+    *(_Detail(runs, 0, False, 2, 1, 1, 1) for runs in (8, 4, 2, 1)),
+    _Detail(1, 0, False, 1, 0, 1, 1),
 )
 
 
@@ -102,18 +110,38 @@ def _lines(runs: Sequence[RunJudgement], problems: Sequence[Problem], detail: _D
     yield from (_Line(None, f"{_INDENT}{line}") for line in more)
     yield from _problem_lines(((each.verdict, each.message) for each in problems), detail, width)
     ranked = worst_first(runs)
-    for each in ranked[: detail.runs]:
+    bad = [each for each in ranked if verdict_of(each) is not Verdict.PASS]
+    passes = ranked[len(bad) :]
+    for each in bad[: detail.runs]:
         yield from _run_lines(each, detail, width)
-    if rest := ranked[detail.runs :]:
-        yield _Line(None, f"and {len(rest)} more runs: {_counts(verdict_of(each) for each in rest)}")
+    if rest := bad[detail.runs :]:
+        yield _Line(None, f"{_INDENT}and {plural(len(rest), 'more run')}: {_counts(verdict_of(each) for each in rest)}")
+    for each in passes[: detail.passes]:
+        yield from _run_lines(each, detail, width)
+    if passes[detail.passes :]:
+        yield _folded(passes[detail.passes :])
+
+
+def _folded(runs: Sequence[RunJudgement]) -> _Line:
+    metrics = [each for run in runs for each in run.judgements]
+    text = f"{plural(len(runs), 'run')}, {plural(len(metrics), 'metric')}"
+    shares = [
+        (share, each.name)
+        for each in metrics
+        if each.better == "higher" and (share := share_of_expected(each)) is not None
+    ]
+    if shares:
+        share, name = min(shares)
+        text += f", lowest {percent(share)} of expected ({name})"
+    return _Line(Verdict.PASS, text)
 
 
 def _totals(runs: Sequence[RunJudgement]) -> str:
     metrics = [each for run in runs for each in run.judgements]
-    text = f"{len(runs)} runs"
+    text = plural(len(runs), "run")
     if runs:
         text += f": {_counts(verdict_of(each) for each in runs)}"
-    text += f"; {len(metrics)} metrics"
+    text += f"; {plural(len(metrics), 'metric')}"
     if metrics:
         text += f": {_counts(each.verdict for each in metrics)}"
         uncalibrated = sum(not each.calibrated for each in metrics)
@@ -127,8 +155,9 @@ def _counts(verdicts: Iterable[Verdict]) -> str:
 
 def _run_lines(judged: RunJudgement, detail: _Detail, width: int) -> Iterator[_Line]:
     facts, verdict = facts_of(judged), verdict_of(judged)
-    if verdict is Verdict.PASS and detail.groups == 1:
-        yield _Line(verdict, _clip(f"{facts.what}, {facts.where}: {len(judged.judgements)} metrics", width - 12))
+    if verdict is Verdict.PASS and not detail.passes_whole:
+        end = f": {plural(len(judged.judgements), 'metric')}"
+        yield _Line(verdict, _clip(f"{facts.what}, {facts.where}", width - 12 - len(end)) + end)
         return
     yield _Line(verdict, _clip(f"{facts.what}, {facts.where}", width - 12))
     if verdict is not Verdict.PASS:
@@ -139,7 +168,7 @@ def _run_lines(judged: RunJudgement, detail: _Detail, width: int) -> Iterator[_L
     for group in groups[: detail.groups]:
         yield from _group_lines(group, len(judged.run.ranks), detail, width)
     if rest := [each for group in groups[detail.groups :] for each in group.judgements]:
-        yield _Line(None, f"{_INDENT}and {len(rest)} more metrics: {_counts(each.verdict for each in rest)}")
+        yield _Line(None, f"{_INDENT}and {plural(len(rest), 'more metric')}: {_counts(each.verdict for each in rest)}")
 
 
 def _problem_lines(messages: Iterable[tuple[Verdict, str]], detail: _Detail, width: int) -> Iterator[_Line]:
@@ -149,7 +178,9 @@ def _problem_lines(messages: Iterable[tuple[Verdict, str]], detail: _Detail, wid
         yield _Line(verdict, first)
         yield from (_Line(None, f"{_INDENT}{line}") for line in more)
     if rest := all_[detail.problems :]:
-        yield _Line(None, f"{_INDENT}and {len(rest)} more problems: {_counts(verdict for verdict, _ in rest)}")
+        yield _Line(
+            None, f"{_INDENT}and {plural(len(rest), 'more problem')}: {_counts(verdict for verdict, _ in rest)}"
+        )
 
 
 def _group_lines(group: Group, world: int, detail: _Detail, width: int) -> Iterator[_Line]:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, Request, sync_playwright
 
 from fabricheck.judge.system import SystemJudge
-from fabricheck.report.html import write_html
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.report.html import render_html, write_html
 from fabricheck.results.fabricbench import read_run
+from fabricheck.results.records import Problem, Verdict
+from tests.unit.report.synthetic import pair_run, rank
 from tests.unit.result_files import CUDA, HOST
 
 pytestmark = pytest.mark.browser
@@ -31,37 +37,239 @@ ARGUMENTS = [
 def browser() -> Iterator[Browser]:
     chromium = shutil.which("chromium")
     if chromium is None:
-        pytest.skip("there is no chromium; on Debian `make test` as root installs it")
+        message = "there is no chromium; on Debian `make test` as root installs it"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         yield started
         started.close()
 
 
+@dataclass(frozen=True)
+class Opened:
+    """A page with all that went wrong in it and all that it asked for, besides itself."""
+
+    page: Page
+    complaints: list[str]
+    requests: list[str]
+    refused: list[str]  # by the page's own policy
+
+
+Open = Callable[..., Opened]
+
+
+@pytest.fixture
+def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
+    """Opens a file, or the report of runs, in a context of its own; the options are those of the context."""
+    contexts = []
+
+    def open_it(source: Path | list[RunJudgement], *, expect: str = "yes", **options: Any) -> Opened:
+        if isinstance(source, list):
+            write_html(source, tmp_path / "report.html", title="in a browser", system="hgx-h200")
+            source = tmp_path / "report.html"
+        context = browser.new_context(**options)
+        contexts.append(context)
+        opened = Opened(context.new_page(), [], [], [])
+        opened.page.on("console", lambda message: opened.complaints.append(message.text))
+        opened.page.on("pageerror", lambda error: opened.complaints.append(str(error)))
+        opened.page.on("dialog", lambda dialog: opened.complaints.append(dialog.message))
+        opened.page.on("request", lambda request: opened.requests.append(request.url))
+        opened.page.on("requestfailed", lambda request: _note_refusal(opened, request))
+        opened.page.goto(source.as_uri())
+        assert opened.requests.pop(0) == source.as_uri()
+        if options.get("java_script_enabled", True):
+            opened.page.wait_for_selector("html[data-drawn]", state="attached")
+            assert opened.page.locator("html").get_attribute("data-drawn") == expect
+        return opened
+
+    yield open_it
+    for context in contexts:
+        context.close()
+
+
+def _note_refusal(opened: Opened, request: Request) -> None:
+    if request.failure == "csp":
+        opened.refused.append(request.url)
+
+
+def wait_until(page: Page, expression: str) -> None:
+    """Playwright's own wait_for_function needs `eval`, which the page forbids."""
+    for _ in range(100):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(50)
+    pytest.fail(f"never true: {expression}")
+
+
+def draw_all(page: Page) -> int:
+    """Scrolls to every figure, which is drawn when it comes near, and returns how many there are."""
+    places = page.locator(".plot")
+    for place in places.all():
+        place.scroll_into_view_if_needed()
+        place.locator(".main-svg").first.wait_for()
+    return places.count()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_figure_is_drawn_and_nothing_is_loaded(browser: Browser, tmp_path: Path, scheme: str) -> None:
+def test_every_figure_is_drawn_and_nothing_is_loaded(open_page: Open, scheme: str) -> None:
     judge = SystemJudge.of("hgx-h200")
-    report = tmp_path / "report.html"
-    write_html([judge.judge(read_run(file)) for file in (CUDA, HOST)], report, title="in a browser", system="hgx-h200")
-    page = browser.new_page(color_scheme=scheme)  # type: ignore[arg-type]
-    complaints: list[str] = []
-    requests: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto(report.as_uri())
-    page.wait_for_selector("html[data-drawn]", state="attached")
-    assert page.locator("html").get_attribute("data-drawn") == "yes"
-    assert complaints == []
-    assert requests == [report.as_uri()]
-    places = page.locator(".plot").count()
+    opened = open_page([judge.judge(read_run(file)) for file in (CUDA, HOST)], color_scheme=scheme)
+    page = opened.page
+    places = draw_all(page)
     assert places > 0
     assert page.locator(".plot.js-plotly-plot").count() == places
+    assert page.locator(".undrawn").count() == 0
     assert page.locator(".plot.matrix .heatmaplayer image").count() == page.locator(".plot.matrix").count() > 0
     assert page.locator(".plot.curves .scatterlayer .trace").count() > 0
+    assert opened.complaints == []
+    assert opened.requests == []
     # By keyboard: the table behind a figure opens.
     details = page.locator("details", has_text="The same as a table").first
+    assert details.get_attribute("open") is None
     details.locator("summary").focus()
     page.keyboard.press("Enter")
     assert details.get_attribute("open") is not None
-    page.close()
+
+
+def test_a_matrix_has_its_cells_and_says_more_of_each(open_page: Open) -> None:
+    opened = open_page([pair_run(bad={(0, 3): Verdict.FAIL})])
+    page = opened.page
+    draw_all(page)
+    figure = page.locator(".plot.matrix").first
+    labels = [text for text in figure.locator(".heatmap-label").all_text_contents() if text.strip()]
+    assert len(labels) == 12
+    assert sum("FAIL" in text for text in labels) == 1
+    figure.scroll_into_view_if_needed()
+    box = figure.locator(".heatmaplayer image").bounding_box()
+    assert box is not None
+    # The cell of 0→3, at the end of the first row.
+    page.mouse.move(box["x"] + box["width"] * 7 / 8, box["y"] + box["height"] / 8, steps=4)
+    hover = figure.locator(".hoverlayer .hovertext", has_text="rank 3")
+    hover.wait_for()
+    text = hover.text_content() or ""
+    assert "rank 0: nid001 GPU 0" in text
+    assert "96.00 Gb/s" in text
+    assert "8.0 % of expected 1200 Gb/s" in text
+    assert "FAIL" in text
+    assert opened.complaints == []
+
+
+def test_curves_have_lines_bands_and_a_legend(open_page: Open) -> None:
+    page = open_page([pair_run(ranks=8, bad={(6, 2): Verdict.DEGRADED})]).page
+    draw_all(page)
+    figure = page.locator(".plot.curves").first
+    names = figure.locator(".legendtext").all_text_contents()
+    assert names[0] == "expected 1200 Gb/s"
+    assert names[1] == "6→2"
+    assert names[-1] == "51 others"
+    assert figure.locator(".scatterlayer .js-line").count() >= 7
+    assert figure.locator(".js-fill").count() >= 6
+
+
+def test_without_scripts_everything_can_be_read(open_page: Open) -> None:
+    page = open_page([pair_run(bad={(0, 3): Verdict.FAIL})], java_script_enabled=False).page
+    figures = page.locator("figure")
+    assert figures.count() == 4
+    for figure in figures.all():
+        assert figure.locator(".undrawn").is_visible()
+        assert figure.locator("table").is_visible()
+    assert page.locator("h1 .verdict").inner_text() == "FAIL"
+
+
+def test_a_browser_that_cannot_unpack_says_so_and_shows_the_tables(open_page: Open, tmp_path: Path) -> None:
+    source = render_html([pair_run()], title="t", system="s")
+    place = source.index('id="figures">') + len('id="figures">')
+    damaged = tmp_path / "damaged.html"
+    damaged.write_text(f"{source[:place]}AAAA{source[place + 4 :]}")
+    page = open_page(damaged, expect="no").page
+    for figure in page.locator("figure").all():
+        assert "This browser cannot draw the figure" in figure.locator(".undrawn").inner_text()
+        assert figure.locator("table").is_visible()
+
+
+def test_a_host_named_as_a_script_does_no_harm(open_page: Open) -> None:
+    evil = "<script>alert(1)</script><img src=http://127.0.0.1:9/x onerror=alert(2)>"
+    run = pair_run(
+        bad={(0, 1): Verdict.FAIL},
+        problems=[Problem(Verdict.FAIL, evil)],
+        path=evil,
+        command=[evil],
+        environment={"NCCL_DEBUG": evil},
+    )
+    ranks = tuple(rank(number, evil) for number in range(4))
+    run = RunJudgement(
+        run=type(run.run)(run.run.path, run.run.header, ranks, run.run.samples, run.run.footer, run.run.problems),
+        verdict=run.verdict,
+        problems=run.problems,
+        judgements=run.judgements,
+    )
+    opened = open_page([run])
+    draw_all(opened.page)
+    figure = opened.page.locator(".plot.matrix").first
+    figure.scroll_into_view_if_needed()
+    # What lies over the image takes the pointer.
+    figure.locator(".heatmaplayer image").hover(force=True, position={"x": 200, "y": 20})
+    figure.locator(".hoverlayer .hovertext").wait_for()
+    assert "<script>" in (figure.locator(".hoverlayer").text_content() or "")
+    assert opened.complaints == []
+    assert opened.requests == []
+    assert opened.page.locator("img").count() == 0
+
+
+def test_the_policy_stops_a_script_that_slipped_through(open_page: Open, tmp_path: Path) -> None:
+    """The second fence: were something not escaped, the browser would not run it, and would load nothing."""
+    source = render_html([pair_run()], title="t", system="s")
+    planted = "<script>alert(1)</script><img src='http://127.0.0.1:9/x' onerror='alert(2)'></main>"
+    file = tmp_path / "planted.html"
+    file.write_text(source.replace("</main>", planted))
+    opened = open_page(file)
+    draw_all(opened.page)
+    assert len(opened.complaints) >= 3  # the script, the handler, the image
+    assert all("Content Security Policy" in each for each in opened.complaints)
+    # Playwright also tells of requests that were refused before they were sent.
+    assert set(opened.requests) == set(opened.refused) == {"http://127.0.0.1:9/x"}
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_nothing_is_wider_than_the_screen(open_page: Open, width: int) -> None:
+    page = open_page([pair_run(bad={(0, 3): Verdict.FAIL})], viewport={"width": width, "height": 800}).page
+    draw_all(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for place in page.locator(".plot .main-svg").all():
+        box = place.bounding_box()
+        assert box is None or box["x"] + box["width"] <= width + 1
+
+
+def test_the_colours_follow_the_scheme(open_page: Open) -> None:
+    page = open_page([pair_run()], color_scheme="light").page
+    draw_all(page)
+    ink = "getComputedStyle(document.querySelector('.plot .xtick text')).fill"
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ink), page.evaluate(paper)
+    page.emulate_media(color_scheme="dark")
+    wait_until(page, f"{ink} !== '{light[0]}'")
+    assert page.evaluate(paper) != light[1]
+
+
+def test_on_paper_all_is_open_drawn_and_dark_on_white(open_page: Open) -> None:
+    page = open_page([pair_run(bad={(0, 3): Verdict.FAIL})], color_scheme="dark").page
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print", color_scheme="dark")
+    places = page.locator(".plot")
+    assert page.locator(".plot.js-plotly-plot").count() == places.count() == 4
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate("getComputedStyle(document.querySelector('.plot .xtick text')).fill") == "rgb(0, 0, 0)"
+    for table in page.locator("table").all():
+        assert table.is_visible()
+    page.emulate_media(media="screen", color_scheme="dark")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    wait_until(page, "getComputedStyle(document.querySelector('.plot .xtick text')).fill !== 'rgb(0, 0, 0)'")
+
+
+def test_it_prints(open_page: Open) -> None:
+    page = open_page([pair_run()]).page
+    assert page.pdf(format="A4").startswith(b"%PDF")
+    # Chromium tells the page of the print, so figures that were never near are drawn for it.
+    assert page.locator(".plot.js-plotly-plot").count() == page.locator(".plot").count()
