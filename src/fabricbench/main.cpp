@@ -209,7 +209,7 @@ class Program {
     const std::vector<Series> plan = make_plan(options_, world.size, [&](Operation operation, Implementation wanted) {
       return choose(*transport, operation, wanted);
     });
-    if (world.rank == 0) results_ = open_results(world);
+    if (world.rank == 0) results_ = open_results();
     agree(world, world.rank != 0 || results_ != nullptr);
 
     NodeShared shared(world);
@@ -260,12 +260,12 @@ class Program {
     }
   }
 
-  std::unique_ptr<ResultFile> open_results(const World& world) {
+  // Null where the file cannot be opened, which is said then.
+  std::unique_ptr<ResultFile> open_results() {
     try {
       return std::make_unique<ResultFile>(options_.output, random_id());
     } catch (const InputError& error) {
       std::fprintf(stderr, "fabricbench: %s\n", error.what());
-      (void)world;
       return nullptr;
     }
   }
