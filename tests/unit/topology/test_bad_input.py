@@ -165,9 +165,9 @@ def test_validate_reports_what_reframe_does_not_load(tmp_path: Path) -> None:
     site.mkdir(parents=True)
     (site / "topology.yaml").write_text(GOOD, encoding="utf-8")
     (site / "settings.py").write_text('site_configuration = {"systems": [{"name": "example"}]}\n', encoding="utf-8")
-    found = list(problems(tmp_path, "example"))
-    assert len(found) == 1
-    assert "ReFrame does not load it" in found[0]
+    settings, references = problems(tmp_path, "example")
+    assert "ReFrame does not load it" in settings
+    assert "reference_values/example.yaml: does not exist" in references
 
 
 @pytest.mark.parametrize(
