@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fabricheck.errors import UserError
-from fabricheck.results.records import Run, Verdict
+from fabricheck.results.records import Verdict
 
 if TYPE_CHECKING:
-    from fabricheck.judge.judge import Expect
     from fabricheck.judge.policy import Policy
-    from fabricheck.judge.references import Key, References
-    from fabricheck.judge.verdicts import Reference, RunJudgement
+    from fabricheck.judge.references import References
+    from fabricheck.judge.verdicts import RunJudgement
     from fabricheck.topology import Topology
 
 # 2 is the user's own mistake, and Click's too.
@@ -70,18 +68,20 @@ def judge(
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in what was given.
     """
-    from fabricheck.judge.judge import judge_run, worst
+    from fabricheck.judge.judge import worst
+    from fabricheck.judge.system import SystemJudge, choose_test, parse_attribute
     from fabricheck.results.fabricbench import read_run
 
     rules = _policy(policy)
     model = _topology(system, topology)
     known = _references(system, references)
-    attributes = dict(_attribute(each) for each in keys)
+    judge = SystemJudge(model, known, rules)
+    if known is not None and known.tests:
+        test = choose_test(known, test)
+    attributes = dict(parse_attribute(each) for each in keys)
     judged = []
     for file in files:
-        run = read_run(file)
-        found = _references_of(run, known, test, attributes) if known is not None else {}
-        judged.append(judge_run(run, _expect(run, model, rules), found, rules))
+        judged.append(judge.judge(read_run(file), test, attributes))
     if as_json:
         click.echo(json.dumps([_as_json(each) for each in judged], indent=2, allow_nan=False))
     else:
@@ -115,41 +115,6 @@ def _references(system: str | None, path: Path | None) -> References | None:
         own = suite_root() / "reference_values" / f"{system}.yaml"
         path = own if own.exists() else None
     return load_references(path) if path is not None else None
-
-
-def _attribute(text: str) -> tuple[str, Key]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise UserError(f"--key {text!r} is not NAME=VALUE")
-    return name, int(value) if value.isdecimal() else value
-
-
-def _references_of(
-    run: Run, references: References, test: str | None, attributes: Mapping[str, Key]
-) -> Mapping[str, Reference]:
-    if not references.tests:
-        return {}
-    if test is None:
-        if len(references.tests) > 1:
-            raise UserError(f"{references.path}: say with --test whose references count: {', '.join(references.tests)}")
-        test = next(iter(references.tests))
-    if not run.header:
-        return {}
-    own: dict[str, Key] = {
-        "transport": run.header["transport"],
-        "port": run.header["port"],
-        "num_tasks": len(run.ranks),
-    }
-    return references.of(test).lookup({**own, **attributes})
-
-
-def _expect(run: Run, topology: Topology | None, policy: Policy) -> Expect:
-    from fabricheck.judge.expectations import expect_from_topology
-    from fabricheck.judge.judge import NO_EXPECTATION
-
-    if topology is None:
-        return lambda samples, quantity: NO_EXPECTATION
-    return expect_from_topology(run, topology, policy)
 
 
 def _finite(value: float) -> float | None:

@@ -60,6 +60,13 @@ class SystemJudge:
         return self.references.of(test).lookup({**own, **attributes})
 
 
+def choose_test(references: References, test: str | None) -> str:
+    """The test class whose references count; it may be left out where there is only one. UserError otherwise."""
+    if test is None and len(references.tests) > 1:
+        raise UserError(f"{references.path}: say with --test whose references count: {', '.join(references.tests)}")
+    return references.of(test if test is not None else next(iter(references.tests))).test
+
+
 def judge_files(
     paths: Iterable[Path],
     system: str,
@@ -77,9 +84,7 @@ def judge_files(
     judge = SystemJudge.of(system, root)
     known = judge.references
     if known is not None and known.tests:
-        if test is None and len(known.tests) > 1:
-            raise UserError(f"{known.path}: say with --test whose references count: {', '.join(known.tests)}")
-        test = known.of(test if test is not None else next(iter(known.tests))).test
+        test = choose_test(known, test)
     elif test is not None:
         raise UserError(f"there are no references of {system}, so none of {test!r}: leave out --test")
     return tuple(judge.judge(read_run(path), test, attributes) for path in paths)
