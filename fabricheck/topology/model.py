@@ -1,4 +1,4 @@
-"""A node's devices and links as plain values, read from `topology.yaml` (docs/topology-format.md)."""
+"""A node's devices and links, and the network, as plain values, read from `topology.yaml` (docs/topology-format.md)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pydantic
 
 from fabricheck.errors import UserError
+from fabricheck.topology.network import Network, network_from
 from fabricheck.topology.schema import MemoryEntry, TopologyFile
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import YamlFile, read_yaml
@@ -70,7 +71,8 @@ class Link:
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """One node. Two objects are equal only if they are the same one, so that results can be kept for each.
+    """One node, and what joins it to others. Two objects are equal only if they are the same one, so that results can
+    be kept for each.
 
     `host_memory_gbps`: bandwidth of the node's memory in Gb/s; `host_memory_measured`: it is unknown, and values rest
     on the copy bandwidth that each run measures. Raises UserError when names do not fit together.
@@ -87,6 +89,7 @@ class Topology:
     gpu_memory_gbps: float | None = None
     host_memory_gbps: float | None = None
     host_memory_measured: bool = False
+    network: Network | None = None
 
     def __post_init__(self) -> None:
         known: set[str] = set()
@@ -143,6 +146,7 @@ def load_topology(path: Path) -> Topology:
         gpu_memory_gbps=parse_rate(entry.gpu_memory.rate) if entry.gpu_memory else None,
         host_memory_gbps=parse_rate(memory.rate) if isinstance(memory, MemoryEntry) else None,
         host_memory_measured=memory == "measured",
+        network=network_from(file, entry.network, [nic.name for nic in entry.nics]) if entry.network else None,
     )
 
 

@@ -96,8 +96,37 @@ class MemoryEntry(_Strict):
     source: Source
 
 
+NodeList = Annotated[str, Field(min_length=1, description="names in short form, such as `nid[001-004]`")]
+End = Annotated[str, Field(min_length=1, description="switches, or ports such as `nid[001-004]:hsn0`, in short form")]
+
+
+class NetworkSwitchEntry(_Strict):
+    """Switches between nodes."""
+
+    name: NodeList
+    group: Annotated[Name | None, Field(description="the group, pod or cell that they belong to")] = None
+
+
+class NetworkLinkEntry(_Strict):
+    """One kind of link and the ends that it joins, each of the first with each of the second."""
+
+    technology: Annotated[str, Field(min_length=1, description="for example `HDR200` or `Slingshot 11`")]
+    count: Annotated[int, Field(ge=1, description="parallel links of each pair of ends")] = 1
+    rate: Annotated[Rate, Field(description="of one link, in one direction, with its unit")]
+    source: Source
+    pairs: Annotated[list[Annotated[list[End], Field(min_length=2, max_length=2)]], Field(min_length=1)]
+
+
+class NetworkEntry(_Strict):
+    """What joins the nodes."""
+
+    nodes: NodeList
+    switches: Annotated[list[NetworkSwitchEntry], Field(min_length=1)]
+    links: Annotated[list[NetworkLinkEntry], Field(min_length=1)]
+
+
 class TopologyFile(_Strict):
-    """The node of one system."""
+    """The node of one system, and what joins its nodes."""
 
     system: Name
     description: Annotated[str, Field(min_length=1)]
@@ -112,3 +141,4 @@ class TopologyFile(_Strict):
         Literal["measured"] | MemoryEntry | None,
         Field(description="of the node; `measured`: nominal values rest on the copy bandwidth that each run measures"),
     ] = None
+    network: NetworkEntry | None = None
