@@ -58,6 +58,11 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where to leave results, reports and logs.  [default: output/ in the suite]",
 )
+@click.option(
+    "--built",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    help="Do not build fabricbench: take ENVIRONMENT/fabricbench below this folder.",
+)
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
 @click.pass_context
 def run(
@@ -68,6 +73,7 @@ def run(
     names: tuple[str, ...],
     environments: tuple[str, ...],
     output: Path | None,
+    built: Path | None,
     reframe_options: tuple[str, ...],
 ) -> None:
     """Run the checks of a system, judge them and write the report.
@@ -82,7 +88,8 @@ def run(
     from fabricheck.suite import suite_root
 
     suite = Suite(suite_root())
-    selection = Selection(system, tags, names, environments, reframe_options)
+    prebuilt = (f"--setvar=BuildFabricbench.prebuilt={built}",) if built else ()
+    selection = Selection(system, tags, names, environments, (*prebuilt, *reframe_options))
     session = run_suite(suite, selection, output or suite.root / "output")
     outcome = judge_session(session, suite, system.partition(":")[0])
     name = system.partition(":")[0]

@@ -1,12 +1,15 @@
-"""Builds fabricbench, once for each partition and environment."""
+"""Builds fabricbench, once for each partition and environment, or takes one that was built before."""
 
 from __future__ import annotations
 
+import os
+import shlex
 from pathlib import Path
 from typing import Any
 
 import reframe as rfm
-from reframe.core.builtins import run_after, run_before, sanity_function
+from reframe.core.builtins import run_after, run_before, sanity_function, variable
+from reframe.core.exceptions import SanityError
 from reframe.utility import sanity as sn
 
 from fabricheck.suite import suite_root
@@ -32,9 +35,17 @@ class BuildFabricbench(rfm.CompileOnlyRegressionTest):
 
     descr = "build fabricbench"
     build_system = "CMake"
-    sourcesdir = str(suite_root() / "src")
+    sourcesdir: str | None = str(suite_root() / "src")
     build_locally = True
     build_time_limit = "15m"
+    #: A folder with programs that were built before, as ENVIRONMENT/fabricbench; then nothing is built.
+    prebuilt = variable(str, value="")
+
+    @run_after("init")
+    def take_prebuilt(self) -> None:
+        if self.prebuilt:
+            self.build_system = "CustomBuild"
+            self.sourcesdir = None
 
     @run_after("setup")
     def check_port(self) -> None:
@@ -44,6 +55,11 @@ class BuildFabricbench(rfm.CompileOnlyRegressionTest):
     @run_before("compile")
     def configure(self) -> None:
         cmake: Any = self.build_system  # its name in the class, ReFrame's object from here on
+        if self.prebuilt:
+            if not os.access(self.program, os.X_OK):
+                raise SanityError(f"INCOMPLETE: there is no program {self.program}")
+            cmake.commands = [f"{shlex.quote(self.program)} --version"]
+            return
         extras = self.current_environ.extras
         port = extras.get("port", "host")
         options = [f"-DFABRICHECK_PORT={port}", "-DBUILD_TESTING=OFF"]
@@ -63,8 +79,10 @@ class BuildFabricbench(rfm.CompileOnlyRegressionTest):
 
     @property
     def program(self) -> str:
+        if self.prebuilt:
+            return str(Path(self.prebuilt) / self.current_environ.name / "fabricbench")
         return str(Path(self.stagedir) / "build" / "fabricbench")
 
     @sanity_function
     def is_built(self) -> object:
-        return sn.assert_true(Path(self.program).is_file(), "INCOMPLETE: the build left no program behind")
+        return sn.assert_true(Path(self.program).is_file(), f"INCOMPLETE: there is no program {self.program}")

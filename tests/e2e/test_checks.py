@@ -142,6 +142,19 @@ def test_every_defect_is_looked_at(planted: Finished) -> None:
     assert {name.partition("@")[0] for name, case in planted.cases.items() if not case.is_build} == looked_at
 
 
+def test_a_program_that_was_built_before(suite: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fabricheck", "run", "--system=local", "--tag=healthy", "--environment=mpich"]
+    job = subprocess.run(
+        [*command, f"--built={tmp_path}", f"--output={tmp_path}"],
+        cwd=suite,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert job.returncode == 4, job.stdout + job.stderr
+    assert f"there is no program {tmp_path / 'mpich' / 'fabricbench'}" in " ".join(job.stdout.split())
+
+
 def test_plain_reframe_passes_what_this_suite_does_not(suite: Path) -> None:
     done = run(suite, "plain")
     # The program failed and its metric cannot be read: ReFrame says nothing of the one, and warns of the other.
