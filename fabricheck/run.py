@@ -81,8 +81,9 @@ def run(
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in what was given.
     """
-    from fabricheck.judge.cli import EXIT_CODES
+    from fabricheck.judge.verdicts import EXIT_CODES
     from fabricheck.report.html import write_html
+    from fabricheck.report.machine import write_json, write_junit, write_prometheus
     from fabricheck.report.terminal import render
     from fabricheck.session import Selection, Suite, run_suite
     from fabricheck.suite import suite_root
@@ -95,6 +96,8 @@ def run(
     name = system.partition(":")[0]
     page = session.folder / "report.html"
     write_html(outcome.judged, page, title=f"{name}, {session.folder.name}", system=name, problems=outcome.problems)
+    for write, file in ((write_json, "verdict.json"), (write_junit, "junit.xml"), (write_prometheus, "metrics.prom")):
+        write(outcome.judged, session.folder / file, system=name, problems=outcome.problems)
     columns = shutil.get_terminal_size((120, 40)).columns
     click.echo(render(outcome.judged, problems=outcome.problems, width=columns, color=sys.stdout.isatty()))
     click.echo(f"{outcome.verdict.value}: the report is {page}")

@@ -7,6 +7,7 @@ and after, and everything that is not a pass becomes a `Problem`.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -101,9 +102,7 @@ def run_suite(suite: Suite, selection: Selection, output: Path) -> Session:
     if system not in suite.systems():
         known = ", ".join(suite.systems()) or "none"
         raise UserError(f"unknown system '{system}': {suite.root / 'site_configs'} has {known}")
-    started = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    folder = output.resolve() / "runs" / f"{system}-{started}"
-    folder.mkdir(parents=True)
+    folder = _new_folder(output.resolve() / "runs", system)
     report = folder / "reframe.json"
     command = [
         # Nothing runs beside anything else, and whatever ReFrame would only warn of ends the run. Not as a mode in the
@@ -111,7 +110,7 @@ def run_suite(suite: Suite, selection: Selection, output: Path) -> Session:
         *(reframe_program(), "--exec-policy=serial", "--warn-as-error"),
         *("--checkpath", str(suite.root / "checks"), "--recursive"),
         *(f"--stage={folder / 'stage'}", f"--output={folder / 'output'}"),
-        *(f"--report-file={report}", f"--report-junit={folder / 'junit.xml'}"),
+        f"--report-file={report}",
         *selection.arguments(),
     ]
     environment = _environment(suite, system, output)
@@ -120,6 +119,23 @@ def run_suite(suite: Suite, selection: Selection, output: Path) -> Session:
     cases = read_cases(report)
     files = tuple(file for case in cases for file in case.result_files())
     return Session(folder, cases, files, tuple(find_problems(listed, status, cases)))
+
+
+def _new_folder(runs: Path, system: str) -> Path:
+    """A folder that no other run has, even one that starts in the same second."""
+    started = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    for number in itertools.count(1):
+        folder = runs / (f"{system}-{started}" if number == 1 else f"{system}-{started}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UserError(
+                f"cannot write below {runs}: {error.strerror}: choose another folder with --output"
+            ) from None
+        return folder
+    raise AssertionError("unreachable")
 
 
 def reframe_program() -> str:

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-
-from fabricheck.results.records import Verdict
 
 if TYPE_CHECKING:
     from fabricheck.judge.policy import Policy
     from fabricheck.judge.references import References
     from fabricheck.judge.verdicts import RunJudgement
     from fabricheck.topology import Topology
-
-# 2 is the user's own mistake, and Click's too.
-EXIT_CODES: Mapping[Verdict, int] = {
-    Verdict.PASS: 0,
-    Verdict.DEGRADED: 1,
-    Verdict.FAIL: 3,
-    Verdict.INCOMPLETE: 4,
-    Verdict.INVALID: 5,
-}
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -68,8 +55,10 @@ def judge(
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in what was given.
     """
+    from fabricheck.judge.as_json import run_as_json
     from fabricheck.judge.judge import worst
     from fabricheck.judge.system import SystemJudge, choose_test, parse_attribute
+    from fabricheck.judge.verdicts import EXIT_CODES
     from fabricheck.results.fabricbench import read_run
 
     rules = _policy(policy)
@@ -83,7 +72,7 @@ def judge(
     for file in files:
         judged.append(judge.judge(read_run(file), test, attributes))
     if as_json:
-        click.echo(json.dumps([_as_json(each) for each in judged], indent=2, allow_nan=False))
+        click.echo(json.dumps([run_as_json(each) for each in judged], indent=2, allow_nan=False))
     else:
         for each in judged:
             for line in _table(each):
@@ -115,35 +104,6 @@ def _references(system: str | None, path: Path | None) -> References | None:
         own = suite_root() / "reference_values" / f"{system}.yaml"
         path = own if own.exists() else None
     return load_references(path) if path is not None else None
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _as_json(judged: RunJudgement) -> dict[str, Any]:
-    return {
-        "file": judged.run.path,
-        "run_id": judged.run.header.get("run_id"),
-        "verdict": judged.verdict.value,
-        "problems": [{"verdict": each.verdict.value, "message": each.message} for each in judged.problems],
-        "metrics": [
-            {
-                "name": each.name,
-                "verdict": each.verdict.value,
-                "reason": each.reason,
-                "value": _finite(each.value),
-                "unit": each.unit,
-                "better": each.better,
-                "interval": [_finite(bound) for bound in each.interval],
-                "iterations": int(each.samples.times_ns.size),
-                "calibrated": each.calibrated,
-                "expectation": asdict(each.expectation),
-                "reference": asdict(each.reference) if each.reference is not None else None,
-            }
-            for each in judged.judgements
-        ],
-    }
 
 
 def _table(judged: RunJudgement) -> Iterable[str]:

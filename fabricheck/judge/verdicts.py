@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fabricheck.results.records import Problem, Run, Samples, Verdict
+
+#: The exit status of each verdict. 2 is the user's own mistake, and Click's too.
+EXIT_CODES: Mapping[Verdict, int] = {
+    Verdict.PASS: 0,
+    Verdict.DEGRADED: 1,
+    Verdict.FAIL: 3,
+    Verdict.INCOMPLETE: 4,
+    Verdict.INVALID: 5,
+}
 
 
 @dataclass(frozen=True)

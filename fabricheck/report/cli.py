@@ -41,8 +41,8 @@ def report(
 
     The verdicts and the exit status are those of `fabricheck judge`.
     """
-    from fabricheck.judge.cli import EXIT_CODES
     from fabricheck.judge.system import judge_files, parse_attribute
+    from fabricheck.judge.verdicts import EXIT_CODES
     from fabricheck.report.content import overall
     from fabricheck.report.html import write_html
     from fabricheck.report.terminal import render

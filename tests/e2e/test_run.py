@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -24,6 +25,9 @@ def test_a_good_run_passes(toy: ToySuite) -> None:
     assert job.stdout.splitlines()[-1] == f"PASS: the report is {folder / 'report.html'}"
     assert "PASS" in (folder / "report.html").read_text()
     assert "2 metrics: 2 PASS, 2 uncalibrated" in job.stdout
+    assert json.loads((folder / "verdict.json").read_text())["verdict"] == "PASS"
+    assert 'failures="0"' in (folder / "junit.xml").read_text()
+    assert 'fabricheck_exit_status{system="toy"} 0.0' in (folder / "metrics.prom").read_text()
 
 
 def test_a_result_file_that_was_cut_off_is_incomplete(toy: ToySuite) -> None:

@@ -26,7 +26,6 @@ def test_a_healthy_suite_is_green_and_leaves_everything_below_output(toy: ToySui
     assert [file.read_text() for file in session.files] == [toy.result.read_text()]
     assert all(file.is_relative_to(session.folder) for file in session.files)
     assert (toy.output / "results.db").exists()
-    assert (session.folder / "junit.xml").exists()
 
 
 def test_a_failing_check_keeps_its_result_file(toy: ToySuite) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from fabricheck import __version__
 from fabricheck.cli import COMMANDS, cli, main
-from fabricheck.judge.cli import EXIT_CODES
+from fabricheck.judge.verdicts import EXIT_CODES
 from fabricheck.results.records import Verdict
 from tests.unit.result_files import CUDA, HOST, Line, lines_of, settle, write
 

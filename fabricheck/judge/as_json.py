@@ -1,0 +1,47 @@
+"""A judged run as JSON, for programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from fabricheck.judge.verdicts import Judgement, RunJudgement
+from fabricheck.results.records import Problem
+
+
+def problems_as_json(problems: Iterable[Problem]) -> list[dict[str, Any]]:
+    return [{"verdict": each.verdict.value, "message": each.message} for each in problems]
+
+
+def run_as_json(judged: RunJudgement) -> dict[str, Any]:
+    """The verdict on a run with all that it rests on. What is not finite is null."""
+    return {
+        "file": judged.run.path,
+        "run_id": judged.run.header.get("run_id"),
+        "hosts": list(dict.fromkeys(each.host for each in judged.run.ranks)),
+        "verdict": judged.verdict.value,
+        "problems": problems_as_json(judged.problems),
+        "metrics": [_metric(each) for each in judged.judgements],
+    }
+
+
+def _metric(judged: Judgement) -> dict[str, Any]:
+    return {
+        "name": judged.name,
+        "verdict": judged.verdict.value,
+        "reason": judged.reason,
+        "value": _finite(judged.value),
+        "unit": judged.unit,
+        "better": judged.better,
+        "interval": [_finite(bound) for bound in judged.interval],
+        "iterations": int(judged.samples.times_ns.size),
+        "calibrated": judged.calibrated,
+        "expectation": asdict(judged.expectation),
+        "reference": asdict(judged.reference) if judged.reference is not None else None,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

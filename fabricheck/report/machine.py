@@ -1,0 +1,91 @@
+"""What a run came to, for programs: JSON, JUnit's XML for CI servers, and a text file for Prometheus."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+
+from fabricheck.judge.as_json import problems_as_json, run_as_json
+from fabricheck.judge.verdicts import EXIT_CODES, RunJudgement
+from fabricheck.report.content import facts_of, overall, printable, problems_of, quantity_of, verdict_of
+from fabricheck.results.records import Problem, Verdict
+
+
+def write_json(runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Problem]) -> None:
+    """Write the verdict, the problems of the session and every judged run with its metrics."""
+    verdict, found = overall(runs, problems)
+    content = {
+        "system": system,
+        "verdict": verdict.value,
+        "exit_status": EXIT_CODES[verdict],
+        "problems": problems_as_json(found),
+        "runs": [run_as_json(each) for each in runs],
+    }
+    path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def write_junit(runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Problem]) -> None:
+    """Write a test suite for the session and one for each run, with a test case for each metric.
+
+    Everything that is not PASS is a failure whose type is the verdict.
+    """
+    _, found = overall(runs, problems)
+    root = ElementTree.Element("testsuites", name=f"fabricheck {system}")
+    _suite(root, "session", [("everything was measured", found)])
+    for each in runs:
+        cases = [("results", problems_of(each))]
+        cases += [(one.name, (Problem(one.verdict, one.reason),)) for one in each.judgements]
+        _suite(root, each.run.path, cases)
+    ElementTree.indent(root)
+    ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+
+
+def _suite(root: ElementTree.Element, name: str, cases: Sequence[tuple[str, Sequence[Problem]]]) -> None:
+    suite = ElementTree.SubElement(root, "testsuite", name=printable(name), tests=str(len(cases)))
+    failed = 0
+    for title, problems in cases:
+        case = ElementTree.SubElement(suite, "testcase", classname=printable(name), name=printable(title))
+        bad = [each for each in problems if each.verdict is not Verdict.PASS]
+        failed += bool(bad)
+        for each in bad:
+            ElementTree.SubElement(case, "failure", type=each.verdict.value, message=printable(each.message))
+    suite.set("failures", str(failed))
+
+
+def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Problem]) -> None:
+    """Write the metrics in Prometheus' text format, in its base units, for node_exporter's textfile collector.
+
+    A metric that does not exist this time has no line: alert on `fabricheck_exit_status` and on absent metrics.
+    """
+    registry = CollectorRegistry()
+
+    def gauge(name: str, text: str, *more: str) -> Gauge:
+        return Gauge(f"fabricheck_{name}", text, ["system", *more], registry=registry)
+
+    of_metric = ("run", "hosts", "metric")
+    values = {
+        "goodput": gauge("goodput_bits_per_second", "Median goodput of a metric", *of_metric),
+        "latency": gauge("latency_seconds", "Median latency of a metric", *of_metric),
+    }
+    metric_passed = gauge("metric_passed", "Whether the verdict on a metric is PASS", *of_metric)
+    verdict, found = overall(runs, problems)
+    count = len(found) + sum(len(problems_of(each)) for each in runs)
+    for name, text, value in (
+        ("exit_status", "0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID", EXIT_CODES[verdict]),
+        ("problems", "Problems of the session and of its runs", count),
+        ("runs", "Result files that were judged", len(runs)),
+        ("runs_passed", "Result files whose verdict is PASS", sum(verdict_of(each) is Verdict.PASS for each in runs)),
+    ):
+        gauge(name, text).labels(system).set(value)
+    for run in runs:
+        labels = (system, facts_of(run).what, ",".join(dict.fromkeys(each.host for each in run.run.ranks)))
+        for each in run.judgements:
+            quantity = quantity_of(each)
+            base = 1e9 if quantity == "goodput" else 1e-6
+            values[quantity].labels(*labels, each.name).set(each.value * base)
+            metric_passed.labels(*labels, each.name).set(each.verdict is Verdict.PASS)
+    write_to_textfile(str(path), registry)
