@@ -1,0 +1,7 @@
+#!/bin/sh
+# The nightly checks of a system, for cron or scrontab on a login node: ci/nightly.sh SYSTEM [OPTION...]
+# The options are those of `fabricheck run`; site.sh says what the exit status means and what can be set.
+set -eu
+. "$(dirname "$0")/site.sh"
+[ $# -ge 1 ] || usage
+run_checks nightly "$@"

@@ -1,0 +1,47 @@
+# Read by the scripts that a site runs (nightly.sh, acceptance.sh): what they share. Not to be run.
+#
+# Only exit statuses and files count. The exit status is that of the worst verdict:
+#   0 PASS   1 DEGRADED   2 a mistake in what was given   3 FAIL   4 INCOMPLETE   5 INVALID
+# Another run of the same system that is still going on is 4, since nothing was measured.
+#
+# FABRICHECK_OUTPUT    where everything is left; output/ in the repository when unset
+# FABRICHECK_TEXTFILE  a folder of node_exporter's textfile collector: the metrics are left there too
+# FABRICHECK_DRAIN     print: say which nodes should be drained, and how (ci/drain.py); nothing is ever drained
+
+suite=$(cd "$(dirname "$0")/.." && pwd)
+PATH="$suite/.venv/bin:$PATH"
+output=${FABRICHECK_OUTPUT:-$suite/output}
+
+usage() {
+    echo "usage: $(basename "$0") SYSTEM [OPTION OF fabricheck run]..." >&2
+    exit 2
+}
+
+# run_checks TAG SYSTEM [OPTION]...: runs, links the newest run as `latest`, publishes; ends with the verdict's status.
+run_checks() {
+    tag=$1
+    system=${2%%:*}
+    mkdir -p "$output" || exit 2
+    exec 9>"$output/.$system.lock"
+    if ! flock --nonblock 9; then
+        echo "INCOMPLETE: another run of $system has not ended yet: nothing was measured" >&2
+        exit 4
+    fi
+    shift
+    status=0
+    # The lock ends with this script, not with what a job may leave running.
+    fabricheck run --tag "$tag" --output "$output" --system "$@" 9>&- || status=$?
+    newest=$(ls -1dt "$output/runs/$system-"* 2>/dev/null | head -n 1)
+    if [ "$status" -ne 2 ] && [ -n "$newest" ]; then
+        ln -sfn "$newest" "$output/latest-$system"
+        if [ -n "${FABRICHECK_TEXTFILE:-}" ] && [ -f "$newest/metrics.prom" ]; then
+            # Renamed in place: the collector never reads half a file.
+            cp "$newest/metrics.prom" "$FABRICHECK_TEXTFILE/.fabricheck-$system.new" &&
+                mv "$FABRICHECK_TEXTFILE/.fabricheck-$system.new" "$FABRICHECK_TEXTFILE/fabricheck-$system.prom"
+        fi
+        if [ "${FABRICHECK_DRAIN:-}" = print ] && [ -f "$newest/verdict.json" ]; then
+            python "$suite/ci/drain.py" "$newest/verdict.json"
+        fi
+    fi
+    exit "$status"
+}

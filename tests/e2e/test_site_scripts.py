@@ -1,0 +1,102 @@
+"""The scripts that a site runs, from the outside: exit statuses and files."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fabricheck.results.records import Verdict
+from fabricheck.suite import suite_root
+from tests.e2e.conftest import ToySuite
+
+pytestmark = pytest.mark.e2e
+
+NIGHTLY = suite_root() / "ci" / "nightly.sh"
+
+
+def nightly(toy: ToySuite, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "FABRICHECK_OUTPUT": str(toy.output), **variables}
+    toy.check.write_text(toy.check.read_text().replace('tags = {"toy"}', 'tags = {"nightly"}'))
+    command = [str(NIGHTLY), *arguments]
+    return subprocess.run(command, cwd=toy.suite.root, env=environment, capture_output=True, text=True, check=False)
+
+
+def make_result(toy: ToySuite, verdict: Verdict) -> None:
+    """Changes the toy's result so that it has this verdict."""
+    lines = toy.result.read_text().splitlines(keepends=True)
+    if verdict is Verdict.FAIL:
+        for line in (1, -1):
+            lines[line] = lines[line].replace('"wrong_bytes":0', '"wrong_bytes":1')
+    if verdict is Verdict.INCOMPLETE:
+        lines.pop()
+    if verdict is Verdict.INVALID:
+        lines[2] = re.sub(r'"times_ns":\[[^]]*\]', '"times_ns":[1,1,1,1,1,1]', lines[2])
+    toy.result.write_text("".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status"), [(Verdict.PASS, 0), (Verdict.FAIL, 3), (Verdict.INCOMPLETE, 4), (Verdict.INVALID, 5)]
+)
+def test_each_verdict_has_its_exit_status(toy: ToySuite, tmp_path: Path, verdict: Verdict, status: int) -> None:
+    make_result(toy, verdict)
+    textfiles = tmp_path / "textfiles"
+    textfiles.mkdir()
+    job = nightly(toy, "toy", FABRICHECK_TEXTFILE=str(textfiles), FABRICHECK_DRAIN="print")
+    assert job.returncode == status, job.stdout + job.stderr
+    written = json.loads((toy.output / "latest-toy" / "verdict.json").read_text())
+    assert (written["verdict"], written["exit_status"]) == (verdict.value, status)
+    (published,) = textfiles.iterdir()
+    assert f'fabricheck_exit_status{{system="toy"}} {float(status)}' in published.read_text()
+    assert ("scontrol update NodeName=" in job.stdout) == (verdict is Verdict.FAIL)
+
+
+def test_nothing_is_said_of_draining_unless_asked_for(toy: ToySuite) -> None:
+    make_result(toy, Verdict.FAIL)
+    assert "scontrol" not in nightly(toy, "toy").stdout
+
+
+def test_a_run_that_has_not_ended_is_not_disturbed(toy: ToySuite) -> None:
+    toy.output.mkdir(parents=True)
+    with (toy.output / ".toy.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        job = nightly(toy, "toy:default")
+    assert job.returncode == 4
+    assert job.stderr.startswith("INCOMPLETE: another run of toy has not ended yet")
+    assert not (toy.output / "latest-toy").exists()
+
+
+@pytest.mark.parametrize("arguments", [[], ["nowhere"], ["toy", "--no-such-option"]])
+def test_a_mistake_is_2_and_keeps_the_newest_run(toy: ToySuite, arguments: list[str]) -> None:
+    job = nightly(toy, *arguments)
+    assert job.returncode == 2, job.stdout + job.stderr
+    assert "Traceback" not in job.stderr
+    assert not (toy.output / "latest-toy").exists()
+
+
+def test_drain_names_what_is_no_verdict(tmp_path: Path) -> None:
+    (tmp_path / "verdict.json").write_text("[]")
+    command = [sys.executable, str(suite_root() / "ci" / "drain.py"), str(tmp_path / "verdict.json")]
+    job = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert job.returncode == 2
+    assert len(job.stderr.splitlines()) == 1
+
+
+def test_the_generated_pipeline_has_a_job_for_each_check(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yml"
+    command = [str(suite_root() / "ci" / "gitlab.sh"), "local", "nightly", str(file)]
+    job = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert job.returncode == 0, job.stdout + job.stderr
+    pipeline = yaml.safe_load(file.read_text())
+    jobs = {name for name, content in pipeline.items() if isinstance(content, dict) and "script" in content}
+    assert {name.split("_")[0] for name in jobs} >= {"BuildFabricbench", "PingPong", "Collectives"}
+    assert any("RFM_WARN_AS_ERROR" in line for line in pipeline["default"]["before_script"])
+    included = yaml.safe_load((suite_root() / "ci" / "gitlab.yml").read_text())
+    assert included["fabricheck-checks"]["trigger"]["strategy"] == "depend"
