@@ -53,5 +53,12 @@ site_configuration = {
             ],
         }
     ],
-    "storage": [{"enable": True, "backend": "sqlite", "sqlite_db_file": str(output / "results.db")}],
+    "storage": [
+        {
+            "enable": True,
+            "backend": "sqlite",
+            "sqlite_db_file": str(output / "results.db"),
+            "sqlite_conn_timeout": 10,
+        }
+    ],
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import click
 from fabricheck.results.records import Problem, Verdict
 
 if TYPE_CHECKING:
+    from fabricheck.judge.system import SystemJudge
     from fabricheck.judge.verdicts import RunJudgement
     from fabricheck.session import Session, Suite
 
@@ -41,11 +43,26 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
         for case in session.cases
         for file in case.result_files()
     )
-    problems = session.problems
+    problems = (*session.problems, *_missing_checks(suite, judge))
     if not judged:
         problems = (*problems, Problem(Verdict.INCOMPLETE, "there is no result file, so nothing was measured"))
     verdicts = [*(one.verdict for one in judged), *(one.verdict for one in problems)]
     return Outcome(worst(verdicts), problems, judged)
+
+
+def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterable[Problem]:
+    """A check file that is gone leaves no trace in ReFrame, but the system's references still name its tests."""
+    from fabricheck.topology.validation import test_classes
+
+    if judge.references is None:
+        return
+    known = test_classes(suite.root / "checks")
+    for name in (*judge.references.tests, *judge.references.uncalibrated):
+        if name not in known:
+            message = (
+                f"{judge.references.path} names {name}, which is not in {suite.root / 'checks'}: is a file missing?"
+            )
+            yield Problem(Verdict.INCOMPLETE, message)
 
 
 @click.command()

@@ -118,7 +118,8 @@ def run_suite(suite: Suite, selection: Selection, output: Path) -> Session:
     status = _run(["--run"], command, environment)
     cases = read_cases(report)
     files = tuple(file for case in cases for file in case.result_files())
-    return Session(folder, cases, files, tuple(find_problems(listed, status, cases)))
+    problems = find_problems(listed, status, cases, _last_error(output / "reframe.log"))
+    return Session(folder, cases, files, tuple(problems))
 
 
 def _new_folder(runs: Path, system: str) -> Path:
@@ -147,8 +148,12 @@ def reframe_program() -> str:
     return found
 
 
-def find_problems(listed: int, status: int, cases: Sequence[Case]) -> list[Problem]:
-    """Everything that keeps a run from being green, given the number of test cases listed and ReFrame's exit status."""
+def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: str = "") -> list[Problem]:
+    """Everything that keeps a run from being green.
+
+    `listed`: how many test cases ReFrame said it would run. `status`: its exit status. `last_error`: what it said last,
+    which counts where no test case explains the status.
+    """
     problems = []
     if len(cases) != listed:
         problems.append(Problem(Verdict.INCOMPLETE, f"{listed} test cases were selected and {len(cases)} were run"))
@@ -162,8 +167,16 @@ def find_problems(listed: int, status: int, cases: Sequence[Case]) -> list[Probl
     if not any(not case.is_build for case in cases):
         problems.append(Problem(Verdict.INCOMPLETE, "not one measurement was run"))
     if status != 0 and not problems:
-        problems.append(Problem(Verdict.INCOMPLETE, f"ReFrame ended with exit status {status} and does not say why"))
+        why = last_error or "it does not say why"
+        problems.append(Problem(Verdict.INCOMPLETE, f"ReFrame ended with exit status {status}: {why}"))
     return problems
+
+
+def _last_error(log: Path) -> str:
+    """The last error in ReFrame's log; empty where there is none."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    errors = re.findall(r"^\[[^]]*\] (?:error|critical): [^:]*: (?:ERROR: )?(.*)$", "\n".join(lines), re.MULTILINE)
+    return errors[-1] if errors else ""
 
 
 def _verdict_of(case: Case) -> Verdict:

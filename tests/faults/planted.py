@@ -1,17 +1,26 @@
-"""A ReFrame check with a planted defect for each value of its parameter; tests/e2e/test_checks.py runs it.
+"""A ReFrame check with a planted defect for each value of its parameter; tests/faults/test_one_node.py runs it.
 
 What fabricbench can plant itself it plants (`--inject`). The rest are stand-ins: the result file of a real run is
 edited before it is judged, as a broken file system, another program or version of fabricbench could have left it.
 """
 
 import json
+import re
 from pathlib import Path
 
 import reframe as rfm
 import reframe.utility.sanity as sn
-from reframe.core.builtins import parameter, performance_function, run_after, run_before, sanity_function, variable
+from reframe.core.builtins import (
+    fixture,
+    parameter,
+    performance_function,
+    run_after,
+    run_before,
+    sanity_function,
+    variable,
+)
 
-from fabricheck.rfm import FabricbenchCheck
+from fabricheck.rfm import BuildFabricbench, FabricbenchCheck
 
 INJECTED = {
     "wrong_byte": "wrong-byte",
@@ -46,6 +55,12 @@ def replace(number, old, new):
     return edit_lines(change)
 
 
+def interleave(lines):
+    """As two runs that write to one file at the same time would leave it."""
+    other = [re.sub(r'"run_id":"....', '"run_id":"0000', line) for line in lines]
+    lines[:] = [line for pair in zip(lines, other, strict=True) for line in pair]
+
+
 def set_times(text):
     def change(lines):
         head, _, tail = lines[2].partition('"times_ns":[')
@@ -65,6 +80,7 @@ EDITED = {
     "zero_time": set_times("0"),
     "renamed_operation": replace(1, '"pingpong"', '"pongping"'),
     "duplicated_line": edit_lines(lambda lines: lines.insert(2, lines[1])),
+    "interleaved_lines": edit_lines(interleave),
     "reordered_lines": edit_lines(lambda lines: lines.insert(1, lines.pop(2))),
     "stale_file": edit_record(0, started_utc="2020-01-01T00:00:00Z"),
     "another_transport": edit_record(0, transport="copy"),
@@ -135,19 +151,41 @@ class Planted(Small):
 
 @rfm.simple_test
 class PlainReframe(rfm.RunOnlyRegressionTest):
-    """ReFrame alone: the program fails and its metric cannot be read, and the test passes."""
+    """What a careful person writes without this suite: the table's last row has to be there; its goodput is read."""
 
+    defect = parameter(["program_fails", "metric_unreadable", "no_reference", "fewer_ranks", *INJECTED])
+    fabricbench = fixture(BuildFabricbench, scope="environment")
     valid_systems = ["*"]
     valid_prog_environs = ["openmpi"]
     sourcesdir = None
-    executable = "false"
-    reference = {"*": {"goodput": (100, -0.05, None, "Gb/s")}}
+    num_tasks = 2
+    time_limit = "20s"
     tags = {"plain"}
+
+    @run_before("run")
+    def command(self):
+        self.executable = self.fabricbench.program
+        self.executable_opts = [
+            "--operations=pingpong",
+            "--sizes=8B,64KiB",
+            "--budget=0.02",
+            "--timeout=3",
+            "--output=r",
+        ]
+        if self.defect in INJECTED:
+            self.executable_opts.append(f"--inject={INJECTED[self.defect]}")
+        if self.defect == "program_fails":
+            self.postrun_cmds = ["exit 1"]
+        if self.defect == "fewer_ranks":
+            # As a launcher of another MPI library does: two processes that do not know of each other.
+            self.executable_opts.append("--expect-ranks=2")
+            self.num_tasks = 1
 
     @sanity_function
     def is_fine(self):
-        return sn.assert_true(True)
+        return sn.assert_found(r"64 KiB", self.stdout)
 
     @performance_function("Gb/s")
     def goodput(self):
-        return sn.extractsingle(r"goodput: (\S+)", self.stdout, 1, float)
+        what = "nothing like it" if self.defect == "metric_unreadable" else "64 KiB"
+        return sn.extractsingle(rf"1->0 +{what} +\d+ +\S+ +(\S+)", self.stdout, 1, float)

@@ -1,0 +1,98 @@
+"""The fault matrix: what was broken, how, and what has to come of it. docs/faults.md shows it as it was last recorded.
+
+`python -m tests.faults.matrix RECORDS` writes that document from what the tests left in the folder RECORDS, when they
+ran with FABRICHECK_FAULT_RECORDS=RECORDS.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from fabricheck.judge.verdicts import EXIT_CODES
+from fabricheck.results.records import Verdict
+from fabricheck.suite import suite_root
+
+DOCUMENT = suite_root() / "docs" / "faults.md"
+
+#: What the document says of a fault that plain ReFrame passed, noticed, or that has no counterpart there.
+PASSES, NOTICES, NO_COUNTERPART = "passes", "fails", "-"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a fault. `verdict`: None where nothing was run, because of a mistake in what was given.
+
+    `line`: what the user reads first. `reframe`: what plain ReFrame made of the same.
+    """
+
+    fault: str
+    planted: str
+    verdict: str | None
+    exit_status: int
+    line: str
+    reframe: str = NO_COUNTERPART
+
+    @property
+    def row(self) -> str:
+        line = re.sub(r"(/[\w.%@+~-]+)+/", "", self.line).replace("|", "\\|")
+        verdict = self.verdict or "refused"
+        return f"| {self.fault} | {self.planted} | {verdict} | {self.exit_status} | {line} | {self.reframe} |"
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.fault, self.verdict or "refused", str(self.exit_status)
+
+
+def documented() -> set[tuple[str, str, str]]:
+    """Fault, verdict and exit status of each row of the document."""
+    rows = [line.split(" | ") for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    return {(row[0].removeprefix("| "), row[2], row[3]) for row in rows}
+
+
+def settle(outcome: Outcome, verdict: Verdict | None, said: str) -> None:
+    """Assert that a fault came out as it has to: red, with this verdict, its exit status and these words.
+
+    And that the document says so.
+    """
+    assert outcome.exit_status != 0, outcome
+    assert outcome.verdict == (verdict.value if verdict else None), outcome
+    assert outcome.exit_status == (EXIT_CODES[verdict] if verdict else 2), outcome
+    assert said in outcome.line, outcome
+    if records := os.environ.get("FABRICHECK_FAULT_RECORDS"):
+        name = re.sub(r"\W+", "-", outcome.fault)
+        (Path(records) / f"{name}.json").write_text(json.dumps(asdict(outcome)), encoding="utf-8")
+    else:
+        assert outcome.key in documented(), f"{DOCUMENT} does not have {outcome.row}"
+
+
+INTRODUCTION = """\
+# Faults, and what they look like
+
+Each row was planted and found, on systems of this repository: `local`, a suite of one check, and the emulated cluster
+(Slurm nodes in network namespaces with shaped links). The tests are in tests/faults; continuous integration runs them
+and compares fault, verdict and exit status with this table, which `python -m tests.faults.matrix` writes. *Plain
+ReFrame* is a test that a careful person would have written without this suite: the same program and fault, the last row
+of its table has to be there, and its goodput is read and, on the cluster, compared with a reference of ±10%.
+
+| what is broken | how it was planted | verdict | exit status | the line that you see | plain ReFrame |
+|---|---|---|---|---|---|
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    folder = Path(arguments[0])
+    outcomes = [Outcome(**json.loads(file.read_text(encoding="utf-8"))) for file in sorted(folder.glob("*.json"))]
+    order = [None, *(each.value for each in Verdict)]
+    outcomes.sort(key=lambda each: (-order.index(each.verdict), each.fault))
+    DOCUMENT.write_text(INTRODUCTION + "".join(f"{each.row}\n" for each in outcomes), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
