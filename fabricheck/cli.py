@@ -31,6 +31,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("report", "fabricheck.report.cli", "Judge result files and write one HTML file about them."),
     Command("expected", "fabricheck.topology.cli", "What every pair and collective of a node should give."),
     Command("validate", "fabricheck.topology.cli", "Check the files of each system together."),
+    Command("emulate", "fabricheck.emulation.cli", "A Slurm cluster with shaped links on this machine."),
     Command("capture", "fabricheck.discover.cli", "Keep what this node says of itself, for discover."),
     Command("discover", "fabricheck.discover.cli", "Write a first topology.yaml and settings.py of a node."),
 )

@@ -22,6 +22,9 @@ from fabricheck.errors import UserError
 
 NAMES = ("openmpi", "mpich")
 
+# What the libraries call themselves in the header of a result file.
+LIBRARIES: Mapping[str, str] = {"openmpi": "Open MPI", "mpich": "MPICH"}
+
 # (name, first two numbers of the version): why the wheel is better where there is one.
 TROUBLED: Mapping[tuple[str, str], str] = {
     ("mpich", "4.0"): "takes milliseconds for each message when there are more ranks than cores",

@@ -44,6 +44,7 @@ def require(
     operations: Collection[str],
     implementation: str | None = None,
     environment: Mapping[str, str | None] | None = None,
+    mpi_library: str | None = None,
     paths_forbidden: Collection[str] = (),
     paths_required: Collection[str] = (),
     verified: bool = True,
@@ -52,7 +53,8 @@ def require(
 
     `ranks` and `nodes` are how many, `devices` whether each rank must have driven one, `exit_code` the program's exit
     status, `operations` exactly those that were to be measured, `implementation` (`transfers` or `library`) of all of
-    them. `environment` must have been in effect on all ranks (`None`: must have been unset there).
+    them. `environment` must have been in effect on all ranks (`None`: must have been unset there). `mpi_library` is the
+    name of the MPI library, where it is known.
     `paths_forbidden` and `paths_required` are regular expressions, searched for in the paths that the libraries
     reported (`NET/Socket`): any match of a forbidden one and a required one without a match are INVALID, and so is a
     library that reported nothing where something is required. `verified`: the data must have been checked.
@@ -70,6 +72,7 @@ def require(
     messages = [
         *_place_mistakes(run, ranks, nodes, devices),
         *_plan_mistakes(run.header, transport, port, operations, implementation, verified),
+        *_library_mistakes(run.header, mpi_library),
         *_environment_mistakes(run.header, environment or {}),
     ]
     problems += [Problem(Verdict.INVALID, _flat(f"{run.path}:1: {message}")) for message in messages]
@@ -157,6 +160,12 @@ def _plan_mistakes(  # noqa: PLR0917  (each is what the caller asked for)
             yield f"{', '.join(other)} did not use the implementation {implementation}"
     if verified and plan["verify"] in (False, "off"):
         yield "the data were not verified: leave out --verify off"
+
+
+def _library_mistakes(header: Mapping[str, Any], wanted: str | None) -> Iterable[str]:
+    name = header["libraries"]["mpi"]["name"]
+    if wanted is not None and name != wanted:
+        yield f"the MPI library was {name} and not {wanted}: another module was loaded than this environment names"
 
 
 def _environment_mistakes(header: Mapping[str, Any], wanted: Mapping[str, str | None]) -> Iterable[str]:

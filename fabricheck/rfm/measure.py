@@ -1,4 +1,4 @@
-"""A test that runs fabricbench once and is judged by what it measured."""
+"""A test that runs fabricbench once, on one node or on several, and is judged by what it measured."""
 
 from __future__ import annotations
 
@@ -36,15 +36,17 @@ DIRECT_LINKS = ("nvlink", "xgmi")
 
 
 class FabricbenchCheck(RegressionTestPlugin):
-    """Runs fabricbench on one node, one rank a GPU, and passes only where every metric does.
+    """Runs fabricbench, one rank a GPU, and passes only where every metric does.
 
     The contract, by phase:
 
-    - *class body* of the test: `transport` (a parameter or a variable), `operations` and `sizes`. It may set
+    - *class body* of the test: `transport` (a parameter or a variable), `operations` and `sizes`. It may set `nodes`,
       `schedules`, `implementation`, `budget`, `tags`, and `ranks` for partitions without GPUs.
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
-      `gpu` and an environment with `nccl` or `rccl`; it does not depend on the MPI library and is measured once.
-    - *setup*: the number of ranks is that of the GPUs of a node (`devices` of the partition), else `ranks`. The
+      `gpu` and an environment with `nccl` or `rccl`; it does not depend on the MPI library and is measured once. More
+      than one node needs a partition with `multinode`; nodes that are emulated have no memory of their own to measure.
+    - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition), else `ranks`, and one where
+      there are several nodes. `nodes` is 0 for all of the partition's (its `extras["nodes"]`). The
       collectives of an MPI library take device memory only where the environment has the feature
       `device-collectives`; elsewhere reductions are left out, and the others are lists of transfers. The
       launcher's options for binding ranks come from `fabricheck.mpi`, variables from the tuning profile that the
@@ -63,7 +65,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     sizes = variable(typ.Dict[str, str])
     schedules = variable(typ.List[str], value=["uncontended", "contended"])
     implementation = variable(str, value="automatic")
-    #: Ranks on a partition without GPUs; 0: as many as it has cores, between 2 and 4.
+    #: Ranks of a node without GPUs; 0: one over several nodes, else as many as it has cores, between 2 and 4.
     ranks = variable(int, value=0)
     #: Seconds of measuring for one size of one pair or group.
     budget = variable(float, value=0.1)
@@ -76,15 +78,21 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_after("init")
     def select(self) -> None:
+        where = "-emulated" if self.wanted_nodes == 1 else "+multinode"
         if self.transport == "mpi":
-            self.valid_systems = ["*"]
+            self.valid_systems = [where]
             self.valid_prog_environs = ["+mpi"]
         else:
-            self.valid_systems = ["+gpu"]
+            self.valid_systems = [f"{where} +gpu"]
             self.valid_prog_environs = ["+mpi +nccl", "+mpi +rccl"]
         self.sourcesdir = None
         self.time_limit = "10m"
         self.keep_files = [RESULT, EXIT_STATUS]
+
+    @property
+    def wanted_nodes(self) -> int:
+        """Over how many nodes; 0: all of the partition's. Not declared in here, so that it may be a parameter."""
+        return int(getattr(self, "nodes", 1))
 
     @property
     def port(self) -> str:
@@ -105,15 +113,28 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.implementation = "transfers"
 
     @run_after("setup")
+    def set_nodes(self) -> None:
+        known = int(self.current_partition.extras.get("nodes", 0))
+        self.num_nodes = self.wanted_nodes or known
+        where = f"{self.current_partition.fullname} "
+        self.skip_if(self.num_nodes < 1, f"{where} does not say in its extras how many nodes it has")
+        self.skip_if(0 < known < self.num_nodes, f"{where} has {known} nodes and this test needs {self.num_nodes}")
+
+    @run_after("setup")
     def set_ranks(self) -> None:
         gpus = [device.num_devices for device in self.current_partition.devices if device.device_type == "gpu"]
         if self.port == "host" or not gpus:
             cores = self.current_partition.processor.num_cores or mpi.physical_cores()
-            self.num_tasks = self.ranks or min(max(cores, 2), 4)
+            alone = min(max(cores, 2), 4)
+            self.num_tasks_per_node = self.ranks or (alone if self.num_nodes == 1 else 1)
         else:
-            self.num_tasks = gpus[0]
+            self.num_tasks_per_node = gpus[0]
             self.num_gpus_per_node = gpus[0]
-        self.num_tasks_per_node = self.num_tasks
+        self.num_tasks = self.num_tasks_per_node * self.num_nodes
+
+    @run_before("run")
+    def add_launcher_options(self) -> None:
+        self.job.launcher.options += self.current_environ.extras.get("launcher_options", [])
 
     @run_before("run")
     def bind_ranks(self) -> None:
@@ -146,7 +167,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             f"--min-iterations={self.least_iterations}",
             f"--timeout={self.timeout:g}",
             f"--expect-ranks={self.num_tasks}",
-            "--expect-nodes=1",
+            f"--expect-nodes={self.num_nodes}",
             f"--output={RESULT}",
             *self.more_options,
         ]
@@ -179,12 +200,13 @@ class FabricbenchCheck(RegressionTestPlugin):
             transport=self.transport,
             port=self.port,
             ranks=self.num_tasks,
-            nodes=1,
+            nodes=self.num_nodes,
             devices=self.port != "host",
             # With this status fabricbench repeats what its file says already, and the judge with it.
             exit_code=0 if status == WRONG_DATA and any(each.wrong_bytes > 0 for each in run.samples) else status,
             operations=self.operations,
-            environment=self.tuning,
+            environment={**self.current_environ.extras.get("required_environment", {}), **self.tuning},
+            mpi_library=mpi.LIBRARIES.get(self.current_environ.extras.get("mpi", "")),
             paths_forbidden=forbidden,
             paths_required=required,
         )

@@ -1,0 +1,29 @@
+import reframe as rfm
+from reframe.core.builtins import parameter
+
+from fabricheck.rfm import FabricbenchCheck
+
+
+@rfm.simple_test
+class NodePairs(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Every pair of nodes in one job, in rounds in which no node takes part twice (De Sensi et al., section V-B)."""
+
+    descr = "ping-pong between all pairs of nodes"
+    transport = parameter(["ccl", "mpi"])
+    nodes = 0
+    operations = ["pingpong"]
+    schedules = ["contended"]
+    sizes = {"host": "8B,2MiB", "other": "8B,1GiB"}
+    tags = {"nightly", "acceptance"}
+
+
+@rfm.simple_test
+class NetworkCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Alltoall of 2 MiB and allreduce over a growing number of nodes (De Sensi et al., section V-C and V-D)."""
+
+    descr = "collectives over several nodes"
+    transport = parameter(["ccl", "mpi"])
+    nodes = parameter([2, 4, 8])
+    operations = ["alltoall", "allreduce"]
+    sizes = {"host": "2MiB", "other": "2MiB,1GiB"}
+    tags = {"acceptance"}

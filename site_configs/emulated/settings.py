@@ -1,0 +1,75 @@
+"""The cluster that `fabricheck emulate up` builds: Slurm on network namespaces, with Debian's Open MPI and MPICH.
+
+To be run on its login node: `fabricheck emulate exec -- fabricheck run --system emulated`.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+modulefiles = Path(__file__).resolve().parent / "modulefiles"
+# The partitions are those of emulation/slurm.py: one for each leaf, and `all`.
+partitions = {
+    "one-leaf": ("leaf0", 4, "four nodes on one leaf"),
+    "two-leaves": ("all", 8, "all eight nodes, on two leaves"),
+}
+# What each environment's module sets, and what a run must have had in effect to count.
+required = {
+    "openmpi": {"OMPI_MCA_btl_tcp_if_include": "hsn0"},
+    "mpich": {"UCX_NET_DEVICES": "hsn0"},
+}
+
+site_configuration = {
+    "systems": [
+        {
+            "name": "emulated",
+            "descr": "Emulated cluster on this machine",
+            "hostnames": ["^login$"],
+            # Elsewhere, to describe the tests without the cluster, there need not be any modules.
+            "modules_system": "envmod" if shutil.which("modulecmd") and "SLURM_CONF" in os.environ else "nomod",
+            "env_vars": [],
+            "partitions": [
+                {
+                    "name": name,
+                    "descr": description,
+                    # Without accounting; the exit status is left in a file (fabricheck.rfm.measure).
+                    "scheduler": "squeue",
+                    "launcher": "srun",
+                    "access": [f"--partition={partition}", "--exclusive"],
+                    "environs": ["openmpi", "mpich"],
+                    # What shares a link would measure each other.
+                    "max_jobs": 1,
+                    "time_limit": "5m",
+                    "prepare_cmds": ["source /usr/share/modules/init/bash"],
+                    "features": ["remote", "multinode", "emulated"],
+                    "extras": {
+                        "tuning_profile": "default",
+                        "topology": "emulated",
+                        "nodes": nodes,
+                        # Data between nodes may go over these only.
+                        "network_interfaces": ["hsn0", "hsn1"],
+                    },
+                    "processor": {"num_cpus": 8, "num_cpus_per_core": 1, "num_cpus_per_socket": 8, "num_sockets": 1},
+                }
+                for name, (partition, nodes, description) in partitions.items()
+            ],
+        }
+    ],
+    "environments": [
+        {
+            "name": name,
+            "target_systems": ["emulated"],
+            "modules": [{"name": f"fabricheck-{name}", "path": str(modulefiles)}],
+            "features": ["mpi"],
+            "cc": "cc",
+            "cxx": "c++",
+            "extras": {
+                "port": "host",
+                "mpi": name,
+                "mpicxx": f"/usr/bin/mpicxx.{name}",
+                "required_environment": required[name],
+            },
+        }
+        for name in required
+    ],
+}
