@@ -29,6 +29,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("run", "fabricheck.run", "Run the checks of a system, judge them and write the report."),
     Command("judge", "fabricheck.judge.cli", "Judge result files of fabricbench."),
     Command("report", "fabricheck.report.cli", "Judge result files and write one HTML file about them."),
+    Command("store", "fabricheck.store.cli", "The sample store: list, verify, prune, import."),
+    Command("replay", "fabricheck.store.cli", "Judge stored runs again, by another policy or reference."),
     Command("expected", "fabricheck.topology.cli", "What every pair and collective of a node should give."),
     Command("validate", "fabricheck.topology.cli", "Check the files of each system together."),
     Command("emulate", "fabricheck.emulation.cli", "A Slurm cluster with shaped links on this machine."),

@@ -11,21 +11,27 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fabricheck.errors import UserError
 from fabricheck.results.records import Problem, Verdict
 
 if TYPE_CHECKING:
     from fabricheck.judge.system import SystemJudge
     from fabricheck.judge.verdicts import RunJudgement
-    from fabricheck.session import Session, Suite
+    from fabricheck.session import Case, Session, Suite
+    from fabricheck.store.writing import Appended
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run of the suite came to: `problems` are those of the run as a whole, not of one result file."""
+    """What a run of the suite came to: `problems` are those of the run as a whole, not of one result file.
+
+    `cases` are those that left the files of `judged`, in the same order.
+    """
 
     verdict: Verdict
     problems: tuple[Problem, ...]
     judged: tuple[RunJudgement, ...]
+    cases: tuple[Case, ...]
 
 
 def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
@@ -38,16 +44,49 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     from fabricheck.results.fabricbench import read_run
 
     judge = SystemJudge.of(system, suite.root)
-    judged = tuple(
-        judge.judge(read_run(file), case.test, case.attributes)
-        for case in session.cases
-        for file in case.result_files()
-    )
+    found = [(case, file) for case in session.cases for file in case.result_files()]
+    judged = tuple(judge.judge(read_run(file), case.test, case.attributes) for case, file in found)
     problems = (*session.problems, *_missing_checks(suite, judge))
     if not judged:
         problems = (*problems, Problem(Verdict.INCOMPLETE, "there is no result file, so nothing was measured"))
     verdicts = [*(one.verdict for one in judged), *(one.verdict for one in problems)]
-    return Outcome(worst(verdicts), problems, judged)
+    return Outcome(worst(verdicts), problems, judged, tuple(case for case, _ in found))
+
+
+def store_session(
+    store: Path, session: Session, outcome: Outcome, suite: Suite, system: str, *, just_now: bool = False
+) -> Appended:
+    """Add what a session came to to the sample store.
+
+    `just_now`: the suite and this host are still what they were when it ran, so their versions are its versions.
+    Raises UserError as `fabricheck.store.writing.append` does, and where ReFrame left no report.
+    """
+    from fabricheck.session import REPORT, read_info
+    from fabricheck.store.changes import facts_of_this_host, versions_of_suite
+    from fabricheck.store.writing import NewSession, append
+    from fabricheck.topology import find_topology
+
+    info = read_info(session.folder / REPORT)
+    new = NewSession(
+        system=system,
+        session=info.uuid,
+        started=info.started,
+        ended=info.ended,
+        host=info.host,
+        software={
+            **info.extras,
+            "ReFrame": info.version,
+            **(versions_of_suite(suite.root) if just_now else {}),
+        },
+        verdict=outcome.verdict,
+        problems=outcome.problems,
+        cases=outcome.cases,
+        judged=outcome.judged,
+        root=suite.root,
+        topology=find_topology(system, suite.root / "site_configs"),
+        host_facts=facts_of_this_host() if just_now else {},
+    )
+    return append(store, new)
 
 
 def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterable[Problem]:
@@ -80,6 +119,12 @@ def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterable[Problem]:
     type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
     help="Do not build fabricbench: take ENVIRONMENT/fabricbench below this folder.",
 )
+@click.option(
+    "--store",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The sample store to add the run to.  [default: store/ in the output]",
+)
+@click.option("--no-store", is_flag=True, help="Do not add the run to a store.")
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
 @click.pass_context
 def run(
@@ -91,31 +136,49 @@ def run(
     environments: tuple[str, ...],
     output: Path | None,
     built: Path | None,
+    store: Path | None,
+    no_store: bool,
     reframe_options: tuple[str, ...],
 ) -> None:
     """Run the checks of a system, judge them and write the report.
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
-    in what was given.
+    in what was given, or a run that passed and could not be stored.
     """
+    from fabricheck.cli import EXIT_USER_ERROR
     from fabricheck.judge.verdicts import EXIT_CODES
     from fabricheck.report.html import write_html
     from fabricheck.report.machine import write_json, write_junit, write_prometheus
     from fabricheck.report.terminal import render
     from fabricheck.session import Selection, Suite, run_suite
+    from fabricheck.store.cli import report as report_stored
+    from fabricheck.store.folders import create
     from fabricheck.suite import suite_root
 
     suite = Suite(suite_root())
     prebuilt = (f"--setvar=BuildFabricbench.prebuilt={built}",) if built else ()
     selection = Selection(system, tags, names, environments, (*prebuilt, *reframe_options))
-    session = run_suite(suite, selection, output or suite.root / "output")
-    outcome = judge_session(session, suite, system.partition(":")[0])
+    output = output or suite.root / "output"
+    if store is not None and no_store:
+        raise UserError("--store and --no-store exclude each other")
+    store = store or output / "store"
     name = system.partition(":")[0]
+    if name in suite.systems() and not no_store:
+        create(store)  # what cannot be stored is better known before it is measured
+    session = run_suite(suite, selection, output)
+    outcome = judge_session(session, suite, name)
     page = session.folder / "report.html"
     write_html(outcome.judged, page, title=f"{name}, {session.folder.name}", system=name, problems=outcome.problems)
     for write, file in ((write_json, "verdict.json"), (write_junit, "junit.xml"), (write_prometheus, "metrics.prom")):
         write(outcome.judged, session.folder / file, system=name, problems=outcome.problems)
     columns = shutil.get_terminal_size((120, 40)).columns
     click.echo(render(outcome.judged, problems=outcome.problems, width=columns, color=sys.stdout.isatty()))
+    status = EXIT_CODES[outcome.verdict]
+    if not no_store:
+        try:
+            report_stored(store_session(store, session, outcome, suite, name, just_now=True))
+        except UserError as error:
+            click.echo(f"fabricheck: {error}", err=True)
+            status = status or EXIT_USER_ERROR
     click.echo(f"{outcome.verdict.value}: the report is {page}")
-    context.exit(EXIT_CODES[outcome.verdict])
+    context.exit(status)

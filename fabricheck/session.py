@@ -15,12 +15,40 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.results.records import Problem, Verdict
+
+REPORT = "reframe.json"
+
+# What ReFrame 4.10 itself says of a session in its report; what else is there came from --session-extras.
+_OF_REFRAME = frozenset(
+    [
+        "cmdline",
+        "config_files",
+        "data_version",
+        "hostname",
+        "log_files",
+        "num_aborted",
+        "num_cases",
+        "num_failures",
+        "num_skipped",
+        "prefix_output",
+        "prefix_stage",
+        "time_elapsed",
+        "time_end",
+        "time_end_unix",
+        "time_start",
+        "time_start_unix",
+        "user",
+        "uuid",
+        "version",
+        "workdir",
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +97,7 @@ class Case:
     reason: str | None
     folder: Path | None
     is_build: bool
+    tags: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name} @{self.partition}+{self.environment}"
@@ -77,6 +106,23 @@ class Case:
     def test(self) -> str:
         """Name of the test class."""
         return self.name.split()[0]
+
+    @property
+    def verdict(self) -> Verdict:
+        """What ReFrame's result comes to: what the test says itself, else INCOMPLETE where it left nothing to judge."""
+        if self.result == "pass":
+            return Verdict.PASS
+        named = re.search(
+            rf"\b({'|'.join(one.value for one in Verdict if one is not Verdict.PASS)})\b", self.reason or ""
+        )
+        if named:
+            return Verdict(named[1])
+        return Verdict.FAIL if self.result_files() else Verdict.INCOMPLETE
+
+    @property
+    def name_without_repeat(self) -> str:
+        """The name that all repetitions of `--repeat` share."""
+        return re.sub(r" %\.?repeat_no=\d+", "", self.name)
 
     def result_files(self) -> list[Path]:
         return sorted(self.folder.glob("*.jsonl")) if self.folder else []
@@ -92,6 +138,24 @@ class Session:
     problems: tuple[Problem, ...]
 
 
+@dataclass(frozen=True)
+class SessionInfo:
+    """What ReFrame's report says of a session as a whole. `version` is ReFrame's, `cases` how many it counted.
+
+    `extras` came from --session-extras; `outputs` and `stages` are where ReFrame left the files of tests.
+    """
+
+    uuid: str
+    started: datetime
+    ended: datetime
+    host: str
+    version: str
+    cases: int
+    extras: Mapping[str, str]
+    outputs: Path
+    stages: Path
+
+
 def run_suite(suite: Suite, selection: Selection, output: Path) -> Session:
     """Runs the selected checks and returns what came of them; progress goes to the terminal.
 
@@ -103,7 +167,7 @@ def run_suite(suite: Suite, selection: Selection, output: Path) -> Session:
         known = ", ".join(suite.systems()) or "none"
         raise UserError(f"unknown system '{system}': {suite.root / 'site_configs'} has {known}")
     folder = _new_folder(output.resolve() / "runs", system)
-    report = folder / "reframe.json"
+    report = folder / REPORT
     command = [
         # Nothing runs beside anything else, and whatever ReFrame would only warn of ends the run. Not as a mode in the
         # configuration: with --mode, ReFrame 4.10.4 forgets --prgenv.
@@ -161,7 +225,7 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
         if case.result != "pass":
             where = f" in the {case.phase} phase" if case.phase else ""
             reason = (case.reason or "no reason given").splitlines()[0]
-            problems.append(Problem(_verdict_of(case), f"{case}: {case.result}{where}: {reason}"))
+            problems.append(Problem(case.verdict, f"{case}: {case.result}{where}: {reason}"))
         elif not case.is_build and not case.result_files():
             problems.append(Problem(Verdict.INCOMPLETE, f"{case}: passed without leaving a result file"))
     if not any(not case.is_build for case in cases):
@@ -179,14 +243,6 @@ def _last_error(log: Path) -> str:
     return errors[-1] if errors else ""
 
 
-def _verdict_of(case: Case) -> Verdict:
-    """The verdict on a test that did not pass: what it says itself, else INCOMPLETE where it left nothing to judge."""
-    named = re.search(rf"\b({'|'.join(one.value for one in Verdict if one is not Verdict.PASS)})\b", case.reason or "")
-    if named:
-        return Verdict(named[1])
-    return Verdict.FAIL if case.result_files() else Verdict.INCOMPLETE
-
-
 def read_cases(report: Path) -> tuple[Case, ...]:
     """The test cases in ReFrame's run report; none where it wrote no report. The last try of a case counts."""
     if not report.exists():
@@ -196,6 +252,54 @@ def read_cases(report: Path) -> tuple[Case, ...]:
     for one in (case for run in runs for case in run["testcases"]):
         cases[one["unique_name"], one["partition"], one["environ"]] = _case(one)
     return tuple(cases.values())
+
+
+def read_info(report: Path) -> SessionInfo:
+    """What ReFrame's run report says of the session. Raises `UserError` where there is none or it is another file."""
+    try:
+        info = json.loads(report.read_text())["session_info"]
+        return SessionInfo(
+            uuid=str(info["uuid"]),
+            started=datetime.fromtimestamp(info["time_start_unix"], timezone.utc),
+            ended=datetime.fromtimestamp(info["time_end_unix"], timezone.utc),
+            host=str(info["hostname"]),
+            version=str(info["version"]),
+            cases=int(info["num_cases"]),
+            extras={name: str(value) for name, value in sorted(info.items()) if name not in _OF_REFRAME},
+            outputs=Path(info["prefix_output"]),
+            stages=Path(info["prefix_stage"]),
+        )
+    except OSError as error:
+        raise UserError(f"{report}: cannot be read: {error.strerror}; ReFrame writes it when a run ends") from None
+    except (ValueError, KeyError, TypeError, OverflowError):
+        raise UserError(f"{report}: is no report of a run that ReFrame 4.10 wrote to its end") from None
+
+
+def read_session(folder: Path) -> Session:
+    """The session whose files lie in `folder`, as `run_suite` left them there or on the machine that it came from.
+
+    Raises `UserError` where ReFrame's report is not in it or cannot be read.
+    """
+    report = folder / REPORT
+    info = read_info(report)
+    try:
+        cases = tuple(_move(case, info, folder) for case in read_cases(report))
+    except (KeyError, TypeError):
+        raise UserError(f"{report}: is no report of a run that ReFrame 4.10 wrote to its end") from None
+    files = tuple(file for case in cases for file in case.result_files())
+    return Session(folder, cases, files, tuple(find_problems(info.cases, 0, cases)))
+
+
+def _move(case: Case, info: SessionInfo, folder: Path) -> Case:
+    """The case with its folder below `folder`, where that was moved since."""
+    for before, now in ((info.outputs, folder / "output"), (info.stages, folder / "stage")):
+        if case.folder is not None and case.folder.is_relative_to(before):
+            return replace(case, folder=now / case.folder.relative_to(before))
+    return case
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(sorted(map(str, value))) if isinstance(value, list) else ()
 
 
 def _case(record: Mapping[str, object]) -> Case:
@@ -220,6 +324,7 @@ def _case(record: Mapping[str, object]) -> Case:
         reason=text("fail_reason"),
         folder=Path(folder) if folder else None,
         is_build=bool(record["fixture"]),
+        tags=_texts(record.get("tags")),
     )
 
 

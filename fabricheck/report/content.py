@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from fabricheck.judge.verdicts import Judgement, RunJudgement
 from fabricheck.results.fabricbench_format import PAIR_OPERATIONS
 from fabricheck.results.guards import list_ranks
 from fabricheck.results.records import Problem, Rank, Samples, Verdict
+from fabricheck.tuning import set_by_launcher
 from fabricheck.units import format_size
 
 NOTHING_JUDGED = Problem(Verdict.INVALID, "the run has no metric, so there is nothing to judge")
@@ -25,12 +25,6 @@ _SEVERITY = {verdict: number for number, verdict in enumerate(Verdict)}
 # A name is a name, whatever somebody wrote into it.
 _LONGEST_TEXT = 4000
 _LONGEST_GROUP_NAME = 40
-
-# What Open MPI's and Intel MPI's mpirun tell the ranks that they start: no tuning, and wrong in another run.
-_OF_LAUNCHER = re.compile(
-    r"OMPI_MCA_(PREFIXES|cpu_type|initial_wdir|num_procs|ess_.*|orte_.*)"
-    r"|I_MPI_(INFO_.*|INTERNAL_.*|HYDRA_UUID|MPIRUN|PIN_INFO|PIN_MAPPING|RETURN_WIN_.*|BIND_WIN_.*)"
-)
 
 
 @dataclass(frozen=True)
@@ -236,7 +230,7 @@ def facts_of(judged: RunJudgement) -> Facts:
     run, header = judged.run, judged.run.header
     plan: Mapping[str, Any] = header.get("plan", {})
     environment = tuple(sorted((str(name), str(value)) for name, value in header.get("environment", {}).items()))
-    tuning = tuple(each for each in environment if not _OF_LAUNCHER.fullmatch(each[0]))
+    tuning = tuple(each for each in environment if not set_by_launcher(each[0]))
     arguments = [str(each) for each in header.get("command", [])]
     nodes = _nodes(run.ranks)
     operations = list(dict.fromkeys(each.operation for each in run.samples)) or list(plan.get("operations", []))

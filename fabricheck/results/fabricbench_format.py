@@ -112,7 +112,7 @@ class SeriesModel(_Line):
     operation: Operation
     implementation: Implementation
     schedule: Schedule
-    round: Annotated[int, Field(ge=-1)]
+    round: Annotated[int, Field(ge=-1, le=_LARGEST)]
     ranks: Annotated[list[Count], Field(min_length=2)]
     bytes: Annotated[list[Positive], Field(min_length=1)]
 
@@ -164,7 +164,7 @@ class SamplesModel(_Line):
     operation: Operation
     implementation: Implementation
     schedule: Schedule
-    round: Annotated[int, Field(ge=-1)]
+    round: Annotated[int, Field(ge=-1, le=_LARGEST)]
     ranks: Annotated[list[Count], Field(min_length=2)]
     bytes: Positive
     warmup: Count

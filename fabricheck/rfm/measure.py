@@ -75,6 +75,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     timeout = variable(float, value=60.0)
     #: Passed on to fabricbench as it is.
     more_options = variable(typ.List[str], value=[])
+    #: The profile in effect, for ReFrame's report and the store.
+    tuning_profile = variable(str, value="default")
 
     @run_after("init")
     def select(self) -> None:
@@ -148,10 +150,10 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_before("run")
     def tune(self) -> None:
-        profile = self.current_partition.extras.get("tuning_profile", "default")
+        self.tuning_profile = self.current_partition.extras.get("tuning_profile", "default")
         libraries: list[Library] = ["gpu", self.transport] if self.transport in ("ccl", "mpi") else ["gpu"]
         profiles = load_profiles(suite_root() / "config" / "tuning.yaml")
-        self.tuning = profiles.profile(profile).environment(libraries)
+        self.tuning = profiles.profile(self.tuning_profile).environment(libraries)
         self.env_vars.update(self.tuning)
 
     @run_before("run")

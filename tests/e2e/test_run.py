@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from fabricheck.store import history
 from tests.e2e.conftest import ToySuite
 
 pytestmark = pytest.mark.e2e
@@ -28,6 +29,34 @@ def test_a_good_run_passes(toy: ToySuite) -> None:
     assert json.loads((folder / "verdict.json").read_text())["verdict"] == "PASS"
     assert 'failures="0"' in (folder / "junit.xml").read_text()
     assert 'fabricheck_exit_status{system="toy"} 0.0' in (folder / "metrics.prom").read_text()
+
+
+def test_a_run_is_stored_and_the_same_file_again_is_not(toy: ToySuite) -> None:
+    job = fabricheck_run(toy)
+    assert job.returncode == 0, job.stdout + job.stderr
+    found = history(toy.output / "store", system="toy")
+    assert found.height == 2
+    assert found["test"].unique().to_list() == ["Measures"]
+    assert found["tags"].to_list() == [["toy"], ["toy"]]
+    assert json.loads(found["software"][0])["suite"]
+    report = json.loads(next(toy.output.glob("runs/*/reframe.json")).read_text())
+    assert found["session"].unique().to_list() == [report["session_info"]["uuid"]]
+    again = fabricheck_run(toy, "--output", str(toy.output.with_name("other")), "--store", str(toy.output / "store"))
+    assert again.returncode == 2, again.stdout + again.stderr
+    assert "is stored already" in again.stderr
+    without = fabricheck_run(toy, "--output", str(toy.output.with_name("third")), "--no-store")
+    assert without.returncode == 0, without.stdout + without.stderr
+    assert not (toy.output.with_name("third") / "store").exists()
+
+
+def test_a_folder_that_is_no_store_is_refused_before_anything_runs(toy: ToySuite) -> None:
+    store = toy.suite.root / "precious"
+    store.mkdir()
+    (store / "thesis.tex").touch()
+    job = fabricheck_run(toy, "--store", str(store))
+    assert job.returncode == 2
+    assert "is no store" in job.stderr
+    assert not list(toy.output.glob("runs/*"))
 
 
 def test_a_result_file_that_was_cut_off_is_incomplete(toy: ToySuite) -> None:

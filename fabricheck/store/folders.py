@@ -1,0 +1,277 @@
+"""The files of a store: one folder for each session, written once, by one writer, without a lock.
+
+    store/
+      fabricheck-store.json                  what makes the folder a store: the version of its format
+      <system>/
+        20261121T083632Z-<session>/          an entry: all files of one session
+          session.json  runs.parquet  metrics.parquet  samples.parquet
+          SHA256SUMS                         of the four, as sha256sum writes and checks them
+          samples.pruned                     only where `prune` has removed the samples, and when
+        .writing-<random>/                   an entry that is being written, or whose writer was killed
+
+An entry is written below its temporary name, flushed to the disk file by file, and then renamed. A folder cannot be
+renamed onto one that has files, so of two writers of one session the second fails: the file system's own rename is the
+only lock, and local disks, NFS and Lustre have it. Nothing is ever written into an entry again, but for `prune`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fabricheck.errors import UserError
+
+FORMAT = 1
+MARKER = "fabricheck-store.json"
+SUMS = "SHA256SUMS"
+SESSION, RUNS, METRICS, SAMPLES = "session.json", "runs.parquet", "metrics.parquet", "samples.parquet"
+FILES = (SESSION, RUNS, METRICS, SAMPLES)
+PRUNED = "samples.pruned"
+
+_DRAFT = ".writing-"
+_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
+_ENTRY = re.compile(r"(\d{8}T\d{6}Z)-(.+)")
+_SUM = re.compile(r"([0-9a-f]{64})  (\S+)")
+_CHUNK = 1 << 20
+HINT = "see `fabricheck store verify`, and move it out of the store to go on without it"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One session in a store; `started` is that of its name, as 20261121T083632Z."""
+
+    path: Path
+    started: str
+    session: str
+
+    @property
+    def pruned(self) -> bool:
+        """Whether the samples were removed on purpose."""
+        return (self.path / PRUNED).exists()
+
+    def read(self, name: str) -> bytes:
+        """The content of a file of the entry, its checksum compared. Raises UserError where it is not what it was."""
+        return self.check(name, self.sums())
+
+    def check(self, name: str, sums: Mapping[str, str]) -> bytes:
+        """As `read`, with checksums that were read before."""
+        try:
+            content = (self.path / name).read_bytes()
+        except FileNotFoundError:
+            if name == SAMPLES and self.pruned:
+                raise UserError(f"{self.path}: its samples were pruned; only its metrics are left") from None
+            raise self.damage(f"{name} is missing") from None
+        except OSError as error:
+            raise UserError(f"{self.path / name}: cannot be read: {error.strerror}") from None
+        if name not in sums:
+            raise self.damage(f"{SUMS} does not name {name}")
+        if hashlib.sha256(content).hexdigest() != sums[name]:
+            raise self.damage(f"{name} ({len(content)} bytes) is not what was stored: its checksum differs")
+        return content
+
+    def sums(self) -> Mapping[str, str]:
+        """SHA-256 in hexadecimal by file name. Raises UserError where the list of checksums cannot be read."""
+        try:
+            lines = (self.path / SUMS).read_text(encoding="ascii").splitlines()
+        except FileNotFoundError:
+            raise self.damage(f"{SUMS} is missing") from None
+        except OSError as error:
+            raise UserError(f"{self.path / SUMS}: cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise self.damage(f"{SUMS} is no list of checksums") from None
+        found = [_SUM.fullmatch(line) for line in lines]
+        if tuple(each[2] for each in found if each) != FILES or not all(found):
+            raise self.damage(f"{SUMS} is no list of the checksums of {', '.join(FILES)}")
+        return {each[2]: each[1] for each in found if each}
+
+    def foreign(self) -> tuple[str, ...]:
+        """Names in the folder that do not belong there."""
+        return tuple(sorted({*_names(self.path)} - {*FILES, SUMS, PRUNED}))
+
+    def size(self) -> int:
+        """Bytes of all its files."""
+        return sum((self.path / name).stat().st_size for name in _names(self.path))
+
+    def damage(self, what: str) -> UserError:
+        """The error that says what is wrong with the entry."""
+        return UserError(f"{self.path}: {what}: {HINT}")
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a folder of a store holds: `drafts` of writers at work or killed, and `foreign` names."""
+
+    entries: tuple[Entry, ...]
+    drafts: tuple[Path, ...]
+    foreign: tuple[Path, ...]
+
+
+def create(store: Path) -> None:
+    """Make `store` a store, or see that it is one. Raises UserError where something else is there already."""
+    with _writing(store):
+        store.mkdir(parents=True, exist_ok=True)
+        if not (store / MARKER).exists():
+            others = [name for name in _names(store) if not name.startswith(_DRAFT)]
+            if others:
+                raise UserError(f"{store}: is no store, and holds {others[0]!r}: name an empty or a new folder")
+            _write_marker(store)
+    check_is_store(store)
+
+
+def check_is_store(store: Path) -> None:
+    """Raises UserError unless `store` is a store in a format that this program reads."""
+    if not store.exists():
+        raise UserError(f"{store}: there is no store: `fabricheck run` makes one, or name another with --store")
+    try:
+        content = json.loads((store / MARKER).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{store}: is no store of Fabricheck: it has no {MARKER}") from None
+    except OSError as error:
+        raise UserError(f"{store / MARKER}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        content = None
+    version = content.get("fabricheck-store") if isinstance(content, dict) else None
+    if type(version) is not int:
+        raise UserError(f'{store / MARKER}: is damaged: it has to be {{"fabricheck-store": {FORMAT}}}')
+    if version != FORMAT:
+        raise UserError(f"{store}: has the format {version} and this program reads {FORMAT}: use matching versions")
+
+
+def systems(store: Path) -> tuple[tuple[str, ...], tuple[Path, ...]]:
+    """The systems in a store, and the paths that do not belong there. Raises UserError where it is no store."""
+    check_is_store(store)
+    names = [name for name in _names(store) if name != MARKER and not name.startswith(_DRAFT)]
+    known = tuple(sorted(name for name in names if is_name(name) and (store / name).is_dir()))
+    return known, tuple(store / name for name in sorted({*names} - {*known}))
+
+
+def scan(folder: Path) -> Content:
+    """What the folder of a system holds, entries in the order of their start."""
+    entries, drafts, foreign = [], [], []
+    for name in sorted(_names(folder)):
+        path, match = folder / name, _ENTRY.fullmatch(name)
+        if name.startswith(_DRAFT):
+            drafts.append(path)
+        elif match and is_name(match[2]) and path.is_dir():
+            entries.append(Entry(path, match[1], match[2]))
+        else:
+            foreign.append(path)
+    return Content(tuple(entries), tuple(drafts), tuple(foreign))
+
+
+def is_name(text: str) -> bool:
+    """Whether `text` can be a system or a session: it becomes the name of a folder."""
+    return _NAME.fullmatch(text) is not None
+
+
+def commit(folder: Path, started: str, session: str, files: Mapping[str, bytes]) -> Entry:
+    """Write an entry with the files of `FILES` into the folder of a system, all of it or nothing.
+
+    When this returns, the entry is on the disk. Raises UserError where the session is stored already, and where it
+    cannot be written; nothing that was stored changes.
+    """
+    entry = Entry(folder / f"{started}-{session}", started, session)
+    with _writing(folder):
+        if not folder.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            _flush_folder(folder.parent)
+        draft = folder / f"{_DRAFT}{secrets.token_hex(8)}"
+        draft.mkdir()
+        try:
+            for name in FILES:
+                _write_durably(draft / name, files[name])
+            sums = "".join(f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in FILES)
+            _write_durably(draft / SUMS, sums.encode("ascii"))
+            _flush_folder(draft)
+            os.rename(draft, entry.path)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                raise UserError(f"session {session} is stored already, in {entry.path}: nothing was changed") from None
+            raise
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        _flush_folder(folder)
+    return entry
+
+
+def remove_samples(entry: Entry, when: str) -> int:
+    """Remove the samples of an entry on purpose; the bytes that were freed. A kill in between leaves both or none.
+
+    The note that they were pruned comes first: samples that are missing without it are damage.
+    """
+    samples = entry.path / SAMPLES
+    with _writing(entry.path):
+        if not entry.pruned:
+            draft = entry.path.parent / f"{_DRAFT}{secrets.token_hex(8)}"
+            _write_durably(draft, f"{when}\n".encode("ascii"))
+            os.rename(draft, entry.path / PRUNED)
+            _flush_folder(entry.path)
+        try:
+            freed = samples.stat().st_size
+            samples.unlink()
+        except FileNotFoundError:
+            return 0
+        _flush_folder(entry.path)
+    return freed
+
+
+def remove_draft(draft: Path) -> None:
+    """Remove what a killed writer left."""
+    if stat.S_ISDIR(draft.lstat().st_mode):
+        shutil.rmtree(draft, ignore_errors=True)
+    else:
+        draft.unlink(missing_ok=True)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        # NFS keeps a removed file that somebody still reads as .nfs…, for as long as that lasts.
+        return [name for name in os.listdir(folder) if not name.startswith(".nfs")]
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be read: {error.strerror}") from None
+
+
+def _write_marker(store: Path) -> None:
+    draft = store / f"{_DRAFT}{secrets.token_hex(8)}"
+    _write_durably(draft, json.dumps({"fabricheck-store": FORMAT}).encode("ascii") + b"\n")
+    os.rename(draft, store / MARKER)
+    _flush_folder(store)
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    with path.open("xb", buffering=0) as file:
+        for start in range(0, len(content), _CHUNK):
+            chunk = memoryview(content)[start : start + _CHUNK]
+            while chunk:
+                chunk = chunk[file.write(chunk) :]
+        os.fsync(file.fileno())
+
+
+def _flush_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some file systems flush names with the files and refuse this call.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written: {error.strerror}; nothing was stored") from None

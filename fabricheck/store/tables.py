@@ -1,0 +1,357 @@
+"""The tables of an entry, and the way from a judged run to them and back.
+
+`runs.parquet` has a row for each run, `metrics.parquet` for each metric of a run, `samples.parquet` for each line of
+samples. What has to come back exactly (header, footer, ranks, problems, the judgement) is JSON in ASCII; all other
+columns are there to be read and searched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy.stats import median_abs_deviation
+
+from fabricheck.judge.as_json import run_as_json
+from fabricheck.judge.judge import worst
+from fabricheck.judge.metrics import metrics_of
+from fabricheck.judge.references import Key
+from fabricheck.judge.statistics import median_interval
+from fabricheck.judge.verdicts import Judgement, RunJudgement
+from fabricheck.results.fabricbench_format import parse_utc
+from fabricheck.results.records import Device, Problem, Rank, Run, Samples, Verdict
+from fabricheck.session import Case
+from fabricheck.store.changes import components_of
+from fabricheck.topology.model import Topology
+
+_UTC = pl.Datetime("us", "UTC")
+_TEXT, _NUMBER, _COUNT = pl.String(), pl.Float64(), pl.Int64()
+_TEXTS = pl.List(pl.String)
+
+# What `history` gives; the types and their order are its promise.
+HISTORY: Mapping[str, pl.DataType] = {
+    "session": _TEXT,
+    "run_id": _TEXT,
+    "started": _UTC,
+    "system": _TEXT,
+    "partition": _TEXT,
+    "environment": _TEXT,
+    "test": _TEXT,
+    "metric": _TEXT,
+    "unit": _TEXT,
+    "better": _TEXT,
+    "value": _NUMBER,
+    "low": _NUMBER,
+    "high": _NUMBER,
+    "count": _COUNT,
+    "deviation": _NUMBER,
+    "verdict": _TEXT,
+    "nodes": _TEXTS,
+    "software": _TEXT,
+    "tuning": _TEXT,
+    "components": _TEXTS,
+    "tags": _TEXTS,
+}
+METRICS: Mapping[str, pl.DataType] = {
+    **HISTORY,
+    "own_verdict": _TEXT,
+    "reason": _TEXT,
+    "nominal": _NUMBER,
+    "expected": _NUMBER,
+    "ceiling": _NUMBER,
+    "floor_fraction": _NUMBER,
+    "expectation_source": _TEXT,
+    "reference": _NUMBER,
+    "reference_lower": _NUMBER,
+    "reference_upper": _NUMBER,
+    "reference_provenance": _TEXT,
+}
+RUNS: Mapping[str, pl.DataType] = {
+    "run_id": _TEXT,
+    "session": _TEXT,
+    "started": _UTC,
+    "system": _TEXT,
+    "partition": _TEXT,
+    "environment": _TEXT,
+    "test": _TEXT,
+    "test_class": _TEXT,
+    "tags": _TEXTS,
+    "nodes": _TEXTS,
+    "software": _TEXT,
+    "tuning": _TEXT,
+    "result": _TEXT,
+    "phase": _TEXT,
+    "result_reason": _TEXT,
+    "verdict": _TEXT,
+    "attributes": _TEXT,
+    "record": _TEXT,
+    "judgement": _TEXT,
+}
+SAMPLES: Mapping[str, pl.DataType] = {
+    "run_id": _TEXT,
+    "operation": _TEXT,
+    "implementation": _TEXT,
+    "schedule": _TEXT,
+    "round": _COUNT,
+    "ranks": pl.List(pl.Int64),
+    "bytes": _COUNT,
+    "warmup": _COUNT,
+    "stopped": _TEXT,
+    "wrong_bytes": _COUNT,
+    "times_ns": pl.List(pl.Int64),
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A judged run and the test case that it belongs to; `software` and `tuning` are canonical JSON."""
+
+    case: Case
+    judged: RunJudgement
+    software: str
+    tuning: str
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run as it came back from the store; `judgement` are the bytes of its judgement at the time."""
+
+    run_id: str
+    session: str
+    system: str
+    test: str
+    test_class: str
+    attributes: Mapping[str, Key]
+    run: Run
+    judgement: bytes
+
+    def __str__(self) -> str:
+        return f"{self.test} @{self.attributes.get('$partition')}+{self.attributes.get('$environ')}"
+
+
+def judgement_bytes(judged: RunJudgement) -> bytes:
+    """The judgement as canonical JSON in ASCII: equal bytes are equal judgements."""
+    return _ascii(run_as_json(judged)).encode("ascii")
+
+
+def run_id_of(run: Run) -> str:
+    """The id that the benchmark drew; of a run without one, the digest of its content."""
+    own = run.header.get("run_id") if run.header else None
+    if own:
+        return str(own)
+    digest = hashlib.sha256(_record(run).encode("ascii"))
+    for each in run.samples:
+        digest.update(each.times_ns.tobytes())
+    return digest.hexdigest()[:32]
+
+
+def started_of(run: Run, otherwise: datetime) -> datetime:
+    """When the run began, by its header; without one, `otherwise`."""
+    text = run.header.get("started_utc") if run.header else None
+    return parse_utc(text) if isinstance(text, str) else otherwise
+
+
+def runs_table(measured: Sequence[Measured], session: str, started: datetime) -> pl.DataFrame:
+    """One row for each run, in their order."""
+    rows = [
+        {
+            **_place(each, session, started),
+            "test_class": each.case.test,
+            "software": each.software,
+            "tuning": each.tuning,
+            "result": each.case.result,
+            "phase": each.case.phase,
+            "result_reason": clean(each.case.reason) if each.case.reason is not None else None,
+            "verdict": each.judged.verdict.value,
+            "attributes": _ascii({name: value for name, value in each.case.attributes.items() if name != "perfvalues"}),
+            "record": _record(each.judged.run),
+            "judgement": judgement_bytes(each.judged).decode("ascii"),
+        }
+        for each in measured
+    ]
+    return pl.DataFrame([{name: row[name] for name in RUNS} for row in rows], schema=RUNS)
+
+
+def metrics_table(
+    measured: Sequence[Measured], session: str, started: datetime, topology: Topology | None
+) -> pl.DataFrame:
+    """One row for each metric of each run, in the order of the runs and of their plans."""
+    rows = []
+    for each in measured:
+        place, whole = _place(each, session, started), _verdict_of_whole(each)
+        values = {metric.name: metric.values for metric in metrics_of(each.judged.run)}
+        for judged in each.judged.judgements:
+            low, high = median_interval(values[judged.name], 0.95)
+            rows.append(
+                {
+                    **place,
+                    "metric": judged.name,
+                    "unit": judged.unit,
+                    "better": judged.better,
+                    "value": judged.value,
+                    "low": low,
+                    "high": high,
+                    "count": values[judged.name].size,
+                    "deviation": float(median_abs_deviation(values[judged.name], scale="normal")),
+                    "verdict": worst([judged.verdict, whole]).value,
+                    "software": each.software,
+                    "tuning": each.tuning,
+                    "components": [clean(one) for one in components_of(each.judged.run, judged.samples, topology)],
+                    **_yardsticks(judged),
+                }
+            )
+    return pl.DataFrame([{name: row[name] for name in METRICS} for row in rows], schema=METRICS)
+
+
+def samples_table(measured: Sequence[Measured]) -> pl.DataFrame:
+    """One row for each line of samples, in the order of the runs and of their files."""
+    lines = [(run_id_of(each.judged.run), one) for each in measured for one in each.judged.run.samples]
+    return pl.DataFrame(
+        {
+            "run_id": [run_id for run_id, _ in lines],
+            "operation": [one.operation for _, one in lines],
+            "implementation": [one.implementation for _, one in lines],
+            "schedule": [one.schedule for _, one in lines],
+            "round": [one.round for _, one in lines],
+            "ranks": [list(one.ranks) for _, one in lines],
+            "bytes": [one.bytes for _, one in lines],
+            "warmup": [one.warmup for _, one in lines],
+            "stopped": [one.stopped for _, one in lines],
+            "wrong_bytes": [one.wrong_bytes for _, one in lines],
+            "times_ns": [one.times_ns for _, one in lines],
+        },
+        schema=SAMPLES,
+    )
+
+
+def to_parquet(table: pl.DataFrame) -> bytes:
+    """The table as a Parquet file, compressed with Zstandard."""
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def from_parquet(
+    content: bytes, schema: Mapping[str, pl.DataType], columns: Iterable[str] | None = None
+) -> pl.DataFrame:
+    """The table in a Parquet file, or some of its columns; ValueError where it is none or has another schema."""
+    try:
+        found = pl.read_parquet_schema(io.BytesIO(content))
+        if list(found.items()) != list(schema.items()):
+            odd = next((name for name in {**schema, **found} if found.get(name) != schema.get(name)), "their order")
+            raise ValueError(f"its columns are not those of this format ({odd})")
+        return pl.read_parquet(io.BytesIO(content), columns=list(columns) if columns is not None else None)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise ValueError(f"is no Parquet file: {str(error).splitlines()[0]}") from None
+
+
+def stored_runs(runs: pl.DataFrame, samples: pl.DataFrame) -> Iterable[StoredRun]:
+    """The runs of an entry, exactly as they were; ValueError where a record is not one of this format."""
+    lines: dict[str, list[Samples]] = {}
+    for row, kept in zip(samples.drop("times_ns").iter_rows(named=True), samples["times_ns"], strict=True):
+        times = np.array(kept, dtype=np.int64)
+        times.flags.writeable = False
+        values = {name: value for name, value in row.items() if name not in ("run_id", "ranks")}
+        lines.setdefault(row["run_id"], []).append(Samples(**values, ranks=tuple(row["ranks"]), times_ns=times))
+    for row in runs.drop("started").iter_rows(named=True):
+        try:
+            record = json.loads(row["record"])
+            run = Run(
+                path=record["path"],
+                header=record["header"],
+                ranks=tuple(_rank(each) for each in record["ranks"]),
+                samples=tuple(lines.get(row["run_id"], ())),
+                footer=record["footer"],
+                problems=tuple(Problem(Verdict(verdict), message) for verdict, message in record["problems"]),
+            )
+            attributes = json.loads(row["attributes"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"the record of run {row['run_id']} cannot be read: {error}") from None
+        yield StoredRun(
+            run_id=row["run_id"],
+            session=row["session"],
+            system=row["system"],
+            test=row["test"],
+            test_class=row["test_class"],
+            attributes=attributes,
+            run=run,
+            judgement=row["judgement"].encode("ascii"),
+        )
+
+
+def clean(text: str) -> str:
+    """`text` as UTF-8 can hold it: names come from elsewhere and may have lone surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _place(each: Measured, session: str, started: datetime) -> dict[str, Any]:
+    run, case = each.judged.run, each.case
+    system, _, partition = case.partition.partition(":")
+    return {
+        "session": session,
+        "run_id": run_id_of(run),
+        "started": started_of(run, started),
+        "system": system,
+        "partition": partition,
+        "environment": clean(case.environment),
+        "test": clean(case.name_without_repeat),
+        "tags": [clean(tag) for tag in case.tags],
+        "nodes": [clean(host) for host in sorted({rank.host for rank in run.ranks})],
+    }
+
+
+def _verdict_of_whole(each: Measured) -> Verdict:
+    """What the run as a whole adds to the verdict of each of its metrics.
+
+    A failure in ReFrame's performance phase is about metrics, which have verdicts of their own; but where they do not
+    show it, it is about them all.
+    """
+    verdicts = [Verdict.PASS, *(problem.verdict for problem in each.judged.problems)]
+    if each.case.result != "pass" and (each.case.phase != "performance" or each.judged.verdict is Verdict.PASS):
+        verdicts.append(each.case.verdict)
+    return worst(verdicts)
+
+
+def _yardsticks(judged: Judgement) -> dict[str, Any]:
+    expectation, reference = judged.expectation, judged.reference
+    return {
+        "own_verdict": judged.verdict.value,
+        "reason": clean(judged.reason),
+        "nominal": expectation.nominal,
+        "expected": expectation.expected,
+        "ceiling": expectation.ceiling,
+        "floor_fraction": float(expectation.floor_fraction),
+        "expectation_source": clean(expectation.source),
+        "reference": reference.value if reference else None,
+        "reference_lower": reference.lower if reference else None,
+        "reference_upper": reference.upper if reference else None,
+        "reference_provenance": clean(reference.provenance) if reference else None,
+    }
+
+
+def _record(run: Run) -> str:
+    return _ascii(
+        {
+            "path": run.path,
+            "header": run.header,
+            "ranks": [asdict(each) for each in run.ranks],
+            "footer": run.footer,
+            "problems": [[each.verdict.value, each.message] for each in run.problems],
+        }
+    )
+
+
+def _rank(values: Mapping[str, Any]) -> Rank:
+    device = values["device"]
+    return Rank(**{**values, "device": Device(**device) if device is not None else None})
+
+
+def _ascii(value: object) -> str:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
