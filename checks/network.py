@@ -13,7 +13,8 @@ class NodePairs(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     nodes = 0
     operations = ["pingpong"]
     schedules = ["contended"]
-    sizes = {"host": "8B,2MiB", "other": "8B,1GiB"}
+    sizes = {"host": "8B,1MiB", "other": "8B,1GiB"}
+    warmup = 2
     tags = {"nightly", "acceptance"}
 
 
@@ -26,4 +27,5 @@ class NetworkCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     nodes = parameter([2, 4, 8])
     operations = ["alltoall", "allreduce"]
     sizes = {"host": "2MiB", "other": "2MiB,1GiB"}
+    warmup = 2
     tags = {"acceptance"}

@@ -177,6 +177,7 @@ class SamplesModel(_Line):
 class ProofModel(_Line):
     paths: dict[str, Positive]
     evidence: str | None
+    interfaces: dict[str, dict[str, Count]] = {}
 
 
 class FooterModel(_Line):

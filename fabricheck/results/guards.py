@@ -47,6 +47,7 @@ def require(
     mpi_library: str | None = None,
     paths_forbidden: Collection[str] = (),
     paths_required: Collection[str] = (),
+    interfaces: Collection[str] = (),
     verified: bool = True,
 ) -> tuple[Problem, ...]:
     """What keeps `run` from being the run that was asked for; an empty tuple where nothing does.
@@ -57,7 +58,8 @@ def require(
     name of the MPI library, where it is known.
     `paths_forbidden` and `paths_required` are regular expressions, searched for in the paths that the libraries
     reported (`NET/Socket`): any match of a forbidden one and a required one without a match are INVALID, and so is a
-    library that reported nothing where something is required. `verified`: the data must have been checked.
+    library that reported nothing where something is required. `interfaces`: the network interfaces over which the data
+    of several nodes may go. `verified`: the data must have been checked.
     Raises UserError for a regular expression that is not one.
     """
     forbidden, required = _compile(paths_forbidden), _compile(paths_required)
@@ -78,6 +80,7 @@ def require(
     problems += [Problem(Verdict.INVALID, _flat(f"{run.path}:1: {message}")) for message in messages]
     if run.footer is not None:
         messages = list(_path_mistakes(run.footer["proof"], forbidden, required))
+        messages += _interface_mistakes(run.footer["proof"].get("interfaces", {}), interfaces)
     else:
         messages = ["there is no footer, so nothing proves which way the data went"] if required else []
     problems += [Problem(Verdict.INVALID, _flat(f"{run.path}: {message}")) for message in messages]
@@ -195,3 +198,23 @@ def _path_mistakes(
             yield f"no library reported which way the data went, and {pattern.pattern!r} has to be proven"
         elif not any(pattern.search(path) for path in paths):
             yield f"the data went by {', '.join(paths)} and not by {pattern.pattern!r}"
+
+
+# What schedulers, file systems and MPI's start send beside the data.
+_STRAY_SHARE = 0.1
+
+
+def _interface_mistakes(sent: Mapping[str, Mapping[str, int]], allowed: Collection[str]) -> Iterable[str]:
+    """`sent`: bytes by host and interface, as the kernel counted them."""
+    if not allowed:
+        return
+    for host, interfaces in sent.items():
+        total = sum(interfaces.values())
+        stray = {name: count for name, count in interfaces.items() if name not in allowed}
+        if total and sum(stray.values()) > _STRAY_SHARE * total:
+            worst = max(stray, key=lambda name: stray[name])
+            yield (
+                f"{100 * stray[worst] / total:.0f}% of what {host} sent went over {worst} and not over "
+                f"{' or '.join(allowed)}: the library took another network"
+            )
+            return

@@ -71,6 +71,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     budget = variable(float, value=0.1)
     #: Fewer only where they would take longer than the budget (De Sensi et al., section III-A: 100 to 1,000).
     least_iterations = variable(int, value=100)
+    #: Iterations that are not kept.
+    warmup = variable(int, value=10)
     #: Seconds without progress after which a run is ended.
     timeout = variable(float, value=60.0)
     #: Passed on to fabricbench as it is.
@@ -135,6 +137,12 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.num_tasks = self.num_tasks_per_node * self.num_nodes
 
     @run_before("run")
+    def limit_waiting(self) -> None:
+        """A job that cannot start, such as for a node that is down, must not wait for ever."""
+        if (limit := self.current_partition.extras.get("max_pending_time")) is not None:
+            self.max_pending_time = limit
+
+    @run_before("run")
     def add_launcher_options(self) -> None:
         self.job.launcher.options += self.current_environ.extras.get("launcher_options", [])
 
@@ -167,6 +175,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             f"--sizes={self.chosen_sizes()}",
             f"--budget={self.budget:g}",
             f"--min-iterations={self.least_iterations}",
+            f"--warmup={self.warmup}",
             f"--timeout={self.timeout:g}",
             f"--expect-ranks={self.num_tasks}",
             f"--expect-nodes={self.num_nodes}",
@@ -211,6 +220,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             mpi_library=mpi.LIBRARIES.get(self.current_environ.extras.get("mpi", "")),
             paths_forbidden=forbidden,
             paths_required=required,
+            interfaces=self.current_partition.extras.get("network_interfaces", []) if self.num_nodes > 1 else [],
         )
         run = with_problems(run, (*problems, *require_fresh(run, not_before=self.started)))
         parameters = {name: getattr(self, name) for name in type(self).param_space.params}

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -202,7 +204,7 @@ class Program {
         environment_(std::move(environment)),
         local_(std::move(local)) {}
 
-  int run(const Proof& proof, std::int64_t begin) {
+  int run(Proof& proof, std::int64_t begin) {
     World world;
     check_world(world);
     std::unique_ptr<Transport> transport = make_transport(options_.transport);
@@ -302,7 +304,7 @@ class Program {
   }
 
   void measure_all(const World& world, NodeShared& shared, Transport& transport, const std::vector<Series>& plan,
-                   const Proof& proof, std::int64_t begin) {
+                   Proof& proof, std::int64_t begin) {
     totals_.setup_ns = now_ns() - begin;  // MPI's own start
     std::optional<Stopwatch> setup(std::in_place, totals_.setup_ns);
     const int device_index = select_device(world);
@@ -319,6 +321,7 @@ class Program {
     transport.set_up(context);
     shared.advance();
     write_header(world, transport, plan, device_index);
+    proof.begin_counting(world);
     setup.reset();
 
     const std::size_t planned = record_count(plan);
@@ -468,6 +471,20 @@ void select_device_early(const LocalRank& local) {
   }
 }
 
+void say_that_mpi_hangs(int) {
+  constexpr char kMessage[] = "fabricbench: MPI_Finalize did not return: everything was measured, and the job hangs\n";
+  if (write(STDERR_FILENO, kMessage, sizeof kMessage - 1) < 0) _exit(kExitFailed);
+  _exit(kExitFailed);
+}
+
+// Some libraries do not come back from it; the watchdog is gone by then.
+void finalize(double timeout_s) {
+  std::signal(SIGALRM, say_that_mpi_hangs);
+  alarm(static_cast<unsigned>(std::ceil(timeout_s)));
+  MPI_Finalize();
+  alarm(0);
+}
+
 int report_input_error(const char* message) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -488,7 +505,7 @@ int run(int argc, char** argv) {
   if (options.show_help) return std::printf("%s", help_text().c_str()) < 0;
   if (options.show_version) return std::printf("fabricbench %s (%s port)\n", FABRICBENCH_VERSION, device::port()) < 0;
 
-  const Proof proof(options.transport, argv);
+  Proof proof(options.transport, argv);
   auto environment = recorded_environment();
   for (const std::string& name : proof.own_variables()) environment.erase(name);
   const LocalRank local = local_rank_from_environment();
@@ -499,6 +516,7 @@ int run(int argc, char** argv) {
     return kExitFailed;
   }
   if (!mistake.empty()) return report_input_error(mistake.c_str());
+  const double timeout_s = options.timeout_s;
   int status = 0;
   try {
     status =
@@ -509,7 +527,7 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "fabricbench: %s\n", error.what());
     MPI_Abort(MPI_COMM_WORLD, kExitFailed);
   }
-  MPI_Finalize();
+  finalize(timeout_s);
   return status;
 }
 

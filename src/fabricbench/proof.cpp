@@ -9,6 +9,7 @@
 #include <map>
 #include <sstream>
 
+#include "fabricbench/environment.hpp"
 #include "fabricbench/json.hpp"
 #include "fabricbench/proof_logs.hpp"
 
@@ -19,6 +20,30 @@ namespace {
 constexpr char kStartedAnew[] = "FABRICBENCH_STARTED_ANEW";
 
 bool is_set(const char* name) { return std::getenv(name) != nullptr; }
+
+// By host, what each of its interfaces has sent since `before`; empty on one node. Collective.
+void interfaces_json(Json& json, const World& world, const SentBytes& before) {
+  std::string mine;
+  if (world.node_count > 1 && world.node_rank == 0) {
+    mine = host_name() + '\n';
+    for (const auto& [name, bytes] : sent_between(before, sent_bytes())) {
+      mine += std::to_string(bytes) + ' ' + name + '\n';
+    }
+  }
+  json.begin_object();
+  for (const std::string& each : world.gather_strings(mine)) {
+    std::istringstream stream(each);
+    std::string line;
+    if (!std::getline(stream, line)) continue;
+    json.key(line).begin_object();
+    while (std::getline(stream, line)) {
+      const std::size_t space = line.find(' ');
+      json.field(line.substr(space + 1), static_cast<std::int64_t>(std::strtoll(line.c_str(), nullptr, 10)));
+    }
+    json.end_object();
+  }
+  json.end_object();
+}
 
 }  // namespace
 
@@ -53,6 +78,10 @@ Proof::~Proof() {
   if (!path_.empty()) unlink(path_.c_str());
 }
 
+void Proof::begin_counting(const World& world) {
+  if (world.node_count > 1 && world.node_rank == 0) sent_before_ = sent_bytes();
+}
+
 std::string Proof::collect(const World& world) const {
   std::string lines;
   if (!path_.empty()) {
@@ -81,6 +110,8 @@ std::string Proof::collect(const World& world) const {
   } else {
     json.value(evidence_);
   }
+  json.key("interfaces");
+  interfaces_json(json, world, sent_before_);
   return json.end_object().text();
 }
 

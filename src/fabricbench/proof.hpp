@@ -1,9 +1,10 @@
-// What the libraries themselves say about the way the data went.
+// What the libraries themselves, and the kernel's counters, say about the way the data went.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "fabricbench/interfaces.hpp"
 #include "fabricbench/world.hpp"
 
 namespace fabricbench {
@@ -21,6 +22,9 @@ class Proof {
   // The variables that this object has set: they are not the user's.
   const std::vector<std::string>& own_variables() const { return own_variables_; }
 
+  // From here on the bytes that leave each node are counted, where there are several.
+  void begin_counting(const World& world);
+
   // JSON of the footer's `proof`, the same on every rank. Collective.
   std::string collect(const World& world) const;
 
@@ -28,6 +32,7 @@ class Proof {
   std::string evidence_;
   std::string path_;
   std::vector<std::string> own_variables_;
+  SentBytes sent_before_;
 };
 
 }  // namespace fabricbench
