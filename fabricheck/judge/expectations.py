@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 
+from fabricheck.errors import UserError
 from fabricheck.judge.judge import Expect
 from fabricheck.judge.metrics import Quantity
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.verdicts import Expectation
 from fabricheck.results.records import Run, Samples
 from fabricheck.topology import Topology, expectation
-from fabricheck.topology.judged import FLOOR_FRACTION
+from fabricheck.topology.between_nodes import link_loads
+from fabricheck.topology.judged import FLOOR_FRACTION, PAIRS
+from fabricheck.topology.network import Network, fold
+from fabricheck.topology.nic import nic_of
 
 
 def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect:
@@ -18,10 +24,12 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
 
     Which devices a measurement was between is taken from the run's header (`gpu_of_ranks`), its floor from the first
     rule of `policy` that matches. The expectation raises UserError where a rank drove a device that the topology does
-    not have.
+    not have, or was on a node that its network does not have.
     """
     ranks = {each.rank: each for each in run.ranks}
     gpus = gpu_of_ranks(run)
+    ends = ends_of_ranks(run, topology)
+    loads = _loads_of_rounds(run, topology.network, ends)
 
     def expect(samples: Samples, quantity: Quantity) -> Expectation:
         members = [ranks[rank] for rank in samples.ranks]
@@ -34,6 +42,8 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
             schedule=samples.schedule,
             devices=[gpus[each.rank] for each in members if each.device is not None],
             nodes=len({each.host for each in members}),
+            ends=[ends[each.rank] for each in members] if ends else (),
+            loads=loads(samples.operation, samples.round, samples.bytes) if _is_in_round(samples) else None,
             bytes=samples.bytes,
             quantity=quantity,
             host_copy_gbps=run.header["host_copy_gbps"],
@@ -64,3 +74,53 @@ def gpu_of_ranks(run: Run) -> dict[int, int]:
         else:
             indexes |= {rank: each.index for rank, each in seen.items()}
     return indexes
+
+
+def ends_of_ranks(run: Run, topology: Topology) -> dict[int, str]:
+    """Where each rank is plugged into the network: the port of its GPU's NIC where that is known, else its node.
+
+    Empty on a single node, and where the topology has no network. Raises UserError for a host that is no node of it.
+    """
+    network = topology.network
+    if network is None or len({each.host for each in run.ranks}) < 2:
+        return {}
+    gpus = gpu_of_ranks(run)
+    ends = {}
+    for each in run.ranks:
+        node = _node_of_host(network, each.host)
+        nic = nic_of(topology, topology.gpu(gpus[each.rank])) if each.device is not None else None
+        port = f"{node}:{nic.name}" if nic is not None else ""
+        ends[each.rank] = port if port in network.ports_of(node) else node
+    return ends
+
+
+def _node_of_host(network: Network, host: str) -> str:
+    """The node of this name, with or without the domain that a host may add to it."""
+    for name in (host, host.partition(".")[0]):
+        if name in network.nodes:
+            return name
+    raise UserError(
+        f"a rank ran on {host!r}, which is no node of the network in topology.yaml: its nodes are {fold(network.nodes)}"
+    )
+
+
+def _is_in_round(samples: Samples) -> bool:
+    return samples.operation in PAIRS and samples.schedule == "contended"
+
+
+def _loads_of_rounds(
+    run: Run, network: Network | None, ends: Mapping[int, str]
+) -> Callable[[str, int, int], Mapping[str, float]]:
+    """The messages on each link while all pairs of a round are measured, by operation, round and bytes."""
+    together: dict[tuple[str, int, int], list[tuple[str, str]]] = {}
+    for samples in run.samples if network is not None and ends else ():
+        if _is_in_round(samples):
+            pair = (ends[samples.ranks[0]], ends[samples.ranks[1]])
+            together.setdefault((samples.operation, samples.round, samples.bytes), []).append(pair)
+
+    @cache
+    def loads(operation: str, round: int, size: int) -> Mapping[str, float]:
+        pairs = together.get((operation, round, size), [])
+        return link_loads(network, pairs) if network is not None else {}
+
+    return loads

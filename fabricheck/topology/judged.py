@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import Expectation
-from fabricheck.topology import goodput, memory, nic
+from fabricheck.topology import between_nodes, goodput, memory, nic
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.latency import least_plausible_us
 from fabricheck.topology.model import Gpu, Switch, Topology
+from fabricheck.topology.network import node_of
 
 PAIRS = ("pingpong", "unidirectional", "bidirectional")
 ROOTED = ("broadcast", "reduce")
@@ -59,6 +60,8 @@ class _Question:
     gpus: tuple[Gpu, ...]  # one a rank, in order; empty for the host port
     ranks: int
     nodes: int
+    ends: tuple[str, ...]  # the node or port of each rank in the network; empty where that is not known
+    loads: Mapping[str, float]  # messages on each link at the time
     bytes: int
     host_copy_gbps: float | None
     oversubscribed: bool
@@ -81,6 +84,8 @@ def expectation(
     schedule: str,
     devices: Sequence[str | int],
     nodes: int,
+    ends: Sequence[str] = (),
+    loads: Mapping[str, float] | None = None,
     bytes: int,
     quantity: str,
     host_copy_gbps: float | None,
@@ -92,7 +97,9 @@ def expectation(
 
     `operation`, `implementation`, `transport`, `schedule` and `bytes` as in the result file. `devices`: the GPU of
     each rank, as node-local index or name, in rank order (source and destination of a pair, the root of a rooted
-    collective first); empty for the host port. `nodes`: on how many nodes the ranks are. `ranks`: how many ranks;
+    collective first); empty for the host port. `nodes`: on how many nodes the ranks are. `ends`: the node or port of
+    each rank in the topology's network, where it has one; `loads`: messages of all pairs of a contended round, by link
+    (`between_nodes.link_loads`). `ranks`: how many ranks;
     needed only where `devices` is empty or names each GPU of a node once for several nodes (default: as many as
     `devices`, else two for pairs, else one a node and at least two). `oversubscribed`: ranks share cores.
     `floor_fraction`: share of `expected` under which
@@ -116,8 +123,10 @@ def expectation(
         raise UserError(f"{operation} is between two devices, not {len(gpus)}")
     if ranks is None:
         ranks = len(gpus) or (2 if operation in PAIRS else max(2, nodes))
+    plugged = tuple(ends) if topology.network is not None else ()
     question = _Question(
-        topology, operation, transport, schedule, gpus, ranks, nodes, bytes, host_copy_gbps, oversubscribed
+        *(topology, operation, transport, schedule, gpus, ranks, nodes, plugged, loads or {}),
+        *(bytes, host_copy_gbps, oversubscribed),
     )
     limits = _limits(question)
     if quantity == "latency":
@@ -285,27 +294,8 @@ def _between_nodes(question: _Question) -> _Limits:
     all_nics = sum(one.rate_gbps for one in topology.nics)
     if not all_nics:
         return _Limits(None, None, None, start_up, f"{topology.system}: no NIC is known")
-    if operation in PAIRS:
-        used = [one for one in (nic.nic_of(topology, gpu) for gpu in question.gpus) if one]
-        rate = min(one.rate_gbps for one in used or topology.nics)
-        expected = rate
-        if question.schedule == "contended":
-            sharing = math.ceil(max(1, len(topology.gpus)) / len(topology.nics))
-            expected = rate / sharing
-        source = f"rate of the NIC ({(used or topology.nics)[0].model})"
-        # A library may use all NICs of a node for one message (OpenPOWER §5.5).
-        ceiling = all_nics
-    else:
-        node = nic.gpus_gbps(topology, question.node_gpus) if question.gpus else all_nics
-        share = _remote_share(operation, question.nodes, question.per_node)
-        expected, rate, ceiling = node / share, node / share, all_nics / share
-        source = f"the node's NICs carry {share:.4g} of the buffer (De Sensi §V-C)"
-        if operation == "allreduce":
-            ceiling = all_nics  # switches may reduce (SHARP), so that the buffer crosses once
-        if question.gpus and question.transport != "staging" and len(question.node_gpus) > 1:
-            inside = _collective(question)
-            if inside.expected is not None:
-                expected = min(expected, inside.expected)
+    between = _pair_between if operation in PAIRS else _collective_between
+    rate, expected, ceiling, source = between(question, all_nics)
     if question.transport == "staging" and question.gpus:
         link = [memory.host_link_gbps(topology, gpu) for gpu in question.gpus]
         known = [one for one in link if one]
@@ -319,6 +309,57 @@ def _between_nodes(question: _Question) -> _Limits:
         # What a shaper's bucket lets pass at once can arrive at any speed.
         ceiling = math.inf if question.bytes <= burst else ceiling * question.bytes / (question.bytes - burst)
     return _Limits(rate, expected, ceiling, start_up, source)
+
+
+def _pair_between(question: _Question, all_nics: float) -> tuple[float, float, float, str]:
+    """Nominal, expected and highest plausible Gb/s, and why."""
+    topology = question.topology
+    used = [one for one in (nic.nic_of(topology, gpu) for gpu in question.gpus) if one]
+    rate = min(one.rate_gbps for one in used or topology.nics)
+    expected = rate
+    if question.schedule == "contended":
+        sharing = math.ceil(max(1, len(topology.gpus)) / len(topology.nics))
+        expected = rate / sharing
+    # A library may use all NICs of a node for one message (OpenPOWER §5.5).
+    if topology.network is None or not question.ends:
+        return rate, expected, all_nics, f"rate of the NIC ({(used or topology.nics)[0].model})"
+    source, destination = question.ends
+    way = between_nodes.pair_rates(topology.network, source, destination, question.loads)
+    why = f"{way.slowest_link} is the slowest link from {source} to {destination}"
+    return min(rate, way.nominal), min(expected, way.expected), min(all_nics, way.ceiling), why
+
+
+def _collective_between(question: _Question, all_nics: float) -> tuple[float, float, float, str]:
+    """Nominal, expected and highest plausible Gb/s, and why."""
+    topology, operation = question.topology, question.operation
+    node = nic.gpus_gbps(topology, question.node_gpus) if question.gpus else _host_ranks_gbps(question)
+    share = _remote_share(operation, question.nodes, question.per_node)
+    source = f"the node's NICs carry {share:.4g} of the buffer (De Sensi §V-C)"
+    ceiling = all_nics / share
+    if operation == "allreduce":
+        ceiling = all_nics  # switches may reduce (SHARP), so that the buffer crosses once
+    if topology.network is not None and question.ends:
+        nodes = frozenset(map(node_of, question.ends))
+        cut = between_nodes.least_cut_gbps(topology.network, nodes)
+        # In an alltoall all nodes use the trunks at once; the best rings and trees of the others pass a cut once.
+        through = between_nodes.alltoall_gbps(topology.network, nodes) if operation == "alltoall" else cut
+        if through < node:
+            node, source = through, f"the links between the nodes carry {share:.4g} of the buffer for each of them"
+        if operation in ("allreduce", *ROOTED):
+            # At least once the buffer passes whatever parts two of the nodes.
+            ceiling = min(ceiling, cut)
+    rate = expected = node / share
+    if question.gpus and question.transport != "staging" and len(question.node_gpus) > 1:
+        inside = _collective(question)
+        if inside.expected is not None:
+            expected = min(expected, inside.expected)
+    return rate, expected, ceiling, source
+
+
+def _host_ranks_gbps(question: _Question) -> float:
+    """All NICs of a node where it has a rank for each; one rank uses one, as a GPU does (CommBench §2.1.2)."""
+    nics = question.topology.nics
+    return min(one.rate_gbps for one in nics) * min(question.per_node, len(nics))
 
 
 def _remote_share(operation: str, nodes: int, per_node: int) -> float:
