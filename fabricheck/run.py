@@ -91,13 +91,14 @@ def store_session(
 
 def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterable[Problem]:
     """A check file that is gone leaves no trace in ReFrame, but the system's references still name its tests."""
+    from fabricheck.judge.references import ALL_OTHERS
     from fabricheck.topology.validation import test_classes
 
     if judge.references is None:
         return
     known = test_classes(suite.root / "checks")
     for name in (*judge.references.tests, *judge.references.uncalibrated):
-        if name not in known:
+        if name not in (*known, ALL_OTHERS):
             message = (
                 f"{judge.references.path} names {name}, which is not in {suite.root / 'checks'}: is a file missing?"
             )

@@ -22,6 +22,7 @@ from fabricheck.yamlfile import YamlFile, read_yaml
 SOURCES = "$sources"
 PROVENANCE = "$provenance"
 UNCALIBRATED = "$uncalibrated"
+ALL_OTHERS = "*"
 _INDEX = "$index"
 _XFAIL = "$xfail"
 # References that do not say how they are indexed are by ReFrame's scope: system, partition or `*`.
@@ -101,7 +102,7 @@ class TestReferences:
 class References:
     """All references in one file, by the name of the ReFrame test class.
 
-    `uncalibrated`: the test classes that have none on this system, and why.
+    `uncalibrated`: the test classes that have none on this system, and why; ALL_OTHERS for those that nothing names.
     """
 
     path: str

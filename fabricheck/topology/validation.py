@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.judge.references import References, load_references
+from fabricheck.judge.references import ALL_OTHERS, References, load_references
 from fabricheck.topology.judged import TRANSPORTS, expectation
 from fabricheck.topology.model import Topology, load_topology
 from fabricheck.topology.published import load_published
@@ -85,10 +85,10 @@ def test_classes(checks: Path) -> tuple[str, ...]:
 def coverage_problems(references: References, tests: Sequence[str]) -> Iterator[str]:
     """Test classes without references that nobody decided to leave without, and names that are no test class."""
     for name in tests:
-        if name not in references.tests and name not in references.uncalibrated:
+        if name not in references.tests and not {name, ALL_OTHERS} & set(references.uncalibrated):
             yield f"{references.path}: has no references of {name}, and no reason for it under $uncalibrated"
     for name in (*references.tests, *references.uncalibrated):
-        if name not in tests:
+        if name not in (*tests, ALL_OTHERS):
             yield f"{references.path}: {name} is no test class of checks/"
 
 
