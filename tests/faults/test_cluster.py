@@ -1,0 +1,178 @@
+"""Faults of a cluster: planted on real Slurm nodes with shaped links, and found by the checks of the network."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fabricheck.emulation import faults
+from fabricheck.results.records import Verdict
+from tests.faults.conftest import Finished, Site
+from tests.faults.matrix import NO_COUNTERPART, Outcome, settle
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+LEAF, ALL = "one-leaf", "two-leaves"
+
+
+def expect(done: Finished, fault: str, how: str, verdict: Verdict, *said: str, reframe: str = NO_COUNTERPART) -> None:
+    assert done.status != 0, done.output
+    line = next((each for each in done.lines if said[0] in each), "\n".join(done.lines))
+    short = line.partition("error: ")[2] or line
+    for word in said:
+        assert word in line, done.output
+    settle(Outcome(fault, how, done.verdict, done.status, short, reframe), verdict, said[0])
+
+
+def replace(file: Path, old: str, new: str) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert old in text, file
+    file.write_text(text.replace(old, new), encoding="utf-8")
+
+
+@pytest.mark.parametrize("partition", [LEAF, ALL])
+@pytest.mark.parametrize("attempt", [1, 2, 3])
+def test_the_healthy_cluster_is_green(site: Site, partition: str, attempt: int) -> None:
+    done = site.run(partition)
+    assert done.status == 0, f"attempt {attempt}: {done.output}"
+
+
+@pytest.mark.parametrize(("percent", "verdict"), [(5, Verdict.DEGRADED), (10, Verdict.DEGRADED), (50, Verdict.FAIL)])
+def test_a_slow_link(site: Site, percent: int, verdict: Verdict) -> None:
+    faults.slow(site.cluster, "nid002:hsn0", percent)
+    done = site.run(LEAF)
+    expect(done, f"a link is {percent}% slower", "fault slow nid002:hsn0", verdict, "nid002")
+    # The other nodes' pairs are as they were.
+    assert not any("nid003 to nid004" in line for line in done.lines)
+
+
+def test_a_link_that_is_slow_in_one_direction(site: Site) -> None:
+    faults.slow(site.cluster, "nid002:hsn0", 50, one_side=True)
+    expect(site.run(LEAF), "a link has the wrong rate on one side", "fault slow --one-side", Verdict.DEGRADED, "nid002")
+
+
+def test_a_slow_trunk(site: Site) -> None:
+    faults.slow(site.cluster, "leaf0--spine0", 50)
+    expect(site.run(ALL), "a trunk has half its rate", "fault slow leaf0--spine0", Verdict.DEGRADED, "contended")
+
+
+def test_a_link_that_flaps(site: Site) -> None:
+    faults.flap(site.cluster, "nid002:hsn0", 1.0)
+    done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=20")
+    expect(done, "a link goes down and up", "fault flap nid002:hsn0", Verdict(done.verdict), "")
+
+
+def test_a_port_without_carrier(site: Site) -> None:
+    faults.unplug(site.cluster, "nid003:hsn0")
+    done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=10")
+    expect(done, "a cable is unplugged", "fault unplug nid003:hsn0", Verdict.INCOMPLETE, "")
+
+
+def test_a_node_that_is_down_before_the_job(site: Site) -> None:
+    faults.node_down(site.cluster, "nid004")
+    site.cluster.run(["scontrol", "update", "NodeName=nid004", "State=DOWN", "Reason=test"], timeout_s=20)
+    done = site.run(LEAF)
+    expect(done, "a node is down before the job", "fault node-down nid004", Verdict.INCOMPLETE, "")
+
+
+@pytest.mark.parametrize(
+    ("fault", "how", "plant", "said"),
+    [
+        ("a node goes down during the job", "fault node-down nid003", lambda site: power_off(site, "nid003"), ""),
+        ("a rank of another node is killed", "kill -9", lambda site: signal_ranks(site, "nid003", signal.SIGKILL), ""),
+        ("a rank of another node hangs", "kill -STOP", lambda site: signal_ranks(site, "nid003", signal.SIGSTOP), ""),
+    ],
+)
+def test_what_happens_during_the_job(
+    site: Site, fault: str, how: str, plant: Callable[[Site], None], said: str
+) -> None:
+    done = run_and(site, plant, "--", "--setvar=NodePairs.timeout=8", "--setvar=NodePairs.budget=2")
+    expect(done, fault, how, Verdict.INCOMPLETE, said)
+    # What was measured before is still there.
+    (result,) = done.folder.glob("stage/**/result.jsonl")
+    assert sum('"record":"samples"' in line for line in result.read_text().splitlines()) >= 1
+
+
+def run_and(site: Site, plant: Callable[[Site], None], *options: str) -> Finished:
+    """Runs the check, and plants something once it measures."""
+    box: list[Finished] = []
+    thread = threading.Thread(target=lambda: box.append(site.run(LEAF, *options)))
+    thread.start()
+    output = site.root / f"output{site.runs + 1}"
+    deadline = time.monotonic() + 120
+    while not any('"samples"' in file.read_text() for file in output.glob("runs/*/stage/**/result.jsonl")):
+        assert thread.is_alive(), box
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    plant(site)
+    thread.join()
+    return box[0]
+
+
+def power_off(site: Site, node: str) -> None:
+    faults.node_down(site.cluster, node)
+
+
+def signal_ranks(site: Site, node: str, number: signal.Signals) -> None:
+    namespace = site.cluster.layout.namespace(node)
+    answer = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, check=True)
+    ranks = [int(pid) for pid in answer.stdout.split() if "fabricbench" in Path(f"/proc/{pid}/comm").read_text()]
+    assert ranks
+    for pid in ranks:
+        os.kill(pid, number)
+
+
+def test_another_network(site: Site) -> None:
+    """Open MPI takes the management network, and no variable says so: the kernel's counters do."""
+    replace(site.root / "site_configs/emulated/modulefiles/fabricheck-openmpi", "if_include hsn0", "if_include mgmt0")
+    replace(site.root / "site_configs/emulated/settings.py", '{"OMPI_MCA_btl_tcp_if_include": "hsn0"}', "{}")
+    done = site.run(LEAF)
+    expect(
+        done, "MPI takes the management network", "another interface in the module", Verdict.INVALID, "went over mgmt0"
+    )
+
+
+def test_a_variable_that_the_launcher_does_not_pass_on(site: Site) -> None:
+    settings = site.root / "site_configs/emulated/settings.py"
+    replace(settings, '"port": "host",', '"port": "host", "launcher_options": ["--export=PATH,SLURM_MPI_TYPE"],')
+    done = site.run(LEAF)
+    said = "OMPI_MCA_btl_tcp_if_include was unset"
+    expect(done, "the launcher does not pass a variable on", "srun --export", Verdict.INVALID, said)
+
+
+def test_the_wrong_module(site: Site) -> None:
+    modules = site.root / "site_configs/emulated/modulefiles"
+    (modules / "fabricheck-mpich").write_bytes((modules / "fabricheck-openmpi").read_bytes())
+    done = site.run("pair", environment="mpich")
+    said = "the launcher started 2 ranks and MPI sees 1"
+    expect(done, "the wrong module is loaded", "Open MPI's module for MPICH", Verdict.INCOMPLETE, said)
+
+
+def test_faster_than_the_link(site: Site) -> None:
+    for port in ("nid001:hsn0", "nid002:hsn0"):
+        faults.unshaped(site.cluster, port)
+    done = site.run(LEAF)
+    expect(done, "a value is above the nominal rate", "fault unshaped", Verdict.INVALID, "plausible")
+
+
+def test_a_full_file_system(site: Site) -> None:
+    """The stage directory is on a file system that is full when the results are written."""
+    output = site.root / f"output{site.runs + 1}"
+    output.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(output)], check=True)
+    try:
+        command = site.command(LEAF)
+        done = site.cluster.run(command, timeout_s=240)
+        assert done.returncode != 0, done.stdout
+        line = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1]
+        assert "Traceback" not in done.stderr, done.stderr
+    finally:
+        subprocess.run(["umount", "--lazy", str(output)], check=True)
+    settle(Outcome("the file system is full", "a small tmpfs", None, done.returncode, line), None, "")
