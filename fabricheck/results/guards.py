@@ -62,7 +62,7 @@ def require(
     of several nodes may go. `verified`: the data must have been checked.
     Raises UserError for a regular expression that is not one.
     """
-    forbidden, required = _compile(paths_forbidden), _compile(paths_required)
+    forbidden, required = compile_patterns(paths_forbidden), compile_patterns(paths_required)
     problems: list[Problem] = []
     if exit_code != 0:
         text = f"the benchmark ended with exit status {exit_code}; see its error output"
@@ -79,7 +79,7 @@ def require(
     ]
     problems += [Problem(Verdict.INVALID, _flat(f"{run.path}:1: {message}")) for message in messages]
     if run.footer is not None:
-        messages = list(_path_mistakes(run.footer["proof"], forbidden, required))
+        messages = list(path_mistakes(run.footer["proof"], forbidden, required))
         messages += _interface_mistakes(run.footer["proof"].get("interfaces", {}), interfaces)
     else:
         messages = ["there is no footer, so nothing proves which way the data went"] if required else []
@@ -117,7 +117,8 @@ def require_fresh(
     return tuple(problems)
 
 
-def _compile(patterns: Collection[str]) -> tuple[re.Pattern[str], ...]:
+def compile_patterns(patterns: Collection[str]) -> tuple[re.Pattern[str], ...]:
+    """The regular expressions for paths; UserError for one that is not a regular expression."""
     compiled = []
     for pattern in patterns:
         try:
@@ -185,9 +186,10 @@ def _environment_mistakes(header: Mapping[str, Any], wanted: Mapping[str, str | 
             yield f"{have} and not {want} on {where}: the tuning that was asked for was not in effect"
 
 
-def _path_mistakes(
+def path_mistakes(
     proof: Mapping[str, Any], forbidden: Iterable[re.Pattern[str]], required: Iterable[re.Pattern[str]]
 ) -> Iterable[str]:
+    """What is wrong with the `paths` of a proof: forbidden ones that were taken, and required ones that were not."""
     paths = sorted(proof["paths"])
     for pattern in forbidden:
         matches = [path for path in paths if pattern.search(path)]

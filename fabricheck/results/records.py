@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,8 @@ class Samples:
     """The kept iterations of one operation on one pair or group at one size.
 
     `times_ns`: int64, shape (iterations,), in the order in which they were measured; round trips for a ping-pong.
+    Where `statistic` is `mean` the tool printed no iterations: `times_ns` is then one time, the mean of a run, and says
+    nothing of the spread. `placement` is where the result went, for tools that measure both.
     """
 
     operation: str
@@ -74,6 +76,8 @@ class Samples:
     stopped: str
     wrong_bytes: int
     times_ns: npt.NDArray[np.int64]
+    statistic: Literal["iterations", "mean"] = "iterations"
+    placement: Literal["", "out-of-place", "in-place"] = ""
 
     @property
     def one_way_ns(self) -> npt.NDArray[np.float64]:

@@ -1,0 +1,340 @@
+"""Reads the output of the OSU Micro-Benchmarks (docs/vendor-formats.md): MPI, NCCL and RCCL, versions 5 to 7."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from fabricheck.results.guards import list_ranks
+from fabricheck.results.records import Samples
+from fabricheck.results.vendor_output import VendorOutput
+from fabricheck.results.vendor_text import (
+    LARGEST_RANKS,
+    Complaints,
+    Line,
+    crash_line,
+    doubling_mistakes,
+    fixed_number,
+    is_plain,
+    looks_like_number,
+    message_time_ns,
+    misaligned,
+    one_time,
+    parse_or_unwrap,
+    products_agree,
+    read_lines,
+    token_ends,
+    whole_number,
+)
+
+
+@dataclass(frozen=True)
+class _Test:
+    """What a title means. `pair`: between two ranks; `per_rank`: the size is a share, and a buffer has one a rank."""
+
+    program: str
+    operation: str
+    rate: bool = False
+    pair: bool = False
+    per_rank: bool = False
+
+
+_TESTS = {
+    "Latency Test": _Test("osu_latency", "pingpong", pair=True),
+    "Bandwidth Test": _Test("osu_bw", "unidirectional", rate=True, pair=True),
+    "Bi-Directional Bandwidth Test": _Test("osu_bibw", "bidirectional", rate=True, pair=True),
+    "Multiple Bandwidth / Message Rate Test": _Test("osu_mbw_mr", "unidirectional", rate=True),
+    "All-to-All Personalized Exchange Latency Test": _Test("osu_alltoall", "alltoall", per_rank=True),
+    "Allgather Latency Test": _Test("osu_allgather", "allgather", per_rank=True),
+    "Allreduce Latency Test": _Test("osu_allreduce", "allreduce"),
+    "Reduce_scatter Latency Test": _Test("osu_reduce_scatter", "reduce_scatter"),
+    "Broadcast Latency Test": _Test("osu_bcast", "broadcast"),
+    "Reduce Latency Test": _Test("osu_reduce", "reduce"),
+}
+# Several pairs at once: the goodput is that of the mean pair.
+_MULTI_PAIR = "multi_pair"
+
+_TITLE = re.compile(
+    r"# OSU (MPI|NCCL|RCCL|XCCL)(?:-(CUDA|ROCM|OPENACC|MANAGED|SYCL))? (.*?)(?: v([0-9]+(?:\.[0-9]+)*))?", re.ASCII
+)
+_DATATYPE = re.compile(r"# Datatype: ([A-Z_0-9]{1,40})\.?", re.ASCII)
+_PAIRS = re.compile(r"# \[ pairs: ([0-9]{1,9}) \] \[ window size: ([0-9]{1,9}|varied) \]", re.ASCII)
+_HEADER = re.compile(r"#\s+Size\s+(\S.*?)", re.ASCII)
+_COLUMNS = re.compile(
+    r"(?P<average>(?:Avg )?Latency ?\((?:us)\))|(?P<minimum>Min Latency ?\(us\))|(?P<maximum>Max Latency ?\(us\))"
+    r"|(?P<iterations>Iterations)|(?P<validation>Validation)|(?P<rate>Bandwidth \(MB/s\)|MB/s)"
+    r"|(?P<messages>Messages/s)|(?P<percentile>P(?P<nth>[1-9][0-9]?) Tail (?:Lat\(us\)|BW\(MB/s\)))",
+    re.ASCII,
+)
+_ORDER = ("average", "rate", "messages", "minimum", "maximum", "iterations", "validation", "percentile")
+
+
+@dataclass(frozen=True)
+class _Row:
+    line: Line
+    size: int
+    values: dict[str, float]  # by column: average, minimum, maximum, rate, messages, p50 …
+    failed: bool
+    ends: tuple[int, ...]
+
+
+def parse_osu(
+    text: str,
+    path: str = "",
+    *,
+    ranks: int | None = None,
+    sizes: Sequence[int] | None = None,
+    tool: str | None = None,
+) -> VendorOutput:
+    """The measurements in the standard output of one run of one OSU benchmark.
+
+    OSU prints neither the number of ranks nor where its table ends, so the caller says them: `ranks` is how many were
+    started (the buffers of alltoall and allgather cannot be told without), `sizes` the sizes that were asked for, as
+    OSU counts them (without, rows missing at either end cannot be noticed), `tool` the program (`osu_bw`).
+    Whatever the text holds, this returns; see `VendorOutput.problems`.
+    """
+    return parse_or_unwrap(lambda each: _Parser(each, path, ranks, sizes, tool).output(), text)
+
+
+@dataclass
+class _Parser:
+    text: str
+    path: str
+    ranks: int | None
+    sizes: Sequence[int] | None
+    tool: str | None
+    test: _Test | None = None
+    version: str | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    pairs: int = 1
+    columns: list[str] = field(default_factory=list)
+    header: Line | None = None
+    rows: list[_Row] = field(default_factory=list)
+    wrong_data: bool = False  # then OSU stops, so what is missing is explained
+
+    def output(self) -> VendorOutput:
+        self.complaints = Complaints(self.path)
+        lines = read_lines(self.text)
+        for line in lines:
+            self.read(line)
+        samples = self.check(lines)
+        return VendorOutput(
+            tool=self.test.program if self.test is not None else self.tool or "osu",
+            version=self.version,
+            path=self.path,
+            ranks=2 if self.test is not None and self.test.pair else self.ranks,
+            facts=self.facts,
+            samples=samples,
+            problems=tuple(self.complaints.problems),
+        )
+
+    def read(self, line: Line) -> None:
+        text = line.text.strip()
+        if text.startswith("#"):
+            self.read_comment(line, text)
+        elif "# OSU" in text or "# Size" in text:
+            self.complaints.invalid(line, "a title or header stands inside another line: outputs are mixed")
+        elif text:
+            tokens = text.split()
+            if looks_like_number(tokens[0]) or sum(map(looks_like_number, tokens)) >= max(len(tokens) - 1, 1):
+                self.read_row(line, tokens)
+            elif text.startswith("DATA VALIDATION ERROR"):
+                self.wrong_data = True
+                self.complaints.fail(line, "the tool found wrong data")
+
+    def read_comment(self, line: Line, text: str) -> None:
+        if text.startswith("# OSU"):
+            self.read_title(line, text)
+        elif (match := _DATATYPE.fullmatch(text)) is not None:
+            if self.facts.setdefault("datatype", match[1]) != match[1]:
+                self.complaints.invalid(line, "there is a second datatype: run one at a time")
+        elif (match := _PAIRS.fullmatch(text)) is not None:
+            self.facts["pairs"], self.facts["window"] = match[1], match[2]
+            self.pairs = int(match[1])
+            if not 1 <= self.pairs <= LARGEST_RANKS // 2 or match[2] == "varied":
+                self.pairs = 1
+                self.complaints.invalid(line, "the number of pairs or the window is not one that can be read")
+        elif (match := _HEADER.fullmatch(text)) is not None:
+            self.read_header(line, match[1])
+        elif "Size" in text or "/s" in text or "(us)" in text:
+            self.complaints.invalid(line, "this is no header of a table that can be read")
+
+    def read_title(self, line: Line, text: str) -> None:
+        match = _TITLE.fullmatch(text)
+        test = _TESTS.get(match[3]) if match is not None else None
+        if match is None or test is None:
+            self.complaints.invalid(line, "this OSU benchmark is not one that can be read")
+        elif self.test is not None:
+            self.complaints.invalid(line, "a second benchmark begins: two outputs are in one text")
+        else:
+            self.test, self.version = test, match[4]
+            self.facts |= {"library": match[1], "accelerator": match[2] or "none"}
+
+    def read_header(self, line: Line, text: str) -> None:
+        if self.header is not None:
+            self.complaints.invalid(line, "a second table begins: two outputs or datatypes are in one text")
+            return
+        self.header = line
+        position = 0
+        columns: list[str] = []
+        for match in _COLUMNS.finditer(text):
+            if text[position : match.start()].strip():
+                break
+            name = match.lastgroup if match.lastgroup != "nth" else "percentile"
+            columns.append(f"p{match['nth']}" if match["percentile"] else str(name))
+            position = match.end()
+        kinds = [_ORDER.index("percentile" if each[1:].isdigit() else each) for each in columns]
+        if text[position:].strip() or not columns or len(set(columns)) != len(columns) or kinds != sorted(kinds):
+            self.complaints.invalid(line, "the columns are not those of an OSU benchmark")
+        elif self.test is not None and ("rate" if self.test.rate else "average") not in columns:
+            self.complaints.invalid(line, f"the columns are not those of {self.test.program}")
+        else:
+            self.columns = columns
+
+    def read_row(self, line: Line, tokens: list[str]) -> None:
+        if not self.columns:
+            if self.header is None:
+                self.complaints.invalid(line, "numbers stand before any header")
+            return
+        size = whole_number(tokens[0])
+        if size is None or not is_plain(line.text) or len(tokens) != 1 + len(self.columns):
+            self.complaints.invalid(line, f"this is no row of {1 + len(self.columns)} columns")
+            return
+        values: dict[str, float] = {}
+        failed = False
+        for name, token in zip(self.columns, tokens[1:], strict=True):
+            if name == "validation":
+                if token not in ("Pass", "Fail"):
+                    self.complaints.invalid(line, f"the validation is {token[:20]!r}, neither Pass nor Fail")
+                    return
+                failed = token == "Fail"
+                continue
+            number = whole_number(token) if name == "iterations" else fixed_number(token)
+            if number is None:
+                self.complaints.invalid(line, f"{token[:30]!r} is not how OSU prints a number")
+                return
+            values[name] = number
+        self.rows.append(_Row(line, size, values, failed, token_ends(line.text)))
+
+    def check(self, lines: Sequence[Line]) -> tuple[Samples, ...]:
+        complaints = self.complaints
+        if not self.wrong_data and (line := crash_line(self.text, lines)) is not None:
+            complaints.incomplete(line, "the run did not end well")
+        if self.test is None:
+            complaints.incomplete(
+                None, "there is no title of an OSU benchmark: it did not start, or this is not its output"
+            )
+            return ()
+        if self.tool is not None and self.tool != self.test.program:
+            complaints.invalid(None, f"this is the output of {self.test.program} and not of {self.tool}")
+        if not self.columns:
+            if self.header is None:
+                complaints.incomplete(None, "there is no table: the benchmark ended before it measured anything")
+            return ()
+        if not self.rows:
+            complaints.incomplete(self.header, "the table has no rows")
+            return ()
+        if not self.text.endswith("\n"):
+            complaints.incomplete(lines[-1], "the last line has no end: the output was cut off")
+        self.check_ranks()
+        self.check_sizes()
+        for index in misaligned([row.ends[1:] for row in self.rows]):
+            complaints.invalid(
+                self.rows[index].line, "the row does not stand under the others: characters were lost or added"
+            )
+        self.facts["validation"] = "off"
+        if "validation" in self.columns:
+            self.facts["validation"] = "failed" if any(row.failed for row in self.rows) else "passed"
+        latency = "maximum" if "maximum" in self.columns else "average"
+        if not self.test.rate and not self.test.pair:
+            self.facts["time_over_ranks"] = latency
+        sound = [row for row in self.rows if self.is_sound(row)]
+        if self.test.per_rank and self.ranks is None:
+            complaints.invalid(
+                None,
+                f"OSU does not say how many ranks took part, and the buffer of {self.test.operation} depends on it",
+            )
+            return ()
+        measured = [row for row in sound if row.size > 0]
+        return tuple(each for row in measured for each in complaints.sample(row.line, self.sample(row, latency)))
+
+    def check_ranks(self) -> None:
+        assert self.test is not None
+        if self.test.program == "osu_mbw_mr" and "pairs" not in self.facts:
+            self.complaints.invalid(None, "osu_mbw_mr does not say how many pairs took part")
+        if self.ranks is None:
+            return
+        needed = 2 if self.test.pair else 2 * self.pairs if self.test.rate else self.ranks
+        if self.ranks != needed or self.ranks < 2:
+            self.complaints.invalid(None, f"{self.test.program} was run by {needed} ranks and not by {self.ranks}")
+
+    def check_sizes(self) -> None:
+        found = [row.size for row in self.rows]
+        for index in doubling_mistakes(found):
+            self.complaints.invalid(
+                self.rows[index].line,
+                f"{found[index]} B follow on {found[index - 1]} B: rows are missing, doubled or moved",
+            )
+        if self.sizes is None:
+            return
+        missing = sorted(set(self.sizes) - set(found))
+        unasked = [row for row in self.rows if row.size not in set(self.sizes)]
+        if missing and not self.wrong_data:
+            self.complaints.incomplete(None, f"rows are missing: {list_ranks(missing)} B")
+        if unasked:
+            self.complaints.invalid(unasked[0].line, "this size was not asked for")
+
+    def is_sound(self, row: _Row) -> bool:
+        """Whether the numbers of a row can be true together; what cannot be is a problem."""
+        values = row.values
+        if row.failed:
+            self.complaints.fail(row.line, "the data were wrong (Validation: Fail)")
+        mistake = None
+        if row.size > 0 and 0 in (values.get("average"), values.get("rate"), values.get("messages")):
+            mistake = "a time or rate of zero was never measured"
+        lowest, average, highest = (values.get(name) for name in ("minimum", "average", "maximum"))
+        if lowest is not None and highest is not None and average is not None and not lowest <= average <= highest:
+            mistake = "minimum, average and maximum are not in this order"
+        percentiles = [(int(name[1:]), value) for name, value in values.items() if name[1:].isdigit()]
+        if [value for _, value in sorted(percentiles)] != sorted(value for _, value in percentiles):
+            mistake = "the percentiles are not in order"
+        if "messages" in values and not products_agree(
+            (values["messages"], 0.005), (row.size / 1e6, 0.0), (values["rate"], 0.005)
+        ):
+            mistake = "MB/s and messages/s do not belong together"
+        if mistake is not None:
+            self.complaints.invalid(row.line, mistake)
+        return mistake is None
+
+    def sample(self, row: _Row, latency: str) -> Samples | None:
+        test = self.test
+        assert test is not None
+        operation, schedule = test.operation, "uncontended"
+        ranks: tuple[int, ...] = (0, 1) if test.pair else tuple(range(self.ranks or 0))
+        if test.rate:
+            # MB = 10^6 B; the sum of both directions, and of all pairs.
+            streams = 2 if test.operation == "bidirectional" else self.pairs
+            nanoseconds = 1e3 * row.size * streams / row.values["rate"]
+            if "messages" in row.values:
+                nanoseconds = streams * message_time_ns(row.size, row.values["messages"], 0.005, row.values["rate"])
+            if test.program == "osu_mbw_mr":
+                ranks = tuple(range(2 * self.pairs))
+                if self.pairs > 1:
+                    operation, schedule = _MULTI_PAIR, "contended"
+        else:
+            # The latency of a ping-pong is half a round trip.
+            nanoseconds = 1e3 * row.values[latency] * (2 if test.operation == "pingpong" else 1)
+        implementation: Literal["transfers", "library"] = "transfers" if test.pair or test.rate else "library"
+        verified = "validation" in self.columns
+        return one_time(
+            operation,
+            row.size * self.ranks if test.per_rank and self.ranks is not None else row.size,
+            ranks,
+            nanoseconds,
+            implementation=implementation,
+            schedule=schedule,
+            # How many bytes were wrong is not said.
+            wrong_bytes=int(row.failed) if verified else -1,
+        )

@@ -1,0 +1,218 @@
+"""Which way the data went, from what the libraries themselves log: NCCL and RCCL, UCX, MPICH, Intel MPI, libfabric.
+
+For tools that, unlike fabricbench, do not look themselves. Paths have the names that fabricbench gives them in the
+`proof` of its footer (docs/results-format.md), so one list of forbidden and required paths serves for both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from fabricheck.results.environment import is_recorded
+from fabricheck.results.guards import compile_patterns, path_mistakes
+from fabricheck.results.records import Problem, Verdict
+from fabricheck.results.vendor_text import read_lines
+
+# Paths over which no fast fabric goes: each is a fall-back wherever there is one.
+FALL_BACKS = (
+    r"^NET/Socket",
+    r"^NET/OFI provider (?:tcp|sockets|udp|net)\b",
+    r"\btcp/",
+    r"^OFI provider (?:tcp|sockets|udp|net)\b",
+)
+# Inside a node whose GPUs see each other: the data must not go through the host's memory.
+HOST_STAGING = (r"^SHM", r"^NET/", r"^(?:cuda|rocm): .*\b(?:cuda_copy|rocm_copy|cma|sysv|posix|tcp)/")
+
+
+@dataclass(frozen=True)
+class TransportProof:
+    """What a log proves. `paths`: name to how often it was named; `evidence`: whose log it was, None without a path.
+
+    `facts`: allow-listed variables in effect and other things that the library said of itself.
+    """
+
+    paths: Mapping[str, int] = field(default_factory=dict)
+    evidence: str | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+def path_problems(
+    proof: TransportProof,
+    *,
+    forbidden: Collection[str] = FALL_BACKS,
+    required: Collection[str] = (),
+    path: str = "",
+) -> tuple[Problem, ...]:
+    """INVALID for each forbidden path that was taken, and each required one that was not; none where all is well.
+
+    Both are regular expressions, searched for in the names of the paths; UserError for one that is none. A required
+    path is not proven by a library that said nothing.
+    """
+    given = {"paths": dict(proof.paths), "evidence": proof.evidence}
+    mistakes = path_mistakes(given, compile_patterns(forbidden), compile_patterns(required))
+    where = f"{path}: " if path else ""
+    return tuple(Problem(Verdict.INVALID, f"{where}{mistake}") for mistake in mistakes)
+
+
+def environment_problems(proof: TransportProof, wanted: Mapping[str, str], *, path: str = "") -> tuple[Problem, ...]:
+    """INVALID for each variable that the library did not have in effect with the wanted value."""
+    where = f"{path}: " if path else ""
+    return tuple(
+        Problem(Verdict.INVALID, f"{where}{name} was {proof.facts.get(name, 'not reported')} and not {value}")
+        for name, value in wanted.items()
+        if proof.facts.get(name) != value
+    )
+
+
+def merge_proofs(*proofs: TransportProof) -> TransportProof:
+    """What several logs prove together: of the ranks, or of NCCL and the libfabric below it."""
+    paths: Counter[str] = Counter()
+    facts: dict[str, str] = {}
+    for proof in proofs:
+        paths.update(proof.paths)
+        facts.update(proof.facts)
+    evidence = ", ".join(dict.fromkeys(proof.evidence for proof in proofs if proof.evidence is not None))
+    return TransportProof(dict(paths), evidence or None, facts)
+
+
+def _proof(paths: Counter[str], evidence: str, facts: Mapping[str, str]) -> TransportProof:
+    return TransportProof(dict(sorted(paths.items())), evidence if paths else None, dict(facts))
+
+
+# NCCL, RCCL -----------------------------------------------------------------------------------------------------------
+
+_CHANNEL = re.compile(r"\bChannel .* via (\S.*?)(?: comm 0x.*)?\s*$")
+_OFI_PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is ([^\s,]+)")
+_NETWORK = re.compile(r"NCCL INFO (?:[A-Za-z ]*: )?Using network (\S(?:.*\S)?)")
+_NCCL_VARIABLE = re.compile(r"NCCL INFO ((?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to (\S+?)\.?$")
+_NCCL_VERSION = re.compile(r"\b([NR]CCL) version ([0-9][0-9.]*)")
+_NO_DEVICE = re.compile(r"NET/(IB|OFI) : No device found")
+
+
+def read_nccl_log(text: str) -> TransportProof:
+    """Paths of the channels in a log of `NCCL_DEBUG=INFO` (subsystems INIT, NET, ENV), of NCCL or RCCL.
+
+    `P2P/CUMEM`, `SHM/direct/direct`, `NET/IB/0/GDRDMA`, `NET/Socket/0`, `NET/AWS Libfabric/0/GDRDMA`; the provider
+    below the OFI plugin is a path too, `NET/OFI provider cxi`, because tcp can hide there.
+    """
+    paths: Counter[str] = Counter()
+    facts: dict[str, str] = {}
+    for line in read_lines(text):
+        if (match := _CHANNEL.search(line.text)) is not None:
+            paths[match[1]] += 1
+        elif (match := _OFI_PROVIDER.search(line.text)) is not None:
+            paths[f"NET/OFI provider {match[1]}"] += 1
+        elif (match := _NETWORK.search(line.text)) is not None:
+            facts["network"] = match[1]
+        elif (match := _NCCL_VARIABLE.search(line.text)) is not None:
+            if is_recorded(match[1]):
+                facts[match[1]] = match[2]
+        elif (match := _NO_DEVICE.search(line.text)) is not None:
+            facts[f"NET/{match[1]}"] = "no device found"
+        elif (match := _NCCL_VERSION.search(line.text)) is not None:
+            facts["library"] = f"{match[1]} {match[2]}"
+    return _proof(paths, "NCCL_DEBUG", facts)
+
+
+# UCX ------------------------------------------------------------------------------------------------------------------
+
+_UCX_LANE = re.compile(r"\b([a-z][a-z0-9_]*/[A-Za-z0-9_.:-]+)")
+_UCX_VARIABLES = re.compile(r"UCX_\* env variables?: (.*)")
+_UCX_VERSION = re.compile(r"UCX\s+INFO\s+Version ([0-9][0-9.]*)")
+
+
+def read_ucx_log(text: str) -> TransportProof:
+    """Lanes in the tables of `UCX_PROTO_INFO=y` with `UCX_LOG_LEVEL=info`: `host: sysv/memory`, `cuda: cuda_ipc/cuda`.
+
+    Before the colon is the memory that the table is about. A protocol that splits a message over lanes names each.
+    """
+    paths: Counter[str] = Counter()
+    facts: dict[str, str] = {}
+    memory = "host"
+    for line in read_lines(text):
+        if (match := _UCX_VARIABLES.search(line.text)) is not None:
+            pairs = (each.partition("=") for each in match[1].split())
+            facts |= {name: value for name, _, value in pairs if is_recorded(name)}
+        elif (match := _UCX_VERSION.search(line.text)) is not None:
+            facts["library"] = f"UCX {match[1]}"
+        _, bar, table = line.text.partition("|")
+        cells = [cell.strip() for cell in table.split("|")]
+        if not bar:
+            continue
+        if len(cells) in (2, 3) and not cells[-1]:
+            title = cells[-2]
+            memory = next((each for each in ("cuda", "rocm", "ze") if re.search(rf"\b{each}", title)), "host")
+        elif len(cells) == 4 and not cells[3]:
+            for lane in _UCX_LANE.findall(cells[2]):
+                paths[f"{memory}: {lane}"] += 1
+    return _proof(paths, "UCX_PROTO_INFO", facts)
+
+
+# MPICH, Intel MPI, libfabric ------------------------------------------------------------------------------------------
+
+_MPICH_VARIABLE = re.compile(r"(?:PE [0-9]+: )?\s*((?:MPICH|FI)_[A-Z0-9_]+)\s*=\s*(\S.*?)\s*")
+_MPICH_VERSION = re.compile(r"MPI VERSION\s*: (CRAY MPICH|MPICH) version ([0-9][0-9A-Za-z.]*).*")
+
+
+def read_mpich_environment(text: str) -> TransportProof:
+    """The variables in effect that `MPICH_ENV_DISPLAY=1` of Cray MPICH prints, set by the user or not, in `facts`.
+
+    The provider that MPICH says it uses (MPICH_OFI_USE_PROVIDER) is the path: `OFI provider cxi`.
+    """
+    paths: Counter[str] = Counter()
+    facts: dict[str, str] = {}
+    for line in read_lines(text):
+        stripped = line.text.strip()
+        if (match := _MPICH_VARIABLE.fullmatch(stripped)) is not None:
+            if is_recorded(match[1]):
+                facts[match[1]] = match[2]
+            if match[1] == "MPICH_OFI_USE_PROVIDER":
+                paths[f"OFI provider {match[2]}"] += 1
+        elif (match := _MPICH_VERSION.fullmatch(stripped)) is not None:
+            facts["library"] = f"{match[1]} {match[2]}"
+    return _proof(paths, "MPICH_ENV_DISPLAY", facts)
+
+
+_IMPI_LINE = re.compile(r"(?:\[[0-9]+\] )?MPI startup\(\): (.*?)\s*")
+_IMPI_VERSION = re.compile(r"Intel\(R\) MPI Library, Version (\S+).*")
+_IMPI_SHARED = re.compile(r"shm segment size .*")
+_IMPI_PROVIDER = re.compile(r"libfabric provider: (\S+)")
+_VARIABLE = re.compile(r"([A-Z][A-Z0-9_]+)=(\S*)")
+
+
+def read_intel_mpi_log(text: str) -> TransportProof:
+    """What Intel MPI says with `I_MPI_DEBUG=10`: paths `shm` and `OFI provider mlx`, its variables in `facts`."""
+    paths: Counter[str] = Counter()
+    facts: dict[str, str] = {}
+    for line in text.split("\n"):
+        outer = _IMPI_LINE.fullmatch(line.strip())
+        if outer is None:
+            continue
+        if (match := _IMPI_PROVIDER.fullmatch(outer[1])) is not None:
+            paths[f"OFI provider {match[1]}"] += 1
+        elif _IMPI_SHARED.fullmatch(outer[1]) is not None:
+            paths["shm"] += 1
+        elif (match := _IMPI_VERSION.fullmatch(outer[1])) is not None:
+            facts["library"] = f"Intel MPI {match[1]}"
+        elif (match := _VARIABLE.fullmatch(outer[1])) is not None and is_recorded(match[1]):
+            facts[match[1]] = match[2]
+    return _proof(paths, "I_MPI_DEBUG", facts)
+
+
+_FABRIC_PROVIDER = re.compile(r"Using ([A-Za-z0-9_;]+) provider [0-9][0-9.]*, path:")
+_FABRIC = re.compile(r"<info> Opened fabric: (\S+)")
+
+
+def read_libfabric_log(text: str) -> TransportProof:
+    """The provider that `FI_LOG_LEVEL=info` says was opened (libfabric, src/fabric.c), as `OFI provider cxi`."""
+    paths: Counter[str] = Counter()
+    facts: dict[str, str] = {}
+    for line in read_lines(text):
+        if (match := _FABRIC_PROVIDER.search(line.text)) is not None:
+            paths[f"OFI provider {match[1]}"] += 1
+        elif (match := _FABRIC.search(line.text)) is not None:
+            facts["fabric"] = match[1]
+    return _proof(paths, "FI_LOG_LEVEL", facts)
