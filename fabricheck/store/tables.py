@@ -105,6 +105,8 @@ SAMPLES: Mapping[str, pl.DataType] = {
     "warmup": _COUNT,
     "stopped": _TEXT,
     "wrong_bytes": _COUNT,
+    "statistic": _TEXT,
+    "placement": _TEXT,
     "times_ns": pl.List(pl.Int64),
 }
 
@@ -225,6 +227,8 @@ def samples_table(measured: Sequence[Measured]) -> pl.DataFrame:
             "warmup": [one.warmup for _, one in lines],
             "stopped": [one.stopped for _, one in lines],
             "wrong_bytes": [one.wrong_bytes for _, one in lines],
+            "statistic": [one.statistic for _, one in lines],
+            "placement": [one.placement for _, one in lines],
             "times_ns": [one.times_ns for _, one in lines],
         },
         schema=SAMPLES,
