@@ -6,12 +6,15 @@ from fabricheck.rfm import FabricbenchCheck
 
 @rfm.simple_test
 class NodePairs(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Every pair of nodes in one job, in rounds in which no node takes part twice (De Sensi et al., section V-B)."""
+    """Every pair of nodes in one job, in rounds in which no node takes part twice (De Sensi et al., section V-B).
 
-    descr = "ping-pong between all pairs of nodes"
+    One direction at a time: not every MPI library over TCP has both directions of a link in use at once.
+    """
+
+    descr = "all pairs of nodes, one direction at a time"
     transport = parameter(["ccl", "mpi"])
     nodes = 0
-    operations = ["pingpong"]
+    operations = ["unidirectional"]
     schedules = ["contended"]
     sizes = {"host": "8B,1MiB", "other": "8B,1GiB"}
     warmup = 2

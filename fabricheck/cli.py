@@ -32,6 +32,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("store", "fabricheck.store.cli", "The sample store: list, verify, prune, import."),
     Command("replay", "fabricheck.store.cli", "Judge stored runs again, by another policy or reference."),
     Command("expected", "fabricheck.topology.cli", "What every pair and collective of a node should give."),
+    Command("pairwise", "fabricheck.pairwise.cli", "Plan pairs of all nodes in rounds, and locate what is slow."),
     Command("validate", "fabricheck.topology.cli", "Check the files of each system together."),
     Command("emulate", "fabricheck.emulation.cli", "A Slurm cluster with shaped links on this machine."),
     Command("capture", "fabricheck.discover.cli", "Keep what this node says of itself, for discover."),

@@ -46,7 +46,7 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     judge = SystemJudge.of(system, suite.root)
     found = [(case, file) for case in session.cases for file in case.result_files()]
     judged = tuple(judge.judge(read_run(file), case.test, case.attributes) for case, file in found)
-    problems = (*session.problems, *_missing_checks(suite, judge))
+    problems = (*session.problems, *_missing_checks(suite, judge), *_located(judged, judge))
     if not judged:
         problems = (*problems, Problem(Verdict.INCOMPLETE, "there is no result file, so nothing was measured"))
     verdicts = [*(one.verdict for one in judged), *(one.verdict for one in problems)]
@@ -103,6 +103,33 @@ def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterable[Problem]:
                 f"{judge.references.path} names {name}, which is not in {suite.root / 'checks'}: is a file missing?"
             )
             yield Problem(Verdict.INCOMPLETE, message)
+
+
+def _located(judged: Iterable[RunJudgement], judge: SystemJudge) -> Iterable[Problem]:
+    """Parts of the network that lose what other parts of their kind do not, where pairs of nodes were measured.
+
+    That needs no references: pairs are compared with each other.
+    """
+    from fabricheck.pairwise.localize import locate
+    from fabricheck.pairwise.results import OPERATIONS, pairs_of
+    from fabricheck.pairwise.ways import Ways, design
+
+    network = judge.topology.network if judge.topology else None
+    for run in (each.run for each in judged):
+        operation = next((each for each in OPERATIONS if any(one.operation == each for one in run.samples)), None)
+        if network is None or operation is None or run.footer is None or len({each.host for each in run.ranks}) < 3:
+            continue
+        try:
+            rounds = pairs_of(run, network, operation=operation)
+        except UserError as error:
+            yield Problem(
+                Verdict.INVALID, f"{run.path}: what the pairs of nodes say of the network is unknown: {error}"
+            )
+            continue
+        pairs = [[pair for pair, _ in one] for one in rounds]
+        made = design(Ways(network), pairs, duplex=operation == "bidirectional")
+        for suspect in locate(made, [goodput for one in rounds for _, goodput in one]).suspects:
+            yield Problem(Verdict.DEGRADED, suspect.message)
 
 
 @click.command()
