@@ -22,13 +22,14 @@ class PairRates:
     """One message from an end to another, in Gb/s.
 
     `nominal`: of the fastest way of equal cost. `expected`: of the slowest, since nobody knows which is taken, each
-    link shared fairly with the messages beside it. `ceiling`: of all ways together. `slowest_link`: what limits it.
+    link shared fairly with the messages beside it. `ceiling`: of all ways together. `slowest_link`: what limits the
+    message, or None where several do alike, as on a healthy network of equal links.
     """
 
     nominal: float
     expected: float
     ceiling: float
-    slowest_link: str
+    slowest_link: str | None
 
 
 def pair_rates(network: Network, source: str, destination: str, loads: Mapping[str, float] | None = None) -> PairRates:
@@ -37,12 +38,14 @@ def pair_rates(network: Network, source: str, destination: str, loads: Mapping[s
     Raises UserError for an end that the network does not have.
     """
     routes = network.routes(source, destination)
-    slowest = min((rate, link) for route in routes for link, rate in _shared_rates(network, route, loads or {}))
+    rates = {link: rate for route in routes for link, rate in _shared_rates(network, route, loads or {})}
+    expected = min(rates.values())
+    slowest = [link for link, rate in rates.items() if math.isclose(rate, expected)]
     return PairRates(
         nominal=max(route.rate_gbps for route in routes),
-        expected=slowest[0],
+        expected=expected,
         ceiling=least_cut_gbps(network, frozenset((node_of(source), node_of(destination)))),
-        slowest_link=slowest[1],
+        slowest_link=slowest[0] if len(slowest) == 1 else None,
     )
 
 

@@ -325,7 +325,7 @@ def _pair_between(question: _Question, all_nics: float) -> tuple[float, float, f
         return rate, expected, all_nics, f"rate of the NIC ({(used or topology.nics)[0].model})"
     source, destination = question.ends
     way = between_nodes.pair_rates(topology.network, source, destination, question.loads)
-    why = f"{way.slowest_link} is the slowest link from {source} to {destination}"
+    why = f"{way.slowest_link or 'the slowest link'} from {source} to {destination}"
     return min(rate, way.nominal), min(expected, way.expected), min(all_nics, way.ceiling), why
 
 

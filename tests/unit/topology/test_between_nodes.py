@@ -65,7 +65,12 @@ def test_a_pair_is_limited_by_the_slowest_link_of_its_way(tmp_path: Path) -> Non
     assert (near.nominal, near.expected, near.ceiling) == pytest.approx((0.2, 0.2, 0.4))
     far = pair_rates(slow_trunk, "nid001:hsn0", "nid005:hsn0")
     assert (far.nominal, far.expected, far.ceiling) == pytest.approx((0.1, 0.1, 0.1))
-    assert far.slowest_link in ("leaf0--spine0", "leaf1--spine0")
+    # Both trunks are alike, so neither is pointed at.
+    assert far.slowest_link is None and near.slowest_link is None
+    here = made(tmp_path).network
+    assert here is not None
+    loads = link_loads(here, [("nid001:hsn0", "nid002:hsn0"), ("nid001:hsn0", "nid003:hsn0")])
+    assert pair_rates(here, "nid001:hsn0", "nid002:hsn0", loads).slowest_link == "nid001:hsn0--leaf0"
     # Both spines together let two messages pass, one message takes one of them.
     two = pair_rates(network(tmp_path, trunk=100, spines="0-1"), "nid001", "nid005")
     assert (two.nominal, two.ceiling) == pytest.approx((0.1, 0.2))
