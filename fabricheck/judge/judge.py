@@ -79,6 +79,8 @@ def _missing(run: Run, metrics: tuple[Metric, ...]) -> Iterator[Problem]:
 
 
 def _unverified(run: Run, policy: Policy) -> Iterator[Problem]:
+    if run.header and run.header["program"] in policy.unverifiable:
+        return
     if policy.verification_required and any(each.wrong_bytes < 0 for each in run.samples):
         text = "the data were not verified, so a speed proves nothing: leave out --verify off"
         yield Problem(Verdict.INVALID, f"{run.path}: {text}")

@@ -81,6 +81,7 @@ class Policy:
     - `implausible_factor`: where the model knows no ceiling, a goodput more than this many times above every yardstick
       (a latency as many times below) is implausible.
     - `verification_required`: data that were not verified make a run INVALID.
+    - `unverifiable`: programs that cannot check their data; their runs are not INVALID for that.
     - `floors`, `latencies`: the first rule that matches counts. Floors are for those who make the expectations
       (`expect_from_topology`): the model lowers them where a size is small; the judge takes what the expectation says.
     - `source`: where the policy was read.
@@ -92,6 +93,7 @@ class Policy:
     excusable_half_width: Annotated[float, Field(ge=0, lt=1)] = 0.05
     implausible_factor: Annotated[float, Field(gt=1)] = 10.0
     verification_required: bool = True
+    unverifiable: tuple[_Source, ...] = ()
     floors: tuple[FloorRule, ...] = ()
     latencies: tuple[LatencyRule, ...] = ()
     source: str = "built in"

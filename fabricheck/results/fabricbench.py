@@ -433,4 +433,5 @@ def _samples(each: SamplesModel) -> Samples:
         stopped=each.stopped,
         wrong_bytes=each.wrong_bytes,
         times_ns=times,
+        statistic=each.statistic,
     )

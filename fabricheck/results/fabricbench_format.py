@@ -171,6 +171,7 @@ class SamplesModel(_Line):
     iterations: Positive = 0  # the length of times_ns, said twice; 0 where it is left out
     stopped: Literal["fixed", "converged", "budget", "maximum"]
     wrong_bytes: Annotated[int, Field(ge=-1, le=_LARGEST)]
+    statistic: Literal["iterations", "mean"] = "iterations"  # mean: of a vendor tool that prints no iterations
     times_ns: Annotated[list[Positive], Field(min_length=1)]
 
 

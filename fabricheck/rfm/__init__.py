@@ -2,5 +2,17 @@
 
 from fabricheck.rfm.build import BuildFabricbench
 from fabricheck.rfm.measure import FabricbenchCheck
+from fabricheck.rfm.vendor import ImbCheck, NcclTestsCheck, OsuCheck, RcclTestsCheck
+from fabricheck.rfm.witness import ImbWitness, NcclWitness, OsuWitness
 
-__all__ = ["BuildFabricbench", "FabricbenchCheck"]
+__all__ = [
+    "BuildFabricbench",
+    "FabricbenchCheck",
+    "ImbCheck",
+    "ImbWitness",
+    "NcclTestsCheck",
+    "NcclWitness",
+    "OsuCheck",
+    "OsuWitness",
+    "RcclTestsCheck",
+]

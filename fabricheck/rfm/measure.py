@@ -99,6 +99,11 @@ class FabricbenchCheck(RegressionTestPlugin):
         return int(getattr(self, "nodes", 1))
 
     @property
+    def verified(self) -> bool:
+        """Whether the data have to have been checked."""
+        return True
+
+    @property
     def port(self) -> str:
         return str(self.current_environ.extras.get("port", "host"))
 
@@ -221,6 +226,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             paths_forbidden=forbidden,
             paths_required=required,
             interfaces=self.current_partition.extras.get("network_interfaces", []) if self.num_nodes > 1 else [],
+            verified=self.verified,
         )
         run = with_problems(run, (*problems, *require_fresh(run, not_before=self.started)))
         parameters = {name: getattr(self, name) for name in type(self).param_space.params}
@@ -255,7 +261,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     def measured_what_was_asked_for(self) -> bool:
         self.judgement = self.judge()
         if self.judgement.problems:
-            raise SanityError(_summary(self.judgement.problems, self.last_words()))
+            raise SanityError(summary(self.judgement.problems, self.last_words()))
         return True
 
     @run_before("performance")
@@ -272,7 +278,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             raise PerformanceError(f"INCOMPLETE: ReFrame did not record {', '.join(lost[:3])}")
         bad = [each for each in self.judgement.judgements if each.verdict is not Verdict.PASS]
         if bad:
-            raise PerformanceError(_summary([Problem(each.verdict, f"{each.name}: {each.reason}") for each in bad], ""))
+            raise PerformanceError(summary([Problem(each.verdict, f"{each.name}: {each.reason}") for each in bad], ""))
 
     def perfvalues_names(self) -> list[str]:
         return [key.rsplit(":", 1)[1] for key in self.perfvalues]
@@ -285,7 +291,7 @@ def _target(judged: Judgement) -> float:
     return judged.expectation.expected or 0.0
 
 
-def _summary(problems: object, more: str) -> str:
+def summary(problems: object, more: str) -> str:
     """One line: the worst first, with how many others there are."""
     order = list(Verdict)
     ranked = sorted(problems, key=lambda each: order.index(each.verdict), reverse=True)  # type: ignore[call-overload]

@@ -72,6 +72,7 @@ site_configuration = {
                 "mpi": name,
                 "mpicxx": f"/usr/bin/mpicxx.{name}",
                 "required_environment": required[name],
+                "vendor": {},
             },
         }
         for name in required

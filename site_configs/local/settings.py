@@ -1,6 +1,12 @@
 """Any Linux machine, with the MPI libraries that `fabricheck.mpi` finds on it."""
 
+import sys
+from pathlib import Path
+
 from fabricheck import mpi
+
+# The Intel MPI Benchmarks from the wheel that `make test` unpacks: Intel MPI and MPICH share an ABI.
+imb = Path(sys.prefix) / "mpi" / "impi"
 
 installations = mpi.find_all()
 cores = mpi.physical_cores()
@@ -41,13 +47,15 @@ site_configuration = {
             "cxx": "c++",
             "env_vars": [list(variable) for variable in one.environment.items()],
             "prepare_cmds": one.shell_commands,
-            # mpi: the family, for fabricheck.mpi.launch(); mpicxx: for CMake's MPI_CXX_COMPILER
+            # mpi: the family, for fabricheck.mpi.launch(); mpicxx: for CMake's MPI_CXX_COMPILER; vendor: the vendor
+            # suites that are there (docs/vendor-suites.md), others where their variables are set
             "extras": {
                 "port": "host",
                 "mpi": one.name,
                 "mpi_version": one.version,
                 "mpi_origin": one.origin,
                 "mpicxx": str(one.mpicxx),
+                "vendor": {"imb": str(imb)} if one.name == "mpich" and (imb / "bin" / "IMB-MPI1").is_file() else {},
             },
         }
         for one in installations

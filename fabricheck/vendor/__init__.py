@@ -1,0 +1,1 @@
+"""The vendor suites: where they come from, how they are built and run, and their outputs as runs like fabricbench's."""

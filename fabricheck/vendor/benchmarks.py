@@ -1,0 +1,216 @@
+"""What the programs of the vendor suites measure, in fabricbench's terms, and how they are asked for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fabricheck.errors import UserError
+
+REDUCTIONS = ("allreduce", "reduce_scatter", "reduce")
+
+# OMB takes no size of its own: it doubles. The others are asked for the factor of fabricbench's own checks.
+FACTOR = {"osu": 2, "nccl-tests": 4, "rccl-tests": 4, "imb": 4}
+
+# nccl-tests cut what each rank has of a collective that gathers or scatters to multiples of 16 B.
+_NCCL_ALIGNMENT = 16
+
+# By how much fewer iterations a stream of OMB is asked for.
+_WINDOWED = 5
+
+# What `options` has nccl-tests look for in their own help, with what is asked for where it is there.
+NCCL_REPORT = "report.json"
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One program (or one benchmark of IMB's program) and what it measures.
+
+    `operation` is fabricbench's name. `shares`: the size that the tool is told, and prints, is the share of one rank;
+    the buffer is as many times larger as there are ranks. `pair`: it runs between two ranks.
+    """
+
+    tool: str
+    name: str
+    program: str
+    operation: str
+    pair: bool = False
+    shares: bool = False
+
+    def buffer_bytes(self, size: int, ranks: int) -> int:
+        """Size of the buffer, by the conventions of docs/results-format.md, where the tool is asked for `size`."""
+        if self.tool in ("nccl-tests", "rccl-tests"):
+            split = self.operation in ("allgather", "reduce_scatter", "alltoall")
+            granule = _NCCL_ALIGNMENT * ranks if split else 4
+            return size // granule * granule
+        return size * ranks if self.shares else size
+
+    @property
+    def checks_apart(self) -> bool:
+        """Whether the tool checks its data only in a run of its own, whose times do not count."""
+        return self.tool in ("osu", "imb")
+
+
+def _osu(name: str, operation: str, *, pair: bool = False, shares: bool = False) -> Benchmark:
+    return Benchmark("osu", name, f"osu_{name}", operation, pair, shares)
+
+
+def _nccl(name: str, operation: str, *, pair: bool = False) -> Benchmark:
+    return Benchmark("nccl-tests", name, f"{name}_perf", operation, pair)
+
+
+def _imb(name: str, operation: str, *, pair: bool = False, shares: bool = False) -> Benchmark:
+    return Benchmark("imb", name, "IMB-MPI1", operation, pair, shares)
+
+
+_ALL = (
+    _osu("latency", "pingpong", pair=True),
+    _osu("bw", "unidirectional", pair=True),
+    _osu("bibw", "bidirectional", pair=True),
+    _osu("mbw_mr", "unidirectional", pair=True),
+    _osu("alltoall", "alltoall", shares=True),
+    _osu("allreduce", "allreduce"),
+    _osu("allgather", "allgather", shares=True),
+    _osu("reduce_scatter", "reduce_scatter"),
+    _osu("bcast", "broadcast"),
+    _osu("reduce", "reduce"),
+    _nccl("sendrecv", "bidirectional", pair=True),
+    _nccl("all_reduce", "allreduce"),
+    _nccl("alltoall", "alltoall"),
+    _nccl("all_gather", "allgather"),
+    _nccl("reduce_scatter", "reduce_scatter"),
+    _nccl("broadcast", "broadcast"),
+    _nccl("reduce", "reduce"),
+    _imb("PingPong", "pingpong", pair=True),
+    _imb("Sendrecv", "bidirectional", pair=True),
+    _imb("Alltoall", "alltoall", shares=True),
+    _imb("Allreduce", "allreduce"),
+)
+
+
+def benchmark(tool: str, name: str) -> Benchmark:
+    """The benchmark `name` of a tool; rccl-tests have those of nccl-tests. UserError where there is none."""
+    family = "nccl-tests" if tool == "rccl-tests" else tool
+    for each in _ALL:
+        if (each.tool, each.name) == (family, name):
+            return each
+    names = ", ".join(each.name for each in _ALL if each.tool == family) or "none"
+    raise UserError(f"{tool} has no benchmark {name!r} that is known here: choose from {names}")
+
+
+def peer(tool: str, operation: str) -> Benchmark:
+    """The benchmark of a tool that measures the same as an operation of fabricbench. UserError where there is none."""
+    for each in _ALL:
+        if (each.tool, each.operation) == (tool, operation):
+            return each
+    raise UserError(f"{tool} has nothing that measures {operation}")
+
+
+def sizes_between(smallest: int, largest: int, factor: int) -> tuple[int, ...]:
+    """`smallest`, and `factor` times the one before as long as that is not above `largest`, in bytes."""
+    if not 0 < smallest <= largest or factor < 2:
+        raise ValueError(f"no sizes from {smallest} to {largest} by {factor}")
+    sizes = [smallest]
+    while sizes[-1] * factor <= largest:
+        sizes.append(sizes[-1] * factor)
+    return tuple(sizes)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run of a vendor tool is asked for. `sizes` are those that the tool is told, each `FACTOR` times the last.
+
+    `buffers` is where rank 0 and rank 1 have their data, `H` or `D`; `H` alone where all have it on the host.
+    `check`: OMB checks its data, which sets buffers anew between iterations and so makes them slower; nccl-tests always
+    check, outside the clock. `one_at_a_time`: nccl-tests wait for each iteration, as fabricbench does, instead of
+    letting them overlap.
+    """
+
+    benchmark: Benchmark
+    sizes: tuple[int, ...]
+    ranks: int
+    port: str = "host"
+    buffers: str = "H"
+    iterations: int = 100
+    warmup: int = 20
+    check: bool = False
+    one_at_a_time: bool = False
+
+    @property
+    def device(self) -> bool:
+        return "D" in self.buffers
+
+    @property
+    def checking(self) -> Asked:
+        """The short run that checks the data of all sizes, of a tool that `checks_apart`."""
+        return replace(self, check=True, iterations=10, warmup=5)
+
+    @property
+    def planned_bytes(self) -> tuple[int, ...]:
+        """The buffers that a complete run has measured, in bytes, without those too small to be cut into shares."""
+        planned = (self.benchmark.buffer_bytes(size, self.ranks) for size in self.sizes)
+        return tuple(dict.fromkeys(size for size in planned if size > 0))
+
+    @property
+    def series(self) -> list[dict[str, Any]]:
+        """`plan.series` of the result file: a pair of the first and second rank, or all of them.
+
+        `mbw_mr` has half of the ranks send to the other half at the same time.
+        """
+        each = self.benchmark
+        one = {"operation": each.operation, "implementation": "transfers" if each.pair else "library"}
+        size = list(self.planned_bytes)
+        if each.name == "mbw_mr" and self.ranks > 2:
+            half = self.ranks // 2
+            return [
+                {**one, "schedule": "contended", "round": 0, "ranks": [rank, rank + half], "bytes": size}
+                for rank in range(half)
+            ]
+        ranks = [0, 1] if each.pair else list(range(self.ranks))
+        return [{**one, "schedule": "uncontended", "round": -1, "ranks": ranks, "bytes": size}]
+
+
+def options(asked: Asked) -> list[str]:
+    """The program's arguments; the sizes of IMB are in the file `lengths` (`lengths_file`)."""
+    each = asked.benchmark
+    first, last = asked.sizes[0], asked.sizes[-1]
+    if each.tool == "osu":
+        # Each iteration of a stream is a window of 64 messages.
+        share = _WINDOWED if each.operation in ("unidirectional", "bidirectional") else 1
+        counts = ["-i", str(asked.iterations // share), "-x", str(asked.warmup // share)]
+        counts += ["-c"] if asked.check else []
+        found = ["-m", f"{first}:{last}", *counts]
+        if each.operation in REDUCTIONS:
+            # Sums of MPI_CHAR overflow, which OMB 7.4 takes for wrong data.
+            found += ["-T", "mpi_float"]
+        if not each.pair:
+            found += ["-f", "-M", str(max(512 << 20, 4 * max(asked.planned_bytes)))]
+        if asked.device:
+            found += ["-d", "rocm" if asked.port == "hip" else "cuda"]
+        return [*found, *(asked.buffers.split() if each.pair and asked.device else [])]
+    if each.tool == "imb":
+        # Lengths are cut at the largest of -msglog, iterations at a volume of 40 MB.
+        found = [each.name, "-npmin", str(asked.ranks), "-msglen", "lengths", "-msglog", f"0:{(last - 1).bit_length()}"]
+        found += ["-iter", f"{asked.iterations},{asked.iterations * last // 10**6 + 1}", "-iter_policy", "off"]
+        found += ["-mem", str(1 + (4 * max(asked.planned_bytes) >> 30))]
+        return [*found, *(["-mem_alloc_type", "device"] if asked.device else [])]
+    found = ["-b", str(first), "-e", str(last), "-f", str(FACTOR["nccl-tests"]), "-g", "1"]
+    found += ["-n", str(asked.iterations), "-w", str(asked.warmup), "-c", "1"]
+    return [*found, *(["-z", "1"] if asked.one_at_a_time else [])]
+
+
+def nccl_report_command(program: str, variable: str = "REPORT") -> str:
+    """A shell command that sets a variable to the options by which this version of nccl-tests reports JSON and times.
+
+    Versions and forks differ (`-J` and `-I` may mean something else), so the program's own help is asked.
+    """
+    return (
+        f"{variable}=; {variable}_HELP=$({program} -h 2>&1); "
+        f'case "${variable}_HELP" in *--output_file*) {variable}="-J {NCCL_REPORT}";; esac; '
+        f'case "${variable}_HELP" in *--per_iter_timing*) {variable}="${variable} -I 1";; esac'
+    )
+
+
+def lengths_file(asked: Asked) -> str:
+    """The content of IMB's file of message lengths."""
+    return "".join(f"{size}\n" for size in asked.sizes)
