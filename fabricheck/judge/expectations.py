@@ -11,6 +11,7 @@ from fabricheck.judge.judge import Expect
 from fabricheck.judge.metrics import Quantity
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.verdicts import Expectation
+from fabricheck.results.fabricbench_format import VICTIMS
 from fabricheck.results.records import Run, Samples
 from fabricheck.topology import Topology, expectation
 from fabricheck.topology.between_nodes import link_loads
@@ -33,6 +34,8 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
 
     def expect(samples: Samples, quantity: Quantity) -> Expectation:
         members = [ranks[rank] for rank in samples.ranks]
+        hosts = list(dict.fromkeys(each.host for each in members))
+        place = {each.rank: position for position, each in enumerate(members)}
         rule = policy.floor(run, samples)
         found = expectation(
             topology,
@@ -50,12 +53,20 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
             ranks=len(members),
             oversubscribed=run.header["oversubscribed"],
             floor_fraction=rule.fraction if rule is not None else FLOOR_FRACTION,
+            groups=samples.groups,
+            messages=[(place[a], place[b], size) for a, b, size in samples.messages],
+            places=[hosts.index(each.host) for each in members],
+            company=len(ranks) - len(members) if _has_company(samples) else 0,
         )
         if rule is not None and quantity == "goodput":
             found = replace(found, source=f"{found.source}; floor: {rule.source}")
         return found
 
     return expect
+
+
+def _has_company(samples: Samples) -> bool:
+    return samples.operation in VICTIMS and samples.schedule == "contended"
 
 
 def gpu_of_ranks(run: Run) -> dict[int, int]:

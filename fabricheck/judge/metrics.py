@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from fabricheck.results.fabricbench_format import PAIR_OPERATIONS
-from fabricheck.results.records import Run, Samples
+from fabricheck.results.records import Groups, Run, Samples
 from fabricheck.units import size_label
 
 Quantity = Literal["goodput", "latency"]
@@ -57,6 +57,8 @@ class _Series:
     operation: str
     schedule: str
     ranks: tuple[int, ...]
+    groups: Groups | None = None
+    round: int = -1  # only where the plan has the same in several rounds
 
     def names(self, sizes: Iterable[int], world: int) -> dict[tuple[int, Quantity], str]:
         """The metrics of this series by size and quantity: goodput at its largest size, latency at its smallest."""
@@ -68,23 +70,44 @@ class _Series:
             wanted.append((smallest, "latency"))
         return {
             (size, quantity): metric_name(
-                self.operation, self.schedule, self.ranks, world=world, size=size, quantity=quantity
+                self.operation,
+                self.schedule,
+                self.ranks,
+                world=world,
+                size=size,
+                quantity=quantity,
+                groups=self.groups,
+                round=self.round,
             )
             for size, quantity in wanted
         }
 
 
 def metric_name(
-    operation: str, schedule: str, ranks: Iterable[int], *, world: int, size: int, quantity: Quantity
+    operation: str,
+    schedule: str,
+    ranks: Iterable[int],
+    *,
+    world: int,
+    size: int,
+    quantity: Quantity,
+    groups: Groups | None = None,
+    round: int = -1,
 ) -> str:
     """Name of a metric in [a-z0-9_], such as `pingpong_uncontended_0_1_8b_latency`.
 
     `ranks` of a run of `world` ranks, `size` in bytes. A group of all ranks in order is `all` and their number; any
-    other group is told by its ranks, so that two groups never share a name.
+    other group is told by its ranks, so that two groups never share a name; a pattern between groups by its (n, g, k),
+    as in `rail_bidirectional_uncontended_2x4x1_64mib_goodput`. `round` is given where a plan has the same pair in
+    several rounds, and is part of the name then.
     """
     ranks = tuple(ranks)
     whole = operation not in PAIR_OPERATIONS and ranks == tuple(range(world))
     who = f"all{world}" if whole else "_".join(str(rank) for rank in ranks)
+    if groups is not None:
+        who = str(groups)
+    if round >= 0:
+        who += f"_round{round}"
     return f"{operation}_{schedule}_{who}_{size_label(size)}_{quantity}"
 
 
@@ -98,10 +121,14 @@ def expected_metric_names(header: Mapping[str, Any]) -> tuple[str, ...]:
 
 def metrics_of(run: Run) -> tuple[Metric, ...]:
     """The metrics that `run` holds of those that its plan promises, in the order of the plan."""
+    if not run.header:
+        return ()
+    repeated = _repeated(run.header)
     # The first of two lines about the same thing: a file with two has a problem already.
     measured: dict[tuple[_Series, int], Samples] = {}
     for each in run.samples:
-        measured.setdefault((_Series(each.operation, each.schedule, each.ranks), each.bytes), each)
+        series = _single(_Series(each.operation, each.schedule, each.ranks, each.groups), each.round, repeated)
+        measured.setdefault((series, each.bytes), each)
     found = []
     for series, names in _planned(run.header):
         for (size, quantity), name in names.items():
@@ -113,10 +140,28 @@ def metrics_of(run: Run) -> tuple[Metric, ...]:
 def _planned(header: Mapping[str, Any]) -> Iterable[tuple[_Series, dict[tuple[int, Quantity], str]]]:
     if not header:
         return
+    repeated = _repeated(header)
     sizes: dict[_Series, list[int]] = {}
     for each in header["plan"]["series"]:
-        series = _Series(each["operation"], each["schedule"], tuple(each["ranks"]))
+        series = _single(_planned_series(each), each["round"], repeated)
         sizes.setdefault(series, []).extend(each["bytes"])
     world = len(header["ranks"])
     for series, each_size in sizes.items():
         yield series, series.names(each_size, world)
+
+
+def _planned_series(each: Mapping[str, Any]) -> _Series:
+    groups = Groups(*each["groups"]) if each.get("groups") else None
+    return _Series(each["operation"], each["schedule"], tuple(each["ranks"]), groups)
+
+
+def _single(series: _Series, round: int, repeated: frozenset[_Series]) -> _Series:
+    return replace(series, round=round) if series in repeated else series
+
+
+def _repeated(header: Mapping[str, Any]) -> frozenset[_Series]:
+    """What the plan has in several rounds, which only a plan with rounds of the user's own can."""
+    rounds: dict[_Series, set[int]] = {}
+    for each in header["plan"]["series"]:
+        rounds.setdefault(_planned_series(each), set()).add(each["round"])
+    return frozenset(series for series, found in rounds.items() if len(found) > 1)

@@ -22,7 +22,11 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from fabricheck.errors import UserError
 from fabricheck.results.fabricbench_format import (
     FORMAT,
+    GROUP_PATTERNS,
     PAIR_OPERATIONS,
+    SPARSE,
+    STRIPING,
+    VICTIMS,
     ErrorModel,
     FooterModel,
     HeaderModel,
@@ -32,11 +36,11 @@ from fabricheck.results.fabricbench_format import (
     SeriesModel,
 )
 from fabricheck.results.guards import list_ranks
-from fabricheck.results.records import Device, Problem, Rank, Run, Samples, Verdict
+from fabricheck.results.records import Device, Groups, Problem, Rank, Run, Samples, Verdict
 
 _Model = TypeVar("_Model", bound=BaseModel)
 # What makes two samples lines the same measurement, and what a planned series must agree with.
-_Key = tuple[str, str, int, tuple[int, ...], str, int]
+_Key = tuple[str, str, int, tuple[int, ...], tuple[int, ...], str, int]
 
 # A longer list of the same complaint says nothing more.
 _LONGEST_LIST = 5
@@ -120,12 +124,14 @@ def _show(value: JsonValue) -> str:
 
 
 def _key(each: SamplesModel | SeriesModel, size: int) -> _Key:
-    return each.operation, each.schedule, size, tuple(each.ranks), each.implementation, each.round
+    groups = tuple(each.groups or ())
+    return each.operation, each.schedule, size, tuple(each.ranks), groups, each.implementation, each.round
 
 
 def _describe(key: _Key) -> str:
-    operation, schedule, size, ranks, *_ = key
-    return f"{operation} {schedule} of {size} B on ranks {list_ranks(ranks)}"
+    operation, schedule, size, ranks, groups, *_ = key
+    shape = f" {'x'.join(map(str, groups))}" if groups else ""
+    return f"{operation}{shape} {schedule} of {size} B on ranks {list_ranks(ranks)}"
 
 
 @dataclass
@@ -282,11 +288,14 @@ class _Reader:
         planned = sum(len(series.bytes) for series in plan.series)
         if planned != header.expected_records:
             self.invalid(1, f"expected_records is {header.expected_records} and the plan has {planned}")
-        keys = Counter(_key(series, size)[:4] for series in plan.series for size in series.bytes)
+        # A pair may be in several of the rounds that the user has written down.
+        depth = 5 if plan.rounds is None else None
+        keys = Counter(_key(series, size)[:depth] for series in plan.series for size in series.bytes)
         if len(keys) != planned:
             self.invalid(1, "the plan has a measurement twice")
         for series in plan.series:
-            self.check_group(1, series.operation, series.ranks, header)
+            self.check_group(1, series, header)
+            self.check_company(series, header)
         if {series.operation for series in plan.series} != set(plan.operations):
             self.invalid(1, "the series of the plan are not for the operations of the plan")
         if {series.schedule for series in plan.series} != set(plan.schedules):
@@ -297,19 +306,50 @@ class _Reader:
         ):
             self.invalid(1, f"the plan has {iterations.minimum} to {iterations.maximum} iterations")
 
-    def check_group(self, line: int, operation: str, ranks: Sequence[int], header: HeaderModel) -> bool:
+    def check_group(self, line: int, each: SamplesModel | SeriesModel, header: HeaderModel) -> None:
+        operation, ranks = each.operation, each.ranks
         if max(ranks) >= len(header.ranks):
             self.invalid(line, f"rank {max(ranks)} is not in this run of {len(header.ranks)} ranks")
         elif len(set(ranks)) != len(ranks):
             self.invalid(line, f"{operation} has a rank twice in {list_ranks(ranks)}")
         elif operation in PAIR_OPERATIONS and len(ranks) != 2:
             self.invalid(line, f"{operation} is between two ranks, not {len(ranks)}")
-        else:
-            return True
-        return False
+        elif (each.groups is not None) != (operation in GROUP_PATTERNS or operation in STRIPING):
+            what = "has groups" if each.groups is not None else "does not say which groups"
+            self.invalid(line, f"{operation} {what}")
+        elif each.groups is not None:
+            self.check_groups(line, operation, ranks, *each.groups)
+
+    def check_company(self, series: SeriesModel, header: HeaderModel) -> None:
+        """The messages of a matrix, and the ranks beside a victim, which only a series has."""
+        operation, messages, aggressors = series.operation, series.messages, series.aggressors
+        if (messages is not None) != (operation in SPARSE):
+            self.invalid(1, f"{operation} {'has messages' if messages else 'does not say which messages'} in the plan")
+        if (aggressors is not None) != (operation in VICTIMS):
+            self.invalid(1, f"{operation} {'has aggressors' if aggressors else 'names no aggressors'} in the plan")
+        for source, destination, size in messages or ():
+            if source == destination or size == 0 or not {source, destination} <= set(series.ranks):
+                self.invalid(1, f"{operation} has a message from rank {source} to rank {destination}")
+                return
+        if messages is not None and [sum(size for *_, size in messages)] != series.bytes:
+            self.invalid(1, f"the messages of {operation} are not the bytes of the plan")
+        if aggressors is not None and (
+            max(aggressors) >= len(header.ranks)
+            or len({*aggressors, *series.ranks}) < len(aggressors) + len(series.ranks)
+        ):
+            self.invalid(1, f"{operation} has an aggressor twice, among its victims or from outside")
+
+    def check_groups(self, line: int, operation: str, ranks: Sequence[int], *groups: int) -> None:
+        count, size, active = groups
+        striping = operation in STRIPING
+        two = striping or GROUP_PATTERNS[operation][0] == "asymmetric"
+        if count < 2 or active > size or (two and count != 2) or (striping and active < 2):
+            self.invalid(line, f"{operation} cannot be among (n, g, k) = {groups}")
+        elif list(ranks) != list(range(count * size)):
+            self.invalid(line, f"{operation} among (n, g, k) = {groups} is not on ranks {list_ranks(ranks)}")
 
     def check_samples(self, line: int, each: SamplesModel, header: HeaderModel) -> None:
-        self.check_group(line, each.operation, each.ranks, header)
+        self.check_group(line, each, header)
         plan, count = header.plan.iterations, len(each.times_ns)
         what = _describe(_key(each, each.bytes))
         if each.iterations not in (0, count):
@@ -381,11 +421,13 @@ class _Reader:
 
     def run(self) -> Run:
         header = self.header
+        series = header.plan.series if header is not None else []
+        messages = {_key(each, each.bytes[0]): each.messages for each in series if each.messages}
         return Run(
             path=self.path,
             header=self.raw_header,
             ranks=tuple(_rank(each) for each in header.ranks) if header is not None else (),
-            samples=tuple(_samples(each) for each in self.samples),
+            samples=tuple(_samples(each, messages.get(_key(each, each.bytes), [])) for each in self.samples),
             footer=self.raw_footer if self.footer is not None else None,
             problems=tuple(self.problems),
         )
@@ -419,7 +461,7 @@ def _rank(each: RankModel) -> Rank:
     )
 
 
-def _samples(each: SamplesModel) -> Samples:
+def _samples(each: SamplesModel, messages: Sequence[Sequence[int]]) -> Samples:
     times = np.array(each.times_ns, dtype=np.int64)
     times.flags.writeable = False
     return Samples(
@@ -434,4 +476,6 @@ def _samples(each: SamplesModel) -> Samples:
         wrong_bytes=each.wrong_bytes,
         times_ns=times,
         statistic=each.statistic,
+        groups=Groups(*each.groups) if each.groups is not None else None,
+        messages=tuple((source, destination, size) for source, destination, size in messages),
     )

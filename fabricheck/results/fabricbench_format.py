@@ -7,6 +7,7 @@ keys are names from outside (`environment`, `libraries`, `paths`) are open.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Annotated, Literal
 
@@ -15,6 +16,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 FORMAT = 1
 
 PAIR_OPERATIONS = frozenset({"pingpong", "unidirectional", "bidirectional"})
+
+# Patterns between groups of ranks (CommBench, section 4.3): the family and the direction of each.
+GROUP_PATTERNS: Mapping[str, tuple[str, str]] = {
+    f"{family}_{direction}": (family, direction)
+    for family in ("rail", "asymmetric", "symmetric")
+    for direction in ("unidirectional", "bidirectional", "omnidirectional")
+    if (family, direction) != ("asymmetric", "omnidirectional")
+}
 
 Operation = Literal[
     "pingpong",
@@ -26,7 +35,42 @@ Operation = Literal[
     "reduce_scatter",
     "broadcast",
     "reduce",
+    "rail_unidirectional",
+    "rail_bidirectional",
+    "rail_omnidirectional",
+    "asymmetric_unidirectional",
+    "asymmetric_bidirectional",
+    "symmetric_unidirectional",
+    "symmetric_bidirectional",
+    "symmetric_omnidirectional",
+    "striping",
+    "striping_pipelined",
+    "striping_split",
+    "striping_translate",
+    "striping_assemble",
+    "striping_direct",
+    "sparse",
+    "sparse_intra",
+    "sparse_inter",
+    "sparse_alltoallv",
+    "victim_pingpong_alltoall",
+    "victim_pingpong_incast",
+    "victim_alltoall_alltoall",
+    "victim_alltoall_incast",
 ]
+# A message in stripes, its parts, and the same message whole (CommBench, section 4.2).
+STRIPING = frozenset({f"striping{part}" for part in ("", "_pipelined", "_split", "_translate", "_assemble", "_direct")})
+# The messages of a matrix that the user handed in (CommBench, section 4.4).
+SPARSE = frozenset({"sparse", "sparse_intra", "sparse_inter", "sparse_alltoallv"})
+# A pattern alone and beside an aggressor: what it is.
+VICTIMS: Mapping[str, str] = {
+    f"victim_{victim}_{aggressor}": victim
+    for victim in ("pingpong", "alltoall")
+    for aggressor in ("alltoall", "incast")
+}
+# Of which `times_ns` holds round trips.
+ROUND_TRIPS = frozenset({"pingpong", *(name for name, victim in VICTIMS.items() if victim == "pingpong")})
+
 Implementation = Literal["transfers", "library"]
 Schedule = Literal["uncontended", "contended"]
 Transport = Literal["staging", "copy", "ccl", "mpi"]
@@ -106,6 +150,13 @@ class IterationsModel(_Line):
     budget_s: Annotated[float, AfterValidator(_is_finite), Field(gt=0)] | None
 
 
+# n groups of g ranks, k of each active.
+Groups = Annotated[list[Positive], Field(min_length=3, max_length=3)]
+
+# Source, destination and bytes.
+Message = Annotated[list[Count], Field(min_length=3, max_length=3)]
+
+
 class SeriesModel(_Line):
     """One pair or group of one operation; each of its sizes is one samples line."""
 
@@ -114,7 +165,10 @@ class SeriesModel(_Line):
     schedule: Schedule
     round: Annotated[int, Field(ge=-1, le=_LARGEST)]
     ranks: Annotated[list[Count], Field(min_length=2)]
+    groups: Groups | None = None
     bytes: Annotated[list[Positive], Field(min_length=1)]
+    messages: Annotated[list[Message], Field(min_length=1)] | None = None
+    aggressors: Annotated[list[Count], Field(min_length=2)] | None = None
 
 
 class PlanModel(_Line):
@@ -123,6 +177,8 @@ class PlanModel(_Line):
     schedules: Annotated[list[Schedule], Field(min_length=1)]
     sizes: Annotated[list[Positive], Field(min_length=1)]
     warmup: Count
+    rounds: Text | None = None  # the file whose rounds were measured in place of all pairs
+    matrix: Text | None = None  # the file whose messages the sparse operations sent
     iterations: IterationsModel
     datatype: Text
     verify: Literal["batch", "every", "off"] | bool
@@ -166,6 +222,7 @@ class SamplesModel(_Line):
     schedule: Schedule
     round: Annotated[int, Field(ge=-1, le=_LARGEST)]
     ranks: Annotated[list[Count], Field(min_length=2)]
+    groups: Groups | None = None
     bytes: Positive
     warmup: Count
     iterations: Positive = 0  # the length of times_ns, said twice; 0 where it is left out

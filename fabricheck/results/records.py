@@ -10,6 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from fabricheck.results.fabricbench_format import ROUND_TRIPS
+
 
 class Verdict(str, Enum):
     """The five verdicts, mildest first. Only PASS is green."""
@@ -58,12 +60,29 @@ class Rank:
 
 
 @dataclass(frozen=True)
+class Groups:
+    """The parameters (n, g, k) of a pattern between groups (CommBench, section 4.3).
+
+    `count` groups of `size` consecutive ranks, of which the first `active` of a group take part.
+    """
+
+    count: int
+    size: int
+    active: int
+
+    def __str__(self) -> str:
+        return f"{self.count}x{self.size}x{self.active}"
+
+
+@dataclass(frozen=True)
 class Samples:
     """The kept iterations of one operation on one pair or group at one size.
 
     `times_ns`: int64, shape (iterations,), in the order in which they were measured; round trips for a ping-pong.
     Where `statistic` is `mean` the tool printed no iterations: `times_ns` is then one time, the mean of a run, and says
     nothing of the spread. `placement` is where the result went, for tools that measure both.
+    `groups`: only of patterns between groups of ranks and of striping. `messages`: source, destination and bytes of
+    each; only of the messages of a matrix.
     """
 
     operation: str
@@ -78,12 +97,14 @@ class Samples:
     times_ns: npt.NDArray[np.int64]
     statistic: Literal["iterations", "mean"] = "iterations"
     placement: Literal["", "out-of-place", "in-place"] = ""
+    groups: Groups | None = None
+    messages: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def one_way_ns(self) -> npt.NDArray[np.float64]:
-        """Time of one transfer in ns, shape (iterations,): half the round trip of a ping-pong, else the time itself."""
+        """Time of one transfer in ns, shape (iterations,): half of a round trip, else the time itself."""
         times = self.times_ns.astype(np.float64)
-        return times / 2 if self.operation == "pingpong" else times
+        return times / 2 if self.operation in ROUND_TRIPS else times
 
     @property
     def goodput_gbps(self) -> npt.NDArray[np.float64]:

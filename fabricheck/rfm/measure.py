@@ -30,6 +30,8 @@ EXIT_STATUS = "exit-status"
 WRONG_DATA = 5
 
 REDUCTIONS = ("allreduce", "reduce_scatter", "reduce")
+# What only an MPI library's own collectives can do.
+COLLECTIVES_ONLY = (*REDUCTIONS, "sparse_alltoallv")
 
 # Inside a node whose GPUs have links of their own, *CCL has no reason to go another way.
 DIRECT_LINKS = ("nvlink", "xgmi")
@@ -41,7 +43,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     The contract, by phase:
 
     - *class body* of the test: `transport` (a parameter or a variable), `operations` and `sizes`. It may set `nodes`,
-      `schedules`, `implementation`, `budget`, `tags`, and `ranks` for partitions without GPUs.
+      `schedules`, `implementation`, `budget`, `tags`, `matrix`, `least_ranks`, and `ranks` for partitions without
+      GPUs.
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
       `gpu` and an environment with `nccl` or `rccl`; it does not depend on the MPI library and is measured once. More
       than one node needs a partition with `multinode`; nodes that are emulated have no memory of their own to measure.
@@ -67,6 +70,10 @@ class FabricbenchCheck(RegressionTestPlugin):
     implementation = variable(str, value="automatic")
     #: Ranks of a node without GPUs; 0: one over several nodes, else as many as it has cores, between 2 and 4.
     ranks = variable(int, value=0)
+    #: Fewer than these cannot measure it: the test is skipped.
+    least_ranks = variable(int, value=2)
+    #: File with the messages of sparse operations; a relative name is below the suite's folder.
+    matrix = variable(str, value="")
     #: Seconds of measuring for one size of one pair or group.
     budget = variable(float, value=0.1)
     #: Fewer only where they would take longer than the budget (De Sensi et al., section III-A: 100 to 1,000).
@@ -118,8 +125,9 @@ class FabricbenchCheck(RegressionTestPlugin):
         if self.transport != "mpi" or self.port == "host":
             return
         if "device-collectives" not in self.current_environ.features:
-            self.operations = [name for name in self.operations if name not in REDUCTIONS]
+            self.operations = [name for name in self.operations if name not in COLLECTIVES_ONLY]
             self.implementation = "transfers"
+            self.skip_if(not self.operations, "this MPI library's collectives do not take device memory")
 
     @run_after("setup")
     def set_nodes(self) -> None:
@@ -140,6 +148,8 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.num_tasks_per_node = gpus[0]
             self.num_gpus_per_node = gpus[0]
         self.num_tasks = self.num_tasks_per_node * self.num_nodes
+        too_few = f"needs {self.least_ranks} ranks and this partition has {self.num_tasks}"
+        self.skip_if(self.num_tasks < self.least_ranks, too_few)
 
     @run_before("run")
     def limit_waiting(self) -> None:
@@ -185,6 +195,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             f"--expect-ranks={self.num_tasks}",
             f"--expect-nodes={self.num_nodes}",
             f"--output={RESULT}",
+            *([f"--matrix={suite_root() / self.matrix}"] if self.matrix else []),
             *self.more_options,
         ]
         # Not every scheduler tells ReFrame the exit status.

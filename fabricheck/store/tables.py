@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -26,7 +26,7 @@ from fabricheck.judge.references import Key
 from fabricheck.judge.statistics import median_interval
 from fabricheck.judge.verdicts import Judgement, RunJudgement
 from fabricheck.results.fabricbench_format import parse_utc
-from fabricheck.results.records import Device, Problem, Rank, Run, Samples, Verdict
+from fabricheck.results.records import Device, Groups, Problem, Rank, Run, Samples, Verdict
 from fabricheck.session import Case
 from fabricheck.store.changes import components_of
 from fabricheck.topology.model import Topology
@@ -107,6 +107,8 @@ SAMPLES: Mapping[str, pl.DataType] = {
     "wrong_bytes": _COUNT,
     "statistic": _TEXT,
     "placement": _TEXT,
+    "groups": pl.List(pl.Int64),
+    "messages": pl.List(pl.List(pl.Int64)),
     "times_ns": pl.List(pl.Int64),
 }
 
@@ -229,6 +231,8 @@ def samples_table(measured: Sequence[Measured]) -> pl.DataFrame:
             "wrong_bytes": [one.wrong_bytes for _, one in lines],
             "statistic": [one.statistic for _, one in lines],
             "placement": [one.placement for _, one in lines],
+            "groups": [None if one.groups is None else list(astuple(one.groups)) for _, one in lines],
+            "messages": [[list(each) for each in one.messages] for _, one in lines],
             "times_ns": [one.times_ns for _, one in lines],
         },
         schema=SAMPLES,
@@ -262,8 +266,15 @@ def stored_runs(runs: pl.DataFrame, samples: pl.DataFrame) -> Iterable[StoredRun
     for row, kept in zip(samples.drop("times_ns").iter_rows(named=True), samples["times_ns"], strict=True):
         times = np.array(kept, dtype=np.int64)
         times.flags.writeable = False
-        values = {name: value for name, value in row.items() if name not in ("run_id", "ranks")}
-        lines.setdefault(row["run_id"], []).append(Samples(**values, ranks=tuple(row["ranks"]), times_ns=times))
+        values = {name: value for name, value in row.items() if name not in ("run_id", "ranks", "groups", "messages")}
+        one = Samples(
+            **values,
+            ranks=tuple(row["ranks"]),
+            times_ns=times,
+            groups=None if row["groups"] is None else Groups(*row["groups"]),
+            messages=tuple((source, destination, size) for source, destination, size in row["messages"]),
+        )
+        lines.setdefault(row["run_id"], []).append(one)
     for row in runs.drop("started").iter_rows(named=True):
         try:
             record = json.loads(row["record"])

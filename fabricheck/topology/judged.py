@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import Expectation
-from fabricheck.topology import between_nodes, goodput, memory, nic
+from fabricheck.results.records import Groups
+from fabricheck.topology import between_nodes, goodput, memory, nic, transfers
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.latency import least_plausible_us
 from fabricheck.topology.model import Gpu, Switch, Topology
@@ -65,6 +67,9 @@ class _Question:
     bytes: int
     host_copy_gbps: float | None
     oversubscribed: bool
+    steps: tuple[transfers.Step, ...] = ()  # of an operation that is a list of messages
+    places: tuple[int, ...] = ()  # the node of each rank
+    company: int = 0  # ranks that do something else at the same time
 
     @property
     def per_node(self) -> int:
@@ -92,6 +97,10 @@ def expectation(
     ranks: int | None = None,
     oversubscribed: bool = False,
     floor_fraction: float = FLOOR_FRACTION,
+    groups: Groups | None = None,
+    messages: Sequence[tuple[int, int, int]] = (),
+    places: Sequence[int] | None = None,
+    company: int = 0,
 ) -> Expectation:
     """What one metric should be, in its own unit: Gb/s for `goodput`, us for `latency`.
 
@@ -105,10 +114,14 @@ def expectation(
     `floor_fraction`: share of `expected` under which
     a large transfer fails; it is lowered by the time that a small one needs to start.
 
+    Of patterns that are lists of messages (`transfers.LISTED`): `groups`, their (n, g, k); `messages`, source,
+    destination and bytes of each, counted by place among `devices`; `places`, the node of each rank (default: blocks of
+    equal size, one after another); `company`, how many ranks do something else at the same time.
+
     Of a latency, only `ceiling` is known: the least plausible time. Raises UserError for unknown names or devices.
     """
     for kind, name, known in (
-        ("operation", operation, (*PAIRS, *COLLECTIVES)),
+        ("operation", operation, (*PAIRS, *COLLECTIVES, *transfers.LISTED)),
         ("implementation", implementation, ("transfers", "library")),
         ("transport", transport, TRANSPORTS),
         ("schedule", schedule, ("uncontended", "contended")),
@@ -128,6 +141,13 @@ def expectation(
         *(topology, operation, transport, schedule, gpus, ranks, nodes, plugged, loads or {}),
         *(bytes, host_copy_gbps, oversubscribed),
     )
+    if operation in transfers.LISTED:
+        question = replace(
+            question,
+            steps=transfers.steps_of(operation, ranks=ranks, bytes=bytes, groups=groups, messages=messages),
+            places=tuple(places) if places is not None else tuple(rank * nodes // ranks for rank in range(ranks)),
+            company=company,
+        )
     limits = _limits(question)
     if quantity == "latency":
         return _latency(question, limits)
@@ -154,6 +174,8 @@ def _latency(question: _Question, limits: _Limits) -> Expectation:
 
 
 def _limits(question: _Question) -> _Limits:
+    if question.steps:
+        return _listed(question)
     if question.nodes > 1:
         return _between_nodes(question)
     if not question.gpus:
@@ -165,6 +187,98 @@ def _limits(question: _Question) -> _Limits:
     if question.operation in PAIRS:
         return _pair(question)
     return _collective(question)
+
+
+# Lists of messages
+
+
+def _listed(question: _Question) -> _Limits:
+    """Each step as fast as the busiest link, NIC or core allows; one step after another."""
+    why = "the busiest link, NIC or core of each step, one step after another (CommBench §4.2, §5.2.1)"
+    ceilings = [_step_ceiling(question, step) for step in question.steps]
+    # Pieces let steps overlap, and the slowest alone counts at best.
+    ceiling = min(ceilings) if question.operation == "striping_pipelined" else _in_turn(ceilings)
+    start_up = sum(_step_start_up_us(question, step) for step in question.steps)
+    expected = [_step_gbps(question, step) for step in question.steps]
+    # All ranks' copies pass one memory, whose sharing is not known; on the host caches and shared cores play in.
+    least = 1 / question.per_node if question.gpus else _SHARED_MEMORY_FLOOR / FLOOR_FRACTION / question.per_node
+    at_worst = [_step_gbps(question, step, least) for step in question.steps]
+    if None in expected or None in at_worst:
+        why = f"{question.topology.system}: not all rates on the way are known"
+        return _Limits(None, None, ceiling, start_up, why)
+    rate = _in_turn([one for one in expected if one is not None])
+    crowd = _in_turn([one for one in at_worst if one is not None]) / rate if math.isfinite(rate) else 1.0
+    if question.company:
+        crowd *= question.ranks / (question.ranks + question.company)
+        why += ", shared fairly with the ranks beside it at worst"
+    return _Limits(rate, rate, ceiling, start_up, why, crowd)
+
+
+def _in_turn(rates: Sequence[float]) -> float:
+    time = sum(1 / rate for rate in rates)
+    return 1 / time if time else math.inf
+
+
+def _step_start_up_us(question: _Question, step: transfers.Step) -> float:
+    sent = Counter(each.source for each in step)
+    received = Counter(each.destination for each in step)
+    messages = max((*sent.values(), *received.values()), default=1)
+    if question.gpus:
+        return messages * _START_UP_US[question.transport]
+    return messages * (_SHARED_CORE_START_UP_US if question.oversubscribed else _SHARED_MEMORY_START_UP_US)
+
+
+def _step_gbps(question: _Question, step: transfers.Step, copy_share: float = 1.0) -> float | None:
+    """`copy_share`: of the rate of a copy in host memory that each rank gets."""
+    topology, gpus, places = question.topology, question.gpus, question.places
+    inside, across = transfers.inside(step, places), transfers.across(step, places)
+    if across and not topology.nics:
+        return None
+    network = transfers.network_gbps(topology, gpus, places, across)
+    if not gpus:
+        copy = memory.host_copy_gbps(topology, question.host_copy_gbps)
+        if inside and copy is None:
+            return None
+        return min(network, copy * copy_share / transfers.busiest(inside)) if inside and copy else network
+    if question.transport == "staging":
+        return _staged_step_gbps(question, step, network, copy_share)
+    local = memory.local_copy_gbps(topology)
+    same = [each for each in inside if gpus[each.source] == gpus[each.destination]]
+    if same and local is None:
+        return None
+    own = local / transfers.busiest(same) if same and local else math.inf
+    return min(network, own, transfers.fabric_gbps(node_graph(topology), gpus, inside))
+
+
+def _staged_step_gbps(question: _Question, step: transfers.Step, network: float, copy_share: float) -> float | None:
+    """Device to host, host to host, host to device: one after another (De Sensi §III-A)."""
+    topology = question.topology
+    copy = memory.host_copy_gbps(topology, question.host_copy_gbps)
+    inside = transfers.inside(step, question.places)
+    if any(memory.host_link_gbps(topology, gpu) is None for gpu in question.gpus) or (inside and copy is None):
+        return None
+    link = min(memory.host_device_gbps(topology, question.node_gpus).values())
+    sent, received = transfers.sent_and_received(step)
+    hosts = min(network, copy * copy_share / transfers.busiest(inside) if inside and copy else math.inf)
+    return _in_turn([link / max(sent.values()), hosts, link / max(received.values())])
+
+
+def _step_ceiling(question: _Question, step: transfers.Step) -> float:
+    topology, gpus, places = question.topology, question.gpus, question.places
+    inside, across = transfers.inside(step, places), transfers.across(step, places)
+    network = transfers.node_network_gbps(topology, places, across) if across else math.inf
+    if across and not topology.nics:
+        return math.inf
+    burst = max((one.burst_bytes for one in topology.nics), default=0) * max(2, question.nodes) if across else 0
+    if burst:
+        network = math.inf if question.bytes <= burst else network * question.bytes / (question.bytes - burst)
+    if not gpus:
+        copy = memory.host_copy_gbps(topology, question.host_copy_gbps)
+        return min(network, copy * _CACHE_GAIN / transfers.busiest(inside)) if inside and copy else network
+    same = any(gpus[each.source] == gpus[each.destination] for each in inside)
+    if same or question.transport == "staging":
+        return network
+    return min(network, transfers.injection_gbps(node_graph(topology), gpus, inside))
 
 
 # Inside a node, GPUs

@@ -38,13 +38,21 @@ def _check_active(k: int) -> None:
 
 def nic_of(topology: Topology, gpu: Gpu) -> Nic | None:
     """The NIC that a GPU uses (CommBench figure 2). None where the node has none or the association is dynamic."""
+    position = sorted(one.index for one in topology.gpus).index(gpu.index)
+    return assigned_nic(topology, position, len(topology.gpus))
+
+
+def assigned_nic(topology: Topology, position: int, members: int) -> Nic | None:
+    """The NIC of the GPU or rank at `position` among the `members` of a node, by the node's scheme (CommBench §2.1.2).
+
+    None where the node has none or the association is dynamic.
+    """
     nics = topology.nics
     if not nics or topology.nic_scheme in (None, "dynamic"):
         return nics[0] if len(nics) == 1 else None
-    position = sorted(one.index for one in topology.gpus).index(gpu.index)
     if topology.nic_scheme == "round-robin":
         return nics[position % len(nics)]
-    return nics[position * len(nics) // len(topology.gpus)]
+    return nics[position * len(nics) // members]
 
 
 def node_gbps(topology: Topology, k: int | None = None) -> float:

@@ -9,19 +9,22 @@ from dataclasses import dataclass
 
 from fabricheck.errors import UserError
 from fabricheck.judge.references import References
+from fabricheck.results.fabricbench_format import GROUP_PATTERNS, STRIPING
+from fabricheck.results.records import Groups
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.judged import COLLECTIVES, PAIRS, expectation
 from fabricheck.topology.memory import host_device_gbps, host_link_gbps
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import alltoall_asymptotic_gbps, node_gbps
+from fabricheck.topology.transfers import LISTED
 from fabricheck.units import parse_size
 
 # Large enough that start-up times do not count.
 _BYTES = 1 << 30
 
 _METRIC = re.compile(
-    rf"({'|'.join((*PAIRS, *COLLECTIVES))})_(uncontended|contended)_(all\d+|\d+(?:_\d+)*)"
-    r"_(\d+)(b|kib|mib|gib)_(goodput|latency)",
+    rf"({'|'.join(sorted((*PAIRS, *COLLECTIVES, *LISTED), reverse=True))})_(uncontended|contended)"
+    r"_(all\d+|\d+x\d+x\d+|\d+(?:_\d+)*)(?:_round\d+)?_(\d+)(b|kib|mib|gib)_(goodput|latency)",
     re.ASCII,
 )
 _SUFFIXES = {"b": "B", "kib": "KiB", "mib": "MiB", "gib": "GiB"}
@@ -29,7 +32,10 @@ _SUFFIXES = {"b": "B", "kib": "KiB", "mib": "MiB", "gib": "GiB"}
 
 @dataclass(frozen=True)
 class MetricName:
-    """A metric's name, taken apart. `ranks` is empty for a group of all `world` ranks, which is 0 for others."""
+    """A metric's name, taken apart. `ranks` is empty for a group of all `world` ranks, which is 0 for others.
+
+    `groups` are those of a pattern between groups, whose ranks are the first of the run.
+    """
 
     operation: str
     schedule: str
@@ -37,6 +43,7 @@ class MetricName:
     world: int
     bytes: int
     quantity: str
+    groups: Groups | None = None
 
 
 def parse_metric_name(name: str) -> MetricName:
@@ -49,11 +56,16 @@ def parse_metric_name(name: str) -> MetricName:
         )
     operation, schedule, who, number, suffix, quantity = match.groups()
     everyone = who.startswith("all")
+    groups = Groups(*(int(part) for part in who.split("x"))) if "x" in who else None
+    if (groups is not None) != (operation in GROUP_PATTERNS or operation in STRIPING):
+        raise UserError(f"no metric is called {name!r}: only patterns between groups have groups, such as 2x4x1")
+    if groups is not None:
+        who = "_".join(str(rank) for rank in range(groups.count * groups.size))
     ranks = () if everyone else tuple(int(rank) for rank in who.split("_"))
     if operation in PAIRS and len(ranks) != 2:
         raise UserError(f"no metric is called {name!r}: {operation} is between two ranks")
     size = parse_size(f"{number}{_SUFFIXES[suffix]}")
-    return MetricName(operation, schedule, ranks, int(who[3:]) if everyone else 0, size, quantity)
+    return MetricName(operation, schedule, ranks, int(who[3:]) if everyone else 0, size, quantity, groups)
 
 
 @dataclass(frozen=True)
@@ -150,6 +162,8 @@ def _goodputs(references: References) -> dict[tuple[str, tuple[int, ...]], tuple
                     metric = parse_metric_name(name)
                 except UserError:
                     continue  # `fabricheck validate` reports it
+                if metric.operation not in {*PAIRS, *COLLECTIVES}:
+                    continue
                 if (metric.quantity, metric.schedule, reference.unit) != ("goodput", "uncontended", "Gb/s"):
                     continue
                 key = (metric.operation, metric.ranks or tuple(range(metric.world)))

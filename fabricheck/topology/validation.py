@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.judge.references import ALL_OTHERS, References, load_references
+from fabricheck.results.fabricbench_format import SPARSE
 from fabricheck.topology.judged import TRANSPORTS, expectation
 from fabricheck.topology.model import Topology, load_topology
 from fabricheck.topology.published import load_published
@@ -103,6 +104,8 @@ def _in_metric_unit(value: float, unit: str, quantity: str) -> float:
 def _beyond(where: str, metric: MetricName, value: float, topology: Topology, transport: str | None) -> Iterator[str]:
     """Whether a value is beyond the ceiling of a run on one node, rank by rank on its GPUs, by any transport."""
     ranks = metric.ranks or tuple(range(metric.world))
+    if metric.operation in SPARSE:
+        return  # what was sent is not in the name
     if not topology.gpus or max(ranks) >= len(topology.gpus):
         return  # host memory, or several nodes: the placement is not in the name
     ordered = sorted(gpu.index for gpu in topology.gpus)
@@ -118,6 +121,7 @@ def _beyond(where: str, metric: MetricName, value: float, topology: Topology, tr
             bytes=metric.bytes,
             quantity=metric.quantity,
             host_copy_gbps=None,
+            groups=metric.groups,
         ).ceiling
         for one in ((transport,) if transport else TRANSPORTS)
     ]

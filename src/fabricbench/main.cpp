@@ -145,17 +145,42 @@ void differences_json(Json& json, const std::vector<std::string>& environments) 
   json.end_array();
 }
 
+void series_json(Json& json, const Series& series, Schedule schedule) {
+  for (const std::vector<int>& ranks : series.groups) {
+    json.begin_object()
+        .field("operation", to_string(series.operation))
+        .field("implementation", to_string(series.implementation))
+        .field("schedule", to_string(schedule))
+        .field("round", series.round)
+        .field("ranks", ranks);
+    if (series.shape.groups > 0) json.field("groups", numbers(series.shape));
+    json.field("bytes", series.sizes);
+    if (!series.steps.empty()) {
+      json.key("messages").begin_array();
+      for (const Transfer& each : series.steps[0])
+        json.begin_array().value(each.source).value(each.destination).value(each.bytes).end_array();
+      json.end_array();
+    }
+    if (series.aggressor) json.field("aggressors", series.aggressor->ranks);
+    json.end_object();
+  }
+}
+
 void plan_json(Json& json, const Options& options, const std::vector<Series>& plan) {
   std::vector<std::string> operations;
   for (const Operation operation : options.operations) operations.push_back(to_string(operation));
   std::set<std::string> schedules;
-  for (const Series& series : plan) schedules.insert(to_string(series.schedule));
+  for (const Series& series : plan) {
+    for (const Schedule schedule : series.schedules()) schedules.insert(to_string(schedule));
+  }
   json.begin_object()
       .field("operations", operations)
       .field("implementation", to_string(options.implementation))
       .field("schedules", std::vector<std::string>(schedules.rbegin(), schedules.rend()))
       .field("sizes", options.sizes)
       .field("warmup", options.warmup);
+  if (!options.rounds_file.empty()) json.field("rounds", options.rounds_file);
+  if (!options.matrix_file.empty()) json.field("matrix", options.matrix_file);
   json.key("iterations").begin_object();
   if (options.fixed_iterations) {
     json.field("mode", "fixed")
@@ -181,15 +206,8 @@ void plan_json(Json& json, const Options& options, const std::vector<Series>& pl
   }
   json.key("series").begin_array();
   for (const Series& series : plan) {
-    for (const std::vector<int>& ranks : series.groups) {
-      json.begin_object()
-          .field("operation", to_string(series.operation))
-          .field("implementation", to_string(series.implementation))
-          .field("schedule", to_string(series.schedule))
-          .field("round", series.round)
-          .field("ranks", ranks)
-          .field("bytes", series.sizes)
-          .end_object();
+    for (const Schedule schedule : series.schedules()) {
+      series_json(json, series, schedule);
     }
   }
   json.end_array().end_object();
@@ -207,6 +225,7 @@ class Program {
   int run(Proof& proof, std::int64_t begin) {
     World world;
     check_world(world);
+    read_inputs(world);
     std::unique_ptr<Transport> transport = make_transport(options_.transport);
     const std::vector<Series> plan = make_plan(options_, world.size, [&](Operation operation, Implementation wanted) {
       return choose(*transport, operation, wanted);
@@ -227,7 +246,11 @@ class Program {
 
  private:
   static Implementation choose(const Transport& transport, Operation operation, Implementation wanted) {
-    if (wanted == Implementation::automatic || is_pair_operation(operation)) wanted = transport.preferred(operation);
+    if (operation == Operation::sparse_alltoallv && !transport.has_library(operation)) {
+      throw InputError(
+          "this transport has no alltoallv: leave out sparse_alltoallv, or use --transport mpi or staging");
+    }
+    if (wanted == Implementation::automatic || !is_collective(operation)) wanted = transport.preferred(operation);
     if (wanted == Implementation::library && !transport.has_library(operation)) {
       throw InputError("this transport has no collective of its own for " + to_string(operation) +
                        ": use --implementation transfers");
@@ -260,6 +283,40 @@ class Program {
     for (int i = 0; i < world.node_size; ++i) {
       if (numbers[static_cast<std::size_t>(i)] != i) local_ = {world.node_rank, "order on the node"};
     }
+  }
+
+  void read_inputs(const World& world) {
+    if (options_.group_size == 0 && world.node_count > 1) options_.group_size = ranks_of_a_node(world);
+    if (!options_.rounds_file.empty()) {
+      options_.rounds = parse_rounds(input(world, options_.rounds_file, "--rounds"), options_.rounds_file, world.size);
+    }
+    if (!options_.matrix_file.empty())
+      options_.matrix = parse_matrix(input(world, options_.matrix_file, "--matrix"), options_.matrix_file);
+  }
+
+  // The number that all nodes have, where the ranks of each are next to one another; else kNoCommonSize.
+  static int ranks_of_a_node(const World& world) {
+    const int first = world.node_ranks.front();
+    const bool fits = world.node_size * world.node_count == world.size && first % world.node_size == 0 &&
+                      world.node_ranks.back() == first + world.node_size - 1;
+    int mine = fits ? 1 : 0;
+    int all = 0;
+    mpi_check(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, world.all), "MPI_Allreduce");
+    return all == 1 ? world.node_size : kNoCommonSize;
+  }
+
+  // Rank 0 reads for all: a file need not be on every node, and all ranks have to see the same.
+  static std::string input(const World& world, const std::string& path, const char* option) {
+    std::string text;
+    bool found = true;
+    try {
+      if (world.rank == 0) text = read_input(path, option);
+    } catch (const InputError& error) {
+      std::fprintf(stderr, "fabricbench: %s\n", error.what());
+      found = false;
+    }
+    agree(world, found);
+    return world.from_first(text);
   }
 
   // Null where the file cannot be opened, which is said then.
@@ -309,7 +366,7 @@ class Program {
     std::optional<Stopwatch> setup(std::in_place, totals_.setup_ns);
     const int device_index = select_device(world);
     shared.advance();
-    const std::uint64_t bytes = largest_size(plan);
+    const std::uint64_t bytes = buffer_bytes(plan);
     device::Stream stream;
     device::Memory send(bytes);
     device::Memory receive(bytes);
@@ -335,7 +392,7 @@ class Program {
         }
         const std::vector<Record> records = measure(measurement, options_, context, transport, totals_);
         record(records);
-        totals_.records += measurement.groups.size();
+        totals_.records += measurement.groups.size() * series.schedules().size();
         shared.advance();
       }
     }

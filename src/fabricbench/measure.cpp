@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <optional>
 
+#include "fabricbench/contention.hpp"
 #include "fabricbench/environment.hpp"
 #include "fabricbench/statistics.hpp"
 #include "fabricbench/verify.hpp"
@@ -37,13 +40,15 @@ class Loop {
         context_(context),
         totals_(totals),
         verifier_(context, measurement, find_group()),
-        times_(measurement.groups.size()) {
+        lanes_(measurement.aggressor ? 2 : 1),
+        times_(measurement.groups.size() * lanes_) {
+    if (measurement.aggressor) contention_.emplace(context.world, context.shared, measurement);
     if (const Group* group = find_group(); group != nullptr) {
       work_ = transport.prepare(measurement, *group);
-      // The second rank of a pair is ready before the first one starts its clock.
-      if (is_pair_operation(measurement.operation) && !is_symmetric(measurement.operation)) {
-        if (context.world.rank == group->ranks[0]) wait_for_ = group->ranks[1];
-        if (context.world.rank == group->ranks[1]) notify_ = group->ranks[0];
+      // Who receives is ready before a rank that only sends at first starts its clock.
+      if (!is_collective(measurement.operation) && !contention_) {
+        wait_for_ = awaited_by(context.world.rank, group->steps);
+        notify_ = awaiting(context.world.rank, group->steps);
       }
     }
   }
@@ -64,37 +69,49 @@ class Loop {
  private:
   const Group* find_group() const {
     for (const Group& group : measurement_.groups) {
-      if (std::find(group.ranks.begin(), group.ranks.end(), context_.world.rank) != group.ranks.end()) return &group;
+      if (has_me(group)) return &group;
     }
+    if (measurement_.aggressor && has_me(*measurement_.aggressor)) return &*measurement_.aggressor;
     return nullptr;
+  }
+
+  bool has_me(const Group& group) const {
+    return std::find(group.ranks.begin(), group.ranks.end(), context_.world.rank) != group.ranks.end();
   }
 
   bool verifies() const { return options_.verify != Verify::off; }
 
-  // Iterations in which nothing but the operation happens between the barriers.
+  // Iterations in which nothing but the operation happens between the barriers. With an aggressor each is two: alone,
+  // then beside it.
   void iterate(std::int64_t* times, std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t i = 0; i < count * static_cast<std::int64_t>(lanes_); ++i) {
       context_.shared.barrier(wait_for_, notify_);
       plant_hang();
       context_.shared.advance();
+      const bool beside = contention_ && i % 2 == 1;
       if (work_ == nullptr) {
         times[i] = 0;
-        continue;
+      } else if (contention_ && contention_->is_aggressor()) {
+        times[i] = 0;
+        if (beside) contention_->attack(*work_);
+      } else {
+        if (contention_) contention_->begin(beside);
+        const std::int64_t start = now_ns();
+        work_->run();
+        times[i] = now_ns() - start;
+        if (contention_) contention_->end(beside);
       }
-      const std::int64_t start = now_ns();
-      work_->run();
-      times[i] = now_ns() - start;
       context_.shared.advance();
     }
   }
 
   void batch(std::int64_t count, bool keep) {
-    local_.assign(static_cast<std::size_t>(count), 0);
+    local_.assign(static_cast<std::size_t>(count) * lanes_, 0);
     const std::int64_t each = options_.verify == Verify::every ? 1 : count;
     for (std::int64_t done = 0; done < count; done += each) {
       ++verified_iteration_;
       fill();
-      iterate(local_.data() + done, each);
+      iterate(local_.data() + done * static_cast<std::int64_t>(lanes_), each);
       check();
     }
     gather(keep);
@@ -137,12 +154,12 @@ class Loop {
           std::int64_t maximum = 0;
           for (const int rank : measurement_.groups[g].ranks)
             maximum = std::max(maximum, all[static_cast<std::size_t>(rank) * count + i]);
-          if (keep) times_[g].push_back(maximum);
+          if (keep) times_[g * lanes_ + i % lanes_].push_back(maximum);
           slowest[i] = std::max(slowest[i], maximum);
         }
       }
       for (const std::int64_t time : slowest) totals_.timed_ns += keep ? time : 0;
-      last_ns_ = slowest.back();
+      last_ns_ = std::accumulate(slowest.end() - static_cast<std::ptrdiff_t>(lanes_), slowest.end(), std::int64_t{0});
     }
     totals_.recording_ns += now_ns() - start;
   }
@@ -215,14 +232,23 @@ class Loop {
     mpi_check(MPI_Gather(&wrong_, 1, MPI_UINT64_T, wrong.data(), 1, MPI_UINT64_T, 0, world.all), "MPI_Gather");
     std::vector<Record> result;
     if (world.rank != 0) return result;
+    const auto wrong_of = [&](const Group& group) {
+      std::int64_t total = 0;
+      for (const int rank : group.ranks) total += static_cast<std::int64_t>(wrong[static_cast<std::size_t>(rank)]);
+      return total;
+    };
     for (std::size_t g = 0; g < measurement_.groups.size(); ++g) {
       const Group& group = measurement_.groups[g];
-      std::int64_t total = verifies() ? 0 : -1;
-      if (verifies()) {
-        for (const int rank : group.ranks) total += static_cast<std::int64_t>(wrong[static_cast<std::size_t>(rank)]);
+      for (std::size_t lane = 0; lane < lanes_; ++lane) {
+        // A batch is checked once, so that a wrong byte may be of either lane; those of the aggressor are of the
+        // second.
+        std::int64_t total = verifies() ? wrong_of(group) : -1;
+        if (verifies() && lane == 1) total += wrong_of(*measurement_.aggressor);
+        const Schedule schedule = lane == 1 ? Schedule::contended : measurement_.schedule;
+        result.push_back({measurement_.operation, measurement_.implementation, schedule, measurement_.round,
+                          group.ranks, measurement_.bytes, warmup, stopped, total, std::move(times_[g * lanes_ + lane]),
+                          measurement_.shape});
       }
-      result.push_back({measurement_.operation, measurement_.implementation, measurement_.schedule, measurement_.round,
-                        group.ranks, measurement_.bytes, warmup, stopped, total, std::move(times_[g])});
     }
     return result;
   }
@@ -247,8 +273,10 @@ class Loop {
   Totals& totals_;
   Verifier verifier_;
   std::unique_ptr<Work> work_;
-  int wait_for_ = -1;
-  int notify_ = -1;
+  std::vector<int> wait_for_;
+  std::vector<int> notify_;
+  std::optional<Contention> contention_;
+  std::size_t lanes_;  // records of a group: 2 where it is measured alone and beside an aggressor
   std::vector<std::int64_t> local_;
   std::vector<std::vector<std::int64_t>> times_;
   std::int64_t last_ns_ = 0;

@@ -67,7 +67,7 @@ void NodeShared::spin_until(Condition&& done) const {
   }
 }
 
-void NodeShared::barrier(int wait_for, int notify) {
+void NodeShared::barrier(const std::vector<int>& wait_for, const std::vector<int>& notify) {
   const std::uint64_t now = ++generation_;
   advance();
   mine().arrived.store(now, std::memory_order_release);
@@ -81,16 +81,17 @@ void NodeShared::barrier(int wait_for, int notify) {
     spin_until([&] { return slots_[0].released.load(std::memory_order_acquire) >= now; });
   }
   mine().left.store(now, std::memory_order_release);
-  if (notify >= 0 && !world_.on_this_node(notify))
-    mpi_check(MPI_Send(nullptr, 0, MPI_BYTE, notify, kReadyTag, world_.all), "MPI_Send");
-  if (wait_for < 0) return;
-  if (!world_.on_this_node(wait_for)) {
-    mpi_check(MPI_Recv(nullptr, 0, MPI_BYTE, wait_for, kReadyTag, world_.all, MPI_STATUS_IGNORE), "MPI_Recv");
-    return;
+  for (const int rank : notify) {
+    if (!world_.on_this_node(rank)) mpi_check(MPI_Send(nullptr, 0, MPI_BYTE, rank, kReadyTag, world_.all), "MPI_Send");
   }
-  const auto index =
-      std::find(world_.node_ranks.begin(), world_.node_ranks.end(), wait_for) - world_.node_ranks.begin();
-  spin_until([&] { return slots_[index].left.load(std::memory_order_acquire) >= now; });
+  for (const int rank : wait_for) {
+    if (!world_.on_this_node(rank)) {
+      mpi_check(MPI_Recv(nullptr, 0, MPI_BYTE, rank, kReadyTag, world_.all, MPI_STATUS_IGNORE), "MPI_Recv");
+      continue;
+    }
+    const auto index = std::find(world_.node_ranks.begin(), world_.node_ranks.end(), rank) - world_.node_ranks.begin();
+    spin_until([&] { return slots_[index].left.load(std::memory_order_acquire) >= now; });
+  }
 }
 
 void NodeShared::signal(int destination_node_rank) {

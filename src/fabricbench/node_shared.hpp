@@ -17,9 +17,9 @@ class NodeShared {
   NodeShared(const NodeShared&) = delete;
   NodeShared& operator=(const NodeShared&) = delete;
 
-  // All ranks of the world. The rank that begins a transfer waits until its partner has left the barrier (`wait_for`;
-  // the partner's `notify` is that rank; -1 is nobody), so that its clock does not measure who left first.
-  void barrier(int wait_for = -1, int notify = -1);
+  // All ranks of the world. A rank that begins a transfer waits until its partners have left the barrier (`wait_for`;
+  // it is in the partners' `notify`), so that no clock measures who left first.
+  void barrier(const std::vector<int>& wait_for = {}, const std::vector<int>& notify = {});
 
   // A message without content to another rank of the node.
   void signal(int destination_node_rank);

@@ -3,6 +3,7 @@
 #include <getopt.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "fabricbench/errors.hpp"
 #include "fabricbench/text.hpp"
@@ -41,13 +42,30 @@ Verify parse_verify(const std::string& text) {
   return name == "batch" ? Verify::batch : name == "every" ? Verify::every : Verify::off;
 }
 
-std::pair<int, int> parse_pair(const std::string& text) {
+std::vector<int> parse_ranks(const std::string& text) {
+  std::vector<int> ranks;
+  for (const std::string& each : split(text, ',')) {
+    ranks.push_back(parse_rank(each));
+    if (std::count(ranks.begin(), ranks.end(), ranks.back()) > 1)
+      throw InputError("the list '" + text + "' has rank " + each + " twice");
+  }
+  if (ranks.size() < 2) throw InputError("'" + text + "' is not a list of at least two ranks: write 0,2");
+  return ranks;
+}
+
+// "3" or "1-4", ends included.
+std::pair<int, int> parse_span(const std::string& text, int minimum, const char* what) {
   const auto ends = split(text, '-');
-  if (ends.size() != 2) throw InputError("'" + text + "' is not a pair of ranks: write 0-1");
-  const auto a = static_cast<int>(parse_integer(ends[0], 0, "a rank"));
-  const auto b = static_cast<int>(parse_integer(ends[1], 0, "a rank"));
-  if (a == b) throw InputError("the pair '" + text + "' has the same rank twice");
-  return {a, b};
+  if (ends.size() > 2) throw InputError("'" + text + "' is not " + what + ", nor a span such as 1-4");
+  const int first = parse_count(ends[0], minimum, what);
+  const int last = parse_count(ends.back(), minimum, what);
+  if (first > last) throw InputError("the span '" + text + "' is empty: its end comes before its beginning");
+  return {first, last};
+}
+
+std::string parse_file_name(const std::string& text, const char* option) {
+  if (text.empty()) throw InputError(std::string(option) + " needs the name of a file");
+  return text;
 }
 
 enum Option : int {
@@ -56,6 +74,12 @@ enum Option : int {
   kImplementation,
   kSchedules,
   kPairs,
+  kRounds,
+  kGroups,
+  kGroupSize,
+  kMatrix,
+  kVictims,
+  kAggressorSize,
   kSizes,
   kIterations,
   kMinimum,
@@ -79,6 +103,12 @@ const option kLongOptions[] = {{"transport", required_argument, nullptr, kTransp
                                {"implementation", required_argument, nullptr, kImplementation},
                                {"schedules", required_argument, nullptr, kSchedules},
                                {"pairs", required_argument, nullptr, kPairs},
+                               {"rounds", required_argument, nullptr, kRounds},
+                               {"groups", required_argument, nullptr, kGroups},
+                               {"group-size", required_argument, nullptr, kGroupSize},
+                               {"matrix", required_argument, nullptr, kMatrix},
+                               {"victims", required_argument, nullptr, kVictims},
+                               {"aggressor-size", required_argument, nullptr, kAggressorSize},
                                {"sizes", required_argument, nullptr, kSizes},
                                {"iterations", required_argument, nullptr, kIterations},
                                {"min-iterations", required_argument, nullptr, kMinimum},
@@ -119,8 +149,27 @@ void set(Options& options, int option, const std::string& text) {
         for (const std::string& pair : split(text, ',')) options.pairs.push_back(parse_pair(pair));
       }
       break;
+    case kRounds:
+      options.rounds_file = parse_file_name(text, "--rounds");
+      break;
+    case kGroups:
+      options.shapes = parse_shapes(text);
+      break;
+    case kGroupSize:
+      options.group_size = parse_count(text, 1, "a number of ranks");
+      break;
+    case kMatrix:
+      options.matrix_file = parse_file_name(text, "--matrix");
+      break;
+    case kVictims:
+      options.victims = parse_ranks(text);
+      break;
+    case kAggressorSize:
+      options.aggressor_size = parse_size(text);
+      break;
     case kSizes:
       options.sizes = parse_sizes(text);
+      options.sizes_given = true;
       break;
     case kIterations:
       options.fixed_iterations = parse_integer(text, 1, "a number of iterations");
@@ -195,6 +244,49 @@ std::string to_string(Verify verify) {
   return verify == Verify::batch ? "batch" : verify == Verify::every ? "every" : "off";
 }
 
+int parse_count(const std::string& text, int minimum, const char* what) {
+  const std::int64_t number = parse_integer(text, minimum, what);
+  if (number > std::numeric_limits<int>::max()) throw InputError("'" + text + "' is not " + what + ": it is too large");
+  return static_cast<int>(number);
+}
+
+int parse_rank(const std::string& text) { return parse_count(text, 0, "a rank"); }
+
+std::vector<Shape> parse_shapes(const std::string& text) {
+  constexpr int kMostRanks = 1 << 24;
+  std::vector<Shape> shapes;
+  for (const std::string& each : split(text, ',')) {
+    const auto parts = split(each, 'x');
+    if (parts.size() != 3) throw InputError("'" + each + "' is not a shape of groups: write NxGxK, such as 2x4x1-4");
+    const int size = parse_count(parts[1], 1, "a number of ranks in a group");
+    const auto [fewest, most] = parse_span(parts[0], 2, "a number of groups");
+    const auto [least, greatest] = parse_span(parts[2], 1, "a number of active ranks");
+    if (greatest > size) {
+      throw InputError("'" + each + "' has " + std::to_string(greatest) + " active ranks in groups of " +
+                       std::to_string(size) + ": K is at most G in NxGxK");
+    }
+    if (most > kMostRanks / size) throw InputError("'" + each + "' has more ranks than any run");
+    for (int groups = fewest; groups <= most; ++groups) {
+      for (int active = least; active <= greatest; ++active) {
+        const Shape shape{groups, size, active};
+        if (std::find(shapes.begin(), shapes.end(), shape) != shapes.end())
+          throw InputError("--groups has '" + each + "' twice");
+        shapes.push_back(shape);
+      }
+    }
+  }
+  return shapes;
+}
+
+std::pair<int, int> parse_pair(const std::string& text) {
+  const auto ends = split(text, '-');
+  if (ends.size() != 2) throw InputError("'" + text + "' is not a pair of ranks: write 0-1");
+  const int a = parse_rank(ends[0]);
+  const int b = parse_rank(ends[1]);
+  if (a == b) throw InputError("the pair '" + text + "' has the same rank twice");
+  return {a, b};
+}
+
 Options parse_options(int count, char** arguments) {
   Options options;
   options.operations = {Operation::pingpong};
@@ -212,6 +304,13 @@ Options parse_options(int count, char** arguments) {
   }
   if (optind < count) throw InputError("unexpected argument '" + std::string(arguments[optind]) + "': see --help");
   if (options.sizes.empty()) options.sizes = parse_sizes("1B:1GiB");
+  if (!options.rounds_file.empty() && !options.pairs.empty()) {
+    throw InputError("--rounds and --pairs both say which pairs to measure: give one of the two");
+  }
+  if (!options.rounds_file.empty() &&
+      std::none_of(options.operations.begin(), options.operations.end(), is_pair_operation)) {
+    throw InputError("--rounds holds pairs and none of the --operations is between two ranks");
+  }
   if (options.minimum_iterations > options.maximum_iterations) {
     throw InputError("--min-iterations is above --max-iterations (" + std::to_string(options.maximum_iterations) + ")");
   }
@@ -226,11 +325,27 @@ std::string help_text() {
 What
   --transport NAME        staging, copy, ccl or mpi (the host port has mpi only)            [mpi]
   --operations LIST       pingpong, unidirectional, bidirectional, alltoall, allreduce,
-                          allgather, reduce_scatter, broadcast, reduce                      [pingpong]
+                          allgather, reduce_scatter, broadcast, reduce;
+                          between groups: rail_, symmetric_ with unidirectional,
+                          bidirectional or omnidirectional, asymmetric_ with the first two;
+                          striping, striping_pipelined, and its parts _split, _translate,
+                          _assemble, beside striping_direct; sparse, sparse_intra,
+                          sparse_inter, sparse_alltoallv; victim_pingpong_alltoall,
+                          victim_pingpong_incast, victim_alltoall_alltoall,
+                          victim_alltoall_incast                                            [pingpong]
   --implementation WHICH  of an operation: transfers, library, or automatic                 [automatic]
   --schedules LIST        of pairs: uncontended (one pair at a time), contended (rounds in
                           which every rank takes part once)                                 [uncontended,contended]
   --pairs LIST            pairs of ranks such as 0-1,2-3, or all                            [all]
+  --rounds FILE           the rounds of pairs to measure, in place of all pairs: a round a
+                          line, such as 0-1 3-2; pairs of a round go at the same time
+  --groups LIST           of patterns between groups: NxGxK, N groups of G consecutive ranks of
+                          which K take part; N and K may be spans   [2xGx1-G, then more groups]
+  --group-size G          ranks of a group                   [those of a node; half of one node]
+  --matrix FILE           of sparse operations: who sends how many bytes to whom, in Matrix
+                          Market's coordinate format; with --sizes, scaled to that total
+  --victims RANKS         of victim operations                            [0,LAST; every other]
+  --aggressor-size SIZE   of each message to an incast, of each rank's alltoall buffer      [1MiB]
   --sizes SIZES           MIN:MAX[:FACTOR], or a list such as 8,64KiB,1GiB                  [1B:1GiB]
 How often
   --iterations N          a fixed number; without it, as many as are needed for a 95%

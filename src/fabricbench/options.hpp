@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "fabricbench/inputs.hpp"
 #include "fabricbench/patterns.hpp"
 
 namespace fabricbench {
@@ -19,13 +20,25 @@ std::string to_string(Implementation implementation);
 std::string to_string(Schedule schedule);
 std::string to_string(Verify verify);
 
+// A group size where the nodes of a run have none in common.
+inline constexpr int kNoCommonSize = -1;
+
 struct Options {
   std::string transport = "mpi";
   std::vector<Operation> operations;
   Implementation implementation = Implementation::automatic;
   std::vector<Schedule> schedules;
   std::vector<std::pair<int, int>> pairs;  // empty: all
+  std::string rounds_file;                 // empty: all pairs, in rounds of their own
+  std::vector<Round> rounds;               // what the file holds
+  std::vector<Shape> shapes;               // of the patterns between groups; empty: the ones that the ranks allow
+  int group_size = 0;                      // ranks of a group where `shapes` is empty; 0: half of the ranks
+  std::string matrix_file;                 // of the sparse operations
+  CommunicationMatrix matrix;
+  std::vector<int> victims;  // empty: the plan chooses
+  std::uint64_t aggressor_size = 1 << 20;
   std::vector<std::uint64_t> sizes;
+  bool sizes_given = false;
   std::optional<std::int64_t> fixed_iterations;
   std::int64_t minimum_iterations = 20;
   std::int64_t maximum_iterations = 1000;
@@ -48,5 +61,15 @@ struct Options {
 // Parses the arguments; InputError says what is wrong with them.
 Options parse_options(int count, char** arguments);
 std::string help_text();
+
+// A whole number from `minimum` up that an int can hold.
+int parse_count(const std::string& text, int minimum, const char* what);
+int parse_rank(const std::string& text);
+// "0,2,4": at least two, none twice.
+std::vector<int> parse_ranks(const std::string& text);
+// "2x4x1-4" as the shapes of two groups of four ranks of which one to four take part.
+std::vector<Shape> parse_shapes(const std::string& text);
+// "0-1" as a pair of two different ranks.
+std::pair<int, int> parse_pair(const std::string& text);
 
 }  // namespace fabricbench

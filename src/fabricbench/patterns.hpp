@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,19 +10,25 @@
 namespace fabricbench {
 
 // `bytes` from the send buffer of rank `source` at `source_offset` to the receive buffer of rank `destination` at
-// `destination_offset`. Ranks are those of the world.
+// `destination_offset`. Ranks are those of the world. A relayed transfer passes on what an earlier step has brought: it
+// goes out from the receive buffer of its source.
 struct Transfer {
   int source;
   int destination;
   std::uint64_t bytes;
   std::uint64_t source_offset = 0;
   std::uint64_t destination_offset = 0;
+  bool relayed = false;
 
   bool operator==(const Transfer& other) const {
     return source == other.source && destination == other.destination && bytes == other.bytes &&
-           source_offset == other.source_offset && destination_offset == other.destination_offset;
+           source_offset == other.source_offset && destination_offset == other.destination_offset &&
+           relayed == other.relayed;
   }
 };
+
+// Pieces of a stripe that follow one another through the steps of a pipelined striping.
+inline constexpr int kStripingPieces = 8;
 
 // Transfers of a step go at the same time; a rank begins its next step when its part of this one is done.
 using Step = std::vector<Transfer>;
@@ -35,8 +42,47 @@ enum class Operation {
   allgather,
   reduce_scatter,
   broadcast,
-  reduce
+  reduce,
+  rail_unidirectional,
+  rail_bidirectional,
+  rail_omnidirectional,
+  asymmetric_unidirectional,
+  asymmetric_bidirectional,
+  symmetric_unidirectional,
+  symmetric_bidirectional,
+  symmetric_omnidirectional,
+  striping,
+  striping_pipelined,
+  striping_split,
+  striping_translate,
+  striping_assemble,
+  striping_direct,
+  sparse,
+  sparse_intra,
+  sparse_inter,
+  sparse_alltoallv,
+  victim_pingpong_alltoall,
+  victim_pingpong_incast,
+  victim_alltoall_alltoall,
+  victim_alltoall_incast
 };
+
+// The parameters (n, g, k) of a pattern between groups (CommBench, ICS'24, section 4.3): `groups` groups of `size`
+// consecutive ranks, of which the first `active` of a group take part. All 0 where a pattern knows no groups.
+struct Shape {
+  int groups = 0;
+  int size = 0;
+  int active = 0;
+
+  int ranks() const { return groups * size; }
+  bool operator==(const Shape& other) const {
+    return groups == other.groups && size == other.size && active == other.active;
+  }
+};
+
+// "2x4x1", and {2, 4, 1}.
+std::string to_string(const Shape& shape);
+std::vector<int> numbers(const Shape& shape);
 
 const std::vector<Operation>& all_operations();
 std::string to_string(Operation operation);
@@ -44,18 +90,57 @@ Operation parse_operation(const std::string& name);
 
 // An operation between two ranks, the first of which begins.
 bool is_pair_operation(Operation operation);
+// A pattern between groups of ranks, which has a shape; and whether it can have this one: asymmetric patterns and
+// striping are between two groups, and striping takes at least two ranks of each.
+bool has_shape(Operation operation);
+bool can_have(Operation operation, const Shape& shape);
+// One message from rank to rank in stripes, or a part of that, over the ranks of two groups (CommBench, section 4.2).
+bool is_striping(Operation operation);
+// The messages of a matrix that the user hands in.
+bool is_sparse(Operation operation);
+// A pattern that is measured by turns alone and beside an aggressor.
+bool is_victim(Operation operation);
+// What libraries have an implementation of their own for.
+bool is_collective(Operation operation);
 // An operation that adds numbers, and so is not just a list of transfers.
 bool is_reduction(Operation operation);
+// What is timed is there and back.
+bool is_round_trip(Operation operation);
 // Both directions of a pair are one and the same measurement.
 bool is_symmetric(Operation operation);
 
 // What the buffer size of an operation must be a multiple of, for `ranks` ranks (1 where anything goes).
-std::uint64_t granularity(Operation operation, std::size_t ranks);
+std::uint64_t granularity(Operation operation, std::size_t ranks, const Shape& shape = {});
 
 // The transfers of `operation` among `ranks` (for a pair: source, destination; the root of a rooted operation is
 // first). For a reduction: where each rank's contribution has to go, not how. `bytes` is the buffer size of the result
 // format.
-std::vector<Step> transfers(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes);
+std::vector<Step> transfers(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes,
+                            const Shape& shape = {});
+
+// The ranks that `rank` sends to, where it begins: where it receives nothing in the first step that it has a part in.
+// Their clocks have to run before it sends, or what they received in time would look as if it took none.
+std::vector<int> awaited_by(int rank, const std::vector<Step>& steps);
+// The ranks that wait for `rank` in this way.
+std::vector<int> awaiting(int rank, const std::vector<Step>& steps);
+
+// Where the bytes of a transfer come from, which is not its source if it is relayed.
+struct Origin {
+  int rank;
+  std::uint64_t offset;
+};
+// Of the transfer at `place` in step `step`. std::logic_error where no earlier step brings what is relayed.
+Origin origin_of(const std::vector<Step>& steps, std::size_t step, std::size_t place);
+
+// Messages of these sizes in bytes by (source, destination), all in one step. Each rank begins with the one after it.
+Step sparse_step(const std::map<std::pair<int, int>, std::uint64_t>& messages);
+
+// What the aggressor of a victim operation does among `ranks`: an alltoall of buffers of `bytes`, or all but the first
+// sending `bytes` each to the first.
+std::vector<Step> aggressor_transfers(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes);
+
+// Bytes of the buffers that the ranks need for these transfers.
+std::uint64_t buffer_extent(const std::vector<Step>& steps);
 
 // Rounds of pairs by the circle method: each unordered pair once, no rank twice in a round.
 std::vector<std::vector<std::pair<int, int>>> pair_rounds(const std::vector<int>& ranks);

@@ -1,6 +1,7 @@
 #include "fabricbench/plan.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "fabricbench/errors.hpp"
@@ -56,12 +57,166 @@ void add_pairs(std::vector<Series>& plan, const Options& options, const std::vec
   }
 }
 
+// The rounds that the user has written down, each pair in the direction in which it stands there.
+void add_rounds(std::vector<Series>& plan, const std::vector<Round>& rounds, Series series) {
+  series.schedule = Schedule::contended;
+  for (std::size_t round = 0; round < rounds.size(); ++round) {
+    series.round = static_cast<int>(round);
+    series.groups.clear();
+    for (const auto& [a, b] : rounds[round]) series.groups.push_back({a, b});
+    plan.push_back(series);
+  }
+}
+
+std::vector<int> first_ranks(int count) {
+  std::vector<int> ranks(static_cast<std::size_t>(count));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+// Every number of active ranks between two groups, then all of them between more and more groups.
+std::vector<Shape> default_shapes(int ranks, int size) {
+  std::vector<Shape> shapes;
+  for (int active = 1; active <= size; ++active) shapes.push_back({2, size, active});
+  const int most = ranks / size;
+  for (int groups = 4; groups < most; groups *= 2) shapes.push_back({groups, size, size});
+  if (most > 2) shapes.push_back({most, size, size});
+  return shapes;
+}
+
+std::vector<Shape> shapes_for(Operation operation, const Options& options, int ranks) {
+  const int size = options.group_size > 0 ? options.group_size : ranks / 2;
+  std::vector<Shape> shapes = options.shapes;
+  if (shapes.empty()) {
+    if (options.group_size == kNoCommonSize) {
+      throw InputError("the nodes have different numbers of ranks, or ranks that do not follow one another, so " +
+                       to_string(operation) + " cannot take a node for a group: give --groups or --group-size");
+    }
+    if (2 * size > ranks) {
+      throw InputError(to_string(operation) + " needs two groups, and this run of " + std::to_string(ranks) +
+                       " ranks has one group of " + std::to_string(size) +
+                       ": start more ranks, or give --group-size for groups inside a node");
+    }
+    shapes = default_shapes(ranks, size);
+  }
+  for (const Shape& shape : shapes) {
+    if (shape.ranks() > ranks) {
+      throw InputError("--groups has " + std::to_string(shape.groups) + " groups of " + std::to_string(shape.size) +
+                       " ranks and this run has " + std::to_string(ranks) + " ranks: start more or give others");
+    }
+  }
+  shapes.erase(
+      std::remove_if(shapes.begin(), shapes.end(), [&](const Shape& shape) { return !can_have(operation, shape); }),
+      shapes.end());
+  if (shapes.empty()) {
+    throw InputError(to_string(operation) + " is between two groups" +
+                     (is_striping(operation) ? ", of which at least two ranks take part," : "") +
+                     " and there are none: give --groups 2xGxK");
+  }
+  // A message is striped over all that there is.
+  if (is_striping(operation) && options.shapes.empty()) return {shapes.back()};
+  return shapes;
+}
+
+void check_sizes(const Series& series, std::uint64_t least, std::size_t ranks) {
+  if (!series.sizes.empty()) return;
+  throw InputError("no size is large enough for " + to_string(series.operation) + " over " + std::to_string(ranks) +
+                   " ranks: it needs at least " + std::to_string(least) + " B");
+}
+
+void add_shapes(std::vector<Series>& plan, const Options& options, int ranks, Series series) {
+  for (const Shape& shape : shapes_for(series.operation, options, ranks)) {
+    series.shape = shape;
+    series.groups = {first_ranks(shape.ranks())};
+    const std::uint64_t granule = granularity(series.operation, series.groups[0].size(), shape);
+    series.sizes = rounded_sizes(options.sizes, granule);
+    check_sizes(series, granule, series.groups[0].size());
+    plan.push_back(series);
+  }
+}
+
+void add_matrix(std::vector<Series>& plan, const Options& options, int ranks, Series series) {
+  if (options.matrix.entries.empty()) throw InputError(to_string(series.operation) + " needs a --matrix");
+  series.groups = {first_ranks(ranks)};
+  const int group = options.group_size > 0 ? options.group_size : std::max(1, ranks / 2);
+  if (options.group_size == kNoCommonSize) {
+    throw InputError("the nodes have different numbers of ranks, or ranks that do not follow one another, so " +
+                     to_string(series.operation) + " cannot tell them apart: give --group-size");
+  }
+  const auto whole = folded(options.matrix, ranks);
+  double total = 0;
+  for (const auto& [ends, value] : whole) total += value;
+  // Without --sizes the entries are bytes.
+  std::vector<double> scales;
+  for (const std::uint64_t size : options.sizes) scales.push_back(static_cast<double>(size) / total);
+  if (!options.sizes_given) scales = {1.0};
+  bool any = false;
+  for (const double scale : scales) {
+    std::map<std::pair<int, int>, std::uint64_t> messages;
+    std::uint64_t bytes = 0;
+    for (const auto& [ends, value] : whole) {
+      const bool inside = ends.first / group == ends.second / group;
+      if (series.operation == (inside ? Operation::sparse_inter : Operation::sparse_intra)) continue;
+      const auto message = static_cast<std::uint64_t>(value * scale);
+      if (message > 0) messages[ends] = message;
+      bytes += message;
+    }
+    if (bytes == 0 || (any && plan.back().sizes[0] == bytes)) continue;
+    series.sizes = {bytes};
+    series.steps = {sparse_step(messages)};
+    plan.push_back(series);
+    any = true;
+  }
+  if (!any) {
+    throw InputError(to_string(series.operation) + " has nothing to send among " + std::to_string(ranks) +
+                     " ranks in groups of " + std::to_string(group) +
+                     ": give a larger size, another --group-size or another --matrix");
+  }
+}
+
+// The ranks that are farthest apart, or every other one.
+std::vector<int> default_victims(bool pair, int ranks) {
+  if (pair) return {0, ranks - 1};
+  std::vector<int> victims;
+  for (int rank = 0; rank < ranks; rank += 2) victims.push_back(rank);
+  return victims;
+}
+
+void add_victims(std::vector<Series>& plan, const Options& options, int ranks, Series series) {
+  const bool pair = is_round_trip(series.operation);
+  const std::vector<int> victims = !options.victims.empty() ? options.victims : default_victims(pair, ranks);
+  std::vector<int> aggressors;
+  for (const int rank : first_ranks(ranks)) {
+    if (std::find(victims.begin(), victims.end(), rank) == victims.end()) aggressors.push_back(rank);
+  }
+  if (const int last = *std::max_element(victims.begin(), victims.end()); last >= ranks) {
+    throw InputError("there is no rank " + std::to_string(last) + " in a run of " + std::to_string(ranks) +
+                     ": mend --victims or start more ranks");
+  }
+  if (pair && victims.size() != 2)
+    throw InputError(to_string(series.operation) + " has two victims: give --victims such as 0,3");
+  if (aggressors.size() < 2) {
+    throw InputError(to_string(series.operation) + " needs two ranks beside its victims and this run leaves " +
+                     std::to_string(aggressors.size()) + ": start more ranks or name fewer --victims");
+  }
+  series.groups = {victims};
+  series.sizes = rounded_sizes(options.sizes, granularity(series.operation, victims.size()));
+  check_sizes(series, granularity(series.operation, victims.size()), victims.size());
+  series.aggressor = Group{aggressors, aggressor_transfers(series.operation, aggressors, options.aggressor_size)};
+  plan.push_back(series);
+}
+
 }  // namespace
 
+std::vector<Schedule> Series::schedules() const {
+  if (aggressor) return {Schedule::uncontended, Schedule::contended};
+  return {schedule};
+}
+
 Measurement Series::at(std::uint64_t bytes) const {
-  Measurement measurement{operation, implementation, schedule, round, bytes, {}};
+  Measurement measurement{operation, implementation, schedule, round, bytes, {}, shape, aggressor};
   for (const std::vector<int>& ranks : groups)
-    measurement.groups.push_back({ranks, transfers(operation, ranks, bytes)});
+    measurement.groups.push_back({ranks, steps.empty() ? transfers(operation, ranks, bytes, shape) : steps});
   return measurement;
 }
 
@@ -72,19 +227,29 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
                        ": mend --pairs or start more ranks");
     }
   }
-  std::vector<int> all(static_cast<std::size_t>(ranks));
-  std::iota(all.begin(), all.end(), 0);
+  const std::vector<int> all = first_ranks(ranks);
   std::vector<Series> plan;
   for (const Operation operation : options.operations) {
     if (ranks < 2)
       throw InputError(to_string(operation) + " needs at least 2 ranks and this run has " + std::to_string(ranks));
-    Series series{operation, choose(operation, options.implementation), Schedule::uncontended, -1, {}, {}};
-    series.sizes = rounded_sizes(options.sizes, granularity(operation, all.size()));
-    if (series.sizes.empty()) {
-      throw InputError("no size is large enough for " + to_string(operation) + " over " + std::to_string(ranks) +
-                       " ranks: it needs at least " + std::to_string(granularity(operation, all.size())) + " B");
+    Series series{operation, choose(operation, options.implementation), Schedule::uncontended, -1, {}, {}, {}, {}, {}};
+    if (has_shape(operation)) {
+      add_shapes(plan, options, ranks, series);
+      continue;
     }
-    if (is_pair_operation(operation)) {
+    if (is_sparse(operation)) {
+      add_matrix(plan, options, ranks, series);
+      continue;
+    }
+    if (is_victim(operation)) {
+      add_victims(plan, options, ranks, series);
+      continue;
+    }
+    series.sizes = rounded_sizes(options.sizes, granularity(operation, all.size()));
+    check_sizes(series, granularity(operation, all.size()), all.size());
+    if (is_pair_operation(operation) && !options.rounds.empty()) {
+      add_rounds(plan, options.rounds, series);
+    } else if (is_pair_operation(operation)) {
       for (const Schedule schedule : options.schedules) {
         series.schedule = schedule;
         add_pairs(plan, options, all, series);
@@ -102,13 +267,21 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
 
 std::size_t record_count(const std::vector<Series>& plan) {
   std::size_t count = 0;
-  for (const Series& series : plan) count += series.groups.size() * series.sizes.size();
+  for (const Series& series : plan) count += series.groups.size() * series.schedules().size() * series.sizes.size();
   return count;
 }
 
-std::uint64_t largest_size(const std::vector<Series>& plan) {
+std::uint64_t buffer_bytes(const std::vector<Series>& plan) {
   std::uint64_t largest = 0;
-  for (const Series& series : plan) largest = std::max(largest, series.sizes.back());
+  for (const Series& series : plan) {
+    if (is_collective(series.operation)) {
+      largest = std::max(largest, series.sizes.back());
+      continue;
+    }
+    const Measurement measurement = series.at(series.sizes.back());
+    for (const Group& group : measurement.groups) largest = std::max(largest, buffer_extent(group.steps));
+    if (measurement.aggressor) largest = std::max(largest, buffer_extent(measurement.aggressor->steps));
+  }
   return largest;
 }
 

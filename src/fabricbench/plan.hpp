@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "fabricbench/options.hpp"
@@ -23,6 +24,9 @@ struct Measurement {
   int round;
   std::uint64_t bytes;
   std::vector<Group> groups;
+  Shape shape;
+  // Goes on beside the groups in every second iteration until they are done, and is no record of its own.
+  std::optional<Group> aggressor;
 };
 
 // The same groups at all sizes, in ascending order.
@@ -33,7 +37,12 @@ struct Series {
   int round;
   std::vector<std::vector<int>> groups;
   std::vector<std::uint64_t> sizes;
+  Shape shape;
+  std::vector<Step> steps;  // where they do not follow from the operation: the messages of a matrix, of one size
+  std::optional<Group> aggressor;
 
+  // Those of the records at one size: both where the groups are measured by turns alone and beside an aggressor.
+  std::vector<Schedule> schedules() const;
   Measurement at(std::uint64_t bytes) const;
 };
 
@@ -45,6 +54,7 @@ using Chooser = std::function<Implementation(Operation, Implementation wanted)>;
 std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& choose);
 
 std::size_t record_count(const std::vector<Series>& plan);
-std::uint64_t largest_size(const std::vector<Series>& plan);
+// Bytes of the largest send or receive buffer of a rank.
+std::uint64_t buffer_bytes(const std::vector<Series>& plan);
 
 }  // namespace fabricbench

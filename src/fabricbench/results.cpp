@@ -18,7 +18,15 @@ namespace {
 
 constexpr char kSignalPlace[] = "##";
 
-double one_way(const Record& record, double ns) { return record.operation == Operation::pingpong ? ns / 2 : ns; }
+double one_way(const Record& record, double ns) { return is_round_trip(record.operation) ? ns / 2 : ns; }
+
+std::string who(const Record& record) {
+  const std::vector<int>& ranks = record.ranks;
+  if (record.shape.groups > 0) return to_string(record.shape);
+  if (is_victim(record.operation)) return "victims " + std::to_string(ranks.size());
+  if (!is_pair_operation(record.operation)) return "all " + std::to_string(ranks.size());
+  return std::to_string(ranks[0]) + (is_symmetric(record.operation) ? "<>" : "->") + std::to_string(ranks[1]);
+}
 
 }  // namespace
 
@@ -74,8 +82,9 @@ void ResultFile::write(const Record& record, std::size_t index) {
       .field("implementation", to_string(record.implementation))
       .field("schedule", to_string(record.schedule))
       .field("round", record.round)
-      .field("ranks", record.ranks)
-      .field("bytes", record.bytes)
+      .field("ranks", record.ranks);
+  if (record.shape.groups > 0) json.field("groups", numbers(record.shape));
+  json.field("bytes", record.bytes)
       .field("warmup", record.warmup)
       .field("stopped", record.stopped)
       .field("wrong_bytes", record.wrong_bytes)
@@ -160,7 +169,7 @@ void ResultFile::write_crash(int signal) noexcept {
 }
 
 void print_table_head() {
-  std::printf("%-14s %-12s %-9s %10s %6s %12s %12s %12s %6s %s\n", "operation", "schedule", "ranks", "size", "n",
+  std::printf("%-25s %-12s %-9s %10s %6s %12s %12s %12s %6s %s\n", "operation", "schedule", "ranks", "size", "n",
               "median us", "median Gb/s", "Gb/s p5-p95", "+-%", "wrong");
 }
 
@@ -170,17 +179,13 @@ void print_table_row(const Record& record) {
   const auto gbps = [&](double q) {
     return 8.0 * static_cast<double>(record.bytes) / one_way(record, quantile(sorted, q));
   };
-  const std::string ranks = record.ranks.size() == 2 && is_pair_operation(record.operation)
-                                ? std::to_string(record.ranks[0]) + (is_symmetric(record.operation) ? "<>" : "->") +
-                                      std::to_string(record.ranks[1])
-                                : "all " + std::to_string(record.ranks.size());
   char range[32];
   std::snprintf(range, sizeof range, "%.4g-%.4g", gbps(0.95), gbps(0.05));
   char interval[16] = "-";
   const double half_width = 100 * median_interval(sorted).relative_half_width();
   if (half_width < 1000) std::snprintf(interval, sizeof interval, "%.1f", half_width);
-  std::printf("%-14s %-12s %-9s %10s %6zu %12.3f %12.4g %12s %6s %lld\n", to_string(record.operation).c_str(),
-              to_string(record.schedule).c_str(), ranks.c_str(), format_size(record.bytes).c_str(),
+  std::printf("%-25s %-12s %-9s %10s %6zu %12.3f %12.4g %12s %6s %lld\n", to_string(record.operation).c_str(),
+              to_string(record.schedule).c_str(), who(record).c_str(), format_size(record.bytes).c_str(),
               record.times_ns.size(), one_way(record, quantile(sorted, 0.5)) / 1000, gbps(0.5), range, interval,
               static_cast<long long>(record.wrong_bytes));
   std::fflush(stdout);

@@ -22,6 +22,7 @@ struct Record {
   const char* stopped;
   std::int64_t wrong_bytes;
   std::vector<std::int64_t> times_ns;
+  Shape shape;
 };
 
 struct Totals {

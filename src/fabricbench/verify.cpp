@@ -18,11 +18,16 @@ Verifier::Verifier(const Context& context, const Measurement& measurement, const
       content_(is_reduction(measurement.operation) ? device::Content::floats : device::Content::bytes),
       summed_(is_reduction(measurement.operation)) {
   if (group == nullptr) return;
-  for (const Step& step : group->steps) {
-    for (const Transfer& transfer : step) {
-      if (transfer.source == context.world.rank)
+  for (std::size_t step = 0; step < group->steps.size(); ++step) {
+    for (std::size_t i = 0; i < group->steps[step].size(); ++i) {
+      Transfer transfer = group->steps[step][i];
+      if (transfer.source == context.world.rank && !transfer.relayed)
         sent_bytes_ = std::max(sent_bytes_, transfer.source_offset + transfer.bytes);
-      if (transfer.destination == context.world.rank) received_.push_back(transfer);
+      if (transfer.destination != context.world.rank) continue;
+      const Origin origin = origin_of(group->steps, step, i);
+      transfer.source = origin.rank;
+      transfer.source_offset = origin.offset;
+      received_.push_back(transfer);
     }
   }
 }

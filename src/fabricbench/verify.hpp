@@ -23,7 +23,7 @@ class Verifier {
   const Context& context_;
   device::Content content_;
   std::uint64_t sent_bytes_ = 0;
-  Step received_;
+  Step received_;  // from where their bytes come from
   bool summed_ = false;
 };
 

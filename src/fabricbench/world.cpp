@@ -37,6 +37,15 @@ bool World::on_this_node(int world_rank) const {
   return std::find(node_ranks.begin(), node_ranks.end(), world_rank) != node_ranks.end();
 }
 
+std::string World::from_first(const std::string& mine) const {
+  std::string text = mine;
+  auto length = static_cast<std::int64_t>(text.size());
+  mpi_check(MPI_Bcast(&length, 1, MPI_INT64_T, 0, all), "MPI_Bcast");
+  text.resize(static_cast<std::size_t>(length));
+  mpi_check(MPI_Bcast(text.data(), static_cast<int>(length), MPI_CHAR, 0, all), "MPI_Bcast");
+  return text;
+}
+
 std::vector<std::string> World::gather_strings(const std::string& mine) const {
   const int length = static_cast<int>(mine.size());
   std::vector<int> lengths(static_cast<std::size_t>(size));

@@ -26,6 +26,9 @@ struct World {
   std::vector<int> node_ranks;  // world ranks of this node
   bool on_this_node(int world_rank) const;
 
+  // The string of rank 0, on every rank.
+  std::string from_first(const std::string& mine) const;
+
   // One string of every rank, in rank order, on every rank.
   std::vector<std::string> gather_strings(const std::string& mine) const;
 };

@@ -59,6 +59,17 @@ TEST(options_are_read) {
   CHECK_EQUAL(options.injected_rank, 1);
 }
 
+TEST(shapes_of_groups_are_read) {
+  CHECK_EQUAL(parse_shapes("2x3x1-3,4x3x2"), (std::vector<Shape>{{2, 3, 1}, {2, 3, 2}, {2, 3, 3}, {4, 3, 2}}));
+  CHECK_EQUAL(parse_shapes("2-4x1x1").size(), 3u);
+  const auto message = [](const char* text) { return check::message_of<InputError>([&] { parse_shapes(text); }); };
+  CHECK(message("2x3x4").find("4 active ranks in groups of 3") != std::string::npos);
+  CHECK(message("2x3x1,2x3x1-2").find("twice") != std::string::npos);
+  CHECK(message("2x3x3-1").find("is empty") != std::string::npos);
+  for (const char* wrong : {"", "2x3", "1x3x1", "2x0x0", "2x3x0", "2x3x1-2-3", "axbxc", "2x3x1,", "2147483647x2x1"})
+    CHECK(message(wrong) != "(nothing was thrown)");
+}
+
 TEST(mistakes_are_named_with_what_to_do) {
   CHECK(mistake({"--transport", "tcp"}).find("choose from staging, copy, ccl, mpi") != std::string::npos);
   CHECK(mistake({"--operations", "pingpong,gossip"}).find("'gossip'") != std::string::npos);
@@ -69,5 +80,8 @@ TEST(mistakes_are_named_with_what_to_do) {
   CHECK(mistake({"--sizes"}).find("needs a value") != std::string::npos);
   CHECK(mistake({"stray"}).find("'stray'") != std::string::npos);
   CHECK(mistake({"--pairs", "1-1"}).find("same rank twice") != std::string::npos);
+  CHECK(mistake({"--rounds", "f", "--pairs", "0-1"}).find("--pairs") != std::string::npos);
+  CHECK(mistake({"--rounds", ""}).find("name of a file") != std::string::npos);
+  CHECK(mistake({"--rounds", "f", "--operations", "alltoall"}).find("--rounds holds pairs") != std::string::npos);
   CHECK(mistake({"--min-iterations", "10", "--max-iterations", "9"}).find("--max-iterations") != std::string::npos);
 }

@@ -1,6 +1,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <stdexcept>
 
 #include "check.hpp"
 #include "fabricbench/patterns.hpp"
@@ -92,7 +93,162 @@ TEST(pair_rounds_meet_every_pair_once_and_no_rank_twice) {
   }
 }
 
+namespace {
+
+using Matrix = std::map<std::pair<int, int>, std::uint64_t>;
+
+// Bytes from rank to rank; checks that no two messages share bytes of a buffer.
+Matrix communication_matrix(const Step& step) {
+  Matrix matrix;
+  std::map<int, std::set<std::uint64_t>> sent;
+  std::map<int, std::set<std::uint64_t>> received;
+  for (const Transfer& each : step) {
+    matrix[{each.source, each.destination}] += each.bytes;
+    for (std::uint64_t i = 0; i < each.bytes; ++i) {
+      CHECK(sent[each.source].insert(each.source_offset + i).second);
+      CHECK(received[each.destination].insert(each.destination_offset + i).second);
+    }
+  }
+  return matrix;
+}
+
+// CommBench, section 4.3, as it is written there: which GPU i of group a sends to which GPU j of group b.
+bool communicates(const std::string& name, const Shape& shape, int a, int i, int b, int j) {
+  const auto is = [&](const char* part) { return name.find(part) != std::string::npos; };
+  if (a == b) return false;
+  if (is("unidirectional") && a != 0) return false;
+  if (is("bidirectional") && a != 0 && b != 0) return false;
+  if (is("rail")) return i == j && i < shape.active;
+  if (is("symmetric_") && !is("asymmetric_")) return i < shape.active && j < shape.active;
+  return a == 0 ? i < shape.active : j < shape.active;  // asymmetric: k limits the first group only
+}
+
+std::vector<Operation> group_operations() {
+  std::vector<Operation> result;
+  for (const Operation operation : all_operations()) {
+    if (has_shape(operation) && !is_striping(operation)) result.push_back(operation);
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST(group_patterns_are_those_of_the_paper) {
+  for (const Operation operation : group_operations()) {
+    for (int groups = 2; groups <= (can_have(operation, {3, 2, 2}) ? 4 : 2); ++groups) {
+      for (int size = 1; size <= 4; ++size) {
+        for (int active = 1; active <= size; ++active) {
+          const Shape shape{groups, size, active};
+          const std::uint64_t bytes = 3 * granularity(operation, 0, shape);
+          const auto steps = transfers(operation, ranks(shape.ranks()), bytes, shape);
+          CHECK_EQUAL(steps.size(), 1u);
+          CHECK(buffer_extent(steps) <= bytes);
+          Matrix wanted;
+          std::uint64_t from_first_group = 0;
+          for (int s = 0; s < shape.ranks(); ++s) {
+            for (int d = 0; d < shape.ranks(); ++d) {
+              if (!communicates(to_string(operation), shape, s / size, s % size, d / size, d % size)) continue;
+              wanted[{s, d}] = 3;
+              from_first_group += s < size ? 3 : 0;
+            }
+          }
+          CHECK(communication_matrix(steps[0]) == wanted);
+          CHECK_EQUAL(from_first_group, bytes);
+        }
+      }
+    }
+  }
+}
+
+// "Selecting k = 1 for the rail pattern recovers exactly an inter-node P2P pattern"; "when k = g, the asymmetric
+// pattern converges to the symmetric pattern" (section 4.3.1).
+TEST(group_patterns_have_the_limits_that_the_paper_names) {
+  CHECK_EQUAL(transfers(Operation::rail_unidirectional, ranks(6), 8, {2, 3, 1}), (std::vector<Step>{{{0, 3, 8}}}));
+  CHECK_EQUAL(transfers(Operation::asymmetric_bidirectional, ranks(6), 18, {2, 3, 3}),
+              transfers(Operation::symmetric_bidirectional, ranks(6), 18, {2, 3, 3}));
+}
+
+TEST(who_begins_waits_for_those_that_it_sends_to) {
+  const auto pingpong = transfers(Operation::pingpong, {2, 5}, 8);
+  CHECK_EQUAL(awaited_by(2, pingpong), std::vector<int>{5});
+  CHECK(awaited_by(5, pingpong).empty());
+  CHECK(awaited_by(0, transfers(Operation::bidirectional, {0, 1}, 8)).empty());
+  const auto asymmetric = transfers(Operation::asymmetric_unidirectional, ranks(6), 18, {2, 3, 2});
+  CHECK_EQUAL(awaited_by(1, asymmetric), (std::vector<int>{3, 4, 5}));
+  CHECK(awaited_by(3, asymmetric).empty() && awaited_by(2, asymmetric).empty());
+}
+
+TEST(members_of_a_group_do_not_all_begin_with_the_same_receiver) {
+  const auto steps = transfers(Operation::symmetric_unidirectional, ranks(6), 9, {2, 3, 3});
+  std::map<int, int> first;
+  for (const Transfer& each : steps[0]) first.try_emplace(each.source, each.destination);
+  CHECK_EQUAL(first, (std::map<int, int>{{0, 3}, {1, 4}, {2, 5}}));
+}
+
+// What every rank's receive buffer holds after each step, as (origin, position) of each byte.
+TEST(striping_brings_every_byte_of_the_message_to_its_place) {
+  for (const Operation operation : {Operation::striping, Operation::striping_pipelined}) {
+    for (int size = 2; size <= 4; ++size) {
+      for (int active = 2; active <= size; ++active) {
+        const Shape shape{2, size, active};
+        const std::uint64_t bytes = 2 * granularity(operation, 0, shape);
+        const auto steps = transfers(operation, ranks(shape.ranks()), bytes, shape);
+        CHECK_EQUAL(steps.size(), operation == Operation::striping ? 3u : kStripingPieces + 2u);
+        CHECK_EQUAL(buffer_extent(steps), bytes);
+        std::map<int, std::map<std::uint64_t, std::pair<int, std::uint64_t>>> held;
+        for (std::size_t step = 0; step < steps.size(); ++step) {
+          auto next = held;
+          for (std::size_t i = 0; i < steps[step].size(); ++i) {
+            const Transfer& each = steps[step][i];
+            const Origin origin = origin_of(steps, step, i);
+            for (std::uint64_t b = 0; b < each.bytes; ++b) {
+              const std::uint64_t at = each.source_offset + b;
+              // What is relayed was there before this step.
+              const auto from = each.relayed ? held[each.source].at(at) : std::pair{each.source, at};
+              CHECK(from.first == origin.rank && from.second == origin.offset + b);
+              CHECK(next[each.destination].emplace(each.destination_offset + b, from).second);
+            }
+          }
+          held = next;
+        }
+        CHECK_EQUAL(held[size].size(), bytes);
+        for (const auto& [at, from] : held[size]) CHECK(from.first == 0 && from.second == at);
+      }
+    }
+  }
+}
+
+TEST(parts_of_striping_stand_alone) {
+  const Shape shape{2, 4, 3};
+  const auto part = [&](Operation operation) { return transfers(operation, ranks(8), 48, shape)[0]; };
+  CHECK_EQUAL(part(Operation::striping_split), (Step{{0, 1, 16, 16, 16}, {0, 2, 16, 32, 32}}));
+  CHECK_EQUAL(part(Operation::striping_translate), (Step{{0, 4, 16, 0, 0}, {1, 5, 16, 16, 16}, {2, 6, 16, 32, 32}}));
+  CHECK_EQUAL(part(Operation::striping_assemble), (Step{{5, 4, 16, 16, 16}, {6, 4, 16, 32, 32}}));
+  CHECK_EQUAL(part(Operation::striping_direct), (Step{{0, 4, 48}}));
+}
+
+TEST(what_is_relayed_without_being_brought_is_a_mistake) {
+  const std::vector<Step> steps{{{0, 1, 8}}, {{1, 2, 8, 4, 4, true}}};
+  CHECK(check::message_of<std::logic_error>([&] { origin_of(steps, 1, 0); }).find("relays") != std::string::npos);
+}
+
+TEST(messages_of_a_matrix_lie_apart_and_begin_with_the_next_rank) {
+  const std::map<std::pair<int, int>, std::uint64_t> messages{{{0, 1}, 5}, {{1, 0}, 2}, {{1, 2}, 3}, {{3, 1}, 4}};
+  const Step step = sparse_step(messages);
+  CHECK(communication_matrix(step) == messages);
+  CHECK_EQUAL(step[1], (Transfer{1, 2, 3, 0, 0}));
+  CHECK_EQUAL(step[2], (Transfer{1, 0, 2, 3, 0}));
+  CHECK_EQUAL(buffer_extent({step}), 9u);
+}
+
+TEST(aggressors_do_alltoall_or_send_all_to_the_first) {
+  const auto incast = aggressor_transfers(Operation::victim_pingpong_incast, {5, 1, 3}, 8);
+  CHECK_EQUAL(incast, (std::vector<Step>{{{1, 5, 8, 0, 0}, {3, 5, 8, 0, 8}}}));
+  CHECK_EQUAL(aggressor_transfers(Operation::victim_pingpong_alltoall, {5, 1}, 8),
+              transfers(Operation::alltoall, {5, 1}, 8));
+}
+
 TEST(names_are_those_of_the_result_format) {
   for (const Operation operation : all_operations()) CHECK(parse_operation(to_string(operation)) == operation);
-  CHECK_EQUAL(all_operations().size(), 9u);
+  CHECK_EQUAL(all_operations().size(), 31u);
 }

@@ -49,7 +49,7 @@ TEST(plan_rounds_sizes_down_to_whole_shares) {
   const auto plan = make_plan(options_for({Operation::alltoall, Operation::reduce_scatter}, "1:64"), 3, as_transfers);
   CHECK_EQUAL(plan[0].sizes, (std::vector<std::uint64_t>{3, 6, 15, 30, 63}));
   CHECK_EQUAL(plan[1].sizes, (std::vector<std::uint64_t>{12, 24, 60}));
-  CHECK_EQUAL(largest_size(plan), 63u);
+  CHECK_EQUAL(buffer_bytes(plan), 63u);
 }
 
 TEST(plan_takes_the_pairs_that_were_asked_for) {
@@ -57,6 +57,108 @@ TEST(plan_takes_the_pairs_that_were_asked_for) {
   options.pairs = {{2, 1}};
   const auto plan = make_plan(options, 4, as_transfers);
   CHECK_EQUAL(record_count(plan), 4u);
+}
+
+TEST(plan_measures_the_rounds_that_were_written_down) {
+  Options options = options_for({Operation::pingpong, Operation::bidirectional}, "8");
+  options.rounds = {{{0, 1}, {3, 2}}, {{2, 0}}, {{0, 1}}};
+  const auto plan = make_plan(options, 4, as_transfers);
+  CHECK_EQUAL(plan.size(), 6u);
+  CHECK_EQUAL(record_count(plan), 8u);
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    CHECK(plan[i].schedule == Schedule::contended);
+    CHECK_EQUAL(plan[i].round, static_cast<int>(i % 3));
+  }
+  CHECK_EQUAL(plan[0].groups, (std::vector<std::vector<int>>{{0, 1}, {3, 2}}));
+}
+
+TEST(plan_takes_a_node_for_a_group_and_every_number_of_active_ranks) {
+  Options options = options_for({Operation::rail_bidirectional}, "8:64:8");
+  options.group_size = 2;
+  std::vector<Shape> shapes;
+  for (const Series& series : make_plan(options, 8, as_transfers)) shapes.push_back(series.shape);
+  CHECK_EQUAL(shapes, (std::vector<Shape>{{2, 2, 1}, {2, 2, 2}, {4, 2, 2}}));
+  options.group_size = 0;  // halves
+  CHECK_EQUAL(make_plan(options, 9, as_transfers).size(), 4u);
+  CHECK_EQUAL(make_plan(options, 9, as_transfers)[0].groups[0].size(), 8u);
+}
+
+TEST(plan_rounds_sizes_of_group_patterns_to_whole_messages) {
+  Options options = options_for({Operation::symmetric_unidirectional}, "1,8,64");
+  options.shapes = {{2, 3, 3}};
+  const auto plan = make_plan(options, 6, as_transfers);
+  CHECK_EQUAL(plan[0].sizes, (std::vector<std::uint64_t>{63}));
+  CHECK_EQUAL(plan[0].at(63).groups[0].steps[0].size(), 9u);
+  CHECK_EQUAL(plan[0].at(63).shape, (Shape{2, 3, 3}));
+}
+
+TEST(plan_refuses_groups_that_do_not_fit) {
+  Options options = options_for({Operation::asymmetric_unidirectional}, "64");
+  const auto message = [&](int ranks) {
+    return check::message_of<InputError>([&] { make_plan(options, ranks, as_transfers); });
+  };
+  options.shapes = {{3, 2, 2}};
+  CHECK(message(5).find("3 groups of 2 ranks and this run has 5 ranks") != std::string::npos);
+  CHECK(message(6).find("between two groups") != std::string::npos);
+  options.shapes = {};
+  options.group_size = 4;
+  CHECK(message(6).find("needs two groups") != std::string::npos);
+  options.group_size = kNoCommonSize;
+  CHECK(message(6).find("different numbers of ranks") != std::string::npos);
+  options.group_size = 0;
+  options.sizes = {2};
+  CHECK(message(6).find("no size is large enough") != std::string::npos);
+}
+
+TEST(plan_stripes_over_whole_groups_of_two_or_more) {
+  Options options = options_for({Operation::striping, Operation::striping_direct}, "100");
+  const auto plan = make_plan(options, 6, as_transfers);
+  CHECK_EQUAL(plan.size(), 2u);
+  CHECK_EQUAL(plan[0].shape, (Shape{2, 3, 3}));
+  CHECK_EQUAL(plan[0].sizes, plan[1].sizes);
+  CHECK_EQUAL(plan[0].sizes, (std::vector<std::uint64_t>{96}));
+  const auto message = check::message_of<InputError>([&] { make_plan(options, 2, as_transfers); });
+  CHECK(message.find("at least two ranks take part") != std::string::npos);
+}
+
+TEST(plan_tells_messages_inside_a_group_from_those_between) {
+  Options options = options_for({Operation::sparse, Operation::sparse_intra, Operation::sparse_inter}, "1:64:8");
+  const auto message = [&] { return check::message_of<InputError>([&] { make_plan(options, 4, as_transfers); }); };
+  CHECK(message().find("needs a --matrix") != std::string::npos);
+  options.matrix = {4, {{0, 1, 100}, {2, 3, 20}, {0, 3, 30}, {1, 1, 9}}};
+  options.group_size = 2;
+  auto plan = make_plan(options, 4, as_transfers);
+  CHECK_EQUAL(plan.size(), 3u);  // the entries as they stand
+  CHECK_EQUAL(plan[0].sizes, (std::vector<std::uint64_t>{150}));
+  CHECK_EQUAL(plan[1].sizes, (std::vector<std::uint64_t>{120}));
+  CHECK_EQUAL(plan[2].at(30).groups[0].steps, (std::vector<Step>{{{0, 3, 30}}}));
+  CHECK_EQUAL(buffer_bytes(plan), 130u);
+  options.sizes_given = true;  // scaled to totals of 1, 8 and 64, of which nothing is left of the first
+  plan = make_plan(options, 4, as_transfers);
+  CHECK_EQUAL(plan[0].sizes, (std::vector<std::uint64_t>{7}));
+  CHECK_EQUAL(plan[1].sizes, (std::vector<std::uint64_t>{62}));
+  options.group_size = 4;
+  CHECK(message().find("sparse_inter has nothing to send") != std::string::npos);
+}
+
+TEST(plan_measures_victims_alone_and_beside_the_others) {
+  Options options = options_for({Operation::victim_pingpong_incast, Operation::victim_alltoall_alltoall}, "8");
+  options.aggressor_size = 64;
+  auto plan = make_plan(options, 6, as_transfers);
+  CHECK_EQUAL(record_count(plan), 4u);
+  CHECK_EQUAL(plan[0].groups[0], (std::vector<int>{0, 5}));
+  CHECK_EQUAL(plan[0].aggressor->ranks, (std::vector<int>{1, 2, 3, 4}));
+  CHECK_EQUAL(plan[0].schedules(), (std::vector<Schedule>{Schedule::uncontended, Schedule::contended}));
+  CHECK_EQUAL(plan[1].groups[0], (std::vector<int>{0, 2, 4}));
+  CHECK_EQUAL(buffer_bytes(plan), 192u);
+  const auto message = [&](int ranks) {
+    return check::message_of<InputError>([&] { make_plan(options, ranks, as_transfers); });
+  };
+  CHECK(message(3).find("needs two ranks beside its victims") != std::string::npos);
+  options.victims = {0, 1, 2};
+  CHECK(message(6).find("has two victims") != std::string::npos);
+  options.victims = {0, 9};
+  CHECK(message(6).find("no rank 9") != std::string::npos);
 }
 
 TEST(plan_refuses_what_cannot_be_measured) {

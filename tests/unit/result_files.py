@@ -14,6 +14,8 @@ from fabricheck.results.records import Run, Verdict
 DATA = Path(__file__).resolve().parent.parent / "data" / "fabricbench"
 HOST = DATA / "synthetic_host_2ranks.jsonl"
 CUDA = DATA / "synthetic_cuda_4ranks.jsonl"
+# Every kind of pattern: rounds that were given, groups, striping, messages of a matrix, victims.
+PATTERNS = DATA / "host_patterns_4ranks.jsonl"
 
 Line = dict[str, Any]
 

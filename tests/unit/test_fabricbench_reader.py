@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.records import Verdict
-from tests.unit.result_files import CUDA, HOST, Line, changed, lines_of, said, settle, verdicts
+from fabricheck.results.records import Groups, Verdict
+from tests.unit.result_files import CUDA, HOST, PATTERNS, Line, changed, lines_of, said, settle, verdicts
 
 FAIL, INCOMPLETE, INVALID = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.INVALID
 
 
-@pytest.mark.parametrize("path", [HOST, CUDA], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [HOST, CUDA, PATTERNS], ids=lambda path: path.stem)
 def test_a_valid_file_has_no_problem(path: Path) -> None:
     run = read_run(path)
     lines = lines_of(path)
@@ -208,6 +208,52 @@ def test_a_planted_defect_is_found(tmp_path: Path, name: str) -> None:
         assert problem.message.splitlines() == [problem.message]
 
 
+def _series(number: int, **fields: Any) -> Callable[[list[Line]], None]:
+    return lambda lines: lines[0]["plan"]["series"][number].update(fields)
+
+
+# Of the patterns: series 4 is a rail, 6 asymmetric, 8 striping, 13 sparse, 17 a victim; line 9 is of the rail.
+PATTERN_DEFECTS: dict[str, tuple[Callable[[list[Line]], object], str]] = {
+    "other groups than planned": (_line(9, groups=[2, 1, 1], ranks=[0, 1]), "was not planned"),
+    "groups on other ranks": (_line(9, ranks=[1, 0, 2, 3]), "(n, g, k) = (2, 2, 1) is not on ranks 1,0,2-3"),
+    "no groups": (lambda lines: lines[9].pop("groups"), ":10: rail_bidirectional does not say which groups"),
+    "groups of a pair": (_line(1, groups=[2, 1, 1]), ":2: pingpong has groups"),
+    "two numbers": (_line(9, groups=[2, 2]), ":10: the line is not valid: groups"),
+    "more active than there are": (_series(4, groups=[2, 2, 3]), "rail_bidirectional cannot be among"),
+    "asymmetric between four": (_series(6, groups=[4, 1, 1]), "asymmetric_unidirectional cannot be among"),
+    "striping in one stripe": (_series(8, groups=[2, 2, 1]), "striping cannot be among"),
+    "no messages": (lambda lines: lines[0]["plan"]["series"][13].pop("messages"), "sparse_inter does not say which"),
+    "other bytes": (_series(13, messages=[[0, 2, 402]]), "the messages of sparse_inter are not the bytes of the plan"),
+    "a message to itself": (_series(13, messages=[[2, 2, 403]]), "a message from rank 2 to rank 2"),
+    "a message to nobody": (_series(13, messages=[[2, 4, 403]]), "a message from rank 2 to rank 4"),
+    "messages of a rail": (_series(4, messages=[[0, 2, 8]]), "rail_bidirectional has messages in the plan"),
+    "a victim alone": (lambda lines: lines[0]["plan"]["series"][17].pop("aggressors"), "names no aggressors"),
+    "a victim among its aggressors": (_series(17, aggressors=[1, 3]), "has an aggressor twice, among its victims"),
+    "an aggressor from outside": (_series(17, aggressors=[1, 4]), "has an aggressor twice, among its victims"),
+    "no rounds": (lambda lines: lines[0]["plan"].pop("rounds"), "the plan has a measurement twice"),
+}
+
+
+@pytest.mark.parametrize("name", PATTERN_DEFECTS)
+def test_a_planted_defect_of_a_pattern_is_found(tmp_path: Path, name: str) -> None:
+    change, message = PATTERN_DEFECTS[name]
+    run = changed(tmp_path, change, PATTERNS)
+    assert verdicts(run) >= {INVALID}
+    assert message in said(run)
+
+
+def test_patterns_are_read() -> None:
+    run = read_run(PATTERNS)
+    by_name = {(each.operation, each.schedule, each.bytes): each for each in run.samples}
+    assert by_name["rail_bidirectional", "uncontended", 1024].groups == Groups(2, 2, 2)
+    assert by_name["sparse_inter", "uncontended", 403].messages == ((1, 2, 211), (1, 3, 1), (2, 1, 190), (3, 1, 1))
+    assert by_name["pingpong", "contended", 1024].groups is None
+    victim = by_name["victim_pingpong_incast", "contended", 1024]
+    assert victim.one_way_ns.tolist() == [each / 2 for each in victim.times_ns.tolist()]
+    other = by_name["victim_alltoall_alltoall", "contended", 1024]
+    assert other.one_way_ns.tolist() == other.times_ns.tolist()
+
+
 def test_the_error_record_names_who_is_missing_and_where(tmp_path: Path) -> None:
     def hang(lines: list[Line]) -> None:
         lines[0]["ranks"][2]["host"] = lines[0]["ranks"][3]["host"] = "nid007"
@@ -351,7 +397,7 @@ FREE = {
     "uuid", "memory_bytes", "local_rank_source", "oversubscribed", "libraries", "environment",
     "environment_differences", "clock", "host_copy_gbps", "sizes", "implementation", "budget_s", "minimum", "maximum",
     "warmup", "datatype", "verify", "shared_devices", "stopped", "wall_ns", "setup_ns", "verify_ns", "recording_ns",
-    "proof", "transport", "platform", "port", "device", "times_ns",
+    "proof", "transport", "platform", "port", "device", "times_ns", "rounds", "matrix", "messages", "aggressors",
 }  # fmt: skip
 
 
@@ -413,7 +459,7 @@ def mutations(draw: st.DrawFn, source: Path) -> bytes:
     return b"".join(lines)
 
 
-@pytest.mark.parametrize("source", [HOST, CUDA], ids=lambda path: path.stem)
+@pytest.mark.parametrize("source", [HOST, CUDA, PATTERNS], ids=lambda path: path.stem)
 @settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_mutation_is_harmless_or_found(tmp_path: Path, source: Path, data: st.DataObject) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from fabricheck.judge.metrics import SMALLEST_GOODPUT_BYTES, expected_metric_names, metric_name, metrics_of
 from fabricheck.results.fabricbench import read_run
-from tests.unit.result_files import CUDA, HOST, lines_of, write
+from fabricheck.topology.table import parse_metric_name
+from tests.unit.result_files import CUDA, HOST, PATTERNS, Line, changed, lines_of, said, write
 
 
 def test_the_metrics_of_a_run() -> None:
@@ -32,7 +33,7 @@ def test_groups_are_named_by_their_number_of_ranks() -> None:
     assert len(names) == 14
 
 
-@pytest.mark.parametrize("path", [HOST, CUDA])
+@pytest.mark.parametrize("path", [HOST, CUDA, PATTERNS])
 def test_the_header_alone_tells_the_metrics(path: Path) -> None:
     run = read_run(path)
     assert expected_metric_names(run.header) == tuple(metric.name for metric in metrics_of(run))
@@ -79,3 +80,46 @@ def test_two_groups_never_share_a_name(one: tuple[int, ...], other: tuple[int, .
     ]
     assert (names[0] == names[1]) == (one == other)
     assert all(re.fullmatch("[a-z0-9_]+", name) for name in names)
+
+
+def _same_pair_again(lines: list[Line]) -> None:
+    """Round 1 measures the first pair of round 0 anew."""
+    for line in (*lines[0]["plan"]["series"], *lines[1:-1]):
+        if line["round"] == 1 and line["ranks"] == [0, 2]:
+            line["ranks"] = [0, 3]
+        elif line["round"] == 1:
+            line["ranks"] = [1, 2]
+
+
+def test_a_pair_in_two_rounds_is_two_metrics_where_the_rounds_were_given(tmp_path: Path) -> None:
+    def change(lines: list[Line]) -> None:
+        _same_pair_again(lines)
+        lines[0]["plan"]["rounds"] = "screen.rounds"
+
+    run = changed(tmp_path, change, CUDA)
+    assert run.problems == ()
+    names = [metric.name for metric in metrics_of(run)]
+    assert names == list(expected_metric_names(run.header))
+    assert len(set(names)) == 14
+    assert "pingpong_contended_0_3_round1_1gib_goodput" in names
+    assert "pingpong_contended_0_1_1gib_goodput" in names
+
+
+def test_a_pair_in_two_rounds_is_a_mistake_where_no_rounds_were_given(tmp_path: Path) -> None:
+    assert "the plan has a measurement twice" in said(changed(tmp_path, _same_pair_again, CUDA))
+
+
+def test_metrics_of_patterns_have_names_of_their_own() -> None:
+    run = read_run(PATTERNS)
+    names = [metric.name for metric in metrics_of(run)]
+    assert len(set(names)) == len(names) == len(run.samples)
+    for name in (
+        "rail_bidirectional_uncontended_2x2x1_256kib_goodput",
+        "asymmetric_unidirectional_uncontended_2x2x2_1kib_latency",
+        "striping_pipelined_uncontended_2x2x2_256kib_goodput",
+        "sparse_inter_uncontended_all4_103550b_goodput",
+        "victim_pingpong_incast_contended_0_3_1kib_latency",
+        "pingpong_contended_0_1_round1_1kib_latency",
+    ):
+        assert name in names
+        assert parse_metric_name(name).operation in name

@@ -34,9 +34,9 @@ class Ccl final : public Transport {
   }
   bool has_library(Operation operation) const override {
 #if defined(FABRICBENCH_CCL_ALLTOALL)
-    return !is_pair_operation(operation);
+    return is_collective(operation);
 #else
-    return !is_pair_operation(operation) && operation != Operation::alltoall;
+    return is_collective(operation) && operation != Operation::alltoall;
 #endif
   }
   // Grouped sends and receives are what *CCL's users and tests mean by an alltoall.
@@ -83,8 +83,8 @@ class CclTransfers final : public Work {
     for (const OwnTransfers& own : steps_) {
       check(ncclGroupStart(), "ncclGroupStart");
       for (const Transfer& sent : own.sent) {
-        check(ncclSend(context.send.data() + sent.source_offset, sent.bytes, ncclInt8, sent.destination,
-                       ccl_.communicator(), ccl_.stream()),
+        check(ncclSend(source_of(sent, context), sent.bytes, ncclInt8, sent.destination, ccl_.communicator(),
+                       ccl_.stream()),
               "ncclSend");
       }
       for (const Transfer& received : own.received) {

@@ -19,7 +19,7 @@ struct Peer {
 class Copy final : public Transport {
  public:
   bool has_library(Operation) const override { return false; }
-  bool has_transfers(Operation) const override { return true; }
+  bool has_transfers(Operation operation) const override { return operation != Operation::sparse_alltoallv; }
   void set_up(const Context& context) override;
   std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override;
 
@@ -61,8 +61,7 @@ class CopiedTransfers final : public Work {
     const Context& context = copy_.context();
     for (const Transfer& sent : own.sent) {
       streams_.to(sent.destination)
-          .copy(copy_.peer(sent.destination).receive + sent.destination_offset,
-                context.send.data() + sent.source_offset, sent.bytes);
+          .copy(copy_.peer(sent.destination).receive + sent.destination_offset, source_of(sent, context), sent.bytes);
     }
     for (const Transfer& sent : own.sent) {
       streams_.to(sent.destination).synchronize();

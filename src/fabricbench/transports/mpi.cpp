@@ -11,6 +11,8 @@ constexpr int kTag = 1;
 
 int as_count(std::uint64_t number) { return static_cast<int>(number); }
 
+// `Exchange` is what happens in a step: MpiStep or MpiAlltoallv.
+template <typename Exchange>
 class MpiTransfers final : public Work {
  public:
   MpiTransfers(const Group& group, const Context& context) {
@@ -19,11 +21,11 @@ class MpiTransfers final : public Work {
   }
   // No synchronisation with the device: a completed MPI call means that the data are there.
   void run() override {
-    for (MpiStep& step : steps_) step.run();
+    for (Exchange& step : steps_) step.run();
   }
 
  private:
-  std::vector<MpiStep> steps_;
+  std::vector<Exchange> steps_;
 };
 
 class MpiCollective final : public Work {
@@ -43,15 +45,19 @@ class MpiCollective final : public Work {
 
 class Mpi final : public Transport {
  public:
-  bool has_library(Operation operation) const override { return !is_pair_operation(operation); }
+  bool has_library(Operation operation) const override {
+    return is_collective(operation) || operation == Operation::sparse_alltoallv;
+  }
   void set_up(const Context& context) override {
     check_mpi_size(context.bytes);
     context_ = &context;
   }
   std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override {
+    if (measurement.operation == Operation::sparse_alltoallv)
+      return std::make_unique<MpiTransfers<MpiAlltoallv>>(group, *context_);
     if (measurement.implementation == Implementation::library)
       return std::make_unique<MpiCollective>(measurement, group, *context_);
-    return std::make_unique<MpiTransfers>(group, *context_);
+    return std::make_unique<MpiTransfers<MpiStep>>(group, *context_);
   }
 
  private:
@@ -86,9 +92,8 @@ void MpiStep::run() {
   if (requests_.size() == 1 && local_.empty()) {
     if (!own_.sent.empty()) {
       const Transfer& sent = own_.sent[0];
-      mpi_check(
-          MPI_Send(send_ + sent.source_offset, as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all),
-          "MPI_Send");
+      mpi_check(MPI_Send(outgoing(sent), as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all),
+                "MPI_Send");
     } else {
       const Transfer& received = own_.received[0];
       mpi_check(MPI_Recv(receive_ + received.destination_offset, as_count(received.bytes), MPI_BYTE, received.source,
@@ -107,12 +112,39 @@ void MpiStep::run() {
               "MPI_Irecv");
   }
   for (const Transfer& sent : own_.sent) {
-    mpi_check(MPI_Isend(send_ + sent.source_offset, as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all,
+    mpi_check(MPI_Isend(outgoing(sent), as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all,
                         &requests_[next++]),
               "MPI_Isend");
   }
   mpi_check(MPI_Waitall(as_count(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
   if (!local_.empty()) stream_.synchronize();
+}
+
+MpiAlltoallv::MpiAlltoallv(const Step& step, const Context& context, const std::byte* send, std::byte* receive)
+    : world_(context.world),
+      send_(send),
+      receive_(receive),
+      sent_(static_cast<std::size_t>(world_.size)),
+      sent_from_(sent_.size()),
+      received_(sent_.size()),
+      received_at_(sent_.size()) {
+  const OwnTransfers own = own_transfers(step, world_.rank);
+  for (const Transfer& each : own.sent) {
+    const auto peer = static_cast<std::size_t>(each.destination);
+    sent_[peer] = as_count(each.bytes);
+    sent_from_[peer] = as_count(each.source_offset);
+  }
+  for (const Transfer& each : own.received) {
+    const auto peer = static_cast<std::size_t>(each.source);
+    received_[peer] = as_count(each.bytes);
+    received_at_[peer] = as_count(each.destination_offset);
+  }
+}
+
+void MpiAlltoallv::run() {
+  mpi_check(MPI_Alltoallv(send_, sent_.data(), sent_from_.data(), MPI_BYTE, receive_, received_.data(),
+                          received_at_.data(), MPI_BYTE, world_.all),
+            "MPI_Alltoallv");
 }
 
 void run_mpi_collective(Operation operation, const World& world, int root, std::uint64_t bytes, const std::byte* send,
@@ -137,9 +169,7 @@ void run_mpi_collective(Operation operation, const World& world, int root, std::
     case Operation::reduce_scatter:
       return mpi_check(MPI_Reduce_scatter_block(send, receive, shared_floats, MPI_FLOAT, MPI_SUM, world.all),
                        "MPI_Reduce_scatter_block");
-    case Operation::pingpong:
-    case Operation::unidirectional:
-    case Operation::bidirectional:
+    default:
       break;
   }
   throw RunError("input", to_string(operation) + " is no collective of MPI");

@@ -22,6 +22,10 @@ class MpiStep {
   void run();
 
  private:
+  const std::byte* outgoing(const Transfer& sent) const {
+    return (sent.relayed ? receive_ : send_) + sent.source_offset;
+  }
+
   const World& world_;
   device::Stream& stream_;
   const std::byte* send_;
@@ -29,6 +33,22 @@ class MpiStep {
   Step local_;
   OwnTransfers own_;
   std::vector<MPI_Request> requests_;
+};
+
+// One rank's part of a step as the MPI library's own alltoallv over all ranks: at most one transfer from rank to rank.
+class MpiAlltoallv {
+ public:
+  MpiAlltoallv(const Step& step, const Context& context, const std::byte* send, std::byte* receive);
+  void run();
+
+ private:
+  const World& world_;
+  const std::byte* send_;
+  std::byte* receive_;
+  std::vector<int> sent_;
+  std::vector<int> sent_from_;
+  std::vector<int> received_;
+  std::vector<int> received_at_;
 };
 
 // One rank's part of a collective over all ranks; the root is the first of `ranks`.

@@ -14,19 +14,22 @@ struct HostBuffers {
   device::PinnedMemory receive;
 };
 
+// `Exchange` is what happens between the hosts: MpiStep or MpiAlltoallv.
+template <typename Exchange>
 class StagedTransfers final : public Work {
  public:
   StagedTransfers(const Group& group, const Context& context, HostBuffers& host) : context_(context), host_(host) {
     for (const Step& step : group.steps) {
       steps_.push_back(
-          {own_transfers(step, context.world.rank), MpiStep(step, context, host.send.data(), host.receive.data())});
+          {own_transfers(step, context.world.rank), Exchange(step, context, host.send.data(), host.receive.data())});
     }
   }
   void run() override {
     for (auto& [own, exchange] : steps_) {
-      for (const Transfer& sent : own.sent)
-        context_.stream.copy(host_.send.data() + sent.source_offset, context_.send.data() + sent.source_offset,
-                             sent.bytes);
+      for (const Transfer& sent : own.sent) {
+        std::byte* host = (sent.relayed ? host_.receive : host_.send).data() + sent.source_offset;
+        context_.stream.copy(host, source_of(sent, context_), sent.bytes);
+      }
       if (!own.sent.empty()) context_.stream.synchronize();
       exchange.run();
       for (const Transfer& received : own.received) {
@@ -40,7 +43,7 @@ class StagedTransfers final : public Work {
  private:
   struct StagedStep {
     OwnTransfers own;
-    MpiStep exchange;
+    Exchange exchange;
   };
   const Context& context_;
   HostBuffers& host_;
@@ -87,16 +90,20 @@ class StagedCollective final : public Work {
 
 class Staging final : public Transport {
  public:
-  bool has_library(Operation operation) const override { return !is_pair_operation(operation); }
+  bool has_library(Operation operation) const override {
+    return is_collective(operation) || operation == Operation::sparse_alltoallv;
+  }
   void set_up(const Context& context) override {
     check_mpi_size(context.bytes);
     context_ = &context;
     host_.emplace(context.bytes);
   }
   std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override {
+    if (measurement.operation == Operation::sparse_alltoallv)
+      return std::make_unique<StagedTransfers<MpiAlltoallv>>(group, *context_, *host_);
     if (measurement.implementation == Implementation::library)
       return std::make_unique<StagedCollective>(measurement, group, *context_, *host_);
-    return std::make_unique<StagedTransfers>(group, *context_, *host_);
+    return std::make_unique<StagedTransfers<MpiStep>>(group, *context_, *host_);
   }
 
  private:

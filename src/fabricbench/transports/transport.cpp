@@ -22,6 +22,10 @@ std::unique_ptr<Transport> make_transport(const std::string& name) {
                    "', which needs a GPU: use --transport mpi, or build the cuda or hip port");
 }
 
+const std::byte* source_of(const Transfer& sent, const Context& context) {
+  return (sent.relayed ? context.receive : context.send).data() + sent.source_offset;
+}
+
 OwnTransfers own_transfers(const Step& step, int rank) {
   OwnTransfers own;
   for (const Transfer& transfer : step) {

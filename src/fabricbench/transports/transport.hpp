@@ -36,11 +36,12 @@ class Transport {
 
   // Whether it has its own collective for `operation`, and whether it can run it as a list of transfers.
   virtual bool has_library(Operation operation) const = 0;
-  virtual bool has_transfers(Operation operation) const { return !is_reduction(operation); }
+  virtual bool has_transfers(Operation operation) const {
+    return !is_reduction(operation) && operation != Operation::sparse_alltoallv;
+  }
   // Which of the two is meant where the user did not say.
   virtual Implementation preferred(Operation operation) const {
-    return has_library(operation) && !is_pair_operation(operation) ? Implementation::library
-                                                                   : Implementation::transfers;
+    return has_library(operation) ? Implementation::library : Implementation::transfers;
   }
 
   // Allocates, exchanges handles, creates communicators: everything that happens once. All ranks call it.
@@ -61,6 +62,9 @@ struct OwnTransfers {
   Step received;
 };
 OwnTransfers own_transfers(const Step& step, int rank);
+
+// Where this rank sends a transfer from.
+const std::byte* source_of(const Transfer& sent, const Context& context);
 
 std::unique_ptr<Transport> make_mpi();
 std::unique_ptr<Transport> make_staging();

@@ -1,0 +1,146 @@
+"""fabricbench's patterns with real MPI: data arrive, planted defects are found, mistakes in files are one line."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ci import build
+from fabricheck import mpi
+from fabricheck.judge.metrics import expected_metric_names, metrics_of
+from fabricheck.results.fabricbench import read_run
+from fabricheck.results.fabricbench_format import GROUP_PATTERNS, SPARSE, STRIPING, VICTIMS
+from fabricheck.results.records import Verdict
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+RANKS = 4
+MATRIX = build.ROOT / "src" / "data" / "irregular48.mtx"
+PATTERNS = [*GROUP_PATTERNS, *sorted(STRIPING), *sorted(SPARSE), *VICTIMS]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The host port with one MPI, and how its launcher starts it."""
+
+    installation: mpi.Installation
+    program: Path
+
+    def run(self, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+        launch = mpi.launch(self.installation.name, RANKS, 1)
+        variables = {**self.installation.environment, **launch.environment}
+        script = [
+            *(f'export {name}="{value}"' for name, value in variables.items()),
+            *self.installation.shell_commands,
+            f"exec mpirun -n {RANKS} {' '.join(launch.options)} {self.program} {' '.join(options)}",
+        ]
+        command = ["bash", "-c", "\n".join(script)]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+
+
+def built(name: str) -> Bench:
+    installation = mpi.find(name)
+    if installation is None:
+        pytest.skip(f"no {name} on this machine")
+    return Bench(installation, build.build(f"host-{name}") / "fabricbench")
+
+
+@pytest.fixture(scope="module", params=mpi.NAMES)
+def bench(request: pytest.FixtureRequest) -> Bench:
+    return built(request.param)
+
+
+@pytest.fixture(scope="module")
+def openmpi() -> Bench:
+    """For what does not depend on the MPI library."""
+    return built("openmpi")
+
+
+def test_every_pattern_brings_the_right_data(bench: Bench, tmp_path: Path) -> None:
+    job = bench.run(
+        tmp_path,
+        f"--operations={','.join(PATTERNS)}",
+        f"--matrix={MATRIX}",
+        "--sizes=4KiB,64KiB --iterations=8 --warmup=2 --verify=every --output=result.jsonl",
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    run = read_run(tmp_path / "result.jsonl")
+    assert run.problems == ()
+    assert {each.operation for each in run.samples} == set(PATTERNS)
+    assert {each.wrong_bytes for each in run.samples} == {0}
+    assert [metric.name for metric in metrics_of(run)] == list(expected_metric_names(run.header))
+
+
+@pytest.mark.parametrize("operation", PATTERNS)
+def test_a_wrong_byte_is_found_in_every_pattern(openmpi: Bench, tmp_path: Path, operation: str) -> None:
+    # Rank 2 receives something in each of them: it is the first of the second group, and an aggressor or a victim.
+    rank = 1 if operation == "striping_split" else 2
+    job = openmpi.run(
+        tmp_path,
+        f"--operations={operation} --matrix={MATRIX} --victims=0,2 --groups=2x2x2",
+        f"--sizes=64KiB --iterations=8 --quiet --inject=wrong-byte:{rank} --output=result.jsonl",
+    )
+    assert job.returncode == 5
+    run = read_run(tmp_path / "result.jsonl")
+    assert {each.verdict for each in run.problems} == {Verdict.FAIL}
+
+
+def test_an_aggressor_that_hangs_ends_the_run(bench: Bench, tmp_path: Path) -> None:
+    job = bench.run(
+        tmp_path,
+        "--operations=victim_pingpong_incast --sizes=1KiB,2KiB --iterations=8 --timeout=3 --quiet",
+        "--inject=hang:1 --output=result.jsonl",
+    )
+    assert job.returncode != 0
+    run = read_run(tmp_path / "result.jsonl")
+    assert {each.verdict for each in run.problems} == {Verdict.INCOMPLETE}
+    assert len(run.samples) == 2
+
+
+def test_rounds_of_a_file_are_measured_as_they_stand(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "screen.rounds").write_text("# screen\n0-3 2-1\n1-0\n0-3\n")
+    job = bench.run(
+        tmp_path,
+        "--operations=pingpong,unidirectional,bidirectional --rounds=screen.rounds",
+        "--sizes=1KiB --iterations=8 --quiet --output=result.jsonl",
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    run = read_run(tmp_path / "result.jsonl")
+    assert run.problems == ()
+    for operation in ("pingpong", "unidirectional", "bidirectional"):
+        found = [(each.round, each.ranks) for each in run.samples if each.operation == operation]
+        assert found == [(0, (0, 3)), (0, (2, 1)), (1, (1, 0)), (2, (0, 3))]
+
+
+MISTAKES = {
+    "rank out of range": ("--rounds=f", "0-1\n2-4\n", "f:2: there is no rank 4 in a run of 4"),
+    "rank twice": ("--rounds=f", "0-1 1-2\n", "f:1: rank 1 is in the round twice"),
+    "no rounds": ("--rounds=f", "", "f: holds no round"),
+    "garbage": ("--rounds=f", "\x00\x01\xff", "f:1: "),
+    "no such file": ("--rounds=nowhere", "", "--rounds nowhere cannot be read"),
+    "a folder": ("--rounds=.", "", "--rounds . cannot be read"),
+    "no matrix": ("--operations=sparse", "", "sparse needs a --matrix"),
+    "garbage for a matrix": ("--operations=sparse --matrix=f", "\xff\xfe", "f:1: does not begin with"),
+    "matrix of another size": (
+        "--operations=sparse --matrix=f",
+        "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 8\n",
+        "--matrix is for 2 ranks and this run has 4",
+    ),
+    "too many groups": ("--operations=rail_unidirectional --groups=3x2x1", "", "3 groups of 2 ranks"),
+    "no aggressors": ("--operations=victim_alltoall_incast --victims=0,1,2", "", "needs two ranks beside its victims"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_line(openmpi: Bench, tmp_path: Path, name: str) -> None:
+    options, content, said = MISTAKES[name]
+    (tmp_path / "f").write_text(content, encoding="latin-1")
+    job = openmpi.run(tmp_path, options, "--sizes=8 --output=result.jsonl")
+    assert job.returncode == 2
+    lines = [line for line in job.stderr.splitlines() if "fabricbench:" in line]
+    assert len(lines) == 1, job.stderr
+    assert said in lines[0]
+    assert not (tmp_path / "result.jsonl").exists()
