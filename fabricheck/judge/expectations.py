@@ -56,6 +56,7 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
             groups=samples.groups,
             messages=[(place[a], place[b], size) for a, b, size in samples.messages],
             places=[hosts.index(each.host) for each in members],
+            step_transports=run.header["plan"].get("step_transports") or (),
             company=len(ranks) - len(members) if _has_company(samples) else 0,
         )
         if rule is not None and quantity == "goodput":

@@ -178,6 +178,8 @@ class PlanModel(_Line):
     sizes: Annotated[list[Positive], Field(min_length=1)]
     warmup: Count
     rounds: Text | None = None  # the file whose rounds were measured in place of all pairs
+    # Of the steps of striping: split, translate, assemble; the run's transport where it is left out.
+    step_transports: Annotated[list[Transport], Field(min_length=3, max_length=3)] | None = None
     matrix: Text | None = None  # the file whose messages the sparse operations sent
     iterations: IterationsModel
     datatype: Text

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import Expectation
+from fabricheck.results.fabricbench_format import STRIPING
 from fabricheck.results.records import Groups
 from fabricheck.topology import between_nodes, goodput, memory, nic, transfers
 from fabricheck.topology.graph import node_graph
@@ -70,6 +71,7 @@ class _Question:
     steps: tuple[transfers.Step, ...] = ()  # of an operation that is a list of messages
     places: tuple[int, ...] = ()  # the node of each rank
     company: int = 0  # ranks that do something else at the same time
+    transports: tuple[str, ...] = ()  # of each step
 
     @property
     def per_node(self) -> int:
@@ -101,6 +103,7 @@ def expectation(
     messages: Sequence[tuple[int, int, int]] = (),
     places: Sequence[int] | None = None,
     company: int = 0,
+    step_transports: Sequence[str] = (),
 ) -> Expectation:
     """What one metric should be, in its own unit: Gb/s for `goodput`, us for `latency`.
 
@@ -116,7 +119,8 @@ def expectation(
 
     Of patterns that are lists of messages (`transfers.LISTED`): `groups`, their (n, g, k); `messages`, source,
     destination and bytes of each, counted by place among `devices`; `places`, the node of each rank (default: blocks of
-    equal size, one after another); `company`, how many ranks do something else at the same time.
+    equal size, one after another); `company`, how many ranks do something else at the same time;
+    `step_transports`, those of a striping's split, translate and assemble (default: `transport`).
 
     Of a latency, only `ceiling` is known: the least plausible time. Raises UserError for unknown names or devices.
     """
@@ -148,6 +152,7 @@ def expectation(
             places=tuple(places) if places is not None else tuple(rank * nodes // ranks for rank in range(ranks)),
             company=company,
         )
+        question = replace(question, transports=_transports(question, step_transports))
     limits = _limits(question)
     if quantity == "latency":
         return _latency(question, limits)
@@ -159,6 +164,14 @@ def expectation(
     if ceiling is not None:
         ceiling *= _MARGIN
     return Expectation(_finite(limits.nominal), _finite(limits.expected), ceiling, floor, limits.source)
+
+
+def _transports(question: _Question, step_transports: Sequence[str]) -> tuple[str, ...]:
+    if question.operation in STRIPING and step_transports:
+        split, translate, assemble = step_transports
+        one = {"striping_split": split, "striping_assemble": assemble}.get(question.operation, translate)
+        return (split, translate, assemble) if question.operation == "striping" else (one,)
+    return (question.transport,) * len(question.steps)
 
 
 def _finite(value: float | None) -> float | None:
@@ -195,14 +208,17 @@ def _limits(question: _Question) -> _Limits:
 def _listed(question: _Question) -> _Limits:
     """Each step as fast as the busiest link, NIC or core allows; one step after another."""
     why = "the busiest link, NIC or core of each step, one step after another (CommBench §4.2, §5.2.1)"
-    ceilings = [_step_ceiling(question, step) for step in question.steps]
+    steps = [
+        (replace(question, transport=one), step) for one, step in zip(question.transports, question.steps, strict=True)
+    ]
+    ceilings = [_step_ceiling(*each) for each in steps]
     # Pieces let steps overlap, and the slowest alone counts at best.
     ceiling = min(ceilings) if question.operation == "striping_pipelined" else _in_turn(ceilings)
-    start_up = sum(_step_start_up_us(question, step) for step in question.steps)
-    expected = [_step_gbps(question, step) for step in question.steps]
+    start_up = sum(_step_start_up_us(*each) for each in steps)
+    expected = [_step_gbps(*each) for each in steps]
     # All ranks' copies pass one memory, whose sharing is not known; on the host caches and shared cores play in.
     least = 1 / question.per_node if question.gpus else _SHARED_MEMORY_FLOOR / FLOOR_FRACTION / question.per_node
-    at_worst = [_step_gbps(question, step, least) for step in question.steps]
+    at_worst = [_step_gbps(*each, least) for each in steps]
     if None in expected or None in at_worst:
         why = f"{question.topology.system}: not all rates on the way are known"
         return _Limits(None, None, ceiling, start_up, why)

@@ -180,6 +180,7 @@ void plan_json(Json& json, const Options& options, const std::vector<Series>& pl
       .field("sizes", options.sizes)
       .field("warmup", options.warmup);
   if (!options.rounds_file.empty()) json.field("rounds", options.rounds_file);
+  if (!options.step_transports.empty()) json.field("step_transports", options.step_transports);
   if (!options.matrix_file.empty()) json.field("matrix", options.matrix_file);
   json.key("iterations").begin_object();
   if (options.fixed_iterations) {
@@ -226,7 +227,9 @@ class Program {
     World world;
     check_world(world);
     read_inputs(world);
-    std::unique_ptr<Transport> transport = make_transport(options_.transport);
+    const std::unique_ptr<Transport> transport = options_.step_transports.empty()
+                                                     ? make_transport(options_.transport)
+                                                     : make_stepwise(options_.transport, options_.step_transports);
     const std::vector<Series> plan = make_plan(options_, world.size, [&](Operation operation, Implementation wanted) {
       return choose(*transport, operation, wanted);
     });

@@ -89,7 +89,7 @@ void NodeShared::barrier(const std::vector<int>& wait_for, const std::vector<int
       mpi_check(MPI_Recv(nullptr, 0, MPI_BYTE, rank, kReadyTag, world_.all, MPI_STATUS_IGNORE), "MPI_Recv");
       continue;
     }
-    const auto index = std::find(world_.node_ranks.begin(), world_.node_ranks.end(), rank) - world_.node_ranks.begin();
+    const int index = world_.node_rank_of(rank);
     spin_until([&] { return slots_[index].left.load(std::memory_order_acquire) >= now; });
   }
 }

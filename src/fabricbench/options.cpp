@@ -70,6 +70,7 @@ std::string parse_file_name(const std::string& text, const char* option) {
 
 enum Option : int {
   kTransport = 256,
+  kStepTransports,
   kOperations,
   kImplementation,
   kSchedules,
@@ -99,6 +100,7 @@ enum Option : int {
 };
 
 const option kLongOptions[] = {{"transport", required_argument, nullptr, kTransport},
+                               {"step-transports", required_argument, nullptr, kStepTransports},
                                {"operations", required_argument, nullptr, kOperations},
                                {"implementation", required_argument, nullptr, kImplementation},
                                {"schedules", required_argument, nullptr, kSchedules},
@@ -131,6 +133,13 @@ void set(Options& options, int option, const std::string& text) {
   switch (option) {
     case kTransport:
       options.transport = one_of(text, kTransports, "transport");
+      break;
+    case kStepTransports:
+      options.step_transports.clear();
+      for (const std::string& name : split(text, ','))
+        options.step_transports.push_back(one_of(name, kTransports, "transport"));
+      if (options.step_transports.size() != 3)
+        throw InputError("'" + text + "' is not a transport for each of split, translate and assemble: write a,b,c");
       break;
     case kOperations:
       options.operations.clear();
@@ -311,6 +320,13 @@ Options parse_options(int count, char** arguments) {
       std::none_of(options.operations.begin(), options.operations.end(), is_pair_operation)) {
     throw InputError("--rounds holds pairs and none of the --operations is between two ranks");
   }
+  const bool pipelined =
+      std::count(options.operations.begin(), options.operations.end(), Operation::striping_pipelined) > 0;
+  if (!options.step_transports.empty() && pipelined) {
+    throw InputError(
+        "striping_pipelined takes its steps at the same time, so all by one transport: leave it out or "
+        "leave out --step-transports");
+  }
   if (options.minimum_iterations > options.maximum_iterations) {
     throw InputError("--min-iterations is above --max-iterations (" + std::to_string(options.maximum_iterations) + ")");
   }
@@ -324,6 +340,7 @@ std::string help_text() {
 
 What
   --transport NAME        staging, copy, ccl or mpi (the host port has mpi only)            [mpi]
+  --step-transports A,B,C of the steps of striping: split, translate, assemble         [as --transport]
   --operations LIST       pingpong, unidirectional, bidirectional, alltoall, allreduce,
                           allgather, reduce_scatter, broadcast, reduce;
                           between groups: rail_, symmetric_ with unidirectional,

@@ -25,6 +25,7 @@ inline constexpr int kNoCommonSize = -1;
 
 struct Options {
   std::string transport = "mpi";
+  std::vector<std::string> step_transports;  // of a striped message: split, translate, assemble; empty: `transport`
   std::vector<Operation> operations;
   Implementation implementation = Implementation::automatic;
   std::vector<Schedule> schedules;

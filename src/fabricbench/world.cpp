@@ -37,6 +37,10 @@ bool World::on_this_node(int world_rank) const {
   return std::find(node_ranks.begin(), node_ranks.end(), world_rank) != node_ranks.end();
 }
 
+int World::node_rank_of(int world_rank) const {
+  return static_cast<int>(std::find(node_ranks.begin(), node_ranks.end(), world_rank) - node_ranks.begin());
+}
+
 std::string World::from_first(const std::string& mine) const {
   std::string text = mine;
   auto length = static_cast<std::int64_t>(text.size());

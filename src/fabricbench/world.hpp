@@ -25,6 +25,8 @@ struct World {
   int node_count = 1;
   std::vector<int> node_ranks;  // world ranks of this node
   bool on_this_node(int world_rank) const;
+  // The place of a rank of this node among those of the node.
+  int node_rank_of(int world_rank) const;
 
   // The string of rank 0, on every rank.
   std::string from_first(const std::string& mine) const;

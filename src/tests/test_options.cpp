@@ -80,6 +80,10 @@ TEST(mistakes_are_named_with_what_to_do) {
   CHECK(mistake({"--sizes"}).find("needs a value") != std::string::npos);
   CHECK(mistake({"stray"}).find("'stray'") != std::string::npos);
   CHECK(mistake({"--pairs", "1-1"}).find("same rank twice") != std::string::npos);
+  CHECK(mistake({"--step-transports", "copy,ccl"}).find("each of split, translate and assemble") != std::string::npos);
+  CHECK(mistake({"--step-transports", "copy,tcp,copy"}).find("'tcp'") != std::string::npos);
+  CHECK(mistake({"--step-transports", "mpi,mpi,mpi", "--operations", "striping_pipelined"}).find("all by one") !=
+        std::string::npos);
   CHECK(mistake({"--rounds", "f", "--pairs", "0-1"}).find("--pairs") != std::string::npos);
   CHECK(mistake({"--rounds", ""}).find("name of a file") != std::string::npos);
   CHECK(mistake({"--rounds", "f", "--operations", "alltoall"}).find("--rounds holds pairs") != std::string::npos);

@@ -18,6 +18,7 @@ struct Peer {
 
 class Copy final : public Transport {
  public:
+  explicit Copy(bool for_a_step) : for_a_step_(for_a_step) {}
   bool has_library(Operation) const override { return false; }
   bool has_transfers(Operation operation) const override { return operation != Operation::sparse_alltoallv; }
   void set_up(const Context& context) override;
@@ -27,6 +28,7 @@ class Copy final : public Transport {
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
 
  private:
+  bool for_a_step_;
   const Context* context_ = nullptr;
   std::vector<device::PeerMemory> opened_;
   std::vector<Peer> peers_;
@@ -65,10 +67,10 @@ class CopiedTransfers final : public Work {
     }
     for (const Transfer& sent : own.sent) {
       streams_.to(sent.destination).synchronize();
-      if (sent.destination != context.world.rank) context.shared.signal(sent.destination);
+      if (sent.destination != context.world.rank) context.shared.signal(context.world.node_rank_of(sent.destination));
     }
     for (const Transfer& received : own.received) {
-      if (received.source != context.world.rank) context.shared.await(received.source);
+      if (received.source != context.world.rank) context.shared.await(context.world.node_rank_of(received.source));
     }
   }
 
@@ -124,7 +126,7 @@ class CopiedReduction final : public Work {
 void Copy::set_up(const Context& context) {
   context_ = &context;
   const World& world = context.world;
-  if (world.node_count > 1) {
+  if (world.node_count > 1 && !for_a_step_) {
     throw InputError("the copy transport works inside one node and this run has " + std::to_string(world.node_count) +
                      ": start all ranks on one node");
   }
@@ -140,6 +142,10 @@ void Copy::set_up(const Context& context) {
       peers_.push_back({context.send.data(), context.receive.data()});
       continue;
     }
+    if (!world.on_this_node(rank)) {
+      peers_.push_back({nullptr, nullptr});
+      continue;
+    }
     const Handles& handles = all[static_cast<std::size_t>(rank)];
     opened_.emplace_back(handles.send);
     std::byte* send = opened_.back().data();
@@ -149,12 +155,20 @@ void Copy::set_up(const Context& context) {
 }
 
 std::unique_ptr<Work> Copy::prepare(const Measurement& measurement, const Group& group) {
+  for (const Step& step : group.steps) {
+    const OwnTransfers own = own_transfers(step, context_->world.rank);
+    for (const Transfer& sent : own.sent) {
+      if (!context_->world.on_this_node(sent.destination))
+        throw RunError("input", "the copy transport works inside one node and " + to_string(measurement.operation) +
+                                    " goes from node to node: choose another transport for this step");
+    }
+  }
   if (is_reduction(measurement.operation)) return std::make_unique<CopiedReduction>(measurement, group, *this);
   return std::make_unique<CopiedTransfers>(group, *this);
 }
 
 }  // namespace
 
-std::unique_ptr<Transport> make_copy() { return std::make_unique<Copy>(); }
+std::unique_ptr<Transport> make_copy(bool for_a_step) { return std::make_unique<Copy>(for_a_step); }
 
 }  // namespace fabricbench

@@ -4,11 +4,11 @@
 
 namespace fabricbench {
 
-std::unique_ptr<Transport> make_transport(const std::string& name) {
+std::unique_ptr<Transport> make_transport(const std::string& name, [[maybe_unused]] bool for_a_step) {
   if (name == "mpi") return make_mpi();
 #if defined(FABRICBENCH_GPU)
   if (name == "staging") return make_staging();
-  if (name == "copy") return make_copy();
+  if (name == "copy") return make_copy(for_a_step);
 #if defined(FABRICBENCH_CCL)
   if (name == "ccl") return make_ccl();
 #else

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "fabricbench/device/device.hpp"
 #include "fabricbench/node_shared.hpp"
@@ -53,8 +54,11 @@ class Transport {
   virtual std::map<std::string, std::string> library() const { return {}; }
 };
 
-// The transport of that name, or InputError where this port has none.
-std::unique_ptr<Transport> make_transport(const std::string& name);
+// The transport of that name, or InputError where this port has none. One that works inside a node only has to have no
+// more than one, unless it is `for_a_step`: then it is not asked for what goes between nodes.
+std::unique_ptr<Transport> make_transport(const std::string& name, bool for_a_step = false);
+// `main`, but for the steps of a striped message: split, translate, assemble.
+std::unique_ptr<Transport> make_stepwise(const std::string& main, const std::vector<std::string>& steps);
 
 // The ranks' transfers of a step in which this rank takes part: those that it sends and those that it receives.
 struct OwnTransfers {
@@ -68,7 +72,7 @@ const std::byte* source_of(const Transfer& sent, const Context& context);
 
 std::unique_ptr<Transport> make_mpi();
 std::unique_ptr<Transport> make_staging();
-std::unique_ptr<Transport> make_copy();
+std::unique_ptr<Transport> make_copy(bool for_a_step);
 std::unique_ptr<Transport> make_ccl();
 
 }  // namespace fabricbench
