@@ -61,7 +61,9 @@ def status(context: click.Context, *, name: str) -> None:
     for what in found.faults.values():
         click.echo(f"planted: {what}")
     healthy = not found.missing and all(
-        state.startswith(("idle", "alloc", "mix", "comp")) for state in found.nodes.values()
+        # With an asterisk a node does not answer.
+        state.startswith(("idle", "alloc", "mix", "comp")) and not state.endswith("*")
+        for state in found.nodes.values()
     )
     context.exit(0 if healthy else 1)
 
@@ -149,6 +151,16 @@ def node_down(*, node: str, name: str) -> None:
     from fabricheck.emulation import faults
 
     _plant(name, lambda cluster: faults.node_down(cluster, node))
+
+
+@fault.command()
+@click.argument("daemon", nargs=-1, required=True)
+@_name
+def kill_daemon(*, daemon: tuple[str, ...], name: str) -> None:
+    """A daemon ends: munged, slurmctld, or slurmd NODE."""
+    from fabricheck.emulation import faults
+
+    _plant(name, lambda cluster: faults.kill_daemon(cluster, " ".join(daemon)))
 
 
 @fault.command()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fabricheck.emulation import slurm
-from fabricheck.emulation.layout import LOGIN, LOGIN_ADDRESS, Cable, Device, Layout, switch_of
+from fabricheck.emulation.layout import LOGIN, LOGIN_ADDRESS, Cable, Device, Layout, check_name, switch_of
 from fabricheck.emulation.state import Journal, Process, end
 from fabricheck.errors import UserError
 from fabricheck.topology.model import load_topology
@@ -59,7 +59,7 @@ class Cluster:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.folder = FOLDER / layout.name
-        self.journal = Journal(self.folder / "journal")
+        self.journal = Journal(self.folder)
 
     @classmethod
     def up(cls, topology: Path, name: str = DEFAULT_NAME, timeout_s: float = 30.0) -> Cluster:
@@ -86,7 +86,7 @@ class Cluster:
     @classmethod
     def find(cls, name: str = DEFAULT_NAME) -> Cluster:
         """The cluster of that name, which may be half built. Raises UserError where there is none."""
-        file = FOLDER / name / "topology.yaml"
+        file = FOLDER / check_name(name) / "topology.yaml"
         if not file.exists():
             raise UserError(f"there is no cluster {name!r}: fabricheck emulate up --name {name}")
         return cls(Layout(name, load_topology(file)))
@@ -95,7 +95,7 @@ class Cluster:
     def down(cls, name: str = DEFAULT_NAME) -> bool:
         """End a cluster and remove all that is left of it, also after a crash. False where there was nothing."""
         require_machine()
-        prefix = f"fabricheck-{name}-"
+        prefix = f"fabricheck-{check_name(name)}-"
         with _lock(name):
             folder = FOLDER / name
             if not folder.exists() and not _namespaces(prefix):
@@ -130,7 +130,7 @@ class Cluster:
         answer = self.run(["sinfo", "--noheader", "--Node", "--format=%n %t", "--partition=all"], timeout_s=20)
         nodes = dict(line.split() for line in answer.stdout.splitlines() if len(line.split()) == 2)
         latest = {one.role: one for one in self.journal.processes()}
-        missing = tuple(role for role, process in latest.items() if not process.is_running())
+        missing = tuple(role for role in self.daemons if role not in latest or not latest[role].is_running())
         return Status(
             {node: nodes.get(node, "unknown") for node in self.layout.network.nodes}, missing, self.journal.faults()
         )
@@ -171,8 +171,21 @@ class Cluster:
             self._add_routes(switch_of(self.layout, device))
 
     def start_node(self, node: str) -> None:
-        command = slurm.slurmd_command(self.layout, self.folder, node)
-        self._launch(f"slurmd {node}", command)
+        self.start_daemon(f"slurmd {node}")
+
+    @property
+    def daemons(self) -> tuple[str, ...]:
+        """The roles of all daemons of Slurm and munge."""
+        return ("munged", "slurmctld", *(f"slurmd {node}" for node in self.layout.network.nodes))
+
+    def start_daemon(self, role: str) -> None:
+        program, _, node = role.partition(" ")
+        if program == "munged":
+            self._launch(role, slurm.munged_command(self.folder))
+        elif program == "slurmctld":
+            self._launch(role, slurm.slurmctld_command(self.layout, self.folder))
+        else:
+            self._launch(role, slurm.slurmd_command(self.layout, self.folder, node))
 
     def stop_node(self, node: str) -> None:
         """As if its power failed: everything on the node ends at once."""
@@ -255,33 +268,34 @@ class Cluster:
         _tc(namespace, [_tbf(end_, cable.rate, cable.burst) for end_, cable in ends if end_.namespace == namespace])
 
     def _add_routes(self, of: str) -> None:
+        _ip(self.layout.namespace(of), self.route_lines(of))
+
+    def route_lines(self, of: str) -> list[str]:
+        """What `ip` is told for the routes of a node or switch. They are gone when their device was down."""
         if of in self.layout.network.nodes:
             ports = [self.layout.ports[name] for name in self.layout.network.ports_of(of)]
-            lines = [f"route replace {port.plane} via {port.gateway} dev {port.device.name}" for port in ports]
-        else:
-            lines = []
-            for subnet, gateways in self.layout.routes(of):
-                lines.append(f"route replace {subnet} " + " ".join(f"nexthop via {each}" for each in gateways))
-        _ip(self.layout.namespace(of), lines)
+            return [f"route replace {port.plane} via {port.gateway} dev {port.device.name}" for port in ports]
+        return [
+            f"route replace {subnet} " + " ".join(f"nexthop via {each}" for each in gateways)
+            for subnet, gateways in self.layout.routes(of)
+        ]
 
     def _start(self) -> None:
         slurm.write_files(self.layout, self.folder)
-        self._launch("munged", slurm.munged_command(self.folder))
+        self.start_daemon("munged")
         socket = self.folder / "munge" / "socket"
         deadline = time.monotonic() + 5
         while not socket.exists():
             if time.monotonic() > deadline:
                 raise UserError(f"munged did not start: see {self.folder / 'log' / 'munged'}")
             time.sleep(0.02)
-        self._launch("slurmctld", slurm.slurmctld_command(self.layout, self.folder))
+        self.start_daemon("slurmctld")
         for node in self.layout.network.nodes:
             self.start_node(node)
 
     def _launch(self, role: str, command: list[str]) -> None:
         log = self.folder / "log" / role.replace(" ", "-")
-        child = slurm.start(command, log, self.environment())
-        if process := Process.of(role, child.pid):
-            self.journal.add(process)
+        self.journal.start(role, command, log, self.environment())
 
     def _tear_down(self) -> None:
         _tear_down(self.folder, self.layout.prefix)
@@ -299,7 +313,7 @@ def emulated_cluster(topology: Path, name: str = DEFAULT_NAME) -> Iterator[Clust
 
 def _tear_down(folder: Path, prefix: str) -> None:
     # What was launched, then whatever it left in the namespaces, which are ours alone.
-    end(Journal(folder / "journal").processes())
+    end(Journal(folder).processes())
     for namespace in _namespaces(prefix):
         _kill_in(namespace)
         subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, check=False)

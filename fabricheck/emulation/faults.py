@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 
 from fabricheck.emulation.cluster import Cluster
-from fabricheck.emulation.layout import Cable
+from fabricheck.emulation.layout import Cable, Device, switch_of
 from fabricheck.emulation.state import end
 from fabricheck.errors import UserError
 
@@ -18,8 +18,9 @@ def slow(cluster: Cluster, link: str, percent: float, *, one_side: bool = False)
         raise UserError(f"a link can lose more than 0 and less than 100 percent of its rate, not {percent:g}")
     cable = cluster.cable(link)
     rate = round(cable.rate * (1 - percent / 100))
-    for device in cable.ends[: 1 if one_side else 2]:
-        cluster.shape(device, rate, cable.burst)
+    # The other side may be slow from before.
+    for device, sent in zip(cable.ends, (rate, cable.rate if one_side else rate), strict=True):
+        cluster.shape(device, sent, cable.burst)
     side = " in one direction" if one_side else ""
     cluster.journal.set_fault(f"slow {cable.name}", f"{cable.name} has {100 - percent:g}% of its rate{side}")
 
@@ -39,10 +40,13 @@ def flap(cluster: Cluster, link: str, period_s: float) -> None:
     cable = cluster.cable(link)
     device = cable.ends[1]
     half = f"{period_s / 2:g}"
-    ip = f"ip -n {device.namespace} link set {device.name}"
+    ip = f"ip -n {device.namespace}"
+    # The routes over a device are gone once it was down.
+    mend = "".join(f"; {ip} {line}" for line in cluster.route_lines(switch_of(cluster.layout, device)))
+    down, up = f"{ip} link set {device.name} down", f"{ip} link set {device.name} up{mend}"
     role = f"flap {cable.name}"
     _stop(cluster, role)
-    cluster.launch_helper(role, ["sh", "-c", f"while :; do {ip} down; sleep {half}; {ip} up; sleep {half}; done"])
+    cluster.launch_helper(role, ["sh", "-c", f"while :; do {down}; sleep {half}; {up}; sleep {half}; done"])
     cluster.journal.set_fault(role, f"{cable.name} goes down and up every {period_s:g} s")
 
 
@@ -60,6 +64,16 @@ def node_down(cluster: Cluster, node: str) -> None:
     cluster.journal.set_fault(f"node-down {node}", f"{node} is down")
 
 
+def kill_daemon(cluster: Cluster, role: str) -> None:
+    """A daemon of Slurm or munge ends, such as `slurmd nid001`; jobs that it started go on."""
+    if role not in cluster.daemons:
+        raise UserError(f"there is no daemon {role!r}: {_some(cluster.daemons)}")
+    if process := cluster.daemon(role):
+        process.signal(signal.SIGKILL)
+        end([process])
+    cluster.journal.set_fault(f"kill-daemon {role}", f"{role} was killed")
+
+
 def loss(cluster: Cluster, port: str, per_10000: int) -> None:
     """A port loses that many of 10,000 packets that it receives. Needs nftables."""
     if not 0 < per_10000 <= 10000:
@@ -67,8 +81,11 @@ def loss(cluster: Cluster, port: str, per_10000: int) -> None:
     cable = _cable_of_port(cluster, port)
     device = cable.ends[0]
     rules = (
-        f"table netdev fabricheck {{ chain {device.name} {{ type filter hook ingress device {device.name} priority 0; "
-        f"numgen random mod 10000 < {per_10000} drop }} }}"
+        # Made before it is deleted, so that it need not be there: the rule then is the only one.
+        f"add table netdev {_table(device)}\ndelete table netdev {_table(device)}\n"
+        f"add table netdev {_table(device)}\n"
+        f"add chain netdev {_table(device)} loss {{ type filter hook ingress device {device.name} priority 0; }}\n"
+        f"add rule netdev {_table(device)} loss numgen random mod 10000 <= {per_10000 - 1} drop\n"
     )
     _nft(device.namespace, rules)
     cluster.journal.set_fault(f"loss {port}", f"{port} loses {per_10000} of 10,000 packets")
@@ -103,8 +120,14 @@ def _clear_node_down(cluster: Cluster, node: str) -> None:
     cluster.run(["scontrol", "update", f"NodeName={node}", "State=RESUME"], timeout_s=20)
 
 
+def _clear_kill_daemon(cluster: Cluster, role: str) -> None:
+    if cluster.daemon(role) is None:
+        cluster.start_daemon(role)
+
+
 def _clear_loss(cluster: Cluster, port: str) -> None:
-    _nft(_cable_of_port(cluster, port).ends[0].namespace, "delete table netdev fabricheck")
+    device = _cable_of_port(cluster, port).ends[0]
+    _nft(device.namespace, f"delete table netdev {_table(device)}")
 
 
 _CLEAR = {
@@ -112,6 +135,7 @@ _CLEAR = {
     "flap": _clear_flap,
     "unplug": _clear_unplug,
     "node-down": _clear_node_down,
+    "kill-daemon": _clear_kill_daemon,
     "loss": _clear_loss,
 }
 
@@ -134,6 +158,11 @@ def _cable_of_port(cluster: Cluster, port: str) -> Cable:
 def _check_node(cluster: Cluster, node: str) -> None:
     if node not in cluster.layout.network.nodes:
         raise UserError(f"there is no node {node!r}: {_some(cluster.layout.network.nodes)}")
+
+
+def _table(device: Device) -> str:
+    """A table of its own for each port, so that mending one leaves the others broken."""
+    return f"fabricheck_{device.name}"
 
 
 def _some(names: Sequence[str]) -> str:

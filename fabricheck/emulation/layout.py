@@ -53,6 +53,13 @@ class Port:
     plane: str
 
 
+def check_name(name: str) -> str:
+    """The name of a cluster as it is: it becomes part of paths and of patterns. Raises UserError for any other text."""
+    if not re.fullmatch(r"[a-z][a-z0-9]{0,15}", name):
+        raise UserError(f"{name!r} is no name for a cluster: up to 16 lower-case letters and digits")
+    return name
+
+
 @dataclass(frozen=True)
 class Layout:
     """Everything that a cluster of this `name` is made of. Namespaces begin with `prefix`."""
@@ -61,8 +68,7 @@ class Layout:
     topology: Topology
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[a-z][a-z0-9]{0,15}", self.name):
-            raise UserError(f"{self.name!r} is no name for a cluster: up to 16 lower-case letters and digits")
+        check_name(self.name)
         network = self.topology.network
         if network is None:
             raise UserError(f"the topology of {self.topology.system} has no network: an emulated cluster is made of it")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 from fabricheck.emulation.layout import LOGIN, LOGIN_ADDRESS, Layout
@@ -115,14 +114,6 @@ def slurmd_command(layout: Layout, folder: Path, node: str) -> list[str]:
     )
     enter = ["nsenter", f"--net=/var/run/netns/{layout.namespace(node)}", "unshare", "--uts", "--ipc", "--mount"]
     return [*enter, "sh", "-c", script, "sh", node, str(folder / "slurm.conf")]
-
-
-def start(command: list[str], log: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Start a daemon in a session of its own."""
-    with log.open("ab") as out:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, env=environment
-        )
 
 
 def _only_cgroup2() -> bool:

@@ -6,11 +6,14 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from fabricheck.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -59,21 +62,53 @@ def end(processes: Iterable[Process], patience_s: float = 2.0) -> None:
         time.sleep(0.02)
 
 
+# Arguments: the role, the file, and the command. Renamed when it is whole.
+_NOTE = (
+    'read -r stat < /proc/$$/stat && printf "%s\\n" "$0" "$stat" > "$1.new" && mv "$1.new" "$1" && shift && exec "$@"'
+)
+_PATIENCE_S = 5.0
+
+
+def _read_note(file: Path) -> Process:
+    """A role, and the line of /proc/PID/stat."""
+    role, stat = file.read_text(encoding="utf-8").split("\n", 1)
+    return Process(role, int(stat.split()[0]), int(stat.rpartition(")")[2].split()[19]))
+
+
 class Journal:
-    """Processes and faults of a cluster in a file that is appended to before anything else happens with them."""
+    """Processes and faults of a cluster, in files of its `folder` that outlive whoever wrote them."""
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "journal"
+        self.started = folder / "started"
 
-    def add(self, process: Process) -> None:
-        self._write({"process": asdict(process)})
+    def start(self, role: str, command: list[str], log: Path, environment: dict[str, str]) -> Process:
+        """Starts a command in a session of its own, as no child of ours. Raises UserError where it does not start.
+
+        It notes itself before it becomes the command, so that nothing ever runs un-noted, even if we end meanwhile.
+        """
+        self.started.mkdir(exist_ok=True)
+        note = self.started / f"{time.time_ns()}"
+        words = ["setsid", "--fork", "sh", "-c", _NOTE, role, str(note), *command]
+        with log.open("ab") as out:
+            subprocess.run(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment, check=False)
+        deadline = time.monotonic() + _PATIENCE_S
+        while not note.exists():
+            if time.monotonic() > deadline:
+                raise UserError(f"{role} did not start in {_PATIENCE_S:g} s: see {log}")
+            time.sleep(0.002)
+        return _read_note(note)
 
     def set_fault(self, name: str, what: str | None) -> None:
         """Note a fault, or with None that it is gone."""
         self._write({"fault": name, "what": what})
 
     def processes(self) -> list[Process]:
-        return [Process(**one["process"]) for one in self._read() if "process" in one]
+        """All that was ever started, in order."""
+        if not self.started.exists():
+            return []
+        notes = (file for file in sorted(self.started.iterdir()) if file.suffix != ".new")
+        return [_read_note(file) for file in notes]
 
     def faults(self) -> dict[str, str]:
         found: dict[str, str] = {}

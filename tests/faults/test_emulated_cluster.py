@@ -1,0 +1,219 @@
+"""The emulated cluster itself: it comes up, what is planted is there, and nothing is left of it. Needs root."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fabricheck.emulation import faults
+from fabricheck.emulation.cluster import FOLDER, Cluster, emulated_cluster, require_machine
+from fabricheck.errors import UserError
+
+pytestmark = pytest.mark.e2e
+
+TOPOLOGY = """\
+system: small
+description: four nodes, two leaves, a spine, two ports a node
+cpus: [{name: cpu0}]
+nics:
+  - {name: hsn0, model: shaped veth, rate: 50 Mb/s, source: "this file", burst_bytes: 131072}
+  - {name: hsn1, model: shaped veth, rate: 50 Mb/s, source: "this file", burst_bytes: 131072}
+network:
+  nodes: nid[001-004]
+  switches: [{name: "leaf[0-1]"}, {name: spine0}]
+  links:
+    - technology: shaped veth
+      rate: 50 Mb/s
+      source: "this file"
+      pairs: [["nid[001-002]:hsn0", leaf0], ["nid[001-002]:hsn1", leaf0],
+              ["nid[003-004]:hsn0", leaf1], ["nid[003-004]:hsn1", leaf1]]
+    - {technology: shaped veth, rate: 100 Mb/s, source: "this file", pairs: [["leaf[0-1]", spine0]]}
+"""
+# Clusters of this test run alone, so that it never meets one of the user's.
+NAMES = [f"t{os.getpid()}{letter}" for letter in "abc"]
+
+
+@pytest.fixture(scope="module")
+def topology(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    try:
+        require_machine()
+    except UserError as error:
+        pytest.skip(str(error))
+    file = tmp_path_factory.mktemp("emulated") / "topology.yaml"
+    file.write_text(TOPOLOGY, encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def shared(topology: Path) -> Iterator[Cluster]:
+    with emulated_cluster(topology, NAMES[0]) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared: Cluster) -> Iterator[Cluster]:
+    """A healthy cluster, and healthy again afterwards."""
+    yield shared
+    faults.clear(shared)
+    assert shared.status().faults == {}
+
+
+def ip(cluster: Cluster, of: str, *words: str) -> str:
+    command = ["ip", "-n", cluster.layout.namespace(of), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def rates(cluster: Cluster, link: str) -> list[str]:
+    found = []
+    for device in cluster.cable(link).ends:
+        command = ["tc", "-n", device.namespace, "qdisc", "show", "dev", device.name]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        found.append(said.split(" rate ")[1].split()[0] if " rate " in said else "none")
+    return found
+
+
+def reaches(cluster: Cluster, node: str, port: str, wait_s: int = 1) -> bool:
+    """Whether TCP from a node gets an answer, if only a refusal, from another node's port."""
+    script = (
+        "import errno, socket, sys; s = socket.socket(); s.settimeout(float(sys.argv[2]))\n"
+        "sys.exit(s.connect_ex((sys.argv[1], 9)) != errno.ECONNREFUSED)"
+    )
+    enter = ["nsenter", f"--net=/var/run/netns/{cluster.layout.namespace(node)}"]
+    address = cluster.layout.ports[port].address
+    command = [*enter, sys.executable, "-c", script, address, str(wait_s)]
+    return subprocess.run(command, check=False).returncode == 0
+
+
+def until(condition: Callable[[], bool], patience_s: float = 15.0) -> bool:
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_a_job_runs_on_all_nodes_and_each_port_is_reached_over_its_own_plane(cluster: Cluster) -> None:
+    done = cluster.run(["srun", "--nodes=4", "--time=1", "hostname"], timeout_s=60)
+    assert sorted(done.stdout.split()) == ["nid001", "nid002", "nid003", "nid004"], done.stderr
+    assert reaches(cluster, "nid001", "nid002:hsn0")
+    assert reaches(cluster, "nid001", "nid003:hsn1")
+    assert rates(cluster, "nid001:hsn0") == ["50Mbit", "50Mbit"]
+
+
+def test_two_clusters_do_not_meet(cluster: Cluster, topology: Path) -> None:
+    with pytest.raises(UserError, match="there is a cluster"):
+        Cluster.up(topology, cluster.layout.name)
+    with emulated_cluster(topology, NAMES[1]) as other:
+        faults.slow(other, "nid001:hsn0", 50)
+        assert rates(cluster, "nid001:hsn0") == ["50Mbit", "50Mbit"]
+    assert set(cluster.status().nodes.values()) == {"idle"}
+    assert cluster.status().missing == ()
+
+
+def test_slow_on_both_sides_then_on_one(cluster: Cluster) -> None:
+    faults.slow(cluster, "nid001:hsn0", 50)
+    assert rates(cluster, "nid001:hsn0") == ["25Mbit", "25Mbit"]
+    faults.slow(cluster, "nid001:hsn0", 20, one_side=True)
+    assert rates(cluster, "nid001:hsn0") == ["40Mbit", "50Mbit"]
+    faults.slow(cluster, "leaf0--spine0", 10)
+    assert rates(cluster, "leaf0--spine0") == ["90Mbit", "90Mbit"]
+    faults.clear(cluster)
+    assert rates(cluster, "nid001:hsn0") == ["50Mbit", "50Mbit"]
+    assert rates(cluster, "leaf0--spine0") == ["100Mbit", "100Mbit"]
+
+
+def test_loss_on_two_ports_of_a_node(cluster: Cluster) -> None:
+    for port in ("nid001:hsn0", "nid001:hsn1"):
+        assert reaches(cluster, "nid002", port)
+        faults.loss(cluster, port, 10000)
+        faults.loss(cluster, port, 10000)
+        assert not reaches(cluster, "nid002", port)
+    faults.clear(cluster)
+    assert reaches(cluster, "nid002", "nid001:hsn0")
+    assert reaches(cluster, "nid002", "nid001:hsn1")
+
+
+def test_a_flapping_trunk_is_sometimes_up_and_sometimes_down(cluster: Cluster) -> None:
+    def routes() -> int:
+        return ip(cluster, "spine0", "route").count(" via ")
+
+    whole = routes()
+    faults.flap(cluster, "leaf0--spine0", 0.4)
+    assert until(lambda: routes() < whole)
+    assert until(lambda: routes() == whole)
+    assert until(lambda: routes() < whole)
+    faults.clear(cluster)
+    assert routes() == whole
+    assert reaches(cluster, "nid001", "nid003:hsn0")
+
+
+def test_unplugged(cluster: Cluster) -> None:
+    faults.unplug(cluster, "nid003:hsn0")
+    assert not reaches(cluster, "nid001", "nid003:hsn0")
+    assert reaches(cluster, "nid001", "nid003:hsn1")
+    faults.clear(cluster)
+    assert until(lambda: reaches(cluster, "nid001", "nid003:hsn0"))
+
+
+def test_a_node_and_a_daemon_that_are_gone_are_named_and_come_back(cluster: Cluster) -> None:
+    faults.node_down(cluster, "nid002")
+    assert "slurmd nid002" in cluster.status().missing
+    faults.kill_daemon(cluster, "slurmd nid003")
+    assert {"slurmd nid002", "slurmd nid003"} <= set(cluster.status().missing)
+    faults.clear(cluster)
+    assert cluster.status().missing == ()
+    with pytest.raises(UserError, match="there is no daemon 'slurmd nid9'"):
+        faults.kill_daemon(cluster, "slurmd nid9")
+
+
+def mine(name: str) -> list[str]:
+    """Command lines of processes that belong to a cluster."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = file.read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if f"{FOLDER / name}/" in line:
+            found.append(line)
+    return found
+
+
+CRASH = """
+import os, sys
+from pathlib import Path
+from fabricheck.emulation import cluster, state
+left = [int(sys.argv[3])]
+def run(words, run=state.subprocess.run, **others):
+    done = run(words, **others)
+    left[0] -= words[0] == "setsid"
+    if left[0] == 0 and words[0] == "setsid":
+        os._exit(9)
+    return done
+state.subprocess.run = run
+if sys.argv[3] == "0":
+    cluster.Cluster._start = lambda self: os._exit(9)
+cluster.Cluster.up(Path(sys.argv[1]), sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("daemons", [0, 1, 2, 4], ids=["before the daemons", "munged", "slurmctld", "two slurmd"])
+def test_down_cleans_up_after_up_died(topology: Path, daemons: int) -> None:
+    """It dies between starting the last of that many daemons and hearing of it."""
+    name = NAMES[2]
+    command = [sys.executable, "-c", CRASH, str(topology), name, str(daemons)]
+    assert subprocess.run(command, check=False, timeout=60).returncode == 9
+    if daemons:
+        assert until(lambda: bool(mine(name)))
+    assert Cluster.down(name)
+    assert mine(name) == []
+    assert not (FOLDER / name).exists()
+    assert not list(Path("/var/run/netns").glob(f"fabricheck-{name}-*"))
+    assert not Cluster.down(name)
