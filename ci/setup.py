@@ -72,6 +72,8 @@ def setup_test() -> None:
     once("cuda", "the CUDA compiler and NCCL from their wheels", install_cuda)
     debian("hipcc libamdhip64-dev", "to compile the HIP port")
     debian("chromium", "to look at reports")
+    cluster = "iproute2 nftables slurm-wlm munge environment-modules openmpi-bin libopenmpi-dev mpich libmpich-dev"
+    debian(cluster, "to emulate a cluster")
 
 
 def make_venv() -> None:

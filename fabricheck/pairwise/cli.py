@@ -212,6 +212,6 @@ def _routing(network: Network, path: Path | None) -> Routing | None:
 
     def routing(source: str, destination: str, routes: Sequence[Route]) -> Route | None:
         way = known.get((source, destination)) or known.get((destination, source), ())[::-1]
-        return next((one for one in routes if set(one.components) == set(way)), None)
+        return next((one for one in routes if set(one.components) == set(way)), None) if way else None
 
     return routing

@@ -328,26 +328,41 @@ class Locator:
 
     def _with_one_more(self, y: FloatArray, state: _State, count: int) -> list[_State]:
         """The `count` best fits with one more fault, best first."""
+        starts = self._starts(y, state, count)
+        # What many pairs may go over passes for noise and a lower common factor until these are estimated with it.
+        sharp = replace(state, scale=state.scale + 0.6 * state.noise, noise=0.7 * state.noise)
+        starts += self._starts(y, sharp, 0, among=self._wide)
+        return sorted((self._fit(y, start) for start in starts), key=lambda one: -one.likelihood)
+
+    def _starts(
+        self, y: FloatArray, state: _State, count: int, among: npt.NDArray[np.bool_] | None = None
+    ) -> list[_State]:
+        """The `count` hypotheses that gain most as one more fault, and the best of each kind, as starts of a fit."""
         gains, losses = self._scan(y, state)
+        if among is not None:
+            gains = np.where(among, gains, -np.inf)
         seen: set[tuple[int, float]] = set()
         kinds: set[str] = set()
-        chosen: list[int] = []
+        found: list[_State] = []
         for each in np.argsort(-gains, kind="stable").tolist():
-            if gains[each] <= 0:
+            if gains[each] <= (0 if among is None else -np.inf):
                 break
             # Ways that nobody can tell apart give the same gain: one of them is enough.
             mark = (int(self._classes[each]), round(float(gains[each]), 6))
             kind = self._kind(each)
-            # What many pairs may go over looks like noise until the noise is estimated with it: the best of each kind.
-            if mark not in seen and each not in state.faults and (len(chosen) < count or kind not in kinds):
-                chosen.append(each)
+            if mark not in seen and each not in state.faults and (len(found) < count or kind not in kinds):
+                faults, with_it = (*state.faults, each), (*state.losses, float(losses[each]))
+                found.append(replace(state, faults=faults, losses=with_it))
                 kinds.add(kind)
             seen.add(mark)
-        found = [
-            self._fit(y, replace(state, faults=(*state.faults, each), losses=(*state.losses, float(losses[each]))))
-            for each in chosen
-        ]
-        return sorted(found, key=lambda one: -one.likelihood)
+        return found
+
+    @cached_property
+    def _wide(self) -> npt.NDArray[np.bool_]:
+        """Hypotheses that a tenth of the readings goes over on average."""
+        readings = np.bincount(self.entries.hypothesis, self._probability[self.entries.way], len(self.members))
+        wide: npt.NDArray[np.bool_] = readings >= 0.1 * self._used.size
+        return wide
 
     def _kind(self, hypothesis: int) -> str:
         return self.design.ways.kinds[self.members[hypothesis][0]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
+from typing import overload
 
 import networkx as nx
 import numpy as np
@@ -67,7 +68,7 @@ class Ways:
         found = [(*self._end(a), *way, *self._end(b)[::-1]) for a, b, way in ways if len(way) == nearest]
         if self.routing is None or len(found) < 2:
             return found
-        known = self.routing(source, destination, [self.route(way) for way in found])
+        known = self.routing(source, destination, _Named(self, found))
         return found if known is None else [tuple(self.position[name] for name in known.components)]
 
     def route(self, way: tuple[int, ...]) -> Route:
@@ -99,6 +100,26 @@ class Ways:
             names = (node_of(port), port, f"{port}--{self.network.leaf_of(port)}")
             self._ends[port] = tuple(self.position[name] for name in names)
         return self._ends[port]
+
+
+@dataclass(frozen=True)
+class _Named(Sequence[Route]):
+    """Ways in names, each made when it is asked for: a routing looks at few of them."""
+
+    ways: Ways
+    found: Sequence[tuple[int, ...]]
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    @overload
+    def __getitem__(self, index: int) -> Route: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Route]: ...
+    def __getitem__(self, index: int | slice) -> Route | Sequence[Route]:
+        if isinstance(index, slice):
+            return _Named(self.ways, self.found[index])
+        return self.ways.route(self.found[index])
 
 
 @dataclass(frozen=True, eq=False)

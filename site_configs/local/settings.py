@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fabricheck import mpi
 
-# The Intel MPI Benchmarks from the wheel that `make test` unpacks: Intel MPI and MPICH share an ABI.
+# Intel MPI's benchmarks from its wheel, where `make test` has unpacked it. They run on MPICH, which has the same ABI.
 imb = Path(sys.prefix) / "mpi" / "impi"
 
 installations = mpi.find_all()

@@ -59,7 +59,9 @@ class Site:
         selected = [f"--system=emulated:{partition}", f"--environment={environment}", f"--name={name}"]
         where = [f"--built={self.programs}", f"--output={self.root / f'output{self.runs}'}", "--no-store"]
         program = [sys.executable, "-m", "fabricheck", "run", *selected, *where]
-        return ["sh", "-c", f'cd "{self.root}" && exec "$@"', "sh", *program, *options]
+        # Latencies of more ranks than cores say nothing.
+        large = [*([] if "--" in options else ["--"]), "--setvar=NodePairs.sizes=host:1MiB"]
+        return ["sh", "-c", f'cd "{self.root}" && exec "$@"', "sh", *program, *options, *large]
 
     def run(self, partition: str, *options: str, environment: str = "openmpi", name: str = "NodePairs") -> Finished:
         command = self.command(partition, *options, environment=environment, name=name)

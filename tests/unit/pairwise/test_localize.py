@@ -53,6 +53,18 @@ def test_two_trunks_of_a_leaf_are_not_the_leaf() -> None:
     assert right, found.suspects
 
 
+def test_a_switch_that_a_quarter_of_all_pairs_go_over_is_not_taken_for_noise() -> None:
+    """No pair stays on its leaf, so that the common factor alone explains the mean: the mixture has to be tried."""
+    network = fat_tree(64, 8, 4)
+    nodes, random = network.nodes, np.random.default_rng(1)
+    rounds = [[(nodes[one], nodes[(one + 8 * turn) % 64]) for one in range(64)] for turn in range(1, 8)]
+    readings = design(Ways(network), rounds, adaptive=True)
+    share = healthy_share(readings, [Fault("spine2", 0.08)], taken(readings, random))
+    (suspect,) = locate(readings, measure(readings, share, 0.02, random)).suspects
+    assert suspect.components == ("spine0", "spine1", "spine2", "spine3")
+    assert suspect.loss == pytest.approx(0.08, abs=0.015)
+
+
 def test_a_healthy_network_has_no_suspect(bench: Bench) -> None:
     """The family-wise false alarms are 1% at most: more than 2 of 60 would have a probability of 2%."""
     assert sum(bool(bench.trial([])[1].suspects) for _ in range(60)) <= 2
