@@ -179,8 +179,6 @@ def run(
     from fabricheck.report.machine import write_json, write_junit, write_prometheus
     from fabricheck.report.terminal import render
     from fabricheck.session import Selection, Suite, run_suite
-    from fabricheck.store.cli import report as report_stored
-    from fabricheck.store.folders import create
     from fabricheck.suite import suite_root
 
     suite = Suite(suite_root())
@@ -192,6 +190,8 @@ def run(
     store = store or output / "store"
     name = system.partition(":")[0]
     if name in suite.systems() and not no_store:
+        from fabricheck.store.folders import create
+
         create(store)  # what cannot be stored is better known before it is measured
     session = run_suite(suite, selection, output)
     outcome = judge_session(session, suite, name)
@@ -203,6 +203,8 @@ def run(
     click.echo(render(outcome.judged, problems=outcome.problems, width=columns, color=sys.stdout.isatty()))
     status = EXIT_CODES[outcome.verdict]
     if not no_store:
+        from fabricheck.store.cli import report as report_stored
+
         try:
             report_stored(store_session(store, session, outcome, suite, name, just_now=True))
         except UserError as error:
