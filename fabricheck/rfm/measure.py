@@ -206,7 +206,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.started = datetime.now(timezone.utc)
 
     def chosen_sizes(self) -> str:
-        return str(self.sizes.get("host" if self.port == "host" else self.transport, self.sizes["other"]))
+        kind = "host" if self.port == "host" else self.transport
+        return str(self.sizes[kind if kind in self.sizes else "other"])
 
     def exit_status(self) -> int:
         file = Path(self.stagedir) / EXIT_STATUS
