@@ -170,7 +170,8 @@ def _transports(question: _Question, step_transports: Sequence[str]) -> tuple[st
     if question.operation in STRIPING and step_transports:
         split, translate, assemble = step_transports
         one = {"striping_split": split, "striping_assemble": assemble}.get(question.operation, translate)
-        return (split, translate, assemble) if question.operation == "striping" else (one,)
+        if question.operation != "striping_pipelined":  # whose steps all go by one
+            return (split, translate, assemble) if question.operation == "striping" else (one,)
     return (question.transport,) * len(question.steps)
 
 

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <set>
@@ -238,6 +239,7 @@ class Program {
 
     NodeShared shared(world);
     Watchdog watchdog(world, shared, results_.get(), options_.timeout_s);
+    alarm(0);  // the watchdog looks on from here
     install_signal_handlers(world, shared, results_.get());
     try {
       measure_all(world, shared, *transport, plan, proof, begin);
@@ -531,19 +533,30 @@ void select_device_early(const LocalRank& local) {
   }
 }
 
+// While there is no watchdog: before MPI has started, and when it ends.
+const char* volatile hanging = nullptr;
+
 void say_that_mpi_hangs(int) {
-  constexpr char kMessage[] = "fabricbench: MPI_Finalize did not return: everything was measured, and the job hangs\n";
-  if (write(STDERR_FILENO, kMessage, sizeof kMessage - 1) < 0) _exit(kExitFailed);
+  const char* message = hanging;
+  if (write(STDERR_FILENO, message, std::strlen(message)) < 0) _exit(kExitFailed);
   _exit(kExitFailed);
 }
 
-// Some libraries do not come back from it; the watchdog is gone by then.
-void finalize(double timeout_s) {
+void begin_to_wait(const char* message, double timeout_s) {
+  hanging = message;
   std::signal(SIGALRM, say_that_mpi_hangs);
   alarm(static_cast<unsigned>(std::ceil(timeout_s)));
+}
+
+// Some libraries do not come back from it.
+void finalize(double timeout_s) {
+  begin_to_wait("fabricbench: MPI_Finalize did not return: everything was measured, and the job hangs\n", timeout_s);
   MPI_Finalize();
   alarm(0);
 }
+
+// How many times as long as an iteration MPI may take to start: large jobs need minutes.
+constexpr double kStartFactor = 5;
 
 int report_input_error(const char* message) {
   int rank = 0;
@@ -571,6 +584,8 @@ int run(int argc, char** argv) {
   const LocalRank local = local_rank_from_environment();
   select_device_early(local);
   int provided = 0;
+  begin_to_wait("fabricbench: MPI did not start: is a node down, or a link between nodes?\n",
+                kStartFactor * options.timeout_s);
   if (MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
     std::fprintf(stderr, "fabricbench: MPI_Init_thread failed\n");
     return kExitFailed;

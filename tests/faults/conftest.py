@@ -33,13 +33,14 @@ NodePairs:
 
 @dataclass(frozen=True)
 class Finished:
-    """A run of `fabricheck run` on the cluster. `lines`: everything that is not PASS, the worst first."""
+    """A run of `fabricheck run` on the cluster. `problems`: all found; `lines`: those of the worst verdict."""
 
     status: int
     verdict: str
     lines: tuple[str, ...]
     folder: Path
     output: str
+    problems: tuple[str, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
 
 
@@ -60,7 +61,7 @@ class Site:
         where = [f"--built={self.programs}", f"--output={self.root / f'output{self.runs}'}", "--no-store"]
         program = [sys.executable, "-m", "fabricheck", "run", *selected, *where]
         # Latencies of more ranks than cores say nothing.
-        large = [*([] if "--" in options else ["--"]), "--setvar=NodePairs.sizes=host:1MiB"]
+        large = [*([] if "--" in options else ["--"]), "--setvar=NodePairs.sizes=host:4MiB"]
         return ["sh", "-c", f'cd "{self.root}" && exec "$@"', "sh", *program, *options, *large]
 
     def run(self, partition: str, *options: str, environment: str = "openmpi", name: str = "NodePairs") -> Finished:
@@ -73,9 +74,10 @@ class Site:
         written = json.loads((folder / "verdict.json").read_text(encoding="utf-8"))
         metrics = {one["name"]: one["value"] for run in written["runs"] for one in run["metrics"]}
         lines = [each["message"] for each in written["problems"] if each["verdict"] == written["verdict"]]
-        return Finished(status, written["verdict"], tuple(lines), folder, output, metrics)
+        problems = tuple(each["message"] for each in written["problems"])
+        return Finished(status, written["verdict"], tuple(lines), folder, output, problems, metrics)
 
-    def calibrate(self, partition: str, bound: float = 0.03) -> None:
+    def calibrate(self, partition: str, bound: float = 0.1) -> None:
         """References from a run on the cluster as it is: the goodput of each pair, within `bound`."""
         done = self.run(partition)
         assert done.status == 0, done.output

@@ -187,7 +187,7 @@ def samples(operation: str, ranks: tuple[int, ...], round_: int, schedule: str =
 
 def run_on(hosts: list[str], *measured: Samples) -> Run:
     ranks = tuple(Rank(number, host, 0, 1, "0", 0, None) for number, host in enumerate(hosts))
-    header = {"transport": "mpi", "host_copy_gbps": 80.0, "oversubscribed": False, "port": "host"}
+    header = {"transport": "mpi", "host_copy_gbps": 80.0, "oversubscribed": False, "port": "host", "plan": {}}
     return Run("made.jsonl", header, ranks, measured, None)
 
 
