@@ -129,7 +129,8 @@ def _located(judged: Iterable[RunJudgement], judge: SystemJudge) -> Iterable[Pro
         pairs = [[pair for pair, _ in one] for one in rounds]
         made = design(Ways(network), pairs, duplex=operation == "bidirectional")
         for suspect in locate(made, [goodput for one in rounds for _, goodput in one]).suspects:
-            yield Problem(Verdict.DEGRADED, suspect.message)
+            if suspect.low >= judge.policy.smallest_loss:
+                yield Problem(Verdict.DEGRADED, suspect.message)
 
 
 @click.command()
