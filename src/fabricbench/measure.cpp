@@ -74,6 +74,7 @@ class Loop {
   // Iterations in which nothing but the operation happens between the barriers.
   void iterate(std::int64_t* times, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {
+      if (work_) work_->rewind();
       context_.shared.barrier(wait_for_, notify_);
       plant_hang();
       context_.shared.advance();

@@ -10,7 +10,7 @@
 namespace fabricbench {
 namespace {
 
-const char* const kTransports[] = {"staging", "copy", "ccl", "mpi"};
+const char* const kTransports[] = {"staging", "copy", "kernel", "ccl", "mpi"};
 const char* const kDefects[] = {"wrong-byte", "hang", "kill", "crash", "no-footer"};
 
 template <std::size_t N>
@@ -41,6 +41,45 @@ Verify parse_verify(const std::string& text) {
   return name == "batch" ? Verify::batch : name == "every" ? Verify::every : Verify::off;
 }
 
+Access parse_access(const std::string& text) {
+  const char* const names[] = {"write", "read"};
+  return one_of(text, names, "way to reach a peer") == "write" ? Access::write : Access::read;
+}
+
+device::HostKind parse_host_kind(const std::string& text) {
+  using device::HostKind;
+  const char* const names[] = {"pageable", "pinned", "noncoherent", "managed", "migrated"};
+  const std::string name = one_of(text, names, "kind of host memory");
+  for (const HostKind kind : {HostKind::pageable, HostKind::pinned, HostKind::noncoherent, HostKind::managed}) {
+    if (to_string(kind) == name) return kind;
+  }
+  return HostKind::migrated;
+}
+
+HostPlacement parse_placement(const std::string& text) {
+  const char* const names[] = {"any", "local", "remote"};
+  const std::string name = one_of(text, names, "NUMA placement");
+  return name == "any" ? HostPlacement::any : name == "local" ? HostPlacement::local : HostPlacement::remote;
+}
+
+Ends parse_ends(const std::string& text) {
+  const char* const names[] = {"device-device", "host-device", "device-host", "host-host"};
+  const auto ends = split(one_of(text, names, "pair of buffers"), '-');
+  const auto place = [](const std::string& name) { return name == "host" ? Place::host : Place::device; };
+  return {place(ends[0]), place(ends[1])};
+}
+
+std::vector<int> parse_rank_set(const std::string& text) {
+  std::vector<int> ranks;
+  for (const std::string& each : split(text, '+')) {
+    ranks.push_back(static_cast<int>(parse_integer(each, 0, "a rank")));
+    if (std::count(ranks.begin(), ranks.end(), ranks.back()) > 1)
+      throw InputError("the set '" + text + "' has the same rank twice");
+  }
+  if (ranks.size() < 2) throw InputError("'" + text + "' is not a set of ranks: write 0+1");
+  return ranks;
+}
+
 std::pair<int, int> parse_pair(const std::string& text) {
   const auto ends = split(text, '-');
   if (ends.size() != 2) throw InputError("'" + text + "' is not a pair of ranks: write 0-1");
@@ -56,6 +95,11 @@ enum Option : int {
   kImplementation,
   kSchedules,
   kPairs,
+  kTogether,
+  kBuffers,
+  kAccess,
+  kHostMemory,
+  kHostNuma,
   kSizes,
   kIterations,
   kMinimum,
@@ -65,6 +109,7 @@ enum Option : int {
   kVerify,
   kTimeout,
   kShareDevices,
+  kRanksPerDevice,
   kOutput,
   kExpectRanks,
   kExpectNodes,
@@ -79,6 +124,11 @@ const option kLongOptions[] = {{"transport", required_argument, nullptr, kTransp
                                {"implementation", required_argument, nullptr, kImplementation},
                                {"schedules", required_argument, nullptr, kSchedules},
                                {"pairs", required_argument, nullptr, kPairs},
+                               {"together", required_argument, nullptr, kTogether},
+                               {"buffers", required_argument, nullptr, kBuffers},
+                               {"access", required_argument, nullptr, kAccess},
+                               {"host-memory", required_argument, nullptr, kHostMemory},
+                               {"host-numa", required_argument, nullptr, kHostNuma},
                                {"sizes", required_argument, nullptr, kSizes},
                                {"iterations", required_argument, nullptr, kIterations},
                                {"min-iterations", required_argument, nullptr, kMinimum},
@@ -88,6 +138,7 @@ const option kLongOptions[] = {{"transport", required_argument, nullptr, kTransp
                                {"verify", required_argument, nullptr, kVerify},
                                {"timeout", required_argument, nullptr, kTimeout},
                                {"share-devices", no_argument, nullptr, kShareDevices},
+                               {"ranks-per-device", required_argument, nullptr, kRanksPerDevice},
                                {"output", required_argument, nullptr, kOutput},
                                {"expect-ranks", required_argument, nullptr, kExpectRanks},
                                {"expect-nodes", required_argument, nullptr, kExpectNodes},
@@ -119,6 +170,22 @@ void set(Options& options, int option, const std::string& text) {
         for (const std::string& pair : split(text, ',')) options.pairs.push_back(parse_pair(pair));
       }
       break;
+    case kTogether:
+      options.together.clear();
+      for (const std::string& set : split(text, ',')) options.together.push_back(parse_rank_set(set));
+      break;
+    case kBuffers:
+      options.ends = parse_ends(text);
+      break;
+    case kAccess:
+      options.access = parse_access(text);
+      break;
+    case kHostMemory:
+      options.host_memory = parse_host_kind(text);
+      break;
+    case kHostNuma:
+      options.host_placement = parse_placement(text);
+      break;
     case kSizes:
       options.sizes = parse_sizes(text);
       break;
@@ -145,6 +212,9 @@ void set(Options& options, int option, const std::string& text) {
       break;
     case kShareDevices:
       options.share_devices = true;
+      break;
+    case kRanksPerDevice:
+      options.ranks_per_device = parse_integer(text, 1, "a number of ranks");
       break;
     case kOutput:
       options.output = text;
@@ -195,6 +265,33 @@ std::string to_string(Verify verify) {
   return verify == Verify::batch ? "batch" : verify == Verify::every ? "every" : "off";
 }
 
+std::string to_string(Access access) { return access == Access::write ? "write" : "read"; }
+
+std::string to_string(device::HostKind kind) {
+  switch (kind) {
+    case device::HostKind::pageable:
+      return "pageable";
+    case device::HostKind::pinned:
+      return "pinned";
+    case device::HostKind::noncoherent:
+      return "noncoherent";
+    case device::HostKind::managed:
+      return "managed";
+    case device::HostKind::migrated:
+      return "migrated";
+  }
+  return {};
+}
+
+std::string to_string(HostPlacement placement) {
+  return placement == HostPlacement::any ? "any" : placement == HostPlacement::local ? "local" : "remote";
+}
+
+std::string to_string(const Ends& ends) {
+  const auto name = [](Place place) { return place == Place::host ? "host" : "device"; };
+  return std::string(name(ends.first)) + "-" + name(ends.second);
+}
+
 Options parse_options(int count, char** arguments) {
   Options options;
   options.operations = {Operation::pingpong};
@@ -224,13 +321,27 @@ std::string help_text() {
   mpirun -n 4 fabricbench --transport ccl --operations pingpong,allreduce --output result.jsonl
 
 What
-  --transport NAME        staging, copy, ccl or mpi (the host port has mpi only)            [mpi]
-  --operations LIST       pingpong, unidirectional, bidirectional, alltoall, allreduce,
-                          allgather, reduce_scatter, broadcast, reduce                      [pingpong]
+  --transport NAME        staging, copy, kernel, ccl or mpi (the host port has mpi only)    [mpi]
+  --operations LIST       of pairs: pingpong, unidirectional, bidirectional                 [pingpong]
+                          of all ranks: alltoall, allreduce, allgather, reduce_scatter,
+                          broadcast, reduce
+                          of each GPU: host_to_device, device_to_host, host_bidirectional,
+                          host_stream (host to host by a kernel), local_copy
   --implementation WHICH  of an operation: transfers, library, or automatic                 [automatic]
   --schedules LIST        of pairs: uncontended (one pair at a time), contended (rounds in
-                          which every rank takes part once)                                 [uncontended,contended]
+                          which every rank takes part once); of GPUs: alone, together       [uncontended,contended]
   --pairs LIST            pairs of ranks such as 0-1,2-3, or all                            [all]
+  --buffers ENDS          where the buffers of the first and second rank of a pair lie, such
+                          as host-device                                                    [device-device]
+  --access WHICH          who moves what goes between two GPUs by copy or kernel: the source
+                          (write) or the destination (read)                                 [write]
+  --host-memory KIND      pageable, pinned, noncoherent (pinned, cached by the GPU: AMD),
+                          managed (read and written where it lies), migrated (managed, whose
+                          pages go to the device)                [pinned; host port: pageable]
+  --host-numa WHERE       host memory on the NUMA node that is local to the GPU, or remote;
+                          any: what the runtime chooses                                     [any]
+  --together SETS         contended operations of each GPU: sets of ranks that go at the
+                          same time, such as 0+1,0+2,0+1+2+3     [the first 2, 3, … all ranks]
   --sizes SIZES           MIN:MAX[:FACTOR], or a list such as 8,64KiB,1GiB                  [1B:1GiB]
 How often
   --iterations N          a fixed number; without it, as many as are needed for a 95%
@@ -247,13 +358,15 @@ Safeguards
   --expect-ranks N        refuse to run with another number of ranks
   --expect-nodes N        refuse to run on another number of nodes
   --share-devices         let several ranks of a node drive one device
+  --ranks-per-device N    so many neighbouring ranks drive one device, which they then share [1]
 Output
   --output FILE           JSON Lines: every sample, in order
   --quiet                 no table and no progress
   --inject DEFECT[:RANK]  plant a defect, to see it found: wrong-byte, hang, kill, crash, no-footer
   --version, --help
 
-Exit status: 0 measured and right, 2 wrong arguments, 3 something failed, 4 a time-out, 5 wrong data.
+Exit status: 0 measured and right, 2 wrong arguments, 3 something failed, 4 a time-out, 5 wrong data,
+6 this machine lacks something that the measurement needs.
 )";
 }
 

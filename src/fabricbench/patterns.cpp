@@ -26,11 +26,35 @@ constexpr Description kDescriptions[] = {
     {Operation::reduce_scatter, "reduce_scatter", false, true, true},
     {Operation::broadcast, "broadcast", false, false, false},
     {Operation::reduce, "reduce", false, true, false},
+    {Operation::host_to_device, "host_to_device", false, false, true},
+    {Operation::device_to_host, "device_to_host", false, false, true},
+    {Operation::host_bidirectional, "host_bidirectional", false, false, true},
+    {Operation::host_stream, "host_stream", false, false, true},
+    {Operation::local_copy, "local_copy", false, false, true},
 };
 
 const Description& describe(Operation operation) {
   return *std::find_if(std::begin(kDescriptions), std::end(kDescriptions),
                        [&](const Description& each) { return each.operation == operation; });
+}
+
+// The transfers of a memory path on one rank, which all go at the same time.
+Step memory_path(Operation operation, int rank, std::uint64_t bytes) {
+  const auto from = [&](Place source, Place destination) {
+    return Transfer{rank, rank, bytes, 0, 0, source, destination};
+  };
+  switch (operation) {
+    case Operation::host_to_device:
+      return {from(Place::host, Place::device)};
+    case Operation::device_to_host:
+      return {from(Place::device, Place::host)};
+    case Operation::host_bidirectional:
+      return {from(Place::host, Place::device), from(Place::device, Place::host)};
+    case Operation::host_stream:
+      return {from(Place::host, Place::host)};
+    default:
+      return {from(Place::device, Place::device)};
+  }
 }
 
 }  // namespace
@@ -56,6 +80,12 @@ Operation parse_operation(const std::string& name) {
 }
 
 bool is_pair_operation(Operation operation) { return describe(operation).pair; }
+bool is_memory_path(Operation operation) {
+  return operation == Operation::host_to_device || operation == Operation::device_to_host ||
+         operation == Operation::host_bidirectional || operation == Operation::host_stream ||
+         operation == Operation::local_copy;
+}
+bool is_collective(Operation operation) { return !is_pair_operation(operation) && !is_memory_path(operation); }
 bool is_reduction(Operation operation) { return describe(operation).reduction; }
 bool is_symmetric(Operation operation) { return operation == Operation::bidirectional; }
 
@@ -105,8 +135,28 @@ std::vector<Step> transfers(Operation operation, const std::vector<int>& ranks, 
     case Operation::reduce:
       for (const int source : ranks) step.push_back({source, ranks[0], bytes});
       return {step};
+    case Operation::host_to_device:
+    case Operation::device_to_host:
+    case Operation::host_bidirectional:
+    case Operation::host_stream:
+    case Operation::local_copy:
+      for (const int rank : ranks) {
+        for (const Transfer& each : memory_path(operation, rank, share)) step.push_back(each);
+      }
+      return {step};
   }
   return {};
+}
+
+std::vector<Step> placed(std::vector<Step> steps, const std::vector<int>& ranks, const Ends& ends) {
+  const auto place_of = [&](int rank) { return rank == ranks[0] ? ends.first : ends.second; };
+  for (Step& step : steps) {
+    for (Transfer& transfer : step) {
+      transfer.source_place = place_of(transfer.source);
+      transfer.destination_place = place_of(transfer.destination);
+    }
+  }
+  return steps;
 }
 
 std::vector<std::vector<std::pair<int, int>>> pair_rounds(const std::vector<int>& ranks) {

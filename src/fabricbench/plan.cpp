@@ -56,12 +56,41 @@ void add_pairs(std::vector<Series>& plan, const Options& options, const std::vec
   }
 }
 
+// Each rank by itself, then sets of ranks at the same time.
+void add_rank_sets(std::vector<Series>& plan, const Options& options, const std::vector<int>& ranks, Series series) {
+  std::vector<std::vector<int>> sets;
+  if (series.schedule == Schedule::uncontended) {
+    for (const int rank : ranks) sets.push_back({rank});
+  } else if (!options.together.empty()) {
+    sets = options.together;
+  } else {
+    for (std::size_t count = 2; count <= ranks.size(); ++count)
+      sets.emplace_back(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+  for (const std::vector<int>& set : sets) {
+    if (const int last = *std::max_element(set.begin(), set.end()); last >= static_cast<int>(ranks.size())) {
+      throw InputError("there is no rank " + std::to_string(last) + " in a run of " + std::to_string(ranks.size()) +
+                       ": mend --together or start more ranks");
+    }
+    series.groups = {set};
+    series.sizes = rounded_sizes(options.sizes, granularity(series.operation, set.size()));
+    if (series.sizes.empty()) {
+      throw InputError("no size is large enough for " + to_string(series.operation) + " over " +
+                       std::to_string(set.size()) + " ranks: it needs at least " + std::to_string(set.size()) + " B");
+    }
+    plan.push_back(series);
+  }
+}
+
 }  // namespace
 
 Measurement Series::at(std::uint64_t bytes) const {
   Measurement measurement{operation, implementation, schedule, round, bytes, {}};
   for (const std::vector<int>& ranks : groups)
     measurement.groups.push_back({ranks, transfers(operation, ranks, bytes)});
+  if (is_pair_operation(operation)) {
+    for (Group& group : measurement.groups) group.steps = placed(std::move(group.steps), group.ranks, ends);
+  }
   return measurement;
 }
 
@@ -76,9 +105,21 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
   std::iota(all.begin(), all.end(), 0);
   std::vector<Series> plan;
   for (const Operation operation : options.operations) {
+    if (is_memory_path(operation)) {
+      Series series{operation, choose(operation, options.implementation), Schedule::uncontended, -1, {}, {}, {}};
+      for (const Schedule schedule : options.schedules) {
+        series.schedule = schedule;
+        add_rank_sets(plan, options, all, series);
+      }
+      continue;
+    }
+    if (!is_pair_operation(operation) && !(options.ends == Ends{})) {
+      throw InputError(to_string(operation) + " has its buffers on the device: --buffers is for operations of pairs");
+    }
     if (ranks < 2)
       throw InputError(to_string(operation) + " needs at least 2 ranks and this run has " + std::to_string(ranks));
-    Series series{operation, choose(operation, options.implementation), Schedule::uncontended, -1, {}, {}};
+    Series series{operation,   choose(operation, options.implementation), Schedule::uncontended, -1, {}, {},
+                  options.ends};
     series.sizes = rounded_sizes(options.sizes, granularity(operation, all.size()));
     if (series.sizes.empty()) {
       throw InputError("no size is large enough for " + to_string(operation) + " over " + std::to_string(ranks) +
@@ -95,7 +136,8 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
     }
   }
   if (plan.empty()) {
-    throw InputError("nothing is left to measure: a contended schedule needs at least 4 ranks");
+    throw InputError(
+        "nothing is left to measure: a contended schedule needs at least 4 ranks, and 2 for paths between memories");
   }
   return plan;
 }
@@ -104,6 +146,22 @@ std::size_t record_count(const std::vector<Series>& plan) {
   std::size_t count = 0;
   for (const Series& series : plan) count += series.groups.size() * series.sizes.size();
   return count;
+}
+
+HostBufferBytes host_buffer_bytes(const std::vector<Series>& plan) {
+  HostBufferBytes needed;
+  for (const Series& series : plan) {
+    for (const Group& group : series.at(series.sizes.back()).groups) {
+      for (const Step& step : group.steps) {
+        for (const Transfer& each : step) {
+          if (each.source_place == Place::host) needed.send = std::max(needed.send, each.source_offset + each.bytes);
+          if (each.destination_place == Place::host)
+            needed.receive = std::max(needed.receive, each.destination_offset + each.bytes);
+        }
+      }
+    }
+  }
+  return needed;
 }
 
 std::uint64_t largest_size(const std::vector<Series>& plan) {

@@ -33,6 +33,7 @@ struct Series {
   int round;
   std::vector<std::vector<int>> groups;
   std::vector<std::uint64_t> sizes;
+  Ends ends;  // of pairs
 
   Measurement at(std::uint64_t bytes) const;
 };
@@ -46,5 +47,11 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
 
 std::size_t record_count(const std::vector<Series>& plan);
 std::uint64_t largest_size(const std::vector<Series>& plan);
+// Bytes of the largest send and receive buffers that a rank needs in host memory; 0 for none.
+struct HostBufferBytes {
+  std::uint64_t send = 0;
+  std::uint64_t receive = 0;
+};
+HostBufferBytes host_buffer_bytes(const std::vector<Series>& plan);
 
 }  // namespace fabricbench

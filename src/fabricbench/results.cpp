@@ -17,6 +17,7 @@ namespace fabricbench {
 namespace {
 
 constexpr char kSignalPlace[] = "##";
+constexpr std::size_t kFewRanks = 8;
 
 double one_way(const Record& record, double ns) { return record.operation == Operation::pingpong ? ns / 2 : ns; }
 
@@ -173,6 +174,8 @@ void print_table_row(const Record& record) {
   const std::string ranks = record.ranks.size() == 2 && is_pair_operation(record.operation)
                                 ? std::to_string(record.ranks[0]) + (is_symmetric(record.operation) ? "<>" : "->") +
                                       std::to_string(record.ranks[1])
+                            : is_memory_path(record.operation) && record.ranks.size() <= kFewRanks
+                                ? format_ranges(record.ranks)
                                 : "all " + std::to_string(record.ranks.size());
   char range[32];
   std::snprintf(range, sizeof range, "%.4g-%.4g", gbps(0.95), gbps(0.05));

@@ -32,11 +32,14 @@ class Ccl final : public Transport {
   ~Ccl() override {
     if (communicator_ != nullptr) ncclCommDestroy(communicator_);
   }
+  bool reaches(const Transfer& transfer) const override {
+    return transfer.source_place == Place::device && transfer.destination_place == Place::device;
+  }
   bool has_library(Operation operation) const override {
 #if defined(FABRICBENCH_CCL_ALLTOALL)
-    return !is_pair_operation(operation);
+    return is_collective(operation);
 #else
-    return !is_pair_operation(operation) && operation != Operation::alltoall;
+    return is_collective(operation) && operation != Operation::alltoall;
 #endif
   }
   // Grouped sends and receives are what *CCL's users and tests mean by an alltoall.

@@ -43,7 +43,8 @@ class MpiCollective final : public Work {
 
 class Mpi final : public Transport {
  public:
-  bool has_library(Operation operation) const override { return !is_pair_operation(operation); }
+  bool has_library(Operation operation) const override { return is_collective(operation); }
+  bool reaches(const Transfer& transfer) const override { return transfer.source != transfer.destination; }
   void set_up(const Context& context) override {
     check_mpi_size(context.bytes);
     context_ = &context;
@@ -68,7 +69,12 @@ void check_mpi_size(std::uint64_t bytes) {
 }
 
 MpiStep::MpiStep(const Step& step, const Context& context, const std::byte* send, std::byte* receive)
-    : world_(context.world), stream_(context.stream), send_(send), receive_(receive) {
+    : world_(context.world),
+      stream_(context.stream),
+      send_(send),
+      receive_(receive),
+      host_send_(context.host_send.data()),
+      host_receive_(context.host_receive.data()) {
   Step exchanged;
   for (const Transfer& transfer : step) {
     if (transfer.source != transfer.destination) {
@@ -86,13 +92,12 @@ void MpiStep::run() {
   if (requests_.size() == 1 && local_.empty()) {
     if (!own_.sent.empty()) {
       const Transfer& sent = own_.sent[0];
-      mpi_check(
-          MPI_Send(send_ + sent.source_offset, as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all),
-          "MPI_Send");
+      mpi_check(MPI_Send(outgoing(sent), as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all),
+                "MPI_Send");
     } else {
       const Transfer& received = own_.received[0];
-      mpi_check(MPI_Recv(receive_ + received.destination_offset, as_count(received.bytes), MPI_BYTE, received.source,
-                         kTag, world_.all, MPI_STATUS_IGNORE),
+      mpi_check(MPI_Recv(incoming(received), as_count(received.bytes), MPI_BYTE, received.source, kTag, world_.all,
+                         MPI_STATUS_IGNORE),
                 "MPI_Recv");
     }
     return;
@@ -102,12 +107,12 @@ void MpiStep::run() {
   }
   std::size_t next = 0;
   for (const Transfer& received : own_.received) {
-    mpi_check(MPI_Irecv(receive_ + received.destination_offset, as_count(received.bytes), MPI_BYTE, received.source,
-                        kTag, world_.all, &requests_[next++]),
+    mpi_check(MPI_Irecv(incoming(received), as_count(received.bytes), MPI_BYTE, received.source, kTag, world_.all,
+                        &requests_[next++]),
               "MPI_Irecv");
   }
   for (const Transfer& sent : own_.sent) {
-    mpi_check(MPI_Isend(send_ + sent.source_offset, as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all,
+    mpi_check(MPI_Isend(outgoing(sent), as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all,
                         &requests_[next++]),
               "MPI_Isend");
   }
@@ -137,9 +142,7 @@ void run_mpi_collective(Operation operation, const World& world, int root, std::
     case Operation::reduce_scatter:
       return mpi_check(MPI_Reduce_scatter_block(send, receive, shared_floats, MPI_FLOAT, MPI_SUM, world.all),
                        "MPI_Reduce_scatter_block");
-    case Operation::pingpong:
-    case Operation::unidirectional:
-    case Operation::bidirectional:
+    default:
       break;
   }
   throw RunError("input", to_string(operation) + " is no collective of MPI");

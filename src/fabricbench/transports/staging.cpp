@@ -9,9 +9,10 @@ namespace fabricbench {
 namespace {
 
 struct HostBuffers {
-  explicit HostBuffers(std::size_t bytes) : send(bytes), receive(bytes) {}
-  device::PinnedMemory send;
-  device::PinnedMemory receive;
+  explicit HostBuffers(std::size_t bytes)
+      : send(bytes, device::HostKind::pinned), receive(bytes, device::HostKind::pinned) {}
+  device::HostMemory send;
+  device::HostMemory receive;
 };
 
 class StagedTransfers final : public Work {
@@ -87,7 +88,7 @@ class StagedCollective final : public Work {
 
 class Staging final : public Transport {
  public:
-  bool has_library(Operation operation) const override { return !is_pair_operation(operation); }
+  bool has_library(Operation operation) const override { return is_collective(operation); }
   void set_up(const Context& context) override {
     check_mpi_size(context.bytes);
     context_ = &context;

@@ -9,6 +9,7 @@ std::unique_ptr<Transport> make_transport(const std::string& name) {
 #if defined(FABRICBENCH_GPU)
   if (name == "staging") return make_staging();
   if (name == "copy") return make_copy();
+  if (name == "kernel") return make_kernel();
 #if defined(FABRICBENCH_CCL)
   if (name == "ccl") return make_ccl();
 #else
@@ -20,6 +21,16 @@ std::unique_ptr<Transport> make_transport(const std::string& name) {
 #endif
   throw InputError("the host port has no transport '" + name +
                    "', which needs a GPU: use --transport mpi, or build the cuda or hip port");
+}
+
+std::byte* source_of(const Transfer& sent, const Context& context) {
+  std::byte* buffer = sent.source_place == Place::host ? context.host_send.data() : context.send.data();
+  return buffer + sent.source_offset;
+}
+
+std::byte* destination_of(const Transfer& received, const Context& context) {
+  std::byte* buffer = received.destination_place == Place::host ? context.host_receive.data() : context.receive.data();
+  return buffer + received.destination_offset;
 }
 
 OwnTransfers own_transfers(const Step& step, int rank) {
