@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fabricheck.judge.judge import Expect
 from fabricheck.judge.metrics import Quantity
-from fabricheck.judge.policy import Policy
+from fabricheck.judge.policy import Policy, host_memory_of
 from fabricheck.judge.verdicts import Expectation
 from fabricheck.results.records import Run, Samples
 from fabricheck.topology import Topology, expectation
@@ -39,6 +39,8 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
             host_copy_gbps=run.header["host_copy_gbps"],
             ranks=len(members),
             oversubscribed=run.header["oversubscribed"],
+            host_memory=host_memory_of(run, samples),
+            buffers=run.header["plan"].get("buffers"),
             floor_fraction=rule.fraction if rule is not None else FLOOR_FRACTION,
         )
         if rule is not None and quantity == "goodput":

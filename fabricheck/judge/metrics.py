@@ -83,7 +83,7 @@ def metric_name(
     other group is told by its ranks, so that two groups never share a name.
     """
     ranks = tuple(ranks)
-    whole = operation not in PAIR_OPERATIONS and ranks == tuple(range(world))
+    whole = operation not in PAIR_OPERATIONS and len(ranks) > 1 and ranks == tuple(range(world))
     who = f"all{world}" if whole else "_".join(str(rank) for rank in ranks)
     return f"{operation}_{schedule}_{who}_{size_label(size)}_{quantity}"
 

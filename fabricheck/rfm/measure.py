@@ -21,13 +21,19 @@ from fabricheck.results.guards import require, require_fresh, with_problems
 from fabricheck.results.records import Problem, Verdict
 from fabricheck.rfm.build import BuildFabricbench, missing_port
 from fabricheck.suite import suite_root
+from fabricheck.topology.memory import placements
+from fabricheck.topology.model import find_topology
 from fabricheck.tuning import Library, load_profiles
 
 RESULT = "result.jsonl"
 EXIT_STATUS = "exit-status"
 
-# fabricbench's exit status where all was measured and data arrived wrong.
+# fabricbench's exit status where all was measured and data arrived wrong, and where the machine lacks what it needs.
 WRONG_DATA = 5
+LACK = 6
+
+# Attributes of a test that are options of fabricbench by the same name, and that the result file has to confirm.
+SETTINGS = ("access", "buffers", "host_memory", "host_numa")
 
 REDUCTIONS = ("allreduce", "reduce_scatter", "reduce")
 
@@ -41,7 +47,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     The contract, by phase:
 
     - *class body* of the test: `transport` (a parameter or a variable), `operations` and `sizes`. It may set
-      `schedules`, `implementation`, `budget`, `tags`, and `ranks` for partitions without GPUs.
+      `schedules`, `implementation`, `budget`, `tags`, and `ranks` for partitions without GPUs. Of memory paths it may
+      set, as parameter or attribute: `access`, `buffers`, `host_memory`, `host_numa` (as fabricbench's options),
+      `placement` (`same-gpu` or `spread`: which GPUs go at the same time), `ranks_per_device`.
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
       `gpu` and an environment with `nccl` or `rccl`; it does not depend on the MPI library and is measured once.
     - *setup*: the number of ranks is that of the GPUs of a node (`devices` of the partition), else `ranks`. The
@@ -49,6 +57,7 @@ class FabricbenchCheck(RegressionTestPlugin):
       `device-collectives`; elsewhere reductions are left out, and the others are lists of transfers. The
       launcher's options for binding ranks come from `fabricheck.mpi`, variables from the tuning profile that the
       partition's `extras["tuning_profile"]` names.
+    - Where the node lacks what the test needs, such as a second NUMA node, the test is skipped with the reason.
     - *run*: `result.jsonl` and the exit status are left in the stage directory, and kept.
     - *sanity*: raises SanityError where something else was measured than was asked for, or not all of it.
     - *performance*: every metric that the plan promises becomes a performance variable; PerformanceError where the
@@ -71,17 +80,23 @@ class FabricbenchCheck(RegressionTestPlugin):
     least_iterations = variable(int, value=100)
     #: Seconds without progress after which a run is ended.
     timeout = variable(float, value=60.0)
+    #: Variables that the test is about; they have to be in effect.
+    settings = variable(typ.Dict[str, str], value={})
+    #: The collective libraries by which the environments are known that measure GPUs without MPI.
+    gpu_libraries = variable(typ.List[str], value=["nccl", "rccl"])
+    #: Whether it is about GPUs also where MPI moves the data.
+    needs_gpu = variable(bool, value=False)
     #: Passed on to fabricbench as it is.
     more_options = variable(typ.List[str], value=[])
 
     @run_after("init")
     def select(self) -> None:
         if self.transport == "mpi":
-            self.valid_systems = ["*"]
+            self.valid_systems = ["+gpu"] if self.needs_gpu else ["*"]
             self.valid_prog_environs = ["+mpi"]
         else:
             self.valid_systems = ["+gpu"]
-            self.valid_prog_environs = ["+mpi +nccl", "+mpi +rccl"]
+            self.valid_prog_environs = [f"+mpi +{name}" for name in self.gpu_libraries]
         self.sourcesdir = None
         self.time_limit = "10m"
         self.keep_files = [RESULT, EXIT_STATUS]
@@ -130,7 +145,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         profile = self.current_partition.extras.get("tuning_profile", "default")
         libraries: list[Library] = ["gpu", self.transport] if self.transport in ("ccl", "mpi") else ["gpu"]
         profiles = load_profiles(suite_root() / "config" / "tuning.yaml")
-        self.tuning = profiles.profile(profile).environment(libraries)
+        self.tuning = {**profiles.profile(profile).environment(libraries), **self.settings}
         self.env_vars.update(self.tuning)
 
     @run_before("run")
@@ -148,6 +163,8 @@ class FabricbenchCheck(RegressionTestPlugin):
             f"--expect-ranks={self.num_tasks}",
             "--expect-nodes=1",
             f"--output={RESULT}",
+            *(f"--{name.replace('_', '-')}={value}" for name, value in self.asked().items()),
+            *self.chosen_ranks(),
             *self.more_options,
         ]
         # Not every scheduler tells ReFrame the exit status.
@@ -159,6 +176,26 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def chosen_sizes(self) -> str:
         return str(self.sizes.get("host" if self.port == "host" else self.transport, self.sizes["other"]))
+
+    def asked(self) -> dict[str, str]:
+        return {name: str(getattr(self, name)) for name in SETTINGS if hasattr(self, name)}
+
+    def chosen_ranks(self) -> list[str]:
+        options = []
+        if hasattr(self, "ranks_per_device"):
+            options.append(f"--ranks-per-device={self.ranks_per_device}")
+        if hasattr(self, "placement"):
+            system = self.current_partition.extras.get("topology", self.current_system.name)
+            found = placements(find_topology(system, suite_root() / "site_configs"))
+            # Rank i drives GPU i.
+            sets = found.same_gpu if self.placement == "same-gpu" else found.spread
+            self.skip_if(not sets, f"no GPUs of {system} can be placed {self.placement}")
+            options.append("--together=" + ",".join("+".join(map(str, one)) for one in sets))
+        return options
+
+    @run_before("sanity")
+    def skip_what_cannot_be(self) -> None:
+        self.skip_if(self.exit_status() == LACK, f"this node cannot run it{self.last_words()}")
 
     def exit_status(self) -> int:
         file = Path(self.stagedir) / EXIT_STATUS
@@ -185,6 +222,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             exit_code=0 if status == WRONG_DATA and any(each.wrong_bytes > 0 for each in run.samples) else status,
             operations=self.operations,
             environment=self.tuning,
+            plan=self.asked(),
             paths_forbidden=forbidden,
             paths_required=required,
         )

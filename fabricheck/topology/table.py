@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from fabricheck.errors import UserError
 from fabricheck.judge.references import References
+from fabricheck.results.fabricbench_format import MEMORY_PATHS
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.judged import COLLECTIVES, PAIRS, expectation
 from fabricheck.topology.memory import host_device_gbps, host_link_gbps
@@ -20,7 +21,7 @@ from fabricheck.units import parse_size
 _BYTES = 1 << 30
 
 _METRIC = re.compile(
-    rf"({'|'.join((*PAIRS, *COLLECTIVES))})_(uncontended|contended)_(all\d+|\d+(?:_\d+)*)"
+    rf"({'|'.join((*PAIRS, *COLLECTIVES, *sorted(MEMORY_PATHS)))})_(uncontended|contended)_(all\d+|\d+(?:_\d+)*)"
     r"_(\d+)(b|kib|mib|gib)_(goodput|latency)",
     re.ASCII,
 )
