@@ -133,11 +133,10 @@ bool aligned(const void* data, std::uint64_t position) {
   return reinterpret_cast<std::uint64_t>(data) % 8 == 0 && position % 8 == 0;
 }
 
-// 16 bytes a load, and several loads under way in each thread: a tile is what a block copies between two looks at where
-// it is.
+// 16 bytes a load, and several loads under way in each thread, which the compiler must not spread among the stores (so
+// no __restrict__). A tile is what a block copies between two looks at where it is.
 template <unsigned unrolled>
-__global__ void __launch_bounds__(kThreads)
-    copy_quads(uint4* __restrict__ out, const uint4* __restrict__ in, std::uint64_t quads) {
+__global__ void __launch_bounds__(kThreads) copy_quads(uint4* out, const uint4* in, std::uint64_t quads) {
   constexpr std::uint64_t tile = static_cast<std::uint64_t>(kThreads) * unrolled;
   for (std::uint64_t first = blockIdx.x * tile; first < quads; first += gridDim.x * tile) {
     if (first + tile <= quads) {
