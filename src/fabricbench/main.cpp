@@ -272,10 +272,18 @@ class Program {
                          " between these memories: --transport copy or kernel moves data between a GPU and its host, "
                          "mpi between the buffers of two ranks wherever they lie");
       }
-      if (series.operation == Operation::host_stream && options_.host_memory == device::HostKind::migrated)
-        throw InputError("host_stream needs memory that stays on the host: choose another --host-memory");
     }
     const HostBufferBytes host = host_buffer_bytes(plan);
+    if (host.send + host.receive > 0 && options_.host_memory == device::HostKind::migrated) {
+      const bool only_there = std::all_of(plan.begin(), plan.end(), [](const Series& series) {
+        return series.operation == Operation::host_to_device || series.operation == Operation::device_to_host;
+      });
+      if (options_.transport != "kernel" || !only_there) {
+        throw InputError(
+            "pages migrate to the kernel or processor that uses them: --host-memory migrated is for host_to_device and "
+            "device_to_host with --transport kernel");
+      }
+    }
     const bool managed =
         options_.host_memory == device::HostKind::managed || options_.host_memory == device::HostKind::migrated;
     if (managed && host.send + host.receive > kMostManaged) {

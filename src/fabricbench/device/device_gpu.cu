@@ -346,7 +346,6 @@ std::string lack_of(HostKind kind, bool by_kernel) {
 #if defined(FABRICBENCH_AMD)
       if (!has(gpuPageableMemoryAccess)) return "the device does not retry page faults: set HSA_XNACK=1";
 #endif
-      if (!by_kernel) return "pages migrate to a kernel that uses them, not to a copy engine: use --transport kernel";
       return "";
   }
   return "";
