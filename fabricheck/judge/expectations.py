@@ -9,7 +9,7 @@ from functools import cache
 from fabricheck.errors import UserError
 from fabricheck.judge.judge import Expect
 from fabricheck.judge.metrics import Quantity
-from fabricheck.judge.policy import Policy
+from fabricheck.judge.policy import Policy, host_memory_of
 from fabricheck.judge.verdicts import Expectation
 from fabricheck.results.fabricbench_format import VICTIMS
 from fabricheck.results.records import Run, Samples
@@ -52,6 +52,8 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
             host_copy_gbps=run.header["host_copy_gbps"],
             ranks=len(members),
             oversubscribed=run.header["oversubscribed"],
+            host_memory=host_memory_of(run, samples),
+            buffers=run.header["plan"].get("buffers"),
             floor_fraction=rule.fraction if rule is not None else FLOOR_FRACTION,
             groups=samples.groups,
             messages=[(place[a], place[b], size) for a, b, size in samples.messages],

@@ -102,7 +102,7 @@ def metric_name(
     several rounds, and is part of the name then.
     """
     ranks = tuple(ranks)
-    whole = operation not in PAIR_OPERATIONS and ranks == tuple(range(world))
+    whole = operation not in PAIR_OPERATIONS and len(ranks) > 1 and ranks == tuple(range(world))
     who = f"all{world}" if whole else "_".join(str(rank) for rank in ranks)
     if groups is not None:
         who = str(groups)

@@ -10,7 +10,15 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from fabricheck.results.fabricbench_format import PAIR_OPERATIONS, Operation, Port, Transport
+from fabricheck.results.fabricbench_format import (
+    MEMORY_PATHS,
+    PAIR_OPERATIONS,
+    HostKind,
+    Operation,
+    Port,
+    Transport,
+    uses_host_memory,
+)
 from fabricheck.results.records import Run, Samples
 from fabricheck.yamlfile import read_yaml
 
@@ -25,7 +33,7 @@ class FloorRule:
     """A share of the expected goodput under which a run fails, for the measurements that it matches.
 
     An axis that is `None` matches everything; `scope` is whether the ranks share a node or not, `devices` whether they
-    drove devices (in the host port they do not).
+    drove devices (in the host port they do not). `host_memory`: kinds of host memory that the data come from or go to.
     """
 
     __pydantic_config__ = _STRICT
@@ -36,13 +44,17 @@ class FloorRule:
     operations: tuple[Operation, ...] | None = None
     scope: Scope | None = None
     devices: bool | None = None
+    host_memory: tuple[HostKind, ...] | None = None
 
-    def matches(self, transport: str, operation: str, scope: Scope, devices: bool) -> bool:
+    def matches(
+        self, transport: str, operation: str, scope: Scope, devices: bool, host_memory: str | None = None
+    ) -> bool:
         return (
             self.transport in (None, transport)
             and (self.operations is None or operation in self.operations)
             and self.scope in (None, scope)
             and self.devices in (None, devices)
+            and (self.host_memory is None or host_memory in self.host_memory)
         )
 
 
@@ -67,7 +79,7 @@ class LatencyRule:
         A collective is allowed the 2(n - 1) transfers one after the other of a ring allreduce, the longest schedule
         that libraries use.
         """
-        return self.limit_us * (1 if operation in PAIR_OPERATIONS else 2 * (ranks - 1))
+        return self.limit_us * (1 if operation in PAIR_OPERATIONS | MEMORY_PATHS else 2 * (ranks - 1))
 
 
 @dataclass(frozen=True)
@@ -103,11 +115,20 @@ class Policy:
     def floor(self, run: Run, samples: Samples) -> FloorRule | None:
         transport, devices = str(run.header["transport"]), run.header["port"] != "host"
         scope = scope_of(run, samples)
-        return next((rule for rule in self.floors if rule.matches(transport, samples.operation, scope, devices)), None)
+        kind = host_memory_of(run, samples)
+        matching = (rule for rule in self.floors if rule.matches(transport, samples.operation, scope, devices, kind))
+        return next(matching, None)
 
     def latency(self, run: Run) -> LatencyRule | None:
         transport, port = str(run.header["transport"]), str(run.header["port"])
         return next((rule for rule in self.latencies if rule.matches(transport, port)), None)
+
+
+def host_memory_of(run: Run, samples: Samples) -> str | None:
+    """The kind of host memory that `samples` came from or went to; None where it was between devices alone."""
+    plan = run.header["plan"]
+    kind: str | None = plan.get("host_memory")
+    return kind if uses_host_memory(samples.operation, plan.get("buffers")) else None
 
 
 def scope_of(run: Run, samples: Samples) -> Scope:

@@ -27,7 +27,7 @@ from fabricheck.report.content import (
     share_of_expected,
     who,
 )
-from fabricheck.results.fabricbench_format import PAIR_OPERATIONS
+from fabricheck.results.fabricbench_format import MEMORY_PATHS, PAIR_OPERATIONS
 from fabricheck.results.records import Samples, Verdict
 from fabricheck.units import format_size
 
@@ -296,9 +296,10 @@ def _plots(judged: RunJudgement, quantity: Quantity) -> Iterable[_Plot]:
         if quantity == "latency" and each.bytes >= SMALLEST_GOODPUT_BYTES:
             continue
         pairs = each.operation in PAIR_OPERATIONS
-        plot = f"{each.operation if pairs else 'collectives'} {each.schedule}"
+        several = "paths between memories" if each.operation in MEMORY_PATHS else "collectives"
+        plot = f"{each.operation if pairs else several} {each.schedule}"
         label = who(each, world) if pairs else f"{each.operation} {who(each, world)}"
-        if each.implementation == "transfers" and not pairs:
+        if each.implementation == "transfers" and not pairs and each.operation not in MEMORY_PATHS:
             label += " by transfers"
         found.setdefault(plot, {}).setdefault(label, {}).setdefault(each.bytes, each)
     for title, curves in found.items():

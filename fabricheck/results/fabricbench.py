@@ -23,6 +23,7 @@ from fabricheck.errors import UserError
 from fabricheck.results.fabricbench_format import (
     FORMAT,
     GROUP_PATTERNS,
+    MEMORY_PATHS,
     PAIR_OPERATIONS,
     SPARSE,
     STRIPING,
@@ -42,6 +43,9 @@ _Model = TypeVar("_Model", bound=BaseModel)
 # What makes two samples lines the same measurement, and what a planned series must agree with.
 _Key = tuple[str, str, int, tuple[int, ...], tuple[int, ...], str, int]
 
+# What the GPU runtime calls an allocation of each kind.
+_ALLOCATED = {"managed": "managed", "migrated": "managed"}
+
 # A longer list of the same complaint says nothing more.
 _LONGEST_LIST = 5
 
@@ -53,6 +57,19 @@ def read_run(path: str | PathLike[str]) -> Run:
     benchmark as its header says. `header` is empty where the header is not valid. Raises UserError only when there is
     no file to read.
     """
+    return _read(path).run()
+
+
+def read_lack(path: str | PathLike[str]) -> str | None:
+    """What the machine lacks for a measurement, where the benchmark ended for that reason and wrote it down.
+
+    None for a run that ended in any other way. Raises UserError only when there is no file to read.
+    """
+    error = _read(path).error
+    return error.message if error is not None and error.kind == "lack" else None
+
+
+def _read(path: str | PathLike[str]) -> _Reader:
     try:
         content = Path(path).read_bytes()
     except (OSError, ValueError) as error:
@@ -62,7 +79,7 @@ def read_run(path: str | PathLike[str]) -> Run:
         ) from None
     reader = _Reader(str(path))
     reader.read(content)
-    return reader.run()
+    return reader
 
 
 class _BadLineError(Exception):
@@ -266,9 +283,32 @@ class _Reader:
             self.invalid(1, f"the port {header.port} cannot run on the platform {header.platform}")
         if not header.plan.shared_devices:
             self.check_devices(header.ranks)
+        self.check_host_memory(header)
         for difference in header.environment_differences:
             if difference.rank >= len(header.ranks):
                 self.invalid(1, f"environment_differences speaks of rank {difference.rank}, which is not in the run")
+
+    def check_host_memory(self, header: HeaderModel) -> None:
+        kind = header.plan.host_memory
+        if header.plan.uses_host_memory and kind is None:
+            self.invalid(1, "buffers in host memory are planned, and nothing says of which kind")
+        elif kind is not None and not header.plan.uses_host_memory:
+            self.invalid(1, f"the plan names {kind} host memory, and nothing in it uses host memory")
+        wanted = _ALLOCATED.get(kind or "", kind)
+        for each in header.ranks:
+            found = each.host_memory
+            if (found is None) != (kind is None):
+                self.invalid(1, f"nothing shows what the host memory of rank {each.rank} was")
+            elif found is not None and found.allocation != wanted:
+                self.invalid(1, f"the host memory of rank {each.rank} was {found.allocation} and not {wanted}")
+            elif found is not None and found.wanted_numa_node not in (-1, found.numa_node):
+                self.invalid(
+                    1,
+                    f"the host memory of rank {each.rank} lay on NUMA node {found.numa_node} and not on "
+                    f"{found.wanted_numa_node}, where it was wanted",
+                )
+            elif found is not None and (found.wanted_numa_node >= 0) != (header.plan.host_numa in {"local", "remote"}):
+                self.invalid(1, f"nothing put the host memory of rank {each.rank} where the plan says")
 
     def check_devices(self, ranks: Sequence[RankModel]) -> None:
         drivers: dict[tuple[str, str], int] = {}
@@ -312,6 +352,8 @@ class _Reader:
             self.invalid(line, f"rank {max(ranks)} is not in this run of {len(header.ranks)} ranks")
         elif len(set(ranks)) != len(ranks):
             self.invalid(line, f"{operation} has a rank twice in {list_ranks(ranks)}")
+        elif operation not in MEMORY_PATHS and len(ranks) < 2:
+            self.invalid(line, f"{operation} is between ranks, and rank {ranks[0]} is alone")
         elif operation in PAIR_OPERATIONS and len(ranks) != 2:
             self.invalid(line, f"{operation} is between two ranks, not {len(ranks)}")
         elif (each.groups is not None) != (operation in GROUP_PATTERNS or operation in STRIPING):

@@ -16,6 +16,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 FORMAT = 1
 
 PAIR_OPERATIONS = frozenset({"pingpong", "unidirectional", "bidirectional"})
+# Between a GPU's own memory and that of the host; all paths that a rank uses by itself, or several at once.
+HOST_PATHS = frozenset({"host_to_device", "device_to_host", "host_bidirectional", "host_stream"})
+MEMORY_PATHS = HOST_PATHS | {"local_copy"}
 
 # Patterns between groups of ranks (CommBench, section 4.3): the family and the direction of each.
 GROUP_PATTERNS: Mapping[str, tuple[str, str]] = {
@@ -57,6 +60,11 @@ Operation = Literal[
     "victim_pingpong_incast",
     "victim_alltoall_alltoall",
     "victim_alltoall_incast",
+    "host_to_device",
+    "device_to_host",
+    "host_bidirectional",
+    "host_stream",
+    "local_copy",
 ]
 # A message in stripes, its parts, and the same message whole (CommBench, section 4.2).
 STRIPING = frozenset({f"striping{part}" for part in ("", "_pipelined", "_split", "_translate", "_assemble", "_direct")})
@@ -73,7 +81,8 @@ ROUND_TRIPS = frozenset({"pingpong", *(name for name, victim in VICTIMS.items() 
 
 Implementation = Literal["transfers", "library"]
 Schedule = Literal["uncontended", "contended"]
-Transport = Literal["staging", "copy", "ccl", "mpi"]
+Transport = Literal["staging", "copy", "kernel", "ccl", "mpi"]
+HostKind = Literal["pageable", "pinned", "noncoherent", "managed", "migrated"]
 Port = Literal["host", "cuda", "hip"]
 
 _LARGEST = (1 << 63) - 1
@@ -89,6 +98,11 @@ def parse_utc(text: str) -> datetime:
     if moment.strftime("%Y-%m-%dT%H:%M:%SZ") != text:
         raise ValueError("write the time as 2026-11-21T05:54:06Z")
     return moment
+
+
+def uses_host_memory(operation: str, buffers: str | None) -> bool:
+    """Whether an operation has buffers in host memory, given where those of a pair lie."""
+    return operation in HOST_PATHS or (operation in PAIR_OPERATIONS and buffers is not None)
 
 
 def _is_utc(text: str) -> str:
@@ -115,6 +129,14 @@ class DeviceModel(_Line):
     memory_bytes: Positive
 
 
+class HostMemoryModel(_Line):
+    """What host buffers really are: as the GPU runtime (`allocation`) and the kernel (`numa_node`) say."""
+
+    allocation: Literal["pageable", "pinned", "noncoherent", "managed", "device"]
+    numa_node: Annotated[int, Field(ge=-1)]
+    wanted_numa_node: Annotated[int, Field(ge=-1)]
+
+
 class RankModel(_Line):
     rank: Count
     host: Text
@@ -123,6 +145,7 @@ class RankModel(_Line):
     cpus: str
     numa_node: Annotated[int, Field(ge=-1)]
     device: DeviceModel | None
+    host_memory: HostMemoryModel | None = None
 
 
 class LibraryModel(_Line):
@@ -164,7 +187,7 @@ class SeriesModel(_Line):
     implementation: Implementation
     schedule: Schedule
     round: Annotated[int, Field(ge=-1, le=_LARGEST)]
-    ranks: Annotated[list[Count], Field(min_length=2)]
+    ranks: Annotated[list[Count], Field(min_length=1)]
     groups: Groups | None = None
     bytes: Annotated[list[Positive], Field(min_length=1)]
     messages: Annotated[list[Message], Field(min_length=1)] | None = None
@@ -187,6 +210,14 @@ class PlanModel(_Line):
     injected: str | None
     shared_devices: bool
     series: Annotated[list[SeriesModel], Field(min_length=1)]
+    access: Literal["write", "read"] | None = None
+    buffers: Literal["host-device", "device-host", "host-host"] | None = None
+    host_memory: HostKind | None = None
+    host_numa: Literal["any", "local", "remote"] | None = None
+
+    @property
+    def uses_host_memory(self) -> bool:
+        return any(uses_host_memory(series.operation, self.buffers) for series in self.series)
 
     @property
     def verifies(self) -> bool:
@@ -223,7 +254,7 @@ class SamplesModel(_Line):
     implementation: Implementation
     schedule: Schedule
     round: Annotated[int, Field(ge=-1, le=_LARGEST)]
-    ranks: Annotated[list[Count], Field(min_length=2)]
+    ranks: Annotated[list[Count], Field(min_length=1)]
     groups: Groups | None = None
     bytes: Positive
     warmup: Count
@@ -258,7 +289,7 @@ class FooterModel(_Line):
 class ErrorModel(_Line):
     record: Literal["error"]
     run_id: RunId
-    kind: Literal["timeout", "crash", "library", "memory", "input"]
+    kind: Literal["timeout", "crash", "library", "memory", "input", "lack"]
     message: str
     operation: Operation | None
     bytes: Positive | None

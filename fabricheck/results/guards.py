@@ -45,6 +45,7 @@ def require(
     implementation: str | None = None,
     environment: Mapping[str, str | None] | None = None,
     mpi_library: str | None = None,
+    plan: Mapping[str, str] | None = None,
     paths_forbidden: Collection[str] = (),
     paths_required: Collection[str] = (),
     interfaces: Collection[str] = (),
@@ -55,7 +56,7 @@ def require(
     `ranks` and `nodes` are how many, `devices` whether each rank must have driven one, `exit_code` the program's exit
     status, `operations` exactly those that were to be measured, `implementation` (`transfers` or `library`) of all of
     them. `environment` must have been in effect on all ranks (`None`: must have been unset there). `mpi_library` is the
-    name of the MPI library, where it is known.
+    name of the MPI library, where it is known. `plan`: what its fields of these names must say, such as `host_memory`.
     `paths_forbidden` and `paths_required` are regular expressions, searched for in the paths that the libraries
     reported (`NET/Socket`): any match of a forbidden one and a required one without a match are INVALID, and so is a
     library that reported nothing where something is required. `interfaces`: the network interfaces over which the data
@@ -76,6 +77,7 @@ def require(
         *_plan_mistakes(run.header, transport, port, operations, implementation, verified),
         *_library_mistakes(run.header, mpi_library),
         *_environment_mistakes(run.header, environment or {}),
+        *_setting_mistakes(run.header["plan"], plan or {}),
     ]
     problems += [Problem(Verdict.INVALID, _flat(f"{run.path}:1: {message}")) for message in messages]
     if run.footer is not None:
@@ -184,6 +186,12 @@ def _environment_mistakes(header: Mapping[str, Any], wanted: Mapping[str, str | 
             have = f"{name} was {'unset' if actual is None else repr(actual)}"
             want = "unset" if value is None else repr(value)
             yield f"{have} and not {want} on {where}: the tuning that was asked for was not in effect"
+
+
+def _setting_mistakes(plan: Mapping[str, Any], wanted: Mapping[str, str]) -> Iterable[str]:
+    for name, value in wanted.items():
+        if plan.get(name) != value:
+            yield f"{name} was {plan.get(name) or 'not given'} and not {value}, which this check is about"
 
 
 def path_mistakes(

@@ -16,18 +16,24 @@ from fabricheck import mpi
 from fabricheck.judge.metrics import expected_metric_names
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import Judgement, RunJudgement
-from fabricheck.results.fabricbench import read_run
+from fabricheck.results.fabricbench import read_lack, read_run
 from fabricheck.results.guards import require, require_fresh, with_problems
 from fabricheck.results.records import Problem, Verdict
 from fabricheck.rfm.build import BuildFabricbench, missing_port
 from fabricheck.suite import suite_root
+from fabricheck.topology.memory import placements
+from fabricheck.topology.model import find_topology
 from fabricheck.tuning import Library, load_profiles
 
 RESULT = "result.jsonl"
 EXIT_STATUS = "exit-status"
 
-# fabricbench's exit status where all was measured and data arrived wrong.
+# fabricbench's exit status where all was measured and data arrived wrong, and where the machine lacks what it needs.
 WRONG_DATA = 5
+LACK = 6
+
+# Attributes of a test that are options of fabricbench by the same name, and that the result file has to confirm.
+SETTINGS = ("access", "buffers", "host_memory", "host_numa")
 
 REDUCTIONS = ("allreduce", "reduce_scatter", "reduce")
 # What only an MPI library's own collectives can do.
@@ -44,7 +50,9 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     - *class body* of the test: `transport` (a parameter or a variable), `operations` and `sizes`. It may set `nodes`,
       `schedules`, `implementation`, `budget`, `tags`, `matrix`, `least_ranks`, and `ranks` for partitions without
-      GPUs.
+      GPUs. Of memory paths it may set, as parameter or attribute: `access`, `buffers`, `host_memory`, `host_numa` (as
+      fabricbench's options), `placement` (`same-gpu` or `spread`: which GPUs go at the same time),
+      `ranks_per_device`.
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
       `gpu` and an environment with `nccl` or `rccl`; it does not depend on the MPI library and is measured once. More
       than one node needs a partition with `multinode`; nodes that are emulated have no memory of their own to measure.
@@ -54,6 +62,7 @@ class FabricbenchCheck(RegressionTestPlugin):
       `device-collectives`; elsewhere reductions are left out, and the others are lists of transfers. The
       launcher's options for binding ranks come from `fabricheck.mpi`, variables from the tuning profile that the
       partition's `extras["tuning_profile"]` names.
+    - Where the node lacks what the test needs, such as a second NUMA node, the test is skipped with the reason.
     - *run*: `result.jsonl` and the exit status are left in the stage directory, and kept.
     - *sanity*: raises SanityError where something else was measured than was asked for, or not all of it.
     - *performance*: every metric that the plan promises becomes a performance variable; PerformanceError where the
@@ -82,6 +91,12 @@ class FabricbenchCheck(RegressionTestPlugin):
     warmup = variable(int, value=10)
     #: Seconds without progress after which a run is ended.
     timeout = variable(float, value=60.0)
+    #: Variables that the test is about; they have to be in effect.
+    settings = variable(typ.Dict[str, str], value={})
+    #: The collective libraries by which the environments are known that measure GPUs without MPI.
+    gpu_libraries = variable(typ.List[str], value=["nccl", "rccl"])
+    #: Whether it is about GPUs also where MPI moves the data.
+    needs_gpu = variable(bool, value=False)
     #: Passed on to fabricbench as it is.
     more_options = variable(typ.List[str], value=[])
     #: The profile in effect, for ReFrame's report and the store.
@@ -91,11 +106,11 @@ class FabricbenchCheck(RegressionTestPlugin):
     def select(self) -> None:
         where = "-emulated" if self.wanted_nodes == 1 else "+multinode"
         if self.transport == "mpi":
-            self.valid_systems = [where]
+            self.valid_systems = [f"{where} +gpu" if self.needs_gpu else where]
             self.valid_prog_environs = ["+mpi"]
         else:
             self.valid_systems = [f"{where} +gpu"]
-            self.valid_prog_environs = ["+mpi +nccl", "+mpi +rccl"]
+            self.valid_prog_environs = [f"+mpi +{name}" for name in self.gpu_libraries]
         self.sourcesdir = None
         self.time_limit = "10m"
         self.keep_files = [RESULT, EXIT_STATUS]
@@ -176,7 +191,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.tuning_profile = self.current_partition.extras.get("tuning_profile", "default")
         libraries: list[Library] = ["gpu", self.transport] if self.transport in ("ccl", "mpi") else ["gpu"]
         profiles = load_profiles(suite_root() / "config" / "tuning.yaml")
-        self.tuning = profiles.profile(self.tuning_profile).environment(libraries)
+        self.tuning = {**profiles.profile(self.tuning_profile).environment(libraries), **self.settings}
         self.env_vars.update(self.tuning)
 
     @run_before("run")
@@ -196,6 +211,8 @@ class FabricbenchCheck(RegressionTestPlugin):
             f"--expect-nodes={self.num_nodes}",
             f"--output={RESULT}",
             *([f"--matrix={suite_root() / self.matrix}"] if self.matrix else []),
+            *(f"--{name.replace('_', '-')}={value}" for name, value in self.chosen_settings().items()),
+            *self.chosen_ranks(),
             *self.more_options,
         ]
         # Not every scheduler tells ReFrame the exit status.
@@ -208,6 +225,29 @@ class FabricbenchCheck(RegressionTestPlugin):
     def chosen_sizes(self) -> str:
         kind = "host" if self.port == "host" else self.transport
         return str(self.sizes[kind if kind in self.sizes else "other"])
+
+    def chosen_settings(self) -> dict[str, str]:
+        return {name: str(getattr(self, name)) for name in SETTINGS if hasattr(self, name)}
+
+    def chosen_ranks(self) -> list[str]:
+        options = []
+        if hasattr(self, "ranks_per_device"):
+            options.append(f"--ranks-per-device={self.ranks_per_device}")
+        if hasattr(self, "placement"):
+            system = self.current_partition.extras.get("topology", self.current_system.name)
+            found = placements(find_topology(system, suite_root() / "site_configs"))
+            # Rank i drives GPU i.
+            sets = found.same_gpu if self.placement == "same-gpu" else found.spread
+            self.skip_if(not sets, f"no GPUs of {system} can be placed {self.placement}")
+            options.append("--together=" + ",".join("+".join(map(str, one)) for one in sets))
+        return options
+
+    @run_before("sanity")
+    def skip_what_cannot_be(self) -> None:
+        file = Path(self.stagedir) / RESULT
+        if self.exit_status() == LACK and file.exists():
+            lack = read_lack(file)
+            self.skip_if(lack is not None, f"this node cannot run it: {lack}")
 
     def exit_status(self) -> int:
         file = Path(self.stagedir) / EXIT_STATUS
@@ -235,6 +275,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             operations=self.operations,
             environment={**self.current_environ.extras.get("required_environment", {}), **self.tuning},
             mpi_library=mpi.LIBRARIES.get(self.current_environ.extras.get("mpi", "")),
+            plan=self.chosen_settings(),
             paths_forbidden=forbidden,
             paths_required=required,
             interfaces=self.current_partition.extras.get("network_interfaces", []) if self.num_nodes > 1 else [],

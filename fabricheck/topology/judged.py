@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import Expectation
-from fabricheck.results.fabricbench_format import STRIPING
+from fabricheck.results.fabricbench_format import MEMORY_PATHS, STRIPING
 from fabricheck.results.records import Groups
 from fabricheck.topology import between_nodes, goodput, memory, nic, transfers
 from fabricheck.topology.graph import node_graph
@@ -21,7 +21,7 @@ from fabricheck.topology.network import node_of
 PAIRS = ("pingpong", "unidirectional", "bidirectional")
 ROOTED = ("broadcast", "reduce")
 COLLECTIVES = ("alltoall", "allreduce", "allgather", "reduce_scatter", *ROOTED)
-TRANSPORTS = ("staging", "copy", "ccl", "mpi")
+TRANSPORTS = ("staging", "copy", "kernel", "ccl", "mpi")
 
 FLOOR_FRACTION = 0.5
 
@@ -30,7 +30,7 @@ _MARGIN = 1.05
 
 # Generous start-up times in us: below the size at which they matter, the floor of a goodput falls with the size. A
 # collective of n ranks needs up to n - 1 steps. (CommBench §5.2.4: NCCL above 40 us, MPI 6-8 us between nodes.)
-_START_UP_US = {"staging": 100.0, "copy": 50.0, "ccl": 100.0, "mpi": 50.0}
+_START_UP_US = {"staging": 100.0, "copy": 50.0, "kernel": 50.0, "ccl": 100.0, "mpi": 50.0}
 
 # Shared memory against `host_copy_gbps`, one core's copy of 64 MiB. Nominal: one such copy for each message. What
 # fits the caches moves up to ten times as fast as from memory; more is not plausible. MPI may copy twice, in small
@@ -40,6 +40,11 @@ _CACHE_GAIN = 12.0
 _SHARED_MEMORY_FLOOR = 0.05
 _SHARED_MEMORY_START_UP_US = 100.0
 _SHARED_CORE_START_UP_US = 10_000.0  # ranks that share a core wait for each other's time slice
+
+
+# Copies inside a GPU's memory that fit its caches are faster than the memory (50 MB on an H200, 256 MB on an MI300X,
+# with source and destination in it).
+_BEYOND_GPU_CACHES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,8 @@ class _Question:
     bytes: int
     host_copy_gbps: float | None
     oversubscribed: bool
+    host_memory: str | None = None
+    buffers: str | None = None
     steps: tuple[transfers.Step, ...] = ()  # of an operation that is a list of messages
     places: tuple[int, ...] = ()  # the node of each rank
     company: int = 0  # ranks that do something else at the same time
@@ -98,6 +105,8 @@ def expectation(
     host_copy_gbps: float | None,
     ranks: int | None = None,
     oversubscribed: bool = False,
+    host_memory: str | None = None,
+    buffers: str | None = None,
     floor_fraction: float = FLOOR_FRACTION,
     groups: Groups | None = None,
     messages: Sequence[tuple[int, int, int]] = (),
@@ -114,6 +123,8 @@ def expectation(
     (`between_nodes.link_loads`). `ranks`: how many ranks;
     needed only where `devices` is empty or names each GPU of a node once for several nodes (default: as many as
     `devices`, else two for pairs, else one a node and at least two). `oversubscribed`: ranks share cores.
+    `host_memory` and `buffers`: the kind of host memory and where the buffers of a pair lie, as in the plan of the
+    result file; None where all is on devices.
     `floor_fraction`: share of `expected` under which
     a large transfer fails; it is lowered by the time that a small one needs to start.
 
@@ -125,7 +136,7 @@ def expectation(
     Of a latency, only `ceiling` is known: the least plausible time. Raises UserError for unknown names or devices.
     """
     for kind, name, known in (
-        ("operation", operation, (*PAIRS, *COLLECTIVES, *transfers.LISTED)),
+        ("operation", operation, (*PAIRS, *COLLECTIVES, *transfers.LISTED, *sorted(MEMORY_PATHS))),
         ("implementation", implementation, ("transfers", "library")),
         ("transport", transport, TRANSPORTS),
         ("schedule", schedule, ("uncontended", "contended")),
@@ -139,11 +150,12 @@ def expectation(
     if operation in PAIRS and gpus and len(gpus) != 2:
         raise UserError(f"{operation} is between two devices, not {len(gpus)}")
     if ranks is None:
-        ranks = len(gpus) or (2 if operation in PAIRS else max(2, nodes))
+        alone = 1 if operation in MEMORY_PATHS else max(2, nodes)
+        ranks = len(gpus) or (2 if operation in PAIRS else alone)
     plugged = tuple(ends) if topology.network is not None else ()
     question = _Question(
         *(topology, operation, transport, schedule, gpus, ranks, nodes, plugged, loads or {}),
-        *(bytes, host_copy_gbps, oversubscribed),
+        *(bytes, host_copy_gbps, oversubscribed, host_memory, buffers),
     )
     if operation in transfers.LISTED:
         question = replace(
@@ -188,12 +200,16 @@ def _latency(question: _Question, limits: _Limits) -> Expectation:
 
 
 def _limits(question: _Question) -> _Limits:
+    if question.operation in MEMORY_PATHS:
+        return _memory_path(question)
     if question.steps:
         return _listed(question)
     if question.nodes > 1:
         return _between_nodes(question)
     if not question.gpus:
         return _shared_memory(question)
+    if question.buffers is not None:
+        return _host_and_device(question)
     if len(set(question.gpus)) == 1:
         return _same_gpu(question)
     if question.transport == "staging":
@@ -316,14 +332,57 @@ def _pair(question: _Question) -> _Limits:
 
 def _same_gpu(question: _Question) -> _Limits:
     rate = memory.local_copy_gbps(question.topology)
-    return _Limits(rate, rate, rate, _START_UP_US[question.transport], "half of the GPU memory's bandwidth")
+    return _inside_gpu(question, rate)
+
+
+def _inside_gpu(question: _Question, rate: float | None) -> _Limits:
+    share = question.bytes // (question.ranks if question.operation in MEMORY_PATHS else 1)
+    ceiling = rate if share >= _BEYOND_GPU_CACHES else None
+    return _Limits(rate, rate, ceiling, _START_UP_US[question.transport], "half of the GPU memory's bandwidth")
+
+
+# Between memories
+
+
+def _memory_path(question: _Question) -> _Limits:
+    """All ranks move the same share of `bytes`, so the slowest of them tells how fast all are together."""
+    topology, start_up = question.topology, _START_UP_US[question.transport]
+    on_gpu = Counter(question.gpus)
+    if question.operation == "local_copy":
+        rate = memory.local_copy_gbps(topology)
+        together = rate * question.ranks / max(on_gpu.values(), default=1) if rate else None
+        return _inside_gpu(question, together)
+    links = {gpu: memory.host_link_gbps(topology, gpu) for gpu in on_gpu}
+    if not links or None in links.values():
+        return _Limits(None, None, None, start_up, f"{topology.system}: the rate between GPUs and CPU is unknown")
+    shared = memory.host_device_gbps(topology, question.node_gpus)
+    nominal = question.ranks * min((links[gpu] or 0.0) / number for gpu, number in on_gpu.items())
+    expected = question.ranks * min(shared[gpu.name] / number for gpu, number in on_gpu.items())
+    why = "links between GPUs and CPUs, shared where all of them go at once (Schieffer §IV)"
+    if topology.host_memory_gbps:
+        ways = 1 if question.operation in {"host_to_device", "device_to_host"} else 2
+        expected = min(expected, question.nodes * topology.host_memory_gbps / ways)
+    if question.host_memory == "pageable" and question.host_copy_gbps:
+        expected = min(expected, question.ranks * question.host_copy_gbps)
+        why += ", through a page-locked buffer at the rate of the processor's own copy"
+    return _Limits(nominal, expected, nominal, start_up, why)
+
+
+def _host_and_device(question: _Question) -> _Limits:
+    """Between two ranks by MPI, with buffers on different sides (OpenPOWER §5.3)."""
+    if question.buffers == "host-host":
+        return _shared_memory(question)
+    gpu = question.gpus[1 if question.buffers == "host-device" else 0]
+    link = memory.host_link_gbps(question.topology, gpu)
+    why = f"link between {gpu.name} and its CPU (OpenPOWER §5.3)"
+    return _Limits(link, link, link, _START_UP_US[question.transport], why)
 
 
 def _collective(question: _Question) -> _Limits:
     graph = node_graph(_part(question.topology, frozenset(question.gpus)))
     n, root = len(question.node_gpus), question.gpus[0]
     injection = graph.least_injection_gbps
-    by_copy = question.transport == "copy"
+    by_copy = question.transport in {"copy", "kernel"}
     ceiling = injection
     own = n / (n - 1)  # of an alltoall's buffer, the own share does not travel
     if question.operation == "alltoall":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from fabricheck.errors import UserError
@@ -40,6 +42,30 @@ def host_device_gbps(topology: Topology, active: Sequence[Gpu]) -> dict[str, flo
             for name in names:
                 wanted[name] = min(wanted[name], limit / len(names))
     return wanted
+
+
+@dataclass(frozen=True)
+class Placements:
+    """Sets of GPUs, by node-local index, that are to use host memory at the same time (Schieffer §IV-C).
+
+    `same_gpu`: the parts of each GPU that has several; `spread`: 2, 3, … all, each time on as many GPUs as there are.
+    """
+
+    same_gpu: tuple[tuple[int, ...], ...]
+    spread: tuple[tuple[int, ...], ...]
+
+
+def placements(topology: Topology) -> Placements:
+    """The placements of a node. A GPU without a `package` is one by itself."""
+    packages: dict[str, list[int]] = defaultdict(list)
+    for gpu in sorted(topology.gpus, key=lambda gpu: gpu.index):
+        packages[gpu.package or gpu.name].append(gpu.index)
+    turns = itertools.zip_longest(*packages.values())
+    order = [index for turn in turns for index in turn if index is not None]
+    return Placements(
+        tuple(tuple(parts) for parts in packages.values() if len(parts) > 1),
+        tuple(tuple(sorted(order[:count])) for count in range(2, len(order) + 1)),
+    )
 
 
 def host_copy_gbps(topology: Topology, measured_gbps: float | None) -> float | None:

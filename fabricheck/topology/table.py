@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fabricheck.errors import UserError
 from fabricheck.judge.references import References
-from fabricheck.results.fabricbench_format import GROUP_PATTERNS, STRIPING
+from fabricheck.results.fabricbench_format import GROUP_PATTERNS, MEMORY_PATHS, STRIPING
 from fabricheck.results.records import Groups
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.judged import COLLECTIVES, PAIRS, expectation
@@ -23,7 +23,7 @@ from fabricheck.units import parse_size
 _BYTES = 1 << 30
 
 _METRIC = re.compile(
-    rf"({'|'.join(sorted((*PAIRS, *COLLECTIVES, *LISTED), reverse=True))})_(uncontended|contended)"
+    rf"({'|'.join(sorted((*PAIRS, *COLLECTIVES, *LISTED, *MEMORY_PATHS), reverse=True))})_(uncontended|contended)"
     r"_(all\d+|\d+x\d+x\d+|\d+(?:_\d+)*)(?:_round\d+)?_(\d+)(b|kib|mib|gib)_(goodput|latency)",
     re.ASCII,
 )

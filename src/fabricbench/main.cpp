@@ -20,6 +20,7 @@
 #include "fabricbench/json.hpp"
 #include "fabricbench/measure.hpp"
 #include "fabricbench/node_shared.hpp"
+#include "fabricbench/numa.hpp"
 #include "fabricbench/options.hpp"
 #include "fabricbench/plan.hpp"
 #include "fabricbench/proof.hpp"
@@ -31,6 +32,8 @@
 
 namespace fabricbench {
 namespace {
+
+constexpr std::uint64_t kMostManaged = std::uint64_t{1} << 30;
 
 // Times a part of the run into a total.
 class Stopwatch {
@@ -74,7 +77,18 @@ MpiLibrary mpi_library() {
   return {whole.substr(0, whole.find_first_of(",\n")), ""};
 }
 
-std::string rank_json(const World& world, int local_rank, int device_index) {
+// What the host buffers of a rank really are.
+std::string host_memory_json(const device::HostMemory& memory, int wanted_node) {
+  return Json()
+      .begin_object()
+      .field("allocation", memory.allocation())
+      .field("numa_node", numa_node_of_page(memory.data()))
+      .field("wanted_numa_node", wanted_node)
+      .end_object()
+      .text();
+}
+
+std::string rank_json(const World& world, int local_rank, int device_index, const std::string& host_memory) {
   const std::vector<int> cpus = allowed_cpus();
   std::set<int> nodes;
   for (const int cpu : cpus) nodes.insert(numa_node_of_cpu(cpu));
@@ -100,6 +114,7 @@ std::string rank_json(const World& world, int local_rank, int device_index) {
         .field("memory_bytes", info.memory_bytes)
         .end_object();
   }
+  if (!host_memory.empty()) json.key("host_memory").literal(host_memory);
   return json.end_object().text();
 }
 
@@ -196,10 +211,13 @@ void plan_json(Json& json, const Options& options, const std::vector<Series>& pl
         .field("maximum", options.maximum_iterations)
         .field("budget_s", options.budget_s);
   }
-  json.end_object()
-      .field("datatype", "float32")
-      .field("verify", to_string(options.verify))
-      .field("shared_devices", options.share_devices);
+  json.end_object().field("datatype", "float32").field("verify", to_string(options.verify));
+  if (options.transport == "copy" || options.transport == "kernel") json.field("access", to_string(options.access));
+  if (!(options.ends == Ends{})) json.field("buffers", to_string(options.ends));
+  if (const HostBufferBytes host = host_buffer_bytes(plan); host.send + host.receive > 0) {
+    json.field("host_memory", to_string(*options.host_memory)).field("host_numa", to_string(options.host_placement));
+  }
+  json.field("shared_devices", options.share_devices || options.ranks_per_device > 1);
   json.key("injected");
   if (options.injected.empty()) {
     json.null();
@@ -222,7 +240,10 @@ class Program {
       : options_(std::move(options)),
         command_(std::move(command)),
         environment_(std::move(environment)),
-        local_(std::move(local)) {}
+        local_(std::move(local)) {
+    if (!options_.host_memory)
+      options_.host_memory = device::present() ? device::HostKind::pinned : device::HostKind::pageable;
+  }
 
   int run(Proof& proof, std::int64_t begin) {
     World world;
@@ -234,6 +255,7 @@ class Program {
     const std::vector<Series> plan = make_plan(options_, world.size, [&](Operation operation, Implementation wanted) {
       return choose(*transport, operation, wanted);
     });
+    check_paths(*transport, plan);
     if (world.rank == 0) results_ = open_results();
     agree(world, world.rank != 0 || results_ != nullptr);
 
@@ -243,6 +265,9 @@ class Program {
     install_signal_handlers(world, shared, results_.get());
     try {
       measure_all(world, shared, *transport, plan, proof, begin);
+    } catch (const LackError& error) {
+      if (results_) results_->write_error("lack", error.what());
+      throw;
     } catch (const RunError& error) {
       fail(world, shared, error);
     }
@@ -265,6 +290,57 @@ class Program {
                        ", which adds numbers, as a list of transfers: use --implementation library");
     }
     return wanted;
+  }
+
+  // Whether the transport moves data between the memories that are asked for.
+  void check_paths(const Transport& transport, const std::vector<Series>& plan) const {
+    for (const Series& series : plan) {
+      if (is_collective(series.operation)) continue;
+      const Transfer first = series.at(series.sizes.front()).groups[0].steps[0][0];
+      if (!transport.reaches(first)) {
+        throw InputError("the transport " + options_.transport + " does not run " + to_string(series.operation) +
+                         " between these memories: --transport copy or kernel moves data between a GPU and its host, "
+                         "mpi between the buffers of two ranks wherever they lie");
+      }
+    }
+    const HostBufferBytes host = host_buffer_bytes(plan);
+    if (host.send + host.receive > 0 && options_.host_memory == device::HostKind::migrated) {
+      const bool only_there = std::all_of(plan.begin(), plan.end(), [](const Series& series) {
+        return series.operation == Operation::host_to_device || series.operation == Operation::device_to_host;
+      });
+      if (options_.transport != "kernel" || !only_there) {
+        throw InputError(
+            "pages migrate to the kernel or processor that uses them: --host-memory migrated is for host_to_device and "
+            "device_to_host with --transport kernel");
+      }
+    }
+    const bool managed =
+        options_.host_memory == device::HostKind::managed || options_.host_memory == device::HostKind::migrated;
+    if (managed && host.send + host.receive > kMostManaged) {
+      throw InputError("managed memory is measured up to " + format_size(kMostManaged) +
+                       " in all, as more than a device has free can hang it: choose smaller --sizes");
+    }
+    const bool placed = options_.host_placement != HostPlacement::any;
+    if (placed && options_.host_memory != device::HostKind::pinned &&
+        options_.host_memory != device::HostKind::pageable)
+      throw InputError("--host-numa is for pinned and pageable memory: the runtime places the others");
+  }
+
+  // Ends the run where some rank lacks something, with what the first of them lacks.
+  static void require(const World& world, const std::string& lack) {
+    for (const std::string& each : world.gather_strings(lack.empty() ? lack : host_name() + ": " + lack)) {
+      if (!each.empty()) throw LackError(each);
+    }
+  }
+
+  // The NUMA node of this rank's host memory.
+  int host_node(const World& world, int device_index) const {
+    if (options_.host_placement == HostPlacement::any) return kAnyNode;
+    int node = device_index >= 0 ? device::info(device_index).numa_node : numa_node_of_cpu(allowed_cpus().front());
+    const bool remote = options_.host_placement == HostPlacement::remote;
+    require(world, remote && !has_numa() ? "all memory is on one NUMA node, so none is remote" : "");
+    require(world, node < 0 && has_numa() ? "the kernel does not say on which NUMA node the GPU is" : "");
+    return remote ? farthest_numa_node(node) : std::max(node, 0);
   }
 
   void check_world(const World& world) {
@@ -348,11 +424,11 @@ class Program {
     if (devices == 0)
       throw InputError("no GPU is visible on " + host_name() +
                        ": check the driver and CUDA_VISIBLE_DEVICES, or use the host port");
-    const int index = local_.value % devices;
+    const int index = local_.value / static_cast<int>(options_.ranks_per_device) % devices;
     device::select(index);
     const std::string mine = host_name() + ' ' + device::info(index).uuid;
     const std::vector<std::string> all = world.gather_strings(mine);
-    for (std::size_t a = 0; a < all.size() && !options_.share_devices; ++a) {
+    for (std::size_t a = 0; a < all.size() && !options_.share_devices && options_.ranks_per_device == 1; ++a) {
       for (std::size_t b = a + 1; b < all.size(); ++b) {
         if (all[a] == all[b]) {
           throw InputError(
@@ -379,10 +455,20 @@ class Program {
     stream.set_byte(receive.data(), bytes, 0);
     stream.synchronize();
     shared.advance();
-    const Context context{world, shared, stream, send, receive, bytes};
+    // Managed memory is the last to come: it takes what is left.
+    const HostBufferBytes host = host_buffer_bytes(plan);
+    const device::HostKind kind = *options_.host_memory;
+    const bool uses_host = host.send + host.receive > 0;
+    const int node = uses_host ? host_node(world, device_index) : kAnyNode;
+    require(world, uses_host ? device::lack_of(kind, options_.transport == "kernel") : "");
+    device::HostMemory host_send(host.send, kind, node);
+    device::HostMemory host_receive(host.receive, kind, node);
+    shared.advance();
+    const Context context{world, shared, stream, send, receive, bytes, host_send, host_receive, kind, options_.access};
     transport.set_up(context);
     shared.advance();
-    write_header(world, transport, plan, device_index);
+    const std::string host_memory = uses_host ? host_memory_json(host.send > 0 ? host_send : host_receive, node) : "";
+    write_header(world, transport, plan, device_index, host_memory);
     proof.begin_counting(world);
     setup.reset();
 
@@ -434,11 +520,13 @@ class Program {
     }
   }
 
-  void write_header(const World& world, const Transport& transport, const std::vector<Series>& plan, int device_index) {
+  void write_header(const World& world, const Transport& transport, const std::vector<Series>& plan, int device_index,
+                    const std::string& host_memory) {
     std::string mine;
     for (const auto& [name, value] : environment_) mine += name + '=' + value + '\0';
     const std::vector<std::string> environments = world.gather_strings(mine);
-    const std::vector<std::string> ranks = world.gather_strings(rank_json(world, local_.value, device_index));
+    const std::vector<std::string> ranks =
+        world.gather_strings(rank_json(world, local_.value, device_index, host_memory));
     const int crowded = world.node_size > available_cores() ? 1 : 0;
     int oversubscribed = 0;
     mpi_check(MPI_Allreduce(&crowded, &oversubscribed, 1, MPI_INT, MPI_MAX, world.all), "MPI_Allreduce");
@@ -524,10 +612,11 @@ class Program {
 };
 
 // A GPU-aware MPI library looks at the current device while it starts.
-void select_device_early(const LocalRank& local) {
+void select_device_early(const LocalRank& local, std::int64_t ranks_per_device) {
   if (!device::present() || local.value < 0) return;
   try {
-    if (const int devices = device::count(); devices > 0) device::select(local.value % devices);
+    if (const int devices = device::count(); devices > 0)
+      device::select(local.value / static_cast<int>(ranks_per_device) % devices);
   } catch (const RunError&) {
     // It is said once MPI can say it once for all ranks.
   }
@@ -558,12 +647,12 @@ void finalize(double timeout_s) {
 // How many times as long as an iteration MPI may take to start: large jobs need minutes.
 constexpr double kStartFactor = 5;
 
-int report_input_error(const char* message) {
+int report_and_end(const char* message, int status) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (rank == 0 && *message != '\0') std::fprintf(stderr, "fabricbench: %s\n", message);
   MPI_Finalize();
-  return kExitInput;
+  return status;
 }
 
 int run(int argc, char** argv) {
@@ -582,7 +671,7 @@ int run(int argc, char** argv) {
   auto environment = recorded_environment();
   for (const std::string& name : proof.own_variables()) environment.erase(name);
   const LocalRank local = local_rank_from_environment();
-  select_device_early(local);
+  select_device_early(local, options.ranks_per_device);
   int provided = 0;
   begin_to_wait("fabricbench: MPI did not start: is a node down, or a link between nodes?\n",
                 kStartFactor * options.timeout_s);
@@ -590,14 +679,16 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "fabricbench: MPI_Init_thread failed\n");
     return kExitFailed;
   }
-  if (!mistake.empty()) return report_input_error(mistake.c_str());
+  if (!mistake.empty()) return report_and_end(mistake.c_str(), kExitInput);
   const double timeout_s = options.timeout_s;
   int status = 0;
   try {
     status =
         Program(std::move(options), std::vector<std::string>(argv, argv + argc), environment, local).run(proof, begin);
   } catch (const InputError& error) {
-    return report_input_error(error.what());
+    return report_and_end(error.what(), kExitInput);
+  } catch (const LackError& error) {
+    return report_and_end(error.what(), kExitLack);
   } catch (const RunError& error) {
     std::fprintf(stderr, "fabricbench: %s\n", error.what());
     MPI_Abort(MPI_COMM_WORLD, kExitFailed);

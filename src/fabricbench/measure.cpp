@@ -85,6 +85,7 @@ class Loop {
   // then beside it.
   void iterate(std::int64_t* times, std::int64_t count) {
     for (std::int64_t i = 0; i < count * static_cast<std::int64_t>(lanes_); ++i) {
+      if (work_) work_->rewind();
       context_.shared.barrier(wait_for_, notify_);
       plant_hang();
       context_.shared.advance();

@@ -11,7 +11,7 @@
 namespace fabricbench {
 namespace {
 
-const char* const kTransports[] = {"staging", "copy", "ccl", "mpi"};
+const char* const kTransports[] = {"staging", "copy", "kernel", "ccl", "mpi"};
 const char* const kDefects[] = {"wrong-byte", "hang", "kill", "crash", "no-footer"};
 
 template <std::size_t N>
@@ -42,14 +42,44 @@ Verify parse_verify(const std::string& text) {
   return name == "batch" ? Verify::batch : name == "every" ? Verify::every : Verify::off;
 }
 
-std::vector<int> parse_ranks(const std::string& text) {
+Access parse_access(const std::string& text) {
+  const char* const names[] = {"write", "read"};
+  return one_of(text, names, "way to reach a peer") == "write" ? Access::write : Access::read;
+}
+
+device::HostKind parse_host_kind(const std::string& text) {
+  using device::HostKind;
+  const char* const names[] = {"pageable", "pinned", "noncoherent", "managed", "migrated"};
+  const std::string name = one_of(text, names, "kind of host memory");
+  for (const HostKind kind : {HostKind::pageable, HostKind::pinned, HostKind::noncoherent, HostKind::managed}) {
+    if (to_string(kind) == name) return kind;
+  }
+  return HostKind::migrated;
+}
+
+HostPlacement parse_placement(const std::string& text) {
+  const char* const names[] = {"any", "local", "remote"};
+  const std::string name = one_of(text, names, "NUMA placement");
+  return name == "any" ? HostPlacement::any : name == "local" ? HostPlacement::local : HostPlacement::remote;
+}
+
+Ends parse_ends(const std::string& text) {
+  const char* const names[] = {"device-device", "host-device", "device-host", "host-host"};
+  const auto ends = split(one_of(text, names, "pair of buffers"), '-');
+  const auto place = [](const std::string& name) { return name == "host" ? Place::host : Place::device; };
+  return {place(ends[0]), place(ends[1])};
+}
+
+// "0,2,4", or with another separator: at least two, none twice.
+std::vector<int> parse_ranks(const std::string& text, char separator) {
   std::vector<int> ranks;
-  for (const std::string& each : split(text, ',')) {
+  for (const std::string& each : split(text, separator)) {
     ranks.push_back(parse_rank(each));
     if (std::count(ranks.begin(), ranks.end(), ranks.back()) > 1)
       throw InputError("the list '" + text + "' has rank " + each + " twice");
   }
-  if (ranks.size() < 2) throw InputError("'" + text + "' is not a list of at least two ranks: write 0,2");
+  if (ranks.size() < 2)
+    throw InputError("'" + text + "' is not a list of at least two ranks: write 0" + separator + "2");
   return ranks;
 }
 
@@ -81,6 +111,11 @@ enum Option : int {
   kMatrix,
   kVictims,
   kAggressorSize,
+  kTogether,
+  kBuffers,
+  kAccess,
+  kHostMemory,
+  kHostNuma,
   kSizes,
   kIterations,
   kMinimum,
@@ -90,6 +125,7 @@ enum Option : int {
   kVerify,
   kTimeout,
   kShareDevices,
+  kRanksPerDevice,
   kOutput,
   kExpectRanks,
   kExpectNodes,
@@ -111,6 +147,11 @@ const option kLongOptions[] = {{"transport", required_argument, nullptr, kTransp
                                {"matrix", required_argument, nullptr, kMatrix},
                                {"victims", required_argument, nullptr, kVictims},
                                {"aggressor-size", required_argument, nullptr, kAggressorSize},
+                               {"together", required_argument, nullptr, kTogether},
+                               {"buffers", required_argument, nullptr, kBuffers},
+                               {"access", required_argument, nullptr, kAccess},
+                               {"host-memory", required_argument, nullptr, kHostMemory},
+                               {"host-numa", required_argument, nullptr, kHostNuma},
                                {"sizes", required_argument, nullptr, kSizes},
                                {"iterations", required_argument, nullptr, kIterations},
                                {"min-iterations", required_argument, nullptr, kMinimum},
@@ -120,6 +161,7 @@ const option kLongOptions[] = {{"transport", required_argument, nullptr, kTransp
                                {"verify", required_argument, nullptr, kVerify},
                                {"timeout", required_argument, nullptr, kTimeout},
                                {"share-devices", no_argument, nullptr, kShareDevices},
+                               {"ranks-per-device", required_argument, nullptr, kRanksPerDevice},
                                {"output", required_argument, nullptr, kOutput},
                                {"expect-ranks", required_argument, nullptr, kExpectRanks},
                                {"expect-nodes", required_argument, nullptr, kExpectNodes},
@@ -171,10 +213,26 @@ void set(Options& options, int option, const std::string& text) {
       options.matrix_file = parse_file_name(text, "--matrix");
       break;
     case kVictims:
-      options.victims = parse_ranks(text);
+      options.victims = parse_ranks(text, ',');
       break;
     case kAggressorSize:
       options.aggressor_size = parse_size(text);
+      break;
+    case kTogether:
+      options.together.clear();
+      for (const std::string& set : split(text, ',')) options.together.push_back(parse_ranks(set, '+'));
+      break;
+    case kBuffers:
+      options.ends = parse_ends(text);
+      break;
+    case kAccess:
+      options.access = parse_access(text);
+      break;
+    case kHostMemory:
+      options.host_memory = parse_host_kind(text);
+      break;
+    case kHostNuma:
+      options.host_placement = parse_placement(text);
       break;
     case kSizes:
       options.sizes = parse_sizes(text);
@@ -203,6 +261,9 @@ void set(Options& options, int option, const std::string& text) {
       break;
     case kShareDevices:
       options.share_devices = true;
+      break;
+    case kRanksPerDevice:
+      options.ranks_per_device = parse_integer(text, 1, "a number of ranks");
       break;
     case kOutput:
       options.output = text;
@@ -296,6 +357,33 @@ std::pair<int, int> parse_pair(const std::string& text) {
   return {a, b};
 }
 
+std::string to_string(Access access) { return access == Access::write ? "write" : "read"; }
+
+std::string to_string(device::HostKind kind) {
+  switch (kind) {
+    case device::HostKind::pageable:
+      return "pageable";
+    case device::HostKind::pinned:
+      return "pinned";
+    case device::HostKind::noncoherent:
+      return "noncoherent";
+    case device::HostKind::managed:
+      return "managed";
+    case device::HostKind::migrated:
+      return "migrated";
+  }
+  return {};
+}
+
+std::string to_string(HostPlacement placement) {
+  return placement == HostPlacement::any ? "any" : placement == HostPlacement::local ? "local" : "remote";
+}
+
+std::string to_string(const Ends& ends) {
+  const auto name = [](Place place) { return place == Place::host ? "host" : "device"; };
+  return std::string(name(ends.first)) + "-" + name(ends.second);
+}
+
 Options parse_options(int count, char** arguments) {
   Options options;
   options.operations = {Operation::pingpong};
@@ -339,20 +427,23 @@ std::string help_text() {
   mpirun -n 4 fabricbench --transport ccl --operations pingpong,allreduce --output result.jsonl
 
 What
-  --transport NAME        staging, copy, ccl or mpi (the host port has mpi only)            [mpi]
+  --transport NAME        staging, copy, kernel, ccl or mpi (the host port has mpi only)    [mpi]
   --step-transports A,B,C of the steps of striping: split, translate, assemble         [as --transport]
-  --operations LIST       pingpong, unidirectional, bidirectional, alltoall, allreduce,
-                          allgather, reduce_scatter, broadcast, reduce;
+  --operations LIST       of pairs: pingpong, unidirectional, bidirectional                 [pingpong]
+                          of all ranks: alltoall, allreduce, allgather, reduce_scatter,
+                          broadcast, reduce
                           between groups: rail_, symmetric_ with unidirectional,
-                          bidirectional or omnidirectional, asymmetric_ with the first two;
-                          striping, striping_pipelined, and its parts _split, _translate,
-                          _assemble, beside striping_direct; sparse, sparse_intra,
-                          sparse_inter, sparse_alltoallv; victim_pingpong_alltoall,
-                          victim_pingpong_incast, victim_alltoall_alltoall,
-                          victim_alltoall_incast                                            [pingpong]
+                          bidirectional or omnidirectional, asymmetric_ with the first two
+                          over two groups: striping, striping_pipelined, and its parts _split,
+                          _translate, _assemble, beside striping_direct
+                          of a matrix: sparse, sparse_intra, sparse_inter, sparse_alltoallv
+                          of victims: victim_pingpong_alltoall, victim_pingpong_incast,
+                          victim_alltoall_alltoall, victim_alltoall_incast
+                          of each GPU: host_to_device, device_to_host, host_bidirectional,
+                          host_stream (host to host by a kernel), local_copy
   --implementation WHICH  of an operation: transfers, library, or automatic                 [automatic]
   --schedules LIST        of pairs: uncontended (one pair at a time), contended (rounds in
-                          which every rank takes part once)                                 [uncontended,contended]
+                          which every rank takes part once); of GPUs: alone, together       [uncontended,contended]
   --pairs LIST            pairs of ranks such as 0-1,2-3, or all                            [all]
   --rounds FILE           the rounds of pairs to measure, in place of all pairs: a round a
                           line, such as 0-1 3-2; pairs of a round go at the same time
@@ -363,6 +454,17 @@ What
                           Market's coordinate format; with --sizes, scaled to that total
   --victims RANKS         of victim operations                            [0,LAST; every other]
   --aggressor-size SIZE   of each message to an incast, of each rank's alltoall buffer      [1MiB]
+  --buffers ENDS          where the buffers of the first and second rank of a pair lie, such
+                          as host-device                                                    [device-device]
+  --access WHICH          who moves what goes between two GPUs by copy or kernel: the source
+                          (write) or the destination (read)                                 [write]
+  --host-memory KIND      pageable, pinned, noncoherent (pinned, cached by the GPU: AMD),
+                          managed (read and written where it lies), migrated (managed, whose
+                          pages go to the device)                [pinned; host port: pageable]
+  --host-numa WHERE       host memory on the NUMA node that is local to the GPU, or remote;
+                          any: what the runtime chooses                                     [any]
+  --together SETS         contended operations of each GPU: sets of ranks that go at the
+                          same time, such as 0+1,0+2,0+1+2+3     [the first 2, 3, … all ranks]
   --sizes SIZES           MIN:MAX[:FACTOR], or a list such as 8,64KiB,1GiB                  [1B:1GiB]
 How often
   --iterations N          a fixed number; without it, as many as are needed for a 95%
@@ -379,13 +481,15 @@ Safeguards
   --expect-ranks N        refuse to run with another number of ranks
   --expect-nodes N        refuse to run on another number of nodes
   --share-devices         let several ranks of a node drive one device
+  --ranks-per-device N    so many neighbouring ranks drive one device, which they then share [1]
 Output
   --output FILE           JSON Lines: every sample, in order
   --quiet                 no table and no progress
   --inject DEFECT[:RANK]  plant a defect, to see it found: wrong-byte, hang, kill, crash, no-footer
   --version, --help
 
-Exit status: 0 measured and right, 2 wrong arguments, 3 something failed, 4 a time-out, 5 wrong data.
+Exit status: 0 measured and right, 2 wrong arguments, 3 something failed, 4 a time-out, 5 wrong data,
+6 this machine lacks something that the measurement needs.
 )";
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "fabricbench/device/device.hpp"
 #include "fabricbench/inputs.hpp"
 #include "fabricbench/patterns.hpp"
 
@@ -15,10 +16,18 @@ namespace fabricbench {
 enum class Implementation { automatic, transfers, library };
 enum class Schedule { uncontended, contended };
 enum class Verify { batch, every, off };
+// Who moves data between two ranks that reach each other's memory: the source, or the destination.
+enum class Access { write, read };
+// Host memory on the NUMA node that the runtime chooses, on that of the rank's device, or on the one farthest from it.
+enum class HostPlacement { any, local, remote };
 
 std::string to_string(Implementation implementation);
 std::string to_string(Schedule schedule);
 std::string to_string(Verify verify);
+std::string to_string(Access access);
+std::string to_string(device::HostKind kind);
+std::string to_string(HostPlacement placement);
+std::string to_string(const Ends& ends);
 
 // A group size where the nodes of a run have none in common.
 inline constexpr int kNoCommonSize = -1;
@@ -38,6 +47,11 @@ struct Options {
   CommunicationMatrix matrix;
   std::vector<int> victims;  // empty: the plan chooses
   std::uint64_t aggressor_size = 1 << 20;
+  std::vector<std::vector<int>> together;  // sets of ranks that use their memory paths at once; empty: as planned
+  Ends ends;
+  Access access = Access::write;
+  std::optional<device::HostKind> host_memory;  // unset: what the port has
+  HostPlacement host_placement = HostPlacement::any;
   std::vector<std::uint64_t> sizes;
   bool sizes_given = false;
   std::optional<std::int64_t> fixed_iterations;
@@ -48,6 +62,7 @@ struct Options {
   Verify verify = Verify::batch;
   double timeout_s = 60.0;
   bool share_devices = false;
+  std::int64_t ranks_per_device = 1;
   std::string output;
   std::optional<std::int64_t> expected_ranks;
   std::optional<std::int64_t> expected_nodes;
@@ -66,8 +81,6 @@ std::string help_text();
 // A whole number from `minimum` up that an int can hold.
 int parse_count(const std::string& text, int minimum, const char* what);
 int parse_rank(const std::string& text);
-// "0,2,4": at least two, none twice.
-std::vector<int> parse_ranks(const std::string& text);
 // "2x4x1-4" as the shapes of two groups of four ranks of which one to four take part.
 std::vector<Shape> parse_shapes(const std::string& text);
 // "0-1" as a pair of two different ranks.

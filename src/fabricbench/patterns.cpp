@@ -12,7 +12,7 @@
 namespace fabricbench {
 namespace {
 
-enum class Kind { pair, collective, rail, asymmetric, symmetric, striping, sparse, victim };
+enum class Kind { pair, collective, rail, asymmetric, symmetric, striping, sparse, victim, memory };
 enum class Direction { none, unidirectional, bidirectional, omnidirectional };
 
 struct Description {
@@ -61,6 +61,11 @@ constexpr Description kDescriptions[] = {
     {Operation::victim_pingpong_incast, "victim_pingpong_incast", Kind::victim, false, false, kNone},
     {Operation::victim_alltoall_alltoall, "victim_alltoall_alltoall", Kind::victim, false, true, kNone},
     {Operation::victim_alltoall_incast, "victim_alltoall_incast", Kind::victim, false, true, kNone},
+    {Operation::host_to_device, "host_to_device", Kind::memory, false, true, kNone},
+    {Operation::device_to_host, "device_to_host", Kind::memory, false, true, kNone},
+    {Operation::host_bidirectional, "host_bidirectional", Kind::memory, false, true, kNone},
+    {Operation::host_stream, "host_stream", Kind::memory, false, true, kNone},
+    {Operation::local_copy, "local_copy", Kind::memory, false, true, kNone},
 };
 
 const Description& describe(Operation operation) {
@@ -194,6 +199,25 @@ std::vector<Step> striping_steps(Operation operation, const std::vector<int>& ra
   return steps;
 }
 
+// The transfers of a memory path on one rank, which all go at the same time.
+Step memory_path(Operation operation, int rank, std::uint64_t bytes) {
+  const auto from = [&](Place source, Place destination) {
+    return Transfer{rank, rank, bytes, 0, 0, false, source, destination};
+  };
+  switch (operation) {
+    case Operation::host_to_device:
+      return {from(Place::host, Place::device)};
+    case Operation::device_to_host:
+      return {from(Place::device, Place::host)};
+    case Operation::host_bidirectional:
+      return {from(Place::host, Place::device), from(Place::device, Place::host)};
+    case Operation::host_stream:
+      return {from(Place::host, Place::host)};
+    default:
+      return {from(Place::device, Place::device)};
+  }
+}
+
 }  // namespace
 
 const std::vector<Operation>& all_operations() {
@@ -231,6 +255,7 @@ bool can_have(Operation operation, const Shape& shape) {
   const bool two_groups = is_striping(operation) || describe(operation).kind == Kind::asymmetric;
   return (!two_groups || shape.groups == 2) && (!is_striping(operation) || shape.active >= 2);
 }
+bool is_memory_path(Operation operation) { return describe(operation).kind == Kind::memory; }
 bool is_collective(Operation operation) { return describe(operation).kind == Kind::collective; }
 bool is_reduction(Operation operation) { return describe(operation).reduction; }
 bool is_round_trip(Operation operation) {
@@ -315,6 +340,15 @@ std::vector<Step> transfers(Operation operation, const std::vector<int>& ranks, 
     case Operation::sparse_inter:
     case Operation::sparse_alltoallv:
       break;  // their transfers are in the user's matrix
+    case Operation::host_to_device:
+    case Operation::device_to_host:
+    case Operation::host_bidirectional:
+    case Operation::host_stream:
+    case Operation::local_copy:
+      for (const int rank : ranks) {
+        for (const Transfer& each : memory_path(operation, rank, share)) step.push_back(each);
+      }
+      return {step};
   }
   return {};
 }
@@ -353,7 +387,8 @@ Origin origin_of(const std::vector<Step>& steps, std::size_t step, std::size_t p
   for (std::size_t earlier = step; earlier-- > 0;) {
     for (std::size_t i = 0; i < steps[earlier].size(); ++i) {
       const Transfer& brought = steps[earlier][i];
-      if (brought.destination != transfer.source || brought.destination_offset > transfer.source_offset ||
+      if (brought.destination != transfer.source || brought.destination_place != transfer.source_place ||
+          brought.destination_offset > transfer.source_offset ||
           brought.destination_offset + brought.bytes < transfer.source_offset + transfer.bytes)
         continue;
       const Origin origin = origin_of(steps, earlier, i);
@@ -391,6 +426,17 @@ std::uint64_t buffer_extent(const std::vector<Step>& steps) {
       extent = std::max({extent, each.source_offset + each.bytes, each.destination_offset + each.bytes});
   }
   return extent;
+}
+
+std::vector<Step> placed(std::vector<Step> steps, const std::vector<int>& ranks, const Ends& ends) {
+  const auto place_of = [&](int rank) { return rank == ranks[0] ? ends.first : ends.second; };
+  for (Step& step : steps) {
+    for (Transfer& transfer : step) {
+      transfer.source_place = place_of(transfer.source);
+      transfer.destination_place = place_of(transfer.destination);
+    }
+  }
+  return steps;
 }
 
 std::vector<std::vector<std::pair<int, int>>> pair_rounds(const std::vector<int>& ranks) {

@@ -9,9 +9,12 @@
 
 namespace fabricbench {
 
+// Where a buffer lies: in the memory of its rank's device (in the host port, of the host), or of the host.
+enum class Place { device, host };
+
 // `bytes` from the send buffer of rank `source` at `source_offset` to the receive buffer of rank `destination` at
-// `destination_offset`. Ranks are those of the world. A relayed transfer passes on what an earlier step has brought: it
-// goes out from the receive buffer of its source.
+// `destination_offset`. Ranks are those of the world. A rank has one buffer of each sort in each place. A relayed
+// transfer passes on what an earlier step has brought: it goes out from the receive buffer of its source.
 struct Transfer {
   int source;
   int destination;
@@ -19,11 +22,14 @@ struct Transfer {
   std::uint64_t source_offset = 0;
   std::uint64_t destination_offset = 0;
   bool relayed = false;
+  Place source_place = Place::device;
+  Place destination_place = Place::device;
 
   bool operator==(const Transfer& other) const {
     return source == other.source && destination == other.destination && bytes == other.bytes &&
            source_offset == other.source_offset && destination_offset == other.destination_offset &&
-           relayed == other.relayed;
+           relayed == other.relayed && source_place == other.source_place &&
+           destination_place == other.destination_place;
   }
 };
 
@@ -64,7 +70,12 @@ enum class Operation {
   victim_pingpong_alltoall,
   victim_pingpong_incast,
   victim_alltoall_alltoall,
-  victim_alltoall_incast
+  victim_alltoall_incast,
+  host_to_device,
+  device_to_host,
+  host_bidirectional,
+  host_stream,
+  local_copy
 };
 
 // The parameters (n, g, k) of a pattern between groups (CommBench, ICS'24, section 4.3): `groups` groups of `size`
@@ -100,6 +111,8 @@ bool is_striping(Operation operation);
 bool is_sparse(Operation operation);
 // A pattern that is measured by turns alone and beside an aggressor.
 bool is_victim(Operation operation);
+// A path between memories that one rank uses by itself, or several ranks at once, each for itself.
+bool is_memory_path(Operation operation);
 // What libraries have an implementation of their own for.
 bool is_collective(Operation operation);
 // An operation that adds numbers, and so is not just a list of transfers.
@@ -141,6 +154,16 @@ std::vector<Step> aggressor_transfers(Operation operation, const std::vector<int
 
 // Bytes of the buffers that the ranks need for these transfers.
 std::uint64_t buffer_extent(const std::vector<Step>& steps);
+
+// Where the buffers of the two ranks of a pair lie.
+struct Ends {
+  Place first = Place::device;
+  Place second = Place::device;
+
+  bool operator==(const Ends& other) const { return first == other.first && second == other.second; }
+};
+// The same transfers of the pair `ranks`, from and to buffers there.
+std::vector<Step> placed(std::vector<Step> steps, const std::vector<int>& ranks, const Ends& ends);
 
 // Rounds of pairs by the circle method: each unordered pair once, no rank twice in a round.
 std::vector<std::vector<std::pair<int, int>>> pair_rounds(const std::vector<int>& ranks);

@@ -206,6 +206,29 @@ void add_victims(std::vector<Series>& plan, const Options& options, int ranks, S
   plan.push_back(series);
 }
 
+// Each rank by itself, then sets of ranks at the same time.
+void add_rank_sets(std::vector<Series>& plan, const Options& options, const std::vector<int>& ranks, Series series) {
+  std::vector<std::vector<int>> sets;
+  if (series.schedule == Schedule::uncontended) {
+    for (const int rank : ranks) sets.push_back({rank});
+  } else if (!options.together.empty()) {
+    sets = options.together;
+  } else {
+    for (std::size_t count = 2; count <= ranks.size(); ++count)
+      sets.emplace_back(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+  for (const std::vector<int>& set : sets) {
+    if (const int last = *std::max_element(set.begin(), set.end()); last >= static_cast<int>(ranks.size())) {
+      throw InputError("there is no rank " + std::to_string(last) + " in a run of " + std::to_string(ranks.size()) +
+                       ": mend --together or start more ranks");
+    }
+    series.groups = {set};
+    series.sizes = rounded_sizes(options.sizes, granularity(series.operation, set.size()));
+    check_sizes(series, granularity(series.operation, set.size()), set.size());
+    plan.push_back(series);
+  }
+}
+
 }  // namespace
 
 std::vector<Schedule> Series::schedules() const {
@@ -217,6 +240,9 @@ Measurement Series::at(std::uint64_t bytes) const {
   Measurement measurement{operation, implementation, schedule, round, bytes, {}, shape, aggressor};
   for (const std::vector<int>& ranks : groups)
     measurement.groups.push_back({ranks, steps.empty() ? transfers(operation, ranks, bytes, shape) : steps});
+  if (is_pair_operation(operation)) {
+    for (Group& group : measurement.groups) group.steps = placed(std::move(group.steps), group.ranks, ends);
+  }
   return measurement;
 }
 
@@ -230,9 +256,21 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
   const std::vector<int> all = first_ranks(ranks);
   std::vector<Series> plan;
   for (const Operation operation : options.operations) {
-    if (ranks < 2)
+    if (!is_pair_operation(operation) && !(options.ends == Ends{})) {
+      throw InputError(to_string(operation) +
+                       " says itself where its buffers lie: --buffers is for operations of pairs");
+    }
+    if (ranks < 2 && !is_memory_path(operation))
       throw InputError(to_string(operation) + " needs at least 2 ranks and this run has " + std::to_string(ranks));
-    Series series{operation, choose(operation, options.implementation), Schedule::uncontended, -1, {}, {}, {}, {}, {}};
+    Series series{operation,   choose(operation, options.implementation), Schedule::uncontended, -1, {}, {}, {}, {}, {},
+                  options.ends};
+    if (is_memory_path(operation)) {
+      for (const Schedule schedule : options.schedules) {
+        series.schedule = schedule;
+        add_rank_sets(plan, options, all, series);
+      }
+      continue;
+    }
     if (has_shape(operation)) {
       add_shapes(plan, options, ranks, series);
       continue;
@@ -260,7 +298,8 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
     }
   }
   if (plan.empty()) {
-    throw InputError("nothing is left to measure: a contended schedule needs at least 4 ranks");
+    throw InputError(
+        "nothing is left to measure: a contended schedule needs at least 4 ranks, and 2 for paths between memories");
   }
   return plan;
 }
@@ -269,6 +308,23 @@ std::size_t record_count(const std::vector<Series>& plan) {
   std::size_t count = 0;
   for (const Series& series : plan) count += series.groups.size() * series.schedules().size() * series.sizes.size();
   return count;
+}
+
+HostBufferBytes host_buffer_bytes(const std::vector<Series>& plan) {
+  HostBufferBytes needed;
+  for (const Series& series : plan) {
+    if (is_collective(series.operation)) continue;
+    for (const Group& group : series.at(series.sizes.back()).groups) {
+      for (const Step& step : group.steps) {
+        for (const Transfer& each : step) {
+          if (each.source_place == Place::host) needed.send = std::max(needed.send, each.source_offset + each.bytes);
+          if (each.destination_place == Place::host)
+            needed.receive = std::max(needed.receive, each.destination_offset + each.bytes);
+        }
+      }
+    }
+  }
+  return needed;
 }
 
 std::uint64_t buffer_bytes(const std::vector<Series>& plan) {

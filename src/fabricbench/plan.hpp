@@ -40,6 +40,7 @@ struct Series {
   Shape shape;
   std::vector<Step> steps;  // where they do not follow from the operation: the messages of a matrix, of one size
   std::optional<Group> aggressor;
+  Ends ends;  // of pairs
 
   // Those of the records at one size: both where the groups are measured by turns alone and beside an aggressor.
   std::vector<Schedule> schedules() const;
@@ -56,5 +57,11 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
 std::size_t record_count(const std::vector<Series>& plan);
 // Bytes of the largest send or receive buffer of a rank.
 std::uint64_t buffer_bytes(const std::vector<Series>& plan);
+// Bytes of the largest send and receive buffers that a rank needs in host memory; 0 for none.
+struct HostBufferBytes {
+  std::uint64_t send = 0;
+  std::uint64_t receive = 0;
+};
+HostBufferBytes host_buffer_bytes(const std::vector<Series>& plan);
 
 }  // namespace fabricbench

@@ -17,6 +17,7 @@ namespace fabricbench {
 namespace {
 
 constexpr char kSignalPlace[] = "##";
+constexpr std::size_t kFewRanks = 8;
 
 double one_way(const Record& record, double ns) { return is_round_trip(record.operation) ? ns / 2 : ns; }
 
@@ -24,6 +25,7 @@ std::string who(const Record& record) {
   const std::vector<int>& ranks = record.ranks;
   if (record.shape.groups > 0) return to_string(record.shape);
   if (is_victim(record.operation)) return "victims " + std::to_string(ranks.size());
+  if (is_memory_path(record.operation) && ranks.size() <= kFewRanks) return format_ranges(ranks);
   if (!is_pair_operation(record.operation)) return "all " + std::to_string(ranks.size());
   return std::to_string(ranks[0]) + (is_symmetric(record.operation) ? "<>" : "->") + std::to_string(ranks[1]);
 }

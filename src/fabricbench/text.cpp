@@ -118,4 +118,16 @@ std::string format_ranges(const std::vector<int>& numbers) {
   return result;
 }
 
+std::vector<int> parse_ranges(std::string_view text) {
+  std::vector<int> result;
+  for (const std::string& part : split(text, ',')) {
+    int first = 0;
+    int last = 0;
+    const int fields = std::sscanf(part.c_str(), "%d-%d", &first, &last);
+    if (fields < 1) return {};
+    for (int number = first; number <= (fields == 2 ? last : first); ++number) result.push_back(number);
+  }
+  return result;
+}
+
 }  // namespace fabricbench

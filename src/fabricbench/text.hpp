@@ -26,5 +26,7 @@ double parse_positive(std::string_view text, std::string_view what);
 
 // "0-3,8" for {0, 1, 2, 3, 8}.
 std::string format_ranges(const std::vector<int>& numbers);
+// The other way round, as the kernel writes lists; nothing of what is no such list.
+std::vector<int> parse_ranges(std::string_view text);
 
 }  // namespace fabricbench

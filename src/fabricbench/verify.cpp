@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fabricbench/device/content.hpp"
 #include "fabricbench/device/pattern.hpp"
 
 namespace fabricbench {
@@ -21,8 +22,10 @@ Verifier::Verifier(const Context& context, const Measurement& measurement, const
   for (std::size_t step = 0; step < group->steps.size(); ++step) {
     for (std::size_t i = 0; i < group->steps[step].size(); ++i) {
       Transfer transfer = group->steps[step][i];
-      if (transfer.source == context.world.rank && !transfer.relayed)
-        sent_bytes_ = std::max(sent_bytes_, transfer.source_offset + transfer.bytes);
+      if (transfer.source == context.world.rank && !transfer.relayed) {
+        std::uint64_t& filled = transfer.source_place == Place::host ? sent_bytes_on_host_ : sent_bytes_;
+        filled = std::max(filled, transfer.source_offset + transfer.bytes);
+      }
       if (transfer.destination != context.world.rank) continue;
       const Origin origin = origin_of(group->steps, step, i);
       transfer.source = origin.rank;
@@ -36,14 +39,15 @@ void Verifier::prepare(std::uint64_t iteration) {
   device::Stream& stream = context_.stream;
   if (sent_bytes_ > 0)
     stream.fill(context_.send.data(), sent_bytes_, 0, seed_of(context_.world.rank, iteration), content_, false);
+  if (sent_bytes_on_host_ > 0) {
+    device::fill_on_host(context_.host_send.data(), sent_bytes_on_host_, 0, seed_of(context_.world.rank, iteration),
+                         content_, false);
+  }
   if (summed_ && !received_.empty()) {
     // No sum of small whole numbers has all bits set.
     stream.set_byte(context_.receive.data() + received_[0].destination_offset, received_[0].bytes, 0xFF);
   } else {
-    for (const Transfer& each : received_) {
-      stream.fill(context_.receive.data() + each.destination_offset, each.bytes, each.source_offset,
-                  seed_of(each.source, iteration), content_, true);
-    }
+    for (const Transfer& each : received_) make_wrong(each, each.bytes, iteration);
   }
   stream.synchronize();
 }
@@ -59,8 +63,12 @@ std::uint64_t Verifier::wrong_bytes(std::uint64_t iteration) {
   }
   std::uint64_t wrong = 0;
   for (const Transfer& each : received_) {
-    wrong += device::count_wrong(context_.stream, context_.receive.data() + each.destination_offset, each.bytes,
-                                 each.source_offset, seed_of(each.source, iteration), content_);
+    // Where the data have to be, so that a processor sees what a device wrote into host memory.
+    const std::uint64_t seed = seed_of(each.source, iteration);
+    const std::byte* data = destination_of(each, context_);
+    wrong += each.destination_place == Place::host
+                 ? device::count_wrong_on_host(data, each.bytes, each.source_offset, seed, content_)
+                 : device::count_wrong(context_.stream, data, each.bytes, each.source_offset, seed, content_);
   }
   return wrong;
 }
@@ -68,13 +76,22 @@ std::uint64_t Verifier::wrong_bytes(std::uint64_t iteration) {
 void Verifier::plant_wrong_byte(std::uint64_t iteration) {
   if (received_.empty()) return;
   const Transfer& first = received_[0];
-  std::byte* target = context_.receive.data() + first.destination_offset;
   if (summed_) {
-    context_.stream.set_byte(target, 1, 0xFF);
+    context_.stream.set_byte(context_.receive.data() + first.destination_offset, 1, 0xFF);
   } else {
-    context_.stream.fill(target, 1, first.source_offset, seed_of(first.source, iteration), content_, true);
+    make_wrong(first, 1, iteration);
   }
   context_.stream.synchronize();
+}
+
+void Verifier::make_wrong(const Transfer& received, std::uint64_t bytes, std::uint64_t iteration) {
+  const std::uint64_t seed = seed_of(received.source, iteration);
+  std::byte* target = destination_of(received, context_);
+  if (received.destination_place == Place::host) {
+    device::fill_on_host(target, bytes, received.source_offset, seed, content_, true);
+  } else {
+    context_.stream.fill(target, bytes, received.source_offset, seed, content_, true);
+  }
 }
 
 }  // namespace fabricbench

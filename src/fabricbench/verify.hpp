@@ -20,9 +20,14 @@ class Verifier {
   void plant_wrong_byte(std::uint64_t iteration);
 
  private:
+  // The first bytes of what this rank receives by a transfer, with all their bits flipped.
+  void make_wrong(const Transfer& received, std::uint64_t bytes, std::uint64_t iteration);
+
   const Context& context_;
   device::Content content_;
+  // Bytes to fill of the send buffer on the device, and of that on the host.
   std::uint64_t sent_bytes_ = 0;
+  std::uint64_t sent_bytes_on_host_ = 0;
   Step received_;  // from where their bytes come from
   bool summed_ = false;
 };

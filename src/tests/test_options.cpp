@@ -71,7 +71,7 @@ TEST(shapes_of_groups_are_read) {
 }
 
 TEST(mistakes_are_named_with_what_to_do) {
-  CHECK(mistake({"--transport", "tcp"}).find("choose from staging, copy, ccl, mpi") != std::string::npos);
+  CHECK(mistake({"--transport", "tcp"}).find("choose from staging, copy, kernel, ccl, mpi") != std::string::npos);
   CHECK(mistake({"--operations", "pingpong,gossip"}).find("'gossip'") != std::string::npos);
   CHECK(mistake({"--iterations", "0"}).find("at least 1") != std::string::npos);
   CHECK(mistake({"--iterations", "1e3"}).find("'1e3'") != std::string::npos);
@@ -88,4 +88,26 @@ TEST(mistakes_are_named_with_what_to_do) {
   CHECK(mistake({"--rounds", ""}).find("name of a file") != std::string::npos);
   CHECK(mistake({"--rounds", "f", "--operations", "alltoall"}).find("--rounds holds pairs") != std::string::npos);
   CHECK(mistake({"--min-iterations", "10", "--max-iterations", "9"}).find("--max-iterations") != std::string::npos);
+}
+
+TEST(options_of_memory_paths_are_read) {
+  const Options options = parse({"--buffers", "host-device", "--access=read", "--host-memory", "migrated",
+                                 "--host-numa=remote", "--together", "0+2,0+1+2", "--ranks-per-device", "2"});
+  CHECK(options.ends == (Ends{Place::host, Place::device}));
+  CHECK(options.access == Access::read);
+  CHECK(options.host_memory == device::HostKind::migrated);
+  CHECK(options.host_placement == HostPlacement::remote);
+  CHECK_EQUAL(options.together, (std::vector<std::vector<int>>{{0, 2}, {0, 1, 2}}));
+  CHECK_EQUAL(options.ranks_per_device, 2);
+  for (const char* kind : {"pageable", "pinned", "noncoherent", "managed", "migrated"})
+    CHECK_EQUAL(to_string(*parse({"--host-memory", kind}).host_memory), kind);
+  for (const char* ends : {"device-device", "host-device", "device-host", "host-host"})
+    CHECK_EQUAL(to_string(parse({"--buffers", ends}).ends), ends);
+}
+
+TEST(mistakes_about_memory_paths_are_named) {
+  CHECK(mistake({"--buffers", "host"}).find("choose from device-device") != std::string::npos);
+  CHECK(mistake({"--host-memory", "unified"}).find("choose from pageable") != std::string::npos);
+  CHECK(mistake({"--together", "1"}).find("write 0+2") != std::string::npos);
+  CHECK(mistake({"--together", "1+1"}).find("rank 1 twice") != std::string::npos);
 }

@@ -1,9 +1,15 @@
 #include <cmath>
+#include <vector>
 
 #include "check.hpp"
+#include "fabricbench/device/content.hpp"
 #include "fabricbench/device/pattern.hpp"
+#include "fabricbench/text.hpp"
 
+namespace device = fabricbench::device;
 namespace pattern = fabricbench::pattern;
+using fabricbench::format_ranges;
+using fabricbench::parse_ranges;
 
 namespace {
 
@@ -49,4 +55,31 @@ TEST(pattern_counts_differing_bytes) {
   CHECK_EQUAL(pattern::differing_bytes(0, 0), 0);
   CHECK_EQUAL(pattern::differing_bytes(0, 0x0100000000000001ULL), 2);
   CHECK_EQUAL(pattern::differing_bytes(0, ~0ULL), 8);
+}
+
+TEST(the_processor_finds_every_byte_that_is_wrong) {
+  for (const std::size_t bytes : {1u, 7u, 8u, 64u, 1003u}) {
+    for (const std::uint64_t position : {0u, 3u, 8u}) {
+      std::vector<unsigned char> data(bytes);
+      device::fill_on_host(data.data(), bytes, position, 42, device::Content::bytes, false);
+      const auto wrong = [&](std::uint64_t seed) {
+        return device::count_wrong_on_host(data.data(), bytes, position, seed, device::Content::bytes);
+      };
+      CHECK_EQUAL(wrong(42), 0u);
+      for (std::size_t i = 0; i < bytes; ++i) {
+        data[i] = static_cast<unsigned char>(data[i] ^ 1U);
+        CHECK_EQUAL(wrong(42), 1u);
+        data[i] = static_cast<unsigned char>(data[i] ^ 1U);
+      }
+      device::fill_on_host(data.data(), bytes, position, 42, device::Content::bytes, true);
+      CHECK_EQUAL(wrong(42), bytes);
+    }
+  }
+}
+
+TEST(ranges_are_read_as_they_are_written) {
+  CHECK_EQUAL(parse_ranges("0-3,8"), (std::vector<int>{0, 1, 2, 3, 8}));
+  CHECK_EQUAL(parse_ranges("0"), (std::vector<int>{0}));
+  CHECK(parse_ranges("").empty());
+  CHECK_EQUAL(format_ranges(parse_ranges("0-3,8")), "0-3,8");
 }

@@ -250,5 +250,23 @@ TEST(aggressors_do_alltoall_or_send_all_to_the_first) {
 
 TEST(names_are_those_of_the_result_format) {
   for (const Operation operation : all_operations()) CHECK(parse_operation(to_string(operation)) == operation);
-  CHECK_EQUAL(all_operations().size(), 31u);
+  CHECK_EQUAL(all_operations().size(), 36u);
+}
+
+TEST(a_memory_path_stays_on_its_rank_and_shares_the_bytes_out) {
+  for (const Operation operation : all_operations()) {
+    if (!is_memory_path(operation)) continue;
+    const auto steps = transfers(operation, {1, 3}, 64);
+    CHECK_EQUAL(steps.size(), 1u);
+    CHECK_EQUAL(steps[0].size(), operation == Operation::host_bidirectional ? 4u : 2u);
+    for (const Transfer& each : steps[0]) CHECK(each.source == each.destination && each.bytes == 32);
+  }
+  const Transfer down = transfers(Operation::device_to_host, {0}, 8)[0][0];
+  CHECK(down.source_place == Place::device && down.destination_place == Place::host);
+}
+
+TEST(buffers_of_a_pair_lie_where_they_were_put) {
+  const auto steps = placed(transfers(Operation::pingpong, {2, 5}, 8), {2, 5}, {Place::host, Place::device});
+  CHECK_EQUAL(steps[0], (Step{{2, 5, 8, 0, 0, false, Place::host, Place::device}}));
+  CHECK_EQUAL(steps[1], (Step{{5, 2, 8, 0, 0, false, Place::device, Place::host}}));
 }

@@ -174,3 +174,63 @@ TEST(plan_refuses_what_cannot_be_measured) {
   options.schedules = {Schedule::contended};
   CHECK(message(options, 2).find("nothing is left to measure") != std::string::npos);
 }
+
+TEST(plan_measures_memory_paths_of_each_rank_and_of_several_at_once) {
+  const auto plan = make_plan(options_for({Operation::host_to_device}, "1024"), 3, as_transfers);
+  std::vector<std::vector<int>> groups;
+  for (const Series& series : plan) {
+    CHECK_EQUAL(series.schedule == Schedule::contended, series.groups[0].size() > 1);
+    groups.push_back(series.groups[0]);
+  }
+  CHECK_EQUAL(groups, (std::vector<std::vector<int>>{{0}, {1}, {2}, {0, 1}, {0, 1, 2}}));
+  CHECK_EQUAL(plan.back().sizes, (std::vector<std::uint64_t>{1023}));
+}
+
+TEST(plan_measures_memory_paths_of_a_single_rank_and_of_the_sets_that_were_asked_for) {
+  Options options = options_for({Operation::local_copy}, "8");
+  CHECK_EQUAL(record_count(make_plan(options, 1, as_transfers)), 1u);
+  options.together = {{0, 2}};
+  CHECK_EQUAL(make_plan(options, 3, as_transfers).back().groups[0], (std::vector<int>{0, 2}));
+  CHECK(check::message_of<InputError>([&] { make_plan(options, 2, as_transfers); }).find("no rank 2") !=
+        std::string::npos);
+}
+
+TEST(plan_knows_how_much_host_memory_it_needs) {
+  const auto needs = [](Operation operation, Ends ends) {
+    Options options = options_for({operation}, "8,64");
+    options.ends = ends;
+    const HostBufferBytes bytes = host_buffer_bytes(make_plan(options, 2, as_transfers));
+    return std::vector<std::uint64_t>{bytes.send, bytes.receive};
+  };
+  CHECK_EQUAL(needs(Operation::host_to_device, {}), (std::vector<std::uint64_t>{64, 0}));
+  CHECK_EQUAL(needs(Operation::device_to_host, {}), (std::vector<std::uint64_t>{0, 64}));
+  CHECK_EQUAL(needs(Operation::local_copy, {}), (std::vector<std::uint64_t>{0, 0}));
+  CHECK_EQUAL(needs(Operation::pingpong, {}), (std::vector<std::uint64_t>{0, 0}));
+  CHECK_EQUAL(needs(Operation::pingpong, {Place::host, Place::device}), (std::vector<std::uint64_t>{64, 64}));
+}
+
+TEST(plan_needs_no_more_for_memory_paths_than_the_share_of_a_rank) {
+  Options options = options_for({Operation::host_to_device}, "1024");
+  options.schedules = {Schedule::contended};
+  options.together = {{0, 1, 2, 3}};
+  const auto plan = make_plan(options, 4, as_transfers);
+  CHECK_EQUAL(buffer_bytes(plan), 256u);
+  CHECK_EQUAL(host_buffer_bytes(plan).send, 256u);
+}
+
+TEST(plan_puts_the_buffers_of_rounds_that_were_given) {
+  Options options = options_for({Operation::unidirectional}, "8");
+  options.rounds = {{{1, 0}}};
+  options.ends = {Place::host, Place::device};
+  const Transfer sent = make_plan(options, 2, as_transfers)[0].at(8).groups[0].steps[0][0];
+  CHECK_EQUAL(sent, (Transfer{1, 0, 8, 0, 0, false, Place::host, Place::device}));
+}
+
+TEST(plan_refuses_to_put_the_buffers_of_anything_but_pairs) {
+  for (const Operation operation : {Operation::alltoall, Operation::rail_unidirectional, Operation::local_copy}) {
+    Options options = options_for({operation}, "64");
+    options.ends = {Place::host, Place::device};
+    CHECK(check::message_of<InputError>([&] { make_plan(options, 2, as_transfers); }).find("--buffers") !=
+          std::string::npos);
+  }
+}

@@ -43,6 +43,14 @@
 #define gpuIpcOpenMemHandle GPU_NAME(IpcOpenMemHandle)
 #define gpuIpcCloseMemHandle GPU_NAME(IpcCloseMemHandle)
 #define gpuIpcMemLazyEnablePeerAccess GPU_NAME(IpcMemLazyEnablePeerAccess)
+#define gpuGetDevice GPU_NAME(GetDevice)
+#define gpuHostRegister GPU_NAME(HostRegister)
+#define gpuHostRegisterMapped GPU_NAME(HostRegisterMapped)
+#define gpuHostUnregister GPU_NAME(HostUnregister)
+#define gpuHostGetDevicePointer GPU_NAME(HostGetDevicePointer)
+#define gpuMemAdviseSetPreferredLocation GPU_NAME(MemAdviseSetPreferredLocation)
+#define gpuMemAdviseSetAccessedBy GPU_NAME(MemAdviseSetAccessedBy)
+#define gpuCpuDeviceId GPU_NAME(CpuDeviceId)
 
 // Names that do not follow the pattern.
 #if defined(FABRICBENCH_CUDA)
@@ -50,11 +58,43 @@
 #define gpuGetDeviceProperties cudaGetDeviceProperties
 #define gpuHostAllocate(pointer, bytes) cudaHostAlloc(pointer, bytes, cudaHostAllocDefault)
 #define gpuHostRelease cudaFreeHost
+#define gpuManagedAllocate(pointer, bytes) cudaMallocManaged(pointer, bytes, cudaMemAttachGlobal)
+#define gpuConcurrentManagedAccess cudaDevAttrConcurrentManagedAccess
+#define gpuPageableMemoryAccess cudaDevAttrPageableMemoryAccess
 #define gpuMultiprocessors cudaDevAttrMultiProcessorCount
 #elif defined(FABRICBENCH_HIP)
 #define gpuDeviceProp hipDeviceProp_t
 #define gpuGetDeviceProperties hipGetDeviceProperties
 #define gpuHostAllocate(pointer, bytes) hipHostMalloc(pointer, bytes, hipHostMallocDefault)
 #define gpuHostRelease hipHostFree
+#define gpuManagedAllocate(pointer, bytes) hipMallocManaged(pointer, bytes, hipMemAttachGlobal)
+#define gpuConcurrentManagedAccess hipDeviceAttributeConcurrentManagedAccess
+#define gpuPageableMemoryAccess hipDeviceAttributePageableMemoryAccess
 #define gpuMultiprocessors hipDeviceAttributeMultiprocessorCount
 #endif
+
+namespace fabricbench::device {
+
+// `device` may be gpuCpuDeviceId. CUDA 13 names places where others number devices.
+#if defined(FABRICBENCH_CUDA) && CUDART_VERSION >= 13000
+inline cudaMemLocation location(int device) {
+  return device == cudaCpuDeviceId ? cudaMemLocation{cudaMemLocationTypeHost, 0}
+                                   : cudaMemLocation{cudaMemLocationTypeDevice, device};
+}
+inline gpuError_t mem_advise(const void* memory, std::size_t bytes, cudaMemoryAdvise advice, int device) {
+  return cudaMemAdvise(memory, bytes, advice, location(device));
+}
+inline gpuError_t mem_prefetch(const void* memory, std::size_t bytes, int device, gpuStream_t stream) {
+  return cudaMemPrefetchAsync(memory, bytes, location(device), 0, stream);
+}
+#else
+template <typename Advice>
+gpuError_t mem_advise(const void* memory, std::size_t bytes, Advice advice, int device) {
+  return GPU_NAME(MemAdvise)(memory, bytes, advice, device);
+}
+inline gpuError_t mem_prefetch(const void* memory, std::size_t bytes, int device, gpuStream_t stream) {
+  return GPU_NAME(MemPrefetchAsync)(memory, bytes, device, stream);
+}
+#endif
+
+}  // namespace fabricbench::device

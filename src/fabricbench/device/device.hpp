@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "fabricbench/numa.hpp"
+
 namespace fabricbench::device {
 
 struct Info {
@@ -46,17 +48,34 @@ class Memory {
   std::byte* data_ = nullptr;
 };
 
-// Page-locked host memory, for staging.
-class PinnedMemory {
+// How host memory is allocated (Schieffer et al., table I). Pinned is page-locked, and coherent where the API knows the
+// difference; noncoherent is page-locked and may be cached by the device. Both kinds of managed memory have one address
+// on host and device: `managed` stays where the host has put it, the pages of `migrated` go to who uses them.
+enum class HostKind { pageable, pinned, noncoherent, managed, migrated };
+
+// Why the selected device cannot use this kind of host memory, by a kernel or by its copy engine; empty where it can.
+std::string lack_of(HostKind kind, bool by_kernel);
+
+// Host memory. `bytes` of 0 is no memory. Only pageable and pinned memory can be put on a NUMA node; elsewhere the
+// runtime chooses.
+class HostMemory {
  public:
-  explicit PinnedMemory(std::size_t bytes);
-  ~PinnedMemory();
-  PinnedMemory(const PinnedMemory&) = delete;
-  PinnedMemory& operator=(const PinnedMemory&) = delete;
+  HostMemory() = default;
+  HostMemory(std::size_t bytes, HostKind kind, int numa_node = kAnyNode);
+  ~HostMemory();
+  HostMemory(HostMemory&& other) noexcept;
+  HostMemory& operator=(HostMemory&& other) noexcept;
   std::byte* data() const { return data_; }
+  // The same memory as a kernel of the selected device addresses it.
+  std::byte* on_device() const { return on_device_; }
+  // What the GPU runtime says that it is: pageable, pinned, noncoherent or managed.
+  std::string allocation() const;
 
  private:
+  Pages pages_;  // what is not allocated by the runtime
   std::byte* data_ = nullptr;
+  std::byte* on_device_ = nullptr;
+  HostKind kind_ = HostKind::pageable;
 };
 
 // A handle with which another process of the node opens this process's device memory.
@@ -86,6 +105,10 @@ class Stream {
   Stream& operator=(Stream&&) = delete;
 
   void copy(void* destination, const void* source, std::size_t bytes);
+  // The same by loads and stores of a kernel. `link`: one of the two lies outside the device's own memory.
+  void copy_by_kernel(void* destination, const void* source, std::size_t bytes, bool link);
+  // Moves the pages of managed memory to the host, or to the device.
+  void migrate(void* managed, std::size_t bytes, bool to_host);
   // Positions [position, position + bytes) of the pattern of `seed` (pattern.hpp); `inverted`, all their bits flipped.
   void fill(void* destination, std::size_t bytes, std::uint64_t position, std::uint64_t seed, Content content,
             bool inverted);

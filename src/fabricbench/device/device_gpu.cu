@@ -30,16 +30,20 @@ gpuStream_t native_stream(const Stream& stream) { return static_cast<gpuStream_t
 
 constexpr unsigned kThreads = 512;
 
-unsigned blocks_for(std::size_t items) {
-  static const int limit = [] {
+std::size_t multiprocessors() {
+  static const int number = [] {
     int device_index = 0;
-    int multiprocessors = 0;
-    check(GPU_NAME(GetDevice)(&device_index), "GetDevice");
-    check(gpuDeviceGetAttribute(&multiprocessors, gpuMultiprocessors, device_index), "DeviceGetAttribute");
-    return 8 * multiprocessors;
+    int value = 0;
+    check(gpuGetDevice(&device_index), "GetDevice");
+    check(gpuDeviceGetAttribute(&value, gpuMultiprocessors, device_index), "DeviceGetAttribute");
+    return value;
   }();
+  return static_cast<std::size_t>(number);
+}
+
+unsigned blocks_for(std::size_t items) {
   const std::size_t needed = (items + kThreads - 1) / kThreads;
-  return static_cast<unsigned>(std::clamp<std::size_t>(needed, 1, static_cast<std::size_t>(limit)));
+  return static_cast<unsigned>(std::clamp<std::size_t>(needed, 1, 8 * multiprocessors()));
 }
 
 __device__ std::uint64_t thread_index() { return blockIdx.x * static_cast<std::uint64_t>(blockDim.x) + threadIdx.x; }
@@ -129,6 +133,39 @@ bool aligned(const void* data, std::uint64_t position) {
   return reinterpret_cast<std::uint64_t>(data) % 8 == 0 && position % 8 == 0;
 }
 
+// 16 bytes a load, and several loads under way in each thread, which the compiler must not spread among the stores (so
+// no __restrict__). A tile is what a block copies between two looks at where it is.
+template <unsigned unrolled>
+__global__ void __launch_bounds__(kThreads) copy_quads(uint4* out, const uint4* in, std::uint64_t quads) {
+  constexpr std::uint64_t tile = static_cast<std::uint64_t>(kThreads) * unrolled;
+  for (std::uint64_t first = blockIdx.x * tile; first < quads; first += gridDim.x * tile) {
+    if (first + tile <= quads) {
+      uint4 held[unrolled];
+#pragma unroll
+      for (unsigned k = 0; k < unrolled; ++k) held[k] = in[first + k * kThreads + threadIdx.x];
+#pragma unroll
+      for (unsigned k = 0; k < unrolled; ++k) out[first + k * kThreads + threadIdx.x] = held[k];
+    } else {
+      for (std::uint64_t i = first + threadIdx.x; i < quads; i += kThreads) out[i] = in[i];
+    }
+  }
+}
+
+__global__ void copy_single_bytes(std::uint8_t* out, const std::uint8_t* in, std::uint64_t bytes) {
+  for (std::uint64_t i = thread_index(); i < bytes; i += thread_count()) out[i] = in[i];
+}
+
+// Over a link, one block a multiprocessor holds all that can be under way and leaves room for a kernel that copies at
+// the same time; inside the device's memory there is a block for each tile, and the scheduler keeps all of them full.
+constexpr unsigned kUnrolledOverLink = 8;
+constexpr unsigned kUnrolledInside = 4;
+constexpr std::size_t kMostBlocks = std::size_t{1} << 20;  // HIP counts the threads of a grid in 32 bits
+
+unsigned tiles_of(std::size_t quads, unsigned unrolled, std::size_t most) {
+  const std::size_t tile = std::size_t{kThreads} * unrolled;
+  return static_cast<unsigned>(std::min((quads + tile - 1) / tile, most));
+}
+
 // A counter on the device, read back.
 class Counter {
  public:
@@ -148,6 +185,25 @@ class Counter {
   Stream& stream_;
   Memory memory_;
 };
+
+gpuError_t allocate_host(void** memory, std::size_t bytes, HostKind kind) {
+  if (kind == HostKind::managed || kind == HostKind::migrated) return gpuManagedAllocate(memory, bytes);
+#if defined(FABRICBENCH_AMD)
+  if (kind == HostKind::noncoherent) return hipHostMalloc(memory, bytes, hipHostMallocNonCoherent);
+#endif
+  return gpuHostAllocate(memory, bytes);
+}
+
+// Devices use managed memory where it lies instead of drawing its pages to them.
+void keep_on_host(void* memory, std::size_t bytes) {
+  int device_index = 0;
+  int concurrent = 0;
+  check(gpuGetDevice(&device_index), "GetDevice");
+  check(gpuDeviceGetAttribute(&concurrent, gpuConcurrentManagedAccess, device_index), "DeviceGetAttribute");
+  if (concurrent == 0) return;  // an AMD device that does not retry page faults never draws pages to it
+  check(mem_advise(memory, bytes, gpuMemAdviseSetPreferredLocation, gpuCpuDeviceId), "MemAdvise");
+  check(mem_advise(memory, bytes, gpuMemAdviseSetAccessedBy, device_index), "MemAdvise");
+}
 
 std::string first_line(const std::string& path) {
   std::ifstream file(path);
@@ -258,19 +314,116 @@ Memory& Memory::operator=(Memory&& other) noexcept {
   return *this;
 }
 
-PinnedMemory::PinnedMemory(std::size_t bytes) {
-  void* memory = nullptr;
-  const gpuError_t result = gpuHostAllocate(&memory, bytes);
-  if (result == gpuErrorMemoryAllocation) {
-    (void)gpuGetLastError();
-    throw RunError("memory", "no " + format_size(bytes) +
-                                 " of page-locked host memory: choose smaller --sizes or fewer ranks a node");
+std::string lack_of(HostKind kind, bool by_kernel) {
+  const auto has = [](auto attribute) {
+    int device_index = 0;
+    int value = 0;
+    check(gpuGetDevice(&device_index), "GetDevice");
+    check(gpuDeviceGetAttribute(&value, attribute, device_index), "DeviceGetAttribute");
+    return value != 0;
+  };
+  switch (kind) {
+    case HostKind::pinned:
+      return "";
+    case HostKind::pageable:
+      if (by_kernel && !has(gpuPageableMemoryAccess)) return "kernels of this device cannot use pageable host memory";
+      return "";
+    case HostKind::noncoherent:
+#if defined(FABRICBENCH_AMD)
+      return "";
+#else
+      return "CUDA has no page-locked memory of its own that is not coherent";
+#endif
+    case HostKind::managed:
+#if !defined(FABRICBENCH_AMD)
+      if (!has(gpuConcurrentManagedAccess))
+        return "this device and its host cannot use managed memory at the same time";
+#endif
+      return "";
+    case HostKind::migrated:
+      if (!has(gpuConcurrentManagedAccess))
+        return "this device and its host cannot use managed memory at the same time";
+#if defined(FABRICBENCH_AMD)
+      if (!has(gpuPageableMemoryAccess)) return "the device does not retry page faults: set HSA_XNACK=1";
+#endif
+      return "";
   }
-  check(result, "HostAlloc");
-  data_ = static_cast<std::byte*>(memory);
+  return "";
 }
-PinnedMemory::~PinnedMemory() {
-  if (data_ != nullptr) report(gpuHostRelease(data_), "FreeHost");
+
+HostMemory::HostMemory(std::size_t bytes, HostKind kind, int numa_node) : kind_(kind) {
+  if (bytes == 0) return;
+  if (kind == HostKind::pageable || numa_node != kAnyNode) pages_ = Pages(bytes, numa_node);
+  data_ = pages_.data();
+  if (kind == HostKind::pageable) {
+    on_device_ = data_;
+    return;
+  }
+  void* memory = data_;
+  if (data_ != nullptr) {
+    check(gpuHostRegister(memory, bytes, gpuHostRegisterMapped), "HostRegister");
+  } else {
+    const gpuError_t result = allocate_host(&memory, bytes, kind);
+    if (result == gpuErrorMemoryAllocation) {
+      (void)gpuGetLastError();
+      throw RunError("memory",
+                     "no " + format_size(bytes) + " of such host memory: choose smaller --sizes or fewer ranks a node");
+    }
+    check(result, "the allocation of host memory");
+    data_ = static_cast<std::byte*>(memory);
+  }
+  if (kind == HostKind::managed) keep_on_host(memory, bytes);
+  void* seen_by_device = memory;
+  if (kind == HostKind::pinned || kind == HostKind::noncoherent)
+    check(gpuHostGetDevicePointer(&seen_by_device, memory, 0), "HostGetDevicePointer");
+  on_device_ = static_cast<std::byte*>(seen_by_device);
+}
+HostMemory::~HostMemory() {
+  if (data_ == nullptr || kind_ == HostKind::pageable) return;
+  if (pages_.data() != nullptr) {
+    report(gpuHostUnregister(data_), "HostUnregister");
+  } else if (kind_ == HostKind::managed || kind_ == HostKind::migrated) {
+    report(gpuFree(data_), "Free");
+  } else {
+    report(gpuHostRelease(data_), "FreeHost");
+  }
+}
+HostMemory::HostMemory(HostMemory&& other) noexcept { *this = std::move(other); }
+HostMemory& HostMemory::operator=(HostMemory&& other) noexcept {
+  std::swap(pages_, other.pages_);
+  std::swap(data_, other.data_);
+  std::swap(on_device_, other.on_device_);
+  std::swap(kind_, other.kind_);
+  return *this;
+}
+std::string HostMemory::allocation() const {
+#if defined(FABRICBENCH_AMD)
+  hipPointerAttribute_t attributes;
+  if (hipPointerGetAttributes(&attributes, data_) != hipSuccess) {
+    (void)hipGetLastError();
+    return "pageable";
+  }
+#if HIP_VERSION_MAJOR >= 6
+  const bool on_host = attributes.type == hipMemoryTypeHost;
+  const bool known = attributes.type != hipMemoryTypeUnregistered;
+#else
+  const bool on_host = attributes.memoryType == hipMemoryTypeHost;
+  const bool known = true;
+#endif
+  if (attributes.isManaged != 0) return "managed";
+  if (!known) return "pageable";
+  if (!on_host) return "device";
+  return (attributes.allocationFlags & hipHostMallocNonCoherent) != 0 ? "noncoherent" : "pinned";
+#else
+  // Also for HIP on NVIDIA devices.
+  cudaPointerAttributes attributes;
+  if (cudaPointerGetAttributes(&attributes, data_) != cudaSuccess)
+    throw RunError("library", "PointerGetAttributes failed");
+  return attributes.type == cudaMemoryTypeUnregistered ? "pageable"
+         : attributes.type == cudaMemoryTypeManaged    ? "managed"
+         : attributes.type == cudaMemoryTypeHost       ? "pinned"
+                                                       : "device";
+#endif
 }
 
 IpcHandle export_memory(const Memory& memory) {
@@ -307,6 +460,34 @@ Stream::Stream(Stream&& other) noexcept : native_(std::exchange(other.native_, n
 
 void Stream::copy(void* destination, const void* source, std::size_t bytes) {
   check(gpuMemcpyAsync(destination, source, bytes, gpuMemcpyDefault, native_stream(*this)), "MemcpyAsync");
+}
+
+void Stream::copy_by_kernel(void* destination, const void* source, std::size_t bytes, bool link) {
+  const std::uint64_t addresses =
+      reinterpret_cast<std::uint64_t>(destination) | reinterpret_cast<std::uint64_t>(source);
+  const std::size_t quads = addresses % sizeof(uint4) == 0 ? bytes / sizeof(uint4) : 0;
+  auto* out = static_cast<std::uint8_t*>(destination);
+  const auto* in = static_cast<const std::uint8_t*>(source);
+  if (quads > 0 && link) {
+    copy_quads<kUnrolledOverLink>
+        <<<tiles_of(quads, kUnrolledOverLink, multiprocessors()), kThreads, 0, native_stream(*this)>>>(
+            static_cast<uint4*>(destination), static_cast<const uint4*>(source), quads);
+  } else if (quads > 0) {
+    copy_quads<kUnrolledInside><<<tiles_of(quads, kUnrolledInside, kMostBlocks), kThreads, 0, native_stream(*this)>>>(
+        static_cast<uint4*>(destination), static_cast<const uint4*>(source), quads);
+  }
+  const std::size_t done = quads * sizeof(uint4);
+  if (bytes > done) {
+    copy_single_bytes<<<blocks_for(bytes - done), kThreads, 0, native_stream(*this)>>>(out + done, in + done,
+                                                                                       bytes - done);
+  }
+  check(gpuGetLastError(), "copying by a kernel");
+}
+
+void Stream::migrate(void* managed, std::size_t bytes, bool to_host) {
+  int device_index = gpuCpuDeviceId;
+  if (!to_host) check(gpuGetDevice(&device_index), "GetDevice");
+  check(mem_prefetch(managed, bytes, device_index, native_stream(*this)), "MemPrefetch");
 }
 
 void Stream::fill(void* destination, std::size_t bytes, std::uint64_t position, std::uint64_t seed, Content content,

@@ -4,8 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "fabricbench/device/content.hpp"
 #include "fabricbench/device/device.hpp"
-#include "fabricbench/device/pattern.hpp"
 #include "fabricbench/errors.hpp"
 #include "fabricbench/text.hpp"
 
@@ -23,7 +23,7 @@ std::byte* allocate(std::size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-[[noreturn]] void not_here() { throw RunError("library", "the host port has no device memory to share"); }
+[[noreturn]] void not_here() { throw RunError("library", "the host port has no device"); }
 
 }  // namespace
 
@@ -43,8 +43,22 @@ Memory& Memory::operator=(Memory&& other) noexcept {
   return *this;
 }
 
-PinnedMemory::PinnedMemory(std::size_t bytes) : data_(allocate(bytes)) {}
-PinnedMemory::~PinnedMemory() { std::free(data_); }
+std::string lack_of(HostKind kind, bool) {
+  return kind == HostKind::pageable ? "" : "the host port has pageable memory only: use the cuda or hip port";
+}
+
+HostMemory::HostMemory(std::size_t bytes, HostKind kind, int numa_node)
+    : pages_(bytes, numa_node), data_(pages_.data()), on_device_(data_), kind_(kind) {}
+HostMemory::~HostMemory() = default;
+HostMemory::HostMemory(HostMemory&& other) noexcept { *this = std::move(other); }
+HostMemory& HostMemory::operator=(HostMemory&& other) noexcept {
+  std::swap(pages_, other.pages_);
+  std::swap(data_, other.data_);
+  std::swap(on_device_, other.on_device_);
+  std::swap(kind_, other.kind_);
+  return *this;
+}
+std::string HostMemory::allocation() const { return "pageable"; }
 
 IpcHandle export_memory(const Memory&) { not_here(); }
 PeerMemory::PeerMemory(const IpcHandle&) { not_here(); }
@@ -56,27 +70,12 @@ Stream::~Stream() = default;
 Stream::Stream(Stream&& other) noexcept : native_(std::exchange(other.native_, nullptr)) {}
 
 void Stream::copy(void* destination, const void* source, std::size_t bytes) { std::memcpy(destination, source, bytes); }
+void Stream::copy_by_kernel(void*, const void*, std::size_t, bool) { not_here(); }
+void Stream::migrate(void*, std::size_t, bool) { not_here(); }
 
 void Stream::fill(void* destination, std::size_t bytes, std::uint64_t position, std::uint64_t seed, Content content,
                   bool inverted) {
-  auto* out = static_cast<unsigned char*>(destination);
-  const std::uint64_t flip = inverted ? ~std::uint64_t{0} : 0;
-  if (content == Content::floats) {
-    for (std::size_t i = 0; i < bytes / 4; ++i) {
-      const std::uint32_t bits =
-          pattern::bits_of(pattern::float_at(seed, position / 4 + i)) ^ static_cast<std::uint32_t>(flip);
-      std::memcpy(out + 4 * i, &bits, 4);
-    }
-    return;
-  }
-  std::size_t i = 0;
-  for (; i < bytes && (position + i) % 8 != 0; ++i)
-    out[i] = static_cast<unsigned char>(pattern::byte_at(seed, position + i) ^ flip);
-  for (; i + 8 <= bytes; i += 8) {
-    const std::uint64_t word = pattern::bytes_of_word(seed, (position + i) / 8) ^ flip;
-    std::memcpy(out + i, &word, 8);
-  }
-  for (; i < bytes; ++i) out[i] = static_cast<unsigned char>(pattern::byte_at(seed, position + i) ^ flip);
+  fill_on_host(destination, bytes, position, seed, content, inverted);
 }
 
 void Stream::set_byte(void* destination, std::size_t bytes, int value) { std::memset(destination, value, bytes); }
@@ -93,41 +92,12 @@ void Stream::synchronize() {}
 
 std::uint64_t count_wrong(Stream&, const void* data, std::size_t bytes, std::uint64_t position, std::uint64_t seed,
                           Content content) {
-  const auto* in = static_cast<const unsigned char*>(data);
-  std::uint64_t wrong = 0;
-  if (content == Content::floats) {
-    for (std::size_t i = 0; i < bytes / 4; ++i) {
-      std::uint32_t bits = 0;
-      std::memcpy(&bits, in + 4 * i, 4);
-      wrong += static_cast<std::uint64_t>(
-          pattern::differing_bytes(bits, pattern::bits_of(pattern::float_at(seed, position / 4 + i))));
-    }
-    return wrong;
-  }
-  std::size_t i = 0;
-  for (; i < bytes && (position + i) % 8 != 0; ++i) wrong += in[i] != pattern::byte_at(seed, position + i) ? 1U : 0U;
-  for (; i + 8 <= bytes; i += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, in + i, 8);
-    wrong +=
-        static_cast<std::uint64_t>(pattern::differing_bytes(word, pattern::bytes_of_word(seed, (position + i) / 8)));
-  }
-  for (; i < bytes; ++i) wrong += in[i] != pattern::byte_at(seed, position + i) ? 1U : 0U;
-  return wrong;
+  return count_wrong_on_host(data, bytes, position, seed, content);
 }
 
 std::uint64_t count_wrong_sums(Stream&, const void* data, std::size_t bytes, std::uint64_t position,
                                const std::vector<std::uint64_t>& seeds) {
-  const auto* in = static_cast<const unsigned char*>(data);
-  std::uint64_t wrong = 0;
-  for (std::size_t i = 0; i < bytes / 4; ++i) {
-    float total = 0;
-    for (const std::uint64_t seed : seeds) total += pattern::float_at(seed, position / 4 + i);
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, in + 4 * i, 4);
-    wrong += static_cast<std::uint64_t>(pattern::differing_bytes(bits, pattern::bits_of(total)));
-  }
-  return wrong;
+  return count_wrong_sums_on_host(data, bytes, position, seeds);
 }
 
 }  // namespace fabricbench::device

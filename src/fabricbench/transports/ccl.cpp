@@ -32,6 +32,9 @@ class Ccl final : public Transport {
   ~Ccl() override {
     if (communicator_ != nullptr) ncclCommDestroy(communicator_);
   }
+  bool reaches(const Transfer& transfer) const override {
+    return transfer.source_place == Place::device && transfer.destination_place == Place::device;
+  }
   bool has_library(Operation operation) const override {
 #if defined(FABRICBENCH_CCL_ALLTOALL)
     return is_collective(operation);

@@ -1,7 +1,8 @@
 // Device-device copy (De Sensi et al., SC24, section III-A): the processes of a node share handles of their buffers and
-// copy straight into each other's device memory. The receiver learns of it through a flag in shared host memory.
+// copy straight into each other's device memory, or out of it. The other side learns of it through a flag in shared
+// host memory. In the same way data move between a rank's own memories. The `copy` transport leaves the moving to the
+// runtime's copies, the `kernel` transport to loads and stores (Schieffer et al., sections IV and V-B).
 #include <algorithm>
-#include <map>
 #include <string>
 
 #include "fabricbench/errors.hpp"
@@ -18,65 +19,148 @@ struct Peer {
 
 class Copy final : public Transport {
  public:
-  explicit Copy(bool for_a_step) : for_a_step_(for_a_step) {}
+  Copy(bool by_kernel, bool for_a_step) : by_kernel_(by_kernel), for_a_step_(for_a_step) {}
   bool has_library(Operation) const override { return false; }
-  bool has_transfers(Operation operation) const override { return operation != Operation::sparse_alltoallv; }
+  bool has_transfers(Operation operation) const override {
+    return operation != Operation::sparse_alltoallv && !(by_kernel_ && is_reduction(operation));
+  }
+  bool reaches(const Transfer& transfer) const override {
+    const int on_host =
+        (transfer.source_place == Place::host ? 1 : 0) + (transfer.destination_place == Place::host ? 1 : 0);
+    // A runtime copies from host to host with the processor.
+    return on_host == 0 || (transfer.source == transfer.destination && (on_host == 1 || by_kernel_));
+  }
   void set_up(const Context& context) override;
   std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override;
 
   const Context& context() const { return *context_; }
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+  bool by_kernel() const { return by_kernel_; }
 
  private:
+  bool by_kernel_;
   bool for_a_step_;
   const Context* context_ = nullptr;
   std::vector<device::PeerMemory> opened_;
   std::vector<Peer> peers_;
 };
 
-// A stream for each peer, so that copies to all of them go at the same time. New for each measurement, so that none
-// depends on those before it: with streams that all measurements shared, an allgather of 512 MiB on four H200 gave
-// 4,100 Gb/s after an alltoall and 2,500 after ping-pongs, as if streams first used one by one kept one copy engine.
-class StreamsToPeers {
- public:
-  void add(int rank) { streams_.try_emplace(rank); }
-  device::Stream& to(int rank) { return streams_.at(rank); }
-
- private:
-  std::map<int, device::Stream> streams_;
-};
-
 class CopiedTransfers final : public Work {
  public:
-  CopiedTransfers(const Group& group, Copy& copy) : copy_(copy) {
+  CopiedTransfers(const Group& group, Copy& copy)
+      : copy_(copy),
+        context_(copy.context()),
+        rank_(context_.world.rank),
+        reads_(context_.access == Access::read),
+        migrates_(context_.host_kind == device::HostKind::migrated) {
     for (const Step& step : group.steps) {
-      steps_.push_back(own_transfers(step, copy.context().world.rank));
-      for (const Transfer& sent : steps_.back().sent) streams_.add(sent.destination);
+      steps_.push_back(own_transfers(step, rank_));
+      while (streams_.size() < moved(steps_.back()).size()) streams_.emplace_back();
     }
   }
+
   void run() override {
     for (const OwnTransfers& own : steps_) run(own);
   }
 
+  void rewind() override {
+    if (!migrates_) return;
+    for (const OwnTransfers& own : steps_) {
+      for (const Transfer& each : moved(own)) {
+        if (each.source_place == Place::host) context_.stream.migrate(source(each), each.bytes, true);
+        if (each.destination_place != Place::host) continue;
+        // What the host will draw to it lies on the device.
+        context_.stream.migrate(destination(each), each.bytes, false);
+        context_.stream.copy_by_kernel(destination(each), source(each), each.bytes, false);
+      }
+    }
+    context_.stream.synchronize();
+  }
+
  private:
+  // What this rank moves of a step: all that it sends, or all that it receives.
+  const Step& moved(const OwnTransfers& own) const { return reads_ ? own.received : own.sent; }
+
   void run(const OwnTransfers& own) {
-    const Context& context = copy_.context();
-    for (const Transfer& sent : own.sent) {
-      streams_.to(sent.destination)
-          .copy(copy_.peer(sent.destination).receive + sent.destination_offset, source_of(sent, context), sent.bytes);
+    const Step& mine = moved(own);
+    if (reads_) {
+      // Nobody reads what an earlier step is still bringing.
+      signal(own.sent, &Transfer::destination);
+      await(own.received, &Transfer::source);
     }
-    for (const Transfer& sent : own.sent) {
-      streams_.to(sent.destination).synchronize();
-      if (sent.destination != context.world.rank) context.shared.signal(context.world.node_rank_of(sent.destination));
+    for (std::size_t i = 0; i < mine.size(); ++i) move(mine[i], streams_[i]);
+    if (migrates_) touch(mine);
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      streams_[i].synchronize();
+      const int other = reads_ ? mine[i].source : mine[i].destination;
+      if (other != rank_) context_.shared.signal(context_.world.node_rank_of(other));
     }
-    for (const Transfer& received : own.received) {
-      if (received.source != context.world.rank) context.shared.await(context.world.node_rank_of(received.source));
+    if (reads_) {
+      await(own.sent, &Transfer::destination);
+    } else {
+      await(own.received, &Transfer::source);
     }
   }
 
+  void signal(const Step& step, int Transfer::* other) {
+    for (const Transfer& each : step) {
+      if (each.*other != rank_) context_.shared.signal(context_.world.node_rank_of(each.*other));
+    }
+  }
+  void await(const Step& step, int Transfer::* other) {
+    for (const Transfer& each : step) {
+      if (each.*other != rank_) context_.shared.await(context_.world.node_rank_of(each.*other));
+    }
+  }
+
+  void move(const Transfer& each, device::Stream& stream) {
+    if (migrates_ && each.destination_place == Place::host) return;
+    if (copy_.by_kernel()) {
+      const bool link =
+          each.source != each.destination || each.source_place == Place::host || each.destination_place == Place::host;
+      stream.copy_by_kernel(destination(each), source(each), each.bytes, link);
+    } else {
+      stream.copy(destination(each), source(each), each.bytes);
+    }
+  }
+
+  // The host draws the pages of managed memory to it by using them.
+  void touch(const Step& step) {
+    constexpr std::uint64_t kPage = 4096;
+    for (const Transfer& each : step) {
+      if (each.destination_place != Place::host) continue;
+      const volatile std::byte* pages = destination_of(each, context_);
+      for (std::uint64_t i = 0; i < each.bytes; i += kPage) (void)pages[i];
+    }
+  }
+
+  // As what moves the data addresses it.
+  std::byte* source(const Transfer& each) const {
+    if (each.source != rank_) {
+      const Peer& peer = copy_.peer(each.source);
+      return (each.relayed ? peer.receive : peer.send) + each.source_offset;
+    }
+    if (each.source_place == Place::host && copy_.by_kernel())
+      return context_.host_send.on_device() + each.source_offset;
+    return source_of(each, context_);
+  }
+  std::byte* destination(const Transfer& each) const {
+    if (each.destination != rank_) return copy_.peer(each.destination).receive + each.destination_offset;
+    if (each.destination_place == Place::host && copy_.by_kernel())
+      return context_.host_receive.on_device() + each.destination_offset;
+    return destination_of(each, context_);
+  }
+
   Copy& copy_;
+  const Context& context_;
+  int rank_;
+  bool reads_;
+  bool migrates_;
   std::vector<OwnTransfers> steps_;
-  StreamsToPeers streams_;
+  // One for each transfer of a step, so that all of them go at the same time. New for each measurement, so that none
+  // depends on those before it: with streams that all measurements shared, an allgather of 512 MiB on four H200 gave
+  // 4,100 Gb/s after an alltoall and 2,500 after ping-pongs, as if streams first used one by one kept one copy engine.
+  std::vector<device::Stream> streams_;
 };
 
 // Reductions: a kernel reads the contributions of all ranks straight from their memory and adds them. allreduce is the
@@ -92,7 +176,7 @@ class CopiedReduction final : public Work {
     const std::uint64_t offset = operation_ == Operation::reduce_scatter ? place * share : 0;
     elements_ = (operation_ == Operation::reduce_scatter ? share : bytes_) / sizeof(float);
     if (operation_ == Operation::allreduce && context.world.rank == ranks_[0]) {
-      for (std::size_t i = 1; i < ranks_.size(); ++i) streams_.add(ranks_[i]);
+      for (std::size_t i = 1; i < ranks_.size(); ++i) streams_.emplace_back();
     }
     for (const int rank : ranks_) inputs_.push_back(reinterpret_cast<const float*>(copy.peer(rank).send + offset));
   }
@@ -106,9 +190,9 @@ class CopiedReduction final : public Work {
     if (operation_ != Operation::allreduce) return;
     if (!is_root) return context.shared.await(ranks_[0]);
     for (std::size_t i = 1; i < ranks_.size(); ++i)
-      streams_.to(ranks_[i]).copy(copy_.peer(ranks_[i]).receive, context.receive.data(), bytes_);
+      streams_[i - 1].copy(copy_.peer(ranks_[i]).receive, context.receive.data(), bytes_);
     for (std::size_t i = 1; i < ranks_.size(); ++i) {
-      streams_.to(ranks_[i]).synchronize();
+      streams_[i - 1].synchronize();
       context.shared.signal(ranks_[i]);
     }
   }
@@ -120,15 +204,15 @@ class CopiedReduction final : public Work {
   Copy& copy_;
   std::vector<const float*> inputs_;
   std::size_t elements_ = 0;
-  StreamsToPeers streams_;
+  std::vector<device::Stream> streams_;  // to each rank but the first
 };
 
 void Copy::set_up(const Context& context) {
   context_ = &context;
   const World& world = context.world;
   if (world.node_count > 1 && !for_a_step_) {
-    throw InputError("the copy transport works inside one node and this run has " + std::to_string(world.node_count) +
-                     ": start all ranks on one node");
+    throw InputError("the copy and kernel transports work inside one node and this run has " +
+                     std::to_string(world.node_count) + ": start all ranks on one node");
   }
   struct Handles {
     device::IpcHandle send;
@@ -159,7 +243,8 @@ std::unique_ptr<Work> Copy::prepare(const Measurement& measurement, const Group&
     const OwnTransfers own = own_transfers(step, context_->world.rank);
     for (const Transfer& sent : own.sent) {
       if (!context_->world.on_this_node(sent.destination))
-        throw RunError("input", "the copy transport works inside one node and " + to_string(measurement.operation) +
+        throw RunError("input", "the copy and kernel transports work inside one node and " +
+                                    to_string(measurement.operation) +
                                     " goes from node to node: choose another transport for this step");
     }
   }
@@ -169,6 +254,7 @@ std::unique_ptr<Work> Copy::prepare(const Measurement& measurement, const Group&
 
 }  // namespace
 
-std::unique_ptr<Transport> make_copy(bool for_a_step) { return std::make_unique<Copy>(for_a_step); }
+std::unique_ptr<Transport> make_copy(bool for_a_step) { return std::make_unique<Copy>(false, for_a_step); }
+std::unique_ptr<Transport> make_kernel(bool for_a_step) { return std::make_unique<Copy>(true, for_a_step); }
 
 }  // namespace fabricbench

@@ -48,6 +48,7 @@ class Mpi final : public Transport {
   bool has_library(Operation operation) const override {
     return is_collective(operation) || operation == Operation::sparse_alltoallv;
   }
+  bool reaches(const Transfer& transfer) const override { return transfer.source != transfer.destination; }
   void set_up(const Context& context) override {
     check_mpi_size(context.bytes);
     context_ = &context;
@@ -74,7 +75,12 @@ void check_mpi_size(std::uint64_t bytes) {
 }
 
 MpiStep::MpiStep(const Step& step, const Context& context, const std::byte* send, std::byte* receive)
-    : world_(context.world), stream_(context.stream), send_(send), receive_(receive) {
+    : world_(context.world),
+      stream_(context.stream),
+      send_(send),
+      receive_(receive),
+      host_send_(context.host_send.data()),
+      host_receive_(context.host_receive.data()) {
   Step exchanged;
   for (const Transfer& transfer : step) {
     if (transfer.source != transfer.destination) {
@@ -96,19 +102,19 @@ void MpiStep::run() {
                 "MPI_Send");
     } else {
       const Transfer& received = own_.received[0];
-      mpi_check(MPI_Recv(receive_ + received.destination_offset, as_count(received.bytes), MPI_BYTE, received.source,
-                         kTag, world_.all, MPI_STATUS_IGNORE),
+      mpi_check(MPI_Recv(incoming(received), as_count(received.bytes), MPI_BYTE, received.source, kTag, world_.all,
+                         MPI_STATUS_IGNORE),
                 "MPI_Recv");
     }
     return;
   }
   for (const Transfer& local : local_) {
-    stream_.copy(receive_ + local.destination_offset, send_ + local.source_offset, local.bytes);
+    stream_.copy(incoming(local), outgoing(local), local.bytes);
   }
   std::size_t next = 0;
   for (const Transfer& received : own_.received) {
-    mpi_check(MPI_Irecv(receive_ + received.destination_offset, as_count(received.bytes), MPI_BYTE, received.source,
-                        kTag, world_.all, &requests_[next++]),
+    mpi_check(MPI_Irecv(incoming(received), as_count(received.bytes), MPI_BYTE, received.source, kTag, world_.all,
+                        &requests_[next++]),
               "MPI_Irecv");
   }
   for (const Transfer& sent : own_.sent) {

@@ -23,13 +23,21 @@ class MpiStep {
 
  private:
   const std::byte* outgoing(const Transfer& sent) const {
-    return (sent.relayed ? receive_ : send_) + sent.source_offset;
+    const bool host = sent.source_place == Place::host;
+    const std::byte* passed_on = host ? host_receive_ : receive_;
+    const std::byte* own = host ? host_send_ : send_;
+    return (sent.relayed ? passed_on : own) + sent.source_offset;
+  }
+  std::byte* incoming(const Transfer& received) const {
+    return (received.destination_place == Place::host ? host_receive_ : receive_) + received.destination_offset;
   }
 
   const World& world_;
   device::Stream& stream_;
   const std::byte* send_;
   std::byte* receive_;
+  const std::byte* host_send_;
+  std::byte* host_receive_;
   Step local_;
   OwnTransfers own_;
   std::vector<MPI_Request> requests_;

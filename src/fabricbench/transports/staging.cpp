@@ -9,9 +9,10 @@ namespace fabricbench {
 namespace {
 
 struct HostBuffers {
-  explicit HostBuffers(std::size_t bytes) : send(bytes), receive(bytes) {}
-  device::PinnedMemory send;
-  device::PinnedMemory receive;
+  explicit HostBuffers(std::size_t bytes)
+      : send(bytes, device::HostKind::pinned), receive(bytes, device::HostKind::pinned) {}
+  device::HostMemory send;
+  device::HostMemory receive;
 };
 
 // `Exchange` is what happens between the hosts: MpiStep or MpiAlltoallv.

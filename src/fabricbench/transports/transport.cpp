@@ -9,6 +9,7 @@ std::unique_ptr<Transport> make_transport(const std::string& name, [[maybe_unuse
 #if defined(FABRICBENCH_GPU)
   if (name == "staging") return make_staging();
   if (name == "copy") return make_copy(for_a_step);
+  if (name == "kernel") return make_kernel(for_a_step);
 #if defined(FABRICBENCH_CCL)
   if (name == "ccl") return make_ccl();
 #else
@@ -22,8 +23,16 @@ std::unique_ptr<Transport> make_transport(const std::string& name, [[maybe_unuse
                    "', which needs a GPU: use --transport mpi, or build the cuda or hip port");
 }
 
-const std::byte* source_of(const Transfer& sent, const Context& context) {
-  return (sent.relayed ? context.receive : context.send).data() + sent.source_offset;
+std::byte* source_of(const Transfer& sent, const Context& context) {
+  const bool host = sent.source_place == Place::host;
+  std::byte* passed_on = host ? context.host_receive.data() : context.receive.data();
+  std::byte* own = host ? context.host_send.data() : context.send.data();
+  return (sent.relayed ? passed_on : own) + sent.source_offset;
+}
+
+std::byte* destination_of(const Transfer& received, const Context& context) {
+  std::byte* buffer = received.destination_place == Place::host ? context.host_receive.data() : context.receive.data();
+  return buffer + received.destination_offset;
 }
 
 OwnTransfers own_transfers(const Step& step, int rank) {

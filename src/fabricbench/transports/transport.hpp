@@ -14,7 +14,8 @@
 
 namespace fabricbench {
 
-// What all transports work on. Send and receive buffers of one rank, each `bytes` large, on its device.
+// What all transports work on. Send and receive buffers of one rank, each `bytes` large, on its device, and those in
+// host memory, as large as the plan needs them.
 struct Context {
   const World& world;
   NodeShared& shared;
@@ -22,6 +23,10 @@ struct Context {
   device::Memory& send;
   device::Memory& receive;
   std::size_t bytes;
+  device::HostMemory& host_send;
+  device::HostMemory& host_receive;
+  device::HostKind host_kind;
+  Access access;
 };
 
 // This rank's part of a measurement, made ready. run() returns when that part is done and the device is synchronised.
@@ -29,6 +34,8 @@ class Work {
  public:
   virtual ~Work() = default;
   virtual void run() = 0;
+  // Before each run, outside the clock: puts back what a run moves away.
+  virtual void rewind() {}
 };
 
 class Transport {
@@ -39,6 +46,11 @@ class Transport {
   virtual bool has_library(Operation operation) const = 0;
   virtual bool has_transfers(Operation operation) const {
     return !is_reduction(operation) && operation != Operation::sparse_alltoallv;
+  }
+  // Whether it moves data from the one buffer to the other: those of two ranks, or of one.
+  virtual bool reaches(const Transfer& transfer) const {
+    return transfer.source_place == Place::device && transfer.destination_place == Place::device &&
+           transfer.source != transfer.destination;
   }
   // Which of the two is meant where the user did not say.
   virtual Implementation preferred(Operation operation) const {
@@ -67,12 +79,14 @@ struct OwnTransfers {
 };
 OwnTransfers own_transfers(const Step& step, int rank);
 
-// Where this rank sends a transfer from.
-const std::byte* source_of(const Transfer& sent, const Context& context);
+// Where this rank sends a transfer from, and where it receives one.
+std::byte* source_of(const Transfer& sent, const Context& context);
+std::byte* destination_of(const Transfer& received, const Context& context);
 
 std::unique_ptr<Transport> make_mpi();
 std::unique_ptr<Transport> make_staging();
 std::unique_ptr<Transport> make_copy(bool for_a_step);
+std::unique_ptr<Transport> make_kernel(bool for_a_step);
 std::unique_ptr<Transport> make_ccl();
 
 }  // namespace fabricbench

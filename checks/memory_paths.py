@@ -1,0 +1,106 @@
+import reframe as rfm
+from reframe.core.builtins import parameter
+
+from fabricheck.rfm import FabricbenchCheck
+
+
+@rfm.simple_test
+class HostCopies(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Explicit copies between GPU and host, each way and both at once (Schieffer et al., section IV-A)."""
+
+    descr = "copies between each GPU and host memory"
+    transport = "copy"
+    host_memory = parameter(["pinned", "pageable"])
+    operations = ["host_to_device", "device_to_host", "host_bidirectional"]
+    schedules = ["uncontended"]
+    least_ranks = 1
+    sizes = {"other": "16B,256MiB"}
+    tags = {"nightly", "acceptance"}
+
+
+@rfm.simple_test
+class NonCoherentHostMemory(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Page-locked memory that the GPU may cache, which AMD's API alone has (Schieffer et al., table I)."""
+
+    descr = "non-coherent host memory"
+    transport = parameter(["copy", "kernel"])
+    host_memory = "noncoherent"
+    operations = ["host_to_device", "device_to_host", "host_bidirectional"]
+    schedules = ["uncontended"]
+    least_ranks = 1
+    gpu_libraries = ["rccl"]
+    sizes = {"other": "16B,256MiB"}
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
+class HostZeroCopy(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Kernels that use host memory where it lies; host_stream is the STREAM copy (Schieffer et al., section IV-A)."""
+
+    descr = "host memory used by kernels where it lies"
+    transport = "kernel"
+    host_memory = parameter(["pinned", "managed"])
+    operations = ["host_to_device", "device_to_host", "host_bidirectional", "host_stream"]
+    schedules = ["uncontended"]
+    least_ranks = 1
+    settings = {"HSA_XNACK": "0"}
+    sizes = {"other": "16B,256MiB"}
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
+class PageMigration(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Managed memory whose pages go to who uses them, which is XNACK on AMD (Schieffer et al., sections II-C, IV-A)."""
+
+    descr = "managed memory with page migration"
+    transport = "kernel"
+    host_memory = "migrated"
+    operations = ["host_to_device", "device_to_host"]
+    schedules = ["uncontended"]
+    least_ranks = 1
+    settings = {"HSA_XNACK": "1"}
+    sizes = {"other": "64MiB"}
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
+class HostNuma(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Host memory on the GPU's own NUMA node and on the farthest one (Schieffer et al., section IV-B)."""
+
+    descr = "host memory near and far"
+    transport = "copy"
+    host_memory = "pinned"
+    host_numa = parameter(["local", "remote"])
+    operations = ["host_to_device", "device_to_host"]
+    schedules = ["uncontended"]
+    least_ranks = 1
+    sizes = {"other": "256MiB"}
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
+class HostTogether(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Several GPUs against host memory: parts of one GPU, or 2, 3, … all of them (Schieffer et al., section IV-C)."""
+
+    descr = "several GPUs and host memory at once"
+    transport = parameter(["copy", "kernel"])
+    placement = parameter(["same-gpu", "spread"])
+    host_memory = "pinned"
+    operations = ["host_to_device", "device_to_host", "host_bidirectional"]
+    schedules = ["contended"]
+    sizes = {"other": "512MiB"}
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
+class MpiHostAndDevice(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """MPI between the host memory of one rank and the device memory of another (OpenPOWER paper, section 5.3)."""
+
+    descr = "MPI with buffers on different sides"
+    transport = "mpi"
+    buffers = parameter(["host-device", "device-host"])
+    operations = ["pingpong", "unidirectional", "bidirectional"]
+    schedules = ["uncontended"]
+    needs_gpu = True
+    sizes = {"other": "8B,64MiB"}
+    tags = {"acceptance"}

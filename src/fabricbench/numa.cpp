@@ -1,0 +1,95 @@
+#include "fabricbench/numa.hpp"
+
+#include <linux/mempolicy.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fabricbench/errors.hpp"
+#include "fabricbench/text.hpp"
+
+namespace fabricbench {
+namespace {
+
+constexpr unsigned long kMostNodes = 1024;
+constexpr unsigned long kBitsOfWord = 8 * sizeof(unsigned long);
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::vector<int> nodes_with_memory() { return parse_ranges(first_line("/sys/devices/system/node/has_memory")); }
+
+}  // namespace
+
+Pages::Pages(std::size_t bytes, int node) : bytes_(bytes) {
+  if (bytes == 0) return;
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    throw RunError("memory",
+                   "no " + format_size(bytes) + " of host memory: choose smaller --sizes or fewer ranks a node");
+  data_ = static_cast<std::byte*>(memory);
+  if (node != kAnyNode) {
+    unsigned long mask[kMostNodes / kBitsOfWord] = {};
+    const auto bit = static_cast<unsigned long>(node);
+    mask[bit / kBitsOfWord] = 1UL << (bit % kBitsOfWord);
+    if (syscall(SYS_mbind, memory, bytes, MPOL_BIND, mask, kMostNodes, MPOL_MF_STRICT) != 0) {
+      const int reason = errno;
+      munmap(memory, bytes);
+      throw RunError("memory", "no memory on NUMA node " + std::to_string(node) + ": " + std::strerror(reason));
+    }
+  }
+  std::memset(memory, 0, bytes);
+}
+
+Pages::~Pages() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+Pages::Pages(Pages&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+Pages& Pages::operator=(Pages&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+int numa_node_of_page(const void* address) {
+  int node = kAnyNode;
+  const long result =
+      syscall(SYS_get_mempolicy, &node, nullptr, 0UL, const_cast<void*>(address), MPOL_F_NODE | MPOL_F_ADDR);
+  return result == 0 ? node : kAnyNode;
+}
+
+bool has_numa() { return nodes_with_memory().size() > 1; }
+
+int farthest_numa_node(int node) {
+  std::istringstream distances(first_line("/sys/devices/system/node/node" + std::to_string(node) + "/distance"));
+  // The distances are those to the nodes that are online, in their order.
+  const std::vector<int> online = parse_ranges(first_line("/sys/devices/system/node/online"));
+  const std::vector<int> usable = nodes_with_memory();
+  int farthest = kAnyNode;
+  int longest = -1;
+  for (const int other : online) {
+    int distance = 0;
+    if (!(distances >> distance)) break;
+    const bool has_memory = std::find(usable.begin(), usable.end(), other) != usable.end();
+    if (other != node && has_memory && distance > longest) {
+      longest = distance;
+      farthest = other;
+    }
+  }
+  return farthest;
+}
+
+}  // namespace fabricbench

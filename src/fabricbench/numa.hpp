@@ -1,0 +1,33 @@
+// On which NUMA node memory lies. Plain system calls: libnuma is not on every node.
+#pragma once
+
+#include <cstddef>
+
+namespace fabricbench {
+
+inline constexpr int kAnyNode = -1;
+
+// Whole pages of this process, on NUMA node `node` (kAnyNode: wherever the kernel puts them), each written once.
+// Throws RunError where there is no room.
+class Pages {
+ public:
+  Pages() = default;
+  Pages(std::size_t bytes, int node);
+  ~Pages();
+  Pages(Pages&& other) noexcept;
+  Pages& operator=(Pages&& other) noexcept;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// The NUMA node of the page at an address, or kAnyNode where the kernel does not say, as for memory of a driver.
+int numa_node_of_page(const void* address);
+// Whether this machine has memory on more than one NUMA node.
+bool has_numa();
+// The node with memory that is farthest from `node`; kAnyNode where there is no other.
+int farthest_numa_node(int node);
+
+}  // namespace fabricbench
