@@ -125,7 +125,8 @@ class Case:
         return re.sub(r" %\.?repeat_no=\d+", "", self.name)
 
     def result_files(self) -> list[Path]:
-        return sorted(self.folder.glob("*.jsonl")) if self.folder else []
+        """What was measured; nothing where the test was skipped, whatever it wrote down about the reason."""
+        return sorted(self.folder.glob("*.jsonl")) if self.folder and self.result != "skip" else []
 
 
 @dataclass(frozen=True)
@@ -321,7 +322,7 @@ def _case(record: Mapping[str, object]) -> Case:
         },
         result=str(record["result"]),
         phase=text("fail_phase"),
-        reason=text("fail_reason"),
+        reason=text("fail_reason") or text("lack") or None,
         folder=Path(folder) if folder else None,
         is_build=bool(record["fixture"]),
         tags=_texts(record.get("tags")),

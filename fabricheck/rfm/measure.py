@@ -101,6 +101,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     more_options = variable(typ.List[str], value=[])
     #: The profile in effect, for ReFrame's report and the store.
     tuning_profile = variable(str, value="default")
+    #: What the node lacks for it, where it was skipped for that; for ReFrame's report, which has no reasons of skips.
+    lack = variable(str, value="")
 
     @run_after("init")
     def select(self) -> None:
@@ -246,8 +248,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     def skip_what_cannot_be(self) -> None:
         file = Path(self.stagedir) / RESULT
         if self.exit_status() == LACK and file.exists():
-            lack = read_lack(file)
-            self.skip_if(lack is not None, f"this node cannot run it: {lack}")
+            self.lack = read_lack(file) or ""
+            self.skip_if(self.lack != "", f"this node cannot run it: {self.lack}")
 
     def exit_status(self) -> int:
         file = Path(self.stagedir) / EXIT_STATUS

@@ -182,6 +182,12 @@ void series_json(Json& json, const Series& series, Schedule schedule) {
   }
 }
 
+// Whether some transport moves data into or out of the memory of other ranks by itself.
+bool has_access(const Options& options) {
+  const auto moves = [](const std::string& name) { return name == "copy" || name == "kernel"; };
+  return moves(options.transport) || std::any_of(options.step_transports.begin(), options.step_transports.end(), moves);
+}
+
 void plan_json(Json& json, const Options& options, const std::vector<Series>& plan) {
   std::vector<std::string> operations;
   for (const Operation operation : options.operations) operations.push_back(to_string(operation));
@@ -212,7 +218,7 @@ void plan_json(Json& json, const Options& options, const std::vector<Series>& pl
         .field("budget_s", options.budget_s);
   }
   json.end_object().field("datatype", "float32").field("verify", to_string(options.verify));
-  if (options.transport == "copy" || options.transport == "kernel") json.field("access", to_string(options.access));
+  if (has_access(options)) json.field("access", to_string(options.access));
   if (!(options.ends == Ends{})) json.field("buffers", to_string(options.ends));
   if (const HostBufferBytes host = host_buffer_bytes(plan); host.send + host.receive > 0) {
     json.field("host_memory", to_string(*options.host_memory)).field("host_numa", to_string(options.host_placement));

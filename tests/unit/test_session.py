@@ -45,7 +45,16 @@ def test_no_measurement_at_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize("result", ["fail", "skip", "fail_deps", "abort", "xfail", "xpass", "a new word"])
 def test_whatever_is_not_a_pass_is_a_problem(tmp_path: Path, result: str) -> None:
     assert verdicts(case(tmp_path / "run", result, with_file=False)) == [Verdict.INCOMPLETE]
-    assert verdicts(case(tmp_path / "measured", result)) == [Verdict.FAIL]
+    measured = Verdict.INCOMPLETE if result == "skip" else Verdict.FAIL
+    assert verdicts(case(tmp_path / "measured", result)) == [measured]
+
+
+def test_a_skip_says_what_the_node_lacks(tmp_path: Path) -> None:
+    lack = "nid001: all memory is on one NUMA node, so none is remote"
+    (one,) = read(tmp_path, [record(result="skip", fail_phase=None, fail_reason=None, lack=lack)])
+    (problem,) = find_problems(1, 0, [one])
+    assert problem.verdict is Verdict.INCOMPLETE
+    assert problem.message.endswith(f": skip: {lack}")
 
 
 def test_the_problem_names_the_case_the_phase_and_the_reason_in_one_line(tmp_path: Path) -> None:
