@@ -282,9 +282,9 @@ class Program {
 
  private:
   static Implementation choose(const Transport& transport, Operation operation, Implementation wanted) {
-    if (operation == Operation::sparse_alltoallv && !transport.has_library(operation)) {
-      throw InputError(
-          "this transport has no alltoallv: leave out sparse_alltoallv, or use --transport mpi or staging");
+    if (!transport.has_library(operation) && !transport.has_transfers(operation)) {
+      throw InputError("this transport has no " + to_string(operation) +
+                       ": leave it out, or use --transport mpi or staging");
     }
     if (wanted == Implementation::automatic || !is_collective(operation)) wanted = transport.preferred(operation);
     if (wanted == Implementation::library && !transport.has_library(operation)) {

@@ -108,6 +108,9 @@ def test_reference_collectives_over_copies() -> None:
     assert ask(h200, "reduce", everyone, transport="copy").expected == pytest.approx(one)
     assert ask(h200, "allreduce", everyone, transport="copy").expected == pytest.approx(one / 2)
     assert ask(h200, "allgather", everyone, transport="copy").expected == pytest.approx(4 * one)
+    for operation in ("broadcast", "allgather"):
+        by_copy = ask(h200, operation, everyone, transport="copy").expected
+        assert ask(h200, operation, everyone, transport="kernel").expected == by_copy
 
 
 def test_staging_is_three_copies() -> None:
