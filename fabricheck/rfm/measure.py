@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from fabricheck.judge.metrics import expected_metric_names
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import Judgement, RunJudgement
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.guards import require, require_fresh, with_problems
+from fabricheck.results.guards import require, require_fresh, require_words_of_all_nodes
 from fabricheck.results.records import Problem, Verdict
 from fabricheck.rfm.build import BuildFabricbench, missing_port
 from fabricheck.suite import suite_root
@@ -240,7 +241,8 @@ class FabricbenchCheck(RegressionTestPlugin):
             interfaces=self.current_partition.extras.get("network_interfaces", []) if self.num_nodes > 1 else [],
             verified=self.verified,
         )
-        run = with_problems(run, (*problems, *require_fresh(run, not_before=self.started)))
+        words = require_words_of_all_nodes(run, self.errors())
+        run = replace(run, problems=(*words, *run.problems, *problems, *require_fresh(run, not_before=self.started)))
         parameters = {name: getattr(self, name) for name in type(self).param_space.params}
         attributes = {
             **{name: value for name, value in parameters.items() if isinstance(value, (str, int))},
@@ -265,9 +267,12 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def last_words(self) -> str:
         """The last line that fabricbench said on stderr, which is where it says what is wrong."""
-        lines = (Path(self.stagedir) / self.stderr.evaluate()).read_text(errors="replace").splitlines()
-        said = [line for line in lines if line.startswith("fabricbench:")]
+        said = [line for line in self.errors().splitlines() if line.startswith("fabricbench:")]
         return f": {said[-1]}" if said else ""
+
+    def errors(self) -> str:
+        file = Path(self.stagedir) / str(self.stderr.evaluate())
+        return file.read_text(encoding="utf-8", errors="replace")
 
     @sanity_function
     def measured_what_was_asked_for(self) -> bool:

@@ -16,8 +16,9 @@ namespace fabricbench {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);
-// The other ranks wait a little before they end, so that rank 0 writes its record before the launcher ends it.
-constexpr timespec kGrace{2, 0};
+// How long a rank waits before it ends, and the launcher with it the others: rank 0 until all nodes have spoken, the
+// others until it has written its record.
+constexpr timespec kGraceOfWriter{1, 0}, kGrace{2, 0};
 
 struct Handled {
   NodeShared* shared = nullptr;
@@ -104,6 +105,14 @@ std::vector<int> Watchdog::ranks_behind() const {
   return behind;
 }
 
+// The first rank of the node that is not itself behind. A node that says nothing is known by that.
+bool Watchdog::speaks_for_node(const std::vector<int>& behind) const {
+  const auto first = std::find_if(world_.node_ranks.begin(), world_.node_ranks.end(), [&](int rank) {
+    return std::find(behind.begin(), behind.end(), rank) == behind.end();
+  });
+  return first != world_.node_ranks.end() && *first == world_.rank;
+}
+
 void Watchdog::expire() {
   const std::vector<int> behind = ranks_behind();
   char seconds[32];
@@ -117,8 +126,12 @@ void Watchdog::expire() {
     if (world_.node_count > 1) message += ", or for another node";
   }
   if (results_ != nullptr) results_->write_error("timeout", message, behind);
-  if (world_.node_rank == 0) std::fprintf(stderr, "fabricbench: %s\n", message.c_str());
-  if (results_ == nullptr) nanosleep(&kGrace, nullptr);
+  if (speaks_for_node(behind)) std::fprintf(stderr, "fabricbench: %s\n", message.c_str());
+  if (results_ == nullptr) {
+    nanosleep(&kGrace, nullptr);
+  } else if (world_.node_count > 1) {
+    nanosleep(&kGraceOfWriter, nullptr);
+  }
   _exit(kExitTimeout);
 }
 
