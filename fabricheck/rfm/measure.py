@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -33,6 +34,14 @@ WRONG_DATA = 5
 REDUCTIONS = ("allreduce", "reduce_scatter", "reduce")
 # What only an MPI library's own collectives can do.
 COLLECTIVES_ONLY = (*REDUCTIONS, "sparse_alltoallv")
+
+# How launchers and Slurm say that a node, a rank or the job was ended, what explains the others first.
+_ENDED = (
+    re.compile(r"srun: error: Node failure on "),
+    re.compile(r"srun: error: \S+: tasks? \S+: (?!Exited|Terminated)"),
+    re.compile(r"noticed that process rank .* exited on signal"),
+    re.compile(r"\*\*\* JOB .* CANCELLED"),
+)
 
 # Inside a node whose GPUs have links of their own, *CCL has no reason to go another way.
 DIRECT_LINKS = ("nvlink", "xgmi")
@@ -163,6 +172,12 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.job.launcher.options += self.current_environ.extras.get("launcher_options", [])
 
     @run_before("run")
+    def end_together(self) -> None:
+        """Else srun waits until the job's time is over for ranks that hang."""
+        if self.current_partition.launcher_type.registered_name == "srun":
+            self.env_vars["SLURM_KILL_BAD_EXIT"] = "1"
+
+    @run_before("run")
     def bind_ranks(self) -> None:
         family = self.current_environ.extras.get("mpi")
         if self.current_partition.launcher_type.registered_name != "mpirun" or family not in mpi.NAMES:
@@ -215,7 +230,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         try:
             return int(file.read_text())
         except (OSError, ValueError):
-            raise SanityError("INCOMPLETE: the job ended before fabricbench did and left no exit status") from None
+            text = f"the job ended before fabricbench did and left no exit status{self.last_words()}"
+            raise SanityError(f"INCOMPLETE: {text}") from None
 
     def judge(self) -> RunJudgement:
         status = self.exit_status()
@@ -266,9 +282,11 @@ class FabricbenchCheck(RegressionTestPlugin):
         return ["^NET/Socket"], required
 
     def last_words(self) -> str:
-        """The last line that fabricbench said on stderr, which is where it says what is wrong."""
-        said = [line for line in self.errors().splitlines() if line.startswith("fabricbench:")]
-        return f": {said[-1]}" if said else ""
+        """What ended a rank, by the launcher or scheduler, and the last line that fabricbench said on stderr."""
+        lines = self.errors().splitlines()
+        ended = next((line for how in _ENDED for line in lines if how.search(line)), "")
+        said = next((line for line in reversed(lines) if line.startswith("fabricbench:")), "")
+        return "".join(f": {each}" for each in (ended, said) if each)
 
     def errors(self) -> str:
         file = Path(self.stagedir) / str(self.stderr.evaluate())

@@ -16,9 +16,10 @@ namespace fabricbench {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);
-// How long a rank waits before it ends, and the launcher with it the others: rank 0 until all nodes have spoken, the
-// others until it has written its record.
-constexpr timespec kGraceOfWriter{1, 0}, kGrace{2, 0};
+constexpr auto kStopped = std::chrono::seconds(1);
+// When a rank ends the launcher may end the others. So rank 0 waits until all nodes have spoken, which notice up to an
+// iteration later, and the others until it has written its record.
+constexpr double kShareForOthers = 0.25, kLeastForOthers_s = 1, kForRecord_s = 2;
 
 struct Handled {
   NodeShared* shared = nullptr;
@@ -72,6 +73,7 @@ Watchdog::~Watchdog() {
 void Watchdog::watch() {
   std::uint64_t last = shared_.progress_of(world_.node_rank);
   auto since = std::chrono::steady_clock::now();
+  auto looked = since;
   std::unique_lock<std::mutex> lock(mutex_);
   while (!wake_.wait_for(lock, kTick, [&] { return done_; })) {
     if (results_ != nullptr) {
@@ -85,13 +87,16 @@ void Watchdog::watch() {
         }
       }
     }
+    const auto time = std::chrono::steady_clock::now();
     const std::uint64_t now = shared_.progress_of(world_.node_rank);
-    if (now != last) {
+    // A process that was stopped cannot say that the others stood still: a launcher wakes it to end it.
+    if (now != last || time - looked > kStopped) {
       last = now;
-      since = std::chrono::steady_clock::now();
-    } else if (std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count() > timeout_s_) {
+      since = time;
+    } else if (std::chrono::duration<double>(time - since).count() > timeout_s_) {
       expire();
     }
+    looked = time;
   }
 }
 
@@ -127,11 +132,9 @@ void Watchdog::expire() {
   }
   if (results_ != nullptr) results_->write_error("timeout", message, behind);
   if (speaks_for_node(behind)) std::fprintf(stderr, "fabricbench: %s\n", message.c_str());
-  if (results_ == nullptr) {
-    nanosleep(&kGrace, nullptr);
-  } else if (world_.node_count > 1) {
-    nanosleep(&kGraceOfWriter, nullptr);
-  }
+  const double for_others_s = world_.node_count > 1 ? std::max(kLeastForOthers_s, kShareForOthers * timeout_s_) : 0;
+  const double for_record_s = results_ == nullptr ? kForRecord_s : 0;
+  std::this_thread::sleep_for(std::chrono::duration<double>(for_others_s + for_record_s));
   _exit(kExitTimeout);
 }
 
