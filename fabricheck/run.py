@@ -106,31 +106,12 @@ def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterable[Problem]:
 
 
 def _located(judged: Iterable[RunJudgement], judge: SystemJudge) -> Iterable[Problem]:
-    """Parts of the network that lose what other parts of their kind do not, where pairs of nodes were measured.
-
-    That needs no references: pairs are compared with each other.
-    """
-    from fabricheck.pairwise.localize import locate
-    from fabricheck.pairwise.results import OPERATIONS, pairs_of
-    from fabricheck.pairwise.ways import Ways, design
+    from fabricheck.pairwise.judge import judge_pairs
 
     network = judge.topology.network if judge.topology else None
-    for run in (each.run for each in judged):
-        operation = next((each for each in OPERATIONS if any(one.operation == each for one in run.samples)), None)
-        if network is None or operation is None or run.footer is None or len({each.host for each in run.ranks}) < 3:
-            continue
-        try:
-            rounds = pairs_of(run, network, operation=operation)
-        except UserError as error:
-            yield Problem(
-                Verdict.INVALID, f"{run.path}: what the pairs of nodes say of the network is unknown: {error}"
-            )
-            continue
-        pairs = [[pair for pair, _ in one] for one in rounds]
-        made = design(Ways(network), pairs, duplex=operation == "bidirectional")
-        for suspect in locate(made, [goodput for one in rounds for _, goodput in one]).suspects:
-            if suspect.low >= judge.policy.smallest_loss:
-                yield Problem(Verdict.DEGRADED, suspect.message)
+    if network is not None:
+        for each in judged:
+            yield from judge_pairs(each.run, network, judge.policy)
 
 
 @click.command()

@@ -109,7 +109,7 @@ class Case:
 
     @property
     def verdict(self) -> Verdict:
-        """What ReFrame's result comes to: what the test says itself, else INCOMPLETE where it left nothing to judge."""
+        """What ReFrame's result comes to: what the test says itself, else INCOMPLETE where nothing was judged."""
         if self.result == "pass":
             return Verdict.PASS
         named = re.search(
@@ -117,7 +117,8 @@ class Case:
         )
         if named:
             return Verdict(named[1])
-        return Verdict.FAIL if self.result_files() else Verdict.INCOMPLETE
+        judged = self.phase in ("sanity", "performance") and self.result_files()
+        return Verdict.FAIL if judged else Verdict.INCOMPLETE
 
     @property
     def name_without_repeat(self) -> str:

@@ -53,7 +53,7 @@ def judge_run(
     - PASS, which without a reference says `uncalibrated`.
 
     The run's verdict is the worst of its metrics and problems, to which are added: a metric that the plan promises and
-    the run lacks (INCOMPLETE), a run without any metric, and data that were not verified (INVALID).
+    the run lacks (INCOMPLETE), a run that promises none, and data that were not verified (INVALID).
     """
     policy = policy if policy is not None else Policy()
     metrics = metrics_of(run)
@@ -74,7 +74,7 @@ def _missing(run: Run, metrics: tuple[Metric, ...]) -> Iterator[Problem]:
         names = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
         text = f"{len(missing)} of {len(expected)} metrics are missing: {names}"
         yield Problem(Verdict.INCOMPLETE, f"{run.path}: {text}; see the benchmark's error output")
-    if not metrics:
+    elif not metrics:
         yield Problem(Verdict.INVALID, f"{run.path}: the run has no metric, so there is nothing to judge")
 
 

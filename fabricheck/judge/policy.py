@@ -94,7 +94,8 @@ class Policy:
       (a latency as many times below) is implausible.
     - `verification_required`: data that were not verified make a run INVALID.
     - `unverifiable`: programs that cannot check their data; their runs are not INVALID for that.
-    - `smallest_loss`: a part of the network that loses less is not named (the lower end of the 95% interval counts).
+    - `smallest_loss`: a part of the network that loses less is not named (the lower end of the 95% interval counts);
+      `smallest_loss_of_distance`: the same where all pairs over more than one switch lose, and no others.
     - `floors`, `latencies`: the first rule that matches counts. Floors are for those who make the expectations
       (`expect_from_topology`): the model lowers them where a size is small; the judge takes what the expectation says.
     - `source`: where the policy was read.
@@ -108,6 +109,7 @@ class Policy:
     verification_required: bool = True
     unverifiable: tuple[_Source, ...] = ()
     smallest_loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    smallest_loss_of_distance: Annotated[float, Field(ge=0, lt=1)] = 0.0
     floors: tuple[FloorRule, ...] = ()
     latencies: tuple[LatencyRule, ...] = ()
     source: str = "built in"

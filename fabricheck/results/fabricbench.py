@@ -263,7 +263,8 @@ class _Reader:
             names = dict.fromkeys(hosts[rank] for rank in error.missing_ranks if rank in hosts)
             where = f" (on {', '.join(names)})" if names else ""
             plural = "s" if len(error.missing_ranks) > 1 else ""
-            text += f"; rank{plural} {list_ranks(error.missing_ranks)}{where} did not arrive"
+            said = error.message.endswith("did not arrive")
+            text += where if said else f"; rank{plural} {list_ranks(error.missing_ranks)}{where} did not arrive"
         return text
 
     def check_ranks(self, header: HeaderModel) -> None:

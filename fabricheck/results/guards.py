@@ -1,13 +1,12 @@
 """Guards that need to know what was asked for: was the right thing measured, in the right place, just now?
 
-Pure functions from a run and what the caller knows to problems; a check adds them with `with_problems`.
+Pure functions from a run and what the caller knows to problems; a check adds them to those of the run.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -25,11 +24,6 @@ def list_ranks(ranks: Iterable[int]) -> str:
         else:
             spans.append([rank, rank])
     return ",".join(f"{first}-{last}" if first != last else str(first) for first, last in spans)
-
-
-def with_problems(run: Run, problems: Iterable[Problem]) -> Run:
-    """`run` with further problems."""
-    return replace(run, problems=(*run.problems, *problems))
 
 
 def require(
@@ -117,6 +111,26 @@ def require_fresh(
             )
         )
     return tuple(problems)
+
+
+_SPOKE = re.compile(r"fabricbench: nothing went on for .*?: (?:all ranks of the node of )?ranks? (\d+)")
+
+
+def require_words_of_all_nodes(run: Run, errors: str) -> tuple[Problem, ...]:
+    """A problem that names the nodes that said nothing, where the others gave up waiting; `errors`: the run's stderr.
+
+    One rank of each node says there that nothing goes on. A node whose ranks all hang, or were killed, or that is down,
+    cannot.
+    """
+    hosts = {each.rank: each.host for each in run.ranks}
+    spoke = {hosts.get(int(found[1])) for found in _SPOKE.finditer(errors)} - {None}
+    silent = sorted(set(hosts.values()) - spoke)
+    if not spoke or not silent:
+        return ()
+    names = ", ".join(silent)
+    ranks = list_ranks(rank for rank, host in hosts.items() if host in silent)
+    text = f"{names} (rank {ranks}) said nothing when the other nodes gave up waiting: hung, killed, or down"
+    return (Problem(Verdict.INCOMPLETE, f"{run.path}: {text}"),)
 
 
 def compile_patterns(patterns: Collection[str]) -> tuple[re.Pattern[str], ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from fabricheck.judge.metrics import expected_metric_names
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import Judgement, RunJudgement
 from fabricheck.results.fabricbench import read_lack, read_run
-from fabricheck.results.guards import require, require_fresh, with_problems
+from fabricheck.results.guards import require, require_fresh, require_words_of_all_nodes
 from fabricheck.results.records import Problem, Verdict
 from fabricheck.rfm.build import BuildFabricbench, missing_port
 from fabricheck.suite import suite_root
@@ -38,6 +40,14 @@ SETTINGS = ("access", "buffers", "host_memory", "host_numa")
 REDUCTIONS = ("allreduce", "reduce_scatter", "reduce")
 # What only an MPI library's own collectives can do.
 COLLECTIVES_ONLY = (*REDUCTIONS, "sparse_alltoallv")
+
+# How launchers and Slurm say that a node, a rank or the job was ended, what explains the others first.
+_ENDED = (
+    re.compile(r"srun: error: Node failure on "),
+    re.compile(r"srun: error: \S+: tasks? \S+: (?!Exited|Terminated)"),
+    re.compile(r"noticed that process rank .* exited on signal"),
+    re.compile(r"\*\*\* JOB .* CANCELLED"),
+)
 
 # Inside a node whose GPUs have links of their own, *CCL has no reason to go another way.
 DIRECT_LINKS = ("nvlink", "xgmi")
@@ -179,6 +189,12 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.job.launcher.options += self.current_environ.extras.get("launcher_options", [])
 
     @run_before("run")
+    def end_together(self) -> None:
+        """Else srun waits until the job's time is over for ranks that hang."""
+        if self.current_partition.launcher_type.registered_name == "srun":
+            self.env_vars["SLURM_KILL_BAD_EXIT"] = "1"
+
+    @run_before("run")
     def bind_ranks(self) -> None:
         family = self.current_environ.extras.get("mpi")
         if self.current_partition.launcher_type.registered_name != "mpirun" or family not in mpi.NAMES:
@@ -256,7 +272,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         try:
             return int(file.read_text())
         except (OSError, ValueError):
-            raise SanityError("INCOMPLETE: the job ended before fabricbench did and left no exit status") from None
+            text = f"the job ended before fabricbench did and left no exit status{self.last_words()}"
+            raise SanityError(f"INCOMPLETE: {text}") from None
 
     def judge(self) -> RunJudgement:
         status = self.exit_status()
@@ -283,7 +300,8 @@ class FabricbenchCheck(RegressionTestPlugin):
             interfaces=self.current_partition.extras.get("network_interfaces", []) if self.num_nodes > 1 else [],
             verified=self.verified,
         )
-        run = with_problems(run, (*problems, *require_fresh(run, not_before=self.started)))
+        words = require_words_of_all_nodes(run, self.errors())
+        run = replace(run, problems=(*words, *run.problems, *problems, *require_fresh(run, not_before=self.started)))
         parameters = {name: getattr(self, name) for name in type(self).param_space.params}
         attributes = {
             **{name: value for name, value in parameters.items() if isinstance(value, (str, int))},
@@ -307,10 +325,15 @@ class FabricbenchCheck(RegressionTestPlugin):
         return ["^NET/Socket"], required
 
     def last_words(self) -> str:
-        """The last line that fabricbench said on stderr, which is where it says what is wrong."""
-        lines = (Path(self.stagedir) / self.stderr.evaluate()).read_text(errors="replace").splitlines()
-        said = [line for line in lines if line.startswith("fabricbench:")]
-        return f": {said[-1]}" if said else ""
+        """What ended a rank, by the launcher or scheduler, and the last line that fabricbench said on stderr."""
+        lines = self.errors().splitlines()
+        ended = next((line for how in _ENDED for line in lines if how.search(line)), "")
+        said = next((line for line in reversed(lines) if line.startswith("fabricbench:")), "")
+        return "".join(f": {each}" for each in (ended, said) if each)
+
+    def errors(self) -> str:
+        file = Path(self.stagedir) / str(self.stderr.evaluate())
+        return file.read_text(encoding="utf-8", errors="replace")
 
     @sanity_function
     def measured_what_was_asked_for(self) -> bool:

@@ -16,8 +16,10 @@ namespace fabricbench {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);
-// The other ranks wait a little before they end, so that rank 0 writes its record before the launcher ends it.
-constexpr timespec kGrace{2, 0};
+constexpr auto kStopped = std::chrono::seconds(1);
+// When a rank ends the launcher may end the others. So rank 0 waits until all nodes have spoken, which notice up to an
+// iteration later, and the others until it has written its record.
+constexpr double kShareForOthers = 0.25, kLeastForOthers_s = 1, kForRecord_s = 2;
 
 struct Handled {
   NodeShared* shared = nullptr;
@@ -71,6 +73,7 @@ Watchdog::~Watchdog() {
 void Watchdog::watch() {
   std::uint64_t last = shared_.progress_of(world_.node_rank);
   auto since = std::chrono::steady_clock::now();
+  auto looked = since;
   std::unique_lock<std::mutex> lock(mutex_);
   while (!wake_.wait_for(lock, kTick, [&] { return done_; })) {
     if (results_ != nullptr) {
@@ -84,13 +87,16 @@ void Watchdog::watch() {
         }
       }
     }
+    const auto time = std::chrono::steady_clock::now();
     const std::uint64_t now = shared_.progress_of(world_.node_rank);
-    if (now != last) {
+    // A process that was stopped cannot say that the others stood still: a launcher wakes it to end it.
+    if (now != last || time - looked > kStopped) {
       last = now;
-      since = std::chrono::steady_clock::now();
-    } else if (std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count() > timeout_s_) {
+      since = time;
+    } else if (std::chrono::duration<double>(time - since).count() > timeout_s_) {
       expire();
     }
+    looked = time;
   }
 }
 
@@ -102,6 +108,14 @@ std::vector<int> Watchdog::ranks_behind() const {
     if (shared_.progress_of(rank) < furthest) behind.push_back(world_.node_ranks[static_cast<std::size_t>(rank)]);
   }
   return behind;
+}
+
+// The first rank of the node that is not itself behind. A node that says nothing is known by that.
+bool Watchdog::speaks_for_node(const std::vector<int>& behind) const {
+  const auto first = std::find_if(world_.node_ranks.begin(), world_.node_ranks.end(), [&](int rank) {
+    return std::find(behind.begin(), behind.end(), rank) == behind.end();
+  });
+  return first != world_.node_ranks.end() && *first == world_.rank;
 }
 
 void Watchdog::expire() {
@@ -117,8 +131,10 @@ void Watchdog::expire() {
     if (world_.node_count > 1) message += ", or for another node";
   }
   if (results_ != nullptr) results_->write_error("timeout", message, behind);
-  if (world_.node_rank == 0) std::fprintf(stderr, "fabricbench: %s\n", message.c_str());
-  if (results_ == nullptr) nanosleep(&kGrace, nullptr);
+  if (speaks_for_node(behind)) std::fprintf(stderr, "fabricbench: %s\n", message.c_str());
+  const double for_others_s = world_.node_count > 1 ? std::max(kLeastForOthers_s, kShareForOthers * timeout_s_) : 0;
+  const double for_record_s = results_ == nullptr ? kForRecord_s : 0;
+  std::this_thread::sleep_for(std::chrono::duration<double>(for_others_s + for_record_s));
   _exit(kExitTimeout);
 }
 

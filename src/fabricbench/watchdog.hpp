@@ -23,6 +23,7 @@ class Watchdog {
   void watch();
   [[noreturn]] void expire();
   std::vector<int> ranks_behind() const;
+  bool speaks_for_node(const std::vector<int>& behind) const;
 
   const World& world_;
   NodeShared& shared_;

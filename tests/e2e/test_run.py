@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from fabricheck.store import history
-from tests.e2e.conftest import ToySuite
+from tests.toy import ToySuite
 
 pytestmark = pytest.mark.e2e
 

@@ -7,7 +7,7 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.results.records import Verdict
 from fabricheck.session import Selection, Session, run_suite
-from tests.e2e.conftest import CHECK, ToySuite
+from tests.toy import CHECK, ToySuite
 
 pytestmark = pytest.mark.e2e
 

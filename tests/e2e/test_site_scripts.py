@@ -15,7 +15,7 @@ import yaml
 
 from fabricheck.results.records import Verdict
 from fabricheck.suite import suite_root
-from tests.e2e.conftest import ToySuite
+from tests.toy import ToySuite
 
 pytestmark = pytest.mark.e2e
 

@@ -50,20 +50,28 @@ def test_a_slow_link(site: Site, percent: int, verdict: Verdict) -> None:
     expect(site.run(ALL), f"a link is {percent}% slower", "fault slow nid002:hsn0", verdict, "nid002:hsn0--leaf0 loses")
 
 
+def test_a_slow_link_without_references(site: Site) -> None:
+    """What is expected of the link by its nominal rate is still asked for."""
+    (site.root / "reference_values/emulated.yaml").write_text("$uncalibrated: {'*': lost}\n", encoding="utf-8")
+    faults.slow(site.cluster, "nid002:hsn0", 50)
+    how = "fault slow nid002:hsn0, no references"
+    expect(site.run(LEAF), "references are missing, and a link is 50% slower", how, Verdict.FAIL, "acceptance limit")
+
+
 def test_a_link_that_is_slow_in_one_direction(site: Site) -> None:
     faults.slow(site.cluster, "nid002:hsn0", 50, one_side=True)
     expect(site.run(LEAF), "a link has the wrong rate on one side", "fault slow --one-side", Verdict.FAIL, "nid002")
 
 
 def test_a_slow_trunk(site: Site) -> None:
-    faults.slow(site.cluster, "leaf0--spine0", 50)
-    expect(site.run(ALL), "a trunk has half its rate", "fault slow leaf0--spine0", Verdict.FAIL, "leaf0--spine0")
+    faults.slow(site.cluster, "leaf0--spine0", 60)
+    expect(site.run(ALL), "a trunk is 60% slower", "fault slow leaf0--spine0", Verdict.FAIL, "leaf0--spine0")
 
 
 def test_a_link_that_flaps(site: Site) -> None:
     faults.flap(site.cluster, "nid002:hsn0", 1.0)
     done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=20")
-    expect(done, "a link goes down and up", "fault flap nid002:hsn0", Verdict(done.verdict), "")
+    expect(done, "a link goes down and up", "fault flap nid002:hsn0", Verdict.INCOMPLETE, "nothing went on")
 
 
 def test_a_port_without_carrier(site: Site) -> None:
@@ -82,10 +90,21 @@ def test_a_node_that_is_down_before_the_job(site: Site) -> None:
 @pytest.mark.parametrize(
     ("fault", "how", "plant", "said"),
     [
-        ("a node goes down during the job", "fault node-down nid003", lambda site: power_off(site, "nid003"), ""),
-        ("a rank of another node is killed", "kill -9", lambda site: signal_ranks(site, "nid003", signal.SIGKILL), ""),
-        ("a rank of another node hangs", "kill -STOP", lambda site: signal_ranks(site, "nid003", signal.SIGSTOP), ""),
+        ("a node goes down during the job", "fault node-down nid003", lambda site: power_off(site, "nid003"), "nid003"),
+        (
+            "a rank of another node is killed",
+            "kill -9",
+            lambda site: signal_ranks(site, "nid003", signal.SIGKILL),
+            "nid003: task 2: Killed",
+        ),
+        (
+            "a rank of another node hangs",
+            "kill -STOP",
+            lambda site: signal_ranks(site, "nid003", signal.SIGSTOP),
+            "nid003 (rank 2) said nothing",
+        ),
     ],
+    ids=["node-down", "killed", "hangs"],
 )
 def test_what_happens_during_the_job(
     site: Site, fault: str, how: str, plant: Callable[[Site], None], said: str
@@ -120,8 +139,9 @@ def power_off(site: Site, node: str) -> None:
 def signal_ranks(site: Site, node: str, number: signal.Signals) -> None:
     namespace = site.cluster.layout.namespace(node)
     answer = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, check=True)
-    ranks = [int(pid) for pid in answer.stdout.split() if "fabricbench" in Path(f"/proc/{pid}/comm").read_text()]
-    assert ranks
+    programs = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0] for pid in answer.stdout.split()}
+    ranks = [pid for pid, program in programs.items() if program.endswith(b"/fabricbench")]
+    assert ranks, programs
     for pid in ranks:
         os.kill(pid, number)
 

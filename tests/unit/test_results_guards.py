@@ -9,7 +9,7 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.guards import list_ranks, require, require_fresh, with_problems
+from fabricheck.results.guards import list_ranks, require, require_fresh, require_words_of_all_nodes
 from fabricheck.results.records import Problem, Run, Verdict
 from tests.unit.result_files import CUDA, Line, lines_of, write
 
@@ -156,9 +156,28 @@ def test_a_time_without_a_zone_is_refused() -> None:
         require_fresh(read_run(CUDA), not_before=datetime(2026, 1, 1))
 
 
-def test_problems_are_added_to_a_run() -> None:
-    run = with_problems(read_run(CUDA), [Problem(Verdict.FAIL, "a"), Problem(Verdict.INVALID, "b")])
-    assert [problem.message for problem in run.problems] == ["a", "b"]
+SPOKE = "fabricbench: nothing went on for 8 s: all ranks of the node of rank {} wait for each other\n"
+BEHIND = "fabricbench: nothing went on for 8 s: ranks 2-3 did not arrive\n"
+
+
+@pytest.mark.parametrize(
+    ("errors", "names"),
+    [
+        (SPOKE.format(0), "nid002 (rank 2-3)"),
+        (f"nid001: {SPOKE.format(1)}srun: error: killed", "nid002 (rank 2-3)"),
+        (SPOKE.format(0) + SPOKE.format(2), None),
+        (SPOKE.format(0) + BEHIND, None),
+        ("fabricbench: rank 1 was ended by signal 11\n", None),
+        ("", None),
+    ],
+)
+def test_a_node_that_says_nothing_is_named(tmp_path: Path, errors: str, names: str | None) -> None:
+    lines = copy.deepcopy(lines_of(CUDA))
+    for each in lines[0]["ranks"]:
+        each["host"] = "nid001" if each["rank"] < 2 else "nid002"
+    found = require_words_of_all_nodes(read_run(write(tmp_path / "run.jsonl", lines)), errors)
+    assert [each.verdict for each in found] == ([Verdict.INCOMPLETE] if names else [])
+    assert names is None or names in messages(found)
 
 
 @pytest.mark.parametrize(("ranks", "text"), [([0, 1, 2], "0-2"), ([3, 0, 1], "3,0-1"), ([5], "5"), ([], "")])

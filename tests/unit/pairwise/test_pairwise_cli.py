@@ -11,7 +11,11 @@ import numpy as np
 import pytest
 
 from fabricheck.cli import main
+from fabricheck.judge.policy import load_policy
+from fabricheck.pairwise.judge import judge_pairs
 from fabricheck.pairwise.ways import Ways, design
+from fabricheck.results.fabricbench import read_run
+from fabricheck.suite import suite_root
 from fabricheck.topology.model import load_topology
 from fabricheck.topology.network import Network
 from tests.unit.result_files import HOST, Line, lines_of, settle, write
@@ -106,6 +110,27 @@ def test_from_the_plan_to_the_suspect(tmp_path: Path, topology: Path, capsys: py
     assert "measure again: --suspects " in out
     assert run("pairwise", "locate", well, "--system", topology) == 0
     assert "nothing named" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("slow", "share", "named"),
+    [("nid007", 0.99, None), ("nid007", 0.9, "nid007"), ("far", 0.95, None)],
+)
+def test_a_session_names_what_counts(
+    tmp_path: Path, topology: Path, slow: str, share: float, named: str | None
+) -> None:
+    """Longer ways may be a little slower; a node may not."""
+    rounds, network = tmp_path / "rounds.txt", network_of(topology)
+    run("pairwise", "plan", topology, "--nodes", "nid[001-016]", "--rounds", "10", "--output", rounds)
+
+    def share_of(one: str, other: str) -> float:
+        far = network.distance(one, other) != "same-switch"
+        return share if slow in (one, other) or (slow == "far" and far) else 1.0
+
+    file = result_file(tmp_path / "pairs.jsonl", network, rounds, share_of)
+    problems = list(judge_pairs(read_run(file), network, load_policy(suite_root() / "config" / "policy.yaml")))
+    assert bool(problems) == bool(named), problems
+    assert named is None or named in problems[0].message
 
 
 def test_a_run_that_was_cut_off_is_looked_at_and_stays_incomplete(
