@@ -1,17 +1,11 @@
-"""A suite for tests of the driver, and what continuous integration adds.
-
-With CI=true a skipped test fails the run, and hypothesis' examples are always the same.
-"""
+"""What continuous integration adds: with CI=true a skipped test fails the run, and the examples are always the same."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
-
-from tests.toy import ToySuite, make_toy
 
 # The same examples each time in continuous integration; new ones each time on a developer's machine.
 settings.register_profile("ci", derandomize=True)
@@ -19,11 +13,6 @@ if os.environ.get("CI") == "true":
     settings.load_profile("ci")
 
 pytest_plugins = ["pytester"]
-
-
-@pytest.fixture
-def toy(tmp_path: Path) -> ToySuite:
-    return make_toy(tmp_path)
 
 
 def pytest_configure(config: pytest.Config) -> None:

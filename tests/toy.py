@@ -1,13 +1,12 @@
-"""A small suite of its own for tests of the driver: one check that needs neither MPI nor a compiler.
-
-Its fixture is in tests/conftest.py.
-"""
+"""A small suite of its own for tests of the driver: one check that needs neither MPI nor a compiler."""
 
 from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from fabricheck.session import Suite
 from fabricheck.suite import suite_root
@@ -59,16 +58,17 @@ class ToySuite:
         self.check.write_text(text.replace(old, new))
 
 
-def make_toy(home: Path) -> ToySuite:
-    """The suite below `home`; it has measured what two ranks of the host port could have."""
-    root = home / "suite"
+@pytest.fixture
+def toy(tmp_path: Path) -> ToySuite:
+    """The suite; it has measured what two ranks of the host port could have."""
+    root = tmp_path / "suite"
     for folder in ("checks", "config", "site_configs/toy", "reference_values"):
         (root / folder).mkdir(parents=True)
     for file in ("config/common.py", "config/policy.yaml"):
         shutil.copy(suite_root() / file, root / file)
     (root / "site_configs" / "toy" / "settings.py").write_text(SETTINGS)
     (root / "site_configs" / "toy" / "topology.yaml").write_text(TOPOLOGY)
-    result = home / "measured.jsonl"
+    result = tmp_path / "measured.jsonl"
     shutil.copy(suite_root() / "tests" / "data" / "fabricbench" / "synthetic_host_2ranks.jsonl", result)
     check = root / "checks" / "check.py"
     check.write_text(CHECK.replace("RESULT", str(result)))

@@ -19,6 +19,9 @@ from fabricheck.emulation import faults
 from fabricheck.emulation.cluster import Cluster, emulated_cluster, require_machine
 from fabricheck.errors import UserError
 from fabricheck.suite import suite_root
+from tests.toy import toy
+
+__all__ = ["toy"]
 
 TOPOLOGY = suite_root() / "site_configs" / "emulated" / "topology.yaml"
 HEADER = """\

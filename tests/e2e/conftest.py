@@ -1,0 +1,5 @@
+"""What the tests of this folder share."""
+
+from tests.toy import toy
+
+__all__ = ["toy"]
