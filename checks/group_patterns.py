@@ -26,6 +26,20 @@ class GroupPatterns(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 
 @rfm.simple_test
+class NodeGroups(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """The rail pattern between two nodes, from which follows which GPU uses which NIC (CommBench, section 5.2.1)."""
+
+    descr = "rails between two nodes, with more and more GPUs taking part"
+    transport = parameter(["ccl", "mpi"])
+    nodes = 2
+    operations = ["rail_unidirectional"]
+    sizes = {"host": "4MiB", "other": "1GiB"}
+    ranks = 4
+    warmup = 2
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
 class Striping(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     """One message over all GPUs: split, translate, assemble, against the direct one (CommBench, section 4.2, 5.1)."""
 

@@ -46,7 +46,7 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     judge = SystemJudge.of(system, suite.root)
     found = [(case, file) for case in session.cases for file in case.result_files()]
     judged = tuple(judge.judge(read_run(file), case.test, case.attributes) for case, file in found)
-    problems = (*session.problems, *_missing_checks(suite, judge), *_located(judged, judge))
+    problems = (*session.problems, *_missing_checks(suite, judge), *_found_between_nodes(judged, judge))
     if not judged:
         problems = (*problems, Problem(Verdict.INCOMPLETE, "there is no result file, so nothing was measured"))
     verdicts = [*(one.verdict for one in judged), *(one.verdict for one in problems)]
@@ -105,13 +105,17 @@ def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterable[Problem]:
             yield Problem(Verdict.INCOMPLETE, message)
 
 
-def _located(judged: Iterable[RunJudgement], judge: SystemJudge) -> Iterable[Problem]:
+def _found_between_nodes(judged: Iterable[RunJudgement], judge: SystemJudge) -> Iterable[Problem]:
+    """What runs over several nodes say of the network and of NICs, beside their metrics."""
+    from fabricheck.judge.association import find_associations
     from fabricheck.pairwise.judge import judge_pairs
 
-    network = judge.topology.network if judge.topology else None
-    if network is not None:
-        for each in judged:
-            yield from judge_pairs(each.run, network, judge.policy)
+    if judge.topology is None:
+        return
+    for each in judged:
+        if judge.topology.network is not None:
+            yield from judge_pairs(each.run, judge.topology.network, judge.policy)
+        yield from find_associations(each.run, judge.topology)
 
 
 @click.command()

@@ -85,7 +85,8 @@ class Case:
 
     `name` starts with that of the test class, which its parameters follow; `partition` is `system:partition`.
     `attributes` are those of the test that are text or whole numbers, by which references may be indexed. `folder` is
-    where ReFrame left its files, `None` where it did not get that far.
+    where ReFrame left its files, `None` where it did not get that far. `not_applicable`: why it was skipped, where the
+    site's own description leaves nothing to measure.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Case:
     folder: Path | None
     is_build: bool
     tags: tuple[str, ...] = ()
+    not_applicable: str = ""
 
     def __str__(self) -> str:
         return f"{self.name} @{self.partition}+{self.environment}"
@@ -215,7 +217,7 @@ def reframe_program() -> str:
 
 
 def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: str = "") -> list[Problem]:
-    """Everything that keeps a run from being green.
+    """Everything that keeps a run from being green; as PASS, which tests do not apply to the system.
 
     `listed`: how many test cases ReFrame said it would run. `status`: its exit status. `last_error`: what it said last,
     which counts where no test case explains the status.
@@ -224,15 +226,17 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
     if len(cases) != listed:
         problems.append(Problem(Verdict.INCOMPLETE, f"{listed} test cases were selected and {len(cases)} were run"))
     for case in cases:
-        if case.result != "pass":
+        if case.result == "skip" and case.not_applicable:
+            problems.append(Problem(Verdict.PASS, f"{case}: does not apply: {case.not_applicable}"))
+        elif case.result != "pass":
             where = f" in the {case.phase} phase" if case.phase else ""
             reason = (case.reason or "no reason given").splitlines()[0]
             problems.append(Problem(case.verdict, f"{case}: {case.result}{where}: {reason}"))
         elif not case.is_build and not case.result_files():
             problems.append(Problem(Verdict.INCOMPLETE, f"{case}: passed without leaving a result file"))
-    if not any(not case.is_build for case in cases):
+    if not any(not case.is_build and not case.not_applicable for case in cases):
         problems.append(Problem(Verdict.INCOMPLETE, "not one measurement was run"))
-    if status != 0 and not problems:
+    if status != 0 and all(each.verdict is Verdict.PASS for each in problems):
         why = last_error or "it does not say why"
         problems.append(Problem(Verdict.INCOMPLETE, f"ReFrame ended with exit status {status}: {why}"))
     return problems
@@ -327,6 +331,7 @@ def _case(record: Mapping[str, object]) -> Case:
         folder=Path(folder) if folder else None,
         is_build=bool(record["fixture"]),
         tags=_texts(record.get("tags")),
+        not_applicable=text("not_applicable") or "",
     )
 
 

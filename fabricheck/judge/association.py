@@ -11,13 +11,18 @@ With more and more GPUs of a node active, the goodput of a group pattern rises i
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from fabricheck.errors import UserError
+from fabricheck.judge.statistics import median_interval
 from fabricheck.results.fabricbench_format import GROUP_PATTERNS
-from fabricheck.results.records import Run, Samples
+from fabricheck.results.records import Problem, Run, Samples, Verdict
+from fabricheck.topology import Topology
 from fabricheck.topology.nic import one_to_one, packed, round_robin
 
 Scheme = Literal["packed", "round-robin", "one-to-one", "dynamic"]
@@ -134,3 +139,30 @@ def goodput_by_active(run: Run, operation: str) -> dict[int, Samples]:
         if each.groups.active not in found or found[each.groups.active].bytes < each.bytes:
             found[each.groups.active] = each
     return dict(sorted(found.items()))
+
+
+def find_associations(run: Run, topology: Topology) -> Iterator[Problem]:
+    """Which GPU uses which NIC, by the rail patterns of a run between two nodes; nothing for other runs.
+
+    PASS, or DEGRADED where the topology says otherwise. A run whose ranks do not drive devices says the same of ranks.
+    """
+    hosts = Counter(each.host for each in run.ranks)
+    if len(hosts) != 2 or len(set(hosts.values())) != 1 or not topology.nics or run.footer is None:
+        return
+    rate = min(nic.rate_gbps for nic in topology.nics)
+    for operation in (name for name in GROUP_PATTERNS if name.startswith("rail_uni")):
+        samples = goodput_by_active(run, operation)
+        if not samples:
+            continue
+        goodput = {active: float(np.median(each.goodput_gbps)) for active, each in samples.items()}
+        noise = max(_half_width(each) for each in samples.values())
+        found = infer_association(goodput, nic_gbps=rate, gpus=min(hosts.values()), noise=noise)
+        wrong = found.scheme is not None and topology.nic_scheme not in (None, found.scheme)
+        said = f", and the topology says {topology.nic_scheme}" if wrong else ""
+        verdict = Verdict.DEGRADED if wrong else Verdict.PASS
+        yield Problem(verdict, f"{operation}: association to NICs: {found.reason}{said}")
+
+
+def _half_width(samples: Samples) -> float:
+    low, high = median_interval(samples.goodput_gbps)
+    return (high - low) / 2 / float(np.median(samples.goodput_gbps))

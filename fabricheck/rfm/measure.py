@@ -72,7 +72,8 @@ class FabricbenchCheck(RegressionTestPlugin):
       `device-collectives`; elsewhere reductions are left out, and the others are lists of transfers. The
       launcher's options for binding ranks come from `fabricheck.mpi`, variables from the tuning profile that the
       partition's `extras["tuning_profile"]` names.
-    - Where the node lacks what the test needs, such as a second NUMA node, the test is skipped with the reason.
+    - Where the node lacks what the test needs, such as a second NUMA node, the test is skipped with the reason, and the
+      run is INCOMPLETE; where the site's files say that it does not apply, such as for too few ranks, it is not.
     - *run*: `result.jsonl` and the exit status are left in the stage directory, and kept.
     - *sanity*: raises SanityError where something else was measured than was asked for, or not all of it.
     - *performance*: every metric that the plan promises becomes a performance variable; PerformanceError where the
@@ -114,6 +115,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: What the node lacks for it, where it was skipped for that; for ReFrame's report, which has no reasons of skips.
     lack = variable(str, value="")
 
+    #: Why it does not apply to this partition or environment, by what the site says of them; likewise.
+    not_applicable = variable(str, value="")
+
     @run_after("init")
     def select(self) -> None:
         where = "-emulated" if self.wanted_nodes == 1 else "+multinode"
@@ -141,6 +145,12 @@ class FabricbenchCheck(RegressionTestPlugin):
     def port(self) -> str:
         return str(self.current_environ.extras.get("port", "host"))
 
+    def leave_out_if(self, condition: bool, reason: str) -> None:
+        """Skip the test where that is no fault: the site's own description says that there is nothing to measure."""
+        if condition:
+            self.not_applicable = reason
+            self.skip(reason)
+
     @run_after("setup")
     def check_port(self) -> None:
         reason = missing_port(self.port)
@@ -154,7 +164,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         if "device-collectives" not in self.current_environ.features:
             self.operations = [name for name in self.operations if name not in COLLECTIVES_ONLY]
             self.implementation = "transfers"
-            self.skip_if(not self.operations, "this MPI library's collectives do not take device memory")
+            self.leave_out_if(not self.operations, "this MPI library's collectives do not take device memory")
 
     @run_after("setup")
     def set_nodes(self) -> None:
@@ -162,7 +172,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.num_nodes = self.wanted_nodes or known
         where = f"{self.current_partition.fullname} "
         self.skip_if(self.num_nodes < 1, f"{where} does not say in its extras how many nodes it has")
-        self.skip_if(0 < known < self.num_nodes, f"{where} has {known} nodes and this test needs {self.num_nodes}")
+        self.leave_out_if(0 < known < self.num_nodes, f"{where} has {known} nodes and this test needs {self.num_nodes}")
 
     @run_after("setup")
     def set_ranks(self) -> None:
@@ -176,7 +186,10 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.num_gpus_per_node = gpus[0]
         self.num_tasks = self.num_tasks_per_node * self.num_nodes
         too_few = f"needs {self.least_ranks} ranks and this partition has {self.num_tasks}"
-        self.skip_if(self.num_tasks < self.least_ranks, too_few)
+        self.leave_out_if(self.num_tasks < self.least_ranks, too_few)
+        most = self.current_environ.extras.get("most_ranks", self.num_tasks)
+        too_many = f"needs {self.num_tasks} ranks, and {self.current_environ.name} is for {most} at most"
+        self.leave_out_if(self.num_tasks > most, too_many)
 
     @run_before("run")
     def limit_waiting(self) -> None:
@@ -256,7 +269,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             found = placements(find_topology(system, suite_root() / "site_configs"))
             # Rank i drives GPU i.
             sets = found.same_gpu if self.placement == "same-gpu" else found.spread
-            self.skip_if(not sets, f"no GPUs of {system} can be placed {self.placement}")
+            self.leave_out_if(not sets, f"no GPUs of {system} can be placed {self.placement}")
             options.append("--together=" + ",".join("+".join(map(str, one)) for one in sets))
         return options
 

@@ -7,17 +7,20 @@ import os
 import shutil
 from pathlib import Path
 
-modulefiles = Path(__file__).resolve().parent / "modulefiles"
+folder = Path(__file__).resolve().parent
 # Slurm's partitions are those of emulation/slurm.py: one for each leaf, and `all`. With more than two ranks on two
 # cores Debian's MPICH 4.0.2 often does not come back from MPI_Finalize.
 partitions = {
     "pair": ("leaf0", 2, ["openmpi", "mpich"], "two nodes on one leaf"),
     "one-leaf": ("leaf0", 4, ["openmpi"], "four nodes on one leaf"),
     "two-leaves": ("all", 8, ["openmpi"], "all eight nodes, on two leaves"),
+    "two-ports": ("leaf0", 2, ["openmpi-packed", "openmpi-round-robin"], "two nodes, four ranks each on two ports"),
 }
 # What each environment's module sets, and what a run must have had in effect to count.
 required = {
     "openmpi": {"OMPI_MCA_btl_tcp_if_include": "hsn0"},
+    "openmpi-packed": {},
+    "openmpi-round-robin": {},
     "mpich": {"UCX_NET_DEVICES": "hsn0"},
 }
 
@@ -63,15 +66,18 @@ site_configuration = {
         {
             "name": name,
             "target_systems": ["emulated"],
-            "modules": [{"name": f"fabricheck-{name}", "path": str(modulefiles)}],
+            "modules": [{"name": f"fabricheck-{name.partition('-')[0]}", "path": str(folder / "modulefiles")}],
             "features": ["mpi"],
             "cc": "cc",
             "cxx": "c++",
             "extras": {
                 "port": "host",
-                "mpi": name,
-                "mpicxx": f"/usr/bin/mpicxx.{name}",
+                "mpi": name.partition("-")[0],
+                "mpicxx": f"/usr/bin/mpicxx.{name.partition('-')[0]}",
                 "required_environment": required[name],
+                **({"most_ranks": 2} if name == "mpich" else {}),
+                # Which rank of a node uses which port.
+                "launcher_options": [f"--task-prolog={folder / name.partition('-')[2]}.sh"] if "-" in name else [],
                 "vendor": {},
             },
         }

@@ -116,6 +116,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 pytest.skip(f"needs {name} of the machine (Debian: openmpi-bin libopenmpi-dev mpich libmpich-dev)")
             built = build.build(f"host-{name}", folder=suite_root() / "build" / f"machine-{name}")
             (folder / name).symlink_to(built)
+    for name in ("packed", "round-robin"):
+        (folder / f"openmpi-{name}").symlink_to(folder / "openmpi")
     return folder
 
 
@@ -124,7 +126,8 @@ def calibrated(cluster: Cluster, programs: Path, tmp_path_factory: pytest.TempPa
     """The suite with references of what the cluster gave while nothing was wrong."""
     root = tmp_path_factory.mktemp("site")
     (root / "checks").mkdir()
-    shutil.copy(suite_root() / "checks" / "network.py", root / "checks")
+    for name in ("network.py", "group_patterns.py"):
+        shutil.copy(suite_root() / "checks" / name, root / "checks")
     shutil.copytree(suite_root() / "config", root / "config")
     shutil.copytree(suite_root() / "site_configs" / "emulated", root / "site_configs" / "emulated")
     (root / "reference_values").mkdir()

@@ -44,6 +44,15 @@ def test_the_healthy_cluster_is_green(site: Site, partition: str, attempt: int) 
     assert done.status == 0, f"attempt {attempt}: {done.output}"
 
 
+@pytest.mark.parametrize("scheme", ["packed", "round-robin"])
+def test_ports_are_told_by_the_group_patterns(site: Site, scheme: str) -> None:
+    """Four ranks of a node use its two ports in either way."""
+    done = site.run("two-ports", environment=f"openmpi-{scheme}", name="NodeGroups")
+    assert done.status == 0, done.output
+    (problem,) = done.problems
+    assert f"rail_unidirectional: association to NICs: {scheme} over 2 NICs" in problem
+
+
 @pytest.mark.parametrize(("percent", "verdict"), [(5, Verdict.DEGRADED), (10, Verdict.DEGRADED), (50, Verdict.FAIL)])
 def test_a_slow_link(site: Site, percent: int, verdict: Verdict) -> None:
     faults.slow(site.cluster, "nid002:hsn0", percent)

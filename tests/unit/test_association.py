@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
-from fabricheck.judge.association import Association, infer_association
+from fabricheck.judge.association import Association, find_associations, infer_association
+from fabricheck.results.records import Groups, Rank, Run, Samples, Verdict
 from fabricheck.topology import nic
 from tests.unit.topology.nodes import system
 
 NIC = 200.0
+MIB = 1 << 20
 
 
 def measured(scheme: str, gpus: int, nics: int, efficiency: float, family: str = "rail") -> dict[int, float]:
@@ -130,3 +133,29 @@ def test_one_gpu_that_uses_all_nics_is_not_bound() -> None:
 def test_nonsense_is_a_mistake(points: dict[int, float], nic_gbps: float) -> None:
     with pytest.raises(UserError):
         infer_association(points, nic_gbps=nic_gbps, gpus=8)
+
+
+def run_of(goodputs: dict[int, float]) -> Run:
+    """Four ranks on each of two nodes, and the rail pattern with k of them active."""
+    ranks = tuple(Rank(number, f"nid{1 + number // 4}", number % 4, 1, "0", 0, None) for number in range(8))
+    samples = []
+    for active, gbps in goodputs.items():
+        times = np.full(20, round(8 * MIB / gbps), dtype=np.int64)
+        fields = ("rail_unidirectional", "transfers", "uncontended", -1, tuple(range(8)), MIB, 5, "fixed", 0, times)
+        samples.append(Samples(*fields, groups=Groups(2, 4, active)))
+    return Run("made.jsonl", {"transport": "mpi"}, ranks, tuple(samples), {"records": len(samples)})
+
+
+def test_a_run_says_how_nics_are_used_and_whether_the_topology_does() -> None:
+    emulated = system("emulated")
+    run = run_of({1: 0.19, 2: 0.19, 3: 0.285, 4: 0.38})
+    (found,) = find_associations(run, emulated)
+    assert found.verdict is Verdict.PASS
+    assert found.message.startswith("rail_unidirectional: association to NICs: packed over 2 NICs at 95%")
+    (found,) = find_associations(run, replace(emulated, nic_scheme="round-robin"))
+    assert found.verdict is Verdict.DEGRADED
+    assert found.message.endswith("and the topology says round-robin")
+    (found,) = find_associations(run, replace(emulated, nic_scheme="packed"))
+    assert found.verdict is Verdict.PASS
+    assert not list(find_associations(replace(run, ranks=run.ranks[:4]), emulated))
+    assert not list(find_associations(replace(run, samples=()), emulated))
