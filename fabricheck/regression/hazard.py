@@ -1,0 +1,147 @@
+"""How often a CUSUM of a healthy metric crosses its threshold, by the kind of noise that the metric has.
+
+A chart adds up, night by night, how far the metric was on its worse side, S = max(0, S + min(z, CLIP) - k), and alarms
+where S > h (Page, Biometrika 41, 1954). What h costs in false alarms depends on the noise. A `Kind` of noise is a
+normal process of first order with a correlation from night to night, in which a share of the nights is a dip, a value
+as bad as can be. The rate of false alarms of each kind is calculated on a grid of (S, z) as a Markov chain, as Brook
+and Evans (Biometrika 59, 1972) do for independent values, and lies in hazard.json: `python -m
+fabricheck.regression.hazard` writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import norm
+
+Floats = npt.NDArray[np.float64]
+
+# A single night counts for no more than this many spreads, so that it alone cannot alarm.
+CLIP = 3.5
+CORRELATIONS = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75)
+DIP_RATES = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+_STEP = 0.1
+_LOWEST = -4.0
+_NIGHTS = 120  # after these the rate does not change any more
+_FILE = Path(__file__).with_name("hazard.json")
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One CUSUM: `allowance` is k, in spreads; `alarms_per_night` is the rate of false alarms it may have.
+
+    k is half the drop that the chart is quickest for (Moustakides, Annals of Statistics 14, 1986).
+    """
+
+    name: str
+    allowance: float
+    alarms_per_night: float
+    thresholds: tuple[float, ...]  # those of the table
+
+
+def _grid(low: float, high: float) -> tuple[float, ...]:
+    return tuple(sorted({round(float(each), 1) for each in np.geomspace(low, high, 48)}))
+
+
+# Together less than one in 30,000: a month of 1,000 metrics.
+CHARTS = (
+    Chart("drop", 1.5, 1 / 60_000, _grid(2.1, 40.0)),
+    Chart("drift", 0.7, 1 / 150_000, _grid(4.0, 80.0)),
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    correlation: float
+    dip_rate: float
+
+
+KINDS = tuple(Kind(correlation, rate) for correlation in CORRELATIONS for rate in DIP_RATES)
+
+
+def false_alarm_rate(chart: Chart, kind: Kind, threshold: float) -> float:
+    """False alarms a night of a chart that has run for long, for one kind of noise; threshold in multiples of 0.1."""
+    z = np.arange(round(_LOWEST / _STEP), round(CLIP / _STEP) + 1) * _STEP
+    edges = np.concatenate([[-np.inf], (z[:-1] + z[1:]) / 2, [np.inf]])
+    innovation = np.sqrt(1 - kind.correlation**2)
+    follow = np.diff(norm.cdf((edges[None, :] - kind.correlation * z[:, None]) / innovation), axis=1)
+    moves = np.round((z - chart.allowance) / _STEP).astype(np.int64)
+    states = round(threshold / _STEP) + 1  # S = 0 … threshold
+    mass = np.zeros((states, z.size))
+    mass[0] = np.diff(norm.cdf(edges))
+    rate = 0.0
+    for _ in range(_NIGHTS):
+        after = mass @ follow
+        dips = kind.dip_rate * after
+        after -= dips
+        moved = np.zeros_like(mass)
+        for column, move in enumerate(moves):
+            _shift(after[:, column], int(move), moved[:, column])
+        # A dip hides the value of that night; the process goes on below it.
+        for column in range(z.size if kind.dip_rate else 0):
+            _shift(dips[:, column], int(moves[-1]), moved[:, column])
+        kept = moved.sum()
+        rate = 1.0 - kept
+        mass = moved / kept
+    return float(max(rate, 0.0))
+
+
+def _shift(mass: Floats, move: int, into: Floats) -> None:
+    """Add what of `mass` over S stays below the threshold after S has moved; at 0 it stops."""
+    if move >= 0:
+        if move < mass.size:
+            into[move:] += mass[: mass.size - move]
+        return
+    into[: move or None] += mass[-move:]
+    into[0] += mass[: min(-move, mass.size)].sum()
+
+
+@lru_cache(maxsize=1)
+def log_rates() -> tuple[Floats, ...]:
+    """For each chart the logarithm of the false alarms a night, shape (kinds, thresholds), from hazard.json."""
+    content = json.loads(_FILE.read_text(encoding="utf-8"))
+    return tuple(np.asarray(content[chart.name], dtype=np.float64) for chart in CHARTS)
+
+
+def thresholds(chart: int, weights: Floats) -> Floats:
+    """The threshold h of each metric in chart number `chart`, shape (metrics,).
+
+    `weights`, shape (metrics, kinds), is how probable it is that the metric's noise is of a kind. The threshold is the
+    least at which the false alarms that this leads one to expect are as rare as the chart has to have them; infinite
+    where no threshold of the table is.
+    """
+    table = log_rates()[chart]
+    grid = np.asarray(CHARTS[chart].thresholds)
+    with np.errstate(divide="ignore"):
+        expected = np.log(weights @ np.exp(table))  # (metrics, thresholds)
+    wanted = np.log(CHARTS[chart].alarms_per_night)
+    enough = expected <= wanted
+    first = np.argmax(enough, axis=1)
+    before = np.maximum(first - 1, 0)
+    rows = np.arange(len(weights))
+    high, low = expected[rows, before], expected[rows, first]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(first > before, (high - wanted) / (high - low), 1.0)
+    found = grid[before] + share * (grid[first] - grid[before])
+    return np.where(enough.any(axis=1), found, np.inf)
+
+
+def _write() -> None:
+    content = {
+        chart.name: [
+            [round(float(np.log(max(false_alarm_rate(chart, kind, h), 1e-15))), 4) for h in chart.thresholds]
+            for kind in KINDS
+        ]
+        for chart in CHARTS
+    }
+    lines = [f'"{name}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]" for name, rows in content.items()]
+    _FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    _write()
