@@ -2,9 +2,9 @@
 
 A chart adds up, night by night, how far the metric was on its worse side, S = max(0, S + min(z, CLIP) - k), and alarms
 where S > h (Page, Biometrika 41, 1954). What h costs in false alarms depends on the noise. A `Kind` of noise is a
-normal process of first order with a correlation from night to night, in which a share of the nights is a dip, a value
-as bad as can be. The rate of false alarms of each kind is calculated on a grid of (S, z) as a Markov chain, as Brook
-and Evans (Biometrika 59, 1972) do for independent values, and lies in hazard.json: `python -m
+normal process of first order with a correlation from night to night, some of whose nights are bad by `BadNights`: dips,
+or the worse of two modes. The rate of false alarms of each kind is calculated on a grid of (S, z) as a Markov chain, as
+Brook and Evans (Biometrika 59, 1972) do for independent values, and lies in hazard.json: `python -m
 fabricheck.regression.hazard` writes it.
 """
 
@@ -24,7 +24,6 @@ Floats = npt.NDArray[np.float64]
 # A single night counts for no more than this many spreads, so that it alone cannot alarm.
 CLIP = 3.5
 CORRELATIONS = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75)
-DIP_RATES = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 _STEP = 0.1
 _LOWEST = -4.0
 _NIGHTS = 120  # after these the rate does not change any more
@@ -50,41 +49,72 @@ def _grid(low: float, high: float) -> tuple[float, ...]:
 
 # Together less than one in 30,000: a month of 1,000 metrics.
 CHARTS = (
-    Chart("drop", 1.5, 1 / 60_000, _grid(2.1, 40.0)),
-    Chart("drift", 0.7, 1 / 150_000, _grid(4.0, 80.0)),
+    Chart("drop", 1.5, 1 / 75_000, _grid(2.1, 40.0)),
+    Chart("drift", 0.7, 1 / 200_000, _grid(4.0, 80.0)),
+)
+
+
+@dataclass(frozen=True)
+class BadNights:
+    """A share of the nights that lie around `depth`, in spreads, with a standard deviation of `width`.
+
+    Those of a second mode belong to the spread: with them, mean and variance are 0 and 1. Dips (`width` 0) do not:
+    without them they are.
+    """
+
+    rate: float
+    depth: float
+    width: float = 0.0
+
+    @property
+    def others(self) -> tuple[float, float]:
+        """Mean and standard deviation of the other nights."""
+        if self.width == 0:
+            return 0.0, 1.0
+        mean = -self.rate * self.depth / (1 - self.rate)
+        second = (1 - self.rate * (self.depth**2 + self.width**2)) / (1 - self.rate)
+        return mean, float(np.sqrt(second - mean**2))
+
+
+def _mode(rate: float, width: float) -> BadNights:
+    """Two modes of equal width, the worse one with a share `rate` of the nights."""
+    return BadNights(rate, round(float(np.sqrt((1 - width**2) * (1 - rate) / rate)), 3), width)
+
+
+BAD_NIGHTS = (
+    *(BadNights(rate, CLIP) for rate in (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)),
+    *(_mode(rate, width) for rate, width in ((0.07, 0.6), (0.1, 0.5), (0.15, 0.45), (0.2, 0.45), (0.3, 0.45))),
 )
 
 
 @dataclass(frozen=True)
 class Kind:
     correlation: float
-    dip_rate: float
+    bad: BadNights
 
 
-KINDS = tuple(Kind(correlation, rate) for correlation in CORRELATIONS for rate in DIP_RATES)
+KINDS = tuple(Kind(correlation, bad) for correlation in CORRELATIONS for bad in BAD_NIGHTS)
 
 
 def false_alarm_rate(chart: Chart, kind: Kind, threshold: float) -> float:
     """False alarms a night of a chart that has run for long, for one kind of noise; threshold in multiples of 0.1."""
-    z = np.arange(round(_LOWEST / _STEP), round(CLIP / _STEP) + 1) * _STEP
-    edges = np.concatenate([[-np.inf], (z[:-1] + z[1:]) / 2, [np.inf]])
+    u = np.arange(round(_LOWEST / _STEP), round(-_LOWEST / _STEP) + 1) * _STEP
+    edges = np.concatenate([[-np.inf], (u[:-1] + u[1:]) / 2, [np.inf]])
     innovation = np.sqrt(1 - kind.correlation**2)
-    follow = np.diff(norm.cdf((edges[None, :] - kind.correlation * z[:, None]) / innovation), axis=1)
-    moves = np.round((z - chart.allowance) / _STEP).astype(np.int64)
+    follow = np.diff(norm.cdf((edges[None, :] - kind.correlation * u[:, None]) / innovation), axis=1)
+    mean, width = kind.bad.others
+    shares = ((1 - kind.bad.rate, mean + width * u), (kind.bad.rate, kind.bad.depth + kind.bad.width * u))
     states = round(threshold / _STEP) + 1  # S = 0 … threshold
-    mass = np.zeros((states, z.size))
+    mass = np.zeros((states, u.size))
     mass[0] = np.diff(norm.cdf(edges))
     rate = 0.0
     for _ in range(_NIGHTS):
         after = mass @ follow
-        dips = kind.dip_rate * after
-        after -= dips
         moved = np.zeros_like(mass)
-        for column, move in enumerate(moves):
-            _shift(after[:, column], int(move), moved[:, column])
-        # A dip hides the value of that night; the process goes on below it.
-        for column in range(z.size if kind.dip_rate else 0):
-            _shift(dips[:, column], int(moves[-1]), moved[:, column])
+        for share, z in shares if kind.bad.rate else shares[:1]:
+            moves = np.round((np.minimum(z, CLIP) - chart.allowance) / _STEP).astype(np.int64)
+            for column, move in enumerate(moves):
+                _shift(share * after[:, column], int(move), moved[:, column])
         kept = moved.sum()
         rate = 1.0 - kept
         mass = moved / kept

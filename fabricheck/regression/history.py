@@ -101,11 +101,10 @@ def _say(frame: pl.DataFrame) -> str:
 
 @dataclass(frozen=True)
 class Night:
-    """One session: its first run's start, and what it ran with. Named for the nightly job that it mostly is."""
+    """One session and when its first run started. Named for the nightly job that it mostly is."""
 
     session: str
     started: datetime
-    software: str
 
     def __str__(self) -> str:
         return f"{self.started:%Y-%m-%d %H:%M} ({self.session})"
@@ -125,20 +124,22 @@ class Series:
     components: tuple[tuple[str, ...], ...]
     nights: tuple[Night, ...]
     values: Floats
+    software: tuple[str, ...]
+    versions: npt.NDArray[np.int64]
 
     @property
     def worse(self) -> Floats:
         """How bad a value is, shape (metrics, nights): its logarithm, with the sign that makes more worse."""
         sign = np.asarray([-1.0 if each == "higher" else 1.0 for each in self.better])
         with np.errstate(invalid="ignore"):
-            return np.log(self.values) * sign[:, None]
+            return np.asarray(np.log(self.values) * sign[:, None])
 
 
 def series_of(frame: pl.DataFrame) -> Series:
     """The series in a history that was checked: metrics in the order of their keys, nights in that of their start."""
     nights = (
         frame.group_by("session", maintain_order=True)
-        .agg(pl.col("started").min(), pl.col("software").first())
+        .agg(pl.col("started").min())
         .sort("started", "session")
         .with_row_index("night")
     )
@@ -149,24 +150,26 @@ def series_of(frame: pl.DataFrame) -> Series:
         .with_row_index("row")
     )
     cells = (
-        frame.select("session", *KEY, "value")
+        frame.select("session", *KEY, "value", "software")
         .join(nights.select("session", "night"), on="session")
         .join(keys.select(*KEY, "row"), on=KEY)
         .group_by("row", "night")
-        .agg(pl.col("value").median())
+        .agg(pl.col("value").median(), pl.col("software").first())
     )
+    software = cells["software"].unique().sort()
     values = np.full((len(keys), len(nights)), np.nan)
     values[cells["row"].to_numpy(), cells["night"].to_numpy()] = cells["value"].to_numpy()
+    versions = np.zeros(values.shape, dtype=np.int64)
+    versions[cells["row"].to_numpy(), cells["night"].to_numpy()] = software.search_sorted(cells["software"]).to_numpy()
     return Series(
         keys=tuple(MetricKey(*row) for row in keys.select(KEY).iter_rows()),
         units=tuple(keys["unit"]),
         better=tuple(keys["better"]),
         components=tuple(tuple(each) for each in keys["components"].to_list()),
-        nights=tuple(
-            Night(session, started, software)
-            for session, started, software in nights.select("session", "started", "software").iter_rows()
-        ),
+        nights=tuple(Night(*row) for row in nights.select("session", "started").iter_rows()),
         values=values,
+        software=tuple(software),
+        versions=versions,
     )
 
 

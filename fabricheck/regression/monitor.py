@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,10 @@ class Options:
 
 @dataclass(frozen=True)
 class MetricAlarm:
-    """Metric and night by their index; `sum` of the chart that crossed its `threshold`. `recovered`: night or None."""
+    """Metric and night by their index; `sum` of the chart that crossed its `threshold`.
+
+    `ended`: the night on which the metric was back, or its new level `accepted`; None while it is neither.
+    """
 
     metric: int
     night: int
@@ -50,7 +53,8 @@ class MetricAlarm:
     threshold: float
     centre: float  # of the baseline, as Series.worse
     spread: float
-    recovered: int | None = None
+    ended: int | None = None
+    accepted: bool = False
 
 
 @dataclass
@@ -81,7 +85,8 @@ class Monitored:
     thresholds: Floats
     sums: Floats
     correlation: Floats
-    dip_rate: Floats
+    bad_nights: Floats
+    open: npt.NDArray[np.bool_]
 
 
 def monitor(worse: Floats, options: Options | None = None, accepted: Sequence[tuple[int, int]] = ()) -> Monitored:
@@ -113,7 +118,8 @@ def monitor(worse: Floats, options: Options | None = None, accepted: Sequence[tu
         for metric in accepted_at.get(night, ()):
             base[metric, :night] = np.nan
             state.sums[:, metric] = 0
-            state.open[metric] = False
+            if state.open[metric]:
+                _end(state, metric, night, alarms, accepted=True)
         _update_baseline(state, base[:, max(0, night - options.lag - options.window) : max(0, night - options.lag)],
                          night, options)  # fmt: skip
         score = _score(state, worse[:, night], options)
@@ -148,7 +154,8 @@ def monitor(worse: Floats, options: Options | None = None, accepted: Sequence[tu
         thresholds=state.thresholds,
         sums=state.sums,
         correlation=state.weights @ np.asarray([each.correlation for each in KINDS]),
-        dip_rate=state.weights @ np.asarray([each.dip_rate for each in KINDS]),
+        bad_nights=state.weights @ np.asarray([each.bad.rate for each in KINDS]),
+        open=state.open,
     )
 
 
@@ -170,7 +177,7 @@ def _update_baseline(state: _State, window: Floats, night: int, options: Options
         judged = np.flatnonzero(state.count >= options.warm_up)
         if judged.size:
             deviations = (window[judged] - state.centre[judged, None]) / state.spread[judged, None]
-            weights = kinds_of_noise(deviations, found.count[judged])
+            weights = kinds_of_noise(deviations)
             take = going[judged]
             state.weights[judged[take]] = weights[take]
             for chart in range(len(CHARTS)):
@@ -203,9 +210,12 @@ def _recover(state: _State, score: Floats, night: int, alarms: list[MetricAlarm]
         return
     latest = np.stack(state.recent, axis=1)
     for metric in np.flatnonzero(state.open):
-        alarm = alarms[state.alarm[metric]]
-        if night - alarm.night < _RECOVERY_NIGHTS or not np.median(latest[metric]) < 1.0:
-            continue
-        alarms[state.alarm[metric]] = MetricAlarm(**{**vars(alarm), "recovered": night})
-        state.open[metric] = False
-        state.sums[:, metric] = 0
+        if night - alarms[state.alarm[metric]].night >= _RECOVERY_NIGHTS and np.median(latest[metric]) < 1.0:
+            _end(state, int(metric), night, alarms, accepted=False)
+
+
+def _end(state: _State, metric: int, night: int, alarms: list[MetricAlarm], *, accepted: bool) -> None:
+    place = state.alarm[metric]
+    alarms[place] = replace(alarms[place], ended=night, accepted=accepted)
+    state.open[metric] = False
+    state.sums[:, metric] = 0

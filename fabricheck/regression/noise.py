@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binom
+from scipy.stats import norm
 
-from fabricheck.regression.hazard import CORRELATIONS, DIP_RATES, KINDS
-from fabricheck.regression.robust import CUT, normal_score
+from fabricheck.regression.hazard import BAD_NIGHTS, CORRELATIONS, KINDS
+from fabricheck.regression.robust import CUT
 
 Floats = npt.NDArray[np.float64]
 
-# How often a normal value lies beyond CUT on one side.
-_NORMAL_RATE = 0.00135
-# What is taken to be so before anything was measured, as if of this many metrics: most metrics are quiet, some dip or
-# are correlated. A few metrics are judged by it, a thousand by themselves.
+# The worse side is what false alarms come from: how many nights lie between these many spreads tells how it looks.
+_EDGES = np.asarray([-np.inf, 0.75, 1.25, 1.75, 2.25, 3.0, np.inf])
+# What is taken to be so before anything was measured, as if of this many metrics: most are quiet, some dip, have a
+# second mode or are correlated. A few metrics are judged by it, a thousand by themselves.
 _PRIOR_METRICS = 5.0
-_PRIOR = np.outer([0.5, 0.2, 0.15, 0.08, 0.05, 0.02], [0.6, 0.1, 0.1, 0.1, 0.05, 0.03, 0.02]).ravel()
+_PRIOR = np.outer(
+    [0.5, 0.2, 0.15, 0.08, 0.05, 0.02], [0.5, 0.08, 0.08, 0.08, 0.05, 0.03, 0.02, 0.03, 0.03, 0.04, 0.03, 0.03]
+).ravel()
 _ROUNDS = 30
 
 _CORRELATION = np.asarray([each.correlation for each in KINDS])
@@ -24,12 +28,12 @@ _LONG_RUN = (1 + _CORRELATION) / (1 - _CORRELATION)
 _INDEPENDENT = (1 - _CORRELATION**2) / (1 + _CORRELATION**2)
 
 
-def kinds_of_noise(deviations: Floats, count: npt.NDArray[np.int64]) -> Floats:
+def kinds_of_noise(deviations: Floats) -> Floats:
     """How probable each of KINDS is for each metric, shape (metrics, kinds); each row adds up to 1.
 
     `deviations`, shape (metrics, nights): distance of the nights from the metric's centre in its spreads, worse side
-    positive, NaN where there is none; `count`, shape (metrics,): how many there are. The correlation is told from that
-    of successive nights, the rate of dips from the nights beyond three spreads. How common a kind is among metrics
+    positive, NaN where there is none. The correlation is told from that of successive nights, dips and modes from how
+    many nights lie how far on the worse side. How common a kind is among metrics
     comes from all of them (empirical Bayes: Robbins, 1956; nonparametric maximum likelihood by EM, Laird, JASA 73,
     1978), so that a metric whose few nights cannot tell is taken for what its peers are.
     """
@@ -40,10 +44,7 @@ def kinds_of_noise(deviations: Floats, count: npt.NDArray[np.int64]) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         covariance = np.where(both, first * second, 0).sum(axis=1) / pairs
         found = covariance / np.nanmean(np.where(np.isfinite(kept), kept**2, np.nan), axis=1)
-    with np.errstate(invalid="ignore"):
-        far = normal_score(deviations, count[:, None]) > CUT
-    dips = far.sum(axis=1)
-    logs = _log_of_correlation(found, pairs)[:, :, None] + _log_of_dips(dips, count)[:, None, :]
+    logs = _log_of_correlation(found, pairs)[:, :, None] + _log_of_bad_nights(deviations)[:, None, :]
     return _posterior(logs.reshape(len(deviations), -1))
 
 
@@ -58,9 +59,26 @@ def _log_of_correlation(found: Floats, pairs: npt.NDArray[np.int64]) -> Floats:
     return np.where(((pairs >= 3) & np.isfinite(found))[:, None], value, 0.0)
 
 
-def _log_of_dips(dips: npt.NDArray[np.int64], count: npt.NDArray[np.int64]) -> Floats:
-    rate = np.asarray(DIP_RATES) + _NORMAL_RATE
-    return np.asarray(binom.logpmf(dips[:, None], np.maximum(count, dips)[:, None], rate))
+def _log_of_bad_nights(deviations: Floats) -> Floats:
+    """Logarithm of the likelihood of each of BAD_NIGHTS, shape (metrics, bad nights)."""
+    counts = np.stack(
+        [((deviations > low) & (deviations <= high)).sum(axis=1) for low, high in pairwise(_EDGES)], axis=1
+    )
+    return np.asarray(counts @ np.log(_shares()).T)
+
+
+def _shares() -> Floats:
+    """How probable a night between two of _EDGES is, shape (bad nights, intervals)."""
+    rows = []
+    for bad in BAD_NIGHTS:
+        mean, width = bad.others
+        row = (1 - bad.rate) * np.diff(norm.cdf((_EDGES - mean) / width))
+        if bad.width > 0:
+            row += bad.rate * np.diff(norm.cdf((_EDGES - bad.depth) / bad.width))
+        else:
+            row[-1] += bad.rate
+        rows.append(row)
+    return np.asarray(rows)
 
 
 def _posterior(logs: Floats) -> Floats:
@@ -70,14 +88,14 @@ def _posterior(logs: Floats) -> Floats:
         weights = likelihood * share
         weights /= weights.sum(axis=1, keepdims=True)
         share = (weights.sum(axis=0) + _PRIOR_METRICS * _PRIOR) / (len(logs) + _PRIOR_METRICS)
-    return weights
+    return np.asarray(weights)
 
 
 def long_run_variance(weights: Floats) -> Floats:
     """Variance of a sum of many nights over that of as many independent ones, by the kinds of noise; (metrics,)."""
-    return weights @ _LONG_RUN
+    return np.asarray(weights @ _LONG_RUN)
 
 
 def independent_share(weights: Floats) -> Floats:
-    """What share of the nights counts for the spread, by the kinds of noise (Bayley and Hammersley, 1946); (metrics,)."""
-    return weights @ _INDEPENDENT
+    """Share of the nights that counts for the spread (Bayley and Hammersley, 1946), by kind of noise; (metrics,)."""
+    return np.asarray(weights @ _INDEPENDENT)

@@ -26,13 +26,12 @@ _SD_OF_WINSORISED = float(
     np.sqrt(2 * (norm.cdf(CUT) - 0.5 - CUT * norm.pdf(CUT) + CUT**2 * norm.sf(CUT)))
 )  # fmt: skip
 
-# (new value - centre) / (spread · sqrt(1 + 1/n)) of n independent normal values has nearly the upper quantiles of
-# _WIDTH times a t distribution with n - _LOST_FREEDOM degrees of freedom. Fitted at 99%, 99.9% and 99.99% to simulated
-# sets of each size; the coverage is measured by ci/regression_benchmark.py.
-_LOST_FREEDOM = 3.2
-_FITTED_SIZES = (8, 10, 12, 15, 20, 30, 50, 100)
-_WIDTH = (0.953, 0.979, 0.991, 1.0, 1.008, 1.006, 1.002, 1.0)
-FEWEST = _FITTED_SIZES[0]
+# (new value - centre) / (spread · sqrt(1 + 1/n)) of n independent normal values has nearly the quantiles of _WIDTH
+# times a t distribution with n - _LOST_FREEDOM degrees of freedom: fitted at 99%, 99.9% and 99.99% to simulated sets of
+# 8 to 200 values. ci/regression_benchmark.py measures the coverage.
+_LOST_FREEDOM = 1.7
+_WIDTH = 1.005
+FEWEST = 8
 
 
 @dataclass(frozen=True)
@@ -92,11 +91,7 @@ def prediction_factor(count: int, false_alarms: float) -> float:
     if count < FEWEST:
         raise ValueError(f"{count} values have no prediction interval")
     quantile = float(t.isf(false_alarms, count - _LOST_FREEDOM))
-    return _width(count) * quantile * float(np.sqrt(1 + 1 / count))
-
-
-def _width(count: npt.ArrayLike) -> Floats:
-    return np.interp(count, _FITTED_SIZES, _WIDTH)
+    return _WIDTH * quantile * float(np.sqrt(1 + 1 / count))
 
 
 def normal_score(deviation: Floats, count: npt.ArrayLike) -> Floats:
@@ -105,6 +100,6 @@ def normal_score(deviation: Floats, count: npt.ArrayLike) -> Floats:
     """
     freedom = np.maximum(count, FEWEST) - _LOST_FREEDOM
     # Of the two tails the smaller one, lest a probability next to 1 be rounded to it.
-    size = norm.isf(t.sf(np.abs(deviation) / _width(count), freedom))
+    size = norm.isf(t.sf(np.abs(deviation) / _WIDTH, freedom))
     score = np.sign(deviation) * np.minimum(size, 38.0)
     return np.where(np.asarray(count) >= FEWEST, score, np.nan)
