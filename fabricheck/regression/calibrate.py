@@ -23,7 +23,9 @@ from fabricheck.regression.select import select_runs
 _WIDEST = 1.5
 # A tenth of a percent: what a clock cannot tell and nobody acts on.
 _LEAST_SPREAD = 0.001
-# Half the 95% interval of a median in spreads of the values, times the square root of their number.
+# A bound that lets half the goodput or twice the latency pass, as a logarithm.
+_WIDEST_REACH = math.log(2)
+# Standard error of a median of normal values in their spreads, times the square root of their number.
 _OF_MEDIAN = math.sqrt(math.pi / 2)
 
 
@@ -126,7 +128,7 @@ def calibrate(
         first=kept["started"].min(),  # type: ignore[arg-type]
         last=kept["started"].max(),  # type: ignore[arg-type]
         software=kept["software"][0],
-        nodes=tuple(kept["nodes"].explode().drop_nulls().unique().sort()),
+        nodes=tuple(kept["nodes"].explode(empty_as_null=False).drop_nulls().unique().sort()),
         references=tuple(sorted(references, key=lambda each: each.key)),
         refused=tuple(sorted(refused, key=lambda each: each.key)),
     )
@@ -179,12 +181,12 @@ def _calibrated(rows: pl.DataFrame, needed: int, false_alarms: float, limits: Li
     iterations = float(rows["count"].median() or 1.0)  # type: ignore[arg-type]
     least = max(_LEAST_SPREAD, _OF_MEDIAN * within / math.sqrt(max(iterations, 1.0)))
     between = float(found.spread)
-    # Half of the rate on either side would be that of either; the judge calls only the worse side DEGRADED.
+    # The whole rate on either side: the judge calls only the worse one DEGRADED.
     reach = prediction_factor(rows.height, false_alarms) * max(between, least)
     lower, upper = _outwards(-math.expm1(-reach)), _outwards(math.expm1(reach))
-    worse = lower if rows["better"][0] == "higher" else upper
-    if worse >= 1:
-        return Refused(key, f"varies by {between:.0%} from run to run: its bound of {worse:.0%} lets everything pass")
+    if reach > _WIDEST_REACH:
+        worse = lower if rows["better"][0] == "higher" else upper
+        return Refused(key, f"varies by {between:.0%} from run to run: a bound of {worse:.0%} says nothing")
     inside = (values >= value * (1 - lower)) & (values <= value * (1 + upper))
     return Calibrated(
         key=key,

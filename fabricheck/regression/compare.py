@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 from scipy.special import digamma, polygamma
-from scipy.stats import nct, t
+from scipy.stats import norm, t
 
 from fabricheck.errors import UserError
 from fabricheck.regression.hazard import KINDS
@@ -251,7 +251,7 @@ def _findings(
                 spread=float(tested.spread[row]),
                 p_worse=float(tested.p_worse[row]),
                 p_better=float(tested.p_better[row]),
-                smallest_change=abs(_relative(sign[row] * tested.smallest[row])),
+                smallest_change=_loss(sign[row], tested.smallest[row]),
                 verdict=_verdict(row, tested, sign[row], options),
                 unequal=_unequal(facts[0], facts[1], row),
                 components=tuple(facts[1]["components"][row]),
@@ -266,13 +266,17 @@ def _relative(shift: float) -> float:
     return math.expm1(shift) if shift < 700 else math.inf
 
 
+def _loss(sign: float, shift: float) -> float:
+    """The relative loss of a shift to the worse side; endless where no loss is large enough."""
+    return abs(_relative(sign * shift)) if math.isfinite(shift) else math.inf
+
+
 def _verdict(row: int, tested: Tested, sign: float, options: CompareOptions) -> Change:
     if tested.worse[row]:
         return Change.REGRESSED
     if tested.better[row]:
         return Change.IMPROVED
-    smallest = abs(_relative(sign * tested.smallest[row]))
-    return Change.SAME if smallest <= options.margin else Change.CANNOT_SAY
+    return Change.SAME if _loss(sign, tested.smallest[row]) <= options.margin else Change.CANNOT_SAY
 
 
 def _facts(keys: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
@@ -475,24 +479,11 @@ def _centre(values: Floats, spread: Floats) -> Floats:
 
 
 def _smallest_shift(error: Floats, freedom: Floats, threshold: float, power: float) -> Floats:
-    """The shift whose test statistic is beyond the threshold with probability `power`: noncentral t; (metrics,)."""
-    found = np.full(error.shape, np.inf)
-    for value in np.unique(freedom[(freedom > 0) & np.isfinite(error)]):
-        rows = freedom == value
-        found[rows] = _noncentrality(float(value), threshold, power) * error[rows]
-    return found
+    """The shift whose test statistic, noncentral t, is beyond the threshold with probability `power`; (metrics,).
 
-
-def _noncentrality(freedom: float, threshold: float, power: float) -> float:
-    critical = float(t.isf(threshold, freedom))
-    low, high = 0.0, critical + float(t.isf(1 - power, freedom)) * 2 + 10
-    high = max(high, 2 * critical)
-    for _ in range(60):
-        middle = (low + high) / 2
-        # scipy's noncentral t is slow to settle for many degrees of freedom, where it is normal.
-        reached = float(nct.sf(critical, freedom, middle)) if freedom < 1e4 else float(t.sf(critical - middle, freedom))
-        if reached < power:
-            low = middle
-        else:
-            high = middle
-    return high
+    By the normal approximation of Abramowitz and Stegun, 26.7.10.
+    """
+    known = np.maximum(freedom, 1.0)
+    critical = t.isf(threshold, known)
+    shift = critical * (1 - 1 / (4 * known)) + norm.ppf(power) * np.sqrt(1 + critical**2 / (2 * known))
+    return np.where((freedom >= 1) & np.isfinite(error), shift * error, np.inf)

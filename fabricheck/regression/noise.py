@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -67,6 +68,7 @@ def _log_of_bad_nights(deviations: Floats) -> Floats:
     return np.asarray(counts @ np.log(_shares()).T)
 
 
+@lru_cache(maxsize=1)
 def _shares() -> Floats:
     """How probable a night between two of _EDGES is, shape (bad nights, intervals)."""
     rows = []
