@@ -26,7 +26,10 @@ CLIP = 3.5
 CORRELATIONS = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75)
 _STEP = 0.1
 _LOWEST = -4.0
-_NIGHTS = 120  # after these the rate does not change any more
+_MOST_NIGHTS = 150  # after these, or when it changes by less than this a night, the rate is that of a long run
+_SETTLED = 1e-4
+_LEAST_NIGHTS = 15
+_LEAST_RATE = 1e-8  # thresholds beyond this rate are of no use
 _FILE = Path(__file__).with_name("hazard.json")
 
 
@@ -44,13 +47,13 @@ class Chart:
 
 
 def _grid(low: float, high: float) -> tuple[float, ...]:
-    return tuple(sorted({round(float(each), 1) for each in np.geomspace(low, high, 48)}))
+    return tuple(sorted({round(float(each), 1) for each in np.geomspace(low, high, 32)}))
 
 
 # Together less than one in 30,000: a month of 1,000 metrics.
 CHARTS = (
     Chart("drop", 1.5, 1 / 75_000, _grid(2.1, 40.0)),
-    Chart("drift", 0.7, 1 / 200_000, _grid(4.0, 80.0)),
+    Chart("drift", 0.7, 1 / 200_000, _grid(4.0, 60.0)),
 )
 
 
@@ -108,17 +111,19 @@ def false_alarm_rate(chart: Chart, kind: Kind, threshold: float) -> float:
     mass = np.zeros((states, u.size))
     mass[0] = np.diff(norm.cdf(edges))
     rate = 0.0
-    for _ in range(_NIGHTS):
+    for night in range(_MOST_NIGHTS):
         after = mass @ follow
         moved = np.zeros_like(mass)
         for share, z in shares if kind.bad.rate else shares[:1]:
             moves = np.round((np.minimum(z, CLIP) - chart.allowance) / _STEP).astype(np.int64)
             for column, move in enumerate(moves):
                 _shift(share * after[:, column], int(move), moved[:, column])
-        kept = moved.sum()
-        rate = 1.0 - kept
+        kept = float(moved.sum())
         mass = moved / kept
-    return float(max(rate, 0.0))
+        before, rate = rate, max(1.0 - kept, 0.0)
+        if night > _LEAST_NIGHTS and abs(rate - before) <= _SETTLED * rate:
+            break
+    return rate
 
 
 def _shift(mass: Floats, move: int, into: Floats) -> None:
@@ -157,16 +162,23 @@ def thresholds(chart: int, weights: Floats) -> Floats:
     high, low = expected[rows, before], expected[rows, first]
     with np.errstate(invalid="ignore", divide="ignore"):
         share = np.where(first > before, (high - wanted) / (high - low), 1.0)
-    found = grid[before] + share * (grid[first] - grid[before])
+    # The chain counts in steps, and its threshold lies between two of them.
+    found = grid[before] + share * (grid[first] - grid[before]) + _STEP / 2
     return np.where(enough.any(axis=1), found, np.inf)
+
+
+def _rates(chart: Chart, kind: Kind) -> list[float]:
+    """The rate at each threshold of the chart, from the lowest up to where it is as good as none."""
+    rates: list[float] = []
+    for threshold in chart.thresholds:
+        useless = bool(rates) and rates[-1] <= _LEAST_RATE
+        rates.append(_LEAST_RATE if useless else max(false_alarm_rate(chart, kind, threshold), _LEAST_RATE))
+    return rates
 
 
 def _write() -> None:
     content = {
-        chart.name: [
-            [round(float(np.log(max(false_alarm_rate(chart, kind, h), 1e-15))), 4) for h in chart.thresholds]
-            for kind in KINDS
-        ]
+        chart.name: [[round(float(np.log(each)), 4) for each in _rates(chart, kind)] for kind in KINDS]
         for chart in CHARTS
     }
     lines = [f'"{name}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]" for name, rows in content.items()]
