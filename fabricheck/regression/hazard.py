@@ -22,7 +22,7 @@ from scipy.stats import norm
 Floats = npt.NDArray[np.float64]
 
 # A single night counts for no more than this many spreads, so that it alone cannot alarm.
-CLIP = 3.5
+CLIP = 4.0
 CORRELATIONS = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75)
 _STEP = 0.1
 _LOWEST = -4.0
@@ -52,8 +52,8 @@ def _grid(low: float, high: float) -> tuple[float, ...]:
 
 # Together less than one in 30,000: a month of 1,000 metrics.
 CHARTS = (
-    Chart("drop", 1.5, 1 / 75_000, _grid(2.1, 40.0)),
-    Chart("drift", 0.7, 1 / 200_000, _grid(4.0, 60.0)),
+    Chart("drop", 1.4, 1 / 48_000, _grid(2.1, 40.0)),
+    Chart("drift", 0.7, 1 / 300_000, _grid(4.0, 60.0)),
 )
 
 
@@ -85,7 +85,7 @@ def _mode(rate: float, width: float) -> BadNights:
 
 
 BAD_NIGHTS = (
-    *(BadNights(rate, CLIP) for rate in (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)),
+    *(BadNights(rate, CLIP) for rate in (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15)),
     *(_mode(rate, width) for rate, width in ((0.07, 0.6), (0.1, 0.5), (0.15, 0.45), (0.2, 0.45), (0.3, 0.45))),
 )
 
@@ -164,6 +164,8 @@ def thresholds(chart: int, weights: Floats) -> Floats:
         share = np.where(first > before, (high - wanted) / (high - low), 1.0)
     # The chain counts in steps, and its threshold lies between two of them.
     found = grid[before] + share * (grid[first] - grid[before]) + _STEP / 2
+    # One night alone is never enough.
+    found = np.maximum(found, CLIP - CHARTS[chart].allowance)
     return np.where(enough.any(axis=1), found, np.inf)
 
 

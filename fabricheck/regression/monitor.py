@@ -30,7 +30,7 @@ class Options:
     """
 
     warm_up: int = 20
-    window: int = 200
+    window: int = 365
     lag: int = 5
     least_spread: float = 0.001
 
@@ -180,8 +180,11 @@ def _update_baseline(state: _State, window: Floats, night: int, options: Options
             weights = kinds_of_noise(deviations)
             take = going[judged]
             state.weights[judged[take]] = weights[take]
-            for chart in range(len(CHARTS)):
-                state.thresholds[chart, judged[take]] = thresholds(chart, weights[take])
+            for chart, each in enumerate(CHARTS):
+                found_thresholds = thresholds(chart, weights[take])
+                # All nights of a rise of S share the error of the baseline, whose variance is that of its mean.
+                rise = found_thresholds / each.allowance
+                state.thresholds[chart, judged[take]] = found_thresholds * (1 + rise / state.count[judged[take]])
 
 
 def _score(state: _State, worse: Floats, options: Options) -> Floats:

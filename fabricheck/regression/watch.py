@@ -303,8 +303,8 @@ def _largest_group(
 
 def _page(series: Series, incident: _Incident, alarms: Sequence[Alarm], crossing: dict[str, int]) -> Page:
     members = sorted((alarms[index] for index in incident.alarms), key=lambda each: (-abs(each.change), each.key))
-    # What few other metrics cross explains best that only these alarmed.
-    blamed = sorted(incident.shared, key=lambda name: (crossing[name], name))
+    # What few other metrics cross explains best that only these alarmed; of equals a part, `node:nic0`, before its node.
+    blamed = sorted(incident.shared, key=lambda name: (crossing[name], -name.count(":"), name))
     component = blamed[0] if blamed else None
     rivals = tuple(name for name in blamed[1:] if crossing[name] == crossing[blamed[0]])
     is_open = any(each.ended is None for each in members)
