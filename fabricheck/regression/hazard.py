@@ -24,8 +24,10 @@ Floats = npt.NDArray[np.float64]
 # A single night counts for no more than this many spreads, so that it alone cannot alarm.
 CLIP = 4.0
 CORRELATIONS = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75)
-_STEP = 0.1
+_STEP = 0.2
 _LOWEST = -4.0
+# A worse mode may be more common than the nights of the baseline happened to show.
+_MORE_OFTEN = 1.35
 _MOST_NIGHTS = 150  # after these, or when it changes by less than this a night, the rate is that of a long run
 _SETTLED = 1e-4
 _LEAST_NIGHTS = 15
@@ -47,13 +49,13 @@ class Chart:
 
 
 def _grid(low: float, high: float) -> tuple[float, ...]:
-    return tuple(sorted({round(float(each), 1) for each in np.geomspace(low, high, 32)}))
+    return tuple(sorted({round(round(float(each) / _STEP) * _STEP, 1) for each in np.geomspace(low, high, 32)}))
 
 
 # Together less than one in 30,000: a month of 1,000 metrics.
 CHARTS = (
-    Chart("drop", 1.4, 1 / 48_000, _grid(2.1, 40.0)),
-    Chart("drift", 0.7, 1 / 300_000, _grid(4.0, 60.0)),
+    Chart("drop", 1.4, 1 / 48_000, _grid(2.0, 40.0)),
+    Chart("drift", 0.8, 1 / 300_000, _grid(4.0, 60.0)),
 )
 
 
@@ -61,8 +63,8 @@ CHARTS = (
 class BadNights:
     """A share of the nights that lie around `depth`, in spreads, with a standard deviation of `width`.
 
-    Those of a second mode belong to the spread: with them, mean and variance are 0 and 1. Dips (`width` 0) do not:
-    without them they are.
+    Those of a second mode belong to the spread: with them the mean is 0. Dips (`width` 0) do not: without them mean and
+    variance are 0 and 1.
     """
 
     rate: float
@@ -74,19 +76,22 @@ class BadNights:
         """Mean and standard deviation of the other nights."""
         if self.width == 0:
             return 0.0, 1.0
-        mean = -self.rate * self.depth / (1 - self.rate)
-        second = (1 - self.rate * (self.depth**2 + self.width**2)) / (1 - self.rate)
-        return mean, float(np.sqrt(second - mean**2))
+        return -self.rate * self.depth / (1 - self.rate), self.width
 
 
-def _mode(rate: float, width: float) -> BadNights:
-    """Two modes of equal width, the worse one with a share `rate` of the nights."""
-    return BadNights(rate, round(float(np.sqrt((1 - width**2) * (1 - rate) / rate)), 3), width)
+def _mode(rate: float, width: float, deeper: float) -> BadNights:
+    """Two modes of equal width, the worse one with a share `rate` of the nights; `deeper` than the spread tells, where
+    that was cut off or is of few nights."""
+    return BadNights(rate, round(deeper * float(np.sqrt((1 - width**2) * (1 - rate) / rate)), 3), width)
 
 
 BAD_NIGHTS = (
     *(BadNights(rate, CLIP) for rate in (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15)),
-    *(_mode(rate, width) for rate, width in ((0.07, 0.6), (0.1, 0.5), (0.15, 0.45), (0.2, 0.45), (0.3, 0.45))),
+    *(
+        _mode(rate, width, deeper)
+        for deeper in (1.0, 1.2, 1.45)
+        for rate, width in ((0.07, 0.6), (0.1, 0.55), (0.15, 0.5), (0.2, 0.5), (0.3, 0.5))
+    ),
 )
 
 
@@ -100,30 +105,31 @@ KINDS = tuple(Kind(correlation, bad) for correlation in CORRELATIONS for bad in 
 
 
 def false_alarm_rate(chart: Chart, kind: Kind, threshold: float) -> float:
-    """False alarms a night of a chart that has run for long, for one kind of noise; threshold in multiples of 0.1."""
+    """False alarms a night of a chart that has run for long, for one kind of noise; threshold in multiples of 0.2."""
     u = np.arange(round(_LOWEST / _STEP), round(-_LOWEST / _STEP) + 1) * _STEP
     edges = np.concatenate([[-np.inf], (u[:-1] + u[1:]) / 2, [np.inf]])
     innovation = np.sqrt(1 - kind.correlation**2)
     follow = np.diff(norm.cdf((edges[None, :] - kind.correlation * u[:, None]) / innovation), axis=1)
     mean, width = kind.bad.others
-    shares = ((1 - kind.bad.rate, mean + width * u), (kind.bad.rate, kind.bad.depth + kind.bad.width * u))
+    rate = min(kind.bad.rate * _MORE_OFTEN, 0.5) if kind.bad.width else kind.bad.rate
+    shares = ((1 - rate, mean + width * u), (rate, kind.bad.depth + kind.bad.width * u))
     states = round(threshold / _STEP) + 1  # S = 0 … threshold
     mass = np.zeros((states, u.size))
     mass[0] = np.diff(norm.cdf(edges))
-    rate = 0.0
+    alarms = 0.0
     for night in range(_MOST_NIGHTS):
         after = mass @ follow
         moved = np.zeros_like(mass)
-        for share, z in shares if kind.bad.rate else shares[:1]:
+        for share, z in shares if rate else shares[:1]:
             moves = np.round((np.minimum(z, CLIP) - chart.allowance) / _STEP).astype(np.int64)
             for column, move in enumerate(moves):
                 _shift(share * after[:, column], int(move), moved[:, column])
         kept = float(moved.sum())
         mass = moved / kept
-        before, rate = rate, max(1.0 - kept, 0.0)
-        if night > _LEAST_NIGHTS and abs(rate - before) <= _SETTLED * rate:
+        before, alarms = alarms, max(1.0 - kept, 0.0)
+        if night > _LEAST_NIGHTS and abs(alarms - before) <= _SETTLED * alarms:
             break
-    return rate
+    return alarms
 
 
 def _shift(mass: Floats, move: int, into: Floats) -> None:

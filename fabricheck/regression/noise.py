@@ -20,7 +20,7 @@ _EDGES = np.asarray([-np.inf, 0.75, 1.25, 1.75, 2.25, 3.0, np.inf])
 # second mode or are correlated. A few metrics are judged by it, a thousand by themselves.
 _PRIOR_METRICS = 5.0
 _PRIOR = np.outer(
-    [0.5, 0.2, 0.15, 0.08, 0.05, 0.02], [0.5, 0.08, 0.08, 0.08, 0.05, 0.03, 0.01, 0.01, 0.03, 0.03, 0.04, 0.03, 0.03]
+    [0.5, 0.2, 0.15, 0.08, 0.05, 0.02], [0.5, 0.08, 0.08, 0.08, 0.05, 0.03, 0.01, 0.01, *[0.012] * 15]
 ).ravel()
 _ROUNDS = 100
 
