@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -21,6 +21,7 @@ from fabricheck.regression.history import KEY, NO_MEASUREMENT, MetricKey, check_
 from fabricheck.regression.noise import kinds_of_noise
 from fabricheck.regression.robust import FEWEST, centre_and_spread
 from fabricheck.regression.select import select_runs
+from fabricheck.regression.shared import blamed, count_crossing, groups
 
 Floats = npt.NDArray[np.float64]
 
@@ -75,6 +76,19 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Suspect:
+    """A component that several regressed metrics share: `affected` of the `measured` ones whose paths cross it.
+
+    `others` are components that would explain it as well.
+    """
+
+    component: str
+    others: tuple[str, ...]
+    affected: int
+    measured: int
+
+
+@dataclass(frozen=True)
 class Side:
     """One of the two sets: the selection as it was asked for, and what it came to."""
 
@@ -87,13 +101,14 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All findings, worst first. `vanished` and `new` are metrics of one side only."""
+    """All findings, worst first, and `suspects` for what regressed; `vanished` and `new` are metrics of one side only."""
 
     system: str
     base: Side
     candidate: Side
     options: CompareOptions
     findings: tuple[Finding, ...]
+    suspects: tuple[Suspect, ...]
     vanished: tuple[MetricKey, ...]
     new: tuple[MetricKey, ...]
     software_changes: tuple[str, ...]
@@ -169,6 +184,7 @@ def compare(
         candidate=_side(candidate, sides[1], chosen[1]),
         options=options,
         findings=findings,
+        suspects=_suspects(findings),
         vanished=_only(keys[0], keys[1]),
         new=_only(keys[1], keys[0]),
         software_changes=tuple(
@@ -178,6 +194,17 @@ def compare(
         ),
         unequal=_unequal_runs(chosen[0], chosen[1], findings),
     )
+
+
+def _suspects(findings: Sequence[Finding]) -> tuple[Suspect, ...]:
+    crossing = count_crossing(each.components for each in findings)
+    worse = {row: each.components for row, each in enumerate(findings) if each.verdict is Change.REGRESSED}
+    found = []
+    for group in groups(worse, crossing):
+        component, others = blamed(group.components, crossing)
+        if component is not None and len(group.members) > 1:
+            found.append(Suspect(component, others, len(group.members), crossing[component]))
+    return tuple(found)
 
 
 def _side(selection: str, rows: pl.DataFrame, measured: pl.DataFrame) -> Side:

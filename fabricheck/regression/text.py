@@ -12,6 +12,7 @@ from typing import Any
 
 from fabricheck.regression.calibrate import Calibration
 from fabricheck.regression.compare import Change, Comparison, Finding
+from fabricheck.regression.shared import say
 from fabricheck.regression.watch import Alarm, Page, WatchResult
 
 # More of what is in order, or of one kind of message, would hide what is not.
@@ -82,6 +83,9 @@ def comparison_lines(found: Comparison) -> Iterator[str]:
         f"{len(found.findings)} metrics: {counts}; {len(found.vanished)} vanished, {len(found.new)} new "
         f"(false discoveries {options.false_discovery:.0%}, margin {options.margin:.0%}, power {options.power:.0%})"
     )
+    for suspect in found.suspects:
+        what = say(suspect.component, suspect.others)
+        yield f"  suspect: {what}: {suspect.affected} of {suspect.measured} metrics that cross it regressed"
     for verdict in Change:
         members = [each for each in found.findings if each.verdict is verdict]
         most = len(members) if verdict is Change.REGRESSED else _MOST_LINES
@@ -137,8 +141,7 @@ def watch_lines(found: WatchResult) -> Iterator[str]:
 def _what(page: Page) -> str:
     if page.component is None:
         return str(page.alarms[0].key)
-    others = f" (or {', '.join(page.others)})" if page.others else ""
-    return f"{page.component}{others}: {page.affected} of {page.watched} metrics"
+    return f"{say(page.component, page.others)}: {page.affected} of {page.watched} metrics"
 
 
 def _page_lines(page: Page) -> Iterator[str]:

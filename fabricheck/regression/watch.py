@@ -19,6 +19,7 @@ from scipy.stats import norm
 from fabricheck.regression.hazard import CHARTS, CLIP
 from fabricheck.regression.history import MetricKey, Night, Series, check_history, series_of
 from fabricheck.regression.monitor import MetricAlarm, Monitored, Options, monitor
+from fabricheck.regression.shared import blamed, count_crossing, groups
 from fabricheck.yamlfile import read_yaml
 
 Floats = npt.NDArray[np.float64]
@@ -259,20 +260,15 @@ class _Incident:
 
 def _pages(series: Series, monitored: Monitored, alarms: Sequence[Alarm]) -> tuple[Page, ...]:
     watched = monitored.watched_nights > 0
-    crossing: dict[str, int] = {}
-    for row in np.flatnonzero(watched):
-        for name in set(series.components[row]):
-            crossing[name] = crossing.get(name, 0) + 1
+    crossing = count_crossing(series.components[row] for row in np.flatnonzero(watched))
     incidents: list[_Incident] = []
     by_night: dict[int, list[int]] = {}
     for index, each in enumerate(monitored.alarms):
         by_night.setdefault(each.night, []).append(index)
     for night, raised in by_night.items():
         rest = [index for index in raised if not _joins(incidents, index, alarms[index], night)]
-        while rest:
-            group, shared = _largest_group(rest, alarms, crossing)
-            incidents.append(_Incident(night, group, shared))
-            rest = [index for index in rest if index not in group]
+        for group in groups({index: alarms[index].components for index in rest}, crossing):
+            incidents.append(_Incident(night, list(group.members), set(group.components)))
     return tuple(_page(series, each, alarms, crossing) for each in incidents)
 
 
@@ -286,32 +282,14 @@ def _joins(incidents: Sequence[_Incident], index: int, alarm: Alarm, night: int)
     return False
 
 
-def _largest_group(
-    raised: Sequence[int], alarms: Sequence[Alarm], crossing: dict[str, int]
-) -> tuple[list[int], set[str]]:
-    """The most alarms that share a component; of equal components the one of which the largest share alarmed."""
-    by_component: dict[str, list[int]] = {}
-    for index in raised:
-        for name in set(alarms[index].components):
-            by_component.setdefault(name, []).append(index)
-    if not by_component:
-        return [raised[0]], set()
-    best = min(by_component, key=lambda name: (-len(by_component[name]), crossing[name], name))
-    group = by_component[best]
-    return group, set.intersection(*(set(alarms[index].components) for index in group))
-
-
 def _page(series: Series, incident: _Incident, alarms: Sequence[Alarm], crossing: dict[str, int]) -> Page:
     members = sorted((alarms[index] for index in incident.alarms), key=lambda each: (-abs(each.change), each.key))
-    # What few other metrics cross explains best that only these alarmed; of equals a part, `node:nic0`, not its node.
-    blamed = sorted(incident.shared, key=lambda name: (crossing[name], -name.count(":"), name))
-    component = blamed[0] if blamed else None
-    rivals = tuple(name for name in blamed[1:] if crossing[name] == crossing[blamed[0]])
+    component, others = blamed(incident.shared, crossing)
     is_open = any(each.ended is None for each in members)
     last = series.nights[-1]
     return Page(
         component=component,
-        others=rivals,
+        others=others,
         raised=series.nights[incident.night],
         open=is_open,
         new=is_open and any(each.raised == last for each in members),

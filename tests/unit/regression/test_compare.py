@@ -41,6 +41,24 @@ def test_a_planted_loss_is_found_and_nothing_else() -> None:
     assert two.effect < -3
 
 
+def test_what_regressed_metrics_share_is_named() -> None:
+    pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
+    metrics = [
+        Made(
+            f"{a}_{b}",
+            normal(10 * a + b, 10, spread=0.005, drop=0.05 if 2 in (a, b) else 0.0, onset=5),
+            components=[f"n{a}", f"n{a}:nic0", f"n{b}", f"n{b}:nic0"],
+        )
+        for a, b in pairs
+    ]
+    found = compared(metrics)
+    (suspect,) = found.suspects
+    assert (suspect.component, suspect.others) == ("n2:nic0", ("n2",))
+    assert (suspect.affected, suspect.measured) == (6, 6)
+    assert "suspect: n2:nic0 (or n2): 6 of 6 metrics" in "\n".join(comparison_lines(found))
+    assert compared(fleet(10)).suspects == ()
+
+
 def test_nothing_changed() -> None:
     found = compared(fleet(20))
     assert {each.verdict for each in found.findings} == {Change.SAME}
