@@ -62,8 +62,11 @@ def calibrate(
     path = references if references is not None else suite_root() / "reference_values" / f"{system}.yaml"
     given = [f"--runs={selection}"] if selection is not None else []
     command = shlex.join(["fabricheck", "calibrate", system, *given, f"--false-alarms={false_alarms:g}"])
-    _print(to_json(found) if as_json else calibration_lines(found))
+    said = to_json(found) if as_json else calibration_lines(found)
+    if not found.references:  # the reasons, before the one line that there is nothing to write
+        _print(said)
     text = updated_text(path, found, command)
+    _print(said)
     if not as_json:
         click.echo(diff(path, text), nl=False)
     if write_file:

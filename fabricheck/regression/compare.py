@@ -101,7 +101,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All findings, worst first, and `suspects` for what regressed; `vanished` and `new` are metrics of one side only."""
+    """All findings, worst first, `suspects` for what regressed, and `vanished` and `new` metrics of one side only."""
 
     system: str
     base: Side
