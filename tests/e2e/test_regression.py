@@ -1,0 +1,98 @@
+"""A link of a real cluster loses 5% of its rate: compare and watch find it and name it. Needs root.
+
+Each night is a run of the suite, with Slurm and MPI, on network namespaces whose links are shaped.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fabricheck.emulation import faults
+from fabricheck.emulation.cluster import Cluster
+from fabricheck.store.folders import scan
+from tests.cluster import Site
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+LINK = "nid002:hsn0"
+PERCENT = 5
+# Six of the twelve pairs of four nodes have the node of the link at one end.
+PAIRS, CROSSING = 12, 6
+# What watch needs before it can alarm: its shortest warm-up, and the lag.
+WARM_UP, LAG = 8, 5
+MOST_NIGHTS = 8
+
+
+@dataclass(frozen=True)
+class Nightly:
+    site: Site
+    store: Path
+
+    def measure(self, firmware: int) -> None:
+        """A night. The verdict may be red, for a run is judged by itself too; that it was stored is what counts."""
+        before = self.nights
+        done = self.site.run("one-leaf", "--", f"--session-extras=firmware={firmware}")
+        assert self.nights == before + 1, done.output
+
+    @property
+    def nights(self) -> int:
+        return len(scan(self.store / "emulated").entries) if self.store.exists() else 0
+
+    def ask(self, *words: str) -> tuple[int, str]:
+        """Exit status and output of a command about the store."""
+        command = [sys.executable, "-m", "fabricheck", *words, f"--store={self.store}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.site.root)
+        assert done.stderr == ""
+        return done.returncode, done.stdout
+
+    def compare(self, base: int, candidate: int) -> tuple[int, str]:
+        return self.ask("compare", f"software:firmware={base}", f"software:firmware={candidate}", "--system=emulated")
+
+    def watch(self) -> tuple[int, str]:
+        return self.ask("watch", "emulated", f"--warm-up={WARM_UP}")
+
+
+@pytest.fixture
+def nightly(cluster: Cluster, programs: Path, tmp_path: Path) -> Iterator[Nightly]:
+    (tmp_path / "suite").mkdir()
+    store = tmp_path / "store"
+    yield Nightly(Site(cluster, tmp_path / "suite", programs, store, size="2MiB"), store)
+    faults.clear(cluster)
+
+
+def test_a_link_that_becomes_slower_is_found_and_named_and_a_healthy_one_is_not(nightly: Nightly) -> None:
+    for _ in range(WARM_UP + LAG - 4):
+        nightly.measure(1)
+    # The same commands to the shaper as of a fault, and 0% of the rate is lost.
+    faults.slow(nightly.site.cluster, LINK, PERCENT)
+    faults.clear(nightly.site.cluster)
+    for _ in range(5):
+        nightly.measure(2)
+    status, said = nightly.compare(1, 2)
+    assert status == 0, said
+    assert f"{PAIRS} metrics: 0 regressed, 0 cannot say" in said
+    status, said = nightly.watch()
+    assert status == 0, said
+    assert f"{PAIRS} metrics: {PAIRS} watched" in said
+
+    faults.slow(nightly.site.cluster, LINK, PERCENT)
+    for night in range(MOST_NIGHTS):
+        nightly.measure(3)
+        found, watched = nightly.watch()
+        if found != 0 and night >= 4:
+            break
+    status, said = nightly.compare(2, 3)
+    assert status == 1, said
+    (suspect,) = [line for line in said.splitlines() if "suspect: " in line]
+    assert f"suspect: {LINK} (or nid002:hsn1, nid002): {CROSSING} of {CROSSING} metrics" in suspect
+    assert "changed: firmware: 2 -> 3" in said
+    assert found == 1, watched
+    (page,) = [line for line in watched.splitlines() if line.startswith(("NEW: ", "OPEN: "))]
+    assert f": {LINK} (or nid002:hsn1, nid002): " in page
+    assert "changed then: firmware: 2 -> 3" in watched
