@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,11 +22,18 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 LINK = "nid002:hsn0"
 PERCENT = 5
+# Nobody can say by which of its ports a node without GPUs sent.
+NAMED = f"{LINK} (or nid002:hsn1, nid002)"
 # Six of the twelve pairs of four nodes have the node of the link at one end.
 PAIRS, CROSSING = 12, 6
 # What watch needs before it can alarm: its shortest warm-up, and the lag.
 WARM_UP, LAG = 8, 5
-MOST_NIGHTS = 8
+FEWEST_NIGHTS, MOST_NIGHTS = 5, 8
+CANNOT_SAY = 4
+
+
+# Exit status and output.
+Answer = tuple[int, str]
 
 
 @dataclass(frozen=True)
@@ -40,21 +47,28 @@ class Nightly:
         done = self.site.run("one-leaf", "--", f"--session-extras=firmware={firmware}")
         assert self.nights == before + 1, done.output
 
+    def measure_until(self, firmware: int, ask: Callable[[], Answer], enough: Callable[[int], bool]) -> Answer:
+        """Nights until the exit status of what is asked is `enough`: a busy machine is noisy and needs more of them."""
+        for night in range(1, MOST_NIGHTS + 1):
+            self.measure(firmware)
+            if night >= FEWEST_NIGHTS and enough((answer := ask())[0]):
+                break
+        return answer
+
     @property
     def nights(self) -> int:
         return len(scan(self.store / "emulated").entries) if self.store.exists() else 0
 
-    def ask(self, *words: str) -> tuple[int, str]:
-        """Exit status and output of a command about the store."""
+    def ask(self, *words: str) -> Answer:
         command = [sys.executable, "-m", "fabricheck", *words, f"--store={self.store}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.site.root)
         assert done.stderr == ""
         return done.returncode, done.stdout
 
-    def compare(self, base: int, candidate: int) -> tuple[int, str]:
+    def compare(self, base: int, candidate: int) -> Answer:
         return self.ask("compare", f"software:firmware={base}", f"software:firmware={candidate}", "--system=emulated")
 
-    def watch(self) -> tuple[int, str]:
+    def watch(self) -> Answer:
         return self.ask("watch", "emulated", f"--warm-up={WARM_UP}")
 
 
@@ -72,9 +86,7 @@ def test_a_link_that_becomes_slower_is_found_and_named_and_a_healthy_one_is_not(
     # The same commands to the shaper as of a fault, and 0% of the rate is lost.
     faults.slow(nightly.site.cluster, LINK, PERCENT)
     faults.clear(nightly.site.cluster)
-    for _ in range(5):
-        nightly.measure(2)
-    status, said = nightly.compare(1, 2)
+    status, said = nightly.measure_until(2, lambda: nightly.compare(1, 2), lambda status: status != CANNOT_SAY)
     assert status == 0, said
     assert f"{PAIRS} metrics: 0 regressed, 0 cannot say" in said
     status, said = nightly.watch()
@@ -82,17 +94,13 @@ def test_a_link_that_becomes_slower_is_found_and_named_and_a_healthy_one_is_not(
     assert f"{PAIRS} metrics: {PAIRS} watched" in said
 
     faults.slow(nightly.site.cluster, LINK, PERCENT)
-    for night in range(MOST_NIGHTS):
-        nightly.measure(3)
-        found, watched = nightly.watch()
-        if found != 0 and night >= 4:
-            break
+    status, said = nightly.measure_until(3, nightly.watch, lambda status: status != 0)
+    assert status == 1, said
+    (page,) = [line for line in said.splitlines() if line.startswith(("NEW: ", "OPEN: "))]
+    assert f": {NAMED}: " in page
+    assert "changed then: firmware: 2 -> 3" in said
     status, said = nightly.compare(2, 3)
     assert status == 1, said
     (suspect,) = [line for line in said.splitlines() if "suspect: " in line]
-    assert f"suspect: {LINK} (or nid002:hsn1, nid002): {CROSSING} of {CROSSING} metrics" in suspect
+    assert f"suspect: {NAMED}: {CROSSING} of {CROSSING} metrics" in suspect
     assert "changed: firmware: 2 -> 3" in said
-    assert found == 1, watched
-    (page,) = [line for line in watched.splitlines() if line.startswith(("NEW: ", "OPEN: "))]
-    assert f": {LINK} (or nid002:hsn1, nid002): " in page
-    assert "changed then: firmware: 2 -> 3" in watched
