@@ -12,7 +12,7 @@ settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI") == "true":
     settings.load_profile("ci")
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "tests.cluster", "tests.toy"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

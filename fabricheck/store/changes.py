@@ -23,6 +23,8 @@ from fabricheck.tuning import set_by_launcher
 
 _LOAD = re.compile(r"^\s*(?:module|ml)\s+load\s+(.+)$", re.MULTILINE)
 _JOB_SCRIPTS = ("rfm_job.sh", "rfm_build.sh")
+# What schedulers and MPI's start send over another network is less than this share of all that a node sent.
+_LEAST_SHARE = 0.1
 
 
 def canonical(values: Mapping[str, str]) -> str:
@@ -102,7 +104,8 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
     """Names of what the data of a measurement pass: nodes, and on each `node:part` and `node:part-part` for a link.
 
     Parts and links are those of the topology's widest paths between the GPUs of a node, and each GPU's NIC where
-    there are several nodes (all NICs where nobody can say which). Switches between nodes are unknown.
+    there are several nodes (without, the NICs that sent most by the kernel's counters; all where those do not know
+    them). Switches between nodes are unknown.
     """
     members = [each for each in run.ranks if each.rank in samples.ranks]
     hosts = dict.fromkeys(each.host for each in members)
@@ -117,7 +120,7 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
         )
         parts = _parts_inside(topology, gpus, staged)
         if len(hosts) > 1:
-            parts |= _nics(topology, gpus)
+            parts |= _nics(topology, gpus) or _nics_that_sent(run, host, topology)
         names |= {f"{host}:{part}" for part in parts}
     return tuple(sorted(names))
 
@@ -144,8 +147,14 @@ def _parts_inside(topology: Topology, gpus: tuple[Gpu, ...], staged: bool) -> fr
 
 
 def _nics(topology: Topology, gpus: tuple[Gpu, ...]) -> frozenset[str]:
+    """The NICs of the GPUs; none where there are no GPUs, or that of one is unknown."""
     own = [nic_of(topology, gpu) for gpu in gpus]
     known = {each.name for each in own if each is not None}
-    if not own or None in own:
-        return frozenset(each.name for each in topology.nics)
-    return frozenset(known)
+    return frozenset() if None in own else frozenset(known)
+
+
+def _nics_that_sent(run: Run, host: str, topology: Topology) -> frozenset[str]:
+    sent: Mapping[str, int] = run.footer["proof"].get("interfaces", {}).get(host, {}) if run.footer else {}
+    names = frozenset(each.name for each in topology.nics)
+    used = {name for name in names if sent.get(name, 0) > _LEAST_SHARE * sum(sent.values())}
+    return frozenset(used) or names

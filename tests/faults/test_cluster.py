@@ -14,7 +14,7 @@ import pytest
 
 from fabricheck.emulation import faults
 from fabricheck.results.records import Verdict
-from tests.faults.conftest import Finished, Site
+from tests.cluster import Finished, Site
 from tests.faults.matrix import NO_COUNTERPART, Outcome, settle
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]

@@ -6,12 +6,18 @@ from pathlib import Path
 
 import pytest
 
-CONFTEST = Path(__file__).resolve().parent.parent / "conftest.py"
+ROOT = Path(__file__).resolve().parents[2]
+CONFTEST = ROOT / "tests" / "conftest.py"
 SKIPS = {
     "by the test": "import pytest\ndef test_fine(): pass\ndef test_one(): pytest.skip('why')",
     "by a mark": "import pytest\ndef test_fine(): pass\n@pytest.mark.skip\ndef test_one(): pass",
     "by the module": "import pytest\npytest.importorskip('no_such_module')",
 }
+
+
+@pytest.fixture(autouse=True)
+def _plugins_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 def run(pytester: pytest.Pytester, test: str) -> pytest.RunResult:

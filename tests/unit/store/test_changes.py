@@ -126,6 +126,23 @@ def test_a_pair_of_two_nodes_has_the_nic_of_each_gpu() -> None:
     assert len(used) == 2
 
 
+@pytest.mark.parametrize(
+    ("sent", "nics"),
+    [
+        ({"hsn0": 65_000_000, "hsn1": 0, "mgmt0": 2000}, ["hsn0"]),
+        ({"hsn0": 33_000_000, "hsn1": 32_000_000}, ["hsn0", "hsn1"]),
+        ({"eth0": 65_000_000}, ["hsn0", "hsn1"]),
+        ({}, ["hsn0", "hsn1"]),
+    ],
+)
+def test_nodes_without_gpus_have_the_nics_that_sent(sent: dict[str, int], nics: list[str]) -> None:
+    ranks = [replace(rank(number, f"n{number}"), device=None) for number in range(2)]
+    footer = {"proof": {"interfaces": {host: sent for host in ("n0", "n1")}}}
+    run = Run("x", {"transport": "mpi"}, tuple(ranks), (samples((0, 1), 8),), footer)
+    found = components_of(run, run.samples[0], find_topology("emulated", ROOT / "site_configs"))
+    assert found == tuple(sorted(["n0", "n1", *(f"{host}:{nic}" for host in ("n0", "n1") for nic in nics)]))
+
+
 def test_the_host_port_and_no_topology() -> None:
     run = read_run(HOST)
     assert components_of(run, run.samples[0], None) == ("nid001",)

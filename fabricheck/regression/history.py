@@ -1,0 +1,179 @@
+"""The history of a system as the statistics take it: checked, and as one series for each metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Literal, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from fabricheck.errors import UserError
+
+Floats = npt.NDArray[np.float64]
+Better = Literal["higher", "lower"]
+
+KEY = ("partition", "environment", "test", "metric")
+COLUMNS = (
+    *("session", "run_id", "started", "system", *KEY, "unit", "better", "value", "low", "high", "count", "deviation"),
+    *("verdict", "nodes", "software", "tuning", "components", "tags"),
+)
+# Something else was measured, or not all of it: such a value says nothing about the speed.
+NO_MEASUREMENT = ("INVALID", "INCOMPLETE")
+# Clocks of machines differ a little.
+_CLOCK_SLACK = timedelta(hours=1)
+
+
+@dataclass(frozen=True, order=True)
+class MetricKey:
+    """What makes a metric of one run the same as that of another."""
+
+    partition: str
+    environment: str
+    test: str
+    metric: str
+
+    def __str__(self) -> str:
+        return f"{self.partition} {self.environment} {self.test} {self.metric}"
+
+
+def check_history(frame: pl.DataFrame, system: str, *, now: datetime | None = None) -> pl.DataFrame:
+    """The rows that hold a measurement, or a UserError of one line about the first thing that is wrong with any.
+
+    Refused are: no rows, missing columns, rows of another system, the same run twice, a metric with two units or two
+    directions, runs that are not in the order of their time, runs of the future (later than `now`, default: this
+    moment), and values that are not positive. Left out are rows whose verdict is INVALID or INCOMPLETE.
+    """
+    missing = [name for name in COLUMNS if name not in frame.columns]
+    if missing:
+        raise UserError(f"the history has no column {', '.join(missing)}: it was written by another version")
+    if frame.is_empty():
+        raise UserError(f"there is no history of {system}: run the checks with a store first")
+    others = frame.filter(pl.col("system") != system)["system"].unique().sort().to_list()
+    if others:
+        raise UserError(f"the history is of {', '.join(others)} and not only of {system}: choose one system")
+    _check_time(frame, now or datetime.now(timezone.utc))
+    _check_once(frame)
+    for name in ("unit", "better"):
+        mixed = frame.group_by(KEY).agg(pl.col(name).unique().sort()).filter(pl.col(name).list.len() > 1).sort(KEY)
+        if not mixed.is_empty():
+            found = " and ".join(mixed[name][0].to_list())
+            raise UserError(f"{_say(mixed)}: has {name} {found}: values of two kinds cannot be compared")
+    kept = frame.filter(~pl.col("verdict").is_in(NO_MEASUREMENT))
+    bad = kept.filter(~(pl.col("value").is_finite() & (pl.col("value") > 0)).fill_null(False))
+    if not bad.is_empty():
+        raise UserError(f"{_say(bad)}: {bad['value'][0]} in run {bad['run_id'][0]} is no measurement")
+    return kept
+
+
+def _check_time(frame: pl.DataFrame, now: datetime) -> None:
+    started = frame["started"]
+    if started.null_count():
+        raise UserError("the history has a run without a time: run `verify` on the store")
+    backwards = started.diff().dt.total_microseconds() < 0
+    if backwards.any():
+        late = frame.filter(backwards)
+        raise UserError(
+            f"run {late['run_id'][0]} started {late['started'][0]:%Y-%m-%d %H:%M:%S} but stands after a later one: "
+            "the clock went backwards; leave the run out, or correct its time"
+        )
+    last = started[-1]
+    last = last if last.tzinfo is not None else last.replace(tzinfo=timezone.utc)
+    if last > now + _CLOCK_SLACK:
+        raise UserError(
+            f"run {frame['run_id'][-1]} started {last:%Y-%m-%d %H:%M:%S}, which is still to come: "
+            "the clock was wrong; leave the run out, or correct its time"
+        )
+
+
+def _check_once(frame: pl.DataFrame) -> None:
+    twice = frame.filter(pl.struct("run_id", *KEY).is_duplicated())
+    if not twice.is_empty():
+        raise UserError(f"{_say(twice)}: is in the history twice from run {twice['run_id'][0]}: remove one")
+
+
+def _say(frame: pl.DataFrame) -> str:
+    return str(MetricKey(*(frame[name][0] for name in KEY)))
+
+
+@dataclass(frozen=True)
+class Night:
+    """One session and when its first run started. Named for the nightly job that it mostly is."""
+
+    session: str
+    started: datetime
+
+    def __str__(self) -> str:
+        return f"{self.started:%Y-%m-%d %H:%M} ({self.session})"
+
+
+@dataclass(frozen=True)
+class Series:
+    """All metrics of a system over its sessions.
+
+    `values`: float64, shape (metrics, nights), in each metric's unit; NaN where it was not measured. Where a session
+    measured a metric more than once, their median. `components`: by metric, the names that its path crosses.
+    """
+
+    keys: tuple[MetricKey, ...]
+    units: tuple[str, ...]
+    better: tuple[Better, ...]
+    components: tuple[tuple[str, ...], ...]
+    nights: tuple[Night, ...]
+    values: Floats
+    software: tuple[str, ...]
+    versions: npt.NDArray[np.int64]
+
+    @property
+    def worse(self) -> Floats:
+        """How bad a value is, shape (metrics, nights): its logarithm, with the sign that makes more worse."""
+        sign = np.asarray([-1.0 if each == "higher" else 1.0 for each in self.better])
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.log(self.values) * sign[:, None])
+
+
+def series_of(frame: pl.DataFrame) -> Series:
+    """The series in a history that was checked: metrics in the order of their keys, nights in that of their start."""
+    nights = (
+        frame.group_by("session", maintain_order=True)
+        .agg(pl.col("started").min())
+        .sort("started", "session")
+        .with_row_index("night")
+    )
+    keys = (
+        frame.group_by(KEY)
+        .agg(pl.col("unit").first(), pl.col("better").first(), pl.col("components").last())
+        .sort(KEY)
+        .with_row_index("row")
+    )
+    cells = (
+        frame.select("session", *KEY, "value", "software")
+        .join(nights.select("session", "night"), on="session")
+        .join(keys.select(*KEY, "row"), on=KEY)
+        .group_by("row", "night")
+        .agg(pl.col("value").median(), pl.col("software").first())
+    )
+    software = cells["software"].unique().sort()
+    values = np.full((len(keys), len(nights)), np.nan)
+    values[cells["row"].to_numpy(), cells["night"].to_numpy()] = cells["value"].to_numpy()
+    versions = np.zeros(values.shape, dtype=np.int64)
+    versions[cells["row"].to_numpy(), cells["night"].to_numpy()] = software.search_sorted(cells["software"]).to_numpy()
+    return Series(
+        keys=tuple(MetricKey(*row) for row in keys.select(KEY).iter_rows()),
+        units=tuple(keys["unit"]),
+        better=tuple(keys["better"]),
+        components=tuple(tuple(each) for each in keys["components"].to_list()),
+        nights=tuple(Night(*row) for row in nights.select("session", "started").iter_rows()),
+        values=values,
+        software=tuple(software),
+        versions=versions,
+    )
+
+
+def fail_unknown(what: str, wanted: str, known: Sequence[str]) -> NoReturn:
+    """Raise the UserError of a name that the history does not have."""
+    some = ", ".join(known[-5:]) or "none"
+    raise UserError(f"the history has no {what} {wanted!r}: the latest are {some}")

@@ -1,0 +1,128 @@
+"""An emulated cluster for tests, with programs for it, and runs of the suite on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from ci import build
+from fabricheck import mpi
+from fabricheck.emulation.cluster import Cluster, emulated_cluster, require_machine
+from fabricheck.errors import UserError
+from fabricheck.suite import suite_root
+
+TOPOLOGY = suite_root() / "site_configs" / "emulated" / "topology.yaml"
+HEADER = """\
+$sources:
+  healthy: {kind: vendor, source: this cluster before anything was planted}
+$provenance:
+  NodePairs: healthy
+$uncalibrated: {'*': nothing else is compared}
+NodePairs:
+"""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run of `fabricheck run` on the cluster. `problems`: all found; `lines`: those of the worst verdict."""
+
+    status: int
+    verdict: str
+    lines: tuple[str, ...]
+    folder: Path
+    output: str
+    problems: tuple[str, ...] = ()
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Site:
+    """A suite of its own with the checks of the network, on a cluster. With `store`, that keeps what is measured."""
+
+    cluster: Cluster
+    root: Path
+    programs: Path
+    store: Path | None = None
+    size: str = "4MiB"
+    runs: int = 0
+
+    def __post_init__(self) -> None:
+        root = suite_root()
+        (self.root / "checks").mkdir()
+        for name in ("network.py", "group_patterns.py"):
+            shutil.copy(root / "checks" / name, self.root / "checks")
+        shutil.copytree(root / "config", self.root / "config")
+        shutil.copytree(root / "site_configs" / "emulated", self.root / "site_configs" / "emulated")
+        (self.root / "reference_values").mkdir()
+
+    def command(
+        self, partition: str, *options: str, environment: str = "openmpi", name: str = "NodePairs"
+    ) -> list[str]:
+        self.runs += 1
+        selected = [f"--system=emulated:{partition}", f"--environment={environment}", f"--name={name}"]
+        kept = f"--store={self.store}" if self.store else "--no-store"
+        where = [f"--built={self.programs}", f"--output={self.root / f'output{self.runs}'}", kept]
+        program = [sys.executable, "-m", "fabricheck", "run", *selected, *where]
+        # Latencies of more ranks than cores say nothing.
+        large = [*([] if "--" in options else ["--"]), f"--setvar=NodePairs.sizes=host:{self.size}"]
+        return ["sh", "-c", f'cd "{self.root}" && exec "$@"', "sh", *program, *options, *large]
+
+    def run(self, partition: str, *options: str, environment: str = "openmpi", name: str = "NodePairs") -> Finished:
+        command = self.command(partition, *options, environment=environment, name=name)
+        done = self.cluster.run(command, timeout_s=240)
+        return self.finished(done.returncode, done.stdout + done.stderr)
+
+    def finished(self, status: int, output: str) -> Finished:
+        (folder,) = (self.root / f"output{self.runs}" / "runs").iterdir()
+        written = json.loads((folder / "verdict.json").read_text(encoding="utf-8"))
+        metrics = {one["name"]: one["value"] for run in written["runs"] for one in run["metrics"]}
+        lines = [each["message"] for each in written["problems"] if each["verdict"] == written["verdict"]]
+        problems = tuple(each["message"] for each in written["problems"])
+        return Finished(status, written["verdict"], tuple(lines), folder, output, problems, metrics)
+
+    def calibrate(self, partition: str, bound: float = 0.1) -> None:
+        """References from a run on the cluster as it is: the goodput of each pair, within `bound`."""
+        done = self.run(partition)
+        assert done.status == 0, done.output
+        file = self.root / "reference_values" / "emulated.yaml"
+        known = file.read_text(encoding="utf-8") if file.exists() else ""
+        if "NodePairs:" not in known:
+            known = HEADER
+        goodputs = {name: value for name, value in done.metrics.items() if name.endswith("_goodput")}
+        assert goodputs
+        lines = [f"    {name}: [{value}, {-bound}, {bound}, Gb/s]" for name, value in goodputs.items()]
+        file.write_text("\n".join([known.rstrip("\n"), f"  emulated:{partition}:", *lines, ""]), encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    try:
+        require_machine()
+    except UserError as error:
+        pytest.skip(str(error))
+    # A name of its own: a cluster that somebody is looking at stays as it is.
+    with emulated_cluster(TOPOLOGY, f"test{os.getpid() % 100000}") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """fabricbench with the MPI libraries of the machine, which Slurm's plugins know."""
+    folder = tmp_path_factory.mktemp("programs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FABRICHECK_MPI", "machine")
+        for name in mpi.NAMES:
+            if mpi.find(name) is None:
+                pytest.skip(f"needs {name} of the machine (Debian: openmpi-bin libopenmpi-dev mpich libmpich-dev)")
+            built = build.build(f"host-{name}", folder=suite_root() / "build" / f"machine-{name}")
+            (folder / name).symlink_to(built)
+    for name in ("packed", "round-robin"):
+        (folder / f"openmpi-{name}").symlink_to(folder / "openmpi")
+    return folder

@@ -1,5 +1,0 @@
-"""What the tests of this folder share."""
-
-from tests.toy import toy
-
-__all__ = ["toy"]

@@ -1,0 +1,106 @@
+"""A link of a real cluster loses 5% of its rate: compare and watch find it and name it. Needs root.
+
+Each night is a run of the suite, with Slurm and MPI, on network namespaces whose links are shaped.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fabricheck.emulation import faults
+from fabricheck.emulation.cluster import Cluster
+from fabricheck.store.folders import scan
+from tests.cluster import Site
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+LINK = "nid002:hsn0"
+PERCENT = 5
+# All that crosses the node crosses this one of its ports.
+NAMED = f"{LINK} (or nid002)"
+# Six of the twelve pairs of four nodes have the node of the link at one end.
+PAIRS, CROSSING = 12, 6
+# What watch needs before it can alarm: its shortest warm-up, and the lag.
+WARM_UP, LAG = 8, 5
+FEWEST_NIGHTS, MOST_NIGHTS = 5, 8
+CANNOT_SAY = 4
+
+
+# Exit status and output.
+Answer = tuple[int, str]
+
+
+@dataclass(frozen=True)
+class Nightly:
+    site: Site
+    store: Path
+
+    def measure(self, firmware: int) -> None:
+        """A night. The verdict may be red, for a run is judged by itself too; that it was stored is what counts."""
+        before = self.nights
+        done = self.site.run("one-leaf", "--", f"--session-extras=firmware={firmware}")
+        assert self.nights == before + 1, done.output
+
+    def measure_until(self, firmware: int, ask: Callable[[], Answer], enough: Callable[[int], bool]) -> Answer:
+        """Nights until the exit status of what is asked is `enough`: a busy machine is noisy and needs more of them."""
+        for night in range(1, MOST_NIGHTS + 1):
+            self.measure(firmware)
+            if night >= FEWEST_NIGHTS and enough((answer := ask())[0]):
+                break
+        return answer
+
+    @property
+    def nights(self) -> int:
+        return len(scan(self.store / "emulated").entries) if self.store.exists() else 0
+
+    def ask(self, *words: str) -> Answer:
+        command = [sys.executable, "-m", "fabricheck", *words, f"--store={self.store}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.site.root)
+        assert done.stderr == ""
+        return done.returncode, done.stdout
+
+    def compare(self, base: int, candidate: int) -> Answer:
+        return self.ask("compare", f"software:firmware={base}", f"software:firmware={candidate}", "--system=emulated")
+
+    def watch(self) -> Answer:
+        return self.ask("watch", "emulated", f"--warm-up={WARM_UP}")
+
+
+@pytest.fixture
+def nightly(cluster: Cluster, programs: Path, tmp_path: Path) -> Iterator[Nightly]:
+    (tmp_path / "suite").mkdir()
+    store = tmp_path / "store"
+    yield Nightly(Site(cluster, tmp_path / "suite", programs, store, size="2MiB"), store)
+    faults.clear(cluster)
+
+
+def test_a_link_that_becomes_slower_is_found_and_named_and_a_healthy_one_is_not(nightly: Nightly) -> None:
+    for _ in range(WARM_UP + LAG - 4):
+        nightly.measure(1)
+    # The same commands to the shaper as of a fault, and 0% of the rate is lost.
+    faults.slow(nightly.site.cluster, LINK, PERCENT)
+    faults.clear(nightly.site.cluster)
+    status, said = nightly.measure_until(2, lambda: nightly.compare(1, 2), lambda status: status != CANNOT_SAY)
+    assert status == 0, said
+    assert f"{PAIRS} metrics: 0 regressed, 0 cannot say" in said
+    status, said = nightly.watch()
+    assert status == 0, said
+    assert f"{PAIRS} metrics: {PAIRS} watched" in said
+
+    faults.slow(nightly.site.cluster, LINK, PERCENT)
+    status, said = nightly.measure_until(3, nightly.watch, lambda status: status != 0)
+    assert status == 1, said
+    (page,) = [line for line in said.splitlines() if line.startswith(("NEW: ", "OPEN: "))]
+    assert f": {NAMED}: " in page
+    assert "changed then: firmware: 2 -> 3" in said
+    status, said = nightly.compare(2, 3)
+    assert status == 1, said
+    (suspect,) = [line for line in said.splitlines() if "suspect: " in line]
+    assert f"suspect: {NAMED}: {CROSSING} of {CROSSING} metrics" in suspect
+    assert "changed: firmware: 2 -> 3" in said
