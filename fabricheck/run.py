@@ -108,6 +108,7 @@ def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterable[Problem]:
 def _found_between_nodes(judged: Iterable[RunJudgement], judge: SystemJudge) -> Iterable[Problem]:
     """What runs over several nodes say of the network and of NICs, beside their metrics."""
     from fabricheck.judge.association import find_associations
+    from fabricheck.judge.distances import find_distance_classes
     from fabricheck.pairwise.judge import judge_pairs
 
     if judge.topology is None:
@@ -115,6 +116,7 @@ def _found_between_nodes(judged: Iterable[RunJudgement], judge: SystemJudge) -> 
     for each in judged:
         if judge.topology.network is not None:
             yield from judge_pairs(each.run, judge.topology.network, judge.policy)
+            yield from find_distance_classes(each.run, judge.topology.network)
         yield from find_associations(each.run, judge.topology)
 
 

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.judge.distances import distance_classes, find_distance_classes
+from fabricheck.results.records import Rank, Run, Samples, Verdict
+from fabricheck.topology.network import Network
+from tests.unit.topology.nodes import system
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def network() -> Network:
+    found = system("emulated").network
+    assert found is not None
+    return found
+
+
+def run_over(hosts: list[str], gbps: dict[tuple[int, int], list[float]]) -> Run:
+    ranks = tuple(Rank(number, host, 0, 1, "0", 0, None) for number, host in enumerate(hosts))
+    samples = []
+    for pair, values in gbps.items():
+        times = np.array([round(8 * MIB / value) for value in values], dtype=np.int64)
+        samples.append(Samples("unidirectional", "transfers", "contended", 0, pair, MIB, 5, "fixed", 0, times))
+    return Run("made.jsonl", {"transport": "mpi"}, ranks, tuple(samples), {"records": len(samples)})
+
+
+def test_pairs_are_told_by_their_distance(network: Network) -> None:
+    run = run_over(["nid001", "nid002", "nid005"], {(0, 1): [0.2] * 3, (1, 0): [0.1] * 4, (0, 2): [0.05] * 6})
+    near, far = distance_classes(run, network)
+    assert (near.distance, near.pairs, near.summary.count) == ("same-switch", 2, 7)
+    assert (near.summary.min, near.summary.median, near.summary.max) == pytest.approx((0.1, 0.1, 0.2), rel=1e-3)
+    assert near.summary.mean == pytest.approx((3 * 0.2 + 4 * 0.1) / 7, rel=1e-3)
+    assert (far.distance, far.pairs, far.quantity) == ("same-group", 1, "goodput")
+    assert far.interval == pytest.approx((0.05, 0.05), rel=1e-3)
+    assert "unidirectional contended 1MiB goodput, same-group (1 pair): median 0.05 Gb/s" in far.message
+    assert [each.verdict for each in find_distance_classes(run, network)] == [Verdict.PASS] * 2
+
+
+def test_what_was_cut_off_or_inside_a_node_has_no_distance(network: Network) -> None:
+    run = run_over(["nid001", "nid002"], {(0, 1): [0.2] * 3})
+    assert not list(find_distance_classes(replace(run, footer=None), network))
+    assert not list(distance_classes(run_over(["nid001"] * 2, {(0, 1): [0.2] * 3}), network))
+    with pytest.raises(UserError, match="no node 'nid999'"):
+        list(distance_classes(run_over(["nid001", "nid999"], {(0, 1): [0.2] * 3}), network))
