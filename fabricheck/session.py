@@ -75,7 +75,9 @@ class Selection:
     more: tuple[str, ...] = ()
 
     def arguments(self) -> list[str]:
-        pairs = [("--tag", self.tags), ("--name", self.names), ("--prgenv", self.environments)]
+        # ReFrame looks for names in those of the checks without their blanks.
+        names = [name.replace(" ", "") for name in self.names]
+        pairs = [("--tag", self.tags), ("--name", names), ("--prgenv", self.environments)]
         return ["--system", self.system, *(f"{option}={one}" for option, all_ in pairs for one in all_), *self.more]
 
 

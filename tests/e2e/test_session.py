@@ -28,6 +28,13 @@ def test_a_healthy_suite_is_green_and_leaves_everything_below_output(toy: ToySui
     assert (toy.output / "results.db").exists()
 
 
+def test_a_name_may_have_blanks(toy: ToySuite) -> None:
+    toy.plant("    sourcesdir = None\n", '    sourcesdir = None\n    each = parameter(["a b", "a c"])\n')
+    toy.plant("import reframe as rfm\n", "import reframe as rfm\nfrom reframe.core.builtins import parameter\n")
+    session = run(toy, Selection("toy", names=("Measures %each=a b",)))
+    assert [case.attributes["each"] for case in session.cases] == ["a b"]
+
+
 def test_a_failing_check_keeps_its_result_file(toy: ToySuite) -> None:
     toy.plant("; true", "; false")
     session = run(toy)

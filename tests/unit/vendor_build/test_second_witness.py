@@ -119,3 +119,10 @@ def test_without_rounds_nothing_is_compared() -> None:
 def test_the_table_has_a_line_for_each() -> None:
     (line,) = table([judged(*[1.0] * 6)]).splitlines()[2:]
     assert line == f"| allreduce | {LARGE_BYTES} | 100 | 100 | Gb/s | 1.000 | 1.000 to 1.000 | PASS |"
+
+
+def test_what_is_over_at_once_is_not_judged() -> None:
+    """16 MiB at 3,000 Gb/s take 45 us, of which the start is a part that counts."""
+    rounds = [Round(1.05 * 3000, 3000)] * 6
+    assert compare("alltoall", LARGE_BYTES, rounds, unit="Gb/s", witness="osu").verdict is Verdict.PASS
+    assert compare("alltoall", 16 * LARGE_BYTES, rounds, unit="Gb/s", witness="osu").verdict is Verdict.DEGRADED
