@@ -33,7 +33,7 @@ class NodeGroups(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     transport = parameter(["ccl", "mpi"])
     nodes = 2
     operations = ["rail_unidirectional"]
-    sizes = {"host": "4MiB", "other": "1GiB"}
+    sizes = {"host": "2MiB", "other": "1GiB"}
     ranks = 4
     warmup = 2
     tags = {"acceptance"}

@@ -16,7 +16,7 @@ class NodePairs(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     nodes = 0
     operations = ["unidirectional"]
     schedules = ["contended"]
-    sizes = {"host": "8B,4MiB", "other": "8B,1GiB"}
+    sizes = {"host": "8B,2MiB", "other": "8B,1GiB"}
     warmup = 2
     tags = {"nightly", "acceptance"}
 

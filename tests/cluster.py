@@ -50,7 +50,7 @@ class Site:
     root: Path
     programs: Path
     store: Path | None = None
-    size: str = "4MiB"
+    size: str = "2MiB"
     runs: int = 0
 
     def __post_init__(self) -> None:

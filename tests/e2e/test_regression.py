@@ -76,7 +76,7 @@ class Nightly:
 def nightly(cluster: Cluster, programs: Path, tmp_path: Path) -> Iterator[Nightly]:
     (tmp_path / "suite").mkdir()
     store = tmp_path / "store"
-    yield Nightly(Site(cluster, tmp_path / "suite", programs, store, size="2MiB"), store)
+    yield Nightly(Site(cluster, tmp_path / "suite", programs, store, size="1MiB"), store)
     faults.clear(cluster)
 
 

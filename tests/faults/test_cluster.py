@@ -38,8 +38,9 @@ def replace(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new), encoding="utf-8")
 
 
-@pytest.mark.parametrize(("partition", "attempt"), [(LEAF, 1), (ALL, 1), (ALL, 2), (ALL, 3)])
+@pytest.mark.parametrize(("partition", "attempt"), [(LEAF, 2), (LEAF, 3), (ALL, 2), (ALL, 3)])
 def test_the_healthy_cluster_is_green(site: Site, partition: str, attempt: int) -> None:
+    """The first time, when it has no references, is that of the fixture."""
     done = site.run(partition)
     assert done.status == 0, f"attempt {attempt}: {done.output}"
 
@@ -56,7 +57,9 @@ def test_ports_are_told_by_the_group_patterns(site: Site, scheme: str) -> None:
 @pytest.mark.parametrize(("percent", "verdict"), [(5, Verdict.DEGRADED), (10, Verdict.DEGRADED), (50, Verdict.FAIL)])
 def test_a_slow_link(site: Site, percent: int, verdict: Verdict) -> None:
     faults.slow(site.cluster, "nid002:hsn0", percent)
-    expect(site.run(ALL), f"a link is {percent}% slower", "fault slow nid002:hsn0", verdict, "nid002:hsn0--leaf0 loses")
+    expect(
+        site.run(LEAF), f"a link is {percent}% slower", "fault slow nid002:hsn0", verdict, "nid002:hsn0--leaf0 loses"
+    )
 
 
 def test_a_slow_link_without_references(site: Site) -> None:
@@ -79,13 +82,13 @@ def test_a_slow_trunk(site: Site) -> None:
 
 def test_a_link_that_flaps(site: Site) -> None:
     faults.flap(site.cluster, "nid002:hsn0", 1.0)
-    done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=20")
+    done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=8")
     expect(done, "a link goes down and up", "fault flap nid002:hsn0", Verdict.INCOMPLETE, "nothing went on")
 
 
 def test_a_port_without_carrier(site: Site) -> None:
     faults.unplug(site.cluster, "nid003:hsn0")
-    done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=6")
+    done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=3")
     expect(done, "a cable is unplugged", "fault unplug nid003:hsn0", Verdict.INCOMPLETE, "")
 
 
@@ -167,7 +170,7 @@ def test_another_network(site: Site) -> None:
 
 def test_a_variable_that_the_launcher_does_not_pass_on(site: Site) -> None:
     settings = site.root / "site_configs/emulated/settings.py"
-    replace(settings, '"port": "host",', '"port": "host", "launcher_options": ["--export=PATH,SLURM_MPI_TYPE"],')
+    replace(settings, 'if "-" in name else []', 'if "-" in name else ["--export=PATH,SLURM_MPI_TYPE"]')
     done = site.run(LEAF)
     said = "OMPI_MCA_btl_tcp_if_include was unset"
     expect(done, "the launcher does not pass a variable on", "srun --export", Verdict.INVALID, said)
