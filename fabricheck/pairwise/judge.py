@@ -33,7 +33,8 @@ def judge_pairs(run: Run, network: Network, policy: Policy) -> Iterator[Problem]
     pairs = [[pair for pair, _ in one] for one in rounds]
     far = {pair for one in pairs for pair in one if network.distance(*map(node_of, pair)) != "same-switch"}
     made = design(Ways(network), pairs, duplex=operation == "bidirectional")
-    for suspect in locate(made, [goodput for one in rounds for _, goodput in one]).suspects:
+    found = locate(made, [goodput for one in rounds for _, goodput in one]).suspects
+    for suspect in sorted(found, key=lambda each: -each.loss):
         smallest = policy.smallest_loss_of_distance if _pairs_over(suspect) == far else policy.smallest_loss
         if suspect.low >= smallest:
             yield Problem(Verdict.DEGRADED, suspect.message)

@@ -120,12 +120,14 @@ def require_words_of_all_nodes(run: Run, errors: str) -> tuple[Problem, ...]:
     """A problem that names the nodes that said nothing, where the others gave up waiting; `errors`: the run's stderr.
 
     One rank of each node says there that nothing goes on. A node whose ranks all hang, or were killed, or that is down,
-    cannot.
+    cannot. Nobody is named where most say nothing, or where rank 0 went on, which waits for all: then the launcher may
+    have ended them before they could speak.
     """
     hosts = {each.rank: each.host for each in run.ranks}
     spoke = {hosts.get(int(found[1])) for found in _SPOKE.finditer(errors)} - {None}
     silent = sorted(set(hosts.values()) - spoke)
-    if not spoke or not silent:
+    waited = hosts.get(0) in spoke or silent == [hosts.get(0)]
+    if not silent or not waited or len(silent) >= len(spoke):
         return ()
     names = ", ".join(silent)
     ranks = list_ranks(rank for rank, host in hosts.items() if host in silent)

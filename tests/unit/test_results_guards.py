@@ -163,10 +163,15 @@ BEHIND = "fabricbench: nothing went on for 8 s: ranks 2-3 did not arrive\n"
 @pytest.mark.parametrize(
     ("errors", "names"),
     [
-        (SPOKE.format(0), "nid002 (rank 2-3)"),
-        (f"nid001: {SPOKE.format(1)}srun: error: killed", "nid002 (rank 2-3)"),
-        (SPOKE.format(0) + SPOKE.format(2), None),
-        (SPOKE.format(0) + BEHIND, None),
+        (SPOKE.format(0) + SPOKE.format(1), "nid003 (rank 2-3)"),
+        (SPOKE.format(0) + f"srun: error: killed\nnid002: {SPOKE.format(1)}", "nid003 (rank 2-3)"),
+        # Rank 0 hangs itself.
+        (SPOKE.format(1) + SPOKE.format(3), "nid001 (rank 0)"),
+        # Rank 0 went on, and most said nothing.
+        (SPOKE.format(2), None),
+        (SPOKE.format(0), None),
+        (SPOKE.format(0) + SPOKE.format(1) + SPOKE.format(2), None),
+        (SPOKE.format(0) + SPOKE.format(1) + BEHIND, None),
         ("fabricbench: rank 1 was ended by signal 11\n", None),
         ("", None),
     ],
@@ -174,7 +179,7 @@ BEHIND = "fabricbench: nothing went on for 8 s: ranks 2-3 did not arrive\n"
 def test_a_node_that_says_nothing_is_named(tmp_path: Path, errors: str, names: str | None) -> None:
     lines = copy.deepcopy(lines_of(CUDA))
     for each in lines[0]["ranks"]:
-        each["host"] = "nid001" if each["rank"] < 2 else "nid002"
+        each["host"] = ("nid001", "nid002", "nid003", "nid003")[each["rank"]]
     found = require_words_of_all_nodes(read_run(write(tmp_path / "run.jsonl", lines)), errors)
     assert [each.verdict for each in found] == ([Verdict.INCOMPLETE] if names else [])
     assert names is None or names in messages(found)
