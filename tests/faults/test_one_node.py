@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ci import build
 from fabricheck import mpi
 from fabricheck.judge.verdicts import EXIT_CODES
 from fabricheck.results.records import Verdict
@@ -47,6 +48,7 @@ class Finished:
 
 def run(root: Path, tag: str, *options: str) -> Finished:
     command = [sys.executable, "-m", "fabricheck", "run", "--system", "local", f"--tag={tag}", f"--output={tag}"]
+    command.append(f"--built={root / 'built'}")
     job = subprocess.run([*command, *options], cwd=root, capture_output=True, text=True, check=False, timeout=300)
     folders = list((root / tag / "runs").glob("local-*"))
     assert len(folders) == 1, job.stdout + job.stderr
@@ -69,6 +71,9 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "reference_values" / "local.yaml").write_text(REFERENCES)
     if len(mpi.find_all()) < len(mpi.NAMES):
         pytest.skip("needs Open MPI and MPICH: `make test` brings both")
+    (root / "built").mkdir()
+    for name in mpi.NAMES:
+        (root / "built" / name).symlink_to(build.build(f"host-{name}"))
     return root
 
 
