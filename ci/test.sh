@@ -1,7 +1,12 @@
 #!/bin/sh
 # All tests: the C++ unit tests, then everything else with pytest. `make test` calls it, with .venv/bin on the path.
-set -eu
-cd "$(dirname "$0")/.."
-python -m ci.build host-openmpi
-ctest --test-dir build/host-openmpi --output-on-failure --no-tests=error
-exec python -m pytest "$@"
+# Words for pytest, such as the name of a file, choose among the latter.
+set -u
+cd "$(dirname "$0")/.." || exit
+python -m ci.build host-openmpi && ctest --test-dir build/host-openmpi --output-on-failure --no-tests=error || exit
+[ $# -eq 0 ] || exec python -m pytest "$@"
+status=0
+python -m pytest --numprocesses=auto --dist=worksteal -m 'not e2e' || status=$?
+# What measures has the cores for itself.
+python -m pytest -m e2e || status=$?
+exit "$status"

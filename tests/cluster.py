@@ -31,11 +31,10 @@ NodePairs:
 
 @dataclass(frozen=True)
 class Finished:
-    """A run of `fabricheck run` on the cluster. `problems`: all found; `lines`: those of the worst verdict."""
+    """A run of `fabricheck run` on the cluster. `problems`: all found, worst first."""
 
     status: int
     verdict: str
-    lines: tuple[str, ...]
     folder: Path
     output: str
     problems: tuple[str, ...] = ()
@@ -83,9 +82,8 @@ class Site:
         (folder,) = (self.root / f"output{self.runs}" / "runs").iterdir()
         written = json.loads((folder / "verdict.json").read_text(encoding="utf-8"))
         metrics = {one["name"]: one["value"] for run in written["runs"] for one in run["metrics"]}
-        lines = [each["message"] for each in written["problems"] if each["verdict"] == written["verdict"]]
         problems = tuple(each["message"] for each in written["problems"])
-        return Finished(status, written["verdict"], tuple(lines), folder, output, problems, metrics)
+        return Finished(status, written["verdict"], folder, output, problems, metrics)
 
     def calibrate(self, partition: str, bound: float = 0.1) -> None:
         """References from a run on the cluster as it is: the goodput of each pair, within `bound`."""

@@ -80,10 +80,14 @@ NEEDED = {"nccl-tests": ["nccl"], "rccl-tests": ["rccl"]}
 
 def vendor_tool(name: str) -> Tool:
     """The tool of that name in config/vendor.yaml; UserError where there is none."""
-    tools = load_tools(suite_root() / "config" / "vendor.yaml")
+    tools = _tools(suite_root() / "config" / "vendor.yaml")
     if name not in tools:
         raise UserError(f"config/vendor.yaml has no tool {name!r}: choose from {', '.join(tools)}")
     return tools[name]
+
+
+# Every test asks, as often as it has parameters.
+_tools = functools.lru_cache(load_tools)
 
 
 class FetchVendor(rfm.RunOnlyRegressionTest):

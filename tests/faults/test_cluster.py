@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck.emulation import faults
+from fabricheck.results.fabricbench import read_run
 from fabricheck.results.records import Verdict
 from tests.cluster import Finished, Site
 from tests.faults.matrix import NO_COUNTERPART, Outcome, settle
@@ -24,8 +25,7 @@ LEAF, ALL = "one-leaf", "two-leaves"
 
 def expect(done: Finished, fault: str, how: str, verdict: Verdict, *said: str, reframe: str = NO_COUNTERPART) -> None:
     assert done.status != 0, done.output
-    lines = done.lines if done.lines and said[0] in "".join(done.lines) else done.problems
-    line = next((each for each in lines if said[0] in each), "\n".join(lines))
+    line = next((each for each in done.problems if said[0] in each), "\n".join(done.problems))
     short = line.partition("error: ")[2] or line
     for word in said:
         assert word in line, done.output
@@ -56,6 +56,15 @@ def test_ports_are_told_by_the_group_patterns(site: Site, scheme: str) -> None:
     assert done.status == 0, done.output
     (problem,) = done.problems
     assert f"rail_unidirectional: association to NICs: {scheme} over 2 NICs" in problem
+
+
+def test_collectives_over_more_and_more_nodes(site: Site) -> None:
+    """Each count of nodes is a run of its own, judged by what its links allow."""
+    done = site.run(ALL, name="NetworkCollectives")
+    assert done.status == 0, done.output
+    runs = [read_run(file) for file in done.folder.glob("output/**/result.jsonl")]
+    assert sorted(len({rank.host for rank in run.ranks}) for run in runs) == [2, 4, 8]
+    assert all({one.operation for one in run.samples} == {"alltoall", "allreduce"} for run in runs)
 
 
 @pytest.mark.parametrize(("percent", "verdict"), [(5, Verdict.DEGRADED), (10, Verdict.DEGRADED), (50, Verdict.FAIL)])

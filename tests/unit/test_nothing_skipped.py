@@ -20,16 +20,19 @@ def _plugins_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
-def run(pytester: pytest.Pytester, test: str) -> pytest.RunResult:
+def run(pytester: pytest.Pytester, test: str, *options: str) -> pytest.RunResult:
     pytester.makeconftest(CONFTEST.read_text())
     pytester.makepyfile(test_fine="def test_fine(): pass", test_it=test)
-    return pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    return pytester.runpytest_subprocess("-p", "no:cacheprovider", *options)
 
 
+@pytest.mark.parametrize("processes", [0, 2])
 @pytest.mark.parametrize("test", SKIPS.values(), ids=SKIPS.keys())
-def test_a_skip_fails_the_run_in_ci(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, test: str) -> None:
+def test_a_skip_fails_the_run_in_ci(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, test: str, processes: int
+) -> None:
     monkeypatch.setenv("CI", "true")
-    result = run(pytester, test)
+    result = run(pytester, test, f"--numprocesses={processes}")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*skipped although CI=true: this is a failure*", "test_it.py*"])
 
