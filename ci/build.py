@@ -33,12 +33,16 @@ def options(target: str) -> list[str]:
     return _OPTIONS[target]()
 
 
-def build(target: str, source: Path = ROOT / "src", folder: Path | None = None) -> Path:
-    """Configures and builds a target. Returns the folder that it lies in; raises `UserError` when it fails."""
+def build(target: str, source: Path = ROOT / "src", folder: Path | None = None, *, tests: bool = True) -> Path:
+    """Configures and builds a target. Returns the folder that it lies in; raises `UserError` when it fails.
+
+    `tests`: the unit tests too.
+    """
     folder = folder or ROOT / "build" / target
+    what = [] if tests else ["--target", "fabricbench"]
     steps = (
         ["cmake", "-S", str(source), "-B", str(folder), *options(target)],
-        ["cmake", "--build", str(folder), "--parallel", str(os.cpu_count() or 1)],
+        ["cmake", "--build", str(folder), "--parallel", str(os.cpu_count() or 1), *what],
     )
     for step in steps:
         # Python's own CMake comes first where setup had to install one.
