@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+# Log likelihood by which the true one of two hypotheses falls behind in 1 of 100 cases at most (docs/pairwise.md).
+_DOUBT = 2.7
+
 
 @dataclass(frozen=True)
 class Group:
@@ -39,15 +42,28 @@ def groups(worse: Mapping[int, Iterable[str]], crossing: Mapping[str, int]) -> l
     return found
 
 
-def blamed(components: Collection[str], crossing: Mapping[str, int]) -> tuple[str | None, tuple[str, ...]]:
+def blamed(
+    components: Collection[str], crossing: Mapping[str, int], evidence: Mapping[str, float] | None = None
+) -> tuple[str | None, tuple[str, ...]]:
     """The component of a group to name, None where it shares none, and those that would explain it as well.
 
-    What few other metrics cross explains best that only these got worse; of equals a part, `node:nic0`, not its node.
+    `evidence`: by component, the log likelihood that all metrics that cross it got worse, over that only those of the
+    group did. Where that does not tell, what few other metrics cross explains best that only these got worse; of
+    equals a part, `node:nic0`, not its node.
     """
-    ranked = sorted(components, key=lambda name: (crossing[name], -name.count(":"), name))
+    known = evidence or {}
+
+    def certainty(name: str) -> float:
+        return known.get(name, 0.0)
+
+    ranked = sorted(components, key=lambda name: (-certainty(name), crossing[name], -name.count(":"), name))
     if not ranked:
         return None, ()
-    return ranked[0], tuple(name for name in ranked[1:] if crossing[name] == crossing[ranked[0]])
+    best = ranked[0]
+    alike = [name for name in ranked[1:] if certainty(best) - certainty(name) < _DOUBT]
+    # Without evidence for or against any of them, that fewer others cross it is what decides.
+    undecided = all(certainty(name) == certainty(best) for name in alike)
+    return best, tuple(name for name in alike if not undecided or crossing[name] == crossing[best])
 
 
 def say(component: str, others: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timezone
@@ -19,6 +20,7 @@ from scipy.stats import norm
 from fabricheck.regression.hazard import CHARTS, CLIP
 from fabricheck.regression.history import MetricKey, Night, Series, check_history, series_of
 from fabricheck.regression.monitor import MetricAlarm, Monitored, Options, monitor
+from fabricheck.regression.robust import centre_and_spread
 from fabricheck.regression.shared import blamed, count_crossing, groups
 from fabricheck.yamlfile import read_yaml
 
@@ -31,6 +33,8 @@ _SAME_CAUSE_NIGHTS = 14
 # A metric is missed when it was not measured for this many times as long as it usually is not.
 _MISSED = 3
 _WEEK = 7
+# Log likelihood that one metric adds to the evidence for a component.
+_MOST_EVIDENCE = 4.0
 
 
 @dataclass(frozen=True)
@@ -284,7 +288,7 @@ def _joins(incidents: Sequence[_Incident], index: int, alarm: Alarm, night: int)
 
 def _page(series: Series, incident: _Incident, alarms: Sequence[Alarm], crossing: dict[str, int]) -> Page:
     members = sorted((alarms[index] for index in incident.alarms), key=lambda each: (-abs(each.change), each.key))
-    component, others = blamed(incident.shared, crossing)
+    component, others = blamed(incident.shared, crossing, _evidence(series, incident, members))
     is_open = any(each.ended is None for each in members)
     last = series.nights[-1]
     return Page(
@@ -297,6 +301,34 @@ def _page(series: Series, incident: _Incident, alarms: Sequence[Alarm], crossing
         watched=crossing[component] if component is not None else 1,
         alarms=tuple(members),
     )
+
+
+def _evidence(series: Series, incident: _Incident, alarms: Sequence[Alarm]) -> dict[str, float]:
+    """By component that the alarms share, what the metrics without an alarm say of it.
+
+    The log likelihood that those which cross it lost what the alarmed ones did, over that they lost nothing. Only
+    metrics of the same tests and unit count: a link that lost goodput may keep its latency.
+    """
+    nights = {night: number for number, night in enumerate(series.nights)}
+    since = min(nights[each.first_bad] for each in alarms)
+    until = since + _AFTER
+    before, after = series.worse[:, max(0, since - _BEFORE) : since], series.worse[:, since:until]
+    usual, now = centre_and_spread(before), centre_and_spread(after)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = usual.spread * np.sqrt(1 / usual.count + 1 / now.count)
+        loss = np.median([abs(math.log1p(each.change)) for each in alarms])
+        shift = (now.centre - usual.centre) / error
+        gain = shift * loss / error - (loss / error) ** 2 / 2
+    # A single metric, however wild, is not to decide.
+    gain = np.clip(np.nan_to_num(gain, nan=0.0), -_MOST_EVIDENCE, _MOST_EVIDENCE)
+    alarmed = {each.key for each in alarms}
+    kinds = {(each.key.partition, each.key.environment, each.key.test, each.unit) for each in alarms}
+    found = dict.fromkeys(incident.shared, 0.0)
+    for row, key in enumerate(series.keys):
+        if key not in alarmed and (key.partition, key.environment, key.test, series.units[row]) in kinds:
+            for component in incident.shared.intersection(series.components[row]):
+                found[component] += float(gain[row])
+    return found
 
 
 def _state(

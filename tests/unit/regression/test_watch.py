@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from datetime import date
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,27 @@ def test_an_alarm_of_tonight_is_new() -> None:
     assert page.alarms[0].raised == whole.raised
     assert page.alarms[0].sum == whole.sum
     assert watched([lost(100, nights=night)]).pages == ()
+
+
+def pairs(slow: str, quietest: tuple[str, str], nights: int) -> list[Made]:
+    """Pairs of four nodes: those of `slow` lose 5% for the last five nights, most of them in noise."""
+    nodes = [f"n{each}" for each in range(4)]
+    found = []
+    for seed, (source, destination) in enumerate(permutations(nodes, 2), start=50):
+        drop = 0.05 if slow in (source, destination) else 0.0
+        spread = 0.01 if (source, destination) == quietest else 0.04
+        values = normal(seed, nights, spread=spread, drop=drop, onset=nights - 5)
+        parts = [f"{node}{part}" for node in (source, destination) for part in ("", ":hsn0")]
+        found.append(Made(f"{source}_{destination}", values, components=parts))
+    return found
+
+
+@pytest.mark.parametrize("slow", ["n1", "n2"])
+def test_one_alarm_is_told_by_what_the_others_lost(slow: str) -> None:
+    """Either end of the pair explains its alarm; that other pairs of one of them lost something tells which."""
+    (page,) = watched(pairs(slow, ("n1", "n2"), 60)).pages
+    assert (page.affected, page.watched) == (1, 6)
+    assert (page.component, page.others) == (f"{slow}:hsn0", (slow,))
 
 
 def test_alarms_with_a_shared_component_are_one_page() -> None:
