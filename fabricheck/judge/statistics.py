@@ -1,4 +1,4 @@
-"""Order statistics of measured iterations: no distribution is assumed of them."""
+"""Statistics of measured iterations, of which no distribution is assumed, and of few repetitions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binom
+from scipy.stats import binom, t
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,23 @@ def fewest_for_interval(confidence: float = 0.95) -> int:
     while _rank_of_bound(count, confidence) < 1:
         count += 1
     return count
+
+
+def mean_interval(values: npt.ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
+    """Student's confidence interval of the mean of `values`, shape (n,), n ≥ 2, in their unit.
+
+    For a handful of independent values that are nearly normal, as medians of many iterations and their differences
+    are. A nonparametric interval of so few values exists only up to a confidence of 1 - 2^(1 - n). ValueError where
+    there are fewer than two values or one is not finite.
+    """
+    data = _checked(values)
+    if data.size < 2:
+        raise ValueError("an interval of a mean needs two or more values")
+    if not 0 < confidence < 1:
+        raise ValueError(f"a confidence lies between 0 and 1, not {confidence}")
+    reach = float(t.ppf((1 + confidence) / 2, data.size - 1)) * float(data.std(ddof=1)) / data.size**0.5
+    mean = float(data.mean())
+    return mean - reach, mean + reach
 
 
 def _rank_of_bound(count: int, confidence: float) -> int:
