@@ -19,6 +19,7 @@ from fabricheck.errors import UserError
 from fabricheck.yamlfile import read_yaml
 
 Library = Literal["ccl", "mpi", "gpu"]
+Without = Literal["fails", "harms"]
 
 _NUMBER = r"0|[1-9][0-9]*"
 _POSITIVE = r"[1-9][0-9]*"
@@ -66,7 +67,8 @@ class Setting:
 
     `library`: who reads it (`ccl`: NCCL or RCCL; `mpi`; `gpu`: the GPU runtime, and so everybody). `systems`: where
     the source saw it work. `effect`: what the source says it does there. `source`: paper and section, or page.
-    `needed`: without it nothing runs at all, so it is no question of speed.
+    `without`: what taking it away does where that is no question of speed: nothing runs (`fails`), or the machine may
+    come to harm (`harms`), so that nobody may try.
     """
 
     variable: str
@@ -75,7 +77,7 @@ class Setting:
     systems: tuple[str, ...]
     effect: str
     source: str
-    needed: bool = False
+    without: Without | None = None
 
     def __str__(self) -> str:
         return f"{self.variable}={self.value}"
@@ -105,6 +107,10 @@ class Profile:
                 raise UserError(f"{each!r} is no library of a tuning profile: choose from {', '.join(known)}")
         return tuple(each for each in self.settings if each.library in libraries)
 
+    def dispensable(self, libraries: Collection[Library]) -> tuple[Setting, ...]:
+        """The settings that any of `libraries` reads and that can all be taken away at once."""
+        return tuple(each for each in self.read_by(libraries) if each.without is None)
+
 
 @dataclass(frozen=True)
 class Profiles:
@@ -131,7 +137,7 @@ class _SettingModel(BaseModel):
     systems: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
     effect: Annotated[str, Field(min_length=1)]
     source: Annotated[str, Field(min_length=1)]
-    needed: bool = False
+    without: Without | None = None
 
 
 class _ProfileModel(BaseModel):
@@ -176,7 +182,7 @@ def load_profiles(path: str | PathLike[str]) -> Profiles:
                 file.fail((*place, "variable"), f"{setting.variable} is set twice in this profile")
             seen.add(setting.variable)
         settings = tuple(
-            Setting(each.variable, each.value, each.library, tuple(each.systems), each.effect, each.source, each.needed)
+            Setting(**{**each.model_dump(), "systems": tuple(each.systems)})
             for each in profile.settings
         )
         profiles.append(Profile(name, profile.description, settings))

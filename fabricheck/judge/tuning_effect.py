@@ -83,7 +83,7 @@ class Effect:
 
     def __str__(self) -> str:
         low, high = self.change_interval
-        return f"{self.name} {self.change:+.1%} ({low:+.1%} to {high:+.1%})"
+        return f"{self.name} {_percent(self.change)} ({_percent(low)} to {_percent(high)})"
 
     def _change(self, gain: float) -> float:
         return gain - 1 if self.quantity == "goodput" else 1 / gain - 1
@@ -94,7 +94,7 @@ class Comparison:
     """All that was found of one comparison, in the order of the plan.
 
     `needed`: why there is nothing to compare, where side A does not run at all and B does. `where` is the transport,
-    the ranks and the environment.
+    the ranks and the environment. `ways`: by which paths the data went, where those of the sides differ.
     """
 
     sides: Sides
@@ -103,6 +103,7 @@ class Comparison:
     confidence: float
     smallest_effect: float
     needed: str = ""
+    ways: str = ""
 
     def of(self, kind: Kind) -> tuple[Effect, ...]:
         return tuple(each for each in self.effects if each.kind is kind)
@@ -125,8 +126,14 @@ class Comparison:
         all_ = len(nothing) == len(self.effects)
         within = f"each surely within ±{self.smallest_effect:.0%}"
         parts.append(f"{Kind.NOTHING.value}{'' if all_ else ' for'} ({within}): {_names(nothing)}" if nothing else "")
-        together = f"the {self.confidence:.0%} intervals in brackets hold together"
+        together = f"the {100 * self.confidence:g}% intervals in brackets hold together"
+        parts.append(self.ways)
         return f"{head}{'; '.join(filter(None, parts))}; {self.sides.rounds} rounds, {together}"
+
+
+def _percent(change: float) -> str:
+    """A change as a percentage, or as a factor where that says more."""
+    return f"{change:+.1%}" if change < 9 else f"x{1 + change:.3g}"
 
 
 def _names(effects: Iterable[Effect]) -> str:
@@ -223,7 +230,18 @@ def compare_rounds(case: Path, sides: Sides, runs: Mapping[str, Run], policy: Po
         smallest_effect=policy.smallest_effect,
         percentiles=sides.percentiles,
     )
-    return Comparison(sides, _where(runs, sides), effects, policy.confidence, policy.smallest_effect)
+    where, ways = _where(runs, sides), _ways(pairs)
+    return Comparison(sides, where, effects, policy.confidence, policy.smallest_effect, ways=ways)
+
+
+def _ways(rounds: Sequence[tuple[Run, Run]]) -> str:
+    """By which paths the data went on either side, as the libraries reported them; empty where they are the same."""
+    paths = [
+        sorted({path for one in rounds for path in (one[side].footer or {"proof": {"paths": {}}})["proof"]["paths"]})
+        for side in (0, 1)
+    ]
+    without, with_it = (", ".join(each) or "an unknown way" for each in paths)
+    return "" if without == with_it else f"the data went by {without} on side A and by {with_it} on side B"
 
 
 def _needed(case: Path, sides: Sides, runs: Mapping[str, Run]) -> str:

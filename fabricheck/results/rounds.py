@@ -95,17 +95,14 @@ def require_alike(runs: Iterable[Run], besides: Iterable[str]) -> tuple[Problem,
     Ranks on the same hosts and devices, the same plan, libraries and variables. A run without a header has a problem
     already, and is passed over.
     """
-    first, *others = [each for each in runs if each.header] or [None]
-    if first is None:
-        return ()
+    known = [each for each in runs if each.header]
     ignored = frozenset(besides)
-    wanted = _conditions(first, ignored)
     problems = []
-    for run in others:
-        found = _conditions(run, ignored)
+    for run in known[1:]:
+        wanted, found = _conditions(known[0], ignored), _conditions(run, ignored)
         different = [what for what, value in wanted.items() if found[what] != value]
         if different:
-            message = f"{run.path}:1: differs from {first.path} in {', '.join(different)}: the two cannot be compared"
+            message = f"{run.path}:1: differs from {known[0].path} in {', '.join(different)}: they cannot be compared"
             problems.append(Problem(Verdict.INVALID, message))
     return tuple(problems)
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import reframe.core.runtime as rt
 import reframe.utility.sanity as sn
 from reframe.core.builtins import run_after, run_before, variable
-from reframe.core.exceptions import PerformanceError, ReframeSyntaxError
+from reframe.core.exceptions import PerformanceError, ReframeError, ReframeSyntaxError
 
 from fabricheck.errors import UserError
 from fabricheck.judge.judge import worst
-from fabricheck.judge.tuning_effect import FEWEST_ROUNDS, compare_rounds
+from fabricheck.judge.tuning_effect import FEWEST_ROUNDS, Kind, compare_rounds
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.results.records import Problem, Run, Verdict
 from fabricheck.results.rounds import FOLDER, Launch, Sides, launches, require_alike, write_sides
 from fabricheck.rfm.measure import FabricbenchCheck, launch_command, profile_of
-from fabricheck.tuning import Profile
+from fabricheck.tuning import Profile, Setting
 
 WHOLE_PROFILE = "whole-profile"
 
@@ -74,6 +74,9 @@ class ByTurns(FabricbenchCheck):
     @run_before("run")
     def add_rounds(self) -> None:
         self.compared = self.sides()
+        safety = {each.variable for each in self.profile.settings if each.without == "harms"}
+        if safety & {*self.compared.a, *self.compared.b}:
+            raise ReframeError(f"{', '.join(sorted(safety))} is never to be taken away: the tuning profile says so")
         write_sides(Path(self.stagedir), self.compared)
         launch = launch_command(self)
         commands = [
@@ -96,7 +99,6 @@ class ByTurns(FabricbenchCheck):
 
     def judge(self) -> RunJudgement:
         judged = super().judge()
-        self.comparison = None
         if judged.problems:
             return judged
         case = Path(self.stagedir)
@@ -118,8 +120,7 @@ class ByTurns(FabricbenchCheck):
 
     def read_side(self, case: Path, launch: Launch) -> Run:
         environment = {**self.wanted_environment(), **self.compared.of(launch.side)}
-        with_site_tuning = launch.side == self.compared.site or self.compared.site == "a"
-        paths = self.paths() if with_site_tuning else ([], [])
+        paths = self.paths() if self.compared.site in (launch.side, "a") else ([], [])
         return self.read_guarded(launch.result(case), 0, environment, paths)
 
     @run_before("performance")
@@ -132,43 +133,50 @@ class ByTurns(FabricbenchCheck):
     @run_after("performance")
     def tuning_costs_nothing(self) -> None:
         if self.comparison.verdict is not Verdict.PASS:
-            raise PerformanceError(f"{self.comparison.verdict.value}: {self.comparison.message}")
+            hurt = f"{len(self.comparison.of(Kind.HURTS))} of {len(self.comparison.effects)} metrics"
+            raise PerformanceError(f"{self.comparison.verdict.value}: {self.compared.title} hurts {hurt}")
 
 
 class TuningComparison(ByTurns):
     """What one variable of the partition's tuning profile changes, or the whole profile.
 
     `setting`, a parameter with the values of `settings_to_compare`, says which. A variable: A is the profile without
-    it, B the whole profile. The whole profile: A is none of it, but for what nothing runs without, B all of it.
-    Variables that the transport does not read make no test; those of another partition's profile do not apply.
+    it, B the whole profile. The whole profile: A is none of it, but for what the profile marks with `without`, B all of
+    it. Variables that the transport does not read make no test; those of another partition's profile do not apply, nor
+    do those that the profile says are never to be taken away.
     """
 
     @run_after("init")
     def leave_out_what_nobody_reads(self) -> None:
-        readers = [each.library for one in _profiles_of_system() for each in one.settings if each.variable == self.setting]
-        if readers and not {*readers} & {*self.libraries}:
+        settings = [each for profile in _profiles_of_system() for each in profile.settings]
+        readers = {each.library for each in settings if each.variable == self.setting}
+        if readers and not readers & {*self.libraries}:
             self.valid_systems = []
 
     @run_after("setup")
     def leave_out_what_is_not_set(self) -> None:
-        name, settings = self.profile.name, self.profile.read_by(self.libraries)
+        name, chosen = self.profile.name, self.chosen()
         if self.setting == WHOLE_PROFILE:
-            nothing = f"the tuning profile {name} sets nothing that {self.transport} obeys"
-            self.leave_out_if(all(each.needed for each in settings), nothing)
-            alone = f"the tuning profile {name} sets {settings[0] if settings else ''} alone, which has its own test"
-            self.leave_out_if(len(settings) == 1, alone)
+            nothing = f"the tuning profile {name} sets nothing that {self.transport} obeys and that can be taken away"
+            self.leave_out_if(not chosen, nothing)
+            alone = f"of the tuning profile {name}, {', '.join(map(str, chosen))} alone can be taken away: see its test"
+            self.leave_out_if(len(chosen) == 1, alone)
         else:
-            known = any(each.variable == self.setting for each in settings)
-            self.leave_out_if(not known, f"the tuning profile {name} does not set {self.setting}")
+            self.leave_out_if(not chosen, f"the tuning profile {name} does not set {self.setting}")
+            harmful = any(each.without == "harms" for each in chosen)
+            never = f"the tuning profile {name} says that {self.setting} is never to be taken away: it could do harm"
+            self.leave_out_if(harmful, never)
+
+    def chosen(self) -> tuple[Setting, ...]:
+        if self.setting == WHOLE_PROFILE:
+            return self.profile.dispensable(self.libraries)
+        return tuple(each for each in self.profile.read_by(self.libraries) if each.variable == self.setting)
 
     def sides(self) -> Sides:
-        settings = self.profile.read_by(self.libraries)
+        chosen = self.chosen()
+        title = str(chosen[0])
         if self.setting == WHOLE_PROFILE:
-            chosen = [each for each in settings if not each.needed]
             title = f"the whole profile {self.profile.name} ({', '.join(map(str, chosen))})"
-        else:
-            chosen = [each for each in settings if each.variable == self.setting]
-            title = str(chosen[0])
         return Sides(
             title=title,
             rounds=self.rounds,

@@ -13,23 +13,24 @@ import pytest
 
 from ci import build
 from fabricheck import mpi
-from fabricheck.results.rounds import FOLDER, launches
+from fabricheck.results.rounds import launches
 from fabricheck.session import Case, read_cases
 from fabricheck.store import history
 from fabricheck.suite import suite_root
 
 pytestmark = pytest.mark.e2e
 
-ROUNDS = 4
+ROUNDS = 6
 # Messages through the loopback interface and not through shared memory; and a variable of another MPI library.
 HURTS, UNREAD = ("OMPI_MCA_btl", "tcp,self"), ("MPICH_GPU_IPC_THRESHOLD", "1")
+SAFETY = ("FI_CXI_RX_MATCH_MODE", "hardware")
 PROFILE = """
   by-turns:
     description: made up for a test
     settings:
 """
 SETTING = """
-      - {{variable: {0}, value: "{1}", library: mpi, systems: [local], effect: for a test, source: made up}}
+      - {{variable: {0}, value: "{1}", library: mpi, systems: [local], effect: for a test, source: made up{2}}}
 """
 
 
@@ -62,7 +63,8 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(suite_root() / folder, root / folder)
     edit(root / "config" / "policy.yaml", "confidence: 0.95", "confidence: 0.999")
     with (root / "config" / "tuning.yaml").open("a") as file:
-        file.write(PROFILE + "".join(SETTING.format(*one) for one in (HURTS, UNREAD)))
+        file.write(PROFILE + "".join(SETTING.format(*one, "") for one in (HURTS, UNREAD)))
+        file.write(SETTING.format(*SAFETY, ", without: harms"))
     edit(root / "site_configs" / "local" / "settings.py", '"default", "topology"', '"by-turns", "topology"')
     (root / "src").symlink_to(suite_root() / "src")
     (root / "built" / "openmpi").symlink_to(build.build("host-openmpi"))
@@ -75,14 +77,14 @@ def edit(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
-def run(suite: Path, name: str, *options: str) -> Finished:
+def run(suite: Path, name: str, *options: str, built: str = "built", rounds: int = ROUNDS) -> Finished:
     output = suite / name
     command = [sys.executable, "-m", "fabricheck", "run", "--system=local", "--tag=tuning", "--environment=openmpi"]
-    command += [f"--built={suite / 'built'}", f"--output={output}", f"--store={suite / 'store'}", *options, "--"]
-    for variable in (f"rounds={ROUNDS}", "ranks=2", "budget=0.03"):
+    command += [f"--built={suite / built}", f"--output={output}", f"--store={suite / 'store'}", *options, "--"]
+    for variable in (f"rounds={rounds}", "ranks=2", "budget=0.03", "operations=pingpong", "sizes=host:8B"):
         command.append(f"--setvar=TuningOfNode.{variable}")
     job = subprocess.run(command, cwd=suite, capture_output=True, text=True, check=False, timeout=300)
-    assert job.returncode in (0, 1), job.stdout + job.stderr
+    assert job.returncode != 2, job.stdout + job.stderr
     (folder,) = output.glob("runs/local-*")
     written = json.loads((folder / "verdict.json").read_text())
     problems = {each["message"]: each["verdict"] for each in written["problems"]}
@@ -99,7 +101,7 @@ def test_what_hurts_is_said_to_and_makes_the_run_degraded(compared: Finished) ->
     line = compared.said("OMPI_MCA_btl=tcp,self (mpi, 2 ranks on 1 node, openmpi): ")
     assert " hurts: " in line
     assert "helps" not in line
-    assert "pingpong 8B latency +" in line.partition(";")[0]
+    assert "pingpong 8B latency " in line
     assert compared.problems[line] == "DEGRADED"
 
 
@@ -111,12 +113,22 @@ def test_what_nobody_reads_neither_helps_nor_hurts(compared: Finished) -> None:
 
 
 def test_the_whole_profile_does_what_its_variables_do(compared: Finished) -> None:
-    assert " hurts: " in compared.said("the whole profile by-turns (OMPI_MCA_btl=tcp,self, MPICH_GPU_IPC_THRESHOLD=1) (")
+    line = compared.said("the whole profile by-turns (OMPI_MCA_btl=tcp,self, MPICH_GPU_IPC_THRESHOLD=1) (")
+    assert " hurts: " in line
+
+
+def test_what_keeps_the_machine_safe_is_never_taken_away(compared: Finished) -> None:
+    line = compared.said(f"TuningOfNode %transport=mpi %setting={SAFETY[0]} ")
+    assert (
+        "does not apply: the tuning profile by-turns says that FI_CXI_RX_MATCH_MODE is never to be taken away" in line
+    )
+    assert compared.problems[line] == "PASS"
 
 
 def test_every_launch_is_kept_and_only_the_first_of_a_test_is_stored(compared: Finished, suite: Path) -> None:
-    assert len(compared.cases) == 3
-    for case in compared.cases:
+    measured = [case for case in compared.cases if case.result != "skip"]
+    assert len(measured) == 3
+    for case in measured:
         assert case.folder is not None
         assert [file.name for file in case.result_files()] == ["result.jsonl"]
         headers = {
@@ -124,6 +136,7 @@ def test_every_launch_is_kept_and_only_the_first_of_a_test_is_stored(compared: F
             for each in launches(ROUNDS)
         }
         assert len(headers) == 2 * ROUNDS
+        assert {header.get(SAFETY[0]) for header in headers.values()} == {SAFETY[1]}
         if case.attributes["setting"] == UNREAD[0]:
             assert {UNREAD[0] in header for name, header in headers.items() if name.endswith("a")} == {False}
             assert {header.get(UNREAD[0]) for name, header in headers.items() if name.endswith("b")} == {UNREAD[1]}
@@ -132,3 +145,47 @@ def test_every_launch_is_kept_and_only_the_first_of_a_test_is_stored(compared: F
     stored = history(suite / "store", system="local")
     assert stored["run_id"].n_unique() == 3
     assert {json.loads(text)[HURTS[0]] for text in stored["tuning"]} == {HURTS[1]}
+
+
+ONLY = f"--name=TuningOfNode %transport=mpi %setting={UNREAD[0]}"
+
+
+def test_a_side_that_was_not_in_effect_is_invalid(suite: Path) -> None:
+    settings = suite / "site_configs" / "local" / "settings.py"
+    before = settings.read_text()
+    # The launcher sets it on both sides.
+    edit(settings, '"port": "host",', f'"port": "host", "launcher_options": ["-x", "{"=".join(UNREAD)}"],')
+    try:
+        done = run(suite, "always-set", ONLY, rounds=2)
+    finally:
+        settings.write_text(before)
+    assert done.status == 5, done.output
+    (line,) = done.problems
+    assert "MPICH_GPU_IPC_THRESHOLD was '1' and not unset on all ranks" in line
+
+
+def wrapped(suite: Path, name: str, lines: str) -> None:
+    """A program beside the built one that does `lines` first, in the launches to compare."""
+    program = suite / name / "openmpi" / "fabricbench"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in *rounds/*) {lines};; esac\nexec "{suite / "built" / "openmpi" / "fabricbench"}" "$@"\n'
+    )
+    program.chmod(0o755)
+
+
+def test_what_does_not_run_without_the_variable_needs_it(suite: Path) -> None:
+    wrapped(suite, "needy", f'[ -n "${UNREAD[0]}" ] || exit 3')
+    done = run(suite, "needed", ONLY, built="needy")
+    assert done.status == 0, done.output
+    line = done.said("MPICH_GPU_IPC_THRESHOLD=1 (")
+    assert "): needed: without it fabricbench ended with exit status 3 and 3" in line
+
+
+def test_a_launch_that_fails_once_is_incomplete(suite: Path) -> None:
+    once = suite / "failed-once"
+    wrapped(suite, "flaky", f'[ -n "${UNREAD[0]}" ] || {{ mkdir "{once}" 2>/dev/null && exit 3; }}')
+    done = run(suite, "failed", ONLY, built="flaky", rounds=2)
+    assert done.status == 4, done.output
+    (line,) = done.problems
+    assert "launch 1-a of 2 rounds ended with exit status " in line

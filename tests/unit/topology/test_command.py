@@ -140,4 +140,8 @@ def test_reframe_lists_the_tests_of_every_system_offline(system: str, tmp_path: 
     assert job.returncode == 0, job.stdout + job.stderr
     for name in ("PingPong %transport=mpi", "BothDirections %transport=mpi", "Collectives %transport=mpi"):
         assert name in job.stdout
+    # Each variable of its profiles is a test, and no other.
+    assert "TuningOfNode %transport=mpi %setting=whole-profile" in job.stdout
+    assert ("TuningOfNode %transport=ccl %setting=NCCL_NET_GDR_LEVEL" in job.stdout) == (system in ("alps", "lumi"))
+    assert "ServiceLevel" not in job.stdout  # no system names one to try
     assert ("%transport=copy" in job.stdout) == (system not in ("local", "aurora", "sierra"))
