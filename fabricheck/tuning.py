@@ -181,10 +181,7 @@ def load_profiles(path: str | PathLike[str]) -> Profiles:
             if setting.variable in seen:
                 file.fail((*place, "variable"), f"{setting.variable} is set twice in this profile")
             seen.add(setting.variable)
-        settings = tuple(
-            Setting(**{**each.model_dump(), "systems": tuple(each.systems)})
-            for each in profile.settings
-        )
+        settings = tuple(Setting(**{**each.model_dump(), "systems": tuple(each.systems)}) for each in profile.settings)
         profiles.append(Profile(name, profile.description, settings))
     return Profiles(str(path), tuple(profiles))
 

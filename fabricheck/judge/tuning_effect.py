@@ -31,6 +31,8 @@ from fabricheck.results.rounds import Sides, launches, read_sides, require_alike
 from fabricheck.units import format_size
 
 FEWEST_ROUNDS = 2
+# A factor of a million is as good as no bound; two noisy rounds give numbers that no float can hold.
+_FAR = math.log(1e6)
 
 
 class Kind(str, Enum):
@@ -186,7 +188,11 @@ def _effect(key: _Key, gains: npt.NDArray[np.float64], confidence: float, smalle
         kind = Kind.HURTS
     else:
         kind = Kind.CANNOT_SAY
-    return Effect(*key, gain=math.exp(float(gains.mean())), interval=(math.exp(low), math.exp(high)), kind=kind)
+    return Effect(*key, gain=_factor(float(gains.mean())), interval=(_factor(low), _factor(high)), kind=kind)
+
+
+def _factor(logarithm: float) -> float:
+    return math.exp(min(max(logarithm, -_FAR), _FAR))
 
 
 def _log_gains(a: Run, b: Run, percentiles: Sequence[float]) -> dict[_Key, float]:

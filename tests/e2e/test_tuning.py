@@ -32,6 +32,23 @@ PROFILE = """
 SETTING = """
       - {{variable: {0}, value: "{1}", library: mpi, systems: [local], effect: for a test, source: made up{2}}}
 """
+# As between nodes, on this one: nothing here has service levels.
+LEVEL = """
+import reframe as rfm
+
+from fabricheck.rfm import ServiceLevelComparison
+
+
+@rfm.simple_test
+class LevelHere(rfm.RunOnlyRegressionTest, ServiceLevelComparison):
+    transport = "mpi"
+    operations = ["pingpong"]
+    schedules = ["uncontended"]
+    sizes = {"host": "8B"}
+    ranks = 2
+    rounds = 2
+    tags = {"tuning"}
+"""
 
 
 @dataclass(frozen=True)
@@ -59,13 +76,18 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder in ("checks", "reference_values", "built"):
         (root / folder).mkdir()
     shutil.copy(suite_root() / "checks" / "tuning.py", root / "checks")
+    (root / "checks" / "level.py").write_text(LEVEL)
     for folder in ("config", "site_configs/local"):
         shutil.copytree(suite_root() / folder, root / folder)
     edit(root / "config" / "policy.yaml", "confidence: 0.95", "confidence: 0.999")
     with (root / "config" / "tuning.yaml").open("a") as file:
         file.write(PROFILE + "".join(SETTING.format(*one, "") for one in (HURTS, UNREAD)))
         file.write(SETTING.format(*SAFETY, ", without: harms"))
-    edit(root / "site_configs" / "local" / "settings.py", '"default", "topology"', '"by-turns", "topology"')
+    edit(
+        root / "site_configs" / "local" / "settings.py",
+        '"default", "topology"',
+        '"by-turns", "service_level": 3, "topology"',
+    )
     (root / "src").symlink_to(suite_root() / "src")
     (root / "built" / "openmpi").symlink_to(build.build("host-openmpi"))
     return root
@@ -93,7 +115,7 @@ def run(suite: Path, name: str, *options: str, built: str = "built", rounds: int
 
 @pytest.fixture(scope="module")
 def compared(suite: Path) -> Finished:
-    return run(suite, "all")
+    return run(suite, "all", "--name=TuningOfNode")
 
 
 def test_what_hurts_is_said_to_and_makes_the_run_degraded(compared: Finished) -> None:
@@ -119,9 +141,8 @@ def test_the_whole_profile_does_what_its_variables_do(compared: Finished) -> Non
 
 def test_what_keeps_the_machine_safe_is_never_taken_away(compared: Finished) -> None:
     line = compared.said(f"TuningOfNode %transport=mpi %setting={SAFETY[0]} ")
-    assert (
-        "does not apply: the tuning profile by-turns says that FI_CXI_RX_MATCH_MODE is never to be taken away" in line
-    )
+    assert "does not apply: the tuning profile by-turns says that" in line
+    assert "is never to be taken away" in line
     assert compared.problems[line] == "PASS"
 
 
@@ -164,13 +185,20 @@ def test_a_side_that_was_not_in_effect_is_invalid(suite: Path) -> None:
     assert "MPICH_GPU_IPC_THRESHOLD was '1' and not unset on all ranks" in line
 
 
+def test_another_service_level_is_information_whatever_it_does(suite: Path) -> None:
+    done = run(suite, "level", "--name=LevelHere")
+    assert done.status == 0, done.output
+    line = done.said("UCX_IB_SL=3 against the default (mpi, 2 ranks on 1 node, openmpi): ")
+    assert "pingpong 8B latency at percentile 99 " in line
+    assert done.problems[line] == "PASS"
+
+
 def wrapped(suite: Path, name: str, lines: str) -> None:
     """A program beside the built one that does `lines` first, in the launches to compare."""
     program = suite / name / "openmpi" / "fabricbench"
     program.parent.mkdir(parents=True)
-    program.write_text(
-        f'#!/bin/sh\ncase "$*" in *rounds/*) {lines};; esac\nexec "{suite / "built" / "openmpi" / "fabricbench"}" "$@"\n'
-    )
+    real = suite / "built" / "openmpi" / "fabricbench"
+    program.write_text(f'#!/bin/sh\ncase "$*" in *rounds/*) {lines};; esac\nexec "{real}" "$@"\n')
     program.chmod(0o755)
 
 
