@@ -1,8 +1,8 @@
 """What a setting changes: launches with and without it by turns, compared round by round.
 
 The unit is the launch, not the iteration: two launches of one and the same program differ by more than the iterations
-of either of them, because connections, channels and memory are laid out anew (Kalibera and Jones, ISMM 2013, section 3:
-repeat at the highest level that varies; Georges et al., OOPSLA 2007, section 3.2). Each round has one launch of either
+of either of them, because connections, channels and memory are laid out anew (Kalibera and Jones, ISMM 2013: repeat at
+the highest level that varies; Georges et al., OOPSLA 2007, for few repetitions). Each round has one launch of either
 side and gives, of each metric, one logarithm of a ratio; what drifts from round to round cancels in it. Of these, over
 the rounds, the mean has Student's interval: a median of hundreds of iterations is nearly normal, so is the difference
 of two, and where both sides are the same it is symmetric whatever they are. Order statistics would need more rounds:
