@@ -3,10 +3,11 @@
 The unit is the launch, not the iteration: two launches of one and the same program differ by more than the iterations
 of either of them, because connections, channels and memory are laid out anew (Kalibera and Jones, ISMM 2013: repeat at
 the highest level that varies; Georges et al., OOPSLA 2007, for few repetitions). Each round has one launch of either
-side and gives, of each metric, one logarithm of a ratio; what drifts from round to round cancels in it. Of these, over
-the rounds, the mean has Student's interval: a median of hundreds of iterations is nearly normal, so is the difference
-of two, and where both sides are the same it is symmetric whatever they are. Order statistics would need more rounds:
-of 8 values, no nonparametric interval has a confidence above 99.2%, which eight metrics at once already ask for.
+side and gives, of each metric, one logarithm of a ratio; what drifts from round to round cancels in it. Over the rounds
+these have a trimmed mean and an interval of Student's kind: a median of hundreds of iterations is nearly normal, so is
+the difference of two, where both sides are the same it is symmetric whatever they are, and a launch that something else
+disturbed is left out. Order statistics would need more rounds: of 8 values no nonparametric interval has a confidence
+above 99.2%, which seven metrics at once already ask for.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy.typing as npt
 from fabricheck.errors import UserError
 from fabricheck.judge.metrics import SMALLEST_GOODPUT_BYTES, Quantity
 from fabricheck.judge.policy import Policy
-from fabricheck.judge.statistics import mean_interval
+from fabricheck.judge.statistics import robust_mean
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.records import Groups, Problem, Run, Samples, Verdict
 from fabricheck.results.rounds import Sides, launches, read_sides, require_alike
@@ -179,7 +180,8 @@ _Key = tuple[str, str, Groups | None, int, float]
 
 
 def _effect(key: _Key, gains: npt.NDArray[np.float64], confidence: float, smallest: float) -> Effect:
-    low, high = mean_interval(gains, confidence)
+    mean = robust_mean(gains, confidence)
+    low, high = mean.interval
     if -smallest < low and high < smallest:
         kind = Kind.NOTHING
     elif low > 0:
@@ -188,7 +190,7 @@ def _effect(key: _Key, gains: npt.NDArray[np.float64], confidence: float, smalle
         kind = Kind.HURTS
     else:
         kind = Kind.CANNOT_SAY
-    return Effect(*key, gain=_factor(float(gains.mean())), interval=(_factor(low), _factor(high)), kind=kind)
+    return Effect(*key, gain=_factor(mean.value), interval=(_factor(low), _factor(high)), kind=kind)
 
 
 def _factor(logarithm: float) -> float:

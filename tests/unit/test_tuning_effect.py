@@ -12,7 +12,7 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.judge.policy import Policy
-from fabricheck.judge.statistics import mean_interval
+from fabricheck.judge.statistics import robust_mean
 from fabricheck.judge.tuning_effect import (
     Comparison,
     Effect,
@@ -141,18 +141,33 @@ def drifting(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("noise", [normal, heavy, drifting])
-@pytest.mark.parametrize("count", [4, 8])
+@pytest.mark.parametrize("count", [4, 8, 12])
+@pytest.mark.parametrize("confidence", [0.95, 0.995])
 def test_the_interval_of_a_mean_covers_it_as_often_as_it_says(
-    noise: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray], count: int
+    noise: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray], count: int, confidence: float
 ) -> None:
     trials, truth = 4000, 0.1
     data = truth + noise(np.random.default_rng(20261121), (trials, count))
-    bounds = np.array([mean_interval(row) for row in data])
+    bounds = np.array([robust_mean(row, confidence).interval for row in data])
     covered = float(np.mean((bounds[:, 0] <= truth) & (truth <= bounds[:, 1])))
-    deviation = math.sqrt(0.95 * 0.05 / trials)
-    assert covered > 0.95 - 4 * deviation
+    deviation = math.sqrt(confidence * (1 - confidence) / trials)
+    assert covered > confidence - 4 * deviation
     if noise is normal:
-        assert covered < 0.95 + 4 * deviation
+        assert covered < confidence + 4 * deviation + (0.3 * (1 - confidence) if count >= 8 else 0)
+
+
+def test_one_wild_value_of_eight_spoils_nothing() -> None:
+    calm = [0.10, 0.11, 0.09, 0.10, 0.11, 0.09, 0.10]
+    found = robust_mean([*calm, 6.0])
+    assert found.value == pytest.approx(0.1, abs=0.01)
+    assert 0.05 < found.interval[0] < found.interval[1] < 0.15
+    assert one_effect([math.exp(each) for each in (*calm, -6.0)]).kind is Kind.HELPS
+
+
+@pytest.mark.parametrize("bad", [[], [1.0], [1.0, math.nan]])
+def test_a_mean_needs_two_finite_values(bad: list[float]) -> None:
+    with pytest.raises(ValueError, match="values"):
+        robust_mean(bad)
 
 
 @pytest.mark.parametrize("noise", [normal, heavy, drifting])
