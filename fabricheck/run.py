@@ -46,7 +46,12 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     judge = SystemJudge.of(system, suite.root)
     found = [(case, file) for case in session.cases for file in case.result_files()]
     judged = tuple(judge.judge(read_run(file), case.test, case.attributes) for case, file in found)
-    problems = (*session.problems, *_missing_checks(suite, judge), *_found_between_nodes(judged, judge))
+    problems = (
+        *session.problems,
+        *_missing_checks(suite, judge),
+        *_found_between_nodes(judged, judge),
+        *_found_by_turns(session.cases, judge),
+    )
     if not judged:
         problems = (*problems, Problem(Verdict.INCOMPLETE, "there is no result file, so nothing was measured"))
     verdicts = [*(one.verdict for one in judged), *(one.verdict for one in problems)]
@@ -118,6 +123,14 @@ def _found_between_nodes(judged: Iterable[RunJudgement], judge: SystemJudge) -> 
             yield from judge_pairs(each.run, judge.topology.network, judge.policy)
             yield from find_distance_classes(each.run, judge.topology.network)
         yield from find_associations(each.run, judge.topology)
+
+
+def _found_by_turns(cases: Iterable[Case], judge: SystemJudge) -> Iterable[Problem]:
+    """What settings change, of the cases whose launches are comparable: their own sanity says the others' problems."""
+    from fabricheck.judge.tuning_effect import find_tuning_effects
+
+    comparable = (case for case in cases if case.result == "pass" or case.phase == "performance")
+    return find_tuning_effects((case.folder for case in comparable if case.folder), judge.policy)
 
 
 @click.command()

@@ -19,6 +19,7 @@ from fabricheck.errors import UserError
 from fabricheck.yamlfile import read_yaml
 
 Library = Literal["ccl", "mpi", "gpu"]
+Without = Literal["fails", "harms"]
 
 _NUMBER = r"0|[1-9][0-9]*"
 _POSITIVE = r"[1-9][0-9]*"
@@ -45,6 +46,7 @@ ACCEPTED: Mapping[str, str] = {
     "MPICH_GPU_SUPPORT_ENABLED": _SWITCH,
     "MPICH_GPU_IPC_THRESHOLD": _POSITIVE,
     "MPICH_GPU_ALLREDUCE_BLK_SIZE": _POSITIVE,
+    "OMPI_MCA_btl": r"\^?[a-z][a-z0-9_]*(,[a-z][a-z0-9_]*)*",
     "MPICH_OFI_NIC_POLICY": r"NUMA|GPU|ROUND-ROBIN",
     "FI_CXI_RX_MATCH_MODE": r"hardware|software|hybrid",
     "FI_CXI_RDZV_PROTO": r"default|alt_read",
@@ -65,6 +67,8 @@ class Setting:
 
     `library`: who reads it (`ccl`: NCCL or RCCL; `mpi`; `gpu`: the GPU runtime, and so everybody). `systems`: where
     the source saw it work. `effect`: what the source says it does there. `source`: paper and section, or page.
+    `without`: what taking it away does where that is no question of speed: nothing runs (`fails`), or the machine may
+    come to harm (`harms`), so that nobody may try.
     """
 
     variable: str
@@ -73,6 +77,10 @@ class Setting:
     systems: tuple[str, ...]
     effect: str
     source: str
+    without: Without | None = None
+
+    def __str__(self) -> str:
+        return f"{self.variable}={self.value}"
 
 
 @dataclass(frozen=True)
@@ -88,11 +96,20 @@ class Profile:
 
         Raises UserError for a library that no setting can be of.
         """
+        settings = self.settings if libraries is None else self.read_by(libraries)
+        return {each.variable: each.value for each in settings}
+
+    def read_by(self, libraries: Collection[Library]) -> tuple[Setting, ...]:
+        """The settings that any of `libraries` reads. Raises UserError for a library that no setting can be of."""
         known: tuple[str, ...] = ("ccl", "mpi", "gpu")
-        for each in libraries or ():
+        for each in libraries:
             if each not in known:
                 raise UserError(f"{each!r} is no library of a tuning profile: choose from {', '.join(known)}")
-        return {each.variable: each.value for each in self.settings if libraries is None or each.library in libraries}
+        return tuple(each for each in self.settings if each.library in libraries)
+
+    def dispensable(self, libraries: Collection[Library]) -> tuple[Setting, ...]:
+        """The settings that any of `libraries` reads and that can all be taken away at once."""
+        return tuple(each for each in self.read_by(libraries) if each.without is None)
 
 
 @dataclass(frozen=True)
@@ -114,12 +131,13 @@ class Profiles:
 class _SettingModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    variable: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
+    variable: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9_]*$")]
     value: Annotated[str, Field(min_length=1)]
     library: Library
     systems: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
     effect: Annotated[str, Field(min_length=1)]
     source: Annotated[str, Field(min_length=1)]
+    without: Without | None = None
 
 
 class _ProfileModel(BaseModel):
@@ -163,12 +181,16 @@ def load_profiles(path: str | PathLike[str]) -> Profiles:
             if setting.variable in seen:
                 file.fail((*place, "variable"), f"{setting.variable} is set twice in this profile")
             seen.add(setting.variable)
-        settings = tuple(
-            Setting(each.variable, each.value, each.library, tuple(each.systems), each.effect, each.source)
-            for each in profile.settings
-        )
+        settings = tuple(Setting(**{**each.model_dump(), "systems": tuple(each.systems)}) for each in profile.settings)
         profiles.append(Profile(name, profile.description, settings))
     return Profiles(str(path), tuple(profiles))
+
+
+def libraries_of(transport: str) -> tuple[Library, ...]:
+    """Whose settings a transport obeys: the GPU runtime's always, and those of the library that moves the data."""
+    if transport == "ccl":
+        return ("gpu", "ccl")
+    return ("gpu", "mpi") if transport == "mpi" else ("gpu",)
 
 
 def set_by_launcher(variable: str) -> bool:

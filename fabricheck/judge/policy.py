@@ -96,6 +96,7 @@ class Policy:
     - `unverifiable`: programs that cannot check their data; their runs are not INVALID for that.
     - `smallest_loss`: a part of the network that loses less is not named (the lower end of the 95% interval counts);
       `smallest_loss_of_distance`: the same where all pairs over more than one switch lose, and no others.
+    - `smallest_effect`: a setting that surely changes less than this share, either way, does nothing that matters.
     - `floors`, `latencies`: the first rule that matches counts. Floors are for those who make the expectations
       (`expect_from_topology`): the model lowers them where a size is small; the judge takes what the expectation says.
     - `source`: where the policy was read.
@@ -110,6 +111,7 @@ class Policy:
     unverifiable: tuple[_Source, ...] = ()
     smallest_loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
     smallest_loss_of_distance: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    smallest_effect: Annotated[float, Field(gt=0, lt=1)] = 0.02
     floors: tuple[FloorRule, ...] = ()
     latencies: tuple[LatencyRule, ...] = ()
     source: str = "built in"

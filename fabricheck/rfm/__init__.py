@@ -2,6 +2,7 @@
 
 from fabricheck.rfm.build import BuildFabricbench
 from fabricheck.rfm.measure import FabricbenchCheck
+from fabricheck.rfm.tuning import ServiceLevelComparison, TuningComparison, settings_to_compare
 from fabricheck.rfm.vendor import ImbCheck, NcclTestsCheck, OsuCheck, RcclTestsCheck
 from fabricheck.rfm.witness import ImbWitness, NcclWitness, OsuWitness
 
@@ -15,4 +16,7 @@ __all__ = [
     "OsuCheck",
     "OsuWitness",
     "RcclTestsCheck",
+    "ServiceLevelComparison",
+    "TuningComparison",
+    "settings_to_compare",
 ]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+import reframe as rfm
 import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
 from reframe.core.builtins import fixture, run_after, run_before, sanity_function, variable
@@ -20,12 +22,12 @@ from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import Judgement, RunJudgement
 from fabricheck.results.fabricbench import read_lack, read_run
 from fabricheck.results.guards import require, require_fresh, require_words_of_all_nodes
-from fabricheck.results.records import Problem, Verdict
+from fabricheck.results.records import Problem, Run, Verdict
 from fabricheck.rfm.build import BuildFabricbench, missing_port
 from fabricheck.suite import suite_root
 from fabricheck.topology.memory import placements
 from fabricheck.topology.model import find_topology
-from fabricheck.tuning import Library, load_profiles
+from fabricheck.tuning import Library, Profile, libraries_of, load_profiles
 
 RESULT = "result.jsonl"
 EXIT_STATUS = "exit-status"
@@ -217,18 +219,29 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.job.launcher.options += list(launch.options)
         self.env_vars.update(launch.environment)
 
+    @property
+    def libraries(self) -> tuple[Library, ...]:
+        return libraries_of(self.transport)
+
+    @property
+    def profile(self) -> Profile:
+        return profile_of(self.current_partition.extras)
+
     @run_before("run")
     def tune(self) -> None:
-        self.tuning_profile = self.current_partition.extras.get("tuning_profile", "default")
-        libraries: list[Library] = ["gpu", self.transport] if self.transport in ("ccl", "mpi") else ["gpu"]
-        profiles = load_profiles(suite_root() / "config" / "tuning.yaml")
-        self.tuning = {**profiles.profile(self.tuning_profile).environment(libraries), **self.settings}
+        self.tuning_profile = self.profile.name
+        self.tuning = {**self.profile.environment(self.libraries), **self.settings}
         self.env_vars.update(self.tuning)
 
     @run_before("run")
     def command(self) -> None:
         self.executable = shlex.quote(self.fabricbench.program)
-        self.executable_opts = [
+        self.executable_opts = self.fabricbench_options(RESULT)
+        # Not every scheduler tells ReFrame the exit status.
+        self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", "exit $status"]
+
+    def fabricbench_options(self, output: str) -> list[str]:
+        return [
             f"--transport={self.transport}",
             f"--operations={','.join(self.operations)}",
             f"--implementation={self.implementation}",
@@ -240,14 +253,12 @@ class FabricbenchCheck(RegressionTestPlugin):
             f"--timeout={self.timeout:g}",
             f"--expect-ranks={self.num_tasks}",
             f"--expect-nodes={self.num_nodes}",
-            f"--output={RESULT}",
+            f"--output={output}",
             *([f"--matrix={suite_root() / self.matrix}"] if self.matrix else []),
             *(f"--{name.replace('_', '-')}={value}" for name, value in self.chosen_settings().items()),
             *self.chosen_ranks(),
             *self.more_options,
         ]
-        # Not every scheduler tells ReFrame the exit status.
-        self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", "exit $status"]
 
     @run_before("run")
     def note_start(self) -> None:
@@ -293,8 +304,33 @@ class FabricbenchCheck(RegressionTestPlugin):
         file = Path(self.stagedir) / RESULT
         if not file.exists():
             raise SanityError(f"INCOMPLETE: fabricbench left no results (exit status {status}){self.last_words()}")
+        run = self.read_guarded(file, status, self.wanted_environment(), self.paths())
+        parameters = {name: getattr(self, name) for name in type(self).param_space.params}
+        attributes = {
+            **{name: value for name, value in parameters.items() if isinstance(value, (str, int))},
+            "$system": self.current_system.name,
+            "$partition": self.current_partition.fullname,
+            "$environ": self.current_environ.name,
+        }
+        return self.system_judge().judge(run, type(self).__name__, attributes)
+
+    def system_judge(self) -> SystemJudge:
+        return SystemJudge.of(self.current_partition.extras.get("topology", self.current_system.name))
+
+    def wanted_environment(self) -> dict[str, str]:
+        """The variables that the site's own tuning puts into effect."""
+        return {**self.current_environ.extras.get("required_environment", {}), **self.tuning}
+
+    def read_guarded(
+        self, file: Path, status: int, environment: Mapping[str, str | None], paths: tuple[list[str], list[str]]
+    ) -> Run:
+        """The run in a result file, with all that keeps it from being the run that this test asked for as problems.
+
+        `status`: fabricbench's exit status. `environment`: variables that have to be in effect (`None`: unset).
+        `paths`: as `paths` gives them.
+        """
         run = read_run(file)
-        forbidden, required = self.paths()
+        forbidden, required = paths
         problems = require(
             run,
             transport=self.transport,
@@ -305,7 +341,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             # With this status fabricbench repeats what its file says already, and the judge with it.
             exit_code=0 if status == WRONG_DATA and any(each.wrong_bytes > 0 for each in run.samples) else status,
             operations=self.operations,
-            environment={**self.current_environ.extras.get("required_environment", {}), **self.tuning},
+            environment=environment,
             mpi_library=mpi.LIBRARIES.get(self.current_environ.extras.get("mpi", "")),
             plan=self.chosen_settings(),
             paths_forbidden=forbidden,
@@ -314,16 +350,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             verified=self.verified,
         )
         words = require_words_of_all_nodes(run, self.errors())
-        run = replace(run, problems=(*words, *run.problems, *problems, *require_fresh(run, not_before=self.started)))
-        parameters = {name: getattr(self, name) for name in type(self).param_space.params}
-        attributes = {
-            **{name: value for name, value in parameters.items() if isinstance(value, (str, int))},
-            "$system": self.current_system.name,
-            "$partition": self.current_partition.fullname,
-            "$environ": self.current_environ.name,
-        }
-        judge = SystemJudge.of(self.current_partition.extras.get("topology", self.current_system.name))
-        return judge.judge(run, type(self).__name__, attributes)
+        return replace(run, problems=(*words, *run.problems, *problems, *require_fresh(run, not_before=self.started)))
 
     def paths(self) -> tuple[list[str], list[str]]:
         """Paths that the libraries must not, and must, have reported (regular expressions).
@@ -373,6 +400,19 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def perfvalues_names(self) -> list[str]:
         return [key.rsplit(":", 1)[1] for key in self.perfvalues]
+
+
+def profile_of(extras: Mapping[str, object]) -> Profile:
+    """The tuning profile that the `extras` of a partition name. Raises UserError where there is none of that name."""
+    return load_profiles(suite_root() / "config" / "tuning.yaml").profile(str(extras.get("tuning_profile", "default")))
+
+
+def launch_command(test: rfm.RegressionTest) -> str:
+    """How the launcher starts the ranks of `test`, for further commands of its job; before the run phase."""
+    # ReFrame tells the job only when it runs it.
+    test.job.num_tasks = test.num_tasks
+    test.job.num_tasks_per_node = test.num_tasks_per_node
+    return str(test.job.launcher.run_command(test.job))
 
 
 def _target(judged: Judgement) -> float:

@@ -25,7 +25,7 @@ from fabricheck.results.nccl_tests_json import parse_nccl_tests_json
 from fabricheck.results.proof_logs import FALL_BACKS
 from fabricheck.results.records import Problem, Run, Verdict
 from fabricheck.results.vendor_output import VendorOutput
-from fabricheck.rfm.measure import EXIT_STATUS, RESULT, FabricbenchCheck, summary
+from fabricheck.rfm.measure import EXIT_STATUS, RESULT, FabricbenchCheck, launch_command, summary
 from fabricheck.suite import suite_root
 from fabricheck.units import parse_size
 from fabricheck.vendor.benchmarks import (
@@ -432,14 +432,6 @@ class VendorCheck(FabricbenchCheck):
             worst_of = place.problems[0]
             raise SanityError(f"{worst_of.verdict.value}: {worst_of.message}")
         return place
-
-
-def launch_command(test: rfm.RegressionTest) -> str:
-    """How the launcher starts the ranks of `test`, for further commands of its job; before the run phase."""
-    # ReFrame tells the job only when it runs it.
-    test.job.num_tasks = test.num_tasks
-    test.job.num_tasks_per_node = test.num_tasks_per_node
-    return str(test.job.launcher.run_command(test.job))
 
 
 def library_path(mpicxx: str | None) -> list[str]:

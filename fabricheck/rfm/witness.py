@@ -14,14 +14,13 @@ from fabricheck.judge.judge import worst
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.records import Problem, Verdict
-from fabricheck.rfm.measure import EXIT_STATUS, RESULT, FabricbenchCheck, summary
+from fabricheck.rfm.measure import EXIT_STATUS, RESULT, FabricbenchCheck, launch_command, summary
 from fabricheck.rfm.vendor import (
     ERRORS,
     BuildImb,
     BuildNcclTests,
     BuildOsu,
     VendorCheck,
-    launch_command,
     library_path,
 )
 from fabricheck.units import size_label

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from fabricheck.topology.model import Topology, load_topology
 from fabricheck.topology.published import load_published
 from fabricheck.topology.table import MetricName, parse_metric_name
 from fabricheck.units import parse_rate
+
+_MOST_SERVICE_LEVEL = 15  # four bits
 
 
 def systems(root: Path) -> tuple[str, ...]:
@@ -156,7 +159,7 @@ def _settings_problems(root: Path, system: str, topology: Topology | None) -> It
 def _extras_problems(
     root: Path, system: str, settings: Path, partitions: Sequence[dict[str, object]], topology: Topology | None
 ) -> Iterator[str]:
-    from fabricheck.tuning import load_profiles
+    from fabricheck.tuning import ACCEPTED, load_profiles
 
     profiles = {one.name for one in load_profiles(root / "config" / "tuning.yaml").profiles}
     for partition in partitions:
@@ -166,6 +169,9 @@ def _extras_problems(
         profile = extras.get("tuning_profile")
         if profile is not None and profile not in profiles:
             yield f"{where}: tuning_profile {profile!r} is not in {root / 'config' / 'tuning.yaml'}"
+        level = extras.get("service_level", 0)
+        if re.fullmatch(ACCEPTED["NCCL_IB_SL"], str(level)) is None or int(str(level)) > _MOST_SERVICE_LEVEL:
+            yield f"{where}: service_level {level!r} is no service level of InfiniBand, 0 to {_MOST_SERVICE_LEVEL}"
         named = extras.get("topology", system)
         if not (root / "site_configs" / str(named) / "topology.yaml").is_file():
             yield f"{where}: topology {named!r} has no folder with a topology.yaml in {root / 'site_configs'}"

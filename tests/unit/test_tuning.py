@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.tuning import ACCEPTED, Profiles, load_profiles
+from fabricheck.results.environment import is_recorded
+from fabricheck.tuning import ACCEPTED, Profiles, libraries_of, load_profiles
 
 CONFIG = Path(__file__).resolve().parents[2] / "config" / "tuning.yaml"
 
@@ -45,6 +46,26 @@ def test_every_setting_says_where_it_comes_from() -> None:
             assert setting.systems
 
 
+def test_whose_settings_a_transport_obeys() -> None:
+    lumi = load_profiles(CONFIG).profile("lumi")
+    assert [str(each) for each in lumi.read_by(libraries_of("copy"))] == ["HSA_ENABLE_SDMA=0"]
+    assert [each.library for each in lumi.read_by(libraries_of("ccl"))] == ["ccl", "ccl", "gpu"]
+    assert [each.variable for each in lumi.read_by(libraries_of("mpi")) if each.without == "fails"] == [
+        "MPICH_GPU_SUPPORT_ENABLED"
+    ]
+
+
+def test_what_keeps_the_machine_safe_is_never_taken_away() -> None:
+    profiles = load_profiles(CONFIG)
+    assert [each.without for each in profiles.profile("hgx-h200").settings] == ["harms"]
+    assert profiles.profile("hgx-h200").dispensable(["gpu", "ccl"]) == ()
+    assert [each.variable for each in profiles.profile("lumi").dispensable(["gpu", "mpi"])] == ["HSA_ENABLE_SDMA"]
+
+
+def test_every_variable_is_recorded_so_that_a_run_shows_whether_it_was_set() -> None:
+    assert [name for name in ACCEPTED if not is_recorded(name)] == []
+
+
 def test_an_unknown_name_is_the_users_mistake() -> None:
     profiles = load_profiles(CONFIG)
     with pytest.raises(UserError, match=r"has no tuning profile 'lumii': choose from default, alps"):
@@ -68,6 +89,7 @@ def test_an_unknown_name_is_the_users_mistake() -> None:
         ("UCX_RNDV_SCHEME", ["get_zcopy"], ["zcopy"]),
         ("HSA_ENABLE_SDMA", ["0"], ["off"]),
         ("MPICH_GPU_IPC_THRESHOLD", ["1", "8192"], ["8K", "0"]),
+        ("OMPI_MCA_btl", ["self,vader", "^openib", "self"], ["vader,", "Vader", "self, sm"]),
         ("MPICH_OFI_NIC_POLICY", ["GPU", "ROUND-ROBIN"], ["gpu"]),
         ("FI_CXI_RX_MATCH_MODE", ["hybrid"], ["Hybrid"]),
         ("FI_MR_CACHE_MONITOR", ["kdreg2", "disabled"], ["none"]),
@@ -98,6 +120,7 @@ def test_every_accepted_pattern_refuses_something(tmp_path: Path) -> None:
         (one("NCCL_PROTO", "LL", systems="[]"), r"settings\[0\].systems"),
         (one("NCCL_PROTO", "LL", effect="''"), r"settings\[0\].effect"),
         (one("NCCL_PROTO", "LL", source="''"), r"settings\[0\].source"),
+        (one("NCCL_PROTO", "LL", without="dies"), r"settings\[0\].without"),
         (one("NCCL_PROTO", "LL", colour="red"), r"settings\[0\].colour: is an unknown field"),
         (one("HSA_XNACK", "1").replace("'1'", "1"), r"settings\[0\].value"),
         (one("HSA_XNACK", "1").replace("'1'", "on"), r"settings\[0\].value"),

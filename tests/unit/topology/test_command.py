@@ -99,8 +99,13 @@ def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
     settings = tmp_path / "site_configs" / "lumi" / "settings.py"
     text = settings.read_text(encoding="utf-8")
     settings.write_text(text.replace('"num_devices": 8', '"num_devices": 4').replace('"lumi", "top', '"moon", "top'))
-    result = CliRunner().invoke(validate, ["lumi", "alps"], catch_exceptions=False)
+    leonardo = tmp_path / "site_configs" / "leonardo" / "settings.py"
+    text = leonardo.read_text(encoding="utf-8")
+    leonardo.write_text(text.replace('"extras": {"tun', '"extras": {"service_level": 16, "tun'))
+    result = CliRunner().invoke(validate, ["lumi", "alps", "leonardo"], catch_exceptions=False)
     assert result.exit_code == 1
+    assert "leonardo: 1 wrong" in result.stdout
+    assert "service_level 16 is no service level" in result.stdout
     assert "lumi: 2 wrong" in result.stdout
     assert "has 4 GPUs, its topology 8" in result.stdout
     assert "tuning_profile 'moon'" in result.stdout
@@ -140,4 +145,8 @@ def test_reframe_lists_the_tests_of_every_system_offline(system: str, tmp_path: 
     assert job.returncode == 0, job.stdout + job.stderr
     for name in ("PingPong %transport=mpi", "BothDirections %transport=mpi", "Collectives %transport=mpi"):
         assert name in job.stdout
+    # Each variable of its profiles is a test, and no other.
+    assert "TuningOfNode %transport=mpi %setting=whole-profile" in job.stdout
+    assert ("TuningOfNode %transport=ccl %setting=NCCL_NET_GDR_LEVEL" in job.stdout) == (system in ("alps", "lumi"))
+    assert "ServiceLevel" not in job.stdout  # no system names one to try
     assert ("%transport=copy" in job.stdout) == (system not in ("local", "aurora", "sierra"))

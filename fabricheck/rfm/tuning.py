@@ -1,0 +1,219 @@
+"""A job that launches fabricbench by turns with and without a setting, and says what the setting changes today."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import reframe.core.runtime as rt
+import reframe.utility.sanity as sn
+from reframe.core.builtins import run_after, run_before, variable
+from reframe.core.exceptions import PerformanceError, ReframeError, ReframeSyntaxError
+
+from fabricheck.errors import UserError
+from fabricheck.judge.judge import worst
+from fabricheck.judge.tuning_effect import FEWEST_ROUNDS, Kind, compare_rounds
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.results.records import Problem, Run, Verdict
+from fabricheck.results.rounds import FOLDER, Launch, Sides, launches, require_alike, write_sides
+from fabricheck.rfm.measure import FabricbenchCheck, launch_command, profile_of
+from fabricheck.tuning import Profile, Setting
+
+WHOLE_PROFILE = "whole-profile"
+
+# The variable by which each library is told InfiniBand's service level.
+SERVICE_LEVELS = {"ccl": "NCCL_IB_SL", "mpi": "UCX_IB_SL"}
+
+
+def settings_to_compare() -> list[str]:
+    """The variables of the tuning profiles of this system's partitions, and the whole profile: values of a parameter.
+
+    To be called in the class body of a test, which ReFrame reads when it knows the system.
+    """
+    variables = [each.variable for profile in _profiles_of_system() for each in profile.settings]
+    return [*dict.fromkeys(variables), WHOLE_PROFILE]
+
+
+def _profiles_of_system() -> list[Profile]:
+    return [profile_of(partition.extras) for partition in rt.runtime().system.partitions]
+
+
+class ByTurns(FabricbenchCheck):
+    """Launches fabricbench as ever, then `rounds` times on either of two sides, and compares the sides.
+
+    The contract, by phase, where it differs from FabricbenchCheck's:
+
+    - *class body*: a subclass says in `sides` what is compared.
+    - *run*: the first launch has the site's own tuning and is the measurement of this test, judged and stored as any
+      other; it also warms up. The launches to compare follow in the order A B, B A, A B, …, with nothing but the
+      compared variables different; they are kept in the folder `rounds` and never stored.
+      A job ends with the first launch that fails, but for side A where B is the site's: it has a second chance, and
+      where it fails again, the setting is needed.
+    - *sanity*: every launch is guarded as the first is: the variables of its side were in effect, or unset, on all
+      ranks, ranks and devices are the same. What the libraries have to prove of the way is asked of sides that have
+      all of the site's tuning; the other is the question.
+    - *performance*: the gain of each metric is a performance variable; PerformanceError with DEGRADED where the
+      site's own tuning costs performance.
+    """
+
+    #: Launches of either side; an even number, so that what drifts steadily cancels.
+    rounds = variable(int, value=8)
+
+    @run_after("init")
+    def take_time(self) -> None:
+        if self.rounds < FEWEST_ROUNDS or self.rounds % 2:
+            raise ReframeSyntaxError(f"rounds is {self.rounds}, and has to be an even number")
+        self.time_limit = "60m"
+        self.keep_files = [*self.keep_files, FOLDER]
+
+    def sides(self) -> Sides:
+        """What is compared; asked before the run, when `tuning` is known."""
+        raise NotImplementedError
+
+    @run_before("run")
+    def add_rounds(self) -> None:
+        self.compared = self.sides()
+        safety = {each.variable for each in self.profile.settings if each.without == "harms"}
+        if safety & {*self.compared.a, *self.compared.b}:
+            raise ReframeError(f"{', '.join(sorted(safety))} is never to be taken away: the tuning profile says so")
+        write_sides(Path(self.stagedir), self.compared)
+        launch = launch_command(self)
+        commands = [
+            "[ $status -eq 0 ] || exit $status",
+            f"ended() {{ status=$?; echo $status > {FOLDER}/$1.status; return $status; }}",
+        ]
+        for each in launches(self.rounds):
+            commands += [
+                f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
+                for name, value in self.compared.of(each.side).items()
+            ]
+            output = str(each.result(Path()))
+            program = [self.executable, *self.fabricbench_options(output), "--quiet"]
+            second_chance = each == Launch(1, "a") and self.compared.site == "b"
+            commands += [
+                f"{launch} {' '.join(program)}",
+                f"ended {each.name}{'' if second_chance else ' || exit $status'}",
+            ]
+        self.postrun_cmds[-1:-1] = commands
+
+    def judge(self) -> RunJudgement:
+        judged = super().judge()
+        if judged.problems:
+            return judged
+        case = Path(self.stagedir)
+        runs = {
+            each.name: self.read_side(case, each)
+            for each in launches(self.rounds)
+            if each.exit_status(case) == 0 and each.result(case).exists()
+        }
+        policy = self.system_judge().policy
+        problems = [problem for run in runs.values() for problem in run.problems]
+        problems += require_alike([judged.run, *runs.values()], {*self.compared.a, *self.compared.b})
+        if not problems:
+            try:
+                self.comparison = compare_rounds(case, self.compared, runs, policy)
+            except UserError as error:
+                problems.append(Problem(Verdict.INCOMPLETE, str(error)))
+        verdict = worst([judged.verdict, *(each.verdict for each in problems)])
+        return replace(judged, problems=tuple(problems), verdict=verdict)
+
+    def read_side(self, case: Path, launch: Launch) -> Run:
+        environment = {**self.wanted_environment(), **self.compared.of(launch.side)}
+        paths = self.paths() if self.compared.site in (launch.side, "a") else ([], [])
+        return self.read_guarded(launch.result(case), 0, environment, paths)
+
+    @run_before("performance")
+    def set_gains(self) -> None:
+        for each in self.comparison.effects:
+            name = "".join(letter if letter.isalnum() else "_" for letter in each.name.lower()) + "_gain"
+            self.perf_variables[name] = sn.make_performance_function(lambda value=each.gain: value, "x")
+            self.reference[f"{self.current_partition.fullname}:{name}"] = (1, None, None, "x")
+
+    @run_after("performance")
+    def tuning_costs_nothing(self) -> None:
+        if self.comparison.verdict is not Verdict.PASS:
+            hurt = f"{len(self.comparison.of(Kind.HURTS))} of {len(self.comparison.effects)} metrics"
+            raise PerformanceError(f"{self.comparison.verdict.value}: {self.compared.title} hurts {hurt}")
+
+
+class TuningComparison(ByTurns):
+    """What one variable of the partition's tuning profile changes, or the whole profile.
+
+    `setting`, a parameter with the values of `settings_to_compare`, says which. A variable: A is the profile without
+    it, B the whole profile. The whole profile: A is none of it, but for what the profile marks with `without`, B all of
+    it. Variables that the transport does not read make no test; those of another partition's profile do not apply, nor
+    do those that the profile says are never to be taken away.
+    """
+
+    @run_after("init")
+    def leave_out_what_nobody_reads(self) -> None:
+        settings = [each for profile in _profiles_of_system() for each in profile.settings]
+        readers = {each.library for each in settings if each.variable == self.setting}
+        if readers and not readers & {*self.libraries}:
+            self.valid_systems = []
+
+    @run_after("setup")
+    def leave_out_what_is_not_set(self) -> None:
+        name, chosen = self.profile.name, self.chosen()
+        if self.setting == WHOLE_PROFILE:
+            nothing = f"the tuning profile {name} sets nothing that {self.transport} obeys and that can be taken away"
+            self.leave_out_if(not chosen, nothing)
+            alone = f"of the tuning profile {name}, {', '.join(map(str, chosen))} alone can be taken away: see its test"
+            self.leave_out_if(len(chosen) == 1, alone)
+        else:
+            self.leave_out_if(not chosen, f"the tuning profile {name} does not set {self.setting}")
+            harmful = any(each.without == "harms" for each in chosen)
+            never = f"the tuning profile {name} says that {self.setting} is never to be taken away: it could do harm"
+            self.leave_out_if(harmful, never)
+
+    def chosen(self) -> tuple[Setting, ...]:
+        if self.setting == WHOLE_PROFILE:
+            return self.profile.dispensable(self.libraries)
+        return tuple(each for each in self.profile.read_by(self.libraries) if each.variable == self.setting)
+
+    def sides(self) -> Sides:
+        chosen = self.chosen()
+        title = str(chosen[0])
+        if self.setting == WHOLE_PROFILE:
+            title = f"the whole profile {self.profile.name} ({', '.join(map(str, chosen))})"
+        return Sides(
+            title=title,
+            rounds=self.rounds,
+            a={each.variable: None for each in chosen},
+            b={each.variable: each.value for each in chosen},
+            site="b",
+            environment=self.current_environ.name,
+        )
+
+
+class ServiceLevelComparison(ByTurns):
+    """What another InfiniBand service level changes: A is the site's tuning, B the same with that level.
+
+    A site asks for it by naming the level to try, `extras["service_level"]` of a partition; elsewhere there is no test.
+    Median and 99th percentile of the iterations are compared.
+    """
+
+    @run_after("init")
+    def leave_out_where_nobody_asked(self) -> None:
+        if not any("service_level" in partition.extras for partition in rt.runtime().system.partitions):
+            self.valid_systems = []
+
+    @run_after("setup")
+    def leave_out_without_level(self) -> None:
+        level = self.current_partition.extras.get("service_level")
+        where = self.current_partition.fullname
+        self.leave_out_if(level is None, f"{where} names no service_level in its extras to try")
+        self.level = str(level)
+
+    def sides(self) -> Sides:
+        name = SERVICE_LEVELS[self.transport]
+        return Sides(
+            title=f"{name}={self.level} against {self.tuning.get(name, 'the default')}",
+            rounds=self.rounds,
+            a={name: self.tuning.get(name)},
+            b={name: self.level},
+            site="a",
+            environment=self.current_environ.name,
+            percentiles=(50.0, 99.0),
+        )
