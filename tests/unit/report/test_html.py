@@ -25,7 +25,7 @@ REFERENCE = Reference(1100.0, -0.05, None, "Gb/s", "run1: measured 2026-11-21: m
 KNOWN = {
     *("html", "head", "meta", "link", "title", "style", "body", "header", "main", "section", "h1", "h2", "h3", "p"),
     *("span", "b", "a", "ul", "li", "dl", "dt", "dd", "code", "pre", "details", "summary", "div", "figure"),
-    *("figcaption", "table", "caption", "thead", "tbody", "tr", "th", "td", "script"),
+    *("figcaption", "table", "caption", "thead", "tbody", "tr", "th", "td", "script", "svg", "g", "line", "rect", "text"),
 }
 
 
@@ -129,7 +129,7 @@ def test_the_facts_of_a_run_are_there() -> None:
 def test_every_figure_has_a_name_and_a_table_that_is_open_without_scripts() -> None:
     source = render_html([pair_run()], title="t", system="s")
     figures = re.findall(r"<figure>.*?</figure>", source, re.DOTALL)
-    assert len(figures) == 4
+    assert len(figures) == 6
     for figure in figures:
         assert 'role="img" aria-label="' in figure
         assert "<details open><summary>The same as a table" in figure
@@ -137,12 +137,23 @@ def test_every_figure_has_a_name_and_a_table_that_is_open_without_scripts() -> N
         assert "the table below says the same" in figure
 
 
+def kind_of(plot: Any) -> str:
+    if plot["data"][0]["type"] == "heatmap":
+        return "matrix"
+    axis = plot["layout"]["xaxis"]
+    if axis.get("type") == "date":
+        return "history"
+    if "change in %" in axis.get("title", {}).get("text", ""):
+        return "changes"
+    return "curves" if axis.get("type") == "log" else "distributions"
+
+
 def test_the_figures_are_packed_in_the_order_of_their_places() -> None:
     page = page_of(pair_run(), pair_run(bad={(0, 1): Verdict.FAIL}))
     plotly, figures, drawing = page.scripts
     assert gzip.decompress(base64.b64decode(plotly)).startswith(b"/**\n* plotly.js")
     plots = json.loads(gzip.decompress(base64.b64decode(figures)))
-    kinds = ["matrix" if each["data"][0]["type"] == "heatmap" else "curves" for each in plots]
+    kinds = [kind_of(each) for each in plots]
     places = [each["class"] for each in page.all("div") if str(each.get("class", "")).startswith("plot")]
     assert places == [f"plot {kind}" for kind in kinds]
     assert "DecompressionStream" in drawing

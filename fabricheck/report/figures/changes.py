@@ -1,0 +1,151 @@
+"""Two sets of runs beside each other: what changed, and how surely."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from fabricheck.regression.compare import Change, Comparison, Finding
+from fabricheck.regression.text import percent, size
+from fabricheck.report.content import number, plural
+from fabricheck.report.figures.history import short_names
+from fabricheck.report.figures.plot import COLORS, GREY, clipped, legend_below, plain, short, to_json
+from fabricheck.report.figures.tables import Cell, Figure, Rows, cells, left_out
+
+_MOST_DRAWN, _MOST_ROWS = 40, 64
+_LONGEST_NAME = 38
+# Colour and symbol of each verdict; what is worse points down.
+_LOOKS = {
+    Change.REGRESSED: (COLORS[1], "triangle-down"),
+    Change.CANNOT_SAY: (COLORS[3], "x"),
+    Change.SAME: (GREY, "circle"),
+    Change.IMPROVED: (COLORS[0], "triangle-up"),
+}
+# In per cent: an interval that knows no end goes out of the figure.
+_WIDEST, _LEAST_REACH = 100.0, 2.0
+
+
+def changes_figure(found: Comparison) -> Figure | None:
+    """The changes of the worst metrics with their intervals; none where the two sides share no metric."""
+    if not found.findings:
+        return None
+    shown = found.findings[:_MOST_DRAWN]
+    names = short_names([each.key for each in found.findings])
+    reach = _reach(shown)
+    traces = [_trace(verdict, shown, names, found, reach) for verdict in Change]
+    counts = ", ".join(f"{found.count(each)} {each.value}" for each in Change if found.count(each))
+    worst = shown[0]
+    summary = (
+        f"{plural(len(found.findings), 'metric')}: {counts}. "
+        f"{'The worst' if len(found.findings) > 1 else 'It'} is {names[0]} with {_change(worst)}, {worst.verdict.value}"
+    )
+    if len(found.findings) > len(shown):
+        summary += f". The worst {len(shown)} are drawn"
+    layout = {
+        "height": 130 + 20 * max(len(shown), 5),
+        "margin": {"l": 10, "r": 15, "t": 10, "b": 45},
+        "hovermode": "closest",
+        "legend": {**legend_below(), "traceorder": "normal", "y": 0, "yref": "container", "yanchor": "bottom"},
+        "xaxis": {
+            "title": {"text": "change in % with its interval; of a latency, more is worse"},
+            "range": [short(-reach), short(reach)],
+            "zeroline": True,
+        },
+        "yaxis": {
+            "range": [len(shown) - 0.3, -0.7],
+            "tickvals": list(range(len(shown))),
+            "ticktext": [plain(clipped(name, _LONGEST_NAME)) for name in names[: len(shown)]],
+            "tickfont": {"size": 10},
+            "automargin": True,
+            "showgrid": False,
+        },
+    }
+    return Figure(
+        "changes", "Change of each metric, worst first", summary, to_json(traces, layout), _table(found, names)
+    )
+
+
+def _trace(verdict: Change, shown: Sequence[Finding], names: Sequence[str], found: Comparison, reach: float) -> Any:
+    color, symbol = _LOOKS[verdict]
+    own = [(place, each) for place, each in enumerate(shown) if each.verdict is verdict]
+    changes = [_held(100 * each.change, 3 * reach) for _, each in own]
+    # An end that is beyond the figure, or nowhere, is drawn to beyond it.
+    ends = [[_held(100 * end, 3 * reach) for end in each.interval] for _, each in own]
+    return go.Scatter(
+        x=list(map(short, changes)),
+        y=[place for place, _ in own],
+        mode="markers",
+        name=f"{verdict.value} ({found.count(verdict)})",
+        marker={"color": color, "symbol": symbol, "size": 9},
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [short(max(high - at, 0.0)) for at, (_, high) in zip(changes, ends, strict=True)],
+            "arrayminus": [short(max(at - low, 0.0)) for at, (low, _) in zip(changes, ends, strict=True)],
+            "color": color,
+            "thickness": 1.5,
+            "width": 3,
+        },
+        text=[f"{plain(names[place])}<br>{plain(_described(each))}" for place, each in own],
+        hoverinfo="text",
+    )
+
+
+def _reach(shown: Sequence[Finding]) -> float:
+    """How far the axis goes on either side: to the furthest change, and to the ends of intervals that have one."""
+    known = [abs(100 * value) for each in shown for value in (each.change, *each.interval) if math.isfinite(value)]
+    return min(max([_LEAST_REACH, *(1.1 * each for each in known)]), _WIDEST)
+
+
+def _held(value: float, most: float) -> float:
+    return max(-most, min(value, most)) if not math.isnan(value) else 0.0
+
+
+def _described(each: Finding) -> str:
+    return (
+        f"{number(each.base)} → {number(each.candidate)} {each.unit}, {_change(each)}, {each.verdict.value}; "
+        f"{each.base_runs} and {each.candidate_runs} runs"
+    )
+
+
+def _change(each: Finding) -> str:
+    low, high = each.interval
+    return f"{percent(each.change)} ({percent(low)} to {percent(high)})"
+
+
+def _table(found: Comparison, names: Sequence[str]) -> Rows:
+    rows = [
+        (
+            *cells(
+                name,
+                each.verdict.value,
+                f"{number(each.base)} {each.unit}",
+                f"{number(each.candidate)} {each.unit}",
+                percent(each.change),
+                " to ".join(map(percent, each.interval)),
+                size(each.smallest_change) if math.isfinite(each.smallest_change) else "unknown",
+                f"{each.base_runs} and {each.candidate_runs}",
+            ),
+            Cell("; ".join(each.unequal)),
+        )
+        for name, each in zip(names, found.findings[:_MOST_ROWS], strict=False)
+    ]
+    return Rows(
+        head=(
+            "metric",
+            "verdict",
+            "before",
+            "after",
+            "change",
+            f"{found.options.confidence:.0%} interval",
+            "smallest loss that would have shown",
+            "runs",
+            "unequal conditions",
+        ),
+        rows=tuple(rows),
+        texts=(1, 8),
+        note=left_out(len(found.findings[_MOST_ROWS:]), "metrics"),
+    )
