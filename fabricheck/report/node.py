@@ -1,4 +1,7 @@
-"""The node that a run was on, drawn with each link in the colour of what the pairs over it got."""
+"""The node that a run was on, drawn with each link in the colour of what the pairs over it got.
+
+The colour is that of the median pair: one slow pair is slow on all links of its way, and on most of them only there.
+"""
 
 from __future__ import annotations
 
@@ -67,14 +70,14 @@ def node_of_run(judged: RunJudgement, topology: Topology | None) -> Node | None:
     measured = [each for each in links if each.pairs]
     if not measured:
         return None
-    worst = min(measured, key=lambda each: each.worst)
+    worst = min(measured, key=lambda each: (each.median, each.worst))
     summary = (
-        f"{len(measured)} of {plural(len(links), 'link')} carried pairs; the worst pair is {worst.pairs[0][1]} over "
-        f"{worst.name} with {percent(worst.worst)} of expected. A slow pair colours all links on its way: what is "
-        "at fault is where slow pairs meet and good ones do not pass"
+        f"{len(measured)} of {plural(len(links), 'link')} carried pairs; {'the worst is ' if len(measured) > 1 else ''}"
+        f"{worst.name}, over which {plural(len(worst.pairs), 'pair')} got {percent(worst.median)} of expected in the "
+        f"median and {percent(worst.worst)} at worst ({worst.pairs[0][1]})"
     )
     return Node(
-        title=f"{topology.system}, {host}: links by the worst goodput over them, in % of expected",
+        title=f"{topology.system}, {host}: links by the median goodput of the pairs over them, in % of expected",
         summary=summary,
         svg=_draw(topology, links),
         table=_table(links),
@@ -104,21 +107,21 @@ def _links(judged: RunJudgement, topology: Topology, host: str) -> list[LinkStat
 
 
 def _table(links: list[LinkState]) -> Rows:
-    ranked = sorted((each for each in links if each.pairs), key=lambda each: (each.worst, each.name))
+    ranked = sorted((each for each in links if each.pairs), key=lambda each: (each.median, each.worst, each.name))
     rows = [
         (
             Cell(each.name),
             Cell(each.link.technology),
             Cell(str(len(each.pairs))),
+            Cell(percent(each.median)),
             Cell(percent(each.worst), each.pairs[0][2].verdict),
             Cell(each.pairs[0][1]),
-            Cell(percent(each.median)),
         )
         for each in ranked
     ]
     rest = [each.name for each in links if not each.pairs]
     return Rows(
-        head=("link", "technology", "pairs", "worst, % of expected", "its ranks", "median, % of expected"),
+        head=("link", "technology", "pairs", "median, % of expected", "worst, % of expected", "its ranks"),
         rows=tuple(rows),
         texts=(1,),
         note=f"No pair was measured over {', '.join(rest)}." if rest else "",
@@ -135,14 +138,14 @@ def _draw(topology: Topology, links: list[LinkState]) -> Markup:
     places = places_of(topology)
     top = _add(None, "svg", viewBox=f"0 0 {SIZE} {SIZE + 46}", role="img", aria_label=f"Node of {topology.system}")
     # What was measured lies over what was not, and the worst over all.
-    for each in sorted(links, key=lambda each: -each.worst if each.pairs else float("-inf")):
+    for each in sorted(links, key=lambda each: -each.median if each.pairs else float("-inf")):
         _line(top, each, places, width_of(each.link, topology))
     for each in links:
         if each.pairs:
             (x1, y1), (x2, y2) = (places[end] for end in each.link.ends)
             # Off the middle, where crossing lines would hide each other's labels.
             at = {"x": f"{x1 + 0.36 * (x2 - x1):.1f}", "y": f"{y1 + 0.36 * (y2 - y1) + 4:.1f}"}
-            _add(top, "text", f"{100 * each.worst:.0f}", class_="share", **at)
+            _add(top, "text", f"{100 * each.median:.0f}", class_="share", **at)
     for kind in _KINDS:
         for device in getattr(topology, kind):
             _device(top, device.name, places[device.name], kind)
@@ -159,11 +162,11 @@ def _line(top: ElementTree.Element, each: LinkState, places: dict[str, tuple[flo
         _add(group, "line", class_="unmeasured", stroke_width=f"{width:.2f}", **ends)
         return
     share, label, _ = each.pairs[0]
-    text = f"worst {label} {percent(share)} of expected, median {percent(each.median)}"
+    text = f"median {percent(each.median)} of expected, worst {label} {percent(share)}"
     _add(group, "title", f"{describe(each.link)}; {plural(len(each.pairs), 'pair')}, {text}")
     # Both ends of the scale are close to black or white, and so to the paper of one of the two schemes.
     _add(group, "line", class_="outline", stroke_width=f"{width + _OUTLINE_PX:.2f}", **ends)
-    _add(group, "line", stroke=color_of(share), stroke_width=f"{width:.2f}", **ends)
+    _add(group, "line", stroke=color_of(each.median), stroke_width=f"{width:.2f}", **ends)
 
 
 def _device(top: ElementTree.Element, name: str, place: tuple[float, float], kind: str) -> None:

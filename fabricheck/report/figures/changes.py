@@ -12,11 +12,11 @@ from fabricheck.regression.compare import Change, Comparison, Finding
 from fabricheck.regression.text import percent, size
 from fabricheck.report.content import number, plural
 from fabricheck.report.figures.history import short_names
-from fabricheck.report.figures.plot import COLORS, GREY, clipped, legend_below, plain, short, to_json
+from fabricheck.report.figures.plot import COLORS, GREY, clipped, legend_below, plain, short, to_json, told_apart
 from fabricheck.report.figures.tables import Cell, Figure, Rows, cells, left_out
 
 _MOST_DRAWN, _MOST_ROWS = 40, 64
-_LONGEST_NAME = 38
+_LONGEST_NAME = 28
 # Colour and symbol of each verdict; what is worse points down.
 _LOOKS = {
     Change.REGRESSED: (COLORS[1], "triangle-down"),
@@ -34,33 +34,40 @@ def changes_figure(found: Comparison) -> Figure | None:
         return None
     shown = found.findings[:_MOST_DRAWN]
     names = short_names([each.key for each in found.findings])
-    reach = _reach(shown)
-    traces = [_trace(verdict, shown, names, found, reach) for verdict in Change]
+    low, high = _reach(shown)
+    labels, shared = told_apart(names[: len(shown)])
+    traces = [_trace(verdict, shown, names, found) for verdict in Change]
     counts = ", ".join(f"{found.count(each)} {each.value}" for each in Change if found.count(each))
     worst = shown[0]
     summary = (
         f"{plural(len(found.findings), 'metric')}: {counts}. "
-        f"{'The worst' if len(found.findings) > 1 else 'It'} is {names[0]} with {_change(worst)}, {worst.verdict.value}"
+        f"{'The worst' if len(found.findings) > 1 else 'It'} is {names[0]} with {_change(worst)}, {worst.verdict.value}. "
+        "Of a latency, more is worse"
     )
     if len(found.findings) > len(shown):
         summary += f". The worst {len(shown)} are drawn"
+    if shared:
+        summary += f". Names in the figure are the part … of {shared}"
     layout = {
         "height": 130 + 20 * max(len(shown), 5),
         "margin": {"l": 10, "r": 15, "t": 10, "b": 45},
         "hovermode": "closest",
         "legend": {**legend_below(), "traceorder": "normal", "y": 0, "yref": "container", "yanchor": "bottom"},
         "xaxis": {
-            "title": {"text": "change in % with its interval; of a latency, more is worse"},
-            "range": [short(-reach), short(reach)],
+            "title": {"text": "change in %, with its interval"},
+            "range": [short(low), short(high)],
             "zeroline": True,
+            "tickangle": 0,
+            "nticks": 7,
         },
         "yaxis": {
             "range": [len(shown) - 0.3, -0.7],
             "tickvals": list(range(len(shown))),
-            "ticktext": [plain(clipped(name, _LONGEST_NAME)) for name in names[: len(shown)]],
+            "ticktext": [plain(clipped(name, _LONGEST_NAME)) for name in labels],
             "tickfont": {"size": 10},
             "automargin": True,
             "showgrid": False,
+            "zeroline": False,
         },
     }
     return Figure(
@@ -68,12 +75,12 @@ def changes_figure(found: Comparison) -> Figure | None:
     )
 
 
-def _trace(verdict: Change, shown: Sequence[Finding], names: Sequence[str], found: Comparison, reach: float) -> Any:
+def _trace(verdict: Change, shown: Sequence[Finding], names: Sequence[str], found: Comparison) -> Any:
     color, symbol = _LOOKS[verdict]
     own = [(place, each) for place, each in enumerate(shown) if each.verdict is verdict]
-    changes = [_held(100 * each.change, 3 * reach) for _, each in own]
+    changes = [_held(100 * each.change, 3 * _WIDEST) for _, each in own]
     # An end that is beyond the figure, or nowhere, is drawn to beyond it.
-    ends = [[_held(100 * end, 3 * reach) for end in each.interval] for _, each in own]
+    ends = [[_held(100 * end, 3 * _WIDEST) for end in each.interval] for _, each in own]
     return go.Scatter(
         x=list(map(short, changes)),
         y=[place for place, _ in own],
@@ -94,10 +101,12 @@ def _trace(verdict: Change, shown: Sequence[Finding], names: Sequence[str], foun
     )
 
 
-def _reach(shown: Sequence[Finding]) -> float:
-    """How far the axis goes on either side: to the furthest change, and to the ends of intervals that have one."""
-    known = [abs(100 * value) for each in shown for value in (each.change, *each.interval) if math.isfinite(value)]
-    return min(max([_LEAST_REACH, *(1.1 * each for each in known)]), _WIDEST)
+def _reach(shown: Sequence[Finding]) -> tuple[float, float]:
+    """The ends of the axis: the furthest changes, and the ends of intervals that have one; no change is among them."""
+    known = [100 * value for each in shown for value in (each.change, *each.interval) if math.isfinite(value)]
+    low, high = min([-_LEAST_REACH, *known]), max([_LEAST_REACH, *known])
+    margin = 0.05 * (high - low)
+    return max(low - margin, -_WIDEST), min(high + margin, _WIDEST)
 
 
 def _held(value: float, most: float) -> float:

@@ -42,6 +42,11 @@ class Distribution:
         """The quantiles in per cent of the median."""
         return np.asarray(100 * self.quantiles / self.median)
 
+    @property
+    def width(self) -> float:
+        """From the 5% to the 95% quantile, as a share of the median."""
+        return (self.at(95.0) - self.at(5.0)) / self.median
+
     def at(self, share: float) -> float:
         return float(self.quantiles[SHARES.index(share)])
 
@@ -54,8 +59,10 @@ def distributions_of(judged: RunJudgement) -> Iterable[Figure]:
     for members in together(groups_of(judged)):
         found = [_distribution(each, len(judged.run.ranks)) for each in judgements_of(members)]
         known = [each for each in found if each is not None]
+        # What is not PASS first, as the judge has it; of the rest the shape is what can be wrong.
+        good = sorted((each for each in known if each.verdict is Verdict.PASS), key=lambda each: -each.width)
         if known:
-            yield _figure(members, known)
+            yield _figure(members, [*(each for each in known if each.verdict is not Verdict.PASS), *good])
 
 
 def _distribution(judged: Judgement, world: int) -> Distribution | None:
@@ -77,7 +84,7 @@ def _figure(members: Sequence[Group], found: Sequence[Distribution]) -> Figure:
     told = found if len(found) <= MOST_COLORED else found[: MOST_COLORED - 1]
     grey = found[len(told) :][:_MOST_GREY]
     traces = line_traces([_line(each) for each in (*told, *grey)], markers=False)
-    low, high = _range(told)
+    low, high = _range(told, grey)
     layout = {
         "height": 400,
         "margin": {"l": 60, "r": 15, "t": 10, "b": 45},
@@ -91,7 +98,7 @@ def _figure(members: Sequence[Group], found: Sequence[Distribution]) -> Figure:
         },
     }
     name = name_of(members)
-    widest = max(found, key=lambda each: (each.at(95.0) - each.at(5.0)) / each.median)
+    widest = max(found, key=lambda each: each.width)
     summary = (
         f"{len(found)} {'distributions' if len(found) > 1 else 'distribution'}; from the 5% to the 95% quantile "
         f"{'the widest is ' if len(found) > 1 else ''}{widest.label} with {_share(widest, 5.0)} to "
@@ -124,14 +131,15 @@ def _line(each: Distribution) -> Line:
     )
 
 
-def _range(told: Sequence[Distribution]) -> tuple[float, float]:
-    """From the least 1% quantile to the largest 99% one of the curves that are told apart: a single wild iteration
-    would leave no room for the rest."""
-    low = min(float(each.relative[SHARES.index(1.0)]) for each in told)
-    high = max(float(each.relative[SHARES.index(99.0)]) for each in told)
-    low, high = min(low, 100 - _LEAST_REACH), max(high, 100 + _LEAST_REACH)
-    margin = 0.08 * (high - low)
-    return round(low - margin, 2), round(high + margin, 2)
+def _range(told: Sequence[Distribution], grey: Sequence[Distribution]) -> tuple[float, float]:
+    """As much as shows what is told apart from the 1% to the 99% quantile, and the others from the 5% to the 95% one: a
+    single wild iteration would leave no room for the rest."""
+    quantiles = [(each, low, high) for some, low, high in ((told, 1.0, 99.0), (grey, 5.0, 95.0)) for each in some]
+    first = min(100 * each.at(low) / each.median for each, low, _ in quantiles)
+    last = max(100 * each.at(high) / each.median for each, _, high in quantiles)
+    first, last = min(first, 100 - _LEAST_REACH), max(last, 100 + _LEAST_REACH)
+    margin = 0.08 * (last - first)
+    return round(first - margin, 2), round(last + margin, 2)
 
 
 def _row(each: Distribution) -> tuple[Cell, ...]:

@@ -30,6 +30,7 @@ from fabricheck.report.figures.plot import (
     plain,
     short,
     to_json,
+    told_apart,
 )
 from fabricheck.report.figures.tables import Cell, Figure, Rows, cells, left_out
 
@@ -43,6 +44,7 @@ _MOST_STATES = 64
 _LONGEST_NAME, _LONGEST_LABEL = 48, 22
 # Labels of vertical lines that are nearer than this share of the axis would lie on each other.
 _LABEL_ROOM = 0.04
+_CHARACTER_PX = 6
 _STATUSES = ("alarm", "missing", "too irregular", "warming up", "watched", "retired")
 
 
@@ -87,8 +89,8 @@ def overview(found: Watched) -> Figure:
     summary = f"{plural(len(series.keys), 'metric')} over {plural(len(nights), 'session')}{left}"
     if last is not None:
         summary += (
-            f"; in the latest the median metric is at {_percent(columns[2][last])} of its baseline, the worst decile "
-            f"at {_percent(columns[1][last])}, the worst ({names[worst[last]]}) at {_percent(columns[0][last])}"
+            f"; in the latest the median metric is at {_percent(columns[2][last])} % of its baseline, the worst decile "
+            f"at {_percent(columns[1][last])} %, the worst ({names[worst[last]]}) at {_percent(columns[0][last])} %"
         )
     summary += f". Software changed in {plural(len(marks), 'night')}" if marks else ". No software changed"
     return Figure(
@@ -115,7 +117,7 @@ def page_figure(found: Watched, page: Page) -> Figure:
     rows = [row_of[each.key] for each in alarms]
     ratio = _ratio(series, [each.before for each in alarms], rows)[:, first:end]
     marks = [Mark(each.night - first, each.changes) for each in marks_of(series, rows) if first <= each.night < end]
-    names = short_names([each.key for each in alarms])
+    names, shared = told_apart(short_names([each.key for each in alarms]))
     spread = max(each.spread for each in alarms)
     known = ratio[np.isfinite(ratio)]
     low = min(float(known.min(initial=100.0)), 100 - 300 * spread)
@@ -127,8 +129,9 @@ def page_figure(found: Watched, page: Page) -> Figure:
         traces.append(_upright(series.nights[night], "change", (low, high), COLORS[1], "solid"))
     traces.append(_upright(page.raised, "alarm raised", (low, high), GREY, "dash"))
     worst = alarms[0]
+    named = f" {shared}" if shared else ""
     summary = (
-        f"{plural(len(alarms), 'metric')}{_of_all(page)}; {names[0]} went from {number(worst.before)} to "
+        f"{plural(len(alarms), 'metric')}{named}{_of_all(page)}; {names[0]} went from {number(worst.before)} to "
         f"{number(worst.after)} {worst.unit} ({percent(worst.change)}). Last good {worst.last_good}, first bad "
         f"{worst.first_bad}, alarm raised {page.raised}. The band is the baseline ± {size(spread)}, the variation "
         "from night to night"
@@ -270,7 +273,8 @@ def _upright(night: Night, what: str, ends: tuple[float, float], color: str, das
 
 
 def _layout(nights: Sequence[Night], marks: Sequence[Mark], unit: str) -> dict[str, Any]:
-    shapes, labels = [], []
+    shapes: list[dict[str, Any]] = []
+    labels: list[dict[str, Any]] = []
     for group in _near(nights, marks):
         for each in group:
             moment = _moment(nights[each.night])
@@ -290,11 +294,12 @@ def _layout(nights: Sequence[Night], marks: Sequence[Mark], unit: str) -> dict[s
                 "hovertext": "<br>".join(plain(text) for each in group for text in each.changes[:8]),
             }
         )
+    top = 10 + max((_CHARACTER_PX * len(each["text"]) for each in labels), default=0)
     return {
-        "height": 380 + (110 if marks else 0),
-        "margin": {"l": 60, "r": 15, "t": 140 if marks else 10, "b": 45},
+        "height": 400 + top,
+        "margin": {"l": 60, "r": 15, "t": top, "b": 45},
         "hovermode": "closest",
-        "legend": legend_below(),
+        "legend": {**legend_below(), "y": -0.16},
         "shapes": shapes,
         "annotations": labels,
         "xaxis": {"type": "date"},

@@ -127,7 +127,7 @@ def _other_traces(lines: Sequence[Line]) -> list[Any]:
 
 def legend_below() -> dict[str, Any]:
     """Where the legend of lines stands."""
-    return {"orientation": "h", "y": -0.1, "yanchor": "top", "x": 0, "traceorder": "reversed"}
+    return {"orientation": "h", "y": -0.12, "yanchor": "top", "x": 0, "traceorder": "reversed"}
 
 
 def to_json(traces: Sequence[Any], layout: dict[str, Any]) -> str:
@@ -144,11 +144,27 @@ def plain(text: str) -> str:
 
 
 def clipped(text: str, longest: int) -> str:
-    """A name that has room: its end says more than its beginning, but both are kept."""
+    """A name that has room: its end says more than its beginning."""
     if len(text) <= longest:
         return text
-    end = 2 * longest // 3
-    return f"{text[: longest - end - 1]}…{text[-end:]}"
+    start = longest // 5
+    return f"{text[:start]}…{text[len(text) - (longest - start - 1) :]}"
+
+
+def told_apart(names: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Short labels for names of metrics: what differs between them, and what they share around it (`…` for that).
+
+    Names of one group mostly differ in their ranks: `pingpong_0_1_1gib` and `pingpong_0_2_1gib` are `0_1` and `0_2`.
+    """
+    words = [name.split("_") for name in names]
+    shortest = min(map(len, words), default=0)
+    start = next((n for n in range(shortest) if len({each[n] for each in words}) > 1), shortest)
+    rest = shortest - start
+    end = next((n for n in range(rest) if len({each[-1 - n] for each in words}) > 1), rest)
+    if len(names) < 2 or start + end in (0, shortest):
+        return tuple(names), ""
+    labels = tuple("_".join(each[start : len(each) - end]) for each in words)
+    return labels, "_".join([*words[0][:start], "…", *words[0][len(words[0]) - end :]])
 
 
 def finite(value: float) -> float | None:
