@@ -24,8 +24,8 @@ _LOOKS = {
     Change.SAME: (GREY, "circle"),
     Change.IMPROVED: (COLORS[0], "triangle-up"),
 }
-# In per cent: an interval that knows no end goes out of the figure.
-_WIDEST, _LEAST_REACH = 100.0, 2.0
+# In per cent: how far the axis goes at most and at least, and what is out of the figure.
+_WIDEST, _BEYOND, _LEAST_REACH = 100.0, 300.0, 2.0
 
 
 def changes_figure(found: Comparison) -> Figure | None:
@@ -78,9 +78,8 @@ def changes_figure(found: Comparison) -> Figure | None:
 def _trace(verdict: Change, shown: Sequence[Finding], names: Sequence[str], found: Comparison) -> Any:
     color, symbol = _LOOKS[verdict]
     own = [(place, each) for place, each in enumerate(shown) if each.verdict is verdict]
-    changes = [_held(100 * each.change, 3 * _WIDEST) for _, each in own]
-    # An end that is beyond the figure, or nowhere, is drawn to beyond it.
-    ends = [[_held(100 * end, 3 * _WIDEST) for end in each.interval] for _, each in own]
+    changes = [_held(each.change) for _, each in own]
+    ends = [(_end(each.interval[0], -1), _end(each.interval[1], 1)) for _, each in own]
     return go.Scatter(
         x=list(map(short, changes)),
         y=[place for place, _ in own],
@@ -109,8 +108,14 @@ def _reach(shown: Sequence[Finding]) -> tuple[float, float]:
     return max(low - margin, -_WIDEST), min(high + margin, _WIDEST)
 
 
-def _held(value: float, most: float) -> float:
-    return max(-most, min(value, most)) if not math.isnan(value) else 0.0
+def _held(change: float) -> float:
+    """A change in per cent, not far beyond what the axis can reach."""
+    return max(-_BEYOND, min(100 * change, _BEYOND)) if not math.isnan(change) else 0.0
+
+
+def _end(end: float, side: int) -> float:
+    """One end of an interval, lower (-1) or upper (1); one that is not known is drawn to beyond the figure."""
+    return _held(end) if math.isfinite(end) else side * _BEYOND
 
 
 def _described(each: Finding) -> str:

@@ -65,7 +65,7 @@ def _line_traces(line: Line, position: int, markers: bool) -> list[Any]:
                 line={"width": 0},
                 mode="lines",
                 hoverinfo="skip",
-                legendgroup=line.label,
+                legendgroup=plain(line.label),
                 showlegend=False,
             )
         )
@@ -74,7 +74,7 @@ def _line_traces(line: Line, position: int, markers: bool) -> list[Any]:
             x=list(line.x),
             y=list(map(_short_or_none, line.y)),
             name=plain(line.label),
-            legendgroup=line.label,
+            legendgroup=plain(line.label),
             mode="lines+markers" if markers else "lines",
             line={"color": color, "width": 2, "dash": DASHES[position]},
             **({"marker": {"symbol": SYMBOLS[position], "size": 6}} if markers else {}),

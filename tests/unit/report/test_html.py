@@ -25,7 +25,22 @@ REFERENCE = Reference(1100.0, -0.05, None, "Gb/s", "run1: measured 2026-11-21: m
 KNOWN = {
     *("html", "head", "meta", "link", "title", "style", "body", "header", "main", "section", "h1", "h2", "h3", "p"),
     *("span", "b", "a", "ul", "li", "dl", "dt", "dd", "code", "pre", "details", "summary", "div", "figure"),
-    *("figcaption", "table", "caption", "thead", "tbody", "tr", "th", "td", "script", "svg", "g", "line", "rect", "text"),
+    *(
+        "figcaption",
+        "table",
+        "caption",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "script",
+        "svg",
+        "g",
+        "line",
+        "rect",
+        "text",
+    ),
 }
 
 
