@@ -194,11 +194,15 @@ def watch_series(
     now: datetime | None = None,
 ) -> Watched:
     """As `watch`, with the series beside the result."""
-    options = options or Options()
     checked = check_history(history, system, now=now)
     if checked.is_empty():
         raise UserError(f"the history of {system} holds no measurement: all rows are INVALID or INCOMPLETE")
-    series = series_of(checked)
+    return watch_of(series_of(checked), system, accepted, options)
+
+
+def watch_of(series: Series, system: str, accepted: Iterable[Accepted] = (), options: Options | None = None) -> Watched:
+    """Watch the series of a history that was checked."""
+    options = options or Options()
     starts = _accepted_nights(series, tuple(accepted))
     monitored = monitor(series.worse, options, starts)
     located = [_alarm(series, each) for each in monitored.alarms]

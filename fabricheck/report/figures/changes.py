@@ -41,8 +41,8 @@ def changes_figure(found: Comparison) -> Figure | None:
     worst = shown[0]
     summary = (
         f"{plural(len(found.findings), 'metric')}: {counts}. "
-        f"{'The worst' if len(found.findings) > 1 else 'It'} is {names[0]} with {_change(worst)}, {worst.verdict.value}. "
-        "Of a latency, more is worse"
+        f"{'The worst' if len(found.findings) > 1 else 'It'} is {names[0]} with {_change(worst)}, "
+        f"{worst.verdict.value}. Of a latency, more is worse"
     )
     if len(found.findings) > len(shown):
         summary += f". The worst {len(shown)} are drawn"

@@ -84,7 +84,7 @@ def test_names_are_text_in_the_drawing(evil: str) -> None:
         SQUARE,
         gpus=tuple(Gpu(f"{evil}{each.index}", each.index, evil) for each in SQUARE.gpus),
         links=tuple(
-            replace(each, ends=tuple(end.replace("gpu", evil) for end in each.ends), technology=evil)
+            replace(each, ends=(each.ends[0].replace("gpu", evil), each.ends[1].replace("gpu", evil)), technology=evil)
             for each in SQUARE.links
         ),
     )
