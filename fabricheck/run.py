@@ -191,7 +191,7 @@ def run(
     status = EXIT_CODES[outcome.verdict]
     past = None
     if not no_store:
-        from fabricheck.report.past import past_of
+        from fabricheck.report.past import Past, past_of
         from fabricheck.store.cli import report as report_stored
 
         try:
@@ -201,6 +201,7 @@ def run(
         except UserError as error:
             click.echo(f"fabricheck: {error}", err=True)
             status = status or EXIT_USER_ERROR
+            past = Past(notes=(f"The run could not be stored, so no history is shown: {error}",))
     page = session.folder / "report.html"
     write_html(
         outcome.judged,

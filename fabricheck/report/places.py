@@ -42,7 +42,11 @@ def places_of(
 ) -> tuple[Place, ...]:
     """All suspected places, those that say most first; none where nothing is wrong. `runs` in the order of the page."""
     return (
-        *(Place(each.place, "pairs of nodes", each.message) for each in problems if each.place),
+        *(
+            Place(each.place, "pairs of nodes", each.message.removeprefix(f"{each.place} "))
+            for each in problems
+            if each.place
+        ),
         *(
             Place(page_name(page), "history", page_evidence(page), f"page{place}")
             for place, page in enumerate(watched.open_pages if watched else (), start=1)

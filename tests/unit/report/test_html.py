@@ -443,7 +443,8 @@ def test_twenty_full_runs_stay_under_five_megabytes(degraded: bool) -> None:
 
 
 def _all_higher(count: int) -> tuple[Better, ...]:
-    return ("higher",) * count
+    better: Better = "higher"
+    return (better,) * count
 
 
 def test_so_they_do_with_a_year_of_a_thousand_metrics() -> None:

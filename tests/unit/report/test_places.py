@@ -99,7 +99,7 @@ def test_problems_pages_and_suspects_come_first() -> None:
         ("n2:nic0 (or n2)", "comparison", "comparison"),
         ("nid001:gpu0-gpu1", "pingpong over ccl", "run1"),
     ]
-    assert found[0].evidence == problem.message
+    assert found[0].evidence == "loses 10% (8% to 12%): 6 pairs over it"
     assert found[1].evidence.startswith("6 of 6 metrics that cross it got worse; the most ")
     assert "since 2026-04-11 02:00 (s100)" in found[1].evidence
     assert "changed then: nccl: 2.28.3 -> 2.29.1" in found[1].evidence
