@@ -12,7 +12,17 @@ from fabricheck.regression.compare import Change, Comparison, Finding
 from fabricheck.regression.text import percent, size
 from fabricheck.report.content import number, plural
 from fabricheck.report.figures.history import short_names
-from fabricheck.report.figures.plot import COLORS, GREY, clipped, legend_below, plain, short, to_json, told_apart
+from fabricheck.report.figures.plot import (
+    COLORS,
+    GREY,
+    clipped,
+    legend_below,
+    plain,
+    short,
+    shortened,
+    to_json,
+    told_apart,
+)
 from fabricheck.report.figures.tables import Cell, Figure, Rows, cells, left_out
 
 _MOST_DRAWN, _MOST_ROWS = 40, 64
@@ -143,7 +153,7 @@ def _table(found: Comparison, names: Sequence[str]) -> Rows:
                 size(each.smallest_change) if math.isfinite(each.smallest_change) else "unknown",
                 f"{each.base_runs} and {each.candidate_runs}",
             ),
-            Cell("; ".join(each.unequal)),
+            Cell(shortened("; ".join(each.unequal))),
         )
         for name, each in zip(names, found.findings[:_MOST_ROWS], strict=False)
     ]

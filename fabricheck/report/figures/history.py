@@ -29,6 +29,7 @@ from fabricheck.report.figures.plot import (
     line_traces,
     plain,
     short,
+    shortened,
     to_json,
     told_apart,
 )
@@ -73,7 +74,7 @@ def overview(found: Watched) -> Figure:
         lines.append(_line(name, nights, values))
     worst = np.asarray([int(np.nanargmin(ratio[:, night])) if measured[night] else -1 for night in range(len(nights))])
     names = short_names(series.keys)
-    changed = {each.night: "; ".join(each.changes) for each in marks}
+    changed = {each.night: shortened("; ".join(each.changes)) for each in marks}
     rows = [
         cells(
             nights[night],
@@ -137,7 +138,7 @@ def page_figure(found: Watched, page: Page) -> Figure:
         "from night to night"
     )
     raised = place[page.raised.session]
-    noted = {each.night + first: "; ".join(each.changes) for each in marks}
+    noted = {each.night + first: shortened("; ".join(each.changes)) for each in marks}
     table = Rows(
         head=("session", *(f"{name}, %" for name in names), "what happened"),
         rows=tuple(
@@ -291,7 +292,7 @@ def _layout(nights: Sequence[Night], marks: Sequence[Mark], unit: str) -> dict[s
                 "showarrow": False,
                 "font": {"size": 11},
                 "text": plain(_label(group)),
-                "hovertext": "<br>".join(plain(text) for each in group for text in each.changes[:8]),
+                "hovertext": "<br>".join(plain(shortened(text)) for each in group for text in each.changes[:8]),
             }
         )
     top = 10 + max((_CHARACTER_PX * len(each["text"]) for each in labels), default=0)

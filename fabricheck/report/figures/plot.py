@@ -21,6 +21,7 @@ GREY = "#888888"
 SCALE = "Cividis"
 
 MOST_COLORED = len(COLORS)
+_LONGEST_EVENT = 200
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,11 @@ def clipped(text: str, longest: int) -> str:
         return text
     start = longest // 5
     return f"{text[:start]}…{text[len(text) - (longest - start - 1) :]}"
+
+
+def shortened(text: str) -> str:
+    """What happened, where there is one for each row: lists of nodes and of versions can be of any length."""
+    return text if len(text) <= _LONGEST_EVENT else f"{text[:_LONGEST_EVENT]}…"
 
 
 def told_apart(names: Sequence[str]) -> tuple[tuple[str, ...], str]:

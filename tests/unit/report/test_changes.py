@@ -80,6 +80,8 @@ def test_many_metrics_are_counted() -> None:
 def test_unequal_conditions_are_in_the_row() -> None:
     tuning = {0: {"a": "1"}, CHANGE: {"a": "2"}}
     assert "other tuning" in rows_of(figure_of(pair_metrics(), tuning=tuning))[0][-1]
+    tuning[CHANGE]["a"] = 1000 * "x"
+    assert len(rows_of(figure_of(pair_metrics(), tuning=tuning))[0][-1]) == 201
 
 
 def test_names_cannot_be_markup() -> None:
