@@ -49,7 +49,7 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     problems = (
         *session.problems,
         *_missing_checks(suite, judge),
-        *_found_between_nodes(judged, judge),
+        *found_between_nodes(judged, judge),
         *_found_by_turns(session.cases, judge),
     )
     if not judged:
@@ -110,7 +110,7 @@ def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterable[Problem]:
             yield Problem(Verdict.INCOMPLETE, message)
 
 
-def _found_between_nodes(judged: Iterable[RunJudgement], judge: SystemJudge) -> Iterable[Problem]:
+def found_between_nodes(judged: Iterable[RunJudgement], judge: SystemJudge) -> Iterable[Problem]:
     """What runs over several nodes say of the network and of NICs, beside their metrics."""
     from fabricheck.judge.association import find_associations
     from fabricheck.judge.distances import find_distance_classes
@@ -181,6 +181,7 @@ def run(
     from fabricheck.report.terminal import render
     from fabricheck.session import Selection, Suite, run_suite
     from fabricheck.suite import suite_root
+    from fabricheck.topology import find_topology
 
     suite = Suite(suite_root())
     prebuilt = (f"--setvar=BuildFabricbench.prebuilt={built}",) if built else ()
@@ -196,20 +197,33 @@ def run(
         create(store)  # what cannot be stored is better known before it is measured
     session = run_suite(suite, selection, output)
     outcome = judge_session(session, suite, name)
-    page = session.folder / "report.html"
-    write_html(outcome.judged, page, title=f"{name}, {session.folder.name}", system=name, problems=outcome.problems)
     for write, file in ((write_json, "verdict.json"), (write_junit, "junit.xml"), (write_prometheus, "metrics.prom")):
         write(outcome.judged, session.folder / file, system=name, problems=outcome.problems)
     columns = shutil.get_terminal_size((120, 40)).columns
     click.echo(render(outcome.judged, problems=outcome.problems, width=columns, color=sys.stdout.isatty()))
     status = EXIT_CODES[outcome.verdict]
+    past = None
     if not no_store:
+        from fabricheck.report.past import Past, past_of
         from fabricheck.store.cli import report as report_stored
 
         try:
-            report_stored(store_session(store, session, outcome, suite, name, just_now=True))
+            stored = store_session(store, session, outcome, suite, name, just_now=True)
+            report_stored(stored)
+            past = past_of(store, name, suite.root, session=stored.entry.session)
         except UserError as error:
             click.echo(f"fabricheck: {error}", err=True)
             status = status or EXIT_USER_ERROR
+            past = Past(notes=(f"The run could not be stored, so no history is shown: {error}",))
+    page = session.folder / "report.html"
+    write_html(
+        outcome.judged,
+        page,
+        title=f"{name}, {session.folder.name}",
+        system=name,
+        problems=outcome.problems,
+        topology=find_topology(name, suite.root / "site_configs"),
+        past=past,
+    )
     click.echo(f"{outcome.verdict.value}: the report is {page}")
     context.exit(status)

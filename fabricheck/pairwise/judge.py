@@ -37,7 +37,7 @@ def judge_pairs(run: Run, network: Network, policy: Policy) -> Iterator[Problem]
     for suspect in sorted(found, key=lambda each: -each.loss):
         smallest = policy.smallest_loss_of_distance if _pairs_over(suspect) == far else policy.smallest_loss
         if suspect.low >= smallest:
-            yield Problem(Verdict.DEGRADED, suspect.message)
+            yield Problem(Verdict.DEGRADED, suspect.message, suspect.place)
 
 
 def _pairs_over(suspect: Suspect) -> set[tuple[str, str]]:

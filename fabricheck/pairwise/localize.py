@@ -66,14 +66,18 @@ class Suspect:
     evidence: tuple[Evidence, ...]
 
     @property
+    def place(self) -> str:
+        """The components in words."""
+        if len(self.components) > 1:
+            return f"{', '.join(self.components[:-1])} or {self.components[-1]}"
+        return self.components[0]
+
+    @property
     def message(self) -> str:
         """One line for the administrator."""
         pairs = len(self.evidence)
-        what = self.components[0]
-        if len(self.components) > 1:
-            what = f"{', '.join(self.components[:-1])} or {self.components[-1]}"
         return (
-            f"{what} loses {self.loss:.0%} ({self.low:.0%} to {self.high:.0%}): "
+            f"{self.place} loses {self.loss:.0%} ({self.low:.0%} to {self.high:.0%}): "
             f"{pairs} {'pair' if pairs == 1 else 'pairs'} over it, chance {self.chance:.1g}"
         )
 

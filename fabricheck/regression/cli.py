@@ -165,11 +165,7 @@ def _limits(system: str) -> Limits:
 
 
 def _accepted(system: str, path: Path | None) -> tuple[Accepted, ...]:
-    from fabricheck.regression.watch import load_accepted
+    from fabricheck.regression.watch import find_accepted, load_accepted
     from fabricheck.suite import suite_root
 
-    if path is None:
-        path = suite_root() / "reference_values" / "accepted" / f"{system}.yaml"
-        if not path.exists():
-            return ()
-    return load_accepted(path)
+    return load_accepted(path) if path is not None else find_accepted(system, suite_root())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -133,6 +134,31 @@ class Series:
         sign = np.asarray([-1.0 if each == "higher" else 1.0 for each in self.better])
         with np.errstate(invalid="ignore"):
             return np.asarray(np.log(self.values) * sign[:, None])
+
+    def software_changes(self, rows: Sequence[int] | None = None) -> tuple[tuple[str, ...], ...]:
+        """By night, what software had another version than when the same metric was measured before.
+
+        `rows`: the metrics to ask, by number; all without it.
+        """
+        changed: set[tuple[int, int, int]] = set()
+        for row in range(len(self.keys)) if rows is None else rows:
+            nights, versions = np.flatnonzero(np.isfinite(self.values[row])), self.versions[row]
+            for place in np.flatnonzero(np.diff(versions[nights])):
+                changed.add((int(nights[place + 1]), int(versions[nights[place]]), int(versions[nights[place + 1]])))
+        found: list[set[str]] = [set() for _ in self.nights]
+        for night, before, after in changed:
+            found[night] |= set(differences(self.software[before], self.software[after]))
+        return tuple(tuple(sorted(each)) for each in found)
+
+
+def differences(before: str, after: str) -> tuple[str, ...]:
+    """What differs between two texts of versions, such as `nccl: 2.28.3 -> 2.29.1`."""
+    old, new = json.loads(before), json.loads(after)
+    return tuple(
+        f"{name}: {old.get(name, 'none')} -> {new.get(name, 'none')}"
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    )
 
 
 def series_of(frame: pl.DataFrame) -> Series:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from fabricheck.regression.calibrate import Calibration
-from fabricheck.regression.compare import Change, Comparison, Finding
+from fabricheck.regression.compare import Change, Comparison, Finding, Side, Suspect
 from fabricheck.regression.shared import say
 from fabricheck.regression.watch import Alarm, Page, WatchResult
 
@@ -69,33 +69,52 @@ def calibration_lines(found: Calibration) -> Iterator[str]:
 
 
 def comparison_lines(found: Comparison) -> Iterator[str]:
-    options = found.options
-    counts = ", ".join(f"{found.count(each)} {each.value}" for each in Change)
     yield f"{found.system}: {found.base.selection} -> {found.candidate.selection}"
     for name, side in (("base", found.base), ("candidate", found.candidate)):
-        left_out = f"; {side.not_measured} rows were INVALID or INCOMPLETE" if side.not_measured else ""
-        yield f"  {name}: {side.runs} runs in {len(side.sessions)} sessions{left_out}"
+        yield f"  {name}: {side_runs(side)}"
     for each in found.software_changes:
         yield f"  changed: {each}"
     for each in found.unequal:
         yield f"  UNEQUAL: {each}"
-    yield (
-        f"{len(found.findings)} metrics: {counts}; {len(found.vanished)} vanished, {len(found.new)} new "
-        f"(false discoveries {options.false_discovery:.0%}, margin {options.margin:.0%}, power {options.power:.0%})"
-    )
+    yield comparison_counts(found)
     for suspect in found.suspects:
-        what = say(suspect.component, suspect.others)
-        yield f"  suspect: {what}: {suspect.affected} of {suspect.measured} metrics that cross it regressed"
+        yield f"  suspect: {suspect_line(suspect)}"
     for verdict in Change:
         members = [each for each in found.findings if each.verdict is verdict]
         most = len(members) if verdict is Change.REGRESSED else _MOST_LINES
         for finding in members[:most]:
-            yield _finding_line(finding, options.confidence)
+            yield _finding_line(finding, found.options.confidence)
         if len(members) > most:
             yield f"  {verdict.value}: {len(members) - most} more; --json has them all"
     for title, keys in (("vanished", found.vanished), ("new", found.new)):
         for key in keys:
             yield f"  {title}: {key}"
+
+
+def comparison_counts(found: Comparison) -> str:
+    """How many metrics there are of each verdict, and by what rules."""
+    options = found.options
+    counts = ", ".join(f"{found.count(each)} {each.value}" for each in Change)
+    return (
+        f"{len(found.findings)} metrics: {counts}; {len(found.vanished)} vanished, {len(found.new)} new "
+        f"(false discoveries {options.false_discovery:.0%}, margin {options.margin:.0%}, power {options.power:.0%})"
+    )
+
+
+def side_runs(side: Side) -> str:
+    """How many runs a side of a comparison has."""
+    left_out = f"; {side.not_measured} rows were INVALID or INCOMPLETE" if side.not_measured else ""
+    return f"{side.runs} runs in {len(side.sessions)} sessions{left_out}"
+
+
+def suspect_line(suspect: Suspect) -> str:
+    what = say(suspect.component, suspect.others)
+    return f"{what}: {suspect.affected} of {suspect.measured} metrics that cross it regressed"
+
+
+def versions(software: str) -> str:
+    """A text of versions (JSON) for a reader."""
+    return ", ".join(f"{name} {version}" for name, version in json.loads(software).items())
 
 
 def _finding_line(each: Finding, confidence: float) -> str:
@@ -116,43 +135,77 @@ def _could_show(each: Finding) -> str:
 
 
 def watch_lines(found: WatchResult) -> Iterator[str]:
-    last = found.nights[-1]
-    counts = ", ".join(
-        f"{found.count(status)} {status}"
-        for status in ("watched", "alarm", "warming up", "missing", "too irregular", "retired")
-        if found.count(status)
-    )
-    yield f"{found.system}: {len(found.nights)} sessions up to {last}; {len(found.states)} metrics: {counts}"
+    yield watch_summary(found)
     if not any(found.count(status) for status in ("watched", "alarm")):
-        yield f"nothing can be watched yet: {found.warm_up} sessions of a metric are needed and the lag after them"
+        yield nothing_watched(found)
     for page in found.pages:
         if page.open:
             yield from _page_lines(page)
     closed = [page for page in found.pages if not page.open]
     for page in closed[-_MOST_LINES:]:
-        first = page.alarms[0]
-        how = "accepted" if first.accepted else "over"
-        yield f"{how}: {_what(page)} since {first.first_bad}, until {first.ended}"
+        yield closed_line(page)
     for state in found.states:
         if state.status in ("missing", "too irregular"):
             yield f"{state.status.upper()}: {state.key}: last measured {state.last_measured}"
 
 
+def watch_summary(found: WatchResult) -> str:
+    """How many sessions and metrics there are, and how the metrics stand."""
+    counts = ", ".join(
+        f"{found.count(status)} {status}"
+        for status in ("watched", "alarm", "warming up", "missing", "too irregular", "retired")
+        if found.count(status)
+    )
+    return (
+        f"{found.system}: {len(found.nights)} sessions up to {found.nights[-1]}; {len(found.states)} metrics: {counts}"
+    )
+
+
+def nothing_watched(found: WatchResult) -> str:
+    return f"nothing can be watched yet: {found.warm_up} sessions of a metric are needed and the lag after them"
+
+
+def page_name(page: Page) -> str:
+    """The most probable place of a page; without one, the metric."""
+    return str(page.alarms[0].key) if page.component is None else say(page.component, page.others)
+
+
+def page_evidence(page: Page) -> str:
+    """What a page rests on: how many metrics, by how much, and since when."""
+    first = page.alarms[0]
+    several = page.component is not None
+    how_many = f"{page.affected} of {page.watched} metrics that cross it got worse; the most " if several else ""
+    changed = f"; changed then: {', '.join(first.software)}" if first.software else ""
+    what = f"{first.key} " if several else ""
+    return (
+        f"{how_many}{what}{percent(first.change)} since {first.first_bad}, last good {first.last_good}{changed}; "
+        f"raised {page.raised}"
+    )
+
+
+def closed_line(page: Page) -> str:
+    """A page that is no longer open, in one line."""
+    first = page.alarms[0]
+    how = "accepted" if first.accepted else "over"
+    return f"{how}: {_what(page)} since {first.first_bad}, until {first.ended}"
+
+
 def _what(page: Page) -> str:
     if page.component is None:
-        return str(page.alarms[0].key)
-    return f"{say(page.component, page.others)}: {page.affected} of {page.watched} metrics"
+        return page_name(page)
+    return f"{page_name(page)}: {page.affected} of {page.watched} metrics"
 
 
 def _page_lines(page: Page) -> Iterator[str]:
     yield f"{'NEW' if page.new else 'OPEN'}: {_what(page)} got worse; raised {page.raised}"
     for alarm in page.alarms[:_MOST_LINES]:
-        yield f"  {_alarm_line(alarm)}"
+        yield f"  {alarm_line(alarm)}"
     if len(page.alarms) > _MOST_LINES:
         yield f"  {len(page.alarms) - _MOST_LINES} more; --json has them all"
 
 
-def _alarm_line(alarm: Alarm) -> str:
+def alarm_line(alarm: Alarm) -> str:
+    """One metric that got worse: by how much, since when, and what changed then."""
     changed = f"; changed then: {', '.join(alarm.software)}" if alarm.software else ""
     over = f"; over since {alarm.ended}" if alarm.ended is not None else ""
     return (

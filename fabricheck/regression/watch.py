@@ -17,8 +17,9 @@ import polars as pl
 import pydantic
 from scipy.stats import norm
 
+from fabricheck.errors import UserError
 from fabricheck.regression.hazard import CHARTS, CLIP
-from fabricheck.regression.history import MetricKey, Night, Series, check_history, series_of
+from fabricheck.regression.history import MetricKey, Night, Series, check_history, differences, series_of
 from fabricheck.regression.monitor import MetricAlarm, Monitored, Options, monitor
 from fabricheck.regression.robust import centre_and_spread
 from fabricheck.regression.shared import blamed, count_crossing, groups
@@ -60,7 +61,8 @@ class Alarm:
 
     `raised`: the night on which the chart crossed its threshold. `last_good` and `first_bad`: the nights between which
     the change lies. `ended`: when it was back, or `accepted`. `before` and `after`: medians in `unit`; `change` is
-    after / before - 1. `sum` and `threshold` are those of the chart, `software` what changed between the two nights.
+    after / before - 1. `spread`: of the baseline, relative, from night to night. `sum` and `threshold` are those of the
+    chart, `software` what changed between the two nights.
     """
 
     key: MetricKey
@@ -73,6 +75,7 @@ class Alarm:
     before: float
     after: float
     change: float
+    spread: float
     chart: str
     sum: float
     threshold: float
@@ -146,6 +149,21 @@ class WatchResult:
         return 4 if blind or not self.count("watched") else 0
 
 
+@dataclass(frozen=True)
+class Watched:
+    """What was found, and the series that it was found in; the states are in the order of the metrics of `series`."""
+
+    result: WatchResult
+    series: Series
+
+
+def find_accepted(system: str, root: Path) -> tuple[Accepted, ...]:
+    """The accepted changes of a system in the suite at `root`; none where it has no such file. UserError as
+    `load_accepted` raises it."""
+    path = root / "reference_values" / "accepted" / f"{system}.yaml"
+    return load_accepted(path) if path.exists() else ()
+
+
 def load_accepted(path: Path) -> tuple[Accepted, ...]:
     """The accepted changes in a YAML file, a list; UserError names the line of a mistake."""
     file = read_yaml(path)
@@ -168,13 +186,32 @@ def watch(
     now: datetime | None = None,
 ) -> WatchResult:
     """Watch all metrics of a history from its first session to its last. UserError as `check_history` raises it."""
+    return watch_series(history, system, accepted, options, now=now).result
+
+
+def watch_series(
+    history: pl.DataFrame,
+    system: str,
+    accepted: Iterable[Accepted] = (),
+    options: Options | None = None,
+    *,
+    now: datetime | None = None,
+) -> Watched:
+    """As `watch`, with the series beside the result."""
+    checked = check_history(history, system, now=now)
+    if checked.is_empty():
+        raise UserError(f"the history of {system} holds no measurement: all rows are INVALID or INCOMPLETE")
+    return watch_of(series_of(checked), system, accepted, options)
+
+
+def watch_of(series: Series, system: str, accepted: Iterable[Accepted] = (), options: Options | None = None) -> Watched:
+    """Watch the series of a history that was checked."""
     options = options or Options()
-    series = series_of(check_history(history, system, now=now))
     starts = _accepted_nights(series, tuple(accepted))
     monitored = monitor(series.worse, options, starts)
     located = [_alarm(series, each) for each in monitored.alarms]
     pages = _pages(series, monitored, located)
-    return WatchResult(
+    result = WatchResult(
         system=system,
         nights=series.nights,
         pages=pages,
@@ -182,6 +219,7 @@ def watch(
         warm_up=options.warm_up,
         watched_nights=int(monitored.watched_nights.sum()),
     )
+    return Watched(result, series)
 
 
 def _accepted_nights(series: Series, accepted: Sequence[Accepted]) -> list[tuple[int, int]]:
@@ -221,10 +259,11 @@ def _alarm(series: Series, found: MetricAlarm) -> Alarm:
         before=before,
         after=after,
         change=after / before - 1,
+        spread=found.spread,
         chart=found.chart,
         sum=found.sum,
         threshold=found.threshold,
-        software=_software_changes(software[0], software[1]),
+        software=differences(software[0], software[1]),
         components=series.components[row],
     )
 
@@ -242,15 +281,6 @@ def change_point(scores: Floats) -> int:
         return kept.size - 1
     search = ruptures.Dynp(model="l2", min_size=1, jump=1).fit(kept.reshape(-1, 1))
     return int(search.predict(n_bkps=1)[0])
-
-
-def _software_changes(before: str, after: str) -> tuple[str, ...]:
-    old, new = json.loads(before), json.loads(after)
-    return tuple(
-        f"{name}: {old.get(name, 'none')} -> {new.get(name, 'none')}"
-        for name in sorted({*old, *new})
-        if old.get(name) != new.get(name)
-    )
 
 
 @dataclass

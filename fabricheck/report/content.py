@@ -12,7 +12,7 @@ from typing import Any
 from fabricheck.judge.judge import worst
 from fabricheck.judge.metrics import Quantity
 from fabricheck.judge.verdicts import Judgement, RunJudgement
-from fabricheck.results.fabricbench_format import PAIR_OPERATIONS
+from fabricheck.results.fabricbench_format import MEMORY_PATHS, PAIR_OPERATIONS
 from fabricheck.results.guards import list_ranks
 from fabricheck.results.records import Problem, Rank, Samples, Verdict
 from fabricheck.tuning import set_by_launcher
@@ -196,6 +196,40 @@ def groups_of(judged: RunJudgement) -> tuple[Group, ...]:
         found.setdefault(key, []).append(each)
     groups = (Group(*key, tuple(sorted(members, key=_badness))) for key, members in found.items())
     return tuple(sorted(groups, key=lambda each: -_SEVERITY[each.verdict]))
+
+
+def together(groups: Sequence[Group]) -> tuple[tuple[Group, ...], ...]:
+    """Each group of pairs by itself, and all collectives of a schedule and quantity, of which few are in each group;
+    in the order of the groups, which is worst first."""
+    found: dict[tuple[str, ...], list[Group]] = {}
+    for each in groups:
+        own = (each.operation, each.implementation, str(each.bytes)) if each.is_pairs else ()
+        found.setdefault((each.schedule, each.quantity, each.unit, *own), []).append(each)
+    return tuple(map(tuple, found.values()))
+
+
+def name_of(members: Sequence[Group]) -> str:
+    """What groups that are shown together are called."""
+    first = members[0]
+    if first.is_pairs:
+        return first.name
+    memories = all(each.operation in MEMORY_PATHS for each in members)
+    return f"{'paths between memories' if memories else 'collectives'} {first.schedule} {first.quantity}"
+
+
+def label_of(judged: Judgement, world: int) -> str:
+    """Whom a metric is about among those that it is shown with: the ranks of a pair, else the operation too."""
+    samples = judged.samples
+    label = who(samples, world)
+    return (
+        label if samples.operation in PAIR_OPERATIONS else f"{samples.operation} {format_size(samples.bytes)} {label}"
+    )
+
+
+def judgements_of(groups: Sequence[Group]) -> tuple[Judgement, ...]:
+    """The metrics of several groups, worst verdict first, else in their order."""
+    found = [each for group in groups for each in group.judgements]
+    return tuple(sorted(found, key=lambda each: -_SEVERITY[each.verdict]))
 
 
 def _badness(judged: Judgement) -> tuple[int, float]:

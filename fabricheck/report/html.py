@@ -22,12 +22,29 @@ from markupsafe import Markup
 
 from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import Judgement, RunJudgement
+from fabricheck.regression.compare import Comparison
+from fabricheck.regression.text import (
+    alarm_line,
+    closed_line,
+    comparison_counts,
+    nothing_watched,
+    page_evidence,
+    page_name,
+    side_runs,
+    suspect_line,
+    versions,
+    watch_summary,
+)
+from fabricheck.regression.watch import Watched
 from fabricheck.report.content import (
     Facts,
     Group,
     count,
     facts_of,
     groups_of,
+    judgements_of,
+    label_of,
+    name_of,
     number,
     overall,
     percent,
@@ -36,13 +53,20 @@ from fabricheck.report.content import (
     reason_without_source,
     share_of_expected,
     short_message,
+    together,
     verdict_of,
     who,
     worst_first,
 )
-from fabricheck.report.figures import Figure, figures_of
+from fabricheck.report.figures import Figure, Rows, figures_of
+from fabricheck.report.figures.changes import changes_figure
+from fabricheck.report.figures.history import overview, page_figure, states_table
+from fabricheck.report.node import Node, node_of_run
+from fabricheck.report.past import Past
+from fabricheck.report.places import places_of
 from fabricheck.results.fabricbench_format import PAIR_OPERATIONS
 from fabricheck.results.records import Problem, Rank, Verdict
+from fabricheck.topology.model import Topology
 from fabricheck.units import format_size, size_label
 
 # What keeps the page short where a run is large; what is left out is counted where it would stand.
@@ -50,6 +74,9 @@ _MOST_FINDINGS = 30
 _MOST_ROWS = 64
 _MOST_SOURCES = 6
 _MOST_RANKS = 64
+_MOST_PLACES = 12
+_MOST_ALARMS = 12
+_MOST_PAGES_DRAWN = 6
 
 _ORDER = list(Verdict)
 
@@ -98,6 +125,7 @@ class _Run:
     counts: tuple[tuple[Verdict, int], ...]
     problems: tuple[tuple[Verdict, str], ...]
     tables: tuple[_Table, ...]
+    node: Node | None
     figures: tuple[Figure, ...]
     ranks: tuple[Rank, ...]
     more_ranks: int
@@ -113,14 +141,68 @@ class _Finding:
     reason: str
 
 
+@dataclass(frozen=True)
+class _Page:
+    """A page of the history: `name` is the most probable place, `alarms` are texts."""
+
+    name: str
+    new: bool
+    evidence: str
+    alarms: tuple[str, ...]
+    more_alarms: int
+
+
+@dataclass(frozen=True)
+class _History:
+    """The history as the template shows it; `figures` has the overview, then the pages."""
+
+    summary: str
+    warning: str
+    pages: tuple[_Page, ...]
+    closed: tuple[str, ...]
+    more_closed: int
+    figures: tuple[Figure, ...]
+    states: Rows
+
+
+@dataclass(frozen=True)
+class _Side:
+    name: str
+    selection: str
+    runs: str
+    software: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """A comparison as the template shows it."""
+
+    counts: str
+    sides: tuple[_Side, ...]
+    software: tuple[str, ...]
+    unequal: tuple[str, ...]
+    suspects: tuple[str, ...]
+    vanished: tuple[str, ...]
+    new: tuple[str, ...]
+    more_keys: int
+    figures: tuple[Figure, ...]
+
+
 def write_html(
-    runs: Sequence[RunJudgement], path: Path, *, title: str, system: str, problems: Sequence[Problem] = ()
+    runs: Sequence[RunJudgement],
+    path: Path,
+    *,
+    title: str,
+    system: str,
+    problems: Sequence[Problem] = (),
+    topology: Topology | None = None,
+    past: Past | None = None,
 ) -> None:
     """Writes the report of `runs` to `path`; `problems` are those of the whole that belong to no run.
 
     The file appears whole or not at all. Raises UserError where it cannot be written.
     """
-    text = render_html(runs, title=title, system=system, problems=problems)
+    text = render_html(runs, title=title, system=system, problems=problems, topology=topology, past=past)
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
         unfinished.write_text(text, encoding="utf-8")
@@ -130,19 +212,47 @@ def write_html(
         raise UserError(f"the report {path} cannot be written: {error.strerror}") from None
 
 
-def render_html(runs: Sequence[RunJudgement], *, title: str, system: str, problems: Sequence[Problem] = ()) -> str:
-    """The report as text. Everything that comes from a result file is escaped."""
+def render_html(
+    runs: Sequence[RunJudgement],
+    *,
+    title: str,
+    system: str,
+    problems: Sequence[Problem] = (),
+    topology: Topology | None = None,
+    past: Past | None = None,
+) -> str:
+    """The report as text. Everything that comes from a result file or a store is escaped.
+
+    `topology`: of the system, for the drawing of the node. `past`: what the sample store adds.
+    """
+    past = past or Past()
     verdict, all_problems = overall(runs, problems)
     metrics = [each for run in runs for each in run.judgements]
-    shown = [_run(each, f"run{place}") for place, each in enumerate(worst_first(runs), start=1)]
+    ranked = worst_first(runs)
+    shown = [_run(each, f"run{place}", topology) for place, each in enumerate(ranked, start=1)]
     findings = _findings(shown)
-    plots = ",".join(figure.plot for run in shown for figure in run.figures)
+    history = _history(past.watched) if past.watched is not None else None
+    comparison = _comparison(past.comparison) if past.comparison is not None else None
+    result = past.watched.result if past.watched is not None else None
+    places = places_of(ranked, all_problems, topology=topology, watched=result, comparison=past.comparison)
+    # In the order of their places on the page.
+    figures = [
+        *(comparison.figures if comparison is not None else ()),
+        *(history.figures if history is not None else ()),
+        *(figure for run in shown for figure in run.figures),
+    ]
+    plots = ",".join(figure.plot for figure in figures)
     style, script = _own_file("report.css"), _own_file("report.js")
     return _template().render(
         title=title,
         system=system,
         verdict=verdict,
         problems=all_problems,
+        places=places[:_MOST_PLACES],
+        more_places=max(0, len(places) - _MOST_PLACES),
+        notes=past.notes,
+        comparison=comparison,
+        history=history,
         runs=shown,
         findings=findings[:_MOST_FINDINGS],
         more_findings=count(each.verdict for each in findings[_MOST_FINDINGS:]),
@@ -160,7 +270,7 @@ def render_html(runs: Sequence[RunJudgement], *, title: str, system: str, proble
     )
 
 
-def _run(judged: RunJudgement, name: str) -> _Run:
+def _run(judged: RunJudgement, name: str, topology: Topology | None) -> _Run:
     return _Run(
         id=name,
         verdict=verdict_of(judged),
@@ -168,32 +278,70 @@ def _run(judged: RunJudgement, name: str) -> _Run:
         counts=count(each.verdict for each in judged.judgements),
         problems=tuple((each.verdict, short_message(each, judged)) for each in problems_of(judged)),
         tables=tuple(_tables(groups_of(judged), len(judged.run.ranks))),
+        node=node_of_run(judged, topology),
         figures=figures_of(judged),
         ranks=judged.run.ranks[:_MOST_RANKS],
         more_ranks=max(0, len(judged.run.ranks) - _MOST_RANKS),
     )
 
 
+def _history(found: Watched) -> _History:
+    result = found.result
+    pages = result.open_pages
+    closed = [each for each in result.pages if not each.open]
+    drawn = [*pages, *reversed(closed)][:_MOST_PAGES_DRAWN]
+    watched = any(result.count(status) for status in ("watched", "alarm"))
+    return _History(
+        summary=watch_summary(result),
+        warning="" if watched else nothing_watched(result),
+        pages=tuple(
+            _Page(
+                page_name(each),
+                each.new,
+                page_evidence(each),
+                tuple(map(alarm_line, each.alarms[:_MOST_ALARMS])),
+                max(0, len(each.alarms) - _MOST_ALARMS),
+            )
+            for each in pages
+        ),
+        closed=tuple(map(closed_line, reversed(closed[-_MOST_ALARMS:]))),
+        more_closed=max(0, len(closed) - _MOST_ALARMS),
+        figures=(overview(found), *(page_figure(found, each) for each in drawn)),
+        states=states_table(result.states),
+    )
+
+
+def _comparison(found: Comparison) -> _Comparison:
+    figure = changes_figure(found)
+    vanished, new = found.vanished[:_MOST_ROWS], found.new[:_MOST_ROWS]
+    return _Comparison(
+        counts=comparison_counts(found),
+        sides=tuple(
+            _Side(name, side.selection, side_runs(side), tuple(map(versions, side.software[:_MOST_ALARMS])))
+            for name, side in (("before", found.base), ("after", found.candidate))
+        ),
+        software=found.software_changes,
+        unequal=found.unequal,
+        suspects=tuple(map(suspect_line, found.suspects)),
+        vanished=tuple(map(str, vanished)),
+        new=tuple(map(str, new)),
+        more_keys=len(found.vanished) + len(found.new) - len(vanished) - len(new),
+        figures=(figure,) if figure is not None else (),
+    )
+
+
 def _tables(groups: Sequence[Group], world: int) -> Iterator[_Table]:
-    """A table for each group of pairs, and one for the collectives of a schedule and quantity, of which few belong to
-    each group; in the order of the groups, which is worst first."""
-    together: dict[tuple[str, ...], list[Group]] = {}
-    for each in groups:
-        own = (each.operation, each.implementation, str(each.bytes)) if each.is_pairs else ()
-        together.setdefault((each.schedule, each.quantity, each.unit, *own), []).append(each)
-    for members in together.values():
+    """A table for each group of pairs, and one for the collectives of a schedule and quantity together."""
+    for members in together(groups):
         first = members[0]
-        name, names = first.name, f"{first.operation}_{first.schedule}_…_{size_label(first.bytes)}_{first.quantity}"
+        names = f"{first.operation}_{first.schedule}_…_{size_label(first.bytes)}_{first.quantity}"
         if not first.is_pairs:
-            name, names = f"collectives {first.schedule} {first.quantity}", f"…_{first.schedule}_…_{first.quantity}"
-        judgements = [each for group in members for each in group.judgements]
-        # Groups are sorted, and so are their members; Python keeps that order within each verdict.
-        judgements.sort(key=lambda each: -_ORDER.index(each.verdict))
-        yield _table(name, names, judgements, first, world)
+            names = f"…_{first.schedule}_…_{first.quantity}"
+        yield _table(name_of(members), names, judgements_of(members), first, world)
 
 
 def _table(name: str, metric_names: str, judgements: Sequence[Judgement], group: Group, world: int) -> _Table:
-    rows = tuple(_row(each, world, with_operation=not group.is_pairs) for each in judgements[:_MOST_ROWS])
+    rows = tuple(_row(each, world) for each in judgements[:_MOST_ROWS])
     sources = _sources(judgements, world)
     return _Table(
         name=name,
@@ -210,14 +358,11 @@ def _table(name: str, metric_names: str, judgements: Sequence[Judgement], group:
     )
 
 
-def _row(judged: Judgement, world: int, *, with_operation: bool) -> _Row:
+def _row(judged: Judgement, world: int) -> _Row:
     low, high = judged.interval
     expected, reference = judged.expectation.expected, judged.reference
-    label = who(judged.samples, world)
-    if with_operation:
-        label = f"{judged.samples.operation} {format_size(judged.samples.bytes)} {label}"
     return _Row(
-        who=label,
+        who=label_of(judged, world),
         verdict=judged.verdict,
         value=number(judged.value),
         interval=f"{number(low)} to {number(high)}",

@@ -27,11 +27,13 @@ class Verdict(str, Enum):
 class Problem:
     """Something that keeps a run from being trusted, with the verdict that it forces.
 
-    `message` is one line that says what is wrong, where, and what to do.
+    `message` is one line that says what is wrong, where, and what to do. `place`: the part of the system that is most
+    probably at fault, where that is what was found.
     """
 
     verdict: Verdict
     message: str
+    place: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from xml.etree import ElementTree
 
-from fabricheck.topology.model import Topology
+from fabricheck.topology.model import Link, Topology
 
-_SIZE = 720
-_STYLE = {"gpus": "#76b900", "cpus": "#4a7ebb", "switches": "#b8860b", "nics": "#999999"}
+SIZE = 720
+STYLE = {"gpus": "#76b900", "cpus": "#4a7ebb", "switches": "#b8860b", "nics": "#999999"}
 _WIDEST_PX = 12.0
 
 
@@ -18,12 +18,12 @@ def draw(topology: Topology) -> str:
     The area between the two edges of a line grows with the rate of all parallel links: its width is a share of the
     widest link's. A line's tooltip and label name technology, count and rate.
     """
-    places = _places(topology)
+    places = places_of(topology)
     names = ElementTree.Element(
         "svg",
         {
             "xmlns": "http://www.w3.org/2000/svg",
-            "viewBox": f"0 0 {_SIZE} {_SIZE}",
+            "viewBox": f"0 0 {SIZE} {SIZE}",
             "font-family": "sans-serif",
             "font-size": "12",
             "text-anchor": "middle",
@@ -31,10 +31,8 @@ def draw(topology: Topology) -> str:
     )
     ElementTree.SubElement(names, "title").text = f"{topology.system}: {topology.description}"
     ElementTree.SubElement(names, "rect", {"width": "100%", "height": "100%", "fill": "white"})
-    widest = max((link.total_gbps for link in topology.links), default=1.0)
     for link in topology.links:
         (x1, y1), (x2, y2) = places[link.ends[0]], places[link.ends[1]]
-        width = max(0.6, _WIDEST_PX * link.total_gbps / widest)
         line = ElementTree.SubElement(
             names,
             "line",
@@ -45,24 +43,23 @@ def draw(topology: Topology) -> str:
                 "y2": f"{y2:.1f}",
                 "stroke": "#444444",
                 "stroke-opacity": "0.55",
-                "stroke-width": f"{width:.2f}",
+                "stroke-width": f"{width_of(link, topology):.2f}",
             },
         )
-        text = f"{link.ends[0]} - {link.ends[1]}: {link.technology}, {link.count} x {link.rate_gbps:g} Gb/s"
-        ElementTree.SubElement(line, "title").text = text
+        ElementTree.SubElement(line, "title").text = describe(link)
         # Off the middle, where crossing lines would hide each other's labels.
         label = {"x": f"{x1 + 0.38 * (x2 - x1):.1f}", "y": f"{y1 + 0.38 * (y2 - y1) - 3:.1f}", "font-size": "9"}
         ElementTree.SubElement(names, "text", label).text = f"{link.total_gbps:g}"
-    for group, colour in _STYLE.items():
+    for group, colour in STYLE.items():
         for device in getattr(topology, group):
             _box(names, device.name, places[device.name], colour)
-    caption = {"x": str(_SIZE / 2), "y": str(_SIZE - 10), "font-size": "12"}
+    caption = {"x": str(SIZE / 2), "y": str(SIZE - 10), "font-size": "12"}
     ElementTree.SubElement(names, "text", caption).text = f"{topology.system}: rates in Gb/s, one direction"
     return ElementTree.tostring(names, encoding="unicode") + "\n"
 
 
 def _box(parent: ElementTree.Element, name: str, place: tuple[float, float], colour: str) -> None:
-    width = 14 + 7.5 * len(name)
+    width = box_width(name)
     ElementTree.SubElement(
         parent,
         "rect",
@@ -79,8 +76,23 @@ def _box(parent: ElementTree.Element, name: str, place: tuple[float, float], col
     ElementTree.SubElement(parent, "text", {"x": f"{place[0]:.1f}", "y": f"{place[1] + 4:.1f}"}).text = name
 
 
-def _places(topology: Topology) -> dict[str, tuple[float, float]]:
-    middle = _SIZE / 2
+def width_of(link: Link, topology: Topology) -> float:
+    """Width of a link's line, as a share of the widest link's."""
+    widest = max(each.total_gbps for each in topology.links)
+    return max(0.6, _WIDEST_PX * link.total_gbps / widest)
+
+
+def describe(link: Link) -> str:
+    return f"{link.ends[0]} - {link.ends[1]}: {link.technology}, {link.count} x {link.rate_gbps:g} Gb/s"
+
+
+def box_width(name: str) -> float:
+    return 14 + 7.5 * len(name)
+
+
+def places_of(topology: Topology) -> dict[str, tuple[float, float]]:
+    """The middle of each device's box by its name, in a square of `SIZE`."""
+    middle = SIZE / 2
     places: dict[str, tuple[float, float]] = {}
 
     def ring(names: list[str], radius: float, turn: float = 0.0) -> None:
@@ -89,16 +101,16 @@ def _places(topology: Topology) -> dict[str, tuple[float, float]]:
             places[name] = (middle + radius * math.cos(angle), middle + radius * math.sin(angle))
 
     gpus = [gpu.name for gpu in sorted(topology.gpus, key=lambda gpu: gpu.index)]
-    ring(gpus, 0.31 * _SIZE)
+    ring(gpus, 0.31 * SIZE)
     switches = [one.name for one in topology.switches]
-    ring(switches, 0.0 if len(switches) == 1 else 0.1 * _SIZE)
+    ring(switches, 0.0 if len(switches) == 1 else 0.1 * SIZE)
     # A CPU lies outside, in the direction of the GPUs that are linked to it, if they have one.
     for position, cpu in enumerate(topology.cpus):
         linked = [end for link in topology.links if cpu.name in link.ends for end in link.ends if end in gpus]
         x = sum(places[name][0] - middle for name in linked)
         y = sum(places[name][1] - middle for name in linked)
         angle = math.atan2(y, x) if math.hypot(x, y) > 1 else 2 * math.pi * position / len(topology.cpus) + math.pi / 4
-        places[cpu.name] = (middle + 0.42 * _SIZE * math.cos(angle), middle + 0.42 * _SIZE * math.sin(angle))
+        places[cpu.name] = (middle + 0.42 * SIZE * math.cos(angle), middle + 0.42 * SIZE * math.sin(angle))
     for position, nic in enumerate(topology.nics):
-        places[nic.name] = (_SIZE * (position + 1) / (len(topology.nics) + 1), 22)
+        places[nic.name] = (SIZE * (position + 1) / (len(topology.nics) + 1), 22)
     return places

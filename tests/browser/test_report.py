@@ -15,10 +15,14 @@ from playwright.sync_api import Browser, Page, Request, sync_playwright
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.report.html import render_html, write_html
+from fabricheck.report.past import Past
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.records import Problem, Verdict
+from fabricheck.topology.model import Topology
+from tests.unit.report.pasts import past_with_everything
 from tests.unit.report.synthetic import pair_run, rank
 from tests.unit.result_files import CUDA, HOST
+from tests.unit.topology.nodes import system
 
 pytestmark = pytest.mark.browser
 
@@ -57,7 +61,21 @@ class Opened:
     refused: list[str]  # by the page's own policy
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What a page shows besides its runs."""
+
+    topology: Topology | None = None
+    past: Past | None = None
+
+
+BARE = Shown()
 Open = Callable[..., Opened]
+
+
+@pytest.fixture(scope="module")
+def everything() -> Shown:
+    return Shown(system("hgx-h200"), past_with_everything())
 
 
 @pytest.fixture
@@ -65,9 +83,18 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
     """Opens a file, or the report of runs, in a context of its own; the options are those of the context."""
     contexts = []
 
-    def open_it(source: Path | list[RunJudgement], *, expect: str = "yes", **options: Any) -> Opened:
+    def open_it(
+        source: Path | list[RunJudgement], *, expect: str = "yes", shown: Shown = BARE, **options: Any
+    ) -> Opened:
         if isinstance(source, list):
-            write_html(source, tmp_path / "report.html", title="in a browser", system="hgx-h200")
+            write_html(
+                source,
+                tmp_path / "report.html",
+                title="in a browser",
+                system="hgx-h200",
+                topology=shown.topology,
+                past=shown.past,
+            )
             source = tmp_path / "report.html"
         context = browser.new_context(**options)
         contexts.append(context)
@@ -133,6 +160,53 @@ def test_every_figure_is_drawn_and_nothing_is_loaded(open_page: Open, scheme: st
     assert details.get_attribute("open") is not None
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_history_comparison_and_drawing_are_shown_and_can_be_reached_by_keyboard(
+    open_page: Open, everything: Shown, scheme: str
+) -> None:
+    run = pair_run(bad={pair: Verdict.FAIL for pair in ((0, 2), (2, 0), (1, 2), (2, 1), (3, 2), (2, 3))})
+    opened = open_page([run], shown=everything, color_scheme=scheme)
+    page = opened.page
+    places = draw_all(page)
+    assert page.locator(".plot.js-plotly-plot").count() == places
+    assert page.locator(".plot.history").count() == 2
+    for kind in ("changes", "history", "distributions"):
+        assert page.locator(f".plot.{kind} .scatterlayer .trace").count() > 0
+    # The software that changed is a line with its name.
+    assert "nccl 2.29.1" in page.locator(".plot.history .annotation-text").all_text_contents()
+    assert page.locator(".plot.history .shapelayer path").count() == 2
+    assert opened.complaints == []
+    assert opened.requests == []
+    # The link of the slow GPU has another colour than the others; in both schemes it is told from the paper.
+    drawing = page.locator(".node svg")
+    assert drawing.is_visible()
+    colors = drawing.locator("line[stroke]").evaluate_all("lines => lines.map((line) => line.getAttribute('stroke'))")
+    assert len(colors) == 4 and len(set(colors)) >= 2 and colors.count(colors[-1]) == 1
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    outlines = drawing.locator(".outline").evaluate_all("lines => lines.map((line) => getComputedStyle(line).stroke)")
+    labels = drawing.locator("text").evaluate_all("texts => texts.map((text) => getComputedStyle(text).fill)")
+    assert paper not in {*outlines, *labels, *colors}
+    # From the place of the fault to its page and its table, without a mouse.
+    link = page.locator("#places a", has_text="history")
+    link.focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("location.hash") == "#page1"
+    for summary in page.locator("section[aria-labelledby=history] details > summary").all():
+        summary.focus()
+        page.keyboard.press("Enter")
+        assert summary.evaluate("one => one.parentElement.open")
+    assert page.locator("section[aria-labelledby=history] table").first.is_visible()
+
+
+def test_without_scripts_the_past_can_be_read(open_page: Open, everything: Shown) -> None:
+    page = open_page([pair_run()], shown=everything, java_script_enabled=False).page
+    for figure in page.locator(
+        "section[aria-labelledby=history] figure, section[aria-labelledby=comparison] figure"
+    ).all():
+        assert figure.locator("table").is_visible()
+    assert page.locator(".node svg").is_visible()
+
+
 def test_a_matrix_has_its_cells_and_says_more_of_each(open_page: Open) -> None:
     opened = open_page([pair_run(bad={(0, 3): Verdict.FAIL})])
     page = opened.page
@@ -171,7 +245,7 @@ def test_curves_have_lines_bands_and_a_legend(open_page: Open) -> None:
 def test_without_scripts_everything_can_be_read(open_page: Open) -> None:
     page = open_page([pair_run(bad={(0, 3): Verdict.FAIL})], java_script_enabled=False).page
     figures = page.locator("figure")
-    assert figures.count() == 4
+    assert figures.count() == 6
     for figure in figures.all():
         assert figure.locator(".undrawn").is_visible()
         assert figure.locator("table").is_visible()
@@ -233,8 +307,9 @@ def test_the_policy_stops_a_script_that_slipped_through(open_page: Open, tmp_pat
 
 
 @pytest.mark.parametrize("width", [360, 1200])
-def test_nothing_is_wider_than_the_screen(open_page: Open, width: int) -> None:
-    page = open_page([pair_run(bad={(0, 3): Verdict.FAIL})], viewport={"width": width, "height": 800}).page
+def test_nothing_is_wider_than_the_screen(open_page: Open, everything: Shown, width: int) -> None:
+    run, viewport = pair_run(bad={(0, 3): Verdict.FAIL}), {"width": width, "height": 800}
+    page = open_page([run], shown=everything, viewport=viewport).page
     draw_all(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     for place in page.locator(".plot .main-svg").all():
@@ -253,12 +328,13 @@ def test_the_colours_follow_the_scheme(open_page: Open) -> None:
     assert page.evaluate(paper) != light[1]
 
 
-def test_on_paper_all_is_open_drawn_and_dark_on_white(open_page: Open) -> None:
-    page = open_page([pair_run(bad={(0, 3): Verdict.FAIL})], color_scheme="dark").page
+def test_on_paper_all_is_open_drawn_and_dark_on_white(open_page: Open, everything: Shown) -> None:
+    page = open_page([pair_run(bad={(0, 3): Verdict.FAIL})], shown=everything, color_scheme="dark").page
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print", color_scheme="dark")
     places = page.locator(".plot")
-    assert page.locator(".plot.js-plotly-plot").count() == places.count() == 4
+    assert page.locator(".plot.js-plotly-plot").count() == places.count() == 9
+    assert page.evaluate("getComputedStyle(document.querySelector('.node text')).fill") == "rgb(0, 0, 0)"
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("getComputedStyle(document.querySelector('.plot .xtick text')).fill") == "rgb(0, 0, 0)"
     for table in page.locator("table").all():

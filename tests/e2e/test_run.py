@@ -41,12 +41,27 @@ def test_a_run_is_stored_and_the_same_file_again_is_not(toy: ToySuite) -> None:
     assert json.loads(found["software"][0])["suite"]
     report = json.loads(next(toy.output.glob("runs/*/reframe.json")).read_text())
     assert found["session"].unique().to_list() == [report["session_info"]["uuid"]]
+    (page,) = toy.output.glob("runs/*/report.html")
+    assert "toy: 1 sessions up to" in page.read_text()
     again = fabricheck_run(toy, "--output", str(toy.output.with_name("other")), "--store", str(toy.output / "store"))
     assert again.returncode == 2, again.stdout + again.stderr
     assert "is stored already" in again.stderr
+    (page,) = toy.output.with_name("other").glob("runs/*/report.html")
+    assert "could not be stored, so no history is shown" in page.read_text()
     without = fabricheck_run(toy, "--output", str(toy.output.with_name("third")), "--no-store")
     assert without.returncode == 0, without.stdout + without.stderr
     assert not (toy.output.with_name("third") / "store").exists()
+
+
+def test_a_history_that_is_refused_is_a_note_on_the_page(toy: ToySuite) -> None:
+    accepted = toy.suite.root / "reference_values" / "accepted"
+    accepted.mkdir(parents=True)
+    (accepted / "toy.yaml").write_text("{}\n")
+    job = fabricheck_run(toy)
+    assert job.returncode == 0, job.stdout + job.stderr
+    (page,) = toy.output.glob("runs/*/report.html")
+    assert "No history is shown: " in page.read_text()
+    assert history(toy.output / "store", system="toy").height == 2
 
 
 def test_a_folder_that_is_no_store_is_refused_before_anything_runs(toy: ToySuite) -> None:

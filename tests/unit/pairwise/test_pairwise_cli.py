@@ -131,6 +131,7 @@ def test_a_session_names_what_counts(
     problems = list(judge_pairs(read_run(file), network, load_policy(suite_root() / "config" / "policy.yaml")))
     assert bool(problems) == bool(named), problems
     assert named is None or named in problems[0].message
+    assert named is None or (named in problems[0].place and problems[0].message.startswith(problems[0].place))
 
 
 def test_a_run_that_was_cut_off_is_looked_at_and_stays_incomplete(

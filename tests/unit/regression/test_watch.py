@@ -15,7 +15,7 @@ from fabricheck.regression.hazard import CHARTS, CLIP, KINDS, false_alarm_rate, 
 from fabricheck.regression.monitor import Options, monitor
 from fabricheck.regression.noise import kinds_of_noise
 from fabricheck.regression.text import to_json, watch_lines
-from fabricheck.regression.watch import Accepted, WatchResult, change_point, load_accepted, watch
+from fabricheck.regression.watch import Accepted, WatchResult, change_point, load_accepted, watch, watch_series
 from tests.unit.regression.histories import NOW, SYSTEM, Made, history, normal
 
 Floats = npt.NDArray[np.float64]
@@ -112,6 +112,23 @@ def test_alarms_without_one_are_several_pages() -> None:
     assert {page.component for page in watched([*quiet(3), *two]).pages} == {"n0:nic1", "n7"}
     bare = [Made(f"x{each}", normal(each, NIGHTS, drop=0.1, onset=100)) for each in range(2)]
     assert [page.component for page in watched(bare).pages] == [None, None]
+
+
+def test_a_history_without_a_measurement_is_one_line() -> None:
+    with pytest.raises(UserError, match="the history of sim holds no measurement"):
+        watched([Made("m", [1.0, 2.0], verdict="INVALID")])
+
+
+def test_the_series_is_given_back_with_its_software_changes() -> None:
+    software = {3: {"nccl": "2.29.1"}, 5: {"nccl": "2.29.1", "driver": "580"}}
+    # A metric that was not measured that night changed when it was measured again.
+    metrics = [Made("a", [1.0] * 8), Made("b", [1.0, 1.0, 1.0, None, 1.0, 1.0, 1.0, 1.0])]
+    found = watch_series(history(metrics, software=software), SYSTEM, now=NOW)
+    assert [each.key for each in found.result.states] == list(found.series.keys)
+    changes = found.series.software_changes()
+    upgrade = ("nccl: 2.28.3 -> 2.29.1",)
+    assert changes == ((), (), (), upgrade, upgrade, ("driver: none -> 580",), (), ())
+    assert found.series.software_changes([0])[4] == ()
 
 
 def test_one_bad_night_is_no_alarm() -> None:

@@ -7,25 +7,52 @@ import gzip
 import hashlib
 import json
 import re
+from dataclasses import replace
+from datetime import timedelta
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import Reference, RunJudgement
+from fabricheck.regression.history import Better, MetricKey, Night, Series
+from fabricheck.regression.text import watch_lines
+from fabricheck.regression.watch import watch_of
 from fabricheck.report.html import render_html, write_html
+from fabricheck.report.past import Past
 from fabricheck.results.records import Problem, Run, Verdict
+from fabricheck.topology.model import Topology
+from tests.unit.regression.histories import START, SYSTEM, Made, normal
+from tests.unit.report.pasts import compared, pair_metrics, past_with_everything, watched
 from tests.unit.report.synthetic import GIB, judged, judgement, pair_run, rank, samples
+from tests.unit.topology.nodes import node
 
 REFERENCE = Reference(1100.0, -0.05, None, "Gb/s", "run1: measured 2026-11-21: made up")
 KNOWN = {
     *("html", "head", "meta", "link", "title", "style", "body", "header", "main", "section", "h1", "h2", "h3", "p"),
     *("span", "b", "a", "ul", "li", "dl", "dt", "dd", "code", "pre", "details", "summary", "div", "figure"),
-    *("figcaption", "table", "caption", "thead", "tbody", "tr", "th", "td", "script"),
+    *(
+        "figcaption",
+        "table",
+        "caption",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "script",
+        "svg",
+        "g",
+        "line",
+        "rect",
+        "text",
+    ),
 }
 
 
@@ -129,7 +156,7 @@ def test_the_facts_of_a_run_are_there() -> None:
 def test_every_figure_has_a_name_and_a_table_that_is_open_without_scripts() -> None:
     source = render_html([pair_run()], title="t", system="s")
     figures = re.findall(r"<figure>.*?</figure>", source, re.DOTALL)
-    assert len(figures) == 4
+    assert len(figures) == 6
     for figure in figures:
         assert 'role="img" aria-label="' in figure
         assert "<details open><summary>The same as a table" in figure
@@ -137,12 +164,23 @@ def test_every_figure_has_a_name_and_a_table_that_is_open_without_scripts() -> N
         assert "the table below says the same" in figure
 
 
+def kind_of(plot: Any) -> str:
+    if plot["data"][0]["type"] == "heatmap":
+        return "matrix"
+    axis = plot["layout"]["xaxis"]
+    if axis.get("type") == "date":
+        return "history"
+    if "change in %" in axis.get("title", {}).get("text", ""):
+        return "changes"
+    return "curves" if axis.get("type") == "log" else "distributions"
+
+
 def test_the_figures_are_packed_in_the_order_of_their_places() -> None:
     page = page_of(pair_run(), pair_run(bad={(0, 1): Verdict.FAIL}))
     plotly, figures, drawing = page.scripts
     assert gzip.decompress(base64.b64decode(plotly)).startswith(b"/**\n* plotly.js")
     plots = json.loads(gzip.decompress(base64.b64decode(figures)))
-    kinds = ["matrix" if each["data"][0]["type"] == "heatmap" else "curves" for each in plots]
+    kinds = [kind_of(each) for each in plots]
     places = [each["class"] for each in page.all("div") if str(each.get("class", "")).startswith("plot")]
     assert places == [f"plot {kind}" for kind in kinds]
     assert "DecompressionStream" in drawing
@@ -160,6 +198,74 @@ def test_the_browser_is_told_which_scripts_to_run_and_to_load_nothing() -> None:
     assert [each.get("type") for each in page.all("script")] == ["application/octet-stream"] * 2 + [None]
 
 
+SQUARE = node(4, [(a, b, 1, 100.0) for a in range(4) for b in range(a)], nics=1)
+
+
+def test_the_place_of_a_fault_stands_on_top() -> None:
+    problem = Problem(Verdict.DEGRADED, "nid002:hsn0 loses 10%: 6 pairs over it", "nid002:hsn0")
+    run = pair_run(bad={(0, 3): Verdict.FAIL, (3, 0): Verdict.FAIL})
+    source = render_html(
+        [pair_run(), run], title="t", system="s", problems=[problem], topology=SQUARE, past=past_with_everything()
+    )
+    assert source.index("A note.") < source.index('id="places"') < source.index('id="findings"')
+    entries = re.findall(r"<li>(.*?)</li>", source.split('id="places"')[1].split("</ul>")[0])
+    assert [re.sub("<.*?>", "", each).split(":  ")[0].split(" (")[0] for each in entries] == [
+        "nid002:hsn0", "n2:nic0", "n2:nic0", "nid001:gpu0-gpu3",
+    ]  # fmt: skip
+    # Every link leads somewhere, and that of the run to the one that is shown first.
+    page = Page(source)
+    known = {each["id"] for _, each in page.elements if "id" in each}
+    wanted = [str(each["href"])[1:] for each in page.all("a")]
+    assert {"page1", "comparison", "run1"} <= set(wanted) <= known
+
+
+def test_nothing_wrong_is_no_place() -> None:
+    page = page_of(pair_run(), topology=SQUARE, past=Past(watched(pair_metrics(slow=None))))
+    assert "most probable place" not in page.text
+    assert "No page is open" in page.text
+
+
+def test_history_and_comparison_say_what_the_commands_say() -> None:
+    past = past_with_everything()
+    assert past.watched is not None and past.comparison is not None
+    text = page_of(pair_run(), past=past).text
+    assert next(watch_lines(past.watched.result)) in text
+    assert "Open: n2:nic0 (or n2)" in text
+    assert "nccl: 2.28.3 -> 2.29.1" in text
+    assert "12 metrics: 6 regressed, 0 cannot say, 6 same, 0 improved; 0 vanished, 0 new" in text
+    assert "n2:nic0 (or n2): 6 of 6 metrics that cross it regressed" in text
+    assert "2026-04-01..2026-04-10: 120 runs in 10 sessions" in text or "10 runs in 10 sessions" in text
+    assert "smallest loss that a week would show" in text
+
+
+def test_the_figures_of_the_past_come_first_and_in_order() -> None:
+    page = page_of(pair_run(), past=past_with_everything())
+    plots = json.loads(gzip.decompress(base64.b64decode(page.scripts[1])))
+    places = [str(each["class"]).split()[1] for each in page.all("div") if str(each.get("class")).startswith("plot")]
+    assert places == [kind_of(each) for each in plots]
+    assert places[:3] == ["changes", "history", "history"]
+
+
+def test_an_empty_past_changes_nothing() -> None:
+    assert render_html([pair_run()], title="t", system="s", past=Past()) == render_html(
+        [pair_run()], title="t", system="s"
+    )
+
+
+def test_a_page_without_runs_still_has_its_history() -> None:
+    page = page_of(past=past_with_everything())
+    assert "there is no run, so nothing was measured" in page.text
+    assert "Open: n2:nic0" in page.text
+
+
+def test_the_drawing_of_the_node_has_its_table() -> None:
+    source = render_html([pair_run()], title="t", system="s", topology=SQUARE)
+    (figure,) = re.findall(r'<figure class="node">.*?</figure>', source, re.DOTALL)
+    assert figure.count("<line") >= 6
+    assert figure.count('<tr><th scope="row">gpu') == 6
+    assert 'class="node"' not in render_html([pair_run()], title="t", system="s")
+
+
 def test_a_host_named_as_a_script_does_no_harm() -> None:
     evil = "<script>alert(1)</script>"
     page = page_of(pair_run(path=evil, command=["fabricbench", evil]), judged([], ranks=[rank(0, evil)]), title=evil)
@@ -174,6 +280,61 @@ NASTY = st.one_of(
         ["<script>x</script>", "</title><b>", '" onload="x', "' onclick='x", "<!--", "]]>", "{{ 1 }}", "\ud800", "&lt;"]
     ),
 )
+
+
+def past_named(name: str) -> Past:
+    """A past in which everything that comes from elsewhere has this name."""
+    metrics = [
+        Made(
+            f"{name}{each}",
+            normal(each, 40, spread=0.01, drop=0.2, onset=30),
+            test=name,
+            components=[name],
+            nodes=[name],
+            unit="Gb/s",
+        )
+        for each in range(2)
+    ]
+    more = {"software": {0: {"a": "b"}, 30: {name: name}}, "tuning": {0: {"a": "b"}, 30: {name: name}}}
+    found = watched(metrics, **more, partition=name, environment=name)
+    metrics.append(Made(f"{name}gone", [*[1.0] * 30, *[None] * 10], test=name))
+    comparison = compared(metrics, "2026-01-20..2026-01-30", "2026-01-31..", **more, partition=name, environment=name)
+    assert found.result.open_pages and comparison.suspects and comparison.vanished
+    return Past(found, comparison, (name,))
+
+
+@settings(max_examples=8, deadline=None)
+@given(name=NASTY.filter(lambda name: name.isprintable()))
+def test_no_name_of_the_past_makes_an_element(name: str) -> None:
+    source, plain = (
+        render_html(
+            [pair_run(bad={(0, 1): Verdict.FAIL, (1, 0): Verdict.FAIL})],
+            title="t",
+            system="s",
+            topology=named_square(each),
+            past=past_named(each),
+            problems=[Problem(Verdict.FAIL, each, each or "x")],
+        )
+        for each in (name, "a")
+    )
+    source.encode("utf-8")
+    page = Page(source)
+    assert {tag for tag, _ in page.elements} <= KNOWN
+    assert len(page.scripts) == 3
+    assert not any(key.startswith("on") for _, attributes in page.elements for key in attributes)
+    assert [tag for tag, _ in page.elements] == [tag for tag, _ in Page(plain).elements]
+
+
+def named_square(name: str) -> Topology:
+    def renamed(device: str) -> str:
+        return device.replace("gpu", f"{name}gpu")
+
+    return replace(
+        SQUARE,
+        system=name,
+        gpus=tuple(replace(each, name=renamed(each.name)) for each in SQUARE.gpus),
+        links=tuple(replace(each, ends=(renamed(each.ends[0]), renamed(each.ends[1]))) for each in SQUARE.links),
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -240,6 +401,11 @@ def test_a_run_without_anything_is_shown_as_what_it_is() -> None:
     assert "no valid header" in page.text
 
 
+@cache
+def twenty_runs(*, degraded: bool) -> list[RunJudgement]:
+    return [full_run(number, degraded=degraded) for number in range(20)]
+
+
 def full_run(number: int, *, degraded: bool) -> RunJudgement:
     """400 records of 1000 iterations, as 200 pairs at two sizes; no two numbers in it are the same."""
     reason = (
@@ -268,7 +434,7 @@ def full_run(number: int, *, degraded: bool) -> RunJudgement:
 
 @pytest.mark.parametrize("degraded", [False, True])
 def test_twenty_full_runs_stay_under_five_megabytes(degraded: bool) -> None:
-    runs = [full_run(number, degraded=degraded) for number in range(20)]
+    runs = twenty_runs(degraded=degraded)
     assert [len(run.run.samples) for run in runs] == [400] * 20
     source = render_html(runs, title="t", system="s")
     assert len(source.encode()) < 5_000_000
@@ -276,8 +442,50 @@ def test_twenty_full_runs_stay_under_five_megabytes(degraded: bool) -> None:
     assert source.count(f"Further rows, none of them worse: 136 {'DEGRADED' if degraded else 'PASS'}") == 40
 
 
-def test_the_same_runs_give_the_same_page() -> None:
-    assert render_html([pair_run()], title="t", system="s") == render_html([pair_run()], title="t", system="s")
+def _all_higher(count: int) -> tuple[Better, ...]:
+    better: Better = "higher"
+    return (better,) * count
+
+
+def test_so_they_do_with_a_year_of_a_thousand_metrics() -> None:
+    """Twenty pages are open, each about fifty metrics that lost a tenth, and the software changes every month."""
+    nights, metrics = 365, 1000
+    rng = np.random.default_rng(1)
+    values = 400 * np.exp(0.01 * rng.standard_normal((metrics, nights)))
+    onset = 300 + np.arange(metrics) // 50
+    values[np.arange(nights) >= onset[:, None]] *= 0.9
+    series = Series(
+        keys=tuple(
+            MetricKey("gpu", "openmpi", "PingPong", f"pingpong_{each:04}_1gib_goodput") for each in range(metrics)
+        ),
+        units=("Gb/s",) * metrics,
+        better=_all_higher(metrics),
+        components=tuple(
+            (f"n{each // 50}", f"n{each // 50}:nic0", f"n{each // 50}:gpu{each}") for each in range(metrics)
+        ),
+        nights=tuple(Night(f"session-{night:08}", START + timedelta(days=night)) for night in range(nights)),
+        values=values,
+        software=tuple(f'{{"nccl": "2.{version}"}}' for version in range(13)),
+        versions=np.tile(np.arange(nights) // 30, (metrics, 1)),
+    )
+    found = watch_of(series, SYSTEM)
+    assert len(found.result.open_pages) == 20
+    comparison = compared(
+        [Made(f"pingpong_{each:04}_1gib_goodput", list(values[each, 290:330])) for each in range(200)],
+        "..2026-01-10",
+        "2026-01-31..",
+    )
+    runs = twenty_runs(degraded=True)
+    source = render_html(runs, title="t", system="s", past=Past(found, comparison))
+    assert len(source.encode()) < 5_000_000
+    assert source.count('<div class="plot history"') == 7
+
+
+def test_the_same_input_gives_the_same_page() -> None:
+    def page() -> str:
+        return render_html([pair_run()], title="t", system="s", topology=SQUARE, past=past_with_everything())
+
+    assert page() == page()
 
 
 def test_a_page_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:

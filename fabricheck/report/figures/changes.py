@@ -1,0 +1,175 @@
+"""Two sets of runs beside each other: what changed, and how surely."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from fabricheck.regression.compare import Change, Comparison, Finding
+from fabricheck.regression.text import percent, size
+from fabricheck.report.content import number, plural
+from fabricheck.report.figures.history import short_names
+from fabricheck.report.figures.plot import (
+    COLORS,
+    GREY,
+    clipped,
+    legend_below,
+    plain,
+    short,
+    shortened,
+    to_json,
+    told_apart,
+)
+from fabricheck.report.figures.tables import Cell, Figure, Rows, cells, left_out
+
+_MOST_DRAWN, _MOST_ROWS = 40, 64
+_LONGEST_NAME = 28
+# Colour and symbol of each verdict; what is worse points down.
+_LOOKS = {
+    Change.REGRESSED: (COLORS[1], "triangle-down"),
+    Change.CANNOT_SAY: (COLORS[3], "x"),
+    Change.SAME: (GREY, "circle"),
+    Change.IMPROVED: (COLORS[0], "triangle-up"),
+}
+# In per cent: how far the axis goes at most and at least, and what is out of the figure.
+_WIDEST, _BEYOND, _LEAST_REACH = 100.0, 300.0, 2.0
+
+
+def changes_figure(found: Comparison) -> Figure | None:
+    """The changes of the worst metrics with their intervals; none where the two sides share no metric."""
+    if not found.findings:
+        return None
+    shown = found.findings[:_MOST_DRAWN]
+    names = short_names([each.key for each in found.findings])
+    low, high = _reach(shown)
+    labels, shared = told_apart(names[: len(shown)])
+    traces = [_trace(verdict, shown, names, found) for verdict in Change]
+    counts = ", ".join(f"{found.count(each)} {each.value}" for each in Change if found.count(each))
+    worst = shown[0]
+    summary = (
+        f"{plural(len(found.findings), 'metric')}: {counts}. "
+        f"{'The worst' if len(found.findings) > 1 else 'It'} is {names[0]} with {_change(worst)}, "
+        f"{worst.verdict.value}. Of a latency, more is worse"
+    )
+    if len(found.findings) > len(shown):
+        summary += f". The worst {len(shown)} are drawn"
+    if shared:
+        summary += f". Names in the figure are the part … of {shared}"
+    layout = {
+        "height": 130 + 20 * max(len(shown), 5),
+        "margin": {"l": 10, "r": 15, "t": 10, "b": 45},
+        "hovermode": "closest",
+        "legend": {**legend_below(), "traceorder": "normal", "y": 0, "yref": "container", "yanchor": "bottom"},
+        "xaxis": {
+            "title": {"text": "change in %, with its interval"},
+            "range": [short(low), short(high)],
+            "zeroline": True,
+            "tickangle": 0,
+            "nticks": 7,
+        },
+        "yaxis": {
+            "range": [len(shown) - 0.3, -0.7],
+            "tickvals": list(range(len(shown))),
+            "ticktext": [plain(clipped(name, _LONGEST_NAME)) for name in labels],
+            "tickfont": {"size": 10},
+            "automargin": True,
+            "showgrid": False,
+            "zeroline": False,
+        },
+    }
+    return Figure(
+        "changes", "Change of each metric, worst first", summary, to_json(traces, layout), _table(found, names)
+    )
+
+
+def _trace(verdict: Change, shown: Sequence[Finding], names: Sequence[str], found: Comparison) -> Any:
+    color, symbol = _LOOKS[verdict]
+    own = [(place, each) for place, each in enumerate(shown) if each.verdict is verdict]
+    changes = [_held(each.change) for _, each in own]
+    ends = [(_end(each.interval[0], -1), _end(each.interval[1], 1)) for _, each in own]
+    return go.Scatter(
+        x=list(map(short, changes)),
+        y=[place for place, _ in own],
+        mode="markers",
+        name=f"{verdict.value} ({found.count(verdict)})",
+        marker={"color": color, "symbol": symbol, "size": 9},
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [short(max(high - at, 0.0)) for at, (_, high) in zip(changes, ends, strict=True)],
+            "arrayminus": [short(max(at - low, 0.0)) for at, (low, _) in zip(changes, ends, strict=True)],
+            "color": color,
+            "thickness": 1.5,
+            "width": 3,
+        },
+        text=[f"{plain(names[place])}<br>{plain(_described(each))}" for place, each in own],
+        hoverinfo="text",
+    )
+
+
+def _reach(shown: Sequence[Finding]) -> tuple[float, float]:
+    """The ends of the axis: the furthest changes, and the ends of intervals that have one; no change is among them."""
+    known = [100 * value for each in shown for value in (each.change, *each.interval) if math.isfinite(value)]
+    low, high = min([-_LEAST_REACH, *known]), max([_LEAST_REACH, *known])
+    margin = 0.05 * (high - low)
+    return max(low - margin, -_WIDEST), min(high + margin, _WIDEST)
+
+
+def _held(change: float) -> float:
+    """A change in per cent, not far beyond what the axis can reach."""
+    return max(-_BEYOND, min(100 * change, _BEYOND)) if not math.isnan(change) else 0.0
+
+
+def _end(end: float, side: int) -> float:
+    """One end of an interval, lower (-1) or upper (1); one that is not known is drawn to beyond the figure."""
+    return _held(end) if math.isfinite(end) else side * _BEYOND
+
+
+def _described(each: Finding) -> str:
+    return (
+        f"{number(each.base)} → {number(each.candidate)} {each.unit}, {_change(each)}, {each.verdict.value}; "
+        f"{each.base_runs} and {each.candidate_runs} runs"
+    )
+
+
+def _change(each: Finding) -> str:
+    low, high = each.interval
+    return f"{percent(each.change)} ({percent(low)} to {percent(high)})"
+
+
+def _table(found: Comparison, names: Sequence[str]) -> Rows:
+    rows = [
+        (
+            *cells(
+                name,
+                each.verdict.value,
+                f"{number(each.base)} {each.unit}",
+                f"{number(each.candidate)} {each.unit}",
+                percent(each.change),
+                " to ".join(map(percent, each.interval)),
+                size(each.smallest_change) if math.isfinite(each.smallest_change) else "unknown",
+                f"{each.base_runs} and {each.candidate_runs}",
+            ),
+            Cell(shortened("; ".join(each.unequal))),
+        )
+        for name, each in zip(names, found.findings[:_MOST_ROWS], strict=False)
+    ]
+    return Rows(
+        head=(
+            "metric",
+            "verdict",
+            "before",
+            "after",
+            "change",
+            f"{found.options.confidence:.0%} interval",
+            "smallest loss that would have shown",
+            "runs",
+            "unequal conditions",
+        ),
+        rows=tuple(rows),
+        texts=(1, 8),
+        note=left_out(len(found.findings[_MOST_ROWS:]), "metrics"),
+    )

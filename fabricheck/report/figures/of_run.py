@@ -1,0 +1,16 @@
+"""All figures of one run."""
+
+from __future__ import annotations
+
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.report.content import groups_of
+from fabricheck.report.figures.curves import curves_of
+from fabricheck.report.figures.distributions import distributions_of
+from fabricheck.report.figures.matrix import matrix_of
+from fabricheck.report.figures.tables import Figure
+
+
+def figures_of(judged: RunJudgement) -> tuple[Figure, ...]:
+    """The pair matrices of a run, its curves of goodput and of latency over the size, then its distributions."""
+    matrices = [matrix_of(group, judged) for group in groups_of(judged) if group.is_pairs]
+    return (*matrices, *curves_of(judged), *distributions_of(judged))

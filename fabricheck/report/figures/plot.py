@@ -1,0 +1,186 @@
+"""What all plots have in common: colours, lines of which a few are told apart, and plotly's JSON."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+
+from fabricheck.report.content import printable
+
+# Okabe and Ito's colours without the green one, which only PASS has. Dashes and symbols say the same without colour.
+COLORS = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
+GREY = "#888888"
+SCALE = "Cividis"
+
+MOST_COLORED = len(COLORS)
+_LONGEST_EVENT = 200
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a plot; `hover`: a text for each point; `low` and `high`: the edges of its band, if it has one."""
+
+    label: str
+    x: tuple[float | str, ...]
+    y: tuple[float | None, ...]
+    hover: tuple[str, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+
+def split(ranked: Sequence[Line]) -> tuple[Sequence[Line], Sequence[Line]]:
+    """Lines that are to be told apart, and the others; `ranked`: the worst first."""
+    told = len(ranked) if len(ranked) <= MOST_COLORED else MOST_COLORED - 1
+    return ranked[:told], ranked[told:]
+
+
+def line_traces(ranked: Sequence[Line], *, markers: bool) -> list[Any]:
+    """Lines as traces, the worst first in a reversed legend: a few told apart, the others grey under one name."""
+    told, others = split(ranked)
+    traces = _other_traces(others) if others else []
+    # The worst is drawn last, over the others, and stands first in the legend.
+    for position in reversed(range(len(told))):
+        traces += _line_traces(told[position], position, markers)
+    return traces
+
+
+def _line_traces(line: Line, position: int, markers: bool) -> list[Any]:
+    color = COLORS[position]
+    traces = []
+    if line.low:
+        traces.append(
+            go.Scatter(
+                x=list(line.x) + list(reversed(line.x)),
+                y=[*map(short, line.high), *map(short, reversed(line.low))],
+                fill="toself",
+                fillcolor=color,
+                opacity=0.25,
+                line={"width": 0},
+                mode="lines",
+                hoverinfo="skip",
+                legendgroup=plain(line.label),
+                showlegend=False,
+            )
+        )
+    traces.append(
+        go.Scatter(
+            x=list(line.x),
+            y=list(map(_short_or_none, line.y)),
+            name=plain(line.label),
+            legendgroup=plain(line.label),
+            mode="lines+markers" if markers else "lines",
+            line={"color": color, "width": 2, "dash": DASHES[position]},
+            **({"marker": {"symbol": SYMBOLS[position], "size": 6}} if markers else {}),
+            text=list(line.hover),
+            hoverinfo="text",
+        )
+    )
+    return traces
+
+
+def _other_traces(lines: Sequence[Line]) -> list[Any]:
+    """Lines that nobody has to tell apart: one trace, all grey, with one entry in the legend."""
+    name = f"{len(lines)} {'others' if len(lines) > 1 else 'other'}"
+
+    def gapped(part: Callable[[Line], Sequence[Any]]) -> list[Any]:
+        return [value for line in lines for value in (*part(line), None)]
+
+    traces = []
+    if any(line.low for line in lines):
+        traces.append(
+            go.Scatter(
+                x=gapped(lambda line: [*line.x, *reversed(line.x)]),
+                y=gapped(lambda line: [*map(short, line.high), *map(short, reversed(line.low))]),
+                fill="toself",
+                fillcolor=GREY,
+                opacity=0.15,
+                line={"width": 0},
+                mode="lines",
+                hoverinfo="skip",
+                legendgroup=name,
+                showlegend=False,
+            )
+        )
+    traces.append(
+        go.Scatter(
+            x=gapped(lambda line: line.x),
+            y=gapped(lambda line: [*map(_short_or_none, line.y)]),
+            name=name,
+            legendgroup=name,
+            mode="lines",
+            connectgaps=False,
+            opacity=0.6,
+            line={"color": GREY, "width": 1},
+            text=gapped(lambda line: line.hover),
+            hoverinfo="text",
+        )
+    )
+    return traces
+
+
+def legend_below() -> dict[str, Any]:
+    """Where the legend of lines stands."""
+    return {"orientation": "h", "y": -0.12, "yanchor": "top", "x": 0, "traceorder": "reversed"}
+
+
+def to_json(traces: Sequence[Any], layout: dict[str, Any]) -> str:
+    """A plot as plotly's JSON; ValueError where a number in it is not finite."""
+    figure = go.Figure(data=list(traces), layout={**layout, "template": None})
+    text = figure.to_json(validate=False)
+    assert isinstance(text, str)
+    return json.dumps(json.loads(text), separators=(",", ":"), allow_nan=False)
+
+
+def plain(text: str) -> str:
+    """Plotly shows a few HTML tags in its texts as such."""
+    return html.escape(printable(text), quote=False)
+
+
+def clipped(text: str, longest: int) -> str:
+    """A name that has room: its end says more than its beginning."""
+    if len(text) <= longest:
+        return text
+    start = longest // 5
+    return f"{text[:start]}…{text[len(text) - (longest - start - 1) :]}"
+
+
+def shortened(text: str) -> str:
+    """What happened, where there is one for each row: lists of nodes and of versions can be of any length."""
+    return text if len(text) <= _LONGEST_EVENT else f"{text[:_LONGEST_EVENT]}…"
+
+
+def told_apart(names: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Short labels for names of metrics: what differs between them, and what they share around it (`…` for that).
+
+    Names of one group mostly differ in their ranks: `pingpong_0_1_1gib` and `pingpong_0_2_1gib` are `0_1` and `0_2`.
+    """
+    words = [name.split("_") for name in names]
+    shortest = min(map(len, words), default=0)
+    start = next((n for n in range(shortest) if len({each[n] for each in words}) > 1), shortest)
+    rest = shortest - start
+    end = next((n for n in range(rest) if len({each[-1 - n] for each in words}) > 1), rest)
+    if len(names) < 2 or start + end in (0, shortest):
+        return tuple(names), ""
+    labels = tuple("_".join(each[start : len(each) - end]) for each in words)
+    return labels, "_".join([*words[0][:start], "…", *words[0][len(words[0]) - end :]])
+
+
+def finite(value: float) -> float | None:
+    return short(value) if math.isfinite(value) else None
+
+
+def short(value: float) -> float:
+    """Five significant digits are more than a screen shows, and half of the bytes."""
+    return float(f"{value:.5g}")
+
+
+def _short_or_none(value: float | None) -> float | None:
+    return None if value is None else finite(value)

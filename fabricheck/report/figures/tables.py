@@ -1,0 +1,97 @@
+"""What a figure is, and the tables that say the same as its plot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fabricheck.results.records import Verdict
+
+# Rows of a table with one for each curve; those that are left out are counted.
+MOST_CURVES = 64
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table; `verdict` is `None` where nothing was judged."""
+
+    text: str
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Values by source (rows) and destination (columns). `cells` has the shape (sources, destinations)."""
+
+    sources: tuple[int, ...]
+    destinations: tuple[int, ...]
+    cells: tuple[tuple[Cell, ...], ...]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A matrix that is mostly empty, as a list of pairs."""
+
+    pairs: tuple[tuple[str, Cell], ...]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Quartiles of the iterations at one size."""
+
+    bytes: int
+    count: int
+    low: float
+    median: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What one pair or collective gave over the size."""
+
+    label: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The curves of a figure, in `unit`; `hidden` more are in the figure alone, none of them worse."""
+
+    unit: str
+    curves: tuple[Curve, ...]
+    hidden: int = 0
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Any other table: a heading for each column, and rows of as many cells, the first of which names the row.
+
+    `texts`: the columns, by number, that hold no numbers. `note`: what is to be said below it.
+    """
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    texts: tuple[int, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: `plot` is plotly's JSON, `summary` one line that says what is to be seen, `table` the same numbers."""
+
+    kind: Literal["matrix", "curves", "distributions", "history", "changes"]
+    title: str
+    summary: str
+    plot: str
+    table: Matrix | Listing | Curves | Rows
+
+
+def cells(*texts: object) -> tuple[Cell, ...]:
+    """A row of which nothing was judged."""
+    return tuple(Cell(str(each)) for each in texts)
+
+
+def left_out(count: int, what: str) -> str:
+    """What to say of `count` rows that a table has not; nothing of none."""
+    return f"Further rows, none of them worse: {count} {what}." if count else ""

@@ -1,0 +1,205 @@
+"""The node that a run was on, drawn with each link in the colour of what the pairs over it got.
+
+The colour is that of the median pair: one slow pair is slow on all links of its way, and on most of them only there.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from markupsafe import Markup
+from plotly.colors import sample_colorscale
+
+from fabricheck.errors import UserError
+from fabricheck.judge.verdicts import Judgement, RunJudgement
+from fabricheck.report.content import percent, plural, printable, quantity_of, share_of_expected, who
+from fabricheck.report.figures.plot import SCALE
+from fabricheck.report.figures.tables import Cell, Rows
+from fabricheck.results.fabricbench_format import PAIR_OPERATIONS
+from fabricheck.store.changes import components_of
+from fabricheck.topology.drawing import SIZE, box_width, describe, places_of, width_of
+from fabricheck.topology.model import Link, Topology
+
+_OUTLINE_PX = 2.5
+_LEGEND_STEPS = 20
+_KINDS = ("gpus", "cpus", "switches", "nics")
+
+
+@dataclass(frozen=True)
+class LinkState:
+    """A link and what the pairs whose data pass it got; shares are of what is expected of each pair, worst first."""
+
+    link: Link
+    pairs: tuple[tuple[float, str, Judgement], ...]
+
+    @property
+    def name(self) -> str:
+        return " - ".join(self.link.ends)
+
+    @property
+    def worst(self) -> float:
+        return self.pairs[0][0]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(share for share, _, _ in self.pairs)
+
+
+@dataclass(frozen=True)
+class Node:
+    """The drawing (`svg` is markup, all names in it escaped) and the table that says the same."""
+
+    title: str
+    summary: str
+    svg: Markup
+    table: Rows
+
+
+def node_of_run(judged: RunJudgement, topology: Topology | None) -> Node | None:
+    """The drawing of a run on one node; none where no pair's data went over a link that the topology knows.
+
+    Data of a pair are taken to go the widest way, which is what the expectation rests on too.
+    """
+    hosts = {each.host for each in judged.run.ranks}
+    if topology is None or len(hosts) != 1:
+        return None
+    (host,) = hosts
+    links = _links(judged, topology, host)
+    measured = [each for each in links if each.pairs]
+    if not measured:
+        return None
+    worst = min(measured, key=lambda each: (each.median, each.worst))
+    summary = (
+        f"{len(measured)} of {plural(len(links), 'link')} carried pairs; {'the worst is ' if len(measured) > 1 else ''}"
+        f"{worst.name}, over which {plural(len(worst.pairs), 'pair')} got {percent(worst.median)} of expected in the "
+        f"median and {percent(worst.worst)} at worst ({worst.pairs[0][1]})"
+    )
+    return Node(
+        title=f"{topology.system}, {host}: links by the median goodput of the pairs over them, in % of expected",
+        summary=summary,
+        svg=_draw(topology, links),
+        table=_table(links),
+    )
+
+
+def _links(judged: RunJudgement, topology: Topology, host: str) -> list[LinkState]:
+    over: dict[str, list[tuple[float, str, Judgement]]] = {}
+    for each in judged.judgements:
+        share = share_of_expected(each)
+        if share is None or each.samples.operation not in PAIR_OPERATIONS or quantity_of(each) != "goodput":
+            continue
+        if not 0 <= share < float("inf"):
+            continue
+        try:
+            crossed = components_of(judged.run, each.samples, topology)
+        except UserError:  # a device that the topology does not know; the judge says so
+            continue
+        for name in crossed:
+            over.setdefault(name, []).append((share, who(each.samples, len(judged.run.ranks)), each))
+    found: dict[tuple[str, str], LinkState] = {}
+    for link in topology.links:
+        a, b = sorted(link.ends)
+        pairs = sorted(over.get(f"{host}:{a}-{b}", ()), key=lambda each: each[:2])
+        found.setdefault((a, b), LinkState(link, tuple(pairs)))
+    return list(found.values())
+
+
+def _table(links: list[LinkState]) -> Rows:
+    ranked = sorted((each for each in links if each.pairs), key=lambda each: (each.median, each.worst, each.name))
+    rows = [
+        (
+            Cell(each.name),
+            Cell(each.link.technology),
+            Cell(str(len(each.pairs))),
+            Cell(percent(each.median)),
+            Cell(percent(each.worst), each.pairs[0][2].verdict),
+            Cell(each.pairs[0][1]),
+        )
+        for each in ranked
+    ]
+    rest = [each.name for each in links if not each.pairs]
+    return Rows(
+        head=("link", "technology", "pairs", "median, % of expected", "worst, % of expected", "its ranks"),
+        rows=tuple(rows),
+        texts=(1,),
+        note=f"No pair was measured over {', '.join(rest)}." if rest else "",
+    )
+
+
+def color_of(share: float) -> str:
+    """The colour that the pair matrices have for a share of what is expected."""
+    (color,) = sample_colorscale(SCALE, [min(max(share, 0.0), 1.0)])
+    return str(color)
+
+
+def _draw(topology: Topology, links: list[LinkState]) -> Markup:
+    places = places_of(topology)
+    top = _add(None, "svg", viewBox=f"0 0 {SIZE} {SIZE + 46}", role="img", aria_label=f"Node of {topology.system}")
+    # What was measured lies over what was not, and the worst over all.
+    for each in sorted(links, key=lambda each: -each.median if each.pairs else float("-inf")):
+        _line(top, each, places, width_of(each.link, topology))
+    for each in links:
+        if each.pairs:
+            (x1, y1), (x2, y2) = (places[end] for end in each.link.ends)
+            # Off the middle, where crossing lines would hide each other's labels.
+            at = {"x": f"{x1 + 0.36 * (x2 - x1):.1f}", "y": f"{y1 + 0.36 * (y2 - y1) + 4:.1f}"}
+            _add(top, "text", f"{100 * each.median:.0f}", class_="share", **at)
+    for kind in _KINDS:
+        for device in getattr(topology, kind):
+            _device(top, device.name, places[device.name], kind)
+    _legend(top)
+    return Markup(ElementTree.tostring(top, encoding="unicode"))
+
+
+def _line(top: ElementTree.Element, each: LinkState, places: dict[str, tuple[float, float]], width: float) -> None:
+    (x1, y1), (x2, y2) = (places[end] for end in each.link.ends)
+    group = _add(top, "g")
+    ends = {"x1": f"{x1:.1f}", "y1": f"{y1:.1f}", "x2": f"{x2:.1f}", "y2": f"{y2:.1f}"}
+    if not each.pairs:
+        _add(group, "title", f"{describe(each.link)}; no pair measured")
+        _add(group, "line", class_="unmeasured", stroke_width=f"{width:.2f}", **ends)
+        return
+    share, label, _ = each.pairs[0]
+    text = f"median {percent(each.median)} of expected, worst {label} {percent(share)}"
+    _add(group, "title", f"{describe(each.link)}; {plural(len(each.pairs), 'pair')}, {text}")
+    # Both ends of the scale are close to black or white, and so to the paper of one of the two schemes.
+    _add(group, "line", class_="outline", stroke_width=f"{width + _OUTLINE_PX:.2f}", **ends)
+    _add(group, "line", stroke=color_of(each.median), stroke_width=f"{width:.2f}", **ends)
+
+
+def _device(top: ElementTree.Element, name: str, place: tuple[float, float], kind: str) -> None:
+    width = box_width(name)
+    at = {"x": f"{place[0] - width / 2:.1f}", "y": f"{place[1] - 13:.1f}"}
+    _add(top, "rect", class_=f"device {kind}", width=f"{width:.1f}", height="26", rx="5", **at)
+    _add(top, "text", name, x=f"{place[0]:.1f}", y=f"{place[1] + 4:.1f}")
+
+
+def _legend(top: ElementTree.Element) -> None:
+    left, width, y = 0.12 * SIZE, 0.46 * SIZE, SIZE + 4
+    step = width / _LEGEND_STEPS
+    for number in range(_LEGEND_STEPS):
+        color = color_of((number + 0.5) / _LEGEND_STEPS)
+        # They overlap a little, or the paper would shine through between them.
+        x, wide = f"{left + number * step:.1f}", f"{step + 0.5:.1f}"
+        _add(top, "rect", x=x, y=str(y), width=wide, height="14", fill=color)
+    for share in (0, 50, 100):
+        _add(top, "text", f"{share} %", x=f"{left + width * share / 100:.1f}", y=str(y + 32))
+    _add(top, "line", class_="unmeasured", x1=f"{0.68 * SIZE:.1f}", x2=f"{0.76 * SIZE:.1f}", y1=str(y + 7),
+         y2=str(y + 7), stroke_width="5")  # fmt: skip
+    _add(top, "text", "no pair measured", x=f"{0.87 * SIZE:.1f}", y=str(y + 11))
+
+
+def _add(
+    parent: ElementTree.Element | None, tag: str, text: str | None = None, **attributes: str
+) -> ElementTree.Element:
+    """An element below `parent`; ElementTree escapes what it writes, and names are made printable here."""
+    named = {_attribute(name): printable(value) for name, value in attributes.items()}
+    made = ElementTree.Element(tag, named) if parent is None else ElementTree.SubElement(parent, tag, named)
+    made.text = None if text is None else printable(text)
+    return made
+
+
+def _attribute(name: str) -> str:
+    return name if name == "viewBox" else name.rstrip("_").replace("_", "-")

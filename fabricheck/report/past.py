@@ -1,0 +1,112 @@
+"""What the sample store adds to a report: a session as it was stored, its history, and what changed since another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from fabricheck.errors import UserError
+from fabricheck.judge.system import SystemJudge
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.regression.compare import Comparison, compare
+from fabricheck.regression.history import check_history
+from fabricheck.regression.select import select_runs
+from fabricheck.regression.watch import Watched, find_accepted, watch_series
+from fabricheck.results.records import Problem, Verdict
+from fabricheck.run import found_between_nodes
+from fabricheck.store.reading import entries_of, find_entries, history
+from fabricheck.store.replay import replay
+from fabricheck.store.session import read_record
+
+
+@dataclass(frozen=True)
+class Past:
+    """What is known of a system besides the runs that are shown; `notes` say what is not, and why."""
+
+    watched: Watched | None = None
+    comparison: Comparison | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StoredSession:
+    """A session out of the store, judged by the suite as it is now; `problems` are those of no single run.
+
+    `session`: its whole id; `started`: UTC, as in the store; `notes`: what a reader has to know of how it was judged.
+    """
+
+    session: str
+    started: str
+    judged: tuple[RunJudgement, ...]
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+
+
+def stored_session(store: Path, system: str, session: str | None, root: Path) -> StoredSession:
+    """A session by its id or its beginning, the latest without one, judged again.
+
+    Raises UserError for one that is not there, one whose samples were pruned, and as `replay` does.
+    """
+    entry = find_entries(store, system, (session,))[0] if session is not None else entries_of(store, system)[-1]
+    (found,) = replay(store, root, system=system, sessions=(entry.session,))
+    if found.pruned:
+        raise UserError(
+            f"{store}: the samples of session {entry.session} were pruned, so it cannot be judged again: "
+            "name another with --session; `fabricheck watch` and `compare` still know its medians"
+        )
+    record = read_record(entry)
+    judged = tuple(each.judged for each in found.runs)
+    now = tuple(found_between_nodes(judged, SystemJudge.of(system, root)))
+    said = {each.message for each in now}
+    kept = [Problem(Verdict(each.verdict), each.message) for each in record.problems if each.message not in said]
+    other = (
+        f"The session is judged by another {', another '.join(found.other)} than when it was stored"
+        if found.other
+        else ""
+    )
+    return StoredSession(entry.session, record.started, judged, (*kept, *now), (other,) if other else ())
+
+
+def past_of(
+    store: Path,
+    system: str,
+    root: Path,
+    *,
+    session: str,
+    base: str | None = None,
+    candidate: str | None = None,
+) -> Past:
+    """The history of a system up to `session`, and with `base` what changed between it and `candidate` (default: the
+    session), as `select_runs` takes them.
+
+    A history that cannot be watched or compared is a note and no error: it never costs the report. Raises UserError for
+    a selection that is none, or means nothing.
+    """
+    try:
+        whole = history(store, system=system)
+        check_history(whole, system)
+    except UserError as error:
+        return Past(notes=(f"No history is shown: {error}",))
+    notes: list[str] = []
+    watched, comparison = None, None
+    for text in (base, candidate):
+        if text is not None:
+            select_runs(whole, text)
+    try:
+        watched = watch_series(_until(whole, session, store, system), system, find_accepted(system, root))
+    except UserError as error:
+        notes.append(f"No history is shown: {error}")
+    if base is not None:
+        try:
+            comparison = compare(whole, system, base, candidate or f"session:{session}")
+        except UserError as error:
+            notes.append(f"No comparison is shown: {error}")
+    return Past(watched, comparison, tuple(notes))
+
+
+def _until(whole: pl.DataFrame, session: str, store: Path, system: str) -> pl.DataFrame:
+    """The rows of the sessions up to this one, in the order of the store."""
+    names = [each.session for each in entries_of(store, system)]
+    return whole.filter(pl.col("session").is_in(names[: names.index(session) + 1]))
