@@ -116,11 +116,9 @@ class Case:
         """What ReFrame's result comes to: what the test says itself, else INCOMPLETE where nothing was judged."""
         if self.result == "pass":
             return Verdict.PASS
-        named = re.search(
-            rf"\b({'|'.join(one.value for one in Verdict if one is not Verdict.PASS)})\b", self.reason or ""
-        )
-        if named:
-            return Verdict(named[1])
+        named = named_verdict(self.reason or "")
+        if named is not None:
+            return named
         judged = self.phase in ("sanity", "performance") and self.result_files()
         return Verdict.FAIL if judged else Verdict.INCOMPLETE
 
@@ -132,6 +130,12 @@ class Case:
     def result_files(self) -> list[Path]:
         """What was measured; nothing where the test was skipped, whatever it wrote down about the reason."""
         return sorted(self.folder.glob("*.jsonl")) if self.folder and self.result != "skip" else []
+
+
+def named_verdict(reason: str) -> Verdict | None:
+    """The verdict that a check gave as the reason for which it failed; None where it named none."""
+    named = re.search(rf"\b({'|'.join(one.value for one in Verdict if one is not Verdict.PASS)})\b", reason)
+    return Verdict(named[1]) if named else None
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,10 @@ class Crossover:
         if self.at_most is None:
             never = ", *CCL never" if self.faster == "MPI" else ""
             return f"{self.faster} is always faster{never}"
-        where = f"between {format_size(self.above)} and" if self.above is not None else "of at most"
-        return f"{self.faster} is faster from a size {where} {format_size(self.at_most)} on"
+        if self.above is None:
+            return f"{self.faster} is faster from a size of at most {format_size(self.at_most)} on, the other nowhere"
+        between = f"{format_size(self.above)} and {format_size(self.at_most)}"
+        return f"{self.faster} is faster from a size between {between} on"
 
 
 @dataclass(frozen=True)

@@ -60,11 +60,15 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Found:
-    """An answer with the numbers that it rests on. `where`: the environment or transport that it is about."""
+    """An answer with what it rests on. `where`: the environment or transport that it is about."""
 
     truth: Truth
     numbers: str
     where: str = ""
+
+
+def _found(truth: Truth, numbers: str, where: str = "") -> Found:
+    return Found(truth, f"too noisy to tell: {numbers}" if truth is None else numbers, where)
 
 
 # 1. Tuning ---------------------------------------------------------------------------------------------------------
@@ -85,7 +89,7 @@ def tuning_helps(evidence: Evidence) -> Iterator[Found]:
     best, point, more, less = max(found, key=lambda each: each[0].ratio.low)
     names = ", ".join(sorted(f"{name}={value}" for name, value in more.settings - less.settings))
     most = f"most {_what(point)} over {more.transport} with {names}: {best.ratio} times"
-    yield Found(any_of(claims), f"{count(claims, 'faster', 'not')} of {len(claims)}; {most}")
+    yield _found(any_of(claims), f"{count(claims, 'faster', 'not')} of {len(claims)}; {most}")
 
 
 def _settings_apart(groups: Sequence[Group], wanted: Callable[[frozenset[str]], bool]) -> Iterator[tuple[Group, Group]]:
@@ -124,7 +128,7 @@ def mpi_is_highest(evidence: Evidence) -> Iterator[Found]:
             for way, each in claims.items()
         )
         truth = all_of([claim for each in claims.values() for claim in each])
-        yield Found(truth, said + _latencies([mpi, *ways]), mpi.environment)
+        yield _found(truth, said + _latencies([mpi, *ways]), mpi.environment)
 
 
 def _latencies(ways: Sequence[Group]) -> str:
@@ -161,7 +165,7 @@ def ccl_underuses_links(evidence: Evidence) -> Iterator[Found]:
         if claims:
             point = min(claims, key=lambda each: claims[each].ratio.value)
             numbers = f"*CCL ÷ the better of the others is {claims[point].ratio} at least over {len(claims)} pairs"
-            yield Found(any_of(list(claims.values())), f"{numbers} at {format_size(point.bytes)}", ccl.environment)
+            yield _found(any_of(list(claims.values())), f"{numbers} at {format_size(point.bytes)}", ccl.environment)
 
 
 def _pairs_in_node(group: Group) -> list[Point]:
@@ -201,7 +205,7 @@ def ccl_wins_in_node(evidence: Evidence) -> Iterator[Found]:
             f"of {len(claims)} operations and sizes {count(claims.values(), 'faster', 'not')}; *CCL ÷ MPI from {least} "
             f"to {most}{_room(evidence, ccl, ordered)}"
         )
-        yield Found(most_of(list(claims.values())), numbers, mpi.environment)
+        yield _found(most_of(list(claims.values())), numbers, mpi.environment)
 
 
 def _collectives(ccl: Group, mpi: Group) -> list[Point]:
@@ -247,7 +251,7 @@ def ccl_leads_at_few_nodes(evidence: Evidence) -> Iterator[Found]:
         }
         if claims:
             numbers = "; ".join(f"{text} {claim.ratio}" for text, claim in claims.items())
-            yield Found(all_of(list(claims.values())), numbers, environment)
+            yield _found(all_of(list(claims.values())), numbers, environment)
 
 
 @dataclass(frozen=True)
@@ -294,7 +298,7 @@ def mpi_wins_between_nodes(evidence: Evidence) -> Iterator[Found]:
             best = max((claim.ratio for claim in claims), key=lambda ratio: ratio.value)
             said = count(claims, "faster", "not")
             numbers.append(f"at {format_size(size)} of {len(claims)} pairs {said}, MPI ÷ *CCL at most {best}")
-        yield Found(both(truths), "; ".join(numbers), mpi.environment)
+        yield _found(both(truths), "; ".join(numbers), mpi.environment)
 
 
 def location_is_marginal(evidence: Evidence) -> Iterator[Found]:
@@ -314,7 +318,7 @@ def location_is_marginal(evidence: Evidence) -> Iterator[Found]:
         if claims:
             label = ", ".join(filter(None, (group.transport, group.environment)))
             numbers = "; ".join(f"{text} {claim.ratio}" for text, claim in claims.items())
-            yield Found(all_of(list(claims.values())), numbers, label)
+            yield _found(all_of(list(claims.values())), numbers, label)
 
 
 def _claim_of_distance(
@@ -354,7 +358,7 @@ def noise_slows_collectives(evidence: Evidence) -> Iterator[Found]:
         claims = [claim for claim, _ in found]
         worst, what = max(found, key=lambda each: each[0].ratio.value)
         said = count(claims, "lose", "do not")
-        yield Found(any_of(claims), f"of {len(claims)} {said}; without noise ÷ with it {worst.ratio} at most: {what}")
+        yield _found(any_of(claims), f"of {len(claims)} {said}; without noise ÷ with it {worst.ratio} at most: {what}")
 
 
 def _victims_between_nodes(run: CaseRun) -> Iterator[Slowdown]:

@@ -54,8 +54,8 @@ def observe(runs: Iterable[CaseRun], judge: SystemJudge) -> tuple[Observation, .
     evidence = Evidence.of(runs, judge)
     found: list[Observation] = []
     for test in _TESTS:
-        answers = [_observation(test, each) for each in test.answers(evidence)]
-        found += answers or [_observation(test, Found(None, test.missing))]
+        answers = list(test.answers(evidence)) or [Found(None, f"not measured: {test.missing}")]
+        found += [_observation(test, each) for each in answers]
     return tuple(found)
 
 
@@ -88,12 +88,9 @@ class _Test:
 
 
 def _observation(test: _Test, found: Found) -> Observation:
-    verdict: Answer = "holds" if found.truth else "does not hold"
-    numbers = found.numbers
-    if found.truth is None:
-        verdict = "cannot be tested here"
-        numbers = f"not measured: {numbers}" if numbers is test.missing else f"too noisy to tell: {numbers}"
-    return Observation(test.number, test.statement, test.hypothesis, verdict, numbers, test.source, found.where)
+    verdict: Answer = "holds" if found.truth else "does not hold" if found.truth is False else "cannot be tested here"
+    where = found.where
+    return Observation(test.number, test.statement, test.hypothesis, verdict, found.numbers, test.source, where)
 
 
 _TESTS = (
