@@ -169,8 +169,8 @@ _TESTS = (
         "Network noise decreases the goodput of allreduce and alltoall up to 50%.",
         "beside other traffic in the network an alltoall or an allreduce between nodes loses goodput",
         "De Sensi et al., SC24, section VI",
-        "an alltoall between nodes beside an aggressor (NetworkVictims), or collectives by two service levels "
-        "(OtherServiceLevel)",
+        "an alltoall between nodes beside an aggressor (NetworkVictims), or collectives over the same nodes by two "
+        "service levels (NCCL_IB_SL, UCX_IB_SL)",
         hypotheses.noise_slows_collectives,
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -88,6 +89,7 @@ def fewest_for_interval(confidence: float = 0.95) -> int:
     return count
 
 
+@lru_cache(maxsize=4096)  # runs have few different numbers of iterations, and many series
 def _rank_of_bound(count: int, confidence: float) -> int:
     """The largest k for which 1 - 2 P(X < k) ≥ confidence, X binomial (count, 1/2); 0 where there is none."""
     if not 0 < confidence < 1:
