@@ -107,6 +107,31 @@ def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "alps: ok" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("lacks", "said"),
+    [
+        ('{"host_numa=elsewhere": "why"}', "lacks 'host_numa=elsewhere', which is no NAME=VALUE of access, buffers"),
+        ('{"page_migration": "why"}', "lacks 'page_migration', which is no NAME=VALUE"),
+        ('{"host_numa=remote": ""}', "lacks 'host_numa=remote' without a reason"),
+        ('["host_numa=remote"]', "lacks is no map of settings"),
+    ],
+)
+def test_validate_wants_lacks_that_a_test_can_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str, said: str
+) -> None:
+    import shutil
+
+    for folder in ("site_configs", "config", "reference_values", "checks"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+    settings = tmp_path / "site_configs" / "lumi" / "settings.py"
+    text = settings.read_text(encoding="utf-8")
+    settings.write_text(text.replace('"topology": "lumi"', f'"topology": "lumi", "lacks": {lacks}'), encoding="utf-8")
+    result = CliRunner().invoke(validate, ["lumi"], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert said in result.stdout
+
+
 def test_validate_wants_references_of_every_test_or_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import shutil
 
@@ -141,3 +166,4 @@ def test_reframe_lists_the_tests_of_every_system_offline(system: str, tmp_path: 
     for name in ("PingPong %transport=mpi", "BothDirections %transport=mpi", "Collectives %transport=mpi"):
         assert name in job.stdout
     assert ("%transport=copy" in job.stdout) == (system not in ("local", "aurora", "sierra"))
+    assert "SmokeLibraries %transport=mpi" in job.stdout
