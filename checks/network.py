@@ -36,7 +36,7 @@ class NetworkCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class NetworkVictims(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Ranks of some nodes by turns alone and beside an alltoall or an incast of others (De Sensi et al., section VI)."""
+    """Some nodes by turns alone and beside an alltoall or an incast of the others (De Sensi et al., section VI)."""
 
     descr = "a victim beside an aggressor on other nodes, measured by turns"
     transport = parameter(["ccl", "mpi"])
