@@ -163,7 +163,7 @@ def test_only_patterns_between_groups_have_groups(name: str) -> None:
 def test_a_rank_without_a_gpu_uses_one_nic_where_nobody_says_which() -> None:
     """As in collectives between nodes: two ranks of a node can use both of its ports, one alone cannot."""
     emulated = system("emulated")
-    alone = steps_of("victim_pingpong_incast", ranks=2, bytes=1 << 20)[0]
+    alone = steps_of("victim_pingpong_incast", ranks=2, bytes=1 << 20, groups=None)[0]
     assert network_gbps(emulated, (), (0, 1), alone) == pytest.approx(0.1)
     rails = steps_of("rail_unidirectional", ranks=4, bytes=1 << 20, groups=Groups(2, 2, 2))[0]
     assert network_gbps(emulated, (), (0, 0, 1, 1), rails) == pytest.approx(0.2)
