@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,8 +27,8 @@ site_configuration = {
 }
 """
 LACK = "nid001: all memory is on one NUMA node, so none is remote"
-ERROR = {"record": "error", "run_id": "0" * 32, "kind": "lack", "message": LACK}
-NOTHING = {"operation": None, "bytes": None, "missing_ranks": []}
+NOTHING: dict[str, Any] = {"operation": None, "bytes": None, "missing_ranks": []}
+ERROR = {"record": "error", "run_id": "0" * 32, "kind": "lack", "message": LACK, **NOTHING}
 
 
 def problems(toy: ToySuite, lacks: str) -> list[tuple[Verdict, str]]:
@@ -36,7 +37,7 @@ def problems(toy: ToySuite, lacks: str) -> list[tuple[Verdict, str]]:
     shutil.copy(suite_root() / "checks/memory_paths.py", toy.check)
     program = root / "built/none/fabricbench"
     program.parent.mkdir(parents=True, exist_ok=True)
-    said = json.dumps({**ERROR, **NOTHING})
+    said = json.dumps(ERROR)
     program.write_text(
         f"#!/bin/sh\n[ \"$1\" = --version ] && exit 0\necho '{said}' > result.jsonl\nexit 6\n", encoding="utf-8"
     )
