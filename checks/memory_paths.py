@@ -11,6 +11,7 @@ class HostCopies(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     descr = "copies between each GPU and host memory"
     transport = "copy"
     host_memory = parameter(["pinned", "pageable"])
+    plan_settings = ["host_memory"]
     operations = ["host_to_device", "device_to_host", "host_bidirectional"]
     schedules = ["uncontended"]
     least_ranks = 1
@@ -25,6 +26,7 @@ class NonCoherentHostMemory(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     descr = "non-coherent host memory"
     transport = parameter(["copy", "kernel"])
     host_memory = "noncoherent"
+    plan_settings = ["host_memory"]
     operations = ["host_to_device", "device_to_host", "host_bidirectional"]
     schedules = ["uncontended"]
     least_ranks = 1
@@ -40,6 +42,7 @@ class HostZeroCopy(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     descr = "host memory used by kernels where it lies"
     transport = "kernel"
     host_memory = parameter(["pinned", "managed"])
+    plan_settings = ["host_memory"]
     operations = ["host_to_device", "device_to_host", "host_bidirectional", "host_stream"]
     schedules = ["uncontended"]
     least_ranks = 1
@@ -55,6 +58,7 @@ class PageMigration(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     descr = "managed memory with page migration"
     transport = "kernel"
     host_memory = "migrated"
+    plan_settings = ["host_memory"]
     operations = ["host_to_device", "device_to_host"]
     schedules = ["uncontended"]
     least_ranks = 1
@@ -71,6 +75,7 @@ class HostNuma(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     transport = "copy"
     host_memory = "pinned"
     host_numa = parameter(["local", "remote"])
+    plan_settings = ["host_memory", "host_numa"]
     operations = ["host_to_device", "device_to_host"]
     schedules = ["uncontended"]
     least_ranks = 1
@@ -86,6 +91,7 @@ class HostTogether(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     transport = parameter(["copy", "kernel"])
     placement = parameter(["same-gpu", "spread"])
     host_memory = "pinned"
+    plan_settings = ["host_memory"]
     operations = ["host_to_device", "device_to_host", "host_bidirectional"]
     schedules = ["contended"]
     sizes = {"other": "512MiB"}
@@ -99,6 +105,7 @@ class MpiHostAndDevice(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     descr = "MPI with buffers on different sides"
     transport = "mpi"
     buffers = parameter(["host-device", "device-host"])
+    plan_settings = ["buffers"]
     operations = ["pingpong", "unidirectional", "bidirectional"]
     schedules = ["uncontended"]
     needs_gpu = True

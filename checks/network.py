@@ -18,7 +18,7 @@ class NodePairs(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     schedules = ["contended"]
     sizes = {"host": "8B,2MiB", "other": "8B,1GiB"}
     warmup = 2
-    tags = {"nightly", "acceptance"}
+    tags = {"nightly", "acceptance", "observations"}
 
 
 @rfm.simple_test
@@ -31,4 +31,22 @@ class NetworkCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     operations = ["alltoall", "allreduce"]
     sizes = {"host": "2MiB", "other": "2MiB,1GiB"}
     warmup = 2
-    tags = {"acceptance"}
+    tags = {"acceptance", "observations"}
+
+
+@rfm.simple_test
+class NetworkVictims(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Some nodes by turns alone and beside an alltoall or an incast of the others (De Sensi et al., section VI)."""
+
+    descr = "a victim beside an aggressor on other nodes, measured by turns"
+    transport = parameter(["ccl", "mpi"])
+    nodes = 4
+    operations = [
+        "victim_pingpong_alltoall",
+        "victim_pingpong_incast",
+        "victim_alltoall_alltoall",
+        "victim_alltoall_incast",
+    ]
+    sizes = {"host": "1KiB,1MiB", "other": "1KiB,64MiB"}
+    warmup = 2
+    tags = {"acceptance", "observations"}

@@ -11,6 +11,7 @@ class PeerCopies(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     descr = "peer copies by copy engine and kernel, reading and writing"
     transport = parameter(["copy", "kernel"])
     access = parameter(["write", "read"])
+    plan_settings = ["access"]
     operations = ["unidirectional", "bidirectional"]
     schedules = ["uncontended"]
     sizes = {"other": "16B,1GiB"}

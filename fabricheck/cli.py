@@ -28,6 +28,7 @@ class Command:
 COMMANDS: tuple[Command, ...] = (
     Command("run", "fabricheck.run", "Run the checks of a system, judge them and write the report."),
     Command("judge", "fabricheck.judge.cli", "Judge result files of fabricbench."),
+    Command("observations", "fabricheck.judge.cli", "Which of the SC24 paper's observations hold on this system."),
     Command("report", "fabricheck.report.cli", "Judge result files, or a stored session, and write an HTML file."),
     Command("store", "fabricheck.store.cli", "The sample store: list, verify, prune, import."),
     Command("replay", "fabricheck.store.cli", "Judge stored runs again, by another policy or reference."),

@@ -15,6 +15,7 @@ from fabricheck.errors import UserError
 from fabricheck.results.records import Problem, Verdict
 
 if TYPE_CHECKING:
+    from fabricheck.judge.case_runs import CaseRun
     from fabricheck.judge.system import SystemJudge
     from fabricheck.judge.verdicts import RunJudgement
     from fabricheck.session import Case, Session, Suite
@@ -39,6 +40,7 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
 
     The verdict is the worst of all files and of the session's own problems.
     """
+    from fabricheck.judge.findings import find_all
     from fabricheck.judge.judge import worst
     from fabricheck.judge.system import SystemJudge
     from fabricheck.results.fabricbench import read_run
@@ -46,10 +48,11 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     judge = SystemJudge.of(system, suite.root)
     found = [(case, file) for case in session.cases for file in case.result_files()]
     judged = tuple(judge.judge(read_run(file), case.test, case.attributes) for case, file in found)
+    runs = tuple(_case_run(each, case) for each, (case, _) in zip(judged, found, strict=True))
     problems = (
         *session.problems,
         *_missing_checks(suite, judge),
-        *found_between_nodes(judged, judge),
+        *find_all(runs, judge),
         *_found_by_turns(session.cases, judge),
     )
     if not judged:
@@ -110,19 +113,12 @@ def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterable[Problem]:
             yield Problem(Verdict.INCOMPLETE, message)
 
 
-def found_between_nodes(judged: Iterable[RunJudgement], judge: SystemJudge) -> Iterable[Problem]:
-    """What runs over several nodes say of the network and of NICs, beside their metrics."""
-    from fabricheck.judge.association import find_associations
-    from fabricheck.judge.distances import find_distance_classes
-    from fabricheck.pairwise.judge import judge_pairs
+def _case_run(judged: RunJudgement, case: Case) -> CaseRun:
+    """A check that was given another verdict than one on speed or data measured something else, or not all."""
+    from fabricheck.judge.case_runs import CaseRun
 
-    if judge.topology is None:
-        return
-    for each in judged:
-        if judge.topology.network is not None:
-            yield from judge_pairs(each.run, judge.topology.network, judge.policy)
-            yield from find_distance_classes(each.run, judge.topology.network)
-        yield from find_associations(each.run, judge.topology)
+    trusted = case.verdict not in (Verdict.INVALID, Verdict.INCOMPLETE)
+    return CaseRun(judged.run, case.test, case.environment, case.partition, case.tags, trusted)
 
 
 def _found_by_turns(cases: Iterable[Case], judge: SystemJudge) -> Iterable[Problem]:

@@ -87,8 +87,8 @@ class Case:
 
     `name` starts with that of the test class, which its parameters follow; `partition` is `system:partition`.
     `attributes` are those of the test that are text or whole numbers, by which references may be indexed. `folder` is
-    where ReFrame left its files, `None` where it did not get that far. `not_applicable`: why it was skipped, where the
-    site's own description leaves nothing to measure.
+    where ReFrame left its files, `None` where it did not get that far. `not_applicable`: it was skipped because the
+    site's own description leaves nothing to measure. `declared_lack`: what the site says that the machine lacks for it.
     """
 
     name: str
@@ -101,7 +101,8 @@ class Case:
     folder: Path | None
     is_build: bool
     tags: tuple[str, ...] = ()
-    not_applicable: str = ""
+    not_applicable: bool = False
+    declared_lack: str = ""
 
     def __str__(self) -> str:
         return f"{self.name} @{self.partition}+{self.environment}"
@@ -116,11 +117,9 @@ class Case:
         """What ReFrame's result comes to: what the test says itself, else INCOMPLETE where nothing was judged."""
         if self.result == "pass":
             return Verdict.PASS
-        named = re.search(
-            rf"\b({'|'.join(one.value for one in Verdict if one is not Verdict.PASS)})\b", self.reason or ""
-        )
-        if named:
-            return Verdict(named[1])
+        named = named_verdict(self.reason or "")
+        if named is not None:
+            return named
         judged = self.phase in ("sanity", "performance") and self.result_files()
         return Verdict.FAIL if judged else Verdict.INCOMPLETE
 
@@ -132,6 +131,12 @@ class Case:
     def result_files(self) -> list[Path]:
         """What was measured; nothing where the test was skipped, whatever it wrote down about the reason."""
         return sorted(self.folder.glob("*.jsonl")) if self.folder and self.result != "skip" else []
+
+
+def named_verdict(reason: str) -> Verdict | None:
+    """The verdict that a check gave as the reason for which it failed; None where it named none."""
+    named = re.search(rf"\b({'|'.join(one.value for one in Verdict if one is not Verdict.PASS)})\b", reason)
+    return Verdict(named[1]) if named else None
 
 
 @dataclass(frozen=True)
@@ -219,7 +224,8 @@ def reframe_program() -> str:
 
 
 def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: str = "") -> list[Problem]:
-    """Everything that keeps a run from being green; as PASS, which tests do not apply to the system.
+    """Everything that keeps a run from being green; as PASS, which tests do not apply to the system, and
+    which of them could be measured although the site says otherwise.
 
     `listed`: how many test cases ReFrame said it would run. `status`: its exit status. `last_error`: what it said last,
     which counts where no test case explains the status.
@@ -229,13 +235,16 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
         problems.append(Problem(Verdict.INCOMPLETE, f"{listed} test cases were selected and {len(cases)} were run"))
     for case in cases:
         if case.result == "skip" and case.not_applicable:
-            problems.append(Problem(Verdict.PASS, f"{case}: does not apply: {case.not_applicable}"))
+            problems.append(Problem(Verdict.PASS, f"{case}: does not apply: {case.reason}"))
         elif case.result != "pass":
             where = f" in the {case.phase} phase" if case.phase else ""
             reason = (case.reason or "no reason given").splitlines()[0]
             problems.append(Problem(case.verdict, f"{case}: {case.result}{where}: {reason}"))
         elif not case.is_build and not case.result_files():
             problems.append(Problem(Verdict.INCOMPLETE, f"{case}: passed without leaving a result file"))
+        elif case.declared_lack:
+            text = f"was measured, although the site says that this machine lacks {case.declared_lack}"
+            problems.append(Problem(Verdict.PASS, f"{case}: {text}: take that out of the partition's lacks"))
     if not any(not case.is_build and not case.not_applicable for case in cases):
         problems.append(Problem(Verdict.INCOMPLETE, "not one measurement was run"))
     if status != 0 and all(each.verdict is Verdict.PASS for each in problems):
@@ -329,11 +338,12 @@ def _case(record: Mapping[str, object]) -> Case:
         },
         result=str(record["result"]),
         phase=text("fail_phase"),
-        reason=text("fail_reason") or text("lack") or None,
+        reason=text("fail_reason") or text("left_out") or None,
         folder=Path(folder) if folder else None,
         is_build=bool(record["fixture"]),
         tags=_texts(record.get("tags")),
-        not_applicable=text("not_applicable") or "",
+        not_applicable=record.get("not_applicable") is True,
+        declared_lack=text("declared_lack") or "",
     )
 
 

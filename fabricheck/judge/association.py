@@ -27,6 +27,9 @@ from fabricheck.topology.nic import one_to_one, packed, round_robin
 
 Scheme = Literal["packed", "round-robin", "one-to-one", "dynamic"]
 
+# The pattern in which a NIC has one direction of traffic, and a GPU one partner.
+_RAIL = "rail_unidirectional"
+
 # Share of the NICs' nominal rate that libraries reach: "between 50%-90%" (CommBench, section 7). A NIC never gives more
 # than its rate, but for its rounding (25 GB/s are 25.8 on a wire).
 _LEAST_EFFICIENCY = 0.45
@@ -142,7 +145,7 @@ def goodput_by_active(run: Run, operation: str) -> dict[int, Samples]:
 
 
 def find_associations(run: Run, topology: Topology) -> Iterator[Problem]:
-    """Which GPU uses which NIC, by the rail patterns of a run between two nodes; nothing for other runs.
+    """Which GPU uses which NIC, by the rail pattern of a run between two nodes; nothing for other runs.
 
     PASS, or DEGRADED where the topology says otherwise. A run whose ranks do not drive devices says the same of ranks.
     """
@@ -150,17 +153,16 @@ def find_associations(run: Run, topology: Topology) -> Iterator[Problem]:
     if len(hosts) != 2 or len(set(hosts.values())) != 1 or not topology.nics or run.footer is None:
         return
     rate = min(nic.rate_gbps for nic in topology.nics)
-    for operation in (name for name in GROUP_PATTERNS if name.startswith("rail_uni")):
-        samples = goodput_by_active(run, operation)
-        if not samples:
-            continue
-        goodput = {active: float(np.median(each.goodput_gbps)) for active, each in samples.items()}
-        noise = max(_half_width(each) for each in samples.values())
-        found = infer_association(goodput, nic_gbps=rate, gpus=min(hosts.values()), noise=noise)
-        wrong = found.scheme is not None and topology.nic_scheme not in (None, found.scheme)
-        said = f", and the topology says {topology.nic_scheme}" if wrong else ""
-        verdict = Verdict.DEGRADED if wrong else Verdict.PASS
-        yield Problem(verdict, f"{operation}: association to NICs: {found.reason}{said}")
+    samples = goodput_by_active(run, _RAIL)
+    if not samples:
+        return
+    goodput = {active: float(np.median(each.goodput_gbps)) for active, each in samples.items()}
+    noise = max(_half_width(each) for each in samples.values())
+    found = infer_association(goodput, nic_gbps=rate, gpus=min(hosts.values()), noise=noise)
+    wrong = found.scheme is not None and topology.nic_scheme not in (None, found.scheme)
+    said = f", and the topology says {topology.nic_scheme}" if wrong else ""
+    verdict = Verdict.DEGRADED if wrong else Verdict.PASS
+    yield Problem(verdict, f"{_RAIL}: association to NICs: {found.reason}{said}")
 
 
 def _half_width(samples: Samples) -> float:

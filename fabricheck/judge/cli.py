@@ -1,15 +1,22 @@
-"""`fabricheck judge`: the verdict on result files, by hand."""
+"""`fabricheck judge`, the verdict on result files, and `fabricheck observations`, what they say of a paper's."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from fabricheck.errors import UserError
+
 if TYPE_CHECKING:
+    from fabricheck.judge.case_runs import CaseRun
+    from fabricheck.judge.observations import Observation
     from fabricheck.judge.policy import Policy
     from fabricheck.judge.references import References
     from fabricheck.judge.verdicts import RunJudgement
@@ -78,6 +85,70 @@ def judge(
             for line in _table(each):
                 click.echo(line)
     context.exit(EXIT_CODES[worst(each.verdict for each in judged)])
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=_FILE, metavar="[FILE...]")
+@click.option("--system", help="A system below site_configs/, whose topology counts; that of the session by default.")
+@click.option("--session", help="The runs of a stored session, by its id or how that begins, in place of files.")
+@click.option(
+    "--store",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The sample store of the session.  [default: output/store in the suite]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def observations(
+    *, files: tuple[Path, ...], system: str | None, session: str | None, store: Path | None, as_json: bool
+) -> None:
+    """Which of the eight observations of the SC24 paper (De Sensi et al.) hold on this system.
+
+    Each is tested on what the result files, or the runs of a session, have measured. They are information and no
+    verdict: the exit status is 0, or 2 for a mistake in what was given.
+    """
+    from fabricheck.judge.case_runs import CaseRun
+    from fabricheck.judge.observations import observe
+    from fabricheck.judge.policy import Policy
+    from fabricheck.judge.system import SystemJudge
+    from fabricheck.results.fabricbench import read_run
+
+    if bool(files) == bool(session):
+        raise UserError("give either result files or --session")
+    if session is not None:
+        system, runs = _stored(session, system, store)
+    else:
+        runs = [CaseRun.of_file(read_run(file)) for file in files]
+    judge = SystemJudge.of(system) if system is not None else SystemJudge(None, None, Policy())
+    found = observe(runs, judge)
+    if as_json:
+        click.echo(json.dumps([asdict(each) for each in found], indent=2, allow_nan=False))
+    else:
+        for line in _lines(found, shutil.get_terminal_size((120, 40)).columns):
+            click.echo(line)
+
+
+def _stored(session: str, system: str | None, store: Path | None) -> tuple[str, list[CaseRun]]:
+    """The system of a stored session and its runs."""
+    from fabricheck.store.reading import find_entries, stored_runs
+    from fabricheck.store.replay import case_run
+    from fabricheck.suite import suite_root
+
+    (entry,) = find_entries(store if store is not None else suite_root() / "output" / "store", system, [session])
+    runs = [case_run(each) for each in stored_runs(entry)]
+    return entry.path.parent.name, runs
+
+
+def _lines(found: Iterable[Observation], width: int) -> Iterator[str]:
+    for each in found:
+        where = f" ({each.where})" if each.where else ""
+        yield f"{each.number}{where}: {each.verdict}"
+        for name, text in (("paper", each.statement), ("here", each.hypothesis), ("why", each.evidence)):
+            yield from textwrap.wrap(
+                text,
+                max(width, 40),
+                initial_indent=f"   {name + ':':7}",
+                subsequent_indent=" " * 10,
+                break_on_hyphens=False,
+            )
 
 
 def _policy(path: Path | None) -> Policy:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fabricheck.errors import UserError
+from fabricheck.judge.case_runs import CaseRun
 from fabricheck.results.fabricbench_format import VICTIMS
-from fabricheck.results.records import Run, Samples
+from fabricheck.results.records import Problem, Run, Samples, Verdict
+from fabricheck.units import format_size
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,12 @@ class Slowdown:
     beside: Samples
     median: float
     p99: float
+
+    @property
+    def who(self) -> str:
+        """Size and ranks of the victim."""
+        ranks = ", ".join(map(str, self.alone.ranks))
+        return f"{format_size(self.alone.bytes)}, ranks {ranks}"
 
 
 def slowdown(alone: Samples, beside: Samples) -> Slowdown:
@@ -46,3 +54,20 @@ def slowdowns(run: Run) -> Iterator[Slowdown]:
             partner = beside.get((each.operation, each.ranks, each.bytes))
             if partner is not None:
                 yield slowdown(each, partner)
+
+
+def find_slowdowns(run: CaseRun) -> Iterator[Problem]:
+    """For each victim pattern of a run the worst slowdown over victims and sizes, a line each; they fail nothing."""
+    if not run.is_evidence:
+        return
+    found: dict[str, list[Slowdown]] = {}
+    for each in slowdowns(run.run):
+        found.setdefault(each.alone.operation, []).append(each)
+    for operation, all_ in found.items():
+        median, tail = max(all_, key=lambda each: each.median), max(all_, key=lambda each: each.p99)
+        at_tail = "" if tail is median else f" ({tail.who})"
+        text = (
+            f"{operation} ({run.label}): beside the aggressor the victim takes at worst {median.median:.3g} times as "
+            f"long at the median ({median.who}), and {tail.p99:.3g} times at the 99th percentile{at_tail}"
+        )
+        yield Problem(Verdict.PASS, text)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +56,29 @@ def median_interval(values: npt.ArrayLike, confidence: float = 0.95) -> tuple[fl
     return float(data[k - 1]), float(data[data.size - k])
 
 
+def ratio_interval(
+    numerators: Sequence[npt.ArrayLike], denominators: Sequence[npt.ArrayLike], confidence: float = 0.95
+) -> tuple[float, float]:
+    """Interval of the product of the medians of `numerators` over that of `denominators`; all values above 0.
+
+    From the lower bounds of one over the upper ones of the other to the opposite. The interval of each of the k medians
+    is taken at the confidence 1 - (1 - `confidence`) / k, so that all hold at once with `confidence` (Bonferroni).
+    Where one has too few values for that, nothing is known: (0, inf). ValueError as for `median_interval`, and where a
+    value is not above 0.
+    """
+    each = 1 - (1 - confidence) / (len(numerators) + len(denominators))
+    low, high = 1.0, 1.0
+    for group, inverse in ((numerators, False), (denominators, True)):
+        for values in map(_checked, group):
+            if values.min() <= 0:
+                raise ValueError("a ratio needs values above 0")
+            if _rank_of_bound(values.size, each) < 1:
+                return 0.0, float("inf")
+            least, most = median_interval(values, each)
+            low, high = (low / most, high / least) if inverse else (low * least, high * most)
+    return low, high
+
+
 def interval_coverage(count: int, confidence: float = 0.95) -> float:
     """Probability with which `median_interval` of `count` independent values covers the median of a continuous one."""
     k = max(_rank_of_bound(count, confidence), 1)
@@ -97,6 +122,7 @@ def robust_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Mean:
     return Mean(mean, (mean - reach, mean + reach))
 
 
+@lru_cache(maxsize=4096)  # runs have few different numbers of iterations, and many series
 def _rank_of_bound(count: int, confidence: float) -> int:
     """The largest k for which 1 - 2 P(X < k) ≥ confidence, X binomial (count, 1/2); 0 where there is none."""
     if not 0 < confidence < 1:

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from fabricheck.errors import UserError
+from fabricheck.judge.findings import find_all
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.regression.compare import Comparison, compare
@@ -15,9 +16,8 @@ from fabricheck.regression.history import check_history
 from fabricheck.regression.select import select_runs
 from fabricheck.regression.watch import Watched, find_accepted, watch_series
 from fabricheck.results.records import Problem, Verdict
-from fabricheck.run import found_between_nodes
 from fabricheck.store.reading import entries_of, find_entries, history
-from fabricheck.store.replay import replay
+from fabricheck.store.replay import case_run, replay
 from fabricheck.store.session import read_record
 
 
@@ -58,7 +58,8 @@ def stored_session(store: Path, system: str, session: str | None, root: Path) ->
         )
     record = read_record(entry)
     judged = tuple(each.judged for each in found.runs)
-    now = tuple(found_between_nodes(judged, SystemJudge.of(system, root)))
+    runs = [case_run(each.stored) for each in found.runs]
+    now = tuple(find_all(runs, SystemJudge.of(system, root)))
     said = {each.message for each in now}
     kept = [Problem(Verdict(each.verdict), each.message) for each in record.problems if each.message not in said]
     other = (

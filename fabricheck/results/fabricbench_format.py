@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
@@ -84,6 +84,9 @@ Schedule = Literal["uncontended", "contended"]
 Transport = Literal["staging", "copy", "kernel", "ccl", "mpi"]
 HostKind = Literal["pageable", "pinned", "noncoherent", "managed", "migrated"]
 Port = Literal["host", "cuda", "hip"]
+
+# Where buffers lie and who moves the data: options of fabricbench that the plan repeats.
+PLAN_SETTINGS = ("access", "buffers", "host_memory", "host_numa")
 
 _LARGEST = (1 << 63) - 1
 Count = Annotated[int, Field(ge=0, le=_LARGEST)]
@@ -222,6 +225,13 @@ class PlanModel(_Line):
     @property
     def verifies(self) -> bool:
         return self.verify not in (False, "off")
+
+
+def is_plan_setting(name: str, value: str) -> bool:
+    """Whether fabricbench has an option of a plan by this name, of `PLAN_SETTINGS`, with this value."""
+    if name not in PLAN_SETTINGS:
+        return False
+    return value in get_args(get_args(PlanModel.model_fields[name].annotation)[0])
 
 
 class HeaderModel(_Line):

@@ -36,9 +36,6 @@ EXIT_STATUS = "exit-status"
 WRONG_DATA = 5
 LACK = 6
 
-# Attributes of a test that are options of fabricbench by the same name, and that the result file has to confirm.
-SETTINGS = ("access", "buffers", "host_memory", "host_numa")
-
 REDUCTIONS = ("allreduce", "reduce_scatter", "reduce")
 # What only an MPI library's own collectives can do.
 COLLECTIVES_ONLY = (*REDUCTIONS, "sparse_alltoallv")
@@ -62,9 +59,9 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     - *class body* of the test: `transport` (a parameter or a variable), `operations` and `sizes`. It may set `nodes`,
       `schedules`, `implementation`, `budget`, `tags`, `matrix`, `least_ranks`, and `ranks` for partitions without
-      GPUs. Of memory paths it may set, as parameter or attribute: `access`, `buffers`, `host_memory`, `host_numa` (as
-      fabricbench's options), `placement` (`same-gpu` or `spread`: which GPUs go at the same time),
-      `ranks_per_device`.
+      GPUs. Of memory paths it may set, as parameter or attribute, and then names in `plan_settings`: `access`,
+      `buffers`, `host_memory`, `host_numa` (as fabricbench's options); and `placement` (`same-gpu` or `spread`: which
+      GPUs go at the same time), `ranks_per_device`.
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
       `gpu` and an environment with `nccl` or `rccl`; it does not depend on the MPI library and is measured once. More
       than one node needs a partition with `multinode`; nodes that are emulated have no memory of their own to measure.
@@ -75,7 +72,9 @@ class FabricbenchCheck(RegressionTestPlugin):
       launcher's options for binding ranks come from `fabricheck.mpi`, variables from the tuning profile that the
       partition's `extras["tuning_profile"]` names.
     - Where the node lacks what the test needs, such as a second NUMA node, the test is skipped with the reason, and the
-      run is INCOMPLETE; where the site's files say that it does not apply, such as for too few ranks, it is not.
+      run is INCOMPLETE; where the site's files say that it does not apply, such as for too few ranks, it is not. What
+      the machine itself is found to lack is declared in the partition's `extras["lacks"]`, a reason by the setting that
+      needs it, such as `host_numa=remote`. The test runs all the same, and where the machine has it, it is measured.
     - *run*: `result.jsonl` and the exit status are left in the stage directory, and kept.
     - *sanity*: raises SanityError where something else was measured than was asked for, or not all of it.
     - *performance*: every metric that the plan promises becomes a performance variable; PerformanceError where the
@@ -110,15 +109,20 @@ class FabricbenchCheck(RegressionTestPlugin):
     gpu_libraries = variable(typ.List[str], value=["nccl", "rccl"])
     #: Whether it is about GPUs also where MPI moves the data.
     needs_gpu = variable(bool, value=False)
+    #: Attributes of the test that are options of fabricbench by the same name, and that the result file has to confirm.
+    plan_settings = variable(typ.List[str], value=[])
+    #: Ranks that drive one GPU together.
+    ranks_per_device = variable(int, value=1)
     #: Passed on to fabricbench as it is.
     more_options = variable(typ.List[str], value=[])
     #: The profile in effect, for ReFrame's report and the store.
     tuning_profile = variable(str, value="default")
-    #: What the node lacks for it, where it was skipped for that; for ReFrame's report, which has no reasons of skips.
-    lack = variable(str, value="")
-
-    #: Why it does not apply to this partition or environment, by what the site says of them; likewise.
-    not_applicable = variable(str, value="")
+    #: Why it was skipped, for ReFrame's report, which has no reasons of skips.
+    left_out = variable(str, value="")
+    #: Whether the site's own description says that, so that nothing is missing; likewise.
+    not_applicable = variable(bool, value=False)
+    #: What the site says that the machine lacks, and this test needs; likewise.
+    declared_lack = variable(str, value="")
 
     @run_after("init")
     def select(self) -> None:
@@ -147,16 +151,18 @@ class FabricbenchCheck(RegressionTestPlugin):
     def port(self) -> str:
         return str(self.current_environ.extras.get("port", "host"))
 
-    def leave_out_if(self, condition: bool, reason: str) -> None:
-        """Skip the test where that is no fault: the site's own description says that there is nothing to measure."""
+    def leave_out_if(self, condition: bool, reason: str, *, described: bool = True) -> None:
+        """Skip the test. `described`: the site's own description says that there is nothing to measure, which is no
+        fault; else something is missing, and the run is INCOMPLETE."""
         if condition:
-            self.not_applicable = reason
+            self.left_out = reason
+            self.not_applicable = described
             self.skip(reason)
 
     @run_after("setup")
     def check_port(self) -> None:
         reason = missing_port(self.port)
-        self.skip_if(reason is not None, reason)
+        self.leave_out_if(reason is not None, reason or "", described=False)
 
     @run_after("setup")
     def leave_out_collectives(self) -> None:
@@ -172,8 +178,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     def set_nodes(self) -> None:
         known = int(self.current_partition.extras.get("nodes", 0))
         self.num_nodes = self.wanted_nodes or known
-        where = f"{self.current_partition.fullname} "
-        self.skip_if(self.num_nodes < 1, f"{where} does not say in its extras how many nodes it has")
+        where = self.current_partition.fullname
+        unknown = f"{where} does not say in its extras how many nodes it has"
+        self.leave_out_if(self.num_nodes < 1, unknown, described=False)
         self.leave_out_if(0 < known < self.num_nodes, f"{where} has {known} nodes and this test needs {self.num_nodes}")
 
     @run_after("setup")
@@ -269,13 +276,13 @@ class FabricbenchCheck(RegressionTestPlugin):
         return str(self.sizes[kind if kind in self.sizes else "other"])
 
     def chosen_settings(self) -> dict[str, str]:
-        return {name: str(getattr(self, name)) for name in SETTINGS if hasattr(self, name)}
+        return {name: str(getattr(self, name)) for name in self.plan_settings}
 
     def chosen_ranks(self) -> list[str]:
         options = []
-        if hasattr(self, "ranks_per_device"):
+        if self.ranks_per_device > 1:
             options.append(f"--ranks-per-device={self.ranks_per_device}")
-        if hasattr(self, "placement"):
+        if getattr(self, "placement", None) is not None:  # not declared in here, so that it may be a parameter
             system = self.current_partition.extras.get("topology", self.current_system.name)
             found = placements(find_topology(system, suite_root() / "site_configs"))
             # Rank i drives GPU i.
@@ -284,12 +291,18 @@ class FabricbenchCheck(RegressionTestPlugin):
             options.append("--together=" + ",".join("+".join(map(str, one)) for one in sets))
         return options
 
+    @run_before("run")
+    def look_up_lacks(self) -> None:
+        lacks = self.current_partition.extras.get("lacks", {})
+        needed = [f"{name}={value}" for name, value in self.chosen_settings().items()]
+        self.declared_lack = "; ".join(f"{each}: {lacks[each]}" for each in needed if each in lacks)
+
     @run_before("sanity")
     def skip_what_cannot_be(self) -> None:
         file = Path(self.stagedir) / RESULT
-        if self.exit_status() == LACK and file.exists():
-            self.lack = read_lack(file) or ""
-            self.skip_if(self.lack != "", f"this node cannot run it: {self.lack}")
+        lack = read_lack(file) if self.exit_status() == LACK and file.exists() else None
+        declared = f", as the site says ({self.declared_lack})" if self.declared_lack else ""
+        self.leave_out_if(bool(lack), f"this node cannot run it: {lack}{declared}", described=bool(declared))
 
     def exit_status(self) -> int:
         file = Path(self.stagedir) / EXIT_STATUS

@@ -366,10 +366,6 @@ class VendorCheck(FabricbenchCheck):
         """Intel's builds of IMB cannot check their data; those that were made here can, of host memory."""
         return self.tool != "imb" or (self.suite.fetched.tree is not None and self.port == "host")
 
-    def chosen_settings(self) -> dict[str, str]:
-        """None of fabricbench: `buffers` are the tool's own here."""
-        return {}
-
     def paths(self) -> tuple[list[str], list[str]]:
         forbidden, required = super().paths()
         if self.nodes > 1:

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
+from fabricheck.judge.case_runs import CaseRun
 from fabricheck.judge.policy import load_policy
 from fabricheck.judge.references import load_references
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.results.records import Verdict
+from fabricheck.session import named_verdict
 from fabricheck.store.folders import Entry
 from fabricheck.store.reading import find_entries, stored_runs
 from fabricheck.store.session import SessionRecord, Yardsticks, read_record
@@ -83,6 +86,18 @@ def replay(
             continue
         runs = tuple(_replay_run(each, judges[name]) for each in stored_runs(entry))
         yield ReplayedSession(entry, runs, other, False)
+
+
+def case_run(stored: StoredRun) -> CaseRun:
+    """A stored run as the findings of a session take it: to be trusted where its check was given no other verdict than
+    one on speed or data."""
+    return CaseRun(
+        stored.run,
+        stored.test_class,
+        str(stored.attributes.get("$environ", "")),
+        str(stored.attributes.get("$partition", "")),
+        trusted=stored.result == "pass" or named_verdict(stored.reason) in (Verdict.DEGRADED, Verdict.FAIL),
+    )
 
 
 def _replay_run(stored: StoredRun, judge: SystemJudge) -> Replayed:

@@ -125,7 +125,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as it came back from the store; `judgement` are the bytes of its judgement at the time."""
+    """A run as it came back from the store; `judgement` are the bytes of its judgement at the time.
+
+    `result` and `reason` are ReFrame's of its test case; `reason` is empty where it passed.
+    """
 
     run_id: str
     session: str
@@ -135,6 +138,8 @@ class StoredRun:
     attributes: Mapping[str, Key]
     run: Run
     judgement: bytes
+    result: str
+    reason: str
 
     def __str__(self) -> str:
         return f"{self.test} @{self.attributes.get('$partition')}+{self.attributes.get('$environ')}"
@@ -298,6 +303,8 @@ def stored_runs(runs: pl.DataFrame, samples: pl.DataFrame) -> Iterable[StoredRun
             attributes=attributes,
             run=run,
             judgement=row["judgement"].encode("ascii"),
+            result=row["result"],
+            reason=row["result_reason"] or "",
         )
 
 

@@ -130,7 +130,7 @@ def network_gbps(topology: Topology, gpus: Sequence[Gpu], places: Sequence[int],
     """What the NICs of all nodes let through, each rank on its own (CommBench §5.2.1).
 
     Ranks without GPUs are dealt out to the NICs as the node's scheme deals out GPUs. Where the association is dynamic
-    or unknown, what a node sends is spread over all its NICs.
+    or unknown, what a node sends is spread over all its NICs, and a rank without a GPU uses one of them.
     """
     loads: dict[Hashable, float] = defaultdict(float)
     rates: dict[Hashable, float] = {}
@@ -140,6 +140,9 @@ def network_gbps(topology: Topology, gpus: Sequence[Gpu], places: Sequence[int],
             part = (way, places[position], nic.name if nic else "")
             loads[part] += each.share
             rates[part] = nic.rate_gbps if nic else sum(one.rate_gbps for one in topology.nics)
+            if nic is None and not gpus:
+                loads[way, position] += each.share
+                rates[way, position] = min(one.rate_gbps for one in topology.nics)
     return slowest(loads, rates)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.judge.references import ALL_OTHERS, References, load_references
-from fabricheck.results.fabricbench_format import SPARSE
+from fabricheck.results.fabricbench_format import PLAN_SETTINGS, SPARSE, is_plan_setting
 from fabricheck.topology.judged import TRANSPORTS, expectation
 from fabricheck.topology.model import Topology, load_topology
 from fabricheck.topology.published import load_published
@@ -175,8 +175,22 @@ def _extras_problems(
         named = extras.get("topology", system)
         if not (root / "site_configs" / str(named) / "topology.yaml").is_file():
             yield f"{where}: topology {named!r} has no folder with a topology.yaml in {root / 'site_configs'}"
+        for problem in _lack_problems(extras.get("lacks", {})):
+            yield f"{where}: {problem}"
         devices = partition.get("devices")
         gpus = [one for one in devices if one.get("type") == "gpu"] if isinstance(devices, list) else []
         count = sum(int(one.get("num_devices", 0)) for one in gpus)
         if gpus and topology is not None and count != len(topology.gpus):
             yield f"{where}: has {count} GPUs, its topology {len(topology.gpus)}"
+
+
+def _lack_problems(lacks: object) -> Iterator[str]:
+    """What the machine is said to lack: a reason by the setting that needs it."""
+    if not isinstance(lacks, dict):
+        yield "lacks is no map of settings, such as host_numa=remote, to reasons"
+        return
+    for setting, reason in lacks.items():
+        if not is_plan_setting(*str(setting).partition("=")[::2]):
+            yield f"lacks {setting!r}, which is no NAME=VALUE of {', '.join(PLAN_SETTINGS)} that fabricbench has"
+        if not isinstance(reason, str) or not reason.strip():
+            yield f"lacks {setting!r} without a reason: say what showed it, and when"

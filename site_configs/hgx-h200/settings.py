@@ -134,8 +134,13 @@ site_configuration = {
                     "features": ["gpu", "cuda", "nvlink"],
                     "devices": [{"type": "gpu", "arch": "sm_90", "model": "H200", "num_devices": gpus_here()}],
                     "processor": {"num_cpus": os.cpu_count(), "num_cpus_per_core": 1, "num_sockets": 1},
-                    # tuning_profile: a name in config/tuning.yaml; topology: a folder of site_configs
-                    "extras": {"tuning_profile": "hgx-h200", "topology": "hgx-h200"},
+                    # tuning_profile: a name in config/tuning.yaml; topology: a folder of site_configs; lacks: what this
+                    # machine cannot do, and who says so
+                    "extras": {
+                        "tuning_profile": "hgx-h200",
+                        "topology": "hgx-h200",
+                        "lacks": {"host_numa=remote": "one NUMA node, by `fabricheck capture` of 2026-11-21"},
+                    },
                 }
             ],
         }

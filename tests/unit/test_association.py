@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
 from fabricheck.judge.association import Association, find_associations, infer_association
-from fabricheck.results.records import Groups, Rank, Run, Samples, Verdict
+from fabricheck.results.records import Groups, Run, Verdict
 from fabricheck.topology import nic
+from tests.unit.made_runs import MIB, made_run, made_samples
 from tests.unit.topology.nodes import system
 
 NIC = 200.0
-MIB = 1 << 20
 
 
 def measured(scheme: str, gpus: int, nics: int, efficiency: float, family: str = "rail") -> dict[int, float]:
@@ -137,13 +137,11 @@ def test_nonsense_is_a_mistake(points: dict[int, float], nic_gbps: float) -> Non
 
 def run_of(goodputs: dict[int, float]) -> Run:
     """Four ranks on each of two nodes, and the rail pattern with k of them active."""
-    ranks = tuple(Rank(number, f"nid{1 + number // 4}", number % 4, 1, "0", 0, None) for number in range(8))
-    samples = []
-    for active, gbps in goodputs.items():
-        times = np.full(20, round(8 * MIB / gbps), dtype=np.int64)
-        fields = ("rail_unidirectional", "transfers", "uncontended", -1, tuple(range(8)), MIB, 5, "fixed", 0, times)
-        samples.append(Samples(*fields, groups=Groups(2, 4, active)))
-    return Run("made.jsonl", {"transport": "mpi"}, ranks, tuple(samples), {"records": len(samples)})
+    samples = [
+        made_samples("rail_unidirectional", range(8), MIB, gbps, groups=Groups(2, 4, active))
+        for active, gbps in goodputs.items()
+    ]
+    return made_run(["nid1"] * 4 + ["nid2"] * 4, samples)
 
 
 def test_a_run_says_how_nics_are_used_and_whether_the_topology_does() -> None:

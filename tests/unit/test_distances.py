@@ -2,16 +2,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.judge.distances import distance_classes, find_distance_classes
-from fabricheck.results.records import Rank, Run, Samples, Verdict
+from fabricheck.results.records import Run, Verdict
 from fabricheck.topology.network import Network
+from tests.unit.made_runs import MIB, made_run, made_samples
 from tests.unit.topology.nodes import system
-
-MIB = 1 << 20
 
 
 @pytest.fixture
@@ -22,12 +20,11 @@ def network() -> Network:
 
 
 def run_over(hosts: list[str], gbps: dict[tuple[int, int], list[float]]) -> Run:
-    ranks = tuple(Rank(number, host, 0, 1, "0", 0, None) for number, host in enumerate(hosts))
-    samples = []
-    for pair, values in gbps.items():
-        times = np.array([round(8 * MIB / value) for value in values], dtype=np.int64)
-        samples.append(Samples("unidirectional", "transfers", "contended", 0, pair, MIB, 5, "fixed", 0, times))
-    return Run("made.jsonl", {"transport": "mpi"}, ranks, tuple(samples), {"records": len(samples)})
+    samples = [
+        made_samples("unidirectional", pair, MIB, values, schedule="contended", round_=0)
+        for pair, values in gbps.items()
+    ]
+    return made_run(hosts, samples)
 
 
 def test_pairs_are_told_by_their_distance(network: Network) -> None:

@@ -49,12 +49,29 @@ def test_whatever_is_not_a_pass_is_a_problem(tmp_path: Path, result: str) -> Non
     assert verdicts(case(tmp_path / "measured", result)) == [measured]
 
 
+LACK = "nid001: all memory is on one NUMA node, so none is remote"
+
+
 def test_a_skip_says_what_the_node_lacks(tmp_path: Path) -> None:
-    lack = "nid001: all memory is on one NUMA node, so none is remote"
-    (one,) = read(tmp_path, [record(result="skip", fail_phase=None, fail_reason=None, lack=lack)])
+    (one,) = read(tmp_path, [record(result="skip", fail_phase=None, fail_reason=None, left_out=LACK)])
     (problem,) = find_problems(1, 0, [one])
     assert problem.verdict is Verdict.INCOMPLETE
-    assert problem.message.endswith(f": skip: {lack}")
+    assert problem.message.endswith(f": skip: {LACK}")
+
+
+def test_what_the_site_says_that_it_lacks_does_not_apply(tmp_path: Path) -> None:
+    skipped = record(result="skip", fail_reason=None, left_out=LACK, not_applicable=True)
+    (one,) = read(tmp_path, [skipped])
+    (problem,) = find_problems(2, 0, [one, case(tmp_path / "run")])
+    assert problem.verdict is Verdict.PASS
+    assert problem.message.endswith(f": does not apply: {LACK}")
+
+
+def test_a_lack_that_is_declared_and_not_there_is_said(tmp_path: Path) -> None:
+    measured = replace(case(tmp_path / "run"), declared_lack="host_numa=remote: one NUMA node")
+    (problem,) = find_problems(1, 0, [measured])
+    assert problem.verdict is Verdict.PASS
+    assert "was measured, although the site says that this machine lacks host_numa=remote" in problem.message
 
 
 def test_the_problem_names_the_case_the_phase_and_the_reason_in_one_line(tmp_path: Path) -> None:

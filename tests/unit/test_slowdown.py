@@ -9,8 +9,10 @@ from fabricheck.errors import UserError
 from fabricheck.judge.association import goodput_by_active
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.policy import Policy
-from fabricheck.judge.slowdown import slowdown, slowdowns
+from fabricheck.judge.slowdown import find_slowdowns, slowdown, slowdowns
 from fabricheck.results.fabricbench import read_run
+from fabricheck.results.records import Samples, Verdict
+from tests.unit.made_runs import MIB, made_case, made_run, made_samples
 from tests.unit.result_files import PATTERNS
 from tests.unit.topology.nodes import system
 
@@ -56,3 +58,28 @@ def test_every_pattern_of_a_run_has_an_expectation() -> None:
         assert found.floor_fraction > 0
     alone, beside = (expect(each, "goodput") for each in run.samples[-2:])
     assert beside.floor_fraction == pytest.approx(alone.floor_fraction / 2)
+
+
+def victim(size: int, schedule: str, gbps: list[float]) -> Samples:
+    return made_samples("victim_alltoall_incast", (0, 2), size, gbps, schedule=schedule)
+
+
+def test_the_worst_victim_of_a_pattern_is_named_for_the_median_and_for_the_tail() -> None:
+    samples = [
+        victim(1024, "uncontended", [10.0] * 100),
+        victim(1024, "contended", [5.0] * 100),
+        victim(MIB, "uncontended", [10.0] * 100),
+        victim(MIB, "contended", [8.0] * 95 + [1.0] * 5),
+    ]
+    run = made_run(["nid1", "nid2", "nid3", "nid4"], samples)
+    (found,) = find_slowdowns(made_case(run))
+    assert found.verdict is Verdict.PASS
+    assert found.message.startswith("victim_alltoall_incast (mpi, openmpi): ")
+    assert "2 times as long at the median (1KiB, ranks 0, 2)" in found.message
+    assert "10 times at the 99th percentile (1MiB, ranks 0, 2)" in found.message
+    assert not list(find_slowdowns(made_case(replace(run, footer=None))))
+    assert not list(find_slowdowns(made_case(replace(run, samples=run.samples[:1]))))
+    assert [each.message.split(" ")[0] for each in find_slowdowns(made_case(read_run(PATTERNS)))] == [
+        "victim_pingpong_incast",
+        "victim_alltoall_alltoall",
+    ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from fabricheck.errors import UserError
 from fabricheck.judge.expectations import ends_of_ranks, expect_from_topology
 from fabricheck.judge.policy import load_policy
-from fabricheck.results.records import Rank, Run, Samples
+from fabricheck.results.records import Run, Samples
 from fabricheck.topology import expectation
 from fabricheck.topology.between_nodes import alltoall_gbps, least_cut_gbps, link_loads, pair_rates
 from fabricheck.topology.model import Topology, load_topology
 from fabricheck.topology.network import Network
+from tests.unit.made_runs import MIB, made_run, made_samples
 from tests.unit.topology.nodes import ROOT
 
 # Two leaves, one or two spines, two ports a node of 0.2 Gb/s each.
@@ -180,15 +181,12 @@ def test_a_round_over_a_thousand_nodes(tmp_path: Path) -> None:
 # What the judge is told of a run ------------------------------------------------------------------------------------
 
 
-def samples(operation: str, ranks: tuple[int, ...], round_: int, schedule: str = "contended") -> Samples:
-    times = np.full(20, 90_000_000, dtype=np.int64)
-    return Samples(operation, "transfers", schedule, round_, ranks, 2 << 20, 5, "fixed", 0, times)
+def samples(operation: str, ranks: Sequence[int], round_: int, schedule: str = "contended") -> Samples:
+    return made_samples(operation, ranks, 2 * MIB, 0.2, schedule=schedule, round_=round_)
 
 
 def run_on(hosts: list[str], *measured: Samples) -> Run:
-    ranks = tuple(Rank(number, host, 0, 1, "0", 0, None) for number, host in enumerate(hosts))
-    header = {"transport": "mpi", "host_copy_gbps": 80.0, "oversubscribed": False, "port": "host", "plan": {}}
-    return Run("made.jsonl", header, ranks, measured, None)
+    return made_run(hosts, measured)
 
 
 POLICY = load_policy(ROOT / "config" / "policy.yaml")

@@ -112,6 +112,31 @@ def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "alps: ok" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("lacks", "said"),
+    [
+        ('{"host_numa=elsewhere": "why"}', "lacks 'host_numa=elsewhere', which is no NAME=VALUE of access, buffers"),
+        ('{"page_migration": "why"}', "lacks 'page_migration', which is no NAME=VALUE"),
+        ('{"host_numa=remote": ""}', "lacks 'host_numa=remote' without a reason"),
+        ('["host_numa=remote"]', "lacks is no map of settings"),
+    ],
+)
+def test_validate_wants_lacks_that_a_test_can_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str, said: str
+) -> None:
+    import shutil
+
+    for folder in ("site_configs", "config", "reference_values", "checks"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+    settings = tmp_path / "site_configs" / "lumi" / "settings.py"
+    text = settings.read_text(encoding="utf-8")
+    settings.write_text(text.replace('"topology": "lumi"', f'"topology": "lumi", "lacks": {lacks}'), encoding="utf-8")
+    result = CliRunner().invoke(validate, ["lumi"], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert said in result.stdout
+
+
 def test_validate_wants_references_of_every_test_or_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import shutil
 
@@ -131,7 +156,7 @@ def test_validate_wants_references_of_every_test_or_a_reason(tmp_path: Path, mon
     assert "alps.yaml: does not exist" in result.stdout
 
 
-@pytest.mark.parametrize("system", [*PAPERS, "local"])
+@pytest.mark.parametrize("system", [*PAPERS, "local", "emulated"])
 def test_reframe_lists_the_tests_of_every_system_offline(system: str, tmp_path: Path) -> None:
     import os
     import subprocess
@@ -143,10 +168,11 @@ def test_reframe_lists_the_tests_of_every_system_offline(system: str, tmp_path: 
     command = [str(reframe), "--system", system, "--checkpath", str(ROOT / "checks"), "--recursive", "--list=C"]
     job = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert job.returncode == 0, job.stdout + job.stderr
-    for name in ("PingPong %transport=mpi", "BothDirections %transport=mpi", "Collectives %transport=mpi"):
-        assert name in job.stdout
+    names = ["PingPong", "BothDirections", "Collectives", "SmokeLibraries"]
+    for name in names if system != "emulated" else ["NodePairs", "NetworkCollectives", "SmokeNodes"]:
+        assert f"- {name} %transport=mpi" in job.stdout
+    assert ("%transport=copy" in job.stdout) == (system not in ("local", "emulated", "aurora", "sierra"))
     # Each variable of its profiles is a test, and no other.
-    assert "TuningOfNode %transport=mpi %setting=whole-profile" in job.stdout
+    assert "%transport=mpi %setting=whole-profile" in job.stdout
     assert ("TuningOfNode %transport=ccl %setting=NCCL_NET_GDR_LEVEL" in job.stdout) == (system in ("alps", "lumi"))
     assert "ServiceLevel" not in job.stdout  # no system names one to try
-    assert ("%transport=copy" in job.stdout) == (system not in ("local", "aurora", "sierra"))

@@ -12,7 +12,7 @@ from fabricheck.results.fabricbench_format import GROUP_PATTERNS, STRIPING
 from fabricheck.results.records import Groups
 from fabricheck.topology import expectation, nic
 from fabricheck.topology.table import parse_metric_name
-from fabricheck.topology.transfers import LISTED, steps_of
+from fabricheck.topology.transfers import LISTED, network_gbps, steps_of
 from tests.unit.topology.nodes import system
 
 GIB = 1 << 30
@@ -158,3 +158,12 @@ def test_names_of_metrics_are_taken_apart(name: str, ranks: tuple[int, ...], gro
 def test_only_patterns_between_groups_have_groups(name: str) -> None:
     with pytest.raises(UserError, match="groups"):
         parse_metric_name(name)
+
+
+def test_a_rank_without_a_gpu_uses_one_nic_where_nobody_says_which() -> None:
+    """As in collectives between nodes: two ranks of a node can use both of its ports, one alone cannot."""
+    emulated = system("emulated")
+    alone = steps_of("victim_pingpong_incast", ranks=2, bytes=1 << 20, groups=None)[0]
+    assert network_gbps(emulated, (), (0, 1), alone) == pytest.approx(0.1)
+    rails = steps_of("rail_unidirectional", ranks=4, bytes=1 << 20, groups=Groups(2, 2, 2))[0]
+    assert network_gbps(emulated, (), (0, 0, 1, 1), rails) == pytest.approx(0.2)

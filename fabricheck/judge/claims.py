@@ -1,0 +1,111 @@
+"""Claims about ratios of medians, and what their intervals say of them: true, false, or left open by noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fabricheck.judge.statistics import ratio_interval
+
+CONFIDENCE = 0.95
+# Less is no difference: two jobs that measure the same, one after the other, may differ by so much (second_witness).
+MARGIN = 0.03
+
+# True, False, or None where the data leave it open.
+Truth = bool | None
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The ratio of medians, and its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3g} ({self.low:.3g} to {self.high:.3g})"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """That the product of the medians of `numerators` over that of `denominators` is above `bound`.
+
+    With `above` False, that it is not. Each is an array of values above 0, shape (iterations,).
+    """
+
+    numerators: Sequence[npt.NDArray[np.float64]]
+    denominators: Sequence[npt.NDArray[np.float64]]
+    bound: float
+    above: bool = True
+
+    @property
+    def ratio(self) -> Ratio:
+        """With the interval of this claim alone, at 95%."""
+        return self._ratio(1)
+
+    def truth(self, among: int = 1) -> Truth:
+        """By an interval at which as many claims as `among` hold together with 95% (Bonferroni).
+
+        None where the bound lies in the interval.
+        """
+        ratio = self._ratio(among)
+        if ratio.low <= self.bound < ratio.high:
+            return None
+        return (ratio.low > self.bound) == self.above
+
+    def _ratio(self, among: int) -> Ratio:
+        value = np.prod([np.median(each) for each in self.numerators]) / np.prod(
+            [np.median(each) for each in self.denominators]
+        )
+        confidence = 1 - (1 - CONFIDENCE) / among
+        return Ratio(float(value), *ratio_interval(self.numerators, self.denominators, confidence))
+
+
+def faster(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> Claim:
+    """That the first goodput is higher than the second by more than the margin."""
+    return Claim([one], [other], 1 + MARGIN)
+
+
+def no_faster(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> Claim:
+    """That it is not."""
+    return Claim([one], [other], 1 + MARGIN, above=False)
+
+
+def all_of(claims: Sequence[Claim]) -> Truth:
+    """True where every claim is, by its own interval; False where one is, by an interval that allows for their number:
+    among many that are true, chance alone makes one look false."""
+    if claims and all(each.truth() is True for each in claims):
+        return True
+    return False if any(each.truth(len(claims)) is False for each in claims) else None
+
+
+def any_of(claims: Sequence[Claim]) -> Truth:
+    """True where one claim is, by an interval that allows for their number; False where every one is, by its own."""
+    if any(each.truth(len(claims)) is True for each in claims):
+        return True
+    return False if claims and all(each.truth() is False for each in claims) else None
+
+
+def most_of(claims: Sequence[Claim]) -> Truth:
+    """Whether more than half are true, each by its own interval; None where that hangs on those that are open."""
+    truths = [each.truth() for each in claims]
+    if 2 * truths.count(True) > len(truths):
+        return True
+    return False if truths and 2 * (truths.count(True) + truths.count(None)) <= len(truths) else None
+
+
+def both(truths: Iterable[Truth]) -> Truth:
+    """True where all are, False where one is."""
+    truths = list(truths)
+    return False if False in truths else None if None in truths or not truths else True
+
+
+def count(claims: Iterable[Claim], yes: str, no: str) -> str:
+    """How many of the claims are true, false and open, such as `3 faster, 1 not`."""
+    truths = [each.truth() for each in claims]
+    found = ((True, yes), (False, no), (None, "open"))
+    return ", ".join(f"{truths.count(truth)} {word}" for truth, word in found if truth in truths)

@@ -1,0 +1,38 @@
+"""What a session says beside the metrics of its runs: lines of information, and parts of the network that are slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fabricheck.judge.association import find_associations
+from fabricheck.judge.case_runs import CaseRun
+from fabricheck.judge.ccl_to_mpi import find_crossovers
+from fabricheck.judge.distances import find_distance_classes
+from fabricheck.judge.observations import find_observations
+from fabricheck.judge.scaling import find_scalings
+from fabricheck.judge.slowdown import find_slowdowns
+from fabricheck.judge.system import SystemJudge
+from fabricheck.pairwise.judge import judge_pairs
+from fabricheck.results.records import Problem
+
+
+def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem]:
+    """The findings of a session: first those of each run by itself, then those of its runs together.
+
+    Raises UserError where a run was on nodes or devices that the topology does not have.
+    """
+    for each in runs:
+        yield from _of_one(each, judge)
+    if judge.topology is not None:
+        yield from find_scalings(runs, judge.topology, judge.policy)
+    yield from find_crossovers(runs)
+    yield from find_observations(runs, judge)
+
+
+def _of_one(run: CaseRun, judge: SystemJudge) -> Iterator[Problem]:
+    if judge.topology is not None:
+        if judge.topology.network is not None:
+            yield from judge_pairs(run.run, judge.topology.network, judge.policy)
+            yield from find_distance_classes(run.run, judge.topology.network)
+        yield from find_associations(run.run, judge.topology)
+    yield from find_slowdowns(run)
