@@ -3,8 +3,8 @@
     python -m ci.build [TARGET...]
 
 builds into build/TARGET. `host-openmpi` and `host-mpich` are what a laptop runs, and what is built when no target is
-named; the others treat warnings as errors: `lint-gcc` and `lint-clang` (host port), `cuda` (sm_80 and sm_90) and `hip`
-(gfx90a).
+named; the others treat warnings as errors, and with CI=true all do: `lint-gcc` and `lint-clang` (host port), `cuda`
+(sm_80 and sm_90) and `hip` (gfx90a).
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def _mpi_option(name: str | None = None) -> str:
 
 
 def _host(name: str) -> list[str]:
-    return ["-DFABRICHECK_PORT=host", _mpi_option(name)]
+    strict = [STRICT] if os.environ.get("CI") == "true" else []
+    return ["-DFABRICHECK_PORT=host", *strict, _mpi_option(name)]
 
 
 def _lint(compiler: str) -> list[str]:

@@ -18,7 +18,8 @@ ruff check .
 ruff format --check .
 mypy
 compiled_sources | xargs clang-format --dry-run -Werror
-python -m ci.build lint-gcc
+# With CI=true the tests' own build treats GCC's warnings as errors.
+[ "${CI:-}" = true ] || python -m ci.build lint-gcc
 if command -v clang++ >/dev/null || [ "${CI:-}" = true ]; then
     python -m ci.build lint-clang
 else

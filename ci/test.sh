@@ -6,7 +6,6 @@ cd "$(dirname "$0")/.." || exit
 python -m ci.build host-openmpi && ctest --test-dir build/host-openmpi --output-on-failure --no-tests=error || exit
 [ $# -eq 0 ] || exec python -m pytest "$@"
 status=0
-python -m pytest --numprocesses=auto --dist=worksteal -m 'not e2e' || status=$?
-# What measures has the cores for itself.
-python -m pytest -m e2e || status=$?
+python -m pytest --durations=10 -m 'not quiet' --numprocesses=auto --dist=worksteal || status=$?
+python -m pytest --durations=30 -m quiet || status=$?
 exit "$status"

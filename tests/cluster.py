@@ -70,7 +70,11 @@ class Site:
         where = [f"--built={self.programs}", f"--output={self.root / f'output{self.runs}'}", kept]
         program = [sys.executable, "-m", "fabricheck", "run", *selected, *where]
         # Latencies of more ranks than cores say nothing.
-        large = [*([] if "--" in options else ["--"]), f"--setvar=NodePairs.sizes=host:{self.size}"]
+        large = [
+            *([] if "--" in options else ["--"]),
+            "--setvar=NodePairs.warmup=1",
+            f"--setvar=NodePairs.sizes=host:{self.size}",
+        ]
         return ["sh", "-c", f'cd "{self.root}" && exec "$@"', "sh", *program, *options, *large]
 
     def run(self, partition: str, *options: str, environment: str = "openmpi", name: str = "NodePairs") -> Finished:
@@ -114,12 +118,15 @@ def cluster() -> Iterator[Cluster]:
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """fabricbench with the MPI libraries of the machine, which Slurm's plugins know."""
     folder = tmp_path_factory.mktemp("programs")
+    usual = {name: mpi.find(name) for name in mpi.NAMES}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FABRICHECK_MPI", "machine")
         for name in mpi.NAMES:
-            if mpi.find(name) is None:
+            found = mpi.find(name)
+            if found is None:
                 pytest.skip(f"needs {name} of the machine (Debian: openmpi-bin libopenmpi-dev mpich libmpich-dev)")
-            built = build.build(f"host-{name}", folder=suite_root() / "build" / f"machine-{name}", tests=False)
+            of = "host" if found == usual[name] else "machine"
+            built = build.build(f"host-{name}", folder=suite_root() / "build" / f"{of}-{name}", tests=False)
             (folder / name).symlink_to(built)
     for name in ("packed", "round-robin"):
         (folder / f"openmpi-{name}").symlink_to(folder / "openmpi")

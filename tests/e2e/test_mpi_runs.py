@@ -10,7 +10,7 @@ import pytest
 
 from fabricheck import mpi
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
 
 PROGRAM = """
 #include <mpi.h>

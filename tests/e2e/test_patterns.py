@@ -15,7 +15,7 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.results.fabricbench_format import GROUP_PATTERNS, SPARSE, STRIPING, VICTIMS
 from fabricheck.results.records import Verdict
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 
 RANKS = 4
 MATRIX = build.ROOT / "src" / "data" / "irregular48.mtx"

@@ -18,7 +18,7 @@ from fabricheck.session import Case, read_cases
 from fabricheck.store import history
 from fabricheck.suite import suite_root
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
 
 ROUNDS = 8
 # Messages through the loopback interface and not through shared memory; and a variable of another MPI library.

@@ -21,7 +21,7 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.session import Case, read_cases
 from fabricheck.suite import suite_root
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
 
 BENCHMARKS = {"PingPong", "Sendrecv", "Alltoall", "Allreduce"}
 

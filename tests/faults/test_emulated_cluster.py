@@ -15,7 +15,7 @@ from fabricheck.emulation import faults
 from fabricheck.emulation.cluster import FOLDER, Cluster, emulated_cluster, require_machine
 from fabricheck.errors import UserError
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
 
 TOPOLOGY = """\
 system: small

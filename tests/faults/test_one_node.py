@@ -20,7 +20,7 @@ from fabricheck.session import Case, Session, Suite, find_problems, read_cases
 from fabricheck.suite import suite_root
 from tests.faults.matrix import NO_COUNTERPART, NOTICES, PASSES, Outcome, settle
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
 
 REFERENCES = """
 $sources:
