@@ -8,7 +8,6 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binom, t
 
 # What 8 normal values without their ends need so that an interval of 99.9% covers that much; more values need less.
 _WIDTH_OF_TRIMMED = 1.11
@@ -81,6 +80,8 @@ def ratio_interval(
 
 def interval_coverage(count: int, confidence: float = 0.95) -> float:
     """Probability with which `median_interval` of `count` independent values covers the median of a continuous one."""
+    from scipy.stats import binom
+
     k = max(_rank_of_bound(count, confidence), 1)
     return float(1 - 2 * binom.cdf(k - 1, count, 0.5))
 
@@ -109,6 +110,8 @@ def robust_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Mean:
     lacks for so few. Fewer values have Student's. A nonparametric interval of so few values exists only up to a
     confidence of 1 - 2^(1 - n). ValueError where there are fewer than two values or one is not finite.
     """
+    from scipy.stats import t
+
     data = np.sort(_checked(values))
     if data.size < 2:
         raise ValueError("an interval of a mean needs two or more values")
@@ -125,6 +128,8 @@ def robust_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Mean:
 @lru_cache(maxsize=4096)  # runs have few different numbers of iterations, and many series
 def _rank_of_bound(count: int, confidence: float) -> int:
     """The largest k for which 1 - 2 P(X < k) ≥ confidence, X binomial (count, 1/2); 0 where there is none."""
+    from scipy.stats import binom  # takes half a second, which a list of the checks does without
+
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence lies between 0 and 1, not {confidence}")
     tail = (1 - confidence) / 2

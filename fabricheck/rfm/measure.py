@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import reframe as rfm
 import reframe.utility.sanity as sn
@@ -18,16 +19,16 @@ from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck import mpi
 from fabricheck.judge.metrics import expected_metric_names
-from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import Judgement, RunJudgement
 from fabricheck.results.fabricbench import read_lack, read_run
 from fabricheck.results.guards import require, require_fresh, require_words_of_all_nodes
 from fabricheck.results.records import Problem, Run, Verdict
 from fabricheck.rfm.build import BuildFabricbench, missing_port
 from fabricheck.suite import suite_root
-from fabricheck.topology.memory import placements
-from fabricheck.topology.model import find_topology
 from fabricheck.tuning import Library, Profile, libraries_of, load_profiles
+
+if TYPE_CHECKING:
+    from fabricheck.judge.system import SystemJudge
 
 RESULT = "result.jsonl"
 EXIT_STATUS = "exit-status"
@@ -283,6 +284,9 @@ class FabricbenchCheck(RegressionTestPlugin):
         if self.ranks_per_device > 1:
             options.append(f"--ranks-per-device={self.ranks_per_device}")
         if getattr(self, "placement", None) is not None:  # not declared in here, so that it may be a parameter
+            from fabricheck.topology.memory import placements
+            from fabricheck.topology.model import find_topology
+
             system = self.current_partition.extras.get("topology", self.current_system.name)
             found = placements(find_topology(system, suite_root() / "site_configs"))
             # Rank i drives GPU i.
@@ -328,6 +332,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         return self.system_judge().judge(run, type(self).__name__, attributes)
 
     def system_judge(self) -> SystemJudge:
+        from fabricheck.judge.system import SystemJudge
+
         return SystemJudge.of(self.current_partition.extras.get("topology", self.current_system.name))
 
     def wanted_environment(self) -> dict[str, str]:
