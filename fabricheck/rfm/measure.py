@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -48,6 +49,9 @@ _ENDED = (
     re.compile(r"noticed that process rank .* exited on signal"),
     re.compile(r"\*\*\* JOB .* CANCELLED"),
 )
+# srun ends the others with the first task that ended: what was terminated before that is no consequence.
+_TERMINATED = re.compile(r"srun: error: \S+: tasks? \S+: Terminated")
+_OTHERS_ENDED = re.compile(r"Terminating StepId|\*\*\* STEP .* CANCELLED")
 
 # Inside a node whose GPUs have links of their own, *CCL has no reason to go another way.
 DIRECT_LINKS = ("nvlink", "xgmi")
@@ -386,7 +390,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     def last_words(self) -> str:
         """What ended a rank, by the launcher or scheduler, and the last line that fabricbench said on stderr."""
         lines = self.errors().splitlines()
-        ended = next((line for how in _ENDED for line in lines if how.search(line)), "")
+        ended = what_ended(lines)
         said = next((line for line in reversed(lines) if line.startswith("fabricbench:")), "")
         return "".join(f": {each}" for each in (ended, said) if each)
 
@@ -419,6 +423,16 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def perfvalues_names(self) -> list[str]:
         return [key.rsplit(":", 1)[1] for key in self.perfvalues]
+
+
+def what_ended(lines: Sequence[str]) -> str:
+    """Of what launcher and scheduler said, the line about the rank, node or job that ended first; else empty."""
+    before = itertools.takewhile(lambda line: not _OTHERS_ENDED.search(line), lines)
+    found = itertools.chain(
+        (line for how in _ENDED for line in lines if how.search(line)),
+        (line for line in before if _TERMINATED.search(line)),
+    )
+    return next(found, "")
 
 
 def profile_of(extras: Mapping[str, object]) -> Profile:

@@ -1,0 +1,25 @@
+"""Which line of the launcher and of Slurm (22.05) says what ended a job."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabricheck.rfm.measure import what_ended
+
+CANCELLED = ["srun: launch/slurm: _step_signal: Terminating StepId=40.0", "*** STEP 40.0 ON nid001 CANCELLED AT …"]
+OTHERS = ["srun: error: nid004: task 3: Terminated", "srun: error: nid001: task 0: Terminated"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "ended"),
+    [
+        (["srun: error: nid003: task 2: Terminated", *CANCELLED, *OTHERS], "srun: error: nid003: task 2: Terminated"),
+        ([*CANCELLED, "srun: error: nid003: task 2: Killed", *OTHERS], "srun: error: nid003: task 2: Killed"),
+        (["srun: error: Node failure on nid003", *CANCELLED, *OTHERS], "srun: error: Node failure on nid003"),
+        (["srun: error: nid003: task 2: Exited with exit code 3", *CANCELLED, *OTHERS], ""),
+        ([*CANCELLED, *OTHERS], ""),
+        ([], ""),
+    ],
+)
+def test_the_first_to_end_is_named_and_not_who_was_ended_with_it(lines: list[str], ended: str) -> None:
+    assert what_ended(lines) == ended
