@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from ci import build
 from fabricheck import mpi
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session import Case, read_cases
@@ -41,9 +42,9 @@ class Finished:
 
 def run(root: Path, *options: str, **variables: str) -> Finished:
     output = root / f"output-{len(list(root.glob('output-*')))}"
-    command = [sys.executable, "-m", "fabricheck", "run", "--system=local", "--environment=mpich", f"--output={output}"]
+    command = [sys.executable, "-m", "fabricheck", "run", "--system=local", "--environment=mpich"]
     job = subprocess.run(
-        [*command, *options],
+        [*command, f"--built={root / 'built'}", f"--output={output}", *options],
         cwd=root,
         env={**os.environ, **variables},
         capture_output=True,
@@ -81,12 +82,14 @@ def copy_suite(root: Path, check: str, **edits: str) -> Path:
     shutil.copytree(suite_root() / "config", root / "config")
     shutil.copytree(suite_root() / "site_configs" / "local", root / "site_configs" / "local")
     (root / "src").symlink_to(suite_root() / "src")
-    (root / "reference_values").mkdir()
+    for folder in ("reference_values", "built"):
+        (root / folder).mkdir()
+    (root / "built" / "mpich").symlink_to(build.build("host-mpich", tests=False))
     return root
 
 
 @pytest.fixture(scope="module")
-def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def suite(tmp_path_factory: pytest.TempPathFactory, imb: Path) -> Path:
     return copy_suite(tmp_path_factory.mktemp("imb") / "suite", "vendor_imb.py", **{"1B:4MiB": "1B:256KiB"})
 
 

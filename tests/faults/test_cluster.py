@@ -96,7 +96,7 @@ def test_a_slow_trunk(site: Site) -> None:
 
 def test_a_link_that_flaps(site: Site) -> None:
     faults.flap(site.cluster, "nid002:hsn0", 1.0)
-    done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=8")
+    done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=4")
     expect(done, "a link goes down and up", "fault flap nid002:hsn0", Verdict.INCOMPLETE, "fabricbench: ")
 
 
