@@ -15,7 +15,7 @@ help:
 
 demo:
 	@ci/setup.sh run
-	@fabricheck run --system $(SYSTEM)
+	@fabricheck run --system $(SYSTEM) --tag acceptance
 
 test:
 	@ci/setup.sh test

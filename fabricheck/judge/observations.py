@@ -60,17 +60,21 @@ def observe(runs: Iterable[CaseRun], judge: SystemJudge) -> tuple[Observation, .
 
 
 def find_observations(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[Problem]:
-    """What a session says of the observations; one line for all of which it says nothing. They fail nothing."""
+    """What a session says of the observations, and one line for the others; nothing where it says nothing of any.
+
+    They fail nothing.
+    """
     runs = tuple(runs)
     if not any(TAG in each.tags for each in runs):
         return
-    untested = []
+    tested, untested = [], []
     for each in observe(runs, judge):
         if each.verdict == "cannot be tested here":
             untested.append(f"{each.number} ({each.where})" if each.where else str(each.number))
         else:
-            yield Problem(Verdict.PASS, each.message)
-    if untested:
+            tested.append(Problem(Verdict.PASS, each.message))
+    yield from tested
+    if tested and untested:
         why = "`fabricheck observations` says why"
         yield Problem(Verdict.PASS, f"observations that cannot be tested here: {', '.join(untested)}; {why}")
 

@@ -156,9 +156,8 @@ def watch_summary(found: WatchResult) -> str:
         for status in ("watched", "alarm", "warming up", "missing", "too irregular", "retired")
         if found.count(status)
     )
-    return (
-        f"{found.system}: {len(found.nights)} sessions up to {found.nights[-1]}; {len(found.states)} metrics: {counts}"
-    )
+    sessions = "1 session" if len(found.nights) == 1 else f"{len(found.nights)} sessions"
+    return f"{found.system}: {sessions} up to {found.nights[-1]}; {len(found.states)} metrics: {counts}"
 
 
 def nothing_watched(found: WatchResult) -> str:

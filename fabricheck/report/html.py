@@ -247,7 +247,8 @@ def render_html(
         title=title,
         system=system,
         verdict=verdict,
-        problems=all_problems,
+        bad=[each for each in all_problems if each.verdict is not Verdict.PASS],
+        found_out=[each for each in all_problems if each.verdict is Verdict.PASS],
         places=places[:_MOST_PLACES],
         more_places=max(0, len(places) - _MOST_PLACES),
         notes=past.notes,
@@ -306,7 +307,10 @@ def _history(found: Watched) -> _History:
         ),
         closed=tuple(map(closed_line, reversed(closed[-_MOST_ALARMS:]))),
         more_closed=max(0, len(closed) - _MOST_ALARMS),
-        figures=(overview(found), *(page_figure(found, each) for each in drawn)),
+        figures=(
+            *([overview(found)] if len(found.series.nights) > 1 else []),
+            *(page_figure(found, each) for each in drawn),
+        ),
         states=states_table(result.states),
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from fabricheck.judge.verdicts import Judgement, RunJudgement
-from fabricheck.report.content import Group, describe_rank, number, percent, share_of_expected, who
+from fabricheck.report.content import Group, describe_rank, number, percent, plural, share_of_expected, who
 from fabricheck.report.figures.plot import COLORS, SCALE, finite, plain, to_json
 from fabricheck.report.figures.tables import Cell, Figure, Listing, Matrix
 from fabricheck.results.records import Verdict
@@ -44,7 +44,7 @@ def matrix_of(group: Group, judged: RunJudgement) -> Figure:
     if len(sources) * len(destinations) > _SPARSE * len(pairs) + 100:
         table = Listing(tuple((f"{a}→{b}", cell((a, b))) for a, b in sorted(pairs)))
     worst, best = group.judgements[0], group.judgements[-1]
-    summary = f"{len(measured)} pairs"
+    summary = plural(len(measured), "pair")
     if len(planned - measured.keys()):
         summary += f", {len(planned - measured.keys())} missing"
     if len(measured) > 1:

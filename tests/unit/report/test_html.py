@@ -127,6 +127,23 @@ def test_what_is_not_pass_stands_on_top_with_a_link() -> None:
     assert set(groups) == {(" open", "FAIL"), ("", "PASS")}
 
 
+def test_what_was_found_out_is_no_problem() -> None:
+    problems = [Problem(Verdict.PASS, "it scales"), Problem(Verdict.FAIL, "a part is slow")]
+    source = render_html([pair_run()], title="t", system="s", problems=problems)
+    of_the_whole, found_out = source.index("Problems of the whole"), source.index("What was found out")
+    assert of_the_whole < source.index("a part is slow") < found_out < source.index("it scales")
+    assert "Problems of the whole" not in render_html([pair_run()], title="t", system="s", problems=problems[:1])
+
+
+def test_a_history_of_one_session_has_no_curve() -> None:
+    first, second = (
+        render_html([], title="t", system="s", past=Past(watched([Made("m", normal(1, nights))]))) for nights in (1, 2)
+    )
+    assert "1 session up to" in first
+    assert "All metrics of" not in first
+    assert "All metrics of" in second
+
+
 def test_many_findings_are_counted() -> None:
     runs = [pair_run(bad={(a, b): Verdict.FAIL for a in range(4) for b in range(4)}) for _ in range(4)]
     top = render_html(runs, title="t", system="s").split("<section")[0]
