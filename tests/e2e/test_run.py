@@ -42,7 +42,7 @@ def test_a_run_is_stored_and_the_same_file_again_is_not(toy: ToySuite) -> None:
     report = json.loads(next(toy.output.glob("runs/*/reframe.json")).read_text())
     assert found["session"].unique().to_list() == [report["session_info"]["uuid"]]
     (page,) = toy.output.glob("runs/*/report.html")
-    assert "toy: 1 sessions up to" in page.read_text()
+    assert "toy: 1 session up to" in page.read_text()
     again = fabricheck_run(toy, "--output", str(toy.output.with_name("other")), "--store", str(toy.output / "store"))
     assert again.returncode == 2, again.stdout + again.stderr
     assert "is stored already" in again.stderr
