@@ -115,7 +115,7 @@ def groups_of(runs: Iterable[CaseRun]) -> tuple[Group, ...]:
             ranks = {rank.rank: rank for rank in each.run.ranks}
             for samples in each.run.samples:
                 listed = samples.groups is not None or samples.messages
-                if samples.wrong_bytes == 0 and samples.statistic == "iterations" and not listed:
+                if is_sound(samples) and not listed:
                     points[_point(samples, ranks)].append(samples)
     return tuple(
         Group(*key, {point: _together(samples) for point, samples in points.items()}) for key, points in found.items()
@@ -142,6 +142,11 @@ def partners(groups: Iterable[Group], transport: str, other: str) -> Iterator[tu
 def common_points(one: Group, other: Group) -> Mapping[Point, tuple[Measured, Measured]]:
     """What both measured, in the order of `one`."""
     return {point: (one.points[point], other.points[point]) for point in one.points if point in other.points}
+
+
+def is_sound(samples: Samples) -> bool:
+    """Whether the data were right and every iteration is known."""
+    return samples.wrong_bytes == 0 and samples.statistic == "iterations"
 
 
 def _settings(run: Run) -> frozenset[tuple[str, str]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fabricheck.judge.case_runs import CaseRun
+from fabricheck.judge.case_runs import CaseRun, is_sound
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.statistics import median_interval
@@ -77,7 +77,7 @@ def scalings(runs: Iterable[CaseRun], topology: Topology, policy: Policy) -> Ite
         nodes = len({rank.host for rank in each.run.ranks})
         expect = expect_from_topology(each.run, topology, policy)
         for samples in each.run.samples:
-            if samples.operation in PAPER_BYTES and len(samples.ranks) == len(each.run.ranks) and _counts(samples):
+            if samples.operation in PAPER_BYTES and len(samples.ranks) == len(each.run.ranks) and is_sound(samples):
                 key = (samples.operation, each.test, each.partition, each.label)
                 expected = expect(samples, "goodput").expected
                 series[key][nodes].setdefault(samples.bytes, _point(samples, nodes, expected))
@@ -92,10 +92,6 @@ def find_scalings(runs: Iterable[CaseRun], topology: Topology, policy: Policy) -
     """The scalings of a session, a line each; they say how things are, and fail nothing."""
     for each in scalings(runs, topology, policy):
         yield Problem(Verdict.PASS, each.message)
-
-
-def _counts(samples: Samples) -> bool:
-    return samples.wrong_bytes == 0 and samples.statistic == "iterations"
 
 
 def _point(samples: Samples, nodes: int, expected: float | None) -> ScalePoint:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import cached_property
 from typing import Literal, NoReturn
 
 import numpy as np
@@ -128,7 +129,7 @@ class Series:
     software: tuple[str, ...]
     versions: npt.NDArray[np.int64]
 
-    @property
+    @cached_property  # the logarithm of everything, and every alarm asks
     def worse(self) -> Floats:
         """How bad a value is, shape (metrics, nights): its logarithm, with the sign that makes more worse."""
         sign = np.asarray([-1.0 if each == "higher" else 1.0 for each in self.better])

@@ -339,11 +339,19 @@ def _evidence(series: Series, incident: _Incident, alarms: Sequence[Alarm]) -> d
     The log likelihood that those which cross it lost what the alarmed ones did, over that they lost nothing. Only
     metrics of the same tests and unit count: a link that lost goodput may keep its latency.
     """
-    nights = {night: number for number, night in enumerate(series.nights)}
-    since = min(nights[each.first_bad] for each in alarms)
-    until = since + _AFTER
-    before, after = series.worse[:, max(0, since - _BEFORE) : since], series.worse[:, since:until]
-    usual, now = centre_and_spread(before), centre_and_spread(after)
+    if len(incident.shared) < 2:  # there is nothing to choose from
+        return {}
+    alarmed = {each.key for each in alarms}
+    kinds = {(each.key.partition, each.key.environment, each.key.test, each.unit) for each in alarms}
+    rows = [
+        row
+        for row, (key, unit) in enumerate(zip(series.keys, series.units, strict=True))
+        if key not in alarmed and (key.partition, key.environment, key.test, unit) in kinds
+    ]
+    since = min(series.nights.index(each.first_bad) for each in alarms)
+    worse = series.worse[rows]
+    usual = centre_and_spread(worse[:, max(0, since - _BEFORE) : since])
+    now = centre_and_spread(worse[:, since : since + _AFTER])
     with np.errstate(divide="ignore", invalid="ignore"):
         error = usual.spread * np.sqrt(1 / usual.count + 1 / now.count)
         loss = np.median([abs(math.log1p(each.change)) for each in alarms])
@@ -351,13 +359,10 @@ def _evidence(series: Series, incident: _Incident, alarms: Sequence[Alarm]) -> d
         gain = shift * loss / error - (loss / error) ** 2 / 2
     # A single metric, however wild, is not to decide.
     gain = np.clip(np.nan_to_num(gain, nan=0.0), -_MOST_EVIDENCE, _MOST_EVIDENCE)
-    alarmed = {each.key for each in alarms}
-    kinds = {(each.key.partition, each.key.environment, each.key.test, each.unit) for each in alarms}
     found = dict.fromkeys(incident.shared, 0.0)
-    for row, key in enumerate(series.keys):
-        if key not in alarmed and (key.partition, key.environment, key.test, series.units[row]) in kinds:
-            for component in incident.shared.intersection(series.components[row]):
-                found[component] += float(gain[row])
+    for row, each in zip(rows, gain.tolist(), strict=True):
+        for component in incident.shared.intersection(series.components[row]):
+            found[component] += each
     return found
 
 

@@ -25,6 +25,7 @@ from fabricheck.report.figures.plot import (
     MOST_COLORED,
     Line,
     clipped,
+    filled,
     legend_below,
     line_traces,
     plain,
@@ -245,15 +246,11 @@ def _moment(night: Night) -> str:
 def _band(nights: Sequence[Night], spread: float) -> Any:
     low, high = short(100 * (1 - spread)), short(100 * (1 + spread))
     ends = [_moment(nights[0]), _moment(nights[-1])]
-    return go.Scatter(
+    return filled(
         x=[*ends, *reversed(ends)],
         y=[low, low, high, high],
-        fill="toself",
-        fillcolor=GREY,
+        color=GREY,
         opacity=0.25,
-        line={"width": 0},
-        mode="lines",
-        hoverinfo="skip",
         name=f"baseline ± {size(spread)}",
     )
 

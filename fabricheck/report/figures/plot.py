@@ -52,20 +52,31 @@ def line_traces(ranked: Sequence[Line], *, markers: bool) -> list[Any]:
     return traces
 
 
+def filled(*, x: list[Any], y: list[Any], color: str, opacity: float, **more: Any) -> Any:
+    """The area inside of a closed line, such as a band around a curve; `more` are attributes of plotly's scatter."""
+    return go.Scatter(
+        x=x,
+        y=y,
+        fill="toself",
+        fillcolor=color,
+        opacity=opacity,
+        line={"width": 0},
+        mode="lines",
+        hoverinfo="skip",
+        **more,
+    )
+
+
 def _line_traces(line: Line, position: int, markers: bool) -> list[Any]:
     color = COLORS[position]
     traces = []
     if line.low:
         traces.append(
-            go.Scatter(
+            filled(
                 x=list(line.x) + list(reversed(line.x)),
                 y=[*map(short, line.high), *map(short, reversed(line.low))],
-                fill="toself",
-                fillcolor=color,
+                color=color,
                 opacity=0.25,
-                line={"width": 0},
-                mode="lines",
-                hoverinfo="skip",
                 legendgroup=plain(line.label),
                 showlegend=False,
             )
@@ -96,15 +107,11 @@ def _other_traces(lines: Sequence[Line]) -> list[Any]:
     traces = []
     if any(line.low for line in lines):
         traces.append(
-            go.Scatter(
+            filled(
                 x=gapped(lambda line: [*line.x, *reversed(line.x)]),
                 y=gapped(lambda line: [*map(short, line.high), *map(short, reversed(line.low))]),
-                fill="toself",
-                fillcolor=GREY,
+                color=GREY,
                 opacity=0.15,
-                line={"width": 0},
-                mode="lines",
-                hoverinfo="skip",
                 legendgroup=name,
                 showlegend=False,
             )
