@@ -38,6 +38,8 @@ site_configuration = {
             ],
         }
     ],
+    # ReFrame looks ever more rarely whether a job is done, down to once in 10 s; here, looking is cheap.
+    "general": [{"target_systems": ["local"], "poll_rate_min": 4}],
     "environments": [
         {
             "name": one.name,
