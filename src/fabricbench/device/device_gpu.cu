@@ -158,7 +158,7 @@ __global__ void copy_single_bytes(std::uint8_t* out, const std::uint8_t* in, std
 // Over a link, one block a multiprocessor holds all that can be under way and leaves room for a kernel that copies at
 // the same time; inside the device's memory there is a block for each tile, and the scheduler keeps all of them full.
 constexpr unsigned kUnrolledOverLink = 8;
-constexpr unsigned kUnrolledInside = 4;
+constexpr unsigned kUnrolledInside = 2;
 constexpr std::size_t kMostBlocks = std::size_t{1} << 20;  // HIP counts the threads of a grid in 32 bits
 
 unsigned tiles_of(std::size_t quads, unsigned unrolled, std::size_t most) {
