@@ -1,10 +1,10 @@
 """Measures fabricbench and its peers on the same links in turn, and writes the ratios as a table.
 
-The peers are the site's own builds: nccl-tests built with MPI, nvbandwidth, and the OSU Micro-Benchmarks built with the
-MPI library that `mpirun` belongs to. A peer that is not named is left out, and the table says so.
+The peers are the site's own builds: nccl-tests built with MPI, nvbandwidth, the OSU Micro-Benchmarks built with the MPI
+library that `mpirun` belongs to, and CommBench in ci/commbench_messages.cpp. A peer that is not named is left out.
 
     python ci/side_by_side.py --fabricbench build/fabricbench --ranks 4 --nccl-tests DIR --nvbandwidth FILE --osu DIR \
-        --output docs/results/side-by-side.md
+        --commbench FILE --output docs/results/side-by-side.md
 """
 
 from __future__ import annotations
@@ -17,19 +17,22 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.results.fabricbench import read_run
+from fabricheck.results.fabricbench_format import GROUP_PATTERNS
+from fabricheck.results.records import Groups, Run
+from fabricheck.topology.transfers import Message, Step, steps_of
 from fabricheck.units import format_size, parse_size
 from fabricheck.vendor.benchmarks import Asked, benchmark, options, peer, sizes_between
 from fabricheck.vendor.outputs import parse
 from fabricheck.vendor.runs import check_output, choose_samples
 from fabricheck.vendor.witness import one_way_us
 
-# (operation, bytes) or, for pairs, (operation, bytes, source, destination) to a time in µs or a rate in GB/s.
+# What was measured, such as (operation, bytes, source, destination), to a time in µs or a rate in GB/s.
 Values = dict[tuple[object, ...], float]
 
 
@@ -71,24 +74,28 @@ class Table:
         return done.stdout
 
 
-def fabricbench(table: Table, arguments: argparse.Namespace, ranks: int, *options: str) -> Values:
-    """Times in µs by (operation, bytes) and, where pairs were measured, by (operation, bytes, source, destination)."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "result.jsonl"
-        launch = [*shlex.split(arguments.mpirun), "-n", str(ranks)]
-        table.run([*launch, arguments.fabricbench, "--quiet", *options, "--output", str(file)])
-        run = read_run(file)
+def run_fabricbench(table: Table, arguments: argparse.Namespace, ranks: int, folder: Path, *options: str) -> Run:
+    file = folder / "result.jsonl"
+    launch = [*shlex.split(arguments.mpirun), "-n", str(ranks)]
+    table.run([*launch, arguments.fabricbench, "--quiet", *options, "--output", str(file)])
+    run = read_run(file)
     if run.problems:
         raise UserError(run.problems[0].message)
     assert run.footer is not None
     share = run.footer["recording_ns"] / run.footer["wall_ns"]
     table.add("recording the samples, share of the run (largest)", "", max(share, 1e-9), 1.0, "≤ 0.01")
+    return run
+
+
+def fabricbench(table: Table, arguments: argparse.Namespace, ranks: int, *options: str) -> Values:
+    """Times in µs by (operation, bytes) and, with the ranks that were measured, by (operation, bytes, *ranks)."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = run_fabricbench(table, arguments, ranks, Path(folder), *options)
     values: Values = {}
     for each in run.samples:
         time = statistics.median(each.latency_us.tolist())
-        values[each.operation, each.bytes] = time
-        pair = (each.operation, each.bytes, *each.ranks)
-        values[pair] = time
+        where = (each.operation, each.bytes, *each.ranks)
+        values[each.operation, each.bytes] = values[where] = time
     return values
 
 
@@ -103,30 +110,144 @@ def vendor(table: Table, arguments: argparse.Namespace, folder: str, asked: Aske
     return {(each.bytes,): one_way_us(each) for each in choose_samples(output, asked)}
 
 
-def nvbandwidth(table: Table, arguments: argparse.Namespace) -> Values:
-    """Rates in GB/s by (source, destination), written by the copy engine."""
-    text = table.run([arguments.nvbandwidth, "-t", "device_to_device_memcpy_write_ce", "-b", "1024"])
-    rows = re.findall(r"^ (\d+) +((?:[\d.]+|N/A) .*)$", text, re.M)
-    return {
-        # nvbandwidth prints the GPU that is written to as the row.
-        (source, int(row)): float(value)
-        for row, values in rows
-        for source, value in enumerate(values.split())
-        if value != "N/A"
-    }
+@dataclass(frozen=True)
+class Copies:
+    """Copies of one kind by fabricbench, and the tests of nvbandwidth that make the same, by operation.
+
+    `size` is what one GPU moves; `together`: all of them at the same time.
+    """
+
+    transport: str
+    options: tuple[str, ...]
+    tests: Mapping[str, tuple[str, str]]  # operation: test, what the ratio must be
+    size: str
+    together: bool = False
 
 
-def compare_copy(table: Table, arguments: argparse.Namespace) -> None:
-    size = parse_size("1GiB")
+COPIES = (
+    Copies("copy", ("--access=write",), {"pingpong": ("device_to_device_memcpy_write_ce", "≥ 0.99")}, "1GiB"),
+    Copies("copy", ("--access=write",), {"unidirectional": ("device_to_device_memcpy_write_ce", "≥ 0.99")}, "1GiB"),
+    Copies("copy", ("--access=read",), {"unidirectional": ("device_to_device_memcpy_read_ce", "≥ 0.99")}, "1GiB"),
+    Copies("kernel", ("--access=write",), {"unidirectional": ("device_to_device_memcpy_write_sm", "≥ 0.95")}, "1GiB"),
+    Copies("kernel", ("--access=read",), {"unidirectional": ("device_to_device_memcpy_read_sm", "≥ 0.95")}, "1GiB"),
+    Copies("kernel", (), {"local_copy": ("device_local_copy", "≥ 0.95")}, "1GiB"),
+    Copies("copy", (), {"local_copy": ("device_local_copy", "≥ 0.95")}, "1GiB"),
+    Copies(
+        "copy",
+        ("--host-memory=pinned",),
+        {
+            "host_to_device": ("host_to_device_memcpy_ce", "≥ 0.98"),
+            "device_to_host": ("device_to_host_memcpy_ce", "≥ 0.98"),
+        },
+        "512MiB",
+    ),
+    Copies(
+        "kernel",
+        ("--host-memory=pinned",),
+        {
+            "host_to_device": ("host_to_device_memcpy_sm", "≥ 0.95"),
+            "device_to_host": ("device_to_host_memcpy_sm", "≥ 0.95"),
+        },
+        "512MiB",
+    ),
+    Copies(
+        "copy",
+        ("--host-memory=pinned",),
+        {
+            "host_to_device": ("host_to_all_memcpy_ce", ""),
+            "device_to_host": ("all_to_host_memcpy_ce", ""),
+            "host_bidirectional": ("host_to_all_bidirectional_memcpy_ce", ""),
+        },
+        "512MiB",
+        together=True,
+    ),
+)
+
+
+def nvbandwidth(table: Table, arguments: argparse.Namespace, test: str, mebibytes: int) -> Values:
+    """Rates in GB/s by (source, destination) of two GPUs, or by the one GPU.
+
+    A test that the machine cannot run (waived) prints no table: UserError.
+    """
+    text = table.run([arguments.nvbandwidth, "-t", test, "-b", str(mebibytes)])
+    rates: Values = {}
+    # "GPU(row) <- GPU(column)": the row is written to; with CPU(row), or no row, there is one row of GPUs.
+    peers = re.search(r"GPU\(row\) (<-|->) GPU\(column\)", text)
+    for row, values in re.findall(r"^ (\d+) +((?:[\d.]+|N/A)[ \d.N/A]*)$", text, re.M):
+        for column, value in enumerate(values.split()):
+            if value == "N/A":
+                continue
+            if peers is None:
+                rates[column,] = float(value)
+            else:
+                rates[(column, int(row)) if peers[1] == "<-" else (int(row), column)] = float(value)
+    if not rates:
+        raise UserError(f"nvbandwidth printed no table for {test}: {text[-200:].strip()!r}")
+    return rates
+
+
+def compare_copies(table: Table, arguments: argparse.Namespace, copies: Copies) -> None:
+    each = parse_size(copies.size)
+    size = each * arguments.ranks if copies.together else each
     ours = fabricbench(
-        table, arguments, arguments.ranks, "--transport=copy", "--operations=pingpong", "--schedules=uncontended",
-        "--sizes=1GiB", "--budget=0.2",
+        table, arguments, arguments.ranks, f"--transport={copies.transport}", *copies.options,
+        f"--operations={','.join(copies.tests)}", f"--sizes={size}", "--budget=0.2",
+        f"--schedules={'contended' if copies.together else 'uncontended'}",
     )  # fmt: skip
-    theirs = nvbandwidth(table, arguments)
-    ratios = {(a, b): size / ours["pingpong", size, a, b] / 1e3 / rate for (a, b), rate in theirs.items()}
-    worst = min(ratios, key=lambda pair: ratios[pair])
-    name = "copy ping-pong 1 GiB, the worst of all ordered pairs, against nvbandwidth device_to_device_memcpy_write_ce"
-    table.add(name, "GB/s", ratios[worst] * theirs[worst], theirs[worst], "≥ 0.99")
+    for operation, (test, wanted) in copies.tests.items():
+        theirs = nvbandwidth(table, arguments, test, each >> 20)
+        if copies.together:
+            # Ours ends with the slowest GPU; nvbandwidth prints the rate of each.
+            peer = arguments.ranks * min(theirs.values())
+            title = f"{copies.transport} {operation} {copies.size} on each GPU at once, against nvbandwidth {test}"
+            measured = (operation, size, *range(arguments.ranks))
+            table.add(title, "GB/s", size / ours[measured] / 1e3, peer, wanted)
+            continue
+        where = {gpus: (operation, size, *gpus) for gpus in theirs}
+        ratios = {gpus: size / ours[where[gpus]] / 1e3 / rate for gpus, rate in theirs.items()}
+        worst = min(ratios, key=lambda gpus: ratios[gpus])
+        of = "the worst of all ordered pairs" if len(worst) > 1 else "the worst GPU"
+        title = f"{copies.transport} {operation} {copies.size}, {of}, against nvbandwidth {test}"
+        table.add(title, "GB/s", ratios[worst] * theirs[worst], theirs[worst], wanted)
+
+
+# What CommBench calls the way that data take, and ours.
+COMMBENCH = {"copy": "ipc", "ccl": "nccl", "mpi": "mpi"}
+
+
+def in_turn(step: Step, groups: Groups) -> Iterable[Message]:
+    """The messages in fabricbench's order: the members of a group begin with different receivers.
+
+    Messages of one source follow each other, so that in any other order all of them go to the same receiver at a time.
+    """
+    for source in dict.fromkeys(each.source for each in step):
+        own = sorted((each for each in step if each.source == source), key=lambda each: each.destination)
+        first = source % groups.size % len(own)
+        yield from (*own[first:], *own[:first])
+
+
+def compare_groups(table: Table, arguments: argparse.Namespace, transport: str) -> None:
+    """All patterns between two halves of the GPUs, each message of CommBench's the same as ours."""
+    titles: dict[str, tuple[str, float, float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        run = run_fabricbench(
+            table, arguments, arguments.ranks, Path(folder), f"--transport={transport}",
+            f"--operations={','.join(GROUP_PATTERNS)}", "--sizes=1GiB", "--iterations=30", "--warmup=5",
+        )  # fmt: skip
+    for each in run.samples:
+        assert each.groups is not None
+        (step,) = steps_of(each.operation, ranks=len(each.ranks), bytes=each.bytes, groups=each.groups)
+        text = ",".join(f"{m.source}>{m.destination}:{round(m.share * each.bytes)}" for m in in_turn(step, each.groups))
+        shape = f"({each.groups.count}, {each.groups.size}, {each.groups.active})"
+        title = f"{transport} {each.operation} {shape} 1 GiB, against CommBench {COMMBENCH[transport]}"
+        titles[title] = (text, each.bytes, statistics.median(each.latency_us.tolist()))
+    launch = [*shlex.split(arguments.mpirun), "-n", str(arguments.ranks), arguments.commbench]
+    output = table.run([*launch, COMMBENCH[transport], "30", *dict.fromkeys(text for text, _, _ in titles.values())])
+    theirs = {text: float(seconds) for text, seconds in re.findall(r"^time (\S+) ([\d.]+)$", output, re.M)}
+    for title, (text, size, time) in titles.items():
+        if not theirs.get(text):
+            raise UserError(f"CommBench printed no time for {text}: {output[-200:].strip()!r}")
+        table.add(title, "GB/s", size / time / 1e3, size / theirs[text] / 1e9, "≥ 0.98")
 
 
 PEERS = ("bidirectional", "allreduce", "alltoall", "allgather", "reduce_scatter", "broadcast", "reduce")
@@ -181,7 +302,12 @@ def compare_mpi(table: Table, arguments: argparse.Namespace) -> None:
 
 def comparisons(arguments: argparse.Namespace) -> Iterable[tuple[str, Callable[[Table], None]]]:
     if arguments.nvbandwidth:
-        yield "nvbandwidth", lambda table: compare_copy(table, arguments)
+        for each in COPIES:
+            name = f"nvbandwidth {each.transport} {' '.join(each.tests)}"
+            yield name, lambda table, which=each: compare_copies(table, arguments, which)  # type: ignore[misc]
+    if arguments.commbench:
+        for transport in arguments.transports.split(","):
+            yield f"CommBench {transport}", lambda table, which=transport: compare_groups(table, arguments, which)  # type: ignore[misc]
     if arguments.nccl_tests:
         for operation in arguments.operations.split(","):
             yield f"nccl-tests {operation}", lambda table, which=operation: compare_ccl(table, arguments, which)  # type: ignore[misc]
@@ -198,6 +324,8 @@ def main() -> int:
     parser.add_argument("--nccl-tests", help="folder of nccl-tests, built with MPI=1")
     parser.add_argument("--operations", default=",".join(PEERS), help="to compare with nccl-tests")
     parser.add_argument("--nvbandwidth", help="the program")
+    parser.add_argument("--commbench", help="ci/commbench_messages.cpp, compiled with the same MPI library")
+    parser.add_argument("--transports", default=",".join(COMMBENCH), help="to compare with CommBench")
     parser.add_argument("--osu", help="folder with osu_latency, built with the same MPI library")
     parser.add_argument("--host", action="store_true", help="fabricbench is the host port: host buffers for OSU")
     parser.add_argument("--output", type=Path, required=True, help="Markdown file to write")
@@ -205,6 +333,9 @@ def main() -> int:
     for each in arguments.operations.split(","):
         if each not in PEERS:
             parser.error(f"nccl-tests has nothing for {each!r}: choose from {', '.join(PEERS)}")
+    for each in arguments.transports.split(","):
+        if each not in COMMBENCH:
+            parser.error(f"CommBench has nothing for {each!r}: choose from {', '.join(COMMBENCH)}")
     table = Table()
     try:
         for name, compare in comparisons(arguments):
