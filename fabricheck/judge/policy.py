@@ -16,6 +16,7 @@ from fabricheck.results.fabricbench_format import (
     HostKind,
     Operation,
     Port,
+    Schedule,
     Transport,
     uses_host_memory,
 )
@@ -45,9 +46,17 @@ class FloorRule:
     scope: Scope | None = None
     devices: bool | None = None
     host_memory: tuple[HostKind, ...] | None = None
+    schedule: Schedule | None = None
 
     def matches(
-        self, transport: str, operation: str, scope: Scope, devices: bool, host_memory: str | None = None
+        self,
+        transport: str,
+        operation: str,
+        scope: Scope,
+        devices: bool,
+        host_memory: str | None = None,
+        *,
+        schedule: str | None = None,
     ) -> bool:
         return (
             self.transport in (None, transport)
@@ -55,6 +64,7 @@ class FloorRule:
             and self.scope in (None, scope)
             and self.devices in (None, devices)
             and (self.host_memory is None or host_memory in self.host_memory)
+            and self.schedule in (None, schedule)
         )
 
 
@@ -69,9 +79,14 @@ class LatencyRule:
     source: _Source
     transport: Transport | None = None
     port: Port | None = None
+    shared_devices: bool | None = None
 
-    def matches(self, transport: str, port: str) -> bool:
-        return self.transport in (None, transport) and self.port in (None, port)
+    def matches(self, transport: str, port: str, shared_devices: bool = False) -> bool:
+        return (
+            self.transport in (None, transport)
+            and self.port in (None, port)
+            and self.shared_devices in (None, shared_devices)
+        )
 
     def limit_for(self, operation: str, ranks: int) -> float:
         """The limit in µs for an operation over `ranks` ranks.
@@ -120,12 +135,13 @@ class Policy:
         transport, devices = str(run.header["transport"]), run.header["port"] != "host"
         scope = scope_of(run, samples)
         kind = host_memory_of(run, samples)
-        matching = (rule for rule in self.floors if rule.matches(transport, samples.operation, scope, devices, kind))
-        return next(matching, None)
+        asked = (transport, samples.operation, scope, devices, kind)
+        return next((rule for rule in self.floors if rule.matches(*asked, schedule=samples.schedule)), None)
 
     def latency(self, run: Run) -> LatencyRule | None:
         transport, port = str(run.header["transport"]), str(run.header["port"])
-        return next((rule for rule in self.latencies if rule.matches(transport, port)), None)
+        shared = bool(run.header["plan"].get("shared_devices"))
+        return next((rule for rule in self.latencies if rule.matches(transport, port, shared)), None)
 
 
 def host_memory_of(run: Run, samples: Samples) -> str | None:

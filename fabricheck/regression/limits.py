@@ -57,8 +57,8 @@ def limits_of_system(topology: Topology | None, policy: Policy) -> Limits:
         ranks = range(int(who[3:])) if who.startswith("all") else [int(each) for each in who.split("_")]
         per_node = len(topology.gpus)
         scope: Scope = "node" if nodes <= 1 else "network"
-        matching = (each for each in policy.floors if each.matches(str(transport), operation, scope, per_node > 0))
-        rule = next(matching, None)
+        asked = (str(transport), operation, scope, per_node > 0)
+        rule = next((each for each in policy.floors if each.matches(*asked, schedule=schedule)), None)
         try:
             found = expectation(
                 topology,

@@ -332,6 +332,8 @@ def _pair(question: _Question) -> _Limits:
 
 def _same_gpu(question: _Question) -> _Limits:
     rate = memory.local_copy_gbps(question.topology)
+    if rate and question.operation == "bidirectional":
+        rate /= 2  # both directions pass the same memory (OpenPOWER §5.2)
     return _inside_gpu(question, rate)
 
 

@@ -61,6 +61,18 @@ def test_rules_of_latency_match_transport_and_port() -> None:
     assert [rule.matches(*each) for each in (("ccl", "hip"), ("ccl", "cuda"), ("mpi", "hip"))] == [True, False, False]
     assert rule.limit_for("pingpong", 2) == 10
     assert rule.limit_for("allreduce", 4) == 60
+    shared = LatencyRule(limit_us=10, minimum_us=1, source="x", shared_devices=True)
+    assert shared.matches("copy", "cuda", True)
+    assert not shared.matches("copy", "cuda")
+
+
+def test_processes_that_share_a_gpu_may_wait_for_each_other() -> None:
+    policy, run = load_policy(CONFIG), read_run(CUDA)
+    plan = {**run.header["plan"], "shared_devices": True}
+    usual, shared = policy.latency(run), policy.latency(replace(run, header={**run.header, "plan": plan}))
+    assert usual is not None
+    assert shared is not None
+    assert shared.limit_us > usual.limit_us
 
 
 def test_a_floor_rule_matches_each_axis_by_itself() -> None:
@@ -70,6 +82,9 @@ def test_a_floor_rule_matches_each_axis_by_itself() -> None:
     host = FloorRule(fraction=0.5, source="x", devices=False)
     assert host.matches("mpi", "allreduce", "node", False)
     assert not host.matches("mpi", "allreduce", "node", True)
+    together = FloorRule(fraction=0.5, source="x", schedule="contended")
+    assert together.matches("copy", "host_bidirectional", "node", True, "pinned", schedule="contended")
+    assert not together.matches("copy", "host_bidirectional", "node", True, "pinned", schedule="uncontended")
 
 
 def test_the_host_port_has_a_floor_of_its_own() -> None:

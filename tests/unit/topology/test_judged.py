@@ -226,6 +226,15 @@ def test_expected_is_never_above_nominal_or_ceiling(name: str, transport: str, o
             assert found.source
 
 
+@pytest.mark.parametrize("transport", ["copy", "mpi"])
+def test_both_directions_inside_a_gpu_share_its_memory(transport: str) -> None:
+    """OpenPOWER paper, section 5.2: one direction reaches the peak already."""
+    one, both = (ask(system("hgx-h200"), each, (0, 0), transport=transport) for each in ("pingpong", "bidirectional"))
+    assert one.expected == pytest.approx(4800 * 8 / 2)
+    assert both.expected == pytest.approx(4800 * 8 / 4)
+    assert both.ceiling is not None and one.ceiling == pytest.approx(2 * both.ceiling)
+
+
 def test_a_part_of_the_node() -> None:
     lumi = system("lumi")
     assert ask(lumi, "allreduce", (0, 1)).expected is not None
