@@ -13,3 +13,4 @@ class Collectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     operations = ["alltoall", "allreduce", "allgather", "reduce_scatter", "broadcast", "reduce"]
     sizes = {"host": "16B:16MiB:4", "staging": "16B:64MiB:4", "other": "16B:1GiB:4"}
     tags = {"nightly", "acceptance", "observations"}
+    nightly_only = {"transport": ["copy", "ccl", "mpi"]}

@@ -15,8 +15,9 @@ class HostCopies(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     operations = ["host_to_device", "device_to_host", "host_bidirectional"]
     schedules = ["uncontended"]
     least_ranks = 1
-    sizes = {"other": "16B,256MiB"}
+    sizes = {"other": "16B,64MiB"}
     tags = {"nightly", "acceptance"}
+    nightly_only = {"host_memory": ["pinned"]}
 
 
 @rfm.simple_test
@@ -31,7 +32,7 @@ class NonCoherentHostMemory(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     schedules = ["uncontended"]
     least_ranks = 1
     gpu_libraries = ["rccl"]
-    sizes = {"other": "16B,256MiB"}
+    sizes = {"other": "16B,64MiB"}
     tags = {"acceptance"}
 
 
@@ -47,7 +48,7 @@ class HostZeroCopy(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     schedules = ["uncontended"]
     least_ranks = 1
     settings = {"HSA_XNACK": "0"}
-    sizes = {"other": "16B,256MiB"}
+    sizes = {"other": "16B,64MiB"}
     tags = {"acceptance"}
 
 
@@ -79,7 +80,7 @@ class HostNuma(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     operations = ["host_to_device", "device_to_host"]
     schedules = ["uncontended"]
     least_ranks = 1
-    sizes = {"other": "256MiB"}
+    sizes = {"other": "64MiB"}
     tags = {"acceptance"}
 
 
@@ -94,7 +95,7 @@ class HostTogether(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     plan_settings = ["host_memory"]
     operations = ["host_to_device", "device_to_host", "host_bidirectional"]
     schedules = ["contended"]
-    sizes = {"other": "512MiB"}
+    sizes = {"other": "256MiB"}
     tags = {"acceptance"}
 
 
@@ -109,5 +110,5 @@ class MpiHostAndDevice(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     operations = ["pingpong", "unidirectional", "bidirectional"]
     schedules = ["uncontended"]
     needs_gpu = True
-    sizes = {"other": "8B,64MiB"}
+    sizes = {"other": "8B,16MiB"}
     tags = {"acceptance"}

@@ -13,6 +13,7 @@ class PingPong(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     operations = ["pingpong"]
     sizes = {"host": "1B:16MiB:4", "staging": "1B:64MiB:4", "other": "1B:1GiB:4"}
     tags = {"nightly", "acceptance", "observations"}
+    nightly_only = {"transport": ["copy", "ccl", "mpi"]}
 
 
 @rfm.simple_test

@@ -13,4 +13,4 @@ class Imb(rfm.RunOnlyRegressionTest, ImbCheck):
     buffers = parameter(["H H", "D D"])
     nodes = parameter([1, 2])
     sizes = {"host": "1B:4MiB", "other": "1B:256MiB"}
-    tags = {"vendor", "nightly", "acceptance"}
+    tags = {"vendor"}

@@ -14,7 +14,7 @@ class NcclTests(rfm.RunOnlyRegressionTest, NcclTestsCheck):
     bench = parameter(PROGRAMS)
     nodes = parameter([1, 2])
     sizes = {"other": "8B:1GiB"}
-    tags = {"vendor", "nightly", "acceptance"}
+    tags = {"vendor"}
 
 
 @rfm.simple_test
@@ -25,4 +25,4 @@ class RcclTests(rfm.RunOnlyRegressionTest, RcclTestsCheck):
     bench = parameter(PROGRAMS)
     nodes = parameter([1, 2])
     sizes = {"other": "8B:1GiB"}
-    tags = {"vendor", "nightly", "acceptance"}
+    tags = {"vendor"}

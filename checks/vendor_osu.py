@@ -13,7 +13,7 @@ class OsuPairs(rfm.RunOnlyRegressionTest, OsuCheck):
     buffers = parameter(["H H", "D D"])
     nodes = parameter([1, 2])
     sizes = {"host": "8B:4MiB", "other": "8B:256MiB"}
-    tags = {"vendor", "nightly", "acceptance"}
+    tags = {"vendor"}
 
 
 @rfm.simple_test
@@ -37,7 +37,7 @@ class OsuManyPairs(rfm.RunOnlyRegressionTest, OsuCheck):
     buffers = parameter(["H H", "D D"])
     nodes = parameter([1, 2])
     sizes = {"host": "8B:4MiB", "other": "8B:256MiB"}
-    tags = {"vendor", "acceptance"}
+    tags = {"vendor"}
 
 
 @rfm.simple_test
@@ -49,4 +49,4 @@ class OsuCollectives(rfm.RunOnlyRegressionTest, OsuCheck):
     buffers = parameter(["H H", "D D"])
     nodes = parameter([1, 2])
     sizes = {"host": "8B:4MiB", "other": "8B:256MiB"}
-    tags = {"vendor", "nightly", "acceptance"}
+    tags = {"vendor"}

@@ -118,6 +118,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     plan_settings = variable(typ.List[str], value=[])
     #: Ranks that drive one GPU together.
     ranks_per_device = variable(int, value=1)
+    #: Values of attributes to which `nightly` is restricted; with others a test has not that tag.
+    nightly_only = variable(typ.Dict[str, typ.List[str]], value={})
     #: Passed on to fabricbench as it is.
     more_options = variable(typ.List[str], value=[])
     #: The profile in effect, for ReFrame's report and the store.
@@ -141,6 +143,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.sourcesdir = None
         self.time_limit = "10m"
         self.keep_files = [RESULT, EXIT_STATUS]
+        if any(getattr(self, name) not in values for name, values in self.nightly_only.items()):
+            self.tags -= {"nightly"}
 
     @property
     def wanted_nodes(self) -> int:

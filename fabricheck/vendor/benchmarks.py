@@ -143,7 +143,7 @@ class Asked:
     @property
     def checking(self) -> Asked:
         """The short run that checks the data of all sizes, of a tool that `checks_apart`."""
-        return replace(self, check=True, iterations=10, warmup=5)
+        return replace(self, check=True, iterations=2, warmup=1)
 
     @property
     def planned_bytes(self) -> tuple[int, ...]:
@@ -177,7 +177,7 @@ def options(asked: Asked) -> list[str]:
     if each.tool == "osu":
         # Each iteration of a stream is a window of 64 messages.
         share = _WINDOWED if each.operation in ("unidirectional", "bidirectional") else 1
-        counts = ["-i", str(asked.iterations // share), "-x", str(asked.warmup // share)]
+        counts = ["-i", str(max(1, asked.iterations // share)), "-x", str(asked.warmup // share)]
         counts += ["-c"] if asked.check else []
         found = ["-m", f"{first}:{last}", *counts]
         if each.operation in REDUCTIONS:

@@ -39,6 +39,14 @@ def test_each_has_tags_that_are_known(name: str) -> None:
     assert tags <= TAGS
 
 
+@pytest.mark.parametrize("name", [each for each in CHECKS if "nightly_only" in CHECKS[each]])
+def test_what_is_measured_every_night_is_measured_at_all(name: str) -> None:
+    found = CHECKS[name]
+    assert "nightly" in ast.literal_eval(found["tags"])
+    for parameter, nightly in ast.literal_eval(found["nightly_only"]).items():
+        assert set(nightly) < set(values_of(found[parameter]))
+
+
 def test_every_known_tag_is_used() -> None:
     assert {tag for each in CHECKS.values() for tag in ast.literal_eval(each["tags"])} == TAGS
 
