@@ -25,6 +25,7 @@ _SEVERITY = {verdict: number for number, verdict in enumerate(Verdict)}
 # A name is a name, whatever somebody wrote into it.
 _LONGEST_TEXT = 4000
 _LONGEST_GROUP_NAME = 40
+_MOST_OPERATIONS = 3
 
 
 @dataclass(frozen=True)
@@ -268,11 +269,14 @@ def facts_of(judged: RunJudgement) -> Facts:
     arguments = [str(each) for each in header.get("command", [])]
     nodes = _nodes(run.ranks)
     operations = list(dict.fromkeys(each.operation for each in run.samples)) or list(plan.get("operations", []))
-    what = ", ".join(operations) or "nothing"
+    what = ", ".join(operations[:_MOST_OPERATIONS]) or "nothing"
+    if operations[_MOST_OPERATIONS:]:
+        what += f" and {len(operations) - _MOST_OPERATIONS} more"
     if "transport" in header:
         what += f" over {header['transport']}"
         if header["transport"] == "mpi":
             what += f" ({_library(header.get('libraries', {}).get('mpi', {}))})"
+    what = ", ".join([what, *_settings(plan)])
     clock = header.get("clock")
     program = f"{header.get('program', '?')} {header.get('version', '')}".strip()
     if header:
@@ -296,6 +300,19 @@ def facts_of(judged: RunJudgement) -> Facts:
         records=_records(judged),
         remarks=tuple(_remarks(header, plan)),
     )
+
+
+def _settings(plan: Mapping[str, Any]) -> Iterable[str]:
+    """What tells the run from others of the same operations and transport; nothing of what is usual."""
+    if plan.get("buffers"):
+        yield f"{plan['buffers']} buffers"
+    if plan.get("host_memory"):
+        numa = {"local": "near ", "remote": "far "}.get(str(plan.get("host_numa")), "")
+        yield f"{numa}{plan['host_memory']} host memory"
+    if plan.get("access") == "read":
+        yield "reading"
+    if plan.get("shared_devices"):
+        yield "processes sharing GPUs"
 
 
 def _assignments(environment: Sequence[tuple[str, str]]) -> Iterable[str]:

@@ -71,6 +71,7 @@ from fabricheck.units import format_size, size_label
 
 # What keeps the page short where a run is large; what is left out is counted where it would stand.
 _MOST_FINDINGS = 30
+_MOST_NAMED = 3  # of those with the same finding
 _MOST_ROWS = 64
 _MOST_SOURCES = 6
 _MOST_RANKS = 64
@@ -230,7 +231,7 @@ def render_html(
     metrics = [each for run in runs for each in run.judgements]
     ranked = worst_first(runs)
     shown = [_run(each, f"run{place}", topology) for place, each in enumerate(ranked, start=1)]
-    findings = _findings(shown)
+    findings = _findings(ranked, shown)
     history = _history(past.watched) if past.watched is not None else None
     comparison = _comparison(past.comparison) if past.comparison is not None else None
     result = past.watched.result if past.watched is not None else None
@@ -399,20 +400,18 @@ def _sources(judgements: Sequence[Judgement], world: int) -> tuple[str, ...]:
     )
 
 
-def _findings(runs: Sequence[_Run]) -> list[_Finding]:
-    found = [
-        finding
-        for run in runs
-        for finding in (
-            *(_Finding(run, verdict, "", message) for verdict, message in run.problems),
-            *(
-                _Finding(run, row.verdict, f"{table.name} {row.who}", row.reason)
-                for table in run.tables
-                for row in table.rows
-                if row.verdict is not Verdict.PASS
-            ),
-        )
-    ]
+def _findings(ranked: Sequence[RunJudgement], runs: Sequence[_Run]) -> list[_Finding]:
+    """The problems, and what is not PASS of each group of metrics: who, worst first, and the reason of the worst."""
+    found = []
+    for judged, run in zip(ranked, runs, strict=True):
+        found += [_Finding(run, verdict, "", message) for verdict, message in run.problems]
+        for group in groups_of(judged):
+            for verdict, _ in count(each.verdict for each in group.judgements if each.verdict is not Verdict.PASS):
+                alike = [each for each in group.judgements if each.verdict is verdict]
+                named = [who(each.samples, len(judged.run.ranks)) for each in alike[:_MOST_NAMED]]
+                more = f" and {len(alike) - _MOST_NAMED} more" if len(alike) > _MOST_NAMED else ""
+                what = f"{group.name} {', '.join(named)}{more}"
+                found.append(_Finding(run, verdict, what, reason_without_source(alike[0])))
     return sorted(found, key=lambda each: -_ORDER.index(each.verdict))
 
 

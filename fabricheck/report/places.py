@@ -11,8 +11,7 @@ from fabricheck.regression.compare import Comparison
 from fabricheck.regression.shared import blamed, count_crossing, groups, say
 from fabricheck.regression.text import page_evidence, page_name
 from fabricheck.regression.watch import WatchResult
-from fabricheck.report.content import facts_of, number, percent, plural, quantity_of, share_of_expected, who
-from fabricheck.results.fabricbench_format import PAIR_OPERATIONS
+from fabricheck.report.content import Group, facts_of, groups_of, number, percent, plural, share_of_expected, who
 from fabricheck.results.records import Problem, Verdict
 from fabricheck.store.changes import components_of
 from fabricheck.topology.model import Topology
@@ -69,17 +68,18 @@ def _of_comparison(found: Comparison) -> Iterator[Place]:
 def _of_run(judged: RunJudgement, topology: Topology | None, link: str) -> Iterator[Place]:
     """Components that several slow pairs of a run share and no other pair of it crosses.
 
-    Pairs alone: collectives cross everything, and which way they go nobody knows.
+    Pairs alone: collectives cross everything, and which way they go nobody knows. What is slow between all pairs says
+    nothing of a place.
     """
     pairs = [
         each
-        for each in judged.judgements
-        if each.samples.operation in PAIR_OPERATIONS
-        and quantity_of(each) == "goodput"
-        and each.verdict in (*_SLOW, Verdict.PASS)
+        for group in groups_of(judged)
+        if group.is_pairs and group.quantity == "goodput" and _differ(group)
+        for each in group.judgements
+        if each.verdict in (*_SLOW, Verdict.PASS)
     ]
     slow = [each for each in pairs if each.verdict in _SLOW]
-    if len(slow) in (0, 1, len(pairs)):
+    if len(slow) < 2:
         return
     try:
         paths = {id(each): frozenset(components_of(judged.run, each.samples, topology)) for each in pairs}
@@ -95,6 +95,11 @@ def _of_run(judged: RunJudgement, topology: Topology | None, link: str) -> Itera
         if component is not None and len(group.members) > 1:
             members = [slow[index] for index in group.members]
             yield Place(say(component, others), facts_of(judged).what, _evidence(members, judged), link)
+
+
+def _differ(group: Group) -> bool:
+    verdicts = {each.verdict for each in group.judgements}
+    return Verdict.PASS in verdicts and not verdicts.isdisjoint(_SLOW)
 
 
 def _evidence(slow: Sequence[Judgement], judged: RunJudgement) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fabricheck import __version__
 from fabricheck.judge.expectations import gpu_of_ranks
+from fabricheck.results.fabricbench_format import uses_host_memory
 from fabricheck.results.records import Run, Samples
 from fabricheck.session import Case
 from fabricheck.topology.graph import node_graph
@@ -103,9 +104,10 @@ def tuning_of(run: Run, case: Case | None) -> str:
 def components_of(run: Run, samples: Samples, topology: Topology | None) -> tuple[str, ...]:
     """Names of what the data of a measurement pass: nodes, and on each `node:part` and `node:part-part` for a link.
 
-    Parts and links are those of the topology's widest paths between the GPUs of a node, and each GPU's NIC where
-    there are several nodes (without, the NICs that sent most by the kernel's counters; all where those do not know
-    them). Switches between nodes are unknown.
+    Parts and links are those of the topology's widest paths between the GPUs of a node, or between GPUs and CPUs
+    where the data come from host memory or go to it, and each GPU's NIC where there are several nodes (without, the
+    NICs that sent most by the kernel's counters; all where those do not know them). Switches between nodes are
+    unknown.
     """
     members = [each for each in run.ranks if each.rank in samples.ranks]
     hosts = dict.fromkeys(each.host for each in members)
@@ -113,12 +115,19 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
     if topology is None:
         return tuple(sorted(names))
     indexes = gpu_of_ranks(run)
-    staged = run.header.get("transport") == "staging"
+    buffers = run.header.get("plan", {}).get("buffers")
+    to_cpu = run.header.get("transport") == "staging" or uses_host_memory(samples.operation, buffers)
+    # Of a pair with a buffer on the host, the GPU of that rank has no part.
+    place = dict(zip(samples.ranks, str(buffers).split("-"), strict=False)) if buffers else {}
     for host in hosts:
         gpus = tuple(
-            dict.fromkeys(topology.gpu(indexes[each.rank]) for each in members if each.host == host and each.device)
+            dict.fromkeys(
+                topology.gpu(indexes[each.rank])
+                for each in members
+                if each.host == host and each.device and place.get(each.rank) != "host"
+            )
         )
-        parts = _parts_inside(topology, gpus, staged)
+        parts = _parts_inside(topology, gpus, to_cpu)
         if len(hosts) > 1:
             parts |= _nics(topology, gpus) or _nics_that_sent(run, host, topology)
         names |= {f"{host}:{part}" for part in parts}
@@ -126,9 +135,9 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
 
 
 @lru_cache(maxsize=4096)
-def _parts_inside(topology: Topology, gpus: tuple[Gpu, ...], staged: bool) -> frozenset[str]:
+def _parts_inside(topology: Topology, gpus: tuple[Gpu, ...], to_cpu: bool) -> frozenset[str]:
     edges: set[tuple[str, str]] = set()
-    if staged:
+    if to_cpu:
         cpus = {each.name for each in topology.cpus}
         for link in topology.links:
             if {*link.ends} & cpus and {*link.ends} & {gpu.name for gpu in gpus}:

@@ -145,10 +145,19 @@ def test_a_history_of_one_session_has_no_curve() -> None:
 
 
 def test_many_findings_are_counted() -> None:
-    runs = [pair_run(bad={(a, b): Verdict.FAIL for a in range(4) for b in range(4)}) for _ in range(4)]
+    runs = [pair_run(bad={(0, 1): Verdict.FAIL, (1, 0): Verdict.INVALID}) for _ in range(20)]
     top = render_html(runs, title="t", system="s").split("<section")[0]
-    assert top.count("is what it is (FAIL") == 30
-    assert "And more, below at each run: 18 FAIL." in top
+    assert top.count("is what it is (") == 30
+    assert "And more, below at each run: 10 FAIL." in top
+
+
+def test_pairs_with_the_same_finding_are_named_together() -> None:
+    run = pair_run(bad={(a, b): Verdict.FAIL for a in range(4) for b in range(4)})
+    top = render_html([run], title="t", system="s").split("<section")[0]
+    assert top.count("is what it is (FAIL") == 1
+    assert " and 9 more</b>" in top
+    (named,) = re.findall(r"goodput ((?:\d→\d(?:, )?)+) and", top)
+    assert len(named.split(", ")) == 3
 
 
 def test_the_facts_of_a_run_are_there() -> None:

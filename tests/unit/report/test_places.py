@@ -57,6 +57,13 @@ def test_one_direction_or_everything_names_no_place() -> None:
     assert places(pair_run(bad=bad((0, 1), (2, 3))), topology=STAR) == []
 
 
+def test_an_operation_that_is_slow_everywhere_names_no_place_where_another_is_fast() -> None:
+    """MPI between host and device memory on an H200: slow both ways at a time of one, fast at once, without GPU 0."""
+    slow = pair_run(bad=bad(*PAIRS))
+    fast = [judgement(samples(pair, GIB, operation="bidirectional")) for pair in ((1, 2), (1, 3), (2, 3))]
+    assert places(replace(slow, judgements=(*slow.judgements, *fast)), topology=STAR) == []
+
+
 def test_what_was_not_measured_right_accuses_nobody_and_clears_nobody() -> None:
     slow = [pair for pair in PAIRS if 2 in pair]
     assert places(pair_run(bad=bad(*slow, verdict=Verdict.INVALID)), topology=STAR) == []

@@ -143,6 +143,16 @@ def test_nodes_without_gpus_have_the_nics_that_sent(sent: dict[str, int], nics: 
     assert found == tuple(sorted(["n0", "n1", *(f"{host}:{nic}" for host in ("n0", "n1") for nic in nics)]))
 
 
+def test_host_memory_is_reached_over_the_link_to_the_cpu() -> None:
+    ranks = [rank(number, "n1") for number in range(4)]
+    to_gpu3 = ("n1", "n1:cpu0", "n1:cpu0-gpu3", "n1:gpu3")
+    assert components("hgx-h200", ranks, samples((0, 3), 8), plan={"buffers": "host-device"}) == to_gpu3
+    assert components("hgx-h200", ranks, samples((3, 0), 8), plan={"buffers": "device-host"}) == to_gpu3
+    assert components("hgx-h200", ranks, samples((3, 0), 8), plan={"buffers": "host-host"}) == ("n1",)
+    assert components("hgx-h200", ranks, samples((3,), 8, operation="host_to_device")) == to_gpu3
+    assert components("hgx-h200", ranks, samples((3,), 8, operation="local_copy")) == ("n1", "n1:gpu3")
+
+
 def test_the_host_port_and_no_topology() -> None:
     run = read_run(HOST)
     assert components_of(run, run.samples[0], None) == ("nid001",)
