@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,10 +47,12 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
 
     judge = SystemJudge.of(system, suite.root)
     found = [(case, file) for case in session.cases for file in case.result_files()]
-    judged = tuple(judge.judge(read_run(file), case.test, case.attributes) for case, file in found)
+    judged = tuple(
+        replace(judge.judge(read_run(file), case.test, case.attributes), test=str(case)) for case, file in found
+    )
     runs = tuple(_case_run(each, case) for each, (case, _) in zip(judged, found, strict=True))
     problems = (
-        *session.problems,
+        *not_said_by_runs(session, judged),
         *_missing_checks(suite, judge),
         *find_all(runs, judge),
         *_found_by_turns(session.cases, judge),
@@ -95,6 +97,19 @@ def store_session(
         host_facts=facts_of_this_host() if just_now else {},
     )
     return append(store, new)
+
+
+def not_said_by_runs(session: Session, judged: Sequence[RunJudgement]) -> Iterable[Problem]:
+    """The session's problems, without those of test cases whose runs say the same themselves."""
+    said: dict[str, list[str]] = {}
+    for each in judged:
+        reasons = said.setdefault(each.test, [])
+        reasons += [one.message for one in each.problems if one.verdict is each.verdict]
+        reasons += [f"{one.name}: {one.reason}" for one in each.judgements if one.verdict is each.verdict]
+    for problem in session.problems:
+        test, _, rest = problem.message.partition(": fail in the ")
+        if problem.verdict is Verdict.PASS or not any(reason in rest for reason in said.get(test, ())):
+            yield problem
 
 
 def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterable[Problem]:

@@ -63,9 +63,14 @@ class Judgement:
 
 @dataclass(frozen=True)
 class RunJudgement:
-    """The verdict on a run: the worst of its problems and judgements."""
+    """The verdict on a run: the worst of its problems and judgements.
+
+    `test`: the test case that it is the result of, such as `PingPong %transport=mpi @daint:gpu+gnu`; empty where that
+    is not known.
+    """
 
     run: Run
     verdict: Verdict
     problems: tuple[Problem, ...]
     judgements: tuple[Judgement, ...]
+    test: str = ""

@@ -66,12 +66,14 @@ class Node:
 class Facts:
     """What was measured, where and with what, as far as the header of the result file says it.
 
+    `name`: the test case where it is known, else `what`.
     `environment`: the tuning variables that were in effect, by name; `launcher_environment`: the others of that kind,
     which the launcher sets itself. `command`: words for a shell, quoted; `launch`: how many ranks a launcher has to
     start with it.
     """
 
     path: str
+    name: str
     what: str
     where: str
     started: str
@@ -285,6 +287,7 @@ def facts_of(judged: RunJudgement) -> Facts:
         program += f", clock {clock.get('source')} ({clock.get('overhead_ns')} ns)"
     return Facts(
         path=run.path,
+        name=judged.test or what,
         what=what,
         where=_where(run.ranks, nodes),
         started=str(header.get("started_utc", "unknown")),

@@ -23,7 +23,7 @@ def write_json(runs: Sequence[RunJudgement], path: Path, *, system: str, problem
         "verdict": verdict.value,
         "exit_status": EXIT_CODES[verdict],
         "problems": problems_as_json(found),
-        "runs": [run_as_json(each) for each in runs],
+        "runs": [{"test": each.test, **run_as_json(each)} for each in runs],
     }
     path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
@@ -39,7 +39,7 @@ def write_junit(runs: Sequence[RunJudgement], path: Path, *, system: str, proble
     for each in runs:
         cases = [("results", problems_of(each))]
         cases += [(one.name, (Problem(one.verdict, one.reason),)) for one in each.judgements]
-        _suite(root, each.run.path, cases)
+        _suite(root, each.test or each.run.path, cases)
     ElementTree.indent(root)
     ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
 
@@ -82,7 +82,7 @@ def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, p
     ):
         gauge(name, text).labels(system).set(value)
     for run in runs:
-        labels = (system, facts_of(run).what, ",".join(dict.fromkeys(each.host for each in run.run.ranks)))
+        labels = (system, facts_of(run).name, ",".join(dict.fromkeys(each.host for each in run.run.ranks)))
         for each in run.judgements:
             quantity = quantity_of(each)
             base = 1e9 if quantity == "goodput" else 1e-6

@@ -94,7 +94,7 @@ def _of_run(judged: RunJudgement, topology: Topology | None, link: str) -> Itera
         component, others = blamed(group.components, crossing)
         if component is not None and len(group.members) > 1:
             members = [slow[index] for index in group.members]
-            yield Place(say(component, others), facts_of(judged).what, _evidence(members, judged), link)
+            yield Place(say(component, others), facts_of(judged).name, _evidence(members, judged), link)
 
 
 def _differ(group: Group) -> bool:

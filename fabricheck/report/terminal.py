@@ -108,7 +108,9 @@ def _lines(runs: Sequence[RunJudgement], problems: Sequence[Problem], detail: _D
     first, *more = _wrap(_totals(runs), width - 12, 3)
     yield _Line(verdict, first)
     yield from (_Line(None, f"{_INDENT}{line}") for line in more)
-    yield from _problem_lines(((each.verdict, each.message) for each in problems), detail, width)
+    notes = [(each.verdict, each.message) for each in problems if each.verdict is Verdict.PASS]
+    wrong = [(each.verdict, each.message) for each in problems if each.verdict is not Verdict.PASS]
+    yield from _problem_lines(wrong, detail, width)
     ranked = worst_first(runs)
     bad = [each for each in ranked if verdict_of(each) is not Verdict.PASS]
     passes = ranked[len(bad) :]
@@ -116,6 +118,7 @@ def _lines(runs: Sequence[RunJudgement], problems: Sequence[Problem], detail: _D
         yield from _run_lines(each, detail, width)
     if rest := bad[detail.runs :]:
         yield _Line(None, f"{_INDENT}and {plural(len(rest), 'more run')}: {_counts(verdict_of(each) for each in rest)}")
+    yield from _problem_lines(notes, detail, width, "note")
     for each in passes[: detail.passes]:
         yield from _run_lines(each, detail, width)
     if passes[detail.passes :]:
@@ -157,9 +160,9 @@ def _run_lines(judged: RunJudgement, detail: _Detail, width: int) -> Iterator[_L
     facts, verdict = facts_of(judged), verdict_of(judged)
     if verdict is Verdict.PASS and not detail.passes_whole:
         end = f": {plural(len(judged.judgements), 'metric')}"
-        yield _Line(verdict, _clip(f"{facts.what}, {facts.where}", width - 12 - len(end)) + end)
+        yield _Line(verdict, _clip(f"{facts.name}, {facts.where}", width - 12 - len(end)) + end)
         return
-    yield _Line(verdict, _clip(f"{facts.what}, {facts.where}", width - 12))
+    yield _Line(verdict, _clip(f"{facts.name}, {facts.where}", width - 12))
     if verdict is not Verdict.PASS:
         yield _Line(None, _clip_left(f"{_INDENT}{printable(facts.path)}", width))
     messages = ((each.verdict, short_message(each, judged)) for each in problems_of(judged))
@@ -171,7 +174,9 @@ def _run_lines(judged: RunJudgement, detail: _Detail, width: int) -> Iterator[_L
         yield _Line(None, f"{_INDENT}and {plural(len(rest), 'more metric')}: {_counts(each.verdict for each in rest)}")
 
 
-def _problem_lines(messages: Iterable[tuple[Verdict, str]], detail: _Detail, width: int) -> Iterator[_Line]:
+def _problem_lines(
+    messages: Iterable[tuple[Verdict, str]], detail: _Detail, width: int, called: str = "problem"
+) -> Iterator[_Line]:
     all_ = list(messages)
     for verdict, message in all_[: detail.problems]:
         first, *more = _wrap(message, width - 12, detail.reason_lines)
@@ -179,7 +184,7 @@ def _problem_lines(messages: Iterable[tuple[Verdict, str]], detail: _Detail, wid
         yield from (_Line(None, f"{_INDENT}{line}") for line in more)
     if rest := all_[detail.problems :]:
         yield _Line(
-            None, f"{_INDENT}and {plural(len(rest), 'more problem')}: {_counts(verdict for verdict, _ in rest)}"
+            None, f"{_INDENT}and {plural(len(rest), f'more {called}')}: {_counts(verdict for verdict, _ in rest)}"
         )
 
 

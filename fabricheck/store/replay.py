@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,7 @@ def case_run(stored: StoredRun) -> CaseRun:
 
 
 def _replay_run(stored: StoredRun, judge: SystemJudge) -> Replayed:
-    judged = judge.judge(stored.run, stored.test_class, stored.attributes)
+    judged = replace(judge.judge(stored.run, stored.test_class, stored.attributes), test=str(stored))
     now = judgement_bytes(judged)
     changes = tuple(_changes(json.loads(stored.judgement), json.loads(now))) if now != stored.judgement else ()
     return Replayed(stored, judged, changes)

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.results.records import Verdict
-from fabricheck.session import Case, Selection, Suite, find_problems, read_cases, run_suite
+from fabricheck.results.records import Problem, Verdict
+from fabricheck.run import not_said_by_runs
+from fabricheck.session import Case, Selection, Session, Suite, find_problems, read_cases, run_suite
 from fabricheck.suite import suite_root
+from tests.unit.report.synthetic import GIB, judged, judgement, samples
 
 
 def case(folder: Path, result: str = "pass", *, with_file: bool = True, is_build: bool = False) -> Case:
@@ -161,3 +163,19 @@ def test_no_report_no_cases(tmp_path: Path) -> None:
 def test_an_unknown_system(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"unknown system 'nowhere': .*local"):
         run_suite(Suite(suite_root()), Selection("nowhere:gpu"), tmp_path)
+
+
+def test_what_a_run_says_itself_is_said_once() -> None:
+    one = judgement(samples((0, 1), GIB), verdict=Verdict.FAIL, reason="16 Gb/s is under the limit")
+    good = judgement(samples((1, 0), GIB))
+    run = replace(judged([one, good]), test="PingPong %transport=mpi @local:default+openmpi")
+    failed = f"{run.test}: fail in the performance phase: performance error: FAIL"
+    itself = Problem(Verdict.FAIL, f"{failed}: {one.name}: {one.reason} (and 3 more)")
+    others = (
+        Problem(Verdict.FAIL, f"{failed}: something that only the check knows"),
+        Problem(Verdict.FAIL, itself.message.replace("=mpi", "=ccl")),
+        Problem(Verdict.PASS, itself.message),
+        Problem(Verdict.INCOMPLETE, "2 test cases were selected and 1 were run"),
+    )
+    session = Session(Path("x"), (), (), (itself, *others))
+    assert tuple(not_said_by_runs(session, [run])) == others
