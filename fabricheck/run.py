@@ -74,7 +74,6 @@ def store_session(
     from fabricheck.session import REPORT, read_info
     from fabricheck.store.changes import facts_of_this_host, versions_of_suite
     from fabricheck.store.writing import NewSession, append
-    from fabricheck.topology import find_topology
 
     info = read_info(session.folder / REPORT)
     new = NewSession(
@@ -93,7 +92,6 @@ def store_session(
         cases=outcome.cases,
         judged=outcome.judged,
         root=suite.root,
-        topology=find_topology(system, suite.root / "site_configs"),
         host_facts=facts_of_this_host() if just_now else {},
     )
     return append(store, new)
@@ -192,7 +190,6 @@ def run(
     from fabricheck.report.terminal import render
     from fabricheck.session import Selection, Suite, run_suite
     from fabricheck.suite import suite_root
-    from fabricheck.topology import find_topology
 
     suite = Suite(suite_root())
     prebuilt = (f"--setvar=BuildFabricbench.prebuilt={built}",) if built else ()
@@ -233,7 +230,6 @@ def run(
         title=f"{name}, {session.folder.name}",
         system=name,
         problems=outcome.problems,
-        topology=find_topology(name, suite.root / "site_configs"),
         past=past,
     )
     click.echo(f"{outcome.verdict.value}: the report is {page}")

@@ -144,7 +144,6 @@ site_configuration = {{
                     }},
                     "extras": {{
                         "tuning_profile": "default",
-                        "topology": "{system}",
                         "gpus_per_node": {len(facts.gpus)},
 {lacks}                    }},
                 }}

@@ -27,7 +27,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
-@click.option("--system", help="A system below site_configs/: its topology, and its references where it has some.")
+@click.option("--system", help="A system below site_configs/, or system:partition: its topology, and its references.")
 @click.option("--topology", type=_FILE, help="A topology file, in place of the system's.")
 @click.option("--references", type=_FILE, help="A file of references, in place of the system's.")
 @click.option("--test", help="The ReFrame test class whose references count; not needed where the file has only one.")
@@ -172,7 +172,7 @@ def _references(system: str | None, path: Path | None) -> References | None:
     from fabricheck.suite import suite_root
 
     if path is None and system is not None:
-        own = suite_root() / "reference_values" / f"{system}.yaml"
+        own = suite_root() / "reference_values" / f"{system.partition(':')[0]}.yaml"
         path = own if own.exists() else None
     return load_references(path) if path is not None else None
 

@@ -23,16 +23,16 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem]:
     """
     for each in runs:
         yield from _of_one(each, judge)
-    if judge.topology is not None:
-        yield from find_scalings(runs, judge.topology, judge.policy)
+    yield from find_scalings(runs, judge)
     yield from find_crossovers(runs)
     yield from find_observations(runs, judge)
 
 
 def _of_one(run: CaseRun, judge: SystemJudge) -> Iterator[Problem]:
-    if judge.topology is not None:
-        if judge.topology.network is not None:
-            yield from judge_pairs(run.run, judge.topology.network, judge.policy)
-            yield from find_distance_classes(run.run, judge.topology.network)
-        yield from find_associations(run.run, judge.topology)
+    topology = judge.topology_of(run.partition)
+    if topology is not None:
+        if topology.network is not None:
+            yield from judge_pairs(run.run, topology.network, judge.policy)
+            yield from find_distance_classes(run.run, topology.network)
+        yield from find_associations(run.run, topology)
     yield from find_slowdowns(run)

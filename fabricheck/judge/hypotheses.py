@@ -219,14 +219,14 @@ def _collectives(ccl: Group, mpi: Group) -> list[Point]:
 
 def _room(evidence: Evidence, ccl: Group, points: Iterable[Point]) -> str:
     """Share of the model's goodput that *CCL's largest allreduce reaches."""
-    topology, policy = evidence.judge.topology, evidence.judge.policy
     size = max((point.bytes for point in points if point.operation == "allreduce"), default=0)
-    for run in evidence.runs if topology is not None else ():
+    for run in evidence.runs:
+        topology = evidence.judge.topology_of(run.partition)
         if (run.transport, run.test, run.environment) != ("ccl", ccl.test, ccl.environment):
             continue
         for samples in run.run.samples:
             if topology is not None and (samples.operation, samples.bytes) == ("allreduce", size):
-                expected = expect_from_topology(run.run, topology, policy)(samples, "goodput").expected
+                expected = expect_from_topology(run.run, topology, evidence.judge.policy)(samples, "goodput").expected
                 if expected:
                     share = float(np.median(samples.goodput_gbps)) / expected
                     return f"; its allreduce of {format_size(size)} reaches {share:.0%} of the model"
@@ -306,8 +306,9 @@ def location_is_marginal(evidence: Evidence) -> Iterator[Found]:
 
     So a pair counts once, however often it was measured, and pairs that differ make the interval wide.
     """
-    network = evidence.judge.topology.network if evidence.judge.topology is not None else None
-    for group in evidence.groups if network is not None else ():
+    for group in evidence.groups:
+        topology = evidence.judge.topology_of(group.partition)
+        network = topology.network if topology is not None else None
         classes: dict[tuple[str, str, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for point, measured in group.points.items():
             if network is not None and _is_between_nodes(point):

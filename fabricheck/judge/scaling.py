@@ -10,10 +10,9 @@ import numpy as np
 
 from fabricheck.judge.case_runs import CaseRun, is_sound
 from fabricheck.judge.expectations import expect_from_topology
-from fabricheck.judge.policy import Policy
 from fabricheck.judge.statistics import median_interval
+from fabricheck.judge.system import SystemJudge
 from fabricheck.results.records import Problem, Samples, Verdict
-from fabricheck.topology import Topology
 from fabricheck.units import format_size
 
 # The paper's size of each; where it was not measured, the largest one that all node counts have.
@@ -65,17 +64,18 @@ class Scaling:
         return text
 
 
-def scalings(runs: Iterable[CaseRun], topology: Topology, policy: Policy) -> Iterator[Scaling]:
+def scalings(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[Scaling]:
     """Of every collective that one test measured over several numbers of nodes, in the order of the runs.
 
     Raises UserError for devices and hosts that the topology does not have.
     """
     series: dict[tuple[str, ...], dict[int, dict[int, ScalePoint]]] = defaultdict(lambda: defaultdict(dict))
     for each in runs:
-        if not each.is_evidence or not each.is_plain:
+        topology = judge.topology_of(each.partition)
+        if topology is None or not each.is_evidence or not each.is_plain:
             continue
         nodes = len({rank.host for rank in each.run.ranks})
-        expect = expect_from_topology(each.run, topology, policy)
+        expect = expect_from_topology(each.run, topology, judge.policy)
         for samples in each.run.samples:
             if samples.operation in PAPER_BYTES and len(samples.ranks) == len(each.run.ranks) and is_sound(samples):
                 key = (samples.operation, each.test, each.partition, each.label)
@@ -88,9 +88,9 @@ def scalings(runs: Iterable[CaseRun], topology: Topology, policy: Policy) -> Ite
             yield Scaling(operation, size, label, tuple(by_nodes[nodes][size] for nodes in sorted(by_nodes)))
 
 
-def find_scalings(runs: Iterable[CaseRun], topology: Topology, policy: Policy) -> Iterator[Problem]:
+def find_scalings(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[Problem]:
     """The scalings of a session, a line each; they say how things are, and fail nothing."""
-    for each in scalings(runs, topology, policy):
+    for each in scalings(runs, judge):
         yield Problem(Verdict.PASS, each.message)
 
 

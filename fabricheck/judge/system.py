@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError
@@ -15,30 +15,41 @@ from fabricheck.judge.verdicts import Reference, RunJudgement
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.records import Run
 from fabricheck.suite import suite_root
-from fabricheck.topology import Topology, find_topology
+from fabricheck.topology import Topology, find_topology, load_topology, partition_files
 
 
 @dataclass(frozen=True)
 class SystemJudge:
-    """Everything that a run on one system is judged by. `None` where the system has no such file."""
+    """Everything that a run on one system is judged by. `None` where the system has no such file.
+
+    `partitions`: the topologies of partitions that have other nodes than `topology` says, by the partition's name.
+    """
 
     topology: Topology | None
     references: References | None
     policy: Policy
+    partitions: Mapping[str, Topology] = field(default_factory=dict)
 
     @classmethod
     def of(cls, system: str, root: Path | None = None) -> SystemJudge:
         """The judge of a system below site_configs/ of the suite at `root` (default: the suite that we are in).
 
+        `system` may be `system:partition`: then runs of which nobody says the partition are taken to be of that one.
         Raises UserError for an unknown system and for a file that is not valid.
         """
         root = root or suite_root()
-        references = root / "reference_values" / f"{system}.yaml"
+        name = system.partition(":")[0]
+        references = root / "reference_values" / f"{name}.yaml"
         return cls(
             find_topology(system, root / "site_configs"),
             load_references(references) if references.exists() else None,
             load_policy(root / "config" / "policy.yaml"),
+            {one: load_topology(file) for one, file in partition_files(name, root / "site_configs").items()},
         )
+
+    def topology_of(self, partition: str) -> Topology | None:
+        """The topology of a `system:partition`; the system's own where that has none, or is empty."""
+        return self.partitions.get(partition.partition(":")[2], self.topology)
 
     def judge(self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None) -> RunJudgement:
         """The judgement of `run`, against the references of the ReFrame test class `test`.
@@ -46,8 +57,11 @@ class SystemJudge:
         `attributes` are those of the test by which references are indexed, such as `$partition`. Without `test`, or
         where the system has no references of it, all metrics are uncalibrated.
         """
-        expect = expect_from_topology(run, self.topology, self.policy) if self.topology else lambda *_: NO_EXPECTATION
-        return judge_run(run, expect, self._references(run, test, attributes or {}), self.policy)
+        attributes = attributes or {}
+        topology = self.topology_of(str(attributes.get("$partition", "")))
+        expect = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
+        judged = judge_run(run, expect, self._references(run, test, attributes), self.policy)
+        return replace(judged, topology=topology)
 
     def _references(self, run: Run, test: str | None, attributes: Mapping[str, Key]) -> Mapping[str, Reference]:
         if self.references is None or test is None or test not in self.references.tests or not run.header:

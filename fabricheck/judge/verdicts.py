@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fabricheck.results.records import Problem, Run, Samples, Verdict
+
+if TYPE_CHECKING:
+    from fabricheck.topology.model import Topology
 
 #: The exit status of each verdict. 2 is the user's own mistake, and Click's too.
 EXIT_CODES: Mapping[Verdict, int] = {
@@ -66,7 +70,7 @@ class RunJudgement:
     """The verdict on a run: the worst of its problems and judgements.
 
     `test`: the test case that it is the result of, such as `PingPong %transport=mpi @daint:gpu+gnu`; empty where that
-    is not known.
+    is not known. `topology`: that by which it was judged.
     """
 
     run: Run
@@ -74,3 +78,4 @@ class RunJudgement:
     problems: tuple[Problem, ...]
     judgements: tuple[Judgement, ...]
     test: str = ""
+    topology: Topology | None = None

@@ -95,7 +95,7 @@ def plan(
 
 @pairwise.command()
 @click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
-@click.option("--system", required=True, help="A system below site_configs/, or the path of a topology.yaml.")
+@click.option("--system", required=True, help="A system below site_configs/, system:partition, or a topology file.")
 @click.option("--bytes", "size", help="The size of message that counts, such as 16MiB; the largest, if left out.")
 @click.option(
     "--operation",

@@ -155,13 +155,10 @@ def _history(store: Path | None, system: str) -> pl.DataFrame:
 
 
 def _limits(system: str) -> Limits:
-    from fabricheck.judge.policy import load_policy
+    from fabricheck.judge.system import SystemJudge
     from fabricheck.regression.limits import limits_of_system
-    from fabricheck.suite import suite_root
-    from fabricheck.topology import find_topology
 
-    root = suite_root()
-    return limits_of_system(find_topology(system, root / "site_configs"), load_policy(root / "config" / "policy.yaml"))
+    return limits_of_system(SystemJudge.of(system))
 
 
 def _accepted(system: str, path: Path | None) -> tuple[Accepted, ...]:

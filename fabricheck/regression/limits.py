@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from fabricheck.errors import UserError
-from fabricheck.judge.policy import Policy, Scope
-from fabricheck.judge.system import parse_attribute
+from fabricheck.judge.policy import Scope
+from fabricheck.judge.system import SystemJudge, parse_attribute
 from fabricheck.judge.verdicts import Expectation
 from fabricheck.regression.history import MetricKey
-from fabricheck.topology import Topology, expectation
+from fabricheck.topology import expectation
 from fabricheck.topology.judged import COLLECTIVES, FLOOR_FRACTION, PAIRS, TRANSPORTS
 from fabricheck.units import parse_size
 
@@ -41,7 +41,7 @@ def parse_test(text: str) -> TestName:
     return TestName(name, tuple(parse_attribute(each.removeprefix("%")) for each in rest if each.startswith("%")))
 
 
-def limits_of_system(topology: Topology | None, policy: Policy) -> Limits:
+def limits_of_system(judge: SystemJudge) -> Limits:
     """The limits of a system's metrics. Ranks are taken to drive the GPUs of their node in order, as the checks do.
 
     The model cannot say anything of metrics that are not named by `fabricheck.judge.metrics`, of tests without the
@@ -49,6 +49,7 @@ def limits_of_system(topology: Topology | None, policy: Policy) -> Limits:
     """
 
     def limits(key: MetricKey, nodes: int) -> Expectation | None:
+        topology = judge.topology_of(key.partition)
         match = _NAME.fullmatch(key.metric)
         transport = dict(parse_test(key.test).parameters).get("transport")
         if topology is None or match is None or transport not in TRANSPORTS:
@@ -58,7 +59,7 @@ def limits_of_system(topology: Topology | None, policy: Policy) -> Limits:
         per_node = len(topology.gpus)
         scope: Scope = "node" if nodes <= 1 else "network"
         asked = (str(transport), operation, scope, per_node > 0)
-        rule = next((each for each in policy.floors if each.matches(*asked, schedule=schedule)), None)
+        rule = next((each for each in judge.policy.floors if each.matches(*asked, schedule=schedule)), None)
         try:
             found = expectation(
                 topology,

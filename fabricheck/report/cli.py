@@ -35,7 +35,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("files", nargs=-1, type=_FILE, metavar="[FILE]...")
-@click.option("--system", required=True, help="A system below site_configs/: its topology and its references.")
+@click.option(
+    "--system", required=True, help="A system below site_configs/, or system:partition: its topology and references."
+)
 @click.option("--output", type=_FILE, required=True, help="The HTML file to write.")
 @click.option("--title", help="Its title.  [default: the system]")
 @click.option(
@@ -80,8 +82,6 @@ def report(
     from fabricheck.report.content import overall
     from fabricheck.report.html import write_html
     from fabricheck.report.terminal import render
-    from fabricheck.suite import suite_root
-    from fabricheck.topology import find_topology
 
     if files:
         for name, value in (("session", session), ("store", store), ("base", base), ("candidate", candidate)):
@@ -95,14 +95,12 @@ def report(
         if candidate is not None and base is None:
             raise UserError(f"--candidate {candidate}: say with --base what to compare it with")
         shown = _of_store(store, system, session, base, candidate)
-    topology = find_topology(system, suite_root() / "site_configs")
     write_html(
         shown.judged,
         output,
         title=title or shown.title,
         system=system,
         problems=shown.problems,
-        topology=topology,
         past=shown.past,
     )
     size = shutil.get_terminal_size((120, 40))

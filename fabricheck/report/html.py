@@ -66,7 +66,6 @@ from fabricheck.report.past import Past
 from fabricheck.report.places import places_of
 from fabricheck.results.fabricbench_format import PAIR_OPERATIONS
 from fabricheck.results.records import Problem, Rank, Verdict
-from fabricheck.topology.model import Topology
 from fabricheck.units import format_size, size_label
 
 # What keeps the page short where a run is large; what is left out is counted where it would stand.
@@ -196,14 +195,13 @@ def write_html(
     title: str,
     system: str,
     problems: Sequence[Problem] = (),
-    topology: Topology | None = None,
     past: Past | None = None,
 ) -> None:
     """Writes the report of `runs` to `path`; `problems` are those of the whole that belong to no run.
 
     The file appears whole or not at all. Raises UserError where it cannot be written.
     """
-    text = render_html(runs, title=title, system=system, problems=problems, topology=topology, past=past)
+    text = render_html(runs, title=title, system=system, problems=problems, past=past)
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
         unfinished.write_text(text, encoding="utf-8")
@@ -219,23 +217,22 @@ def render_html(
     title: str,
     system: str,
     problems: Sequence[Problem] = (),
-    topology: Topology | None = None,
     past: Past | None = None,
 ) -> str:
     """The report as text. Everything that comes from a result file or a store is escaped.
 
-    `topology`: of the system, for the drawing of the node. `past`: what the sample store adds.
+    `past`: what the sample store adds.
     """
     past = past or Past()
     verdict, all_problems = overall(runs, problems)
     metrics = [each for run in runs for each in run.judgements]
     ranked = worst_first(runs)
-    shown = [_run(each, f"run{place}", topology) for place, each in enumerate(ranked, start=1)]
+    shown = [_run(each, f"run{place}") for place, each in enumerate(ranked, start=1)]
     findings = _findings(ranked, shown)
     history = _history(past.watched) if past.watched is not None else None
     comparison = _comparison(past.comparison) if past.comparison is not None else None
     result = past.watched.result if past.watched is not None else None
-    places = places_of(ranked, all_problems, topology=topology, watched=result, comparison=past.comparison)
+    places = places_of(ranked, all_problems, watched=result, comparison=past.comparison)
     # In the order of their places on the page.
     figures = [
         *(comparison.figures if comparison is not None else ()),
@@ -272,7 +269,7 @@ def render_html(
     )
 
 
-def _run(judged: RunJudgement, name: str, topology: Topology | None) -> _Run:
+def _run(judged: RunJudgement, name: str) -> _Run:
     return _Run(
         id=name,
         verdict=verdict_of(judged),
@@ -280,7 +277,7 @@ def _run(judged: RunJudgement, name: str, topology: Topology | None) -> _Run:
         counts=count(each.verdict for each in judged.judgements),
         problems=tuple((each.verdict, short_message(each, judged)) for each in problems_of(judged)),
         tables=tuple(_tables(groups_of(judged), len(judged.run.ranks))),
-        node=node_of_run(judged, topology),
+        node=node_of_run(judged),
         figures=figures_of(judged),
         ranks=judged.run.ranks[:_MOST_RANKS],
         more_ranks=max(0, len(judged.run.ranks) - _MOST_RANKS),

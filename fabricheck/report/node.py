@@ -57,12 +57,12 @@ class Node:
     table: Rows
 
 
-def node_of_run(judged: RunJudgement, topology: Topology | None) -> Node | None:
+def node_of_run(judged: RunJudgement) -> Node | None:
     """The drawing of a run on one node; none where no pair's data went over a link that the topology knows.
 
     Data of a pair are taken to go the widest way, which is what the expectation rests on too.
     """
-    hosts = {each.host for each in judged.run.ranks}
+    hosts, topology = {each.host for each in judged.run.ranks}, judged.topology
     if topology is None or len(hosts) != 1:
         return None
     (host,) = hosts

@@ -14,7 +14,6 @@ from fabricheck.regression.watch import WatchResult
 from fabricheck.report.content import Group, facts_of, groups_of, number, percent, plural, share_of_expected, who
 from fabricheck.results.records import Problem, Verdict
 from fabricheck.store.changes import components_of
-from fabricheck.topology.model import Topology
 
 # An INVALID or INCOMPLETE metric says nothing of the speed of what its data pass.
 _SLOW = (Verdict.DEGRADED, Verdict.FAIL)
@@ -35,7 +34,6 @@ def places_of(
     runs: Sequence[RunJudgement],
     problems: Sequence[Problem],
     *,
-    topology: Topology | None,
     watched: WatchResult | None,
     comparison: Comparison | None,
 ) -> tuple[Place, ...]:
@@ -51,11 +49,7 @@ def places_of(
             for place, page in enumerate(watched.open_pages if watched else (), start=1)
         ),
         *(_of_comparison(comparison) if comparison is not None else ()),
-        *(
-            place
-            for position, judged in enumerate(runs, start=1)
-            for place in _of_run(judged, topology, f"run{position}")
-        ),
+        *(place for position, judged in enumerate(runs, start=1) for place in _of_run(judged, f"run{position}")),
     )
 
 
@@ -65,7 +59,7 @@ def _of_comparison(found: Comparison) -> Iterator[Place]:
         yield Place(say(each.component, each.others), "comparison", evidence, "comparison")
 
 
-def _of_run(judged: RunJudgement, topology: Topology | None, link: str) -> Iterator[Place]:
+def _of_run(judged: RunJudgement, link: str) -> Iterator[Place]:
     """Components that several slow pairs of a run share and no other pair of it crosses.
 
     Pairs alone: collectives cross everything, and which way they go nobody knows. What is slow between all pairs says
@@ -82,7 +76,7 @@ def _of_run(judged: RunJudgement, topology: Topology | None, link: str) -> Itera
     if len(slow) < 2:
         return
     try:
-        paths = {id(each): frozenset(components_of(judged.run, each.samples, topology)) for each in pairs}
+        paths = {id(each): frozenset(components_of(judged.run, each.samples, judged.topology)) for each in pairs}
     except UserError:  # a device that the topology does not know; the judge says so
         return
     crossing = count_crossing(paths.values())

@@ -295,11 +295,11 @@ class FabricbenchCheck(RegressionTestPlugin):
             from fabricheck.topology.memory import placements
             from fabricheck.topology.model import find_topology
 
-            system = self.current_partition.extras.get("topology", self.current_system.name)
-            found = placements(find_topology(system, suite_root() / "site_configs"))
+            where = self.current_partition.fullname
+            found = placements(find_topology(where, suite_root() / "site_configs"))
             # Rank i drives GPU i.
             sets = found.same_gpu if self.placement == "same-gpu" else found.spread
-            self.leave_out_if(not sets, f"no GPUs of {system} can be placed {self.placement}")
+            self.leave_out_if(not sets, f"no GPUs of {where} can be placed {self.placement}")
             options.append("--together=" + ",".join("+".join(map(str, one)) for one in sets))
         return options
 
@@ -342,7 +342,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     def system_judge(self) -> SystemJudge:
         from fabricheck.judge.system import SystemJudge
 
-        return SystemJudge.of(self.current_partition.extras.get("topology", self.current_system.name))
+        return SystemJudge.of(self.current_system.name)
 
     def wanted_environment(self) -> dict[str, str]:
         """The variables that the site's own tuning puts into effect."""

@@ -251,7 +251,6 @@ def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, 
         cases=[case] * len(judged),
         judged=judged,
         root=suite.root,
-        topology=judge.topology,
         host_facts={},
     )
     return append(store, new)

@@ -150,6 +150,7 @@ def _judge(system: str, root: Path, policy: Path | None, references: Path | None
         own.topology,
         load_references(references) if references is not None else own.references,
         load_policy(policy) if policy is not None else own.policy,
+        own.partitions,
     )
 
 

@@ -29,7 +29,6 @@ from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.results.records import Device, Groups, Problem, Rank, Run, Samples, Verdict
 from fabricheck.session import Case
 from fabricheck.store.changes import components_of
-from fabricheck.topology.model import Topology
 
 _UTC = pl.Datetime("us", "UTC")
 _TEXT, _NUMBER, _COUNT = pl.String(), pl.Float64(), pl.Int64()
@@ -188,14 +187,13 @@ def runs_table(measured: Sequence[Measured], session: str, started: datetime) ->
     return pl.DataFrame([{name: row[name] for name in RUNS} for row in rows], schema=RUNS)
 
 
-def metrics_table(
-    measured: Sequence[Measured], session: str, started: datetime, topology: Topology | None
-) -> pl.DataFrame:
+def metrics_table(measured: Sequence[Measured], session: str, started: datetime) -> pl.DataFrame:
     """One row for each metric of each run, in the order of the runs and of their plans."""
     rows = []
     for each in measured:
         place, whole = _place(each, session, started), _verdict_of_whole(each)
         values = {metric.name: metric.values for metric in metrics_of(each.judged.run)}
+        topology = each.judged.topology
         for judged in each.judged.judgements:
             low, high = median_interval(values[judged.name], 0.95)
             rows.append(

@@ -18,7 +18,7 @@ from fabricheck.store import folders, tables
 from fabricheck.store.changes import software_of, tuning_of, versions_of_suite
 from fabricheck.store.folders import Entry
 from fabricheck.store.session import ProblemRecord, SessionRecord, Yardsticks, read_record
-from fabricheck.topology import Topology
+from fabricheck.topology import partition_files
 
 # Clocks of the machines of one site differ by less than this.
 _SLACK = timedelta(minutes=1)
@@ -47,7 +47,6 @@ class NewSession:
     cases: Sequence[Case]
     judged: Sequence[RunJudgement]
     root: Path
-    topology: Topology | None
     host_facts: Mapping[str, str]
 
 
@@ -86,7 +85,7 @@ def append(store: Path, new: NewSession, now: datetime | None = None) -> Appende
     )
     run_ids = [tables.run_id_of(each.judged.run) for each in measured]
     _check_runs(new, run_ids, older)
-    metrics = tables.metrics_table(measured, new.session, new.started, new.topology)
+    metrics = tables.metrics_table(measured, new.session, new.started)
     record = SessionRecord(
         session=new.session,
         system=new.system,
@@ -115,7 +114,7 @@ def append(store: Path, new: NewSession, now: datetime | None = None) -> Appende
 def yardsticks_of(system: str, root: Path) -> Yardsticks:
     """What the files are that a run on a system is judged by, as SystemJudge finds them."""
     return Yardsticks(
-        topology=digest_of(root / "site_configs" / system / "topology.yaml"),
+        topology=_digest_of_topologies(system, root / "site_configs"),
         references=digest_of(root / "reference_values" / f"{system}.yaml"),
         policy=digest_of(root / "config" / "policy.yaml"),
     )
@@ -124,6 +123,16 @@ def yardsticks_of(system: str, root: Path) -> Yardsticks:
 def digest_of(file: Path) -> str | None:
     """SHA-256 of a file in hexadecimal; `None` where there is none."""
     return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+
+
+def _digest_of_topologies(system: str, site_configs: Path) -> str | None:
+    """That of topology.yaml, or of all where partitions have files of their own."""
+    whole = digest_of(site_configs / system / "topology.yaml")
+    others = partition_files(system, site_configs)
+    if not others:
+        return whole
+    each = [f"{whole}", *(f"{name} {digest_of(file)}" for name, file in others.items())]
+    return hashlib.sha256("\n".join(each).encode()).hexdigest()
 
 
 def _check_names(new: NewSession) -> None:

@@ -9,6 +9,6 @@ Rates are Gb/s (10^9 bit/s) in one direction everywhere; every link is full dupl
 """
 
 from fabricheck.topology.judged import expectation
-from fabricheck.topology.model import Topology, find_topology, load_topology
+from fabricheck.topology.model import Topology, find_topology, load_topology, partition_files
 
-__all__ = ["Topology", "expectation", "find_topology", "load_topology"]
+__all__ = ["Topology", "expectation", "find_topology", "load_topology", "partition_files"]

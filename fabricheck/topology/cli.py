@@ -90,8 +90,8 @@ def _load(system: str) -> tuple[Topology, References | None, tuple[Published, ..
         return load_topology(Path(system)), None, ()
     root = suite_root()
     topology = find_topology(system, root / "site_configs")
-    values = root / "reference_values"
-    own, published = values / f"{system}.yaml", values / "published" / f"{system}.yaml"
+    values, name = root / "reference_values", system.partition(":")[0]
+    own, published = values / f"{name}.yaml", values / "published" / f"{name}.yaml"
     return (
         topology,
         load_references(own) if own.exists() else None,

@@ -151,13 +151,26 @@ def load_topology(path: Path) -> Topology:
 
 
 def find_topology(system: str, site_configs: Path) -> Topology:
-    """The topology of a system by name, from `<site_configs>/<system>/topology.yaml`. Raises UserError."""
-    path = site_configs / system / "topology.yaml"
+    """The topology of a system, or of a `system:partition`, from the files in `<site_configs>/<system>/`.
+
+    `topology-<partition>.yaml` where there is one, else `topology.yaml`. Raises UserError.
+    """
+    name, _, partition = system.partition(":")
+    own = site_configs / name / f"topology-{partition}.yaml"
+    if partition and own.is_file():
+        return load_topology(own)
+    path = site_configs / name / "topology.yaml"
     if not path.is_file():
         known = sorted(found.parent.name for found in site_configs.glob("*/topology.yaml"))
         listed = ", ".join(known) if known else f"none: is {site_configs} the right folder?"
-        raise UserError(f"there is no system {system!r}: {path} does not exist; systems are {listed}")
+        raise UserError(f"there is no system {name!r}: {path} does not exist; systems are {listed}")
     return load_topology(path)
+
+
+def partition_files(system: str, site_configs: Path) -> dict[str, Path]:
+    """The files of partitions whose nodes are not those of `topology.yaml`, by the partition's name."""
+    files = sorted((site_configs / system).glob("topology-*.yaml"))
+    return {file.stem.removeprefix("topology-"): file for file in files}
 
 
 def _check_names(file: YamlFile, entry: TopologyFile) -> None:

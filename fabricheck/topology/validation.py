@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.judge.references import ALL_OTHERS, References, load_references
 from fabricheck.results.fabricbench_format import PLAN_SETTINGS, SPARSE, is_plan_setting
 from fabricheck.topology.judged import TRANSPORTS, expectation
-from fabricheck.topology.model import Topology, load_topology
+from fabricheck.topology.model import Topology, load_topology, partition_files
 from fabricheck.topology.published import load_published
 from fabricheck.topology.table import MetricName, parse_metric_name
 from fabricheck.units import parse_rate
@@ -27,18 +27,21 @@ def systems(root: Path) -> tuple[str, ...]:
 def problems(root: Path, system: str) -> Iterator[str]:
     """Everything that is wrong with a system's files, one line each.
 
-    The topology by its schema and names, the settings by ReFrame itself, the extras of each partition against
-    topology and tuning profiles, each reference by the metric that it names and the model's ceiling.
+    The topologies by their schema and names, the settings by ReFrame itself, the extras of each partition against
+    its topology and tuning profiles, each reference by the metric that it names and the model's ceiling.
     """
     site = root / "site_configs" / system
-    topology = None
-    try:
-        topology = load_topology(site / "topology.yaml")
-    except UserError as error:
-        yield str(error)
-    if topology is not None and topology.system != system:
-        yield f"{site / 'topology.yaml'}: system: is {topology.system!r}, but the folder is that of {system!r}"
-    yield from _settings_problems(root, system, topology)
+    files = {"": site / "topology.yaml", **partition_files(system, root / "site_configs")}
+    topologies: dict[str, Topology] = {}
+    for partition, file in files.items():
+        try:
+            topologies[partition] = load_topology(file)
+        except UserError as error:
+            yield str(error)
+            continue
+        if topologies[partition].system != system:
+            yield f"{file}: system: is {topologies[partition].system!r}, but the folder is that of {system!r}"
+    yield from _settings_problems(root, system, topologies)
     references = root / "reference_values" / f"{system}.yaml"
     if not references.exists():
         yield f"{references}: does not exist: give references, or name each test under $uncalibrated with the reason"
@@ -48,7 +51,7 @@ def problems(root: Path, system: str) -> Iterator[str]:
         except UserError as error:
             yield str(error)
         else:
-            yield from reference_problems(known, topology)
+            yield from reference_problems(known, topologies)
             yield from coverage_problems(known, test_classes(root / "checks"))
     published = root / "reference_values" / "published" / f"{system}.yaml"
     if published.exists():
@@ -58,12 +61,18 @@ def problems(root: Path, system: str) -> Iterator[str]:
             yield str(error)
 
 
-def reference_problems(references: References, topology: Topology | None) -> Iterator[str]:
-    """References that name no metric, have another unit than it, or lie beyond what the hardware can do."""
+def reference_problems(references: References, topologies: Mapping[str, Topology]) -> Iterator[str]:
+    """References that name no metric, have another unit than it, or lie beyond what the hardware can do.
+
+    `topologies`: of partitions, by name, and of all others by the empty name.
+    """
     for test in references.tests.values():
         for entry in test.entries:
             # With several transports in one file, its own is the value of a key.
             transport = next((key for key in entry.keys if key in TRANSPORTS), None)
+            partitions = [str(key).partition(":")[2] for key in entry.keys]
+            own = next((name for name in partitions if name and name in topologies), "")
+            topology = topologies.get(own)
             for name, reference in entry.metrics.items():
                 where = f"{references.path}: {'.'.join(map(str, (test.test, *entry.keys, name)))}"
                 try:
@@ -137,7 +146,7 @@ def _beyond(where: str, metric: MetricName, value: float, topology: Topology, tr
         yield f"{where}: {value:g} us is below the least plausible {min(known):g} us"
 
 
-def _settings_problems(root: Path, system: str, topology: Topology | None) -> Iterator[str]:
+def _settings_problems(root: Path, system: str, topologies: Mapping[str, Topology]) -> Iterator[str]:
     settings = root / "site_configs" / system / "settings.py"
     if not settings.is_file():
         yield f"{settings}: does not exist: ReFrame cannot know the system"
@@ -153,11 +162,15 @@ def _settings_problems(root: Path, system: str, topology: Topology | None) -> It
     except (ReframeError, ValueError, KeyError) as error:
         yield f"{settings}: ReFrame does not load it: {' '.join(str(error).split())}"
         return
-    yield from _extras_problems(root, system, settings, partitions, topology)
+    names = {str(one["name"]) for one in partitions}
+    for name in sorted(topologies):
+        if name and name not in names:
+            yield f"{settings.parent / f'topology-{name}.yaml'}: there is no partition {name!r} in {settings}"
+    yield from _extras_problems(root, settings, partitions, topologies)
 
 
 def _extras_problems(
-    root: Path, system: str, settings: Path, partitions: Sequence[dict[str, object]], topology: Topology | None
+    root: Path, settings: Path, partitions: Sequence[dict[str, object]], topologies: Mapping[str, Topology]
 ) -> Iterator[str]:
     from fabricheck.tuning import ACCEPTED, load_profiles
 
@@ -172,14 +185,12 @@ def _extras_problems(
         level = extras.get("service_level", 0)
         if re.fullmatch(ACCEPTED["NCCL_IB_SL"], str(level)) is None or int(str(level)) > _MOST_SERVICE_LEVEL:
             yield f"{where}: service_level {level!r} is no service level of InfiniBand, 0 to {_MOST_SERVICE_LEVEL}"
-        named = extras.get("topology", system)
-        if not (root / "site_configs" / str(named) / "topology.yaml").is_file():
-            yield f"{where}: topology {named!r} has no folder with a topology.yaml in {root / 'site_configs'}"
         for problem in _lack_problems(extras.get("lacks", {})):
             yield f"{where}: {problem}"
         devices = partition.get("devices")
         gpus = [one for one in devices if one.get("type") == "gpu"] if isinstance(devices, list) else []
         count = sum(int(one.get("num_devices", 0)) for one in gpus)
+        topology = topologies.get(str(partition["name"]), topologies.get(""))
         if gpus and topology is not None and count != len(topology.gpus):
             yield f"{where}: has {count} GPUs, its topology {len(topology.gpus)}"
 

@@ -28,10 +28,9 @@ site_configuration = {
                     "time_limit": "30m",
                     "features": ["gpu", "sycl", "xelink", "remote", "multinode"],
                     "devices": [{"type": "gpu", "arch": "pvc", "model": "PVC", "num_devices": 12}],
-                    # tuning_profile: a name in config/tuning.yaml; topology: a folder of site_configs
+                    # tuning_profile: a name in config/tuning.yaml
                     "extras": {
                         "tuning_profile": "default",
-                        "topology": "aurora",
                         "gpus_per_node": 12,
                         "missing_port": "sycl",
                     },

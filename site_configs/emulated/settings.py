@@ -49,7 +49,6 @@ site_configuration = {
                     "features": ["remote", "multinode", "emulated"],
                     "extras": {
                         "tuning_profile": "default",
-                        "topology": "emulated",
                         "nodes": nodes,
                         # Nothing else runs here: a job that does not start soon never will.
                         "max_pending_time": "30s",

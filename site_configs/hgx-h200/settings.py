@@ -19,7 +19,7 @@ from pathlib import Path
 
 
 def gpus_here() -> int:
-    """GPUs of this machine; 4, as the topology says, where there is no driver: so the tests can be listed anywhere."""
+    """GPUs of this machine; 4, as topology.yaml says, where there is no driver: so the tests can be listed anywhere."""
     if shutil.which("nvidia-smi") is None:
         return 4
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
@@ -116,6 +116,19 @@ if not environments:
     # The tests can be listed, not run.
     environments.append({"name": "none", "features": ["mpi", "cuda", "nccl"], "extras": common})
 
+here = gpus_here()
+
+# Each with its own topology and references; that of another machine than this has no environments, and so no tests.
+partitions = {
+    # What the machine cannot do, and who says so.
+    "gpu": (
+        "The node itself, with up to four GPUs",
+        min(here, 4),
+        {"host_numa=remote": "one NUMA node, by `fabricheck capture` of 2026-11-21"},
+    ),
+    "gpu8": ("The node itself, with eight GPUs", here if here > 4 else 8, {}),
+}
+
 site_configuration = {
     "systems": [
         {
@@ -125,23 +138,19 @@ site_configuration = {
             "max_local_jobs": 1,
             "partitions": [
                 {
-                    "name": "gpu",
-                    "descr": "The node itself",
+                    "name": name,
+                    "descr": description,
                     "scheduler": "local",
                     "launcher": "mpirun",
                     "max_jobs": 1,
-                    "environs": [each["name"] for each in environments],
+                    "environs": [each["name"] for each in environments] if (here > 4) == (gpus > 4) else [],
                     "features": ["gpu", "cuda", "nvlink"],
-                    "devices": [{"type": "gpu", "arch": "sm_90", "model": "H200", "num_devices": gpus_here()}],
+                    "devices": [{"type": "gpu", "arch": "sm_90", "model": "H200", "num_devices": gpus}],
                     "processor": {"num_cpus": os.cpu_count(), "num_cpus_per_core": 1, "num_sockets": 1},
-                    # tuning_profile: a name in config/tuning.yaml; topology: a folder of site_configs; lacks: what this
-                    # machine cannot do, and who says so
-                    "extras": {
-                        "tuning_profile": "hgx-h200",
-                        "topology": "hgx-h200",
-                        "lacks": {"host_numa=remote": "one NUMA node, by `fabricheck capture` of 2026-11-21"},
-                    },
+                    # tuning_profile: a name in config/tuning.yaml
+                    "extras": {"tuning_profile": "hgx-h200", "lacks": lacks},
                 }
+                for name, (description, gpus, lacks) in partitions.items()
             ],
         }
     ],

@@ -26,7 +26,7 @@ site_configuration = {
                     "launcher": "mpirun",
                     "max_jobs": 1,
                     "environs": [one.name for one in installations],
-                    "extras": {"tuning_profile": "default", "topology": "local"},
+                    "extras": {"tuning_profile": "default"},
                     # Given here, so that ReFrame does not detect it with a job of its own.
                     "processor": {
                         "num_cpus": cores,

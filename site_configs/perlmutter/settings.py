@@ -30,8 +30,8 @@ site_configuration = {
                     "resources": [
                         {"name": "_rfm_gpu", "options": ["--gpus-per-node={num_gpus_per_node}"]},
                     ],
-                    # tuning_profile: a name in config/tuning.yaml; topology: a folder of site_configs
-                    "extras": {"tuning_profile": "default", "topology": "perlmutter", "gpus_per_node": 4},
+                    # tuning_profile: a name in config/tuning.yaml
+                    "extras": {"tuning_profile": "default", "gpus_per_node": 4},
                 }
             ],
         }

@@ -25,8 +25,8 @@ site_configuration = {
                     "time_limit": "30m",
                     "features": ["gpu", "cuda", "nvlink", "remote", "multinode"],
                     "devices": [{"type": "gpu", "arch": "sm_70", "model": "V100", "num_devices": 4}],
-                    # tuning_profile: a name in config/tuning.yaml; topology: a folder of site_configs
-                    "extras": {"tuning_profile": "default", "topology": "sierra", "gpus_per_node": 4},
+                    # tuning_profile: a name in config/tuning.yaml
+                    "extras": {"tuning_profile": "default", "gpus_per_node": 4},
                 }
             ],
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +88,10 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
     ) -> Opened:
         if isinstance(source, list):
             write_html(
-                source,
+                [replace(each, topology=shown.topology) for each in source],
                 tmp_path / "report.html",
                 title="in a browser",
                 system="hgx-h200",
-                topology=shown.topology,
                 past=shown.past,
             )
             source = tmp_path / "report.html"

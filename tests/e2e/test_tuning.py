@@ -85,8 +85,8 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
         file.write(SETTING.format(*SAFETY, ", without: harms"))
     edit(
         root / "site_configs" / "local" / "settings.py",
-        '"default", "topology"',
-        '"by-turns", "service_level": 3, "topology"',
+        '"tuning_profile": "default"',
+        '"tuning_profile": "by-turns", "service_level": 3',
     )
     (root / "src").symlink_to(suite_root() / "src")
     (root / "built" / "openmpi").symlink_to(build.build("host-openmpi"))

@@ -9,11 +9,12 @@ import pytest
 from fabricheck.judge.case_runs import CaseRun
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.scaling import find_scalings, scalings
+from fabricheck.judge.system import SystemJudge
 from fabricheck.results.records import Verdict
 from tests.unit.made_runs import GIB, MIB, made_case, made_run, made_samples
 from tests.unit.topology.nodes import system
 
-EMULATED = system("emulated")
+EMULATED = SystemJudge(system("emulated"), None, Policy())
 
 
 def case(nodes: int, gbps: float, *, operation: str = "alltoall", sizes: Sequence[int] = (2 * MIB,)) -> CaseRun:
@@ -25,7 +26,7 @@ def case(nodes: int, gbps: float, *, operation: str = "alltoall", sizes: Sequenc
 def test_efficiency_is_against_the_model_of_each_number_of_nodes() -> None:
     # Ports of 0.1 Gb/s; half, three quarters and seven eighths of an alltoall's buffer leave a node. The trunk's
     # 0.4 Gb/s are enough for four nodes on each side.
-    (found,) = scalings([case(4, 0.1), case(2, 0.16), case(8, 0.08)], EMULATED, Policy())
+    (found,) = scalings([case(4, 0.1), case(2, 0.16), case(8, 0.08)], EMULATED)
     assert (found.operation, found.bytes) == ("alltoall", 2 * MIB)
     assert [point.nodes for point in found.points] == [2, 4, 8]
     assert [point.expected_gbps for point in found.points] == pytest.approx(
@@ -41,22 +42,20 @@ def test_the_papers_size_counts_and_else_the_largest_common_one() -> None:
     sizes = [2 * MIB, 64 * MIB]
     for operation, size in (("alltoall", 2 * MIB), ("allreduce", 64 * MIB)):
         runs = [case(nodes, 0.1, operation=operation, sizes=sizes[: 3 - nodes // 4]) for nodes in (2, 4)]
-        (found,) = scalings(runs, EMULATED, Policy())
+        (found,) = scalings(runs, EMULATED)
         assert found.bytes == size
-    (found,) = scalings(
-        [case(n, 0.1, operation="allreduce", sizes=[MIB, GIB, 2 * GIB]) for n in (2, 4)], EMULATED, Policy()
-    )
+    (found,) = scalings([case(n, 0.1, operation="allreduce", sizes=[MIB, GIB, 2 * GIB]) for n in (2, 4)], EMULATED)
     assert found.bytes == GIB
 
 
 def test_one_number_of_nodes_or_no_common_size_is_no_scaling() -> None:
-    assert not list(scalings([case(2, 0.1), case(2, 0.2)], EMULATED, Policy()))
-    assert not list(scalings([case(2, 0.1), case(4, 0.1, sizes=[MIB])], EMULATED, Policy()))
+    assert not list(scalings([case(2, 0.1), case(2, 0.2)], EMULATED))
+    assert not list(scalings([case(2, 0.1), case(4, 0.1, sizes=[MIB])], EMULATED))
 
 
 def test_other_tests_environments_and_what_is_not_trusted_are_apart() -> None:
     one, other = case(2, 0.1), case(4, 0.1)
-    assert not list(scalings([one, made_case(other.run, environment="mpich")], EMULATED, Policy()))
-    assert not list(scalings([one, made_case(other.run, test="Other")], EMULATED, Policy()))
-    assert not list(scalings([one, made_case(other.run, trusted=False)], EMULATED, Policy()))
-    assert [each.verdict for each in find_scalings([one, other], EMULATED, Policy())] == [Verdict.PASS]
+    assert not list(scalings([one, made_case(other.run, environment="mpich")], EMULATED))
+    assert not list(scalings([one, made_case(other.run, test="Other")], EMULATED))
+    assert not list(scalings([one, made_case(other.run, trusted=False)], EMULATED))
+    assert [each.verdict for each in find_scalings([one, other], EMULATED)] == [Verdict.PASS]

@@ -1,21 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.judge.policy import load_policy
 from fabricheck.judge.references import load_references
+from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import Expectation
 from fabricheck.regression.calibrate import Calibration, calibrate, runs_needed
 from fabricheck.regression.history import MetricKey
 from fabricheck.regression.limits import limits_of_system, parse_test
 from fabricheck.regression.references_file import diff, updated_text, write
 from fabricheck.regression.robust import FEWEST, centre_and_spread, normal_score, prediction_factor
-from fabricheck.suite import suite_root
-from fabricheck.topology import find_topology
 from tests.unit.regression.histories import NOW, SYSTEM, Made, history, normal
 
 GOODPUT = "pingpong_uncontended_0_1_1gib_goodput"
@@ -130,9 +129,8 @@ def test_a_latency_that_cannot_be_is_refused() -> None:
 
 
 def test_the_model_of_a_system_gives_the_limits() -> None:
-    root = suite_root()
-    topology = find_topology("hgx-h200", root / "site_configs")
-    limits = limits_of_system(topology, load_policy(root / "config" / "policy.yaml"))
+    judge = SystemJudge.of("hgx-h200")
+    limits = limits_of_system(judge)
 
     def of(metric: str, test: str = "PingPong %transport=ccl") -> Expectation | None:
         return limits(MetricKey("gpu", "e", test, metric), 1)
@@ -148,9 +146,8 @@ def test_the_model_of_a_system_gives_the_limits() -> None:
     assert of(GOODPUT, "PingPong") is None
     assert of("something_else") is None
     assert of("pingpong_uncontended_0_9_1gib_goodput") is not None  # rank 9 of another node
-    assert limits_of_system(None, load_policy(root / "config" / "policy.yaml"))(
-        MetricKey("gpu", "e", "PingPong %transport=ccl", GOODPUT), 1
-    ) is None  # fmt: skip
+    unknown = limits_of_system(replace(judge, topology=None))
+    assert unknown(MetricKey("gpu", "e", "PingPong %transport=ccl", GOODPUT), 1) is None
 
 
 def test_a_test_is_its_class_and_its_parameters() -> None:

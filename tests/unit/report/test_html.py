@@ -229,10 +229,8 @@ SQUARE = node(4, [(a, b, 1, 100.0) for a in range(4) for b in range(a)], nics=1)
 
 def test_the_place_of_a_fault_stands_on_top() -> None:
     problem = Problem(Verdict.DEGRADED, "nid002:hsn0 loses 10%: 6 pairs over it", "nid002:hsn0")
-    run = pair_run(bad={(0, 3): Verdict.FAIL, (3, 0): Verdict.FAIL})
-    source = render_html(
-        [pair_run(), run], title="t", system="s", problems=[problem], topology=SQUARE, past=past_with_everything()
-    )
+    run = replace(pair_run(bad={(0, 3): Verdict.FAIL, (3, 0): Verdict.FAIL}), topology=SQUARE)
+    source = render_html([pair_run(), run], title="t", system="s", problems=[problem], past=past_with_everything())
     assert source.index("A note.") < source.index('id="places"') < source.index('id="findings"')
     entries = re.findall(r"<li>(.*?)</li>", source.split('id="places"')[1].split("</ul>")[0])
     assert [re.sub("<.*?>", "", each).split(":  ")[0].split(" (")[0] for each in entries] == [
@@ -246,7 +244,7 @@ def test_the_place_of_a_fault_stands_on_top() -> None:
 
 
 def test_nothing_wrong_is_no_place() -> None:
-    page = page_of(pair_run(), topology=SQUARE, past=Past(watched(pair_metrics(slow=None))))
+    page = page_of(replace(pair_run(), topology=SQUARE), past=Past(watched(pair_metrics(slow=None))))
     assert "most probable place" not in page.text
     assert "No page is open" in page.text
 
@@ -285,7 +283,7 @@ def test_a_page_without_runs_still_has_its_history() -> None:
 
 
 def test_the_drawing_of_the_node_has_its_table() -> None:
-    source = render_html([pair_run()], title="t", system="s", topology=SQUARE)
+    source = render_html([replace(pair_run(), topology=SQUARE)], title="t", system="s")
     (figure,) = re.findall(r'<figure class="node">.*?</figure>', source, re.DOTALL)
     assert figure.count("<line") >= 6
     assert figure.count('<tr><th scope="row">gpu') == 6
@@ -334,10 +332,9 @@ def past_named(name: str) -> Past:
 def test_no_name_of_the_past_makes_an_element(name: str) -> None:
     source, plain = (
         render_html(
-            [pair_run(bad={(0, 1): Verdict.FAIL, (1, 0): Verdict.FAIL})],
+            [replace(pair_run(bad={(0, 1): Verdict.FAIL, (1, 0): Verdict.FAIL}), topology=named_square(each))],
             title="t",
             system="s",
-            topology=named_square(each),
             past=past_named(each),
             problems=[Problem(Verdict.FAIL, each, each or "x")],
         )
@@ -509,7 +506,7 @@ def test_so_they_do_with_a_year_of_a_thousand_metrics() -> None:
 
 def test_the_same_input_gives_the_same_page() -> None:
     def page() -> str:
-        return render_html([pair_run()], title="t", system="s", topology=SQUARE, past=past_with_everything())
+        return render_html([replace(pair_run(), topology=SQUARE)], title="t", system="s", past=past_with_everything())
 
     assert page() == page()
 

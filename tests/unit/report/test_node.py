@@ -20,7 +20,7 @@ STAR = node(4, [], switch={each: 100.0 for each in range(4)})
 
 
 def drawn(run: RunJudgement, topology: Topology) -> Node:
-    found = node_of_run(run, topology)
+    found = node_of_run(replace(run, topology=topology))
     assert found is not None
     return found
 
@@ -67,15 +67,14 @@ def test_what_was_not_measured_is_grey_and_named() -> None:
 
 def test_no_drawing_without_links_or_over_several_nodes() -> None:
     run = pair_run()
-    assert node_of_run(run, None) is None
-    assert node_of_run(run, replace(SQUARE, links=())) is None
-    assert node_of_run(run, system("local")) is None
+    for topology in (None, replace(SQUARE, links=()), system("local")):
+        assert node_of_run(replace(run, topology=topology)) is None
     two = tuple(rank(number, f"nid{number // 2}") for number in range(4))
-    assert node_of_run(replace(run, run=replace(run.run, ranks=two)), SQUARE) is None
+    assert node_of_run(replace(run, run=replace(run.run, ranks=two), topology=SQUARE)) is None
     # Devices that the topology does not know: the judge says so, the report must not fail.
-    assert node_of_run(run, node(1, [])) is None
+    assert node_of_run(replace(run, topology=node(1, []))) is None
     # Latencies, collectives and pairs of which nothing is expected say nothing of a link's goodput.
-    assert node_of_run(pair_run(expected=None), SQUARE) is None
+    assert node_of_run(replace(pair_run(expected=None), topology=SQUARE)) is None
 
 
 @pytest.mark.parametrize("evil", ['<script>alert(1)</script>"', "</svg><b>", "\x1b[1m", "]]>", "a&b'"])

@@ -19,7 +19,8 @@ PAIRS = [(a, b) for a in range(4) for b in range(4) if a != b]
 
 
 def places(*runs: RunJudgement, topology: Topology | None = None, problems: tuple[Problem, ...] = ()) -> list[Place]:
-    return list(places_of(runs, problems, topology=topology, watched=None, comparison=None))
+    known = [replace(each, topology=topology) for each in runs]
+    return list(places_of(known, problems, watched=None, comparison=None))
 
 
 def bad(*slow: tuple[int, int], verdict: Verdict = Verdict.FAIL) -> dict[tuple[int, int], Verdict]:
@@ -32,7 +33,7 @@ def test_nothing_is_listed_where_nothing_is_wrong() -> None:
         places(pair_run(), pair_run(), topology=STAR, problems=(Problem(Verdict.INCOMPLETE, "a check is gone"),)) == []
     )
     found = places_of(
-        [pair_run()], (), topology=STAR, watched=watched(quiet).result, comparison=compared(quiet)
+        [replace(pair_run(), topology=STAR)], (), watched=watched(quiet).result, comparison=compared(quiet)
     )  # fmt: skip
     assert found == ()
 
@@ -94,9 +95,8 @@ def test_problems_pages_and_suspects_come_first() -> None:
     assert past.watched is not None
     problem = Problem(Verdict.DEGRADED, "nid002:hsn0 loses 10% (8% to 12%): 6 pairs over it", "nid002:hsn0")
     found = places_of(
-        [pair_run(bad=bad((0, 1), (1, 0)))],
+        [replace(pair_run(bad=bad((0, 1), (1, 0))), topology=SQUARE)],
         (problem, Problem(Verdict.FAIL, "something else")),
-        topology=SQUARE,
         watched=past.watched.result,
         comparison=past.comparison,
     )

@@ -92,7 +92,8 @@ def test_pair_matrix_and_curves_have_tables() -> None:
     page = render_html([judged(CUDA)], title="t", system="local")
     assert page.count('class="plot matrix"') >= 1
     assert page.count('class="plot curves"') >= 1
-    assert page.count("The same as a table") == page.count('class="plot ')
+    drawings = page.count('class="plot ') + page.count('<figure class="node">')
+    assert page.count("The same as a table") == drawings
 
 
 def test_a_large_report_stays_small(tmp_path: Path) -> None:

@@ -101,7 +101,6 @@ def session_of(
         "cases": cases,
         "judged": judged,
         "root": root,
-        "topology": judge.topology,
         "host_facts": {},
     }
     return NewSession(**{**values, **changes})

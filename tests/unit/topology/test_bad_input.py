@@ -121,7 +121,7 @@ def reference_messages(tmp_path: Path, old: str = "", new: str = "") -> list[str
     file = tmp_path / "lumi.yaml"
     assert old in REFERENCES
     file.write_text(REFERENCES.replace(old, new, 1) if old else REFERENCES, encoding="utf-8")
-    return list(reference_problems(load_references(file), find_topology("lumi", ROOT / "site_configs")))
+    return list(reference_problems(load_references(file), {"": find_topology("lumi", ROOT / "site_configs")}))
 
 
 def test_a_good_reference(tmp_path: Path) -> None:

@@ -98,7 +98,11 @@ def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     settings = tmp_path / "site_configs" / "lumi" / "settings.py"
     text = settings.read_text(encoding="utf-8")
-    settings.write_text(text.replace('"num_devices": 8', '"num_devices": 4').replace('"lumi", "top', '"moon", "top'))
+    settings.write_text(
+        text.replace('"num_devices": 8', '"num_devices": 4').replace(
+            '"tuning_profile": "lumi"', '"tuning_profile": "moon"'
+        )
+    )
     leonardo = tmp_path / "site_configs" / "leonardo" / "settings.py"
     text = leonardo.read_text(encoding="utf-8")
     leonardo.write_text(text.replace('"extras": {"tun', '"extras": {"service_level": 16, "tun'))
@@ -131,7 +135,9 @@ def test_validate_wants_lacks_that_a_test_can_meet(
     monkeypatch.chdir(tmp_path)
     settings = tmp_path / "site_configs" / "lumi" / "settings.py"
     text = settings.read_text(encoding="utf-8")
-    settings.write_text(text.replace('"topology": "lumi"', f'"topology": "lumi", "lacks": {lacks}'), encoding="utf-8")
+    settings.write_text(
+        text.replace('"tuning_profile": "lumi"', f'"tuning_profile": "lumi", "lacks": {lacks}'), encoding="utf-8"
+    )
     result = CliRunner().invoke(validate, ["lumi"], catch_exceptions=False)
     assert result.exit_code == 1
     assert said in result.stdout
