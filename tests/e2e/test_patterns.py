@@ -29,13 +29,13 @@ class Bench:
     installation: mpi.Installation
     program: Path
 
-    def run(self, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-        launch = mpi.launch(self.installation.name, RANKS, 1)
+    def run(self, folder: Path, *options: str, ranks: int = RANKS) -> subprocess.CompletedProcess[str]:
+        launch = mpi.launch(self.installation.name, ranks, 1)
         variables = {**self.installation.environment, **launch.environment}
         script = [
             *(f'export {name}="{value}"' for name, value in variables.items()),
             *self.installation.shell_commands,
-            f"exec mpirun -n {RANKS} {' '.join(launch.options)} {self.program} {' '.join(options)}",
+            f"exec mpirun -n {ranks} {' '.join(launch.options)} {self.program} {' '.join(options)}",
         ]
         command = ["bash", "-c", "\n".join(script)]
         return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
