@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -98,15 +99,19 @@ def store_session(
 
 
 def not_said_by_runs(session: Session, judged: Sequence[RunJudgement]) -> Iterable[Problem]:
-    """The session's problems, without those of test cases whose runs say the same themselves."""
-    said: dict[str, list[str]] = {}
+    """The session's problems, without those of test cases whose runs say the same themselves, and no word less.
+
+    A check that failed says its worst, and may add what only it knows, such as the launcher's last words.
+    """
+    said: dict[str, set[str]] = {}
     for each in judged:
-        reasons = said.setdefault(each.test, [])
-        reasons += [one.message for one in each.problems if one.verdict is each.verdict]
-        reasons += [f"{one.name}: {one.reason}" for one in each.judgements if one.verdict is each.verdict]
+        lines = said.setdefault(each.test, set())
+        lines |= {f"{one.verdict.value}: {one.message}" for one in each.problems}
+        lines |= {f"{one.verdict.value}: {one.name}: {one.reason}" for one in each.judgements}
     for problem in session.problems:
-        test, _, rest = problem.message.partition(": fail in the ")
-        if problem.verdict is Verdict.PASS or not any(reason in rest for reason in said.get(test, ())):
+        test, _, reason = problem.message.partition(": fail in the ")
+        worst_of_check = re.sub(r" \(and \d+ more\)$", "", reason.partition(" error: ")[2])
+        if problem.verdict is Verdict.PASS or worst_of_check not in said.get(test, ()):
             yield problem
 
 

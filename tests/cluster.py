@@ -31,7 +31,7 @@ NodePairs:
 
 @dataclass(frozen=True)
 class Finished:
-    """A run of `fabricheck run` on the cluster. `problems`: all found, worst first."""
+    """A run of `fabricheck run` on the cluster. `problems`: all found, those of the whole first."""
 
     status: int
     verdict: str
@@ -86,8 +86,12 @@ class Site:
         (folder,) = (self.root / f"output{self.runs}" / "runs").iterdir()
         written = json.loads((folder / "verdict.json").read_text(encoding="utf-8"))
         metrics = {one["name"]: one["value"] for run in written["runs"] for one in run["metrics"]}
-        problems = tuple(each["message"] for each in written["problems"])
-        return Finished(status, written["verdict"], folder, output, problems, metrics)
+        problems = [each["message"] for each in written["problems"]]
+        for run in written["runs"]:
+            problems += [f"{each['verdict']}: {each['message']}" for each in run["problems"]]
+            bad = [each for each in run["metrics"] if each["verdict"] != "PASS"]
+            problems += [f"{each['verdict']}: {each['name']}: {each['reason']}" for each in bad]
+        return Finished(status, written["verdict"], folder, output, tuple(problems), metrics)
 
     def calibrate(self, partition: str, bound: float = 0.1) -> None:
         """References from a run on the cluster as it is: the goodput of each pair, within `bound`."""

@@ -173,6 +173,7 @@ def test_what_a_run_says_itself_is_said_once() -> None:
     itself = Problem(Verdict.FAIL, f"{failed}: {one.name}: {one.reason} (and 3 more)")
     others = (
         Problem(Verdict.FAIL, f"{failed}: something that only the check knows"),
+        Problem(Verdict.FAIL, f"{failed}: {one.name}: {one.reason}; srun: error: nid003: task 2: Killed"),
         Problem(Verdict.FAIL, itself.message.replace("=mpi", "=ccl")),
         Problem(Verdict.PASS, itself.message),
         Problem(Verdict.INCOMPLETE, "2 test cases were selected and 1 were run"),
