@@ -40,8 +40,10 @@ def build(target: str, source: Path = ROOT / "src", folder: Path | None = None, 
     """
     folder = folder or ROOT / "build" / target
     what = [] if tests else ["--target", "fabricbench"]
+    chosen = options(target)
+    forget_other_options(folder, chosen)
     steps = (
-        ["cmake", "-S", str(source), "-B", str(folder), *options(target)],
+        ["cmake", "-S", str(source), "-B", str(folder), *chosen],
         ["cmake", "--build", str(folder), "--parallel", str(os.cpu_count() or 1), *what],
     )
     for step in steps:
@@ -51,6 +53,19 @@ def build(target: str, source: Path = ROOT / "src", folder: Path | None = None, 
         if status != 0:
             raise UserError(f"target '{target}' does not build: '{' '.join(step)}' ended with exit status {status}")
     return folder
+
+
+def forget_other_options(folder: Path, chosen: Sequence[str]) -> None:
+    """Has a folder that was built with other options configured anew.
+
+    CMake keeps the libraries that it found for an MPI, and would link them although another is asked for now.
+    """
+    record = folder / "options.txt"
+    now = "\n".join(chosen)
+    if not record.is_file() or record.read_text() != now:
+        (folder / "CMakeCache.txt").unlink(missing_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        record.write_text(now)
 
 
 def _mpi_option(name: str | None = None) -> str:
