@@ -74,11 +74,16 @@ class Table:
         return done.stdout
 
 
-def run_fabricbench(table: Table, arguments: argparse.Namespace, ranks: int, folder: Path, *options: str) -> Run:
-    file = folder / "result.jsonl"
-    launch = [*shlex.split(arguments.mpirun), "-n", str(ranks)]
-    table.run([*launch, arguments.fabricbench, "--quiet", *options, "--output", str(file)])
-    run = read_run(file)
+def launch(arguments: argparse.Namespace, ranks: int) -> list[str]:
+    return [*shlex.split(arguments.mpirun), "-n", str(ranks)]
+
+
+def run_fabricbench(table: Table, arguments: argparse.Namespace, ranks: int, *options: str) -> Run:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "result.jsonl"
+        program = [arguments.fabricbench, "--quiet", *options, "--output", str(file)]
+        table.run([*launch(arguments, ranks), *program])
+        run = read_run(file)
     if run.problems:
         raise UserError(run.problems[0].message)
     assert run.footer is not None
@@ -89,8 +94,7 @@ def run_fabricbench(table: Table, arguments: argparse.Namespace, ranks: int, fol
 
 def fabricbench(table: Table, arguments: argparse.Namespace, ranks: int, *options: str) -> Values:
     """Times in µs by (operation, bytes) and, with the ranks that were measured, by (operation, bytes, *ranks)."""
-    with tempfile.TemporaryDirectory() as folder:
-        run = run_fabricbench(table, arguments, ranks, Path(folder), *options)
+    run = run_fabricbench(table, arguments, ranks, *options)
     values: Values = {}
     for each in run.samples:
         time = statistics.median(each.latency_us.tolist())
@@ -101,8 +105,7 @@ def fabricbench(table: Table, arguments: argparse.Namespace, ranks: int, *option
 
 def vendor(table: Table, arguments: argparse.Namespace, folder: str, asked: Asked) -> Values:
     """One-way times in µs by size, from the parser of the tool. UserError where the output has a problem."""
-    launch = [*shlex.split(arguments.mpirun), "-n", str(asked.ranks)]
-    text = table.run([*launch, str(Path(folder) / asked.benchmark.program), *options(asked)])
+    text = table.run([*launch(arguments, asked.ranks), str(Path(folder) / asked.benchmark.program), *options(asked)])
     output = parse(asked, text, asked.benchmark.program)
     problems = check_output(output, asked)
     if problems:
@@ -125,8 +128,12 @@ class Copies:
 
 
 COPIES = (
-    Copies("copy", ("--access=write",), {"pingpong": ("device_to_device_memcpy_write_ce", "≥ 0.99")}, "1GiB"),
-    Copies("copy", ("--access=write",), {"unidirectional": ("device_to_device_memcpy_write_ce", "≥ 0.99")}, "1GiB"),
+    Copies(
+        "copy",
+        ("--access=write",),
+        dict.fromkeys(("pingpong", "unidirectional"), ("device_to_device_memcpy_write_ce", "≥ 0.99")),
+        "1GiB",
+    ),
     Copies("copy", ("--access=read",), {"unidirectional": ("device_to_device_memcpy_read_ce", "≥ 0.99")}, "1GiB"),
     Copies("kernel", ("--access=write",), {"unidirectional": ("device_to_device_memcpy_write_sm", "≥ 0.95")}, "1GiB"),
     Copies("kernel", ("--access=read",), {"unidirectional": ("device_to_device_memcpy_read_sm", "≥ 0.95")}, "1GiB"),
@@ -194,8 +201,10 @@ def compare_copies(table: Table, arguments: argparse.Namespace, copies: Copies) 
         f"--operations={','.join(copies.tests)}", f"--sizes={size}", "--budget=0.2",
         f"--schedules={'contended' if copies.together else 'uncontended'}",
     )  # fmt: skip
+    tests = dict.fromkeys(test for test, _ in copies.tests.values())
+    rates = {test: nvbandwidth(table, arguments, test, each >> 20) for test in tests}
     for operation, (test, wanted) in copies.tests.items():
-        theirs = nvbandwidth(table, arguments, test, each >> 20)
+        theirs = rates[test]
         if copies.together:
             # Ours ends with the slowest GPU; nvbandwidth prints the rate of each.
             peer = arguments.ranks * min(theirs.values())
@@ -229,11 +238,10 @@ def in_turn(step: Step, groups: Groups) -> Iterable[Message]:
 def compare_groups(table: Table, arguments: argparse.Namespace, transport: str) -> None:
     """All patterns between two halves of the GPUs, each message of CommBench's the same as ours."""
     titles: dict[str, tuple[str, float, float]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        run = run_fabricbench(
-            table, arguments, arguments.ranks, Path(folder), f"--transport={transport}",
-            f"--operations={','.join(GROUP_PATTERNS)}", "--sizes=1GiB", "--iterations=30", "--warmup=5",
-        )  # fmt: skip
+    run = run_fabricbench(
+        table, arguments, arguments.ranks, f"--transport={transport}", f"--operations={','.join(GROUP_PATTERNS)}",
+        "--sizes=1GiB", "--iterations=30", "--warmup=5",
+    )  # fmt: skip
     for each in run.samples:
         assert each.groups is not None
         (step,) = steps_of(each.operation, ranks=len(each.ranks), bytes=each.bytes, groups=each.groups)
@@ -241,8 +249,9 @@ def compare_groups(table: Table, arguments: argparse.Namespace, transport: str) 
         shape = f"({each.groups.count}, {each.groups.size}, {each.groups.active})"
         title = f"{transport} {each.operation} {shape} 1 GiB, against CommBench {COMMBENCH[transport]}"
         titles[title] = (text, each.bytes, statistics.median(each.latency_us.tolist()))
-    launch = [*shlex.split(arguments.mpirun), "-n", str(arguments.ranks), arguments.commbench]
-    output = table.run([*launch, COMMBENCH[transport], "30", *dict.fromkeys(text for text, _, _ in titles.values())])
+    lists = dict.fromkeys(text for text, _, _ in titles.values())
+    program = [arguments.commbench, COMMBENCH[transport], "30", *lists]
+    output = table.run([*launch(arguments, arguments.ranks), *program])
     theirs = {text: float(seconds) for text, seconds in re.findall(r"^time (\S+) ([\d.]+)$", output, re.M)}
     for title, (text, size, time) in titles.items():
         if not theirs.get(text):

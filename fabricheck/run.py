@@ -103,16 +103,22 @@ def not_said_by_runs(session: Session, judged: Sequence[RunJudgement]) -> Iterab
 
     A check that failed says its worst, and may add what only it knows, such as the launcher's last words.
     """
+    from fabricheck.session import failure_of
+
     said: dict[str, set[str]] = {}
     for each in judged:
         lines = said.setdefault(each.test, set())
         lines |= {f"{one.verdict.value}: {one.message}" for one in each.problems}
         lines |= {f"{one.verdict.value}: {one.name}: {one.reason}" for one in each.judgements}
-    for problem in session.problems:
-        test, _, reason = problem.message.partition(": fail in the ")
-        worst_of_check = re.sub(r" \(and \d+ more\)$", "", reason.partition(" error: ")[2])
-        if problem.verdict is Verdict.PASS or worst_of_check not in said.get(test, ()):
-            yield problem
+    failed = (case for case in session.cases if case.result == "fail")
+    repeated = {failure_of(case) for case in failed if _worst_of(case) in said.get(str(case), ())}
+    return (each for each in session.problems if each not in repeated)
+
+
+def _worst_of(case: Case) -> str:
+    """What a check said that failed, without ReFrame's words before it and the number of others after it."""
+    (first, *_) = (case.reason or "").splitlines() or [""]
+    return re.sub(r" \(and \d+ more\)$", "", first.partition(" error: ")[2])
 
 
 def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterable[Problem]:

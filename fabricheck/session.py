@@ -237,9 +237,7 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
         if case.result == "skip" and case.not_applicable:
             problems.append(Problem(Verdict.PASS, f"{case}: does not apply: {case.reason}"))
         elif case.result != "pass":
-            where = f" in the {case.phase} phase" if case.phase else ""
-            reason = (case.reason or "no reason given").splitlines()[0]
-            problems.append(Problem(case.verdict, f"{case}: {case.result}{where}: {reason}"))
+            problems.append(failure_of(case))
         elif not case.is_build and not case.result_files():
             problems.append(Problem(Verdict.INCOMPLETE, f"{case}: passed without leaving a result file"))
         elif case.declared_lack:
@@ -251,6 +249,13 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
         why = last_error or "it does not say why"
         problems.append(Problem(Verdict.INCOMPLETE, f"ReFrame ended with exit status {status}: {why}"))
     return problems
+
+
+def failure_of(case: Case) -> Problem:
+    """What keeps a case from being green that did not pass."""
+    where = f" in the {case.phase} phase" if case.phase else ""
+    reason = (case.reason or "no reason given").splitlines()[0]
+    return Problem(case.verdict, f"{case}: {case.result}{where}: {reason}")
 
 
 def _last_error(log: Path) -> str:

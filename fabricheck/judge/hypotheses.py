@@ -222,11 +222,12 @@ def _room(evidence: Evidence, ccl: Group, points: Iterable[Point]) -> str:
     size = max((point.bytes for point in points if point.operation == "allreduce"), default=0)
     for run in evidence.runs:
         topology = evidence.judge.topology_of(run.partition)
-        if (run.transport, run.test, run.environment) != ("ccl", ccl.test, ccl.environment):
+        if topology is None or (run.transport, run.test, run.environment) != ("ccl", ccl.test, ccl.environment):
             continue
+        expect = expect_from_topology(run.run, topology, evidence.judge.policy)
         for samples in run.run.samples:
-            if topology is not None and (samples.operation, samples.bytes) == ("allreduce", size):
-                expected = expect_from_topology(run.run, topology, evidence.judge.policy)(samples, "goodput").expected
+            if (samples.operation, samples.bytes) == ("allreduce", size):
+                expected = expect(samples, "goodput").expected
                 if expected:
                     share = float(np.median(samples.goodput_gbps)) / expected
                     return f"; its allreduce of {format_size(size)} reaches {share:.0%} of the model"
@@ -308,11 +309,12 @@ def location_is_marginal(evidence: Evidence) -> Iterator[Found]:
     """
     for group in evidence.groups:
         topology = evidence.judge.topology_of(group.partition)
-        network = topology.network if topology is not None else None
+        if topology is None or topology.network is None:
+            continue
         classes: dict[tuple[str, str, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for point, measured in group.points.items():
-            if network is not None and _is_between_nodes(point):
-                distance = network.distance(*point.hosts)
+            if _is_between_nodes(point):
+                distance = topology.network.distance(*point.hosts)
                 median = float(np.median(measured.gbps))
                 classes[point.operation, point.schedule, point.bytes][distance].append(median)
         claims = dict(_claim_of_distance(*key, found) for key, found in classes.items() if len(found) > 1)

@@ -38,13 +38,14 @@ class SystemJudge:
         Raises UserError for an unknown system and for a file that is not valid.
         """
         root = root or suite_root()
-        name = system.partition(":")[0]
-        references = root / "reference_values" / f"{name}.yaml"
+        name, _, partition = system.partition(":")
+        site_configs, references = root / "site_configs", root / "reference_values" / f"{name}.yaml"
+        partitions = {one: load_topology(file) for one, file in partition_files(name, site_configs).items()}
         return cls(
-            find_topology(system, root / "site_configs"),
+            partitions.get(partition) or find_topology(name, site_configs),
             load_references(references) if references.exists() else None,
             load_policy(root / "config" / "policy.yaml"),
-            {one: load_topology(file) for one, file in partition_files(name, root / "site_configs").items()},
+            partitions,
         )
 
     def topology_of(self, partition: str) -> Topology | None:

@@ -52,6 +52,14 @@ class Group:
     def verdict(self) -> Verdict:
         return worst(each.verdict for each in self.judgements)
 
+    @property
+    def by_verdict(self) -> dict[Verdict, list[Judgement]]:
+        """The metrics of each verdict, worst first."""
+        found: dict[Verdict, list[Judgement]] = {}
+        for each in self.judgements:
+            found.setdefault(each.verdict, []).append(each)
+        return found
+
 
 @dataclass(frozen=True)
 class Node:

@@ -403,8 +403,9 @@ def _findings(ranked: Sequence[RunJudgement], runs: Sequence[_Run]) -> list[_Fin
     for judged, run in zip(ranked, runs, strict=True):
         found += [_Finding(run, verdict, "", message) for verdict, message in run.problems]
         for group in groups_of(judged):
-            for verdict, _ in count(each.verdict for each in group.judgements if each.verdict is not Verdict.PASS):
-                alike = [each for each in group.judgements if each.verdict is verdict]
+            for verdict, alike in group.by_verdict.items():
+                if verdict is Verdict.PASS:
+                    continue
                 named = [who(each.samples, len(judged.run.ranks)) for each in alike[:_MOST_NAMED]]
                 more = f" and {len(alike) - _MOST_NAMED} more" if len(alike) > _MOST_NAMED else ""
                 what = f"{group.name} {', '.join(named)}{more}"

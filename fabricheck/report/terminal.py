@@ -190,10 +190,7 @@ def _problem_lines(
 
 def _group_lines(group: Group, world: int, detail: _Detail, width: int) -> Iterator[_Line]:
     """The bad ones each with its reason, as many as the detail allows; the rest as a count and its worst."""
-    by_verdict: dict[Verdict, list[Judgement]] = {}
-    for each in group.judgements:
-        by_verdict.setdefault(each.verdict, []).append(each)
-    for verdict, judgements in by_verdict.items():
+    for verdict, judgements in group.by_verdict.items():
         shown = 0 if verdict is Verdict.PASS else min(detail.metrics, len(judgements))
         for each in judgements[:shown]:
             yield _row(group, who(each.samples, world), each, calibrated=each.calibrated)

@@ -156,10 +156,7 @@ def find_topology(system: str, site_configs: Path) -> Topology:
     `topology-<partition>.yaml` where there is one, else `topology.yaml`. Raises UserError.
     """
     name, _, partition = system.partition(":")
-    own = site_configs / name / f"topology-{partition}.yaml"
-    if partition and own.is_file():
-        return load_topology(own)
-    path = site_configs / name / "topology.yaml"
+    path = partition_files(name, site_configs).get(partition, site_configs / name / "topology.yaml")
     if not path.is_file():
         known = sorted(found.parent.name for found in site_configs.glob("*/topology.yaml"))
         listed = ", ".join(known) if known else f"none: is {site_configs} the right folder?"

@@ -12,7 +12,7 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.results.records import Problem, Verdict
 from fabricheck.run import not_said_by_runs
-from fabricheck.session import Case, Selection, Session, Suite, find_problems, read_cases, run_suite
+from fabricheck.session import Case, Selection, Session, Suite, failure_of, find_problems, read_cases, run_suite
 from fabricheck.suite import suite_root
 from tests.unit.report.synthetic import GIB, judged, judgement, samples
 
@@ -168,15 +168,24 @@ def test_an_unknown_system(tmp_path: Path) -> None:
 def test_what_a_run_says_itself_is_said_once() -> None:
     one = judgement(samples((0, 1), GIB), verdict=Verdict.FAIL, reason="16 Gb/s is under the limit")
     good = judgement(samples((1, 0), GIB))
-    run = replace(judged([one, good]), test="PingPong %transport=mpi @local:default+openmpi")
-    failed = f"{run.test}: fail in the performance phase: performance error: FAIL"
-    itself = Problem(Verdict.FAIL, f"{failed}: {one.name}: {one.reason} (and 3 more)")
+
+    def failed(transport: str, reason: str) -> Case:
+        text = f"performance error: FAIL: {reason}"
+        name = f"PingPong %transport={transport}"
+        return Case(name, "openmpi", "local:default", {}, "fail", "performance", text, None, False)
+
+    itself = failed("mpi", f"{one.name}: {one.reason} (and 3 more)")
+    cases = (
+        itself,
+        failed("mpi", "something that only the check knows"),
+        failed("mpi", f"{one.name}: {one.reason}; srun: error: nid003: task 2: Killed"),
+        failed("ccl", f"{one.name}: {one.reason} (and 3 more)"),
+    )
+    run = replace(judged([one, good]), test=str(itself))
     others = (
-        Problem(Verdict.FAIL, f"{failed}: something that only the check knows"),
-        Problem(Verdict.FAIL, f"{failed}: {one.name}: {one.reason}; srun: error: nid003: task 2: Killed"),
-        Problem(Verdict.FAIL, itself.message.replace("=mpi", "=ccl")),
-        Problem(Verdict.PASS, itself.message),
+        *map(failure_of, cases[1:]),
+        Problem(Verdict.PASS, failure_of(itself).message),
         Problem(Verdict.INCOMPLETE, "2 test cases were selected and 1 were run"),
     )
-    session = Session(Path("x"), (), (), (itself, *others))
+    session = Session(Path("x"), cases, (), (failure_of(itself), *others))
     assert tuple(not_said_by_runs(session, [run])) == others
