@@ -70,12 +70,12 @@ class FabricbenchCheck(RegressionTestPlugin):
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
       `gpu` and an environment with `nccl` or `rccl`; it does not depend on the MPI library and is measured once. More
       than one node needs a partition with `multinode`; nodes that are emulated have no memory of their own to measure.
-    - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition), else `ranks`, and one where
-      there are several nodes. `nodes` is 0 for all of the partition's (its `extras["nodes"]`). The
-      collectives of an MPI library take device memory only where the environment has the feature
-      `device-collectives`; elsewhere reductions are left out, and the others are lists of transfers. The
-      launcher's options for binding ranks come from `fabricheck.mpi`, variables from the tuning profile that the
-      partition's `extras["tuning_profile"]` names.
+    - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition) and at least
+      `ranks_per_device`; without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the
+      partition's (its `extras["nodes"]`). The collectives of an MPI library take device memory only where the
+      environment has the feature `device-collectives`; elsewhere reductions are left out, and the others are lists of
+      transfers. The launcher's options for binding ranks come from `fabricheck.mpi`, variables from the tuning profile
+      that the partition's `extras["tuning_profile"]` names.
     - Where the node lacks what the test needs, such as a second NUMA node, the test is skipped with the reason, and the
       run is INCOMPLETE; where the site's files say that it does not apply, such as for too few ranks, it is not. What
       the machine itself is found to lack is declared in the partition's `extras["lacks"]`, a reason by the setting that
@@ -200,7 +200,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             alone = min(max(cores, 2), 4)
             self.num_tasks_per_node = self.ranks or (alone if self.num_nodes == 1 else 1)
         else:
-            self.num_tasks_per_node = gpus[0]
+            self.num_tasks_per_node = max(gpus[0], self.ranks_per_device)
             self.num_gpus_per_node = gpus[0]
         self.num_tasks = self.num_tasks_per_node * self.num_nodes
         too_few = f"needs {self.least_ranks} ranks and this partition has {self.num_tasks}"
@@ -296,8 +296,8 @@ class FabricbenchCheck(RegressionTestPlugin):
             from fabricheck.topology.model import find_topology
 
             where = self.current_partition.fullname
-            found = placements(find_topology(where, suite_root() / "site_configs"))
             # Rank i drives GPU i.
+            found = placements(find_topology(where, suite_root() / "site_configs"), self.num_tasks_per_node)
             sets = found.same_gpu if self.placement == "same-gpu" else found.spread
             self.leave_out_if(not sets, f"no GPUs of {where} can be placed {self.placement}")
             options.append("--together=" + ",".join("+".join(map(str, one)) for one in sets))

@@ -55,10 +55,10 @@ class Placements:
     spread: tuple[tuple[int, ...], ...]
 
 
-def placements(topology: Topology) -> Placements:
-    """The placements of a node. A GPU without a `package` is one by itself."""
+def placements(topology: Topology, gpus: int) -> Placements:
+    """The placements of the first `gpus` GPUs of a node. A GPU without a `package` is one by itself."""
     packages: dict[str, list[int]] = defaultdict(list)
-    for gpu in sorted(topology.gpus, key=lambda gpu: gpu.index):
+    for gpu in sorted(topology.gpus, key=lambda gpu: gpu.index)[:gpus]:
         packages[gpu.package or gpu.name].append(gpu.index)
     turns = itertools.zip_longest(*packages.values())
     order = [index for turn in turns for index in turn if index is not None]

@@ -1,7 +1,11 @@
-"""Nothing in fabricbench or the judge counts on four ranks: as many as an 8-GPU node has, and twice that."""
+"""Nothing in the suite counts on four ranks: nodes with 1, 2 and 3 GPUs, the ranks of 8, and twice as many."""
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -12,11 +16,14 @@ from fabricheck.judge.system import SystemJudge
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.fabricbench_format import (
     GROUP_PATTERNS,
+    MEMORY_PATHS,
     SPARSE,
     STRIPING,
     VICTIMS,
 )
 from fabricheck.results.records import Groups, Verdict
+from fabricheck.session import reframe_program
+from fabricheck.suite import suite_root
 from fabricheck.topology.judged import COLLECTIVES, PAIRS
 from tests.e2e.test_patterns import MATRIX, Bench, openmpi
 
@@ -66,3 +73,49 @@ def test_every_pattern_between_groups(openmpi: Bench, tmp_path: Path, ranks: int
     assert {each.groups for each in run.samples if each.operation == "rail_unidirectional"} == shapes
     judged = SystemJudge.of("local").judge(run)
     assert judged.verdict not in (Verdict.INVALID, Verdict.INCOMPLETE), judged.problems
+
+
+@pytest.mark.parametrize(("gpus", "together"), [(1, []), (2, ["0+1"]), (3, ["0+1", "0+1+2"])])
+def test_every_check_of_a_small_node_has_something_to_measure(
+    openmpi: Bench, tmp_path: Path, gpus: int, together: list[str]
+) -> None:
+    commands = acceptance_of_node(tmp_path, gpus)
+    assert {each["expect-ranks"] for name, each in commands.items() if "SharedGpu" not in name} == {str(gpus)}
+    assert [each["expect-ranks"] for name, each in commands.items() if "SharedGpu" in name] == [str(max(gpus, 2))] * 2
+    sets = [each["together"].split(",") for each in commands.values() if "together" in each]
+    assert sets == ([together] * 2 if together else [])
+    asked = {one for each in commands.values() for one in each["operations"].split(",")}
+    assert {"host_to_device", "local_copy", "pingpong"} <= asked
+    if gpus == 1:
+        return
+    # What each operation is between so few ranks does not depend on the port.
+    operations = sorted(asked - MEMORY_PATHS)
+    job = openmpi.run(tmp_path, f"--operations={','.join(operations)} --matrix={MATRIX} {SHORT}", ranks=gpus)
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert {each.operation for each in read_run(tmp_path / "result.jsonl").samples} == set(operations)
+
+
+def acceptance_of_node(folder: Path, gpus: int) -> dict[str, dict[str, str]]:
+    """fabricbench's options in the jobs that an acceptance of hgx-h200 would start where it has so many GPUs, by job.
+
+    A stub stands for nvidia-smi, which says how many there are.
+    """
+    stub = folder / "nvidia-smi"
+    stub.write_text("#!/bin/sh\n" + "".join(f"echo 'GPU {each}: NVIDIA H200'\n" for each in range(gpus)))
+    stub.chmod(0o755)
+    root = suite_root()
+    files = [root / "config" / "common.py", root / "site_configs" / "hgx-h200" / "settings.py"]
+    command = [reframe_program(), "--dry-run", "--system=hgx-h200", "--tag=acceptance", "--recursive"]
+    command += [f"--checkpath={root / 'checks'}", f"--prefix={folder}", *(f"--config-file={file}" for file in files)]
+    environment = {
+        **os.environ,
+        "PATH": f"{folder}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "FABRICHECK_OPENMPI_ROOT": str(folder),
+        "FABRICHECK_UCX_ROOT": str(folder),
+    }
+    job = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    scripts = {file.parent.name: file.read_text() for file in folder.glob("stage/**/rfm_job.sh")}
+    options = {name: dict(re.findall(r"--([a-z-]+)=(\S+)", text)) for name, text in scripts.items()}
+    measuring = {name: each for name, each in options.items() if "operations" in each}
+    assert measuring, job.stdout + job.stderr
+    return measuring

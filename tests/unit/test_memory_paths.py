@@ -212,13 +212,20 @@ def test_what_a_machine_lacks_is_told_from_other_ends(tmp_path: Path) -> None:
 
 
 def test_placements_of_gpus_with_two_parts() -> None:
-    found = placements(system("lumi"))
+    found = placements(system("lumi"), 8)
     assert found.same_gpu == ((0, 1), (2, 3), (4, 5), (6, 7))
     assert found.spread[:3] == ((0, 2), (0, 2, 4), (0, 2, 4, 6))
     assert found.spread[-1] == tuple(range(8))
 
 
 def test_placements_of_whole_gpus() -> None:
-    found = placements(system("hgx-h200"))
+    found = placements(system("hgx-h200"), 4)
     assert found.same_gpu == ()
     assert found.spread == ((0, 1), (0, 1, 2), (0, 1, 2, 3))
+
+
+def test_placements_of_the_gpus_that_a_partition_has() -> None:
+    assert placements(system("hgx-h200"), 2).spread == ((0, 1),)
+    assert placements(system("hgx-h200"), 1).spread == ()
+    assert placements(system("lumi"), 3).same_gpu == ((0, 1),)
+    assert placements(system("lumi"), 3).spread == ((0, 2), (0, 1, 2))
