@@ -16,7 +16,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fabricheck.errors import UserError
-from fabricheck.yamlfile import read_yaml
+from fabricheck.results.environment import is_recorded
+from fabricheck.yamlfile import Place, YamlFile, read_yaml
 
 Library = Literal["ccl", "mpi", "gpu"]
 Without = Literal["fails", "harms"]
@@ -138,6 +139,7 @@ class _SettingModel(BaseModel):
     effect: Annotated[str, Field(min_length=1)]
     source: Annotated[str, Field(min_length=1)]
     without: Without | None = None
+    accepts: Annotated[str, Field(min_length=1)] | None = None
 
 
 class _ProfileModel(BaseModel):
@@ -158,7 +160,7 @@ def load_profiles(path: str | PathLike[str]) -> Profiles:
 
     Raises UserError, naming file, line and field: for unknown and missing fields, for a value that is not text (YAML
     reads `0x10` or `on` in ways that nobody means), for one that the variable does not accept, for a variable that is
-    set twice in a profile or is not among `ACCEPTED`.
+    set twice in a profile, and for one that is not among `ACCEPTED` and does not say what it `accepts`.
     """
     file = read_yaml(Path(path))
     try:
@@ -170,20 +172,42 @@ def load_profiles(path: str | PathLike[str]) -> Profiles:
         seen: set[str] = set()
         for number, setting in enumerate(profile.settings):
             place = ("profiles", name, "settings", number)
-            if setting.variable not in ACCEPTED:
-                file.fail((*place, "variable"), f"{setting.variable} is unknown: add what it accepts to ACCEPTED")
-            if not re.fullmatch(ACCEPTED[setting.variable], setting.value):
+            accepted = _accepted(file, place, setting)
+            if not accepted.fullmatch(setting.value):
                 file.fail(
                     (*place, "value"),
-                    f"{setting.variable} does not accept {setting.value!r}: it has to match "
-                    f"{ACCEPTED[setting.variable]}",
+                    f"{setting.variable} does not accept {setting.value!r}: it has to match {accepted.pattern}",
                 )
             if setting.variable in seen:
                 file.fail((*place, "variable"), f"{setting.variable} is set twice in this profile")
             seen.add(setting.variable)
-        settings = tuple(Setting(**{**each.model_dump(), "systems": tuple(each.systems)}) for each in profile.settings)
+        settings = tuple(
+            Setting(**{**each.model_dump(exclude={"accepts"}), "systems": tuple(each.systems)})
+            for each in profile.settings
+        )
         profiles.append(Profile(name, profile.description, settings))
     return Profiles(str(path), tuple(profiles))
+
+
+def _accepted(file: YamlFile, place: Place, setting: _SettingModel) -> re.Pattern[str]:
+    """The values that a variable takes: as known here, else as the setting says itself."""
+    name = setting.variable
+    known = ACCEPTED.get(name)
+    if known is not None:
+        if setting.accepts is not None:
+            file.fail((*place, "accepts"), f"what {name} accepts is known, {known}: leave this out")
+        return re.compile(known)
+    if setting.accepts is None:
+        file.fail(
+            (*place, "variable"),
+            f"{name} is unknown: mend the name, or say with `accepts`, a regular expression, which values it takes",
+        )
+    if not is_recorded(name):
+        file.fail((*place, "variable"), f"{name} is none of those that fabricbench records: no run could prove it")
+    try:
+        return re.compile(setting.accepts)
+    except re.error as error:
+        file.fail((*place, "accepts"), f"is no regular expression: {error}")
 
 
 def libraries_of(transport: str) -> tuple[Library, ...]:

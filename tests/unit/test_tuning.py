@@ -105,6 +105,11 @@ def test_a_variable_accepts_what_its_library_accepts(
             written(tmp_path, one(variable, value))
 
 
+def test_a_variable_that_is_not_known_says_itself_what_it_accepts(tmp_path: Path) -> None:
+    profile = written(tmp_path, one("UCX_RNDV_THRESH", "8k", accepts="'auto|[0-9]+k?'", library="mpi")).profile("p")
+    assert profile.environment(["mpi"]) == {"UCX_RNDV_THRESH": "8k"}
+
+
 def test_every_accepted_pattern_refuses_something(tmp_path: Path) -> None:
     for variable in ACCEPTED:
         with pytest.raises(UserError):
@@ -115,6 +120,10 @@ def test_every_accepted_pattern_refuses_something(tmp_path: Path) -> None:
     ("text", "message"),
     [
         (one("NCCL_DEBG", "INFO"), "NCCL_DEBG is unknown"),
+        (one("UCX_NEW", "x", accepts="'y|z'"), "UCX_NEW does not accept 'x': it has to match y"),
+        (one("UCX_NEW", "x", accepts="'('"), r"settings\[0\].accepts: is no regular expression"),
+        (one("NCCL_PROTO", "LL", accepts="'.+'"), r"settings\[0\].accepts: what NCCL_PROTO accepts is known"),
+        (one("PATH", "x", accepts="'.+'"), "PATH is none of those that fabricbench records"),
         (one("nccl_proto", "LL"), r"settings\[0\].variable"),
         (one("NCCL_PROTO", "LL", library="nccl"), r"settings\[0\].library"),
         (one("NCCL_PROTO", "LL", systems="[]"), r"settings\[0\].systems"),
