@@ -36,6 +36,20 @@ class Outcome:
     cases: tuple[Case, ...]
 
 
+def require_files(suite: Suite, system: str) -> None:
+    """Raises UserError for the first mistake in a file that a run on `system` needs, but ReFrame's own settings.
+
+    ReFrame would find it only in the middle of the run, with the traceback of a check, or not at all.
+    """
+    from fabricheck.judge.system import SystemJudge
+    from fabricheck.tuning import load_profiles
+    from fabricheck.vendor.sources import load_tools
+
+    SystemJudge.of(system, suite.root)
+    load_profiles(suite.root / "config" / "tuning.yaml")
+    load_tools(suite.root / "config" / "vendor.yaml")
+
+
 def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     """Judges every result file of a session against the topology, the references and the policy of the suite.
 
@@ -210,10 +224,13 @@ def run(
         raise UserError("--store and --no-store exclude each other")
     store = store or output / "store"
     name = system.partition(":")[0]
-    if name in suite.systems() and not no_store:
-        from fabricheck.store.folders import create
+    if name in suite.systems():
+        # What cannot be judged or stored is better known before it is measured.
+        require_files(suite, name)
+        if not no_store:
+            from fabricheck.store.folders import create
 
-        create(store)  # what cannot be stored is better known before it is measured
+            create(store)
     session = run_suite(suite, selection, output)
     outcome = judge_session(session, suite, name)
     for write, file in ((write_json, "verdict.json"), (write_junit, "junit.xml"), (write_prometheus, "metrics.prom")):

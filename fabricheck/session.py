@@ -189,7 +189,8 @@ def run_suite(suite: Suite, selection: Selection, output: Path) -> Session:
         *selection.arguments(),
     ]
     environment = _environment(suite, system, output)
-    listed = _count_selected(command, environment)
+    *_, settings = suite.config_files(system)
+    listed = _count_selected(command, environment, settings, folder / "listing.txt")
     status = _run(["--run"], command, environment)
     cases = read_cases(report)
     files = tuple(file for case in cases for file in case.result_files())
@@ -365,17 +366,31 @@ def _environment(suite: Suite, system: str, output: Path) -> dict[str, str]:
     return {**os.environ, **ours}
 
 
-def _count_selected(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Number of test cases that ReFrame is going to run, builds included."""
+def _count_selected(command: Sequence[str], environment: Mapping[str, str], settings: Path, log: Path) -> int:
+    """Number of test cases that ReFrame is going to run, builds included. What it says where it fails goes to `log`."""
     listing = subprocess.run([*command, "--list=C"], env=environment, capture_output=True, text=True, check=False)
     count = re.search(r"^Concretized (\d+) test case", listing.stdout, re.MULTILINE)
     if listing.returncode != 0 or count is None:
-        raise UserError(f"ReFrame cannot list the checks:\n{(listing.stdout + listing.stderr).strip()}")
+        said = f"{listing.stdout}\n{listing.stderr}"
+        log.write_text(said, encoding="utf-8")
+        raise UserError(f"ReFrame cannot list the checks: {_essence(said, settings)}; all that it said is in {log}")
     if int(count[1]) == 0:
         raise UserError(
             "no check is selected: there is none for this system and its environments with these tags and names"
         )
     return int(count[1])
+
+
+def _essence(said: str, settings: Path) -> str:
+    """What ReFrame's output says why it ended; where it has no word for it, the system's settings are to blame."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    errors = [line.partition(": ")[2] for line in lines if re.match(r"ERROR: (?!Traceback)|reframe: error: ", line)]
+    if errors:
+        return re.sub(r"^(run session stopped: |user error: )+", "", errors[0])
+    trace = said.rpartition("Traceback (most recent call last):\n")[2]
+    places = re.findall(rf'^ +File "({re.escape(str(settings))})", (line \d+)', trace, re.MULTILINE)
+    ended = re.findall(r"^\S.*", trace, re.MULTILINE) or lines[-1:] or ["it does not say why"]
+    return ": ".join([", ".join(places[-1]) if places else str(settings), ended[0]])
 
 
 def _run(action: Sequence[str], command: Sequence[str], environment: Mapping[str, str]) -> int:

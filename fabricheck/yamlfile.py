@@ -14,7 +14,11 @@ from fabricheck.errors import UserError
 
 Place = tuple[str | int, ...]
 
-_REASONS = {"extra_forbidden": "is an unknown field", "missing": "is missing"}
+_REASONS = {
+    "extra_forbidden": "is an unknown field",
+    "unexpected_keyword_argument": "is an unknown field",
+    "missing": "is missing",
+}
 
 
 @dataclass(frozen=True)

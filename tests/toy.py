@@ -64,7 +64,7 @@ def toy(tmp_path: Path) -> ToySuite:
     root = tmp_path / "suite"
     for folder in ("checks", "config", "site_configs/toy", "reference_values"):
         (root / folder).mkdir(parents=True)
-    for file in ("config/common.py", "config/policy.yaml"):
+    for file in ("config/common.py", "config/policy.yaml", "config/tuning.yaml", "config/vendor.yaml"):
         shutil.copy(suite_root() / file, root / file)
     (root / "site_configs" / "toy" / "settings.py").write_text(SETTINGS)
     (root / "site_configs" / "toy" / "topology.yaml").write_text(TOPOLOGY)

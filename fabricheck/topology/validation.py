@@ -153,14 +153,19 @@ def _settings_problems(root: Path, system: str, topologies: Mapping[str, Topolog
         return
     import reframe.core.config as reframe_config
     from reframe.core.exceptions import ReframeError
+    from reframe.core.systems import System
 
     try:
         config = reframe_config.load_config(str(settings))
         config.validate()
         config.select_subconfig(system)
         partitions = config.get("systems/0/partitions")
-    except (ReframeError, ValueError, KeyError) as error:
+        System.create(config)
+    except ReframeError as error:
         yield f"{settings}: ReFrame does not load it: {' '.join(str(error).split())}"
+        return
+    except Exception as error:  # settings are a program, and may fail in any way
+        yield f"{settings}: ReFrame does not load it: {type(error).__name__}: {' '.join(str(error).split())}"
         return
     names = {str(one["name"]) for one in partitions}
     for name in sorted(topologies):

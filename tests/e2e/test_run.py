@@ -74,6 +74,21 @@ def test_a_folder_that_is_no_store_is_refused_before_anything_runs(toy: ToySuite
     assert not list(toy.output.glob("runs/*"))
 
 
+@pytest.mark.parametrize(
+    "file",
+    ["config/policy.yaml", "config/tuning.yaml", "config/vendor.yaml", "site_configs/toy/topology.yaml"],
+)
+def test_a_mistake_in_a_file_is_one_line_before_anything_runs(toy: ToySuite, file: str) -> None:
+    path = toy.suite.root / file
+    path.write_text(path.read_text() + "colour: red\n")
+    job = fabricheck_run(toy)
+    assert job.returncode == 2
+    (line,) = job.stderr.splitlines()
+    assert line.startswith(f"fabricheck: {path}:")
+    assert "colour: is an unknown field" in line
+    assert not list(toy.output.glob("runs/*"))
+
+
 def test_a_result_file_that_was_cut_off_is_incomplete(toy: ToySuite) -> None:
     toy.result.write_text("".join(toy.result.read_text().splitlines(keepends=True)[:-1]))
     job = fabricheck_run(toy)

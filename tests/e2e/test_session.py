@@ -7,7 +7,7 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.results.records import Verdict
 from fabricheck.session import Selection, Session, run_suite
-from tests.toy import CHECK, ToySuite
+from tests.toy import CHECK, SETTINGS, ToySuite
 
 pytestmark = pytest.mark.e2e
 
@@ -73,8 +73,21 @@ def test_an_environment_that_is_not_there_leaves_nothing_to_run(toy: ToySuite) -
         run(toy)
 
 
-def test_settings_that_do_not_load(toy: ToySuite) -> None:
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("site_configuration = {'systems': [{}]}", r"toy/settings.py: KeyError: 'name';"),
+        (SETTINGS.replace('"scheduler": "local", ', ""), "'scheduler' is a required property"),
+        ("site_configuration = {}\nraise RuntimeError('two\\nlines')", "settings.py, line 2: RuntimeError: two;"),
+        ("def (", r"toy/settings.py, line 1: SyntaxError: invalid syntax;"),
+    ],
+)
+def test_settings_that_do_not_load(toy: ToySuite, text: str, says: str) -> None:
     settings = toy.suite.root / "site_configs" / "toy" / "settings.py"
-    settings.write_text("site_configuration = {'systems': [{}]}")
-    with pytest.raises(UserError, match="ReFrame cannot list the checks"):
+    settings.write_text(text)
+    with pytest.raises(UserError, match=f"^ReFrame cannot list the checks: .*{says}") as error:
         run(toy)
+    assert len(str(error.value).splitlines()) == 1
+    (listing,) = toy.output.glob("runs/*/listing.txt")
+    assert str(listing) in str(error.value)
+    assert listing.read_text().strip()

@@ -160,13 +160,31 @@ def test_validate_reports_a_site_without_settings(tmp_path: Path) -> None:
     assert [("'other'" in found[0]), ("settings.py: does not exist" in found[1])] == [True, True]
 
 
-def test_validate_reports_what_reframe_does_not_load(tmp_path: Path) -> None:
+PARTITION = """
+site_configuration = {
+    "systems": [{"name": "example", "hostnames": [".*"], "partitions": [
+        {"name": "p", "scheduler": "slrum", "launcher": "local", "environs": []}]}],
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('site_configuration = {"systems": [{"name": "example"}]}\n', "KeyError: 'partitions'"),
+        (PARTITION, "no such scheduler: 'slrum'"),
+        ("site_configuration = {\n", "SyntaxError: '{' was never closed (settings.py, line 1)"),
+        ('site_configuration = {}\nraise RuntimeError("two\\nlines")\n', "RuntimeError: two lines"),
+    ],
+)
+def test_validate_reports_what_reframe_does_not_load(tmp_path: Path, text: str, says: str) -> None:
     site = tmp_path / "site_configs" / "example"
     site.mkdir(parents=True)
     (site / "topology.yaml").write_text(GOOD, encoding="utf-8")
-    (site / "settings.py").write_text('site_configuration = {"systems": [{"name": "example"}]}\n', encoding="utf-8")
+    (site / "settings.py").write_text(text, encoding="utf-8")
     settings, references = problems(tmp_path, "example")
-    assert "ReFrame does not load it" in settings
+    assert "settings.py: ReFrame does not load it: " in settings
+    assert says in settings
     assert "reference_values/example.yaml: does not exist" in references
 
 
