@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -234,10 +235,12 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
     problems = []
     if len(cases) != listed:
         problems.append(Problem(Verdict.INCOMPLETE, f"{listed} test cases were selected and {len(cases)} were run"))
+    inapplicable = [case for case in cases if case.result == "skip" and case.not_applicable]
+    problems += does_not_apply(inapplicable)
     for case in cases:
-        if case.result == "skip" and case.not_applicable:
-            problems.append(Problem(Verdict.PASS, f"{case}: does not apply: {case.reason}"))
-        elif case.result != "pass":
+        if case in inapplicable:
+            continue
+        if case.result != "pass":
             problems.append(failure_of(case))
         elif not case.is_build and not case.result_files():
             problems.append(Problem(Verdict.INCOMPLETE, f"{case}: passed without leaving a result file"))
@@ -249,6 +252,22 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
     if status != 0 and all(each.verdict is Verdict.PASS for each in problems):
         why = last_error or "it does not say why"
         problems.append(Problem(Verdict.INCOMPLETE, f"ReFrame ended with exit status {status}: {why}"))
+    return problems
+
+
+def does_not_apply(cases: Sequence[Case]) -> list[Problem]:
+    """Cases to which the system's own description leaves nothing to measure: one PASS for each reason."""
+    alike: dict[tuple[str, str], list[Case]] = {}
+    for case in cases:
+        alike.setdefault((case.reason or "no reason given", f"@{case.partition}+{case.environment}"), []).append(case)
+    problems = []
+    for (reason, where), members in alike.items():
+        if len(members) == 1:
+            problems.append(Problem(Verdict.PASS, f"{members[0]}: does not apply: {reason}"))
+            continue
+        counts = Counter(case.test for case in members)
+        names = ", ".join(name if number == 1 else f"{name} ({number})" for name, number in counts.items())
+        problems.append(Problem(Verdict.PASS, f"{len(members)} tests {where} do not apply: {reason}: {names}"))
     return problems
 
 

@@ -356,7 +356,7 @@ def _where(ranks: Sequence[Rank], nodes: Sequence[Node]) -> str:
         return "nowhere known"
     if len(nodes) == 1:
         devices = f" with {nodes[0].devices}" if nodes[0].devices != "no device" else ""
-        return f"{len(ranks)} ranks on {nodes[0].host}{devices}"
+        return f"{plural(len(ranks), 'rank')} on {nodes[0].host}{devices}"
     devices = f", each with {nodes[0].devices}" if len({each.devices for each in nodes}) == 1 else ""
     devices = "" if devices.endswith("no device") else devices
     return f"{len(ranks)} ranks on {len(nodes)} nodes ({nodes[0].host} … {nodes[-1].host}){devices}"

@@ -69,6 +69,16 @@ def test_what_the_site_says_that_it_lacks_does_not_apply(tmp_path: Path) -> None
     assert problem.message.endswith(f": does not apply: {LACK}")
 
 
+def test_tests_that_do_not_apply_for_one_reason_are_one_line(tmp_path: Path) -> None:
+    few = {"result": "skip", "left_out": "needs 2 ranks", "not_applicable": True}
+    named = ["T %size=8", "T %size=9", "U"]
+    records = [record(unique_name=f"x{index}", name=name, **few) for index, name in enumerate(named)]
+    records.append(record(unique_name="x3", **{**few, "left_out": "needs 4 ranks"}))
+    first, second = find_problems(5, 0, [*read(tmp_path, records), case(tmp_path / "run")])
+    assert first == Problem(Verdict.PASS, "3 tests @local:default+openmpi do not apply: needs 2 ranks: T (2), U")
+    assert second == Problem(Verdict.PASS, "T %size=8 @local:default+openmpi: does not apply: needs 4 ranks")
+
+
 def test_a_lack_that_is_declared_and_not_there_is_said(tmp_path: Path) -> None:
     measured = replace(case(tmp_path / "run"), declared_lack="host_numa=remote: one NUMA node")
     (problem,) = find_problems(1, 0, [measured])
