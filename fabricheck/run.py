@@ -56,8 +56,8 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     The verdict is the worst of all files and of the session's own problems.
     """
     from fabricheck.judge.findings import find_all
-    from fabricheck.judge.judge import worst
     from fabricheck.judge.system import SystemJudge
+    from fabricheck.report.content import overall
     from fabricheck.results.fabricbench import read_run
 
     judge = SystemJudge.of(system, suite.root)
@@ -72,10 +72,8 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
         *find_all(runs, judge),
         *_found_by_turns(session.cases, judge),
     )
-    if not judged:
-        problems = (*problems, Problem(Verdict.INCOMPLETE, "there is no result file, so nothing was measured"))
-    verdicts = [*(one.verdict for one in judged), *(one.verdict for one in problems)]
-    return Outcome(worst(verdicts), problems, judged, tuple(case for case, _ in found))
+    verdict, _ = overall(judged, problems)
+    return Outcome(verdict, problems, judged, tuple(case for case, _ in found))
 
 
 def store_session(

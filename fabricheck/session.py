@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -131,7 +131,10 @@ class Case:
 
     def result_files(self) -> list[Path]:
         """What was measured; nothing where the test was skipped, whatever it wrote down about the reason."""
-        return sorted(self.folder.glob("*.jsonl")) if self.folder and self.result != "skip" else []
+        if self.folder is None or self.result == "skip":
+            return []
+        # A program that ends before it knows what it measures leaves an empty file.
+        return sorted(file for file in self.folder.glob("*.jsonl") if file.stat().st_size > 0)
 
 
 def named_verdict(reason: str) -> Verdict | None:
@@ -235,14 +238,17 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
     problems = []
     if len(cases) != listed:
         problems.append(Problem(Verdict.INCOMPLETE, f"{listed} test cases were selected and {len(cases)} were run"))
-    inapplicable = [case for case in cases if case.result == "skip" and case.not_applicable]
-    problems += does_not_apply(inapplicable)
+    for members in _alike(case for case in cases if case.result == "skip" and case.not_applicable):
+        what = "does not apply" if len(members) == 1 else "do not apply"
+        problems.append(Problem(Verdict.PASS, _say(members, what)))
+    failed = [case for case in cases if case.result != "pass" and not (case.result == "skip" and case.not_applicable)]
+    problems += [failure_of(case) for case in failed if case.result_files()]
+    for members in _alike(case for case in failed if not case.result_files()):
+        problems.append(Problem(members[0].verdict, _say(members, _how(members[0]))))
     for case in cases:
-        if case in inapplicable:
-            continue
         if case.result != "pass":
-            problems.append(failure_of(case))
-        elif not case.is_build and not case.result_files():
+            continue
+        if not case.is_build and not case.result_files():
             problems.append(Problem(Verdict.INCOMPLETE, f"{case}: passed without leaving a result file"))
         elif case.declared_lack:
             text = f"was measured, although the site says that this machine lacks {case.declared_lack}"
@@ -255,27 +261,35 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
     return problems
 
 
-def does_not_apply(cases: Sequence[Case]) -> list[Problem]:
-    """Cases to which the system's own description leaves nothing to measure: one PASS for each reason."""
-    alike: dict[tuple[str, str], list[Case]] = {}
-    for case in cases:
-        alike.setdefault((case.reason or "no reason given", f"@{case.partition}+{case.environment}"), []).append(case)
-    problems = []
-    for (reason, where), members in alike.items():
-        if len(members) == 1:
-            problems.append(Problem(Verdict.PASS, f"{members[0]}: does not apply: {reason}"))
-            continue
-        counts = Counter(case.test for case in members)
-        names = ", ".join(name if number == 1 else f"{name} ({number})" for name, number in counts.items())
-        problems.append(Problem(Verdict.PASS, f"{len(members)} tests {where} do not apply: {reason}: {names}"))
-    return problems
-
-
 def failure_of(case: Case) -> Problem:
     """What keeps a case from being green that did not pass."""
-    where = f" in the {case.phase} phase" if case.phase else ""
-    reason = (case.reason or "no reason given").splitlines()[0]
-    return Problem(case.verdict, f"{case}: {case.result}{where}: {reason}")
+    return Problem(case.verdict, _say([case], _how(case)))
+
+
+def _how(case: Case) -> str:
+    """In which way a case did not pass."""
+    return f"{case.result} in the {case.phase} phase" if case.phase else case.result
+
+
+def _why(case: Case) -> str:
+    return (case.reason or "no reason given").splitlines()[0]
+
+
+def _alike(cases: Iterable[Case]) -> list[list[Case]]:
+    """Cases of one partition and environment that say the same; in the order of the first of each."""
+    found: dict[tuple[str, str, str, str], list[Case]] = {}
+    for case in cases:
+        found.setdefault((case.partition, case.environment, _how(case), _why(case)), []).append(case)
+    return list(found.values())
+
+
+def _say(alike: Sequence[Case], what: str) -> str:
+    """One line about cases that say the same."""
+    first, names = alike[0], Counter(case.test for case in alike)
+    if len(alike) == 1:
+        return f"{first}: {what}: {_why(first)}"
+    named = ", ".join(name if times == 1 else f"{name} ({times})" for name, times in names.items())
+    return f"{len(alike)} tests @{first.partition}+{first.environment}: {what}: {_why(first)}: {named}"
 
 
 def _last_error(log: Path) -> str:

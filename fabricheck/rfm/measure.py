@@ -327,7 +327,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     def judge(self) -> RunJudgement:
         status = self.exit_status()
         file = Path(self.stagedir) / RESULT
-        if not file.exists():
+        if not file.exists() or file.stat().st_size == 0:
             raise SanityError(f"INCOMPLETE: fabricbench left no results (exit status {status}){self.last_words()}")
         run = self.read_guarded(file, status, self.wanted_environment(), self.paths())
         parameters = {name: getattr(self, name) for name in type(self).param_space.params}

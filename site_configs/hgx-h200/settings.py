@@ -9,6 +9,8 @@ Where the libraries lie is the site's business and comes from the environment:
     FABRICHECK_NCCL_ROOT      NCCL, where it does not lie in /usr
 
 What is not named is left out, with one line on stderr. CUDA is found through `nvcc` on the PATH.
+
+    FABRICHECK_GPUS           how many GPUs the node has to have, up to 8; unset: 8 where more than 4 are seen, else 4
 """
 
 import os
@@ -18,12 +20,17 @@ import sys
 from pathlib import Path
 
 
-def gpus_here() -> int:
-    """GPUs of this machine; 4, as topology.yaml says, where there is no driver: so the tests can be listed anywhere."""
+def gpus_of_node() -> int:
+    """How many there have to be, and not how many there are: a GPU that is lost has to be missed."""
+    said = os.environ.get("FABRICHECK_GPUS")
+    if said is not None:
+        if said not in map(str, range(1, 9)):
+            raise ValueError(f"FABRICHECK_GPUS is {said!r}: give the number of GPUs of the node, 1 to 8")
+        return int(said)
     if shutil.which("nvidia-smi") is None:
         return 4
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
-    return sum(line.startswith("GPU ") for line in listed.splitlines()) or 4
+    return 8 if sum(line.startswith("GPU ") for line in listed.splitlines()) > 4 else 4
 
 
 def root_of(library: str) -> Path | None:
@@ -116,17 +123,17 @@ if not environments:
     # The tests can be listed, not run.
     environments.append({"name": "none", "features": ["mpi", "cuda", "nccl"], "extras": common})
 
-here = gpus_here()
+node = gpus_of_node()
 
-# Each with its own topology and references; that of another machine than this has no environments, and so no tests.
+# Each with its own topology and references; that of another node than this has no environments, and so no tests.
 partitions = {
     # What the machine cannot do, and who says so.
     "gpu": (
         "The node itself, with up to four GPUs",
-        min(here, 4),
+        min(node, 4),
         {"host_numa=remote": "one NUMA node, by `fabricheck capture` of 2026-11-21"},
     ),
-    "gpu8": ("The node itself, with eight GPUs", here if here > 4 else 8, {}),
+    "gpu8": ("The node itself, with eight GPUs", node if node > 4 else 8, {}),
 }
 
 site_configuration = {
@@ -143,7 +150,7 @@ site_configuration = {
                     "scheduler": "local",
                     "launcher": "mpirun",
                     "max_jobs": 1,
-                    "environs": [each["name"] for each in environments] if (here > 4) == (gpus > 4) else [],
+                    "environs": [each["name"] for each in environments] if (node > 4) == (gpus > 4) else [],
                     "features": ["gpu", "cuda", "nvlink"],
                     "devices": [{"type": "gpu", "arch": "sm_90", "model": "H200", "num_devices": gpus}],
                     "processor": {"num_cpus": os.cpu_count(), "num_cpus_per_core": 1, "num_sockets": 1},

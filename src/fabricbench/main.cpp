@@ -432,16 +432,18 @@ class Program {
                        ": check the driver and CUDA_VISIBLE_DEVICES, or use the host port");
     const int index = local_.value / static_cast<int>(options_.ranks_per_device) % devices;
     device::select(index);
-    const std::string mine = host_name() + ' ' + device::info(index).uuid;
-    const std::vector<std::string> all = world.gather_strings(mine);
-    for (std::size_t a = 0; a < all.size() && !options_.share_devices && options_.ranks_per_device == 1; ++a) {
-      for (std::size_t b = a + 1; b < all.size(); ++b) {
-        if (all[a] == all[b]) {
-          throw InputError(
-              "ranks " + std::to_string(a) + " and " + std::to_string(b) + " would both drive GPU " +
-              all[a].substr(all[a].find(' ') + 1) + " of " + all[a].substr(0, all[a].find(' ')) +
-              ": start at most one rank a GPU, leave all GPUs of a node visible to its ranks, or pass --share-devices");
-        }
+    const std::vector<std::string> hosts = world.gather_strings(host_name());
+    const std::vector<std::string> uuids = world.gather_strings(device::info(index).uuid);
+    for (std::size_t a = 0; a < uuids.size() && !options_.share_devices && options_.ranks_per_device == 1; ++a) {
+      for (std::size_t b = a + 1; b < uuids.size(); ++b) {
+        if (hosts[a] != hosts[b] || uuids[a] != uuids[b]) continue;
+        throw InputError("ranks " + std::to_string(a) + " and " + std::to_string(b) + " would both drive " + uuids[a] +
+                         ": on " + hosts[a] + " are " +
+                         std::to_string(std::count(hosts.begin(), hosts.end(), hosts[a])) + " ranks, and rank " +
+                         std::to_string(world.rank) + " sees " + std::to_string(devices) +
+                         (devices == 1 ? " GPU" : " GPUs") +
+                         ": is a GPU missing? Else start at most one rank a GPU, leave all GPUs of a node visible to "
+                         "its ranks, or pass --share-devices");
       }
     }
     return index;

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -96,20 +95,14 @@ def test_every_check_of_a_small_node_has_something_to_measure(
 
 
 def acceptance_of_node(folder: Path, gpus: int) -> dict[str, dict[str, str]]:
-    """fabricbench's options in the jobs that an acceptance of hgx-h200 would start where it has so many GPUs, by job.
-
-    A stub stands for nvidia-smi, which says how many there are.
-    """
-    stub = folder / "nvidia-smi"
-    stub.write_text("#!/bin/sh\n" + "".join(f"echo 'GPU {each}: NVIDIA H200'\n" for each in range(gpus)))
-    stub.chmod(0o755)
+    """fabricbench's options in the jobs that an acceptance of hgx-h200 would start with so many GPUs, by job."""
     root = suite_root()
     files = [root / "config" / "common.py", root / "site_configs" / "hgx-h200" / "settings.py"]
     command = [reframe_program(), "--dry-run", "--system=hgx-h200", "--tag=acceptance", "--recursive"]
     command += [f"--checkpath={root / 'checks'}", f"--prefix={folder}", *(f"--config-file={file}" for file in files)]
     environment = {
         **os.environ,
-        "PATH": f"{folder}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "FABRICHECK_GPUS": str(gpus),
         "FABRICHECK_OPENMPI_ROOT": str(folder),
         "FABRICHECK_UCX_ROOT": str(folder),
     }

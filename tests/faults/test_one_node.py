@@ -129,7 +129,7 @@ PLANTED = {
     "crashed_rank": Planted("a rank crashes", INJECTED, Verdict.INCOMPLETE, "rank 1 was ended by signal 11"),
     "no_footer": Planted("the end of the results is missing", INJECTED, Verdict.INCOMPLETE, "footer"),
     "truncated_file": Planted("the result file is cut off", EDITED, Verdict.INCOMPLETE, ""),
-    "empty_file": Planted("the result file is empty", EDITED, Verdict.INVALID, ""),
+    "empty_file": Planted("the result file is empty", EDITED, Verdict.INCOMPLETE, "left no results"),
     "missing_file": Planted("the result file is missing", "it was removed", Verdict.INCOMPLETE, "left no results"),
     "not_a_number": Planted("a time is NaN", EDITED, Verdict.INVALID, "NaN"),
     "infinite": Planted("a time is infinite", EDITED, Verdict.INVALID, "Infinity"),

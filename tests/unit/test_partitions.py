@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import runpy
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -105,3 +108,45 @@ def test_expected_takes_a_partition() -> None:
     said = CliRunner().invoke(expected, ["hgx-h200:gpu8"], catch_exceptions=False)
     assert said.exit_code == 0
     assert "gpu0 gpu7" in said.stdout
+
+
+@pytest.mark.parametrize(
+    ("visible", "said", "wanted"),
+    [
+        (4, None, ("gpu", 4)),
+        (3, None, ("gpu", 4)),  # one is lost, and has to be missed
+        (0, None, ("gpu", 4)),
+        (8, None, ("gpu8", 8)),
+        (7, None, ("gpu8", 8)),
+        (2, "2", ("gpu", 2)),
+        (4, "8", ("gpu8", 8)),
+        (6, "6", ("gpu8", 6)),
+    ],
+)
+def test_a_node_has_the_gpus_that_it_has_to_have_and_not_those_that_are_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: int, said: str | None, wanted: tuple[str, int]
+) -> None:
+    settings = run_settings(tmp_path, monkeypatch, visible, said)
+    (found,) = [one for one in settings["systems"][0]["partitions"] if one["environs"]]
+    (device,) = found["devices"]
+    assert (found["name"], device["num_devices"]) == wanted
+
+
+def test_a_wrong_number_of_gpus_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="FABRICHECK_GPUS is '0': give the number of GPUs of the node, 1 to 8"):
+        run_settings(tmp_path, monkeypatch, 4, "0")
+
+
+def run_settings(folder: Path, monkeypatch: pytest.MonkeyPatch, visible: int, said: str | None) -> dict[str, Any]:
+    """The configuration of hgx-h200; a stub stands for nvidia-smi, which lists the GPUs that the driver sees."""
+    stub = folder / "nvidia-smi"
+    stub.write_text("#!/bin/sh\n" + "".join(f"echo 'GPU {each}: NVIDIA H200'\n" for each in range(visible)))
+    stub.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    if said is None:
+        monkeypatch.delenv("FABRICHECK_GPUS", raising=False)
+    else:
+        monkeypatch.setenv("FABRICHECK_GPUS", said)
+    found = runpy.run_path(str(ROOT / "site_configs" / "hgx-h200" / "settings.py"))["site_configuration"]
+    assert isinstance(found, dict)
+    return found

@@ -20,7 +20,7 @@ from tests.unit.report.synthetic import GIB, judged, judgement, samples
 def case(folder: Path, result: str = "pass", *, with_file: bool = True, is_build: bool = False) -> Case:
     folder.mkdir(exist_ok=True)
     if with_file:
-        (folder / "result.jsonl").touch()
+        (folder / "result.jsonl").write_text("{}\n")
     phase, reason = (None, None) if result == "pass" else ("sanity", "sanity error: it is broken\nand more")
     return Case("T %size=8", "openmpi", "local:default", {}, result, phase, reason, folder, is_build)
 
@@ -75,8 +75,25 @@ def test_tests_that_do_not_apply_for_one_reason_are_one_line(tmp_path: Path) -> 
     records = [record(unique_name=f"x{index}", name=name, **few) for index, name in enumerate(named)]
     records.append(record(unique_name="x3", **{**few, "left_out": "needs 4 ranks"}))
     first, second = find_problems(5, 0, [*read(tmp_path, records), case(tmp_path / "run")])
-    assert first == Problem(Verdict.PASS, "3 tests @local:default+openmpi do not apply: needs 2 ranks: T (2), U")
+    assert first == Problem(Verdict.PASS, "3 tests @local:default+openmpi: do not apply: needs 2 ranks: T (2), U")
     assert second == Problem(Verdict.PASS, "T %size=8 @local:default+openmpi: does not apply: needs 4 ranks")
+
+
+def test_tests_that_left_nothing_for_one_reason_are_one_line(tmp_path: Path) -> None:
+    lost = {"result": "fail", "fail_phase": "sanity", "fail_reason": "sanity error: INCOMPLETE: is a GPU missing?"}
+    records = [record(unique_name=f"x{index}", name=name, **lost) for index, name in enumerate(["T %size=8", "U"])]
+    (problem,) = find_problems(2, 1, read(tmp_path, records))
+    assert problem == Problem(
+        Verdict.INCOMPLETE,
+        "2 tests @local:default+openmpi: fail in the sanity phase: sanity error: INCOMPLETE: is a GPU missing?: T, U",
+    )
+
+
+def test_an_empty_file_is_no_result(tmp_path: Path) -> None:
+    one = case(tmp_path / "run")
+    for file in one.result_files():
+        file.write_text("")
+    assert one.result_files() == []
 
 
 def test_a_lack_that_is_declared_and_not_there_is_said(tmp_path: Path) -> None:
