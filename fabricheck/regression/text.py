@@ -121,9 +121,13 @@ def _finding_line(each: Finding, confidence: float) -> str:
     low, high = each.interval
     could = "" if each.verdict in (Change.REGRESSED, Change.IMPROVED) else _could_show(each)
     unequal = f"; UNEQUAL {'; '.join(each.unequal)}" if each.unequal else ""
+    known = math.isfinite(low) or math.isfinite(high)
+    interval = (
+        f"{confidence:.0%} interval {percent(low)} to {percent(high)}" if known else "too few runs for an interval"
+    )
     return (
         f"  {each.verdict.value}: {each.key}: {each.base:.4g} -> {each.candidate:.4g} {each.unit}, "
-        f"{percent(each.change)} ({confidence:.0%} interval {percent(low)} to {percent(high)}), "
+        f"{percent(each.change)} ({interval}), "
         f"effect {each.effect:+.1f}, {each.base_runs} and {each.candidate_runs} runs{could}{unequal}"
     )
 

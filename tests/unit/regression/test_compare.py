@@ -77,6 +77,8 @@ def test_one_run_a_side_of_an_unknown_metric_says_nothing() -> None:
     assert found.findings[0].verdict is Change.CANNOT_SAY
     assert found.findings[0].smallest_change == np.inf
     assert json.loads(to_json(found))["findings"][0]["smallest_change"] is None
+    (line,) = [each for each in comparison_lines(found) if "cannot say" in each and " -> " in each]
+    assert "-50.0% (too few runs for an interval)" in line
 
 
 def test_one_run_a_side_is_enough_where_the_history_knows_the_variation() -> None:
