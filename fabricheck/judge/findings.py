@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fabricheck.judge.association import find_associations
@@ -13,7 +14,7 @@ from fabricheck.judge.scaling import find_scalings
 from fabricheck.judge.slowdown import find_slowdowns
 from fabricheck.judge.system import SystemJudge
 from fabricheck.pairwise.judge import judge_pairs
-from fabricheck.results.records import Problem
+from fabricheck.results.records import Problem, Verdict
 
 
 def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem]:
@@ -23,6 +24,7 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem]:
     """
     for each in runs:
         yield from _of_one(each, judge)
+    yield from find_unused_gpus(runs, judge)
     yield from find_scalings(runs, judge)
     yield from find_crossovers(runs)
     yield from find_observations(runs, judge)
@@ -36,3 +38,19 @@ def _of_one(run: CaseRun, judge: SystemJudge) -> Iterator[Problem]:
             yield from find_distance_classes(run.run, topology.network)
         yield from find_associations(run.run, topology)
     yield from find_slowdowns(run)
+
+
+def find_unused_gpus(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem]:
+    """Partitions whose runs drove fewer GPUs of a node than its topology has: they pass without the others."""
+    used: dict[str, int] = {}
+    for each in runs:
+        devices = {(rank.host, rank.device.uuid) for rank in each.run.ranks if rank.device is not None}
+        of_a_node = Counter(host for host, _ in devices)
+        if of_a_node:
+            used[each.partition] = max(used.get(each.partition, 0), *of_a_node.values())
+    for partition, number in used.items():
+        topology = judge.topology_of(partition)
+        if topology is not None and number < len(topology.gpus):
+            where = partition or topology.system
+            text = f"{where}: of the {len(topology.gpus)} GPUs that its topology has, no run drove more than {number}"
+            yield Problem(Verdict.PASS, text)

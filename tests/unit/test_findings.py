@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from fabricheck.errors import UserError
 from fabricheck.judge.cli import observations
-from fabricheck.judge.findings import find_all
+from fabricheck.judge.findings import find_all, find_unused_gpus
 from fabricheck.judge.observations import TAG
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.system import SystemJudge
@@ -69,6 +69,16 @@ def test_without_a_topology_what_needs_none_is_said() -> None:
     ]
     (found,) = find_all(runs, SystemJudge(None, None, Policy()))
     assert "neither is certainly faster" in found.message
+
+
+@pytest.mark.parametrize(("ranks", "said"), [(2, True), (4, False)])
+def test_gpus_that_no_run_drove_are_counted(ranks: int, said: bool) -> None:
+    judge = SystemJudge(system("hgx-h200"), None, Policy())
+    both = [["x"] * each + ["y"] * each for each in (1, ranks)]
+    runs = [made_case(made_run(hosts, [made_samples("alltoall", (0, 1), MIB, 100)], devices=True)) for hosts in both]
+    text = "made:gpu: of the 4 GPUs that its topology has, no run drove more than 2"
+    assert [each.message for each in find_unused_gpus(runs, judge)] == ([text] if said else [])
+    assert not list(find_unused_gpus([made_case(made_run(["x"], []))], judge))
 
 
 def test_the_command_names_all_eight_of_files() -> None:
