@@ -186,6 +186,7 @@ def _found_by_turns(cases: Iterable[Case], judge: SystemJudge) -> Iterable[Probl
     help="The sample store to add the run to.  [default: store/ in the output]",
 )
 @click.option("--no-store", is_flag=True, help="Do not add the run to a store.")
+@click.option("--list", "only_list", is_flag=True, help="Only say which checks would run.")
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
 @click.pass_context
 def run(
@@ -199,9 +200,12 @@ def run(
     built: Path | None,
     store: Path | None,
     no_store: bool,
+    only_list: bool,
     reframe_options: tuple[str, ...],
 ) -> None:
     """Run the checks of a system, judge them and write the report.
+
+    With --list, only their names are printed.
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in what was given, or a run that passed and could not be stored.
@@ -211,7 +215,7 @@ def run(
     from fabricheck.report.html import write_html
     from fabricheck.report.machine import write_json, write_junit, write_prometheus
     from fabricheck.report.terminal import render
-    from fabricheck.session import Selection, Suite, run_suite
+    from fabricheck.session import Selection, Suite, list_suite, run_suite
     from fabricheck.suite import suite_root
 
     suite = Suite(suite_root())
@@ -225,10 +229,15 @@ def run(
     if name in suite.systems():
         # What cannot be judged or stored is better known before it is measured.
         require_files(suite, name)
-        if not no_store:
+        if not no_store and not only_list:
             from fabricheck.store.folders import create
 
             create(store)
+    if only_list:
+        listing = list_suite(suite, selection, output)
+        click.echo(listing.notes, err=True, nl=False)
+        click.echo("\n".join(listing.cases))
+        return
     session = run_suite(suite, selection, output)
     outcome = judge_session(session, suite, name)
     for write, file in ((write_json, "verdict.json"), (write_junit, "junit.xml"), (write_prometheus, "metrics.prom")):

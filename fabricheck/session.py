@@ -61,8 +61,11 @@ class Suite:
     def systems(self) -> tuple[str, ...]:
         return tuple(sorted(file.parent.name for file in self.root.glob("site_configs/*/settings.py")))
 
+    def settings(self, system: str) -> Path:
+        return self.root / "site_configs" / system / "settings.py"
+
     def config_files(self, system: str) -> tuple[Path, ...]:
-        return (self.root / "config" / "common.py", self.root / "site_configs" / system / "settings.py")
+        return (self.root / "config" / "common.py", self.settings(system))
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,11 @@ class Selection:
     names: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
+
+    @property
+    def whole_system(self) -> str:
+        """The system without the partition."""
+        return self.system.partition(":")[0]
 
     def arguments(self) -> list[str]:
         # ReFrame looks for names in those of the checks without their blanks.
@@ -177,29 +185,52 @@ def run_suite(suite: Suite, selection: Selection, output: Path) -> Session:
     Everything is left below `output`: what this run alone made in runs/<system>-<time>/, ReFrame's database and logs
     beside it. Raises `UserError` when the system is unknown, when nothing is selected, or when ReFrame refuses.
     """
-    system = selection.system.partition(":")[0]
-    if system not in suite.systems():
-        known = ", ".join(suite.systems()) or "none"
-        raise UserError(f"unknown system '{system}': {suite.root / 'site_configs'} has {known}")
-    folder = _new_folder(output.resolve() / "runs", system)
+    command, environment = _command(suite, selection), _environment(suite, selection, output)
+    folder = _new_folder(output.resolve() / "runs", selection.whole_system)
     report = folder / REPORT
-    command = [
-        # Nothing runs beside anything else, and whatever ReFrame would only warn of ends the run. Not as a mode in the
-        # configuration: with --mode, ReFrame 4.10.4 forgets --prgenv.
-        *(reframe_program(), "--exec-policy=serial", "--warn-as-error"),
-        *("--checkpath", str(suite.root / "checks"), "--recursive"),
-        *(f"--stage={folder / 'stage'}", f"--output={folder / 'output'}"),
-        f"--report-file={report}",
-        *selection.arguments(),
-    ]
-    environment = _environment(suite, system, output)
-    *_, settings = suite.config_files(system)
-    listed = _count_selected(command, environment, settings, folder / "listing.txt")
+    command += [f"--stage={folder / 'stage'}", f"--output={folder / 'output'}", f"--report-file={report}"]
+    listed = _listing(command, environment, suite.settings(selection.whole_system), folder).count
     status = _run(["--run"], command, environment)
     cases = read_cases(report)
     files = tuple(file for case in cases for file in case.result_files())
     problems = find_problems(listed, status, cases, _last_error(output / "reframe.log"))
     return Session(folder, cases, files, tuple(problems))
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What ReFrame would run. `count` has the builds too, `cases` are `name @partition+environment` without them.
+
+    `notes`: what the system's settings say on stderr, such as of libraries that are not there.
+    """
+
+    count: int
+    cases: tuple[str, ...]
+    notes: str
+
+
+def list_suite(suite: Suite, selection: Selection, output: Path) -> Listing:
+    """What `run_suite` would run. Raises `UserError` as it does."""
+    command, environment = _command(suite, selection), _environment(suite, selection, output)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(output, error) from None
+    return _listing(command, environment, suite.settings(selection.whole_system), output)
+
+
+def _command(suite: Suite, selection: Selection) -> list[str]:
+    """ReFrame's, without what to do and where to leave files."""
+    if selection.whole_system not in suite.systems():
+        known = ", ".join(suite.systems()) or "none"
+        raise UserError(f"unknown system '{selection.whole_system}': {suite.root / 'site_configs'} has {known}")
+    return [
+        # Nothing runs beside anything else, and whatever ReFrame would only warn of ends the run. Not as a mode in the
+        # configuration: with --mode, ReFrame 4.10.4 forgets --prgenv.
+        *(reframe_program(), "--exec-policy=serial", "--warn-as-error"),
+        *("--checkpath", str(suite.root / "checks"), "--recursive"),
+        *selection.arguments(),
+    ]
 
 
 def _new_folder(runs: Path, system: str) -> Path:
@@ -212,11 +243,13 @@ def _new_folder(runs: Path, system: str) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            raise UserError(
-                f"cannot write below {runs}: {error.strerror}: choose another folder with --output"
-            ) from None
+            raise _unwritable(runs, error) from None
         return folder
     raise AssertionError("unreachable")
+
+
+def _unwritable(folder: Path, error: OSError) -> UserError:
+    return UserError(f"cannot write below {folder}: {error.strerror}: choose another folder with --output")
 
 
 def reframe_program() -> str:
@@ -386,9 +419,9 @@ def _case(record: Mapping[str, object]) -> Case:
     )
 
 
-def _environment(suite: Suite, system: str, output: Path) -> dict[str, str]:
+def _environment(suite: Suite, selection: Selection, output: Path) -> dict[str, str]:
     ours = {
-        "RFM_CONFIG_FILES": ":".join(map(str, suite.config_files(system))),
+        "RFM_CONFIG_FILES": ":".join(map(str, suite.config_files(selection.whole_system))),
         "RFM_PREFIX": str(output.resolve()),
         "RFM_REFERENCE_PREFIX": str(suite.root / "reference_values"),
         # CMake may come from a wheel, beside this Python.
@@ -399,19 +432,20 @@ def _environment(suite: Suite, system: str, output: Path) -> dict[str, str]:
     return {**os.environ, **ours}
 
 
-def _count_selected(command: Sequence[str], environment: Mapping[str, str], settings: Path, log: Path) -> int:
-    """Number of test cases that ReFrame is going to run, builds included. What it says where it fails goes to `log`."""
+def _listing(command: Sequence[str], environment: Mapping[str, str], settings: Path, folder: Path) -> Listing:
+    """Raises `UserError` where nothing is selected or ReFrame fails; what it said then is left in `folder`."""
     listing = subprocess.run([*command, "--list=C"], env=environment, capture_output=True, text=True, check=False)
     count = re.search(r"^Concretized (\d+) test case", listing.stdout, re.MULTILINE)
     if listing.returncode != 0 or count is None:
-        said = f"{listing.stdout}\n{listing.stderr}"
+        said, log = f"{listing.stdout}\n{listing.stderr}", folder / "listing.txt"
         log.write_text(said, encoding="utf-8")
         raise UserError(f"ReFrame cannot list the checks: {_essence(said, settings)}; all that it said is in {log}")
     if int(count[1]) == 0:
         raise UserError(
             "no check is selected: there is none for this system and its environments with these tags and names"
         )
-    return int(count[1])
+    cases = re.findall(r"^- (.+) /[0-9a-f]+ (@\S+)$", listing.stdout, re.MULTILINE)
+    return Listing(int(count[1]), tuple(" ".join(case) for case in cases), listing.stderr)
 
 
 def _essence(said: str, settings: Path) -> str:

@@ -89,6 +89,22 @@ def test_a_mistake_in_a_file_is_one_line_before_anything_runs(toy: ToySuite, fil
     assert not list(toy.output.glob("runs/*"))
 
 
+def test_the_checks_that_would_run_are_listed(toy: ToySuite) -> None:
+    job = fabricheck_run(toy, "--list")
+    assert job.returncode == 0, job.stderr
+    assert job.stdout == "Measures @toy:default+none\n"
+    assert not list(toy.output.glob("runs/*"))
+    assert not (toy.output / "store").exists()
+    nothing = fabricheck_run(toy, "--list", "--tag", "no-such")
+    assert nothing.returncode == 2
+    assert "no check is selected" in nothing.stderr
+    wrong = fabricheck_run(toy, "--list", "--output", str(toy.output / "new"), "--", "--nosuch")
+    assert wrong.returncode == 2
+    assert "unrecognized arguments: --nosuch; all that it said is in " in wrong.stderr
+    file = fabricheck_run(toy, "--list", "--output", str(toy.check))
+    assert file.returncode == 2
+
+
 def test_a_result_file_that_was_cut_off_is_incomplete(toy: ToySuite) -> None:
     toy.result.write_text("".join(toy.result.read_text().splitlines(keepends=True)[:-1]))
     job = fabricheck_run(toy)
