@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,6 +110,8 @@ def observations(
     from fabricheck.judge.policy import Policy
     from fabricheck.judge.system import SystemJudge
     from fabricheck.results.fabricbench import read_run
+    from fabricheck.suite import suite_root
+    from fabricheck.topology.validation import require_partition
 
     if bool(files) == bool(session):
         raise UserError("give either result files or --session")
@@ -117,6 +119,9 @@ def observations(
         system, runs = _stored(session, system, store)
     else:
         runs = [CaseRun.of_file(read_run(file)) for file in files]
+        _note_left_out(runs)
+    if system is not None:
+        require_partition(suite_root(), system)
     judge = SystemJudge.of(system) if system is not None else SystemJudge(None, None, Policy())
     found = observe(runs, judge)
     if as_json:
@@ -124,6 +129,20 @@ def observations(
     else:
         for line in _lines(found, shutil.get_terminal_size((120, 40)).columns):
             click.echo(line)
+
+
+def _note_left_out(runs: Sequence[CaseRun]) -> None:
+    """Says on stderr which files count for nothing and why; UserError where none counts."""
+    left_out = [each for each in runs if not each.is_evidence]
+    reasons = [next((one.message for one in each.run.problems), "of a vendor tool") for each in left_out]
+    reasons = [
+        reason if reason.startswith(str(each.run.path)) else f"{each.run.path}: {reason}"
+        for each, reason in zip(left_out, reasons, strict=True)
+    ]
+    if left_out and len(left_out) == len(runs):
+        raise UserError(f"no file is a complete run of fabricbench: {reasons[0]}")
+    for reason in reasons:
+        click.echo(f"fabricheck: left out, as it is no complete run of fabricbench: {reason}", err=True)
 
 
 def _stored(session: str, system: str | None, store: Path | None) -> tuple[str, list[CaseRun]]:
@@ -161,7 +180,10 @@ def _policy(path: Path | None) -> Policy:
 def _topology(system: str | None, path: Path | None) -> Topology | None:
     from fabricheck.suite import suite_root
     from fabricheck.topology import find_topology, load_topology
+    from fabricheck.topology.validation import require_partition
 
+    if system is not None:
+        require_partition(suite_root(), system)
     if path is not None:
         return load_topology(path)
     return find_topology(system, suite_root() / "site_configs") if system is not None else None

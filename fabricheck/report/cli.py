@@ -82,7 +82,10 @@ def report(
     from fabricheck.report.content import overall
     from fabricheck.report.html import write_html
     from fabricheck.report.terminal import render
+    from fabricheck.suite import suite_root
+    from fabricheck.topology.validation import require_partition
 
+    require_partition(suite_root(), system)
     if files:
         for name, value in (("session", session), ("store", store), ("base", base), ("candidate", candidate)):
             if value is not None:

@@ -85,11 +85,13 @@ def _load(system: str) -> tuple[Topology, References | None, tuple[Published, ..
     from fabricheck.suite import suite_root
     from fabricheck.topology.model import find_topology, load_topology
     from fabricheck.topology.published import load_published
+    from fabricheck.topology.validation import require_partition
 
     if system.endswith((".yaml", ".yml")):
         return load_topology(Path(system)), None, ()
     root = suite_root()
     topology = find_topology(system, root / "site_configs")
+    require_partition(root, system)
     values, name = root / "reference_values", system.partition(":")[0]
     own, published = values / f"{name}.yaml", values / "published" / f"{name}.yaml"
     return (

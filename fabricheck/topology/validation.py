@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -151,6 +153,20 @@ def _settings_problems(root: Path, system: str, topologies: Mapping[str, Topolog
     if not settings.is_file():
         yield f"{settings}: does not exist: ReFrame cannot know the system"
         return
+    try:
+        partitions = _partitions(settings, system)
+    except UserError as error:
+        yield str(error)
+        return
+    names = {str(one["name"]) for one in partitions}
+    for name in sorted(topologies):
+        if name and name not in names:
+            yield f"{settings.parent / f'topology-{name}.yaml'}: there is no partition {name!r} in {settings}"
+    yield from _extras_problems(root, settings, partitions, topologies)
+
+
+def _partitions(settings: Path, system: str) -> list[dict[str, object]]:
+    """The partitions of a system's settings. Raises UserError where ReFrame does not load them."""
     import reframe.core.config as reframe_config
     from reframe.core.exceptions import ReframeError
     from reframe.core.systems import System
@@ -159,19 +175,23 @@ def _settings_problems(root: Path, system: str, topologies: Mapping[str, Topolog
         config = reframe_config.load_config(str(settings))
         config.validate()
         config.select_subconfig(system)
-        partitions = config.get("systems/0/partitions")
         System.create(config)
-    except ReframeError as error:
-        yield f"{settings}: ReFrame does not load it: {' '.join(str(error).split())}"
-        return
+        return list(config.get("systems/0/partitions"))
     except Exception as error:  # settings are a program, and may fail in any way
-        yield f"{settings}: ReFrame does not load it: {type(error).__name__}: {' '.join(str(error).split())}"
+        what = "" if isinstance(error, ReframeError) else f"{type(error).__name__}: "
+        raise UserError(f"{settings}: ReFrame does not load it: {what}{' '.join(str(error).split())}") from None
+
+
+def require_partition(root: Path, system: str) -> None:
+    """Raises UserError where `system` is a `system:partition` and the system's settings have no such partition."""
+    name, colon, partition = system.partition(":")
+    settings = root / "site_configs" / name / "settings.py"
+    if not colon or not settings.is_file():
         return
-    names = {str(one["name"]) for one in partitions}
-    for name in sorted(topologies):
-        if name and name not in names:
-            yield f"{settings.parent / f'topology-{name}.yaml'}: there is no partition {name!r} in {settings}"
-    yield from _extras_problems(root, settings, partitions, topologies)
+    with contextlib.redirect_stderr(io.StringIO()):  # what the settings leave out is of no interest here
+        names = [str(one["name"]) for one in _partitions(settings, name)]
+    if partition not in names:
+        raise UserError(f"{name} has no partition {partition!r}: {settings} has {', '.join(names)}")
 
 
 def _extras_problems(

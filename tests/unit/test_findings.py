@@ -91,6 +91,16 @@ def test_the_command_names_all_eight_of_files() -> None:
     assert [each["number"] for each in json.loads(as_json.stdout)] == list(range(1, 9))
 
 
+def test_files_that_count_for_nothing_are_named(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.jsonl"
+    cut.write_text(CUDA.read_text()[:2000])
+    with pytest.raises(UserError, match=f"^no file is a complete run of fabricbench: {cut}:1: "):
+        CliRunner().invoke(observations, [str(cut)], catch_exceptions=False)
+    result = CliRunner().invoke(observations, [str(cut), str(CUDA)], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert result.stderr.startswith(f"fabricheck: left out, as it is no complete run of fabricbench: {cut}:1: ")
+
+
 def test_the_command_reads_a_stored_session(tmp_path: Path) -> None:
     root = make_suite(tmp_path / "suite")
     store = tmp_path / "store"

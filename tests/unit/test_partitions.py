@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from fabricheck.cli import cli
+from fabricheck.errors import UserError
 from fabricheck.judge.case_runs import CaseRun
 from fabricheck.judge.scaling import scalings
 from fabricheck.judge.system import SystemJudge
@@ -108,6 +110,16 @@ def test_expected_takes_a_partition() -> None:
     said = CliRunner().invoke(expected, ["hgx-h200:gpu8"], catch_exceptions=False)
     assert said.exit_code == 0
     assert "gpu0 gpu7" in said.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["expected"], ["judge", str(CUDA), "--system"], ["observations", str(CUDA), "--system"]],
+    ids=lambda command: command[0],
+)
+def test_a_partition_that_is_not_there_is_named(command: list[str]) -> None:
+    with pytest.raises(UserError, match=r"^hgx-h200 has no partition 'gup': .*/settings.py has gpu, gpu8$"):
+        CliRunner().invoke(cli, [*command, "hgx-h200:gup"], catch_exceptions=False)
 
 
 @pytest.mark.parametrize(
