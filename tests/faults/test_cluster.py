@@ -48,12 +48,9 @@ def test_the_healthy_cluster_is_green(site: Site, attempt: int) -> None:
 @pytest.mark.parametrize("scheme", ["packed", "round-robin"])
 def test_ports_are_told_by_the_group_patterns(site: Site, scheme: str) -> None:
     """Four ranks of a node use its two ports in either way."""
-    for _ in range(3):
-        done = site.run("two-ports", environment=f"openmpi-{scheme}", name="NodeGroups")
-        # Where ranks use different ports, Open MPI 4.1.4 sometimes crashes while they connect in MPI_Init; and eight
-        # ranks on few cores are sometimes so noisy that more than one way fits, which the check says.
-        if "Segmentation fault" not in done.output and not any("several fit as well" in each for each in done.problems):
-            break
+    # Of eight iterations a few that TCP has to send again are enough for several ways to fit.
+    more = ("--", "--setvar=NodeGroups.budget=3")
+    done = site.run("two-ports", *more, environment=f"openmpi-{scheme}", name="NodeGroups")
     assert done.status == 0, done.output
     (problem,) = done.problems
     assert f"rail_unidirectional: association to NICs: {scheme} over 2 NICs" in problem
