@@ -225,7 +225,7 @@ def run(
     if store is not None and no_store:
         raise UserError("--store and --no-store exclude each other")
     store = store or output / "store"
-    name = system.partition(":")[0]
+    name = selection.whole_system
     if name in suite.systems():
         # What cannot be judged or stored is better known before it is measured.
         require_files(suite, name)

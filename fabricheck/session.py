@@ -133,6 +133,11 @@ class Case:
         return Verdict.FAIL if judged else Verdict.INCOMPLETE
 
     @property
+    def does_not_apply(self) -> bool:
+        """Whether it was skipped, and rightly: the site's own description says so."""
+        return self.result == "skip" and self.not_applicable
+
+    @property
     def name_without_repeat(self) -> str:
         """The name that all repetitions of `--repeat` share."""
         return re.sub(r" %\.?repeat_no=\d+", "", self.name)
@@ -271,16 +276,14 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
     problems = []
     if len(cases) != listed:
         problems.append(Problem(Verdict.INCOMPLETE, f"{listed} test cases were selected and {len(cases)} were run"))
-    for members in _alike(case for case in cases if case.result == "skip" and case.not_applicable):
+    for members in _alike(case for case in cases if case.does_not_apply):
         what = "does not apply" if len(members) == 1 else "do not apply"
         problems.append(Problem(Verdict.PASS, _say(members, what)))
-    failed = [case for case in cases if case.result != "pass" and not (case.result == "skip" and case.not_applicable)]
+    failed = [case for case in cases if case.result != "pass" and not case.does_not_apply]
     problems += [failure_of(case) for case in failed if case.result_files()]
     for members in _alike(case for case in failed if not case.result_files()):
         problems.append(Problem(members[0].verdict, _say(members, _how(members[0]))))
-    for case in cases:
-        if case.result != "pass":
-            continue
+    for case in (each for each in cases if each.result == "pass"):
         if not case.is_build and not case.result_files():
             problems.append(Problem(Verdict.INCOMPLETE, f"{case}: passed without leaving a result file"))
         elif case.declared_lack:

@@ -134,10 +134,9 @@ def observations(
 def _note_left_out(runs: Sequence[CaseRun]) -> None:
     """Says on stderr which files count for nothing and why; UserError where none counts."""
     left_out = [each for each in runs if not each.is_evidence]
-    reasons = [next((one.message for one in each.run.problems), "of a vendor tool") for each in left_out]
+    # What the reader says begins with the file.
     reasons = [
-        reason if reason.startswith(str(each.run.path)) else f"{each.run.path}: {reason}"
-        for each, reason in zip(left_out, reasons, strict=True)
+        next((one.message for one in each.run.problems), f"{each.run.path}: of a vendor tool") for each in left_out
     ]
     if left_out and len(left_out) == len(runs):
         raise UserError(f"no file is a complete run of fabricbench: {reasons[0]}")
