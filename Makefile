@@ -1,4 +1,4 @@
-# Each recipe sets .venv up for what it needs (quick when nothing changed), then calls a script below ci/.
+# Each recipe sets .venv up for what it needs (quick when nothing changed), then calls a script below tools/.
 # PYTHON names the Python to make .venv with; SYSTEM the system below site_configs/ that `demo` checks.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 SYSTEM ?= local
@@ -14,24 +14,24 @@ help:
 	@echo "make clean   remove what was built and measured (.venv stays)"
 
 demo:
-	@ci/setup.sh run
+	@tools/setup.sh run
 	@fabricheck run --system $(SYSTEM) --tag acceptance
 
 test:
-	@ci/setup.sh test
-	@ci/test.sh
+	@tools/setup.sh test
+	@tools/test.sh
 
 lint:
-	@ci/setup.sh lint
-	@ci/lint.sh
+	@tools/setup.sh lint
+	@tools/lint.sh
 
 build:
-	@ci/setup.sh run
-	@python -m ci.build
+	@tools/setup.sh run
+	@python -m tools.build
 
 format:
-	@ci/setup.sh lint
-	@ci/lint.sh --fix
+	@tools/setup.sh lint
+	@tools/lint.sh --fix
 
 clean:
 	rm -rf build output dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

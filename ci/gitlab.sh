@@ -11,6 +11,6 @@ reframe --warn-as-error --checkpath checks --recursive --system "$1" --tag "$2" 
 cat >>"$3" <<END
 default:
   before_script:
-  - ci/setup.sh run
+  - tools/setup.sh run
   - export PATH="\$PWD/.venv/bin:\$PATH" RFM_REFERENCE_PREFIX="\$PWD/reference_values" RFM_WARN_AS_ERROR=yes
 END

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 import click
 
 from fabricheck import __version__
-from fabricheck.errors import UserError
-
-EXIT_USER_ERROR = 2
+from fabricheck.errors import EXIT_USER_ERROR, UserError
 
 
 @dataclass(frozen=True)
@@ -26,21 +24,21 @@ class Command:
 
 
 COMMANDS: tuple[Command, ...] = (
-    Command("run", "fabricheck.run", "Run the checks of a system, judge them and write the report."),
-    Command("judge", "fabricheck.judge.cli", "Judge result files of fabricbench."),
-    Command("observations", "fabricheck.judge.cli", "Which of the SC24 paper's observations hold on this system."),
-    Command("report", "fabricheck.report.cli", "Judge result files, or a stored session, and write an HTML file."),
-    Command("store", "fabricheck.store.cli", "The sample store: list, verify, prune, import."),
-    Command("replay", "fabricheck.store.cli", "Judge stored runs again, by another policy or reference."),
-    Command("calibrate", "fabricheck.regression.cli", "Make references of a system from runs while it was healthy."),
-    Command("compare", "fabricheck.regression.cli", "What changed between two sets of runs, and how surely."),
-    Command("watch", "fabricheck.regression.cli", "What got worse in the history of a system, and since when."),
-    Command("expected", "fabricheck.topology.cli", "What every pair and collective of a node should give."),
-    Command("pairwise", "fabricheck.pairwise.cli", "Plan pairs of all nodes in rounds, and locate what is slow."),
-    Command("validate", "fabricheck.topology.cli", "Check the files of each system together."),
-    Command("emulate", "fabricheck.emulation.cli", "A Slurm cluster with shaped links on this machine."),
-    Command("capture", "fabricheck.discover.cli", "Keep what this node says of itself, for discover."),
-    Command("discover", "fabricheck.discover.cli", "Write a first topology.yaml and settings.py of a node."),
+    Command("run", "fabricheck.commands.run", "Run the checks of a system, judge them and write the report."),
+    Command("judge", "fabricheck.commands.judge", "Judge result files of fabricbench."),
+    Command("observations", "fabricheck.commands.judge", "Which of the SC24 paper's observations hold on this system."),
+    Command("report", "fabricheck.commands.report", "Judge result files, or a stored session, and write an HTML file."),
+    Command("store", "fabricheck.commands.store", "The sample store: list, verify, prune, import."),
+    Command("replay", "fabricheck.commands.store", "Judge stored runs again, by another policy or reference."),
+    Command("calibrate", "fabricheck.commands.history", "Make references of a system from runs while it was healthy."),
+    Command("compare", "fabricheck.commands.history", "What changed between two sets of runs, and how surely."),
+    Command("watch", "fabricheck.commands.history", "What got worse in the history of a system, and since when."),
+    Command("expected", "fabricheck.commands.topology", "What every pair and collective of a node should give."),
+    Command("pairwise", "fabricheck.commands.pairwise", "Plan pairs of all nodes in rounds, and locate what is slow."),
+    Command("validate", "fabricheck.commands.topology", "Check the files of each system together."),
+    Command("emulate", "fabricheck.commands.emulate", "A Slurm cluster with shaped links on this machine."),
+    Command("capture", "fabricheck.commands.site", "Keep what this node says of itself, for discover."),
+    Command("discover", "fabricheck.commands.site", "Write a first topology.yaml and settings.py of a node."),
 )
 
 

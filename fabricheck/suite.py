@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from fabricheck.errors import UserError
@@ -17,3 +18,19 @@ def suite_root() -> Path:
         if (each / "site_configs").is_dir() and (each / "config").is_dir():
             return each
     raise UserError(f"{here} is not in a Fabricheck suite: change to the directory that has site_configs/ and config/")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The folders of a Fabricheck repository: `checks/`, `config/`, `site_configs/` and `reference_values/`."""
+
+    root: Path
+
+    def systems(self) -> tuple[str, ...]:
+        return tuple(sorted(file.parent.name for file in self.root.glob("site_configs/*/settings.py")))
+
+    def settings(self, system: str) -> Path:
+        return self.root / "site_configs" / system / "settings.py"
+
+    def config_files(self, system: str) -> tuple[Path, ...]:
+        return (self.root / "config" / "common.py", self.settings(system))

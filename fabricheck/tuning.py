@@ -55,13 +55,6 @@ ACCEPTED: Mapping[str, str] = {
 }
 
 
-# What Open MPI's and Intel MPI's mpirun tell the ranks that they start: no tuning, and wrong in another run.
-_OF_LAUNCHER = re.compile(
-    r"OMPI_MCA_(PREFIXES|cpu_type|initial_wdir|num_procs|ess_.*|orte_.*)"
-    r"|I_MPI_(INFO_.*|INTERNAL_.*|HYDRA_UUID|MPIRUN|PIN_INFO|PIN_MAPPING|RETURN_WIN_.*|BIND_WIN_.*)"
-)
-
-
 @dataclass(frozen=True)
 class Setting:
     """One variable of a profile.
@@ -215,8 +208,3 @@ def libraries_of(transport: str) -> tuple[Library, ...]:
     if transport == "ccl":
         return ("gpu", "ccl")
     return ("gpu", "mpi") if transport == "mpi" else ("gpu",)
-
-
-def set_by_launcher(variable: str) -> bool:
-    """Whether mpirun sets the variable itself, so that it says nothing about tuning and differs from run to run."""
-    return _OF_LAUNCHER.fullmatch(variable) is not None

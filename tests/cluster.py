@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from ci import build
 from fabricheck import mpi
 from fabricheck.emulation.cluster import Cluster, emulated_cluster, require_machine
 from fabricheck.errors import UserError
 from fabricheck.suite import suite_root
+from tools import build
 
 TOPOLOGY = suite_root() / "site_configs" / "emulated" / "topology.yaml"
 HEADER = """\

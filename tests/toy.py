@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.session import Suite
-from fabricheck.suite import suite_root
+from fabricheck.suite import Suite, suite_root
 
 SETTINGS = """
 site_configuration = {

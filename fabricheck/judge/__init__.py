@@ -1,1 +1,4 @@
-"""Judging: samples against what the hardware allows and what the system once gave."""
+"""Yardsticks, the policy, and the verdict of a metric, a run and a session.
+
+Here: what decides. Not here: what is only told (findings), where a fault is (localization), what changed (history).
+"""

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from fabricheck.judge.verdicts import Judgement, RunJudgement
-from fabricheck.results.records import Problem
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.verdict import Problem
 
 
 def problems_as_json(problems: Iterable[Problem]) -> list[dict[str, Any]]:

@@ -6,18 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 
-from fabricheck.errors import UserError
+from fabricheck.expectation.between_nodes import link_loads
+from fabricheck.expectation.of_metric import FLOOR_FRACTION, expectation
+from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
 from fabricheck.judge.judge import Expect
-from fabricheck.judge.metrics import Quantity
 from fabricheck.judge.policy import Policy, host_memory_of
-from fabricheck.judge.verdicts import Expectation
-from fabricheck.results.fabricbench_format import VICTIMS
-from fabricheck.results.records import Run, Samples
-from fabricheck.topology import Topology, expectation
-from fabricheck.topology.between_nodes import link_loads
-from fabricheck.topology.judged import FLOOR_FRACTION, PAIRS
-from fabricheck.topology.network import Network, fold
-from fabricheck.topology.nic import nic_of
+from fabricheck.records.judgement import Expectation
+from fabricheck.records.metrics import Quantity
+from fabricheck.records.operations import PAIRS, VICTIMS
+from fabricheck.records.run import Run, Samples
+from fabricheck.topology.model import Topology
+from fabricheck.topology.network import Network
 
 
 def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect:
@@ -70,52 +69,6 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
 
 def _has_company(samples: Samples) -> bool:
     return samples.operation in VICTIMS and samples.schedule == "contended"
-
-
-def gpu_of_ranks(run: Run) -> dict[int, int]:
-    """The node-local index of the GPU of each rank.
-
-    That is the index under which the rank saw it. Where ranks of a node gave one index to different GPUs, because a
-    launcher showed each rank its own GPU only, it is the place of the GPU's PCI address among those of the ranks.
-    """
-    indexes: dict[int, int] = {}
-    for host in {each.host for each in run.ranks}:
-        seen = {each.rank: each.device for each in run.ranks if each.host == host and each.device is not None}
-        devices = {each.uuid: each for each in seen.values()}
-        if len({each.index for each in devices.values()}) < len(devices):
-            order = sorted(each.bus_id for each in devices.values())
-            indexes |= {rank: order.index(each.bus_id) for rank, each in seen.items()}
-        else:
-            indexes |= {rank: each.index for rank, each in seen.items()}
-    return indexes
-
-
-def ends_of_ranks(run: Run, topology: Topology) -> dict[int, str]:
-    """Where each rank is plugged into the network: the port of its GPU's NIC where that is known, else its node.
-
-    Empty on a single node, and where the topology has no network. Raises UserError for a host that is no node of it.
-    """
-    network = topology.network
-    if network is None or len({each.host for each in run.ranks}) < 2:
-        return {}
-    gpus = gpu_of_ranks(run)
-    ends = {}
-    for each in run.ranks:
-        node = _node_of_host(network, each.host)
-        nic = nic_of(topology, topology.gpu(gpus[each.rank])) if each.device is not None else None
-        port = f"{node}:{nic.name}" if nic is not None else ""
-        ends[each.rank] = port if port in network.ports_of(node) else node
-    return ends
-
-
-def _node_of_host(network: Network, host: str) -> str:
-    """The node of this name, with or without the domain that a host may add to it."""
-    for name in (host, host.partition(".")[0]):
-        if name in network.nodes:
-            return name
-    raise UserError(
-        f"a rank ran on {host!r}, which is no node of the network in topology.yaml: its nodes are {fold(network.nodes)}"
-    )
 
 
 def _is_in_round(samples: Samples) -> bool:

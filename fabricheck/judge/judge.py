@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from fabricheck.judge.metrics import Metric, Quantity, expected_metric_names, metrics_of
 from fabricheck.judge.policy import LatencyRule, Policy
 from fabricheck.judge.statistics import fewest_for_interval, median_interval
-from fabricheck.judge.verdicts import Expectation, Judgement, Reference, RunJudgement
-from fabricheck.results.records import Problem, Run, Samples, Verdict
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Expectation, Judgement, Reference
+from fabricheck.records.metrics import Metric, Quantity, expected_metric_names, metrics_of
+from fabricheck.records.run import Run, Samples
+from fabricheck.records.verdict import Problem, Verdict, worst
 
 # What a metric should be, in its unit; the second argument is `goodput` or `latency`.
 Expect = Callable[[Samples, Quantity], Expectation]
 
 NO_EXPECTATION = Expectation(None, None, None, 0.0, "no model of this system")
-
-
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict of the whole: the last in the order of the enum.
-
-    The order is how little the numbers can be believed, and so what the administrator does first. A FAIL is a finding
-    about the machine that stands; an INCOMPLETE run may hide a worse one behind what is missing; an INVALID one is
-    about something else than was asked, so its speeds say nothing at all, good or bad. All but PASS are red, and
-    nothing is lost by the order: every problem and judgement stays in the `RunJudgement`. ValueError where there are
-    no verdicts, which is no reason to pass.
-    """
-    order = list(Verdict)
-    return max(verdicts, key=order.index)
 
 
 def judge_run(

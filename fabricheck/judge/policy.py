@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from fabricheck.results.fabricbench_format import (
+from fabricheck.records.operations import (
     MEMORY_PATHS,
-    PAIR_OPERATIONS,
+    PAIRS,
     HostKind,
     Operation,
     Port,
@@ -20,7 +20,7 @@ from fabricheck.results.fabricbench_format import (
     Transport,
     uses_host_memory,
 )
-from fabricheck.results.records import Run, Samples
+from fabricheck.records.run import Run, Samples
 from fabricheck.yamlfile import read_yaml
 
 Scope = Literal["node", "network"]
@@ -94,7 +94,7 @@ class LatencyRule:
         A collective is allowed the 2(n - 1) transfers one after the other of a ring allreduce, the longest schedule
         that libraries use.
         """
-        return self.limit_us * (1 if operation in PAIR_OPERATIONS | MEMORY_PATHS else 2 * (ranks - 1))
+        return self.limit_us * (1 if operation in (*PAIRS, *MEMORY_PATHS) else 2 * (ranks - 1))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fabricheck.errors import UserError
-from fabricheck.judge.verdicts import Reference
+from fabricheck.records.judgement import Reference
 from fabricheck.yamlfile import YamlFile, read_yaml
 
 SOURCES = "$sources"

@@ -11,11 +11,12 @@ from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import NO_EXPECTATION, judge_run
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.references import Key, References, load_references
-from fabricheck.judge.verdicts import Reference, RunJudgement
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Reference
+from fabricheck.records.run import Run
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.records import Run
 from fabricheck.suite import suite_root
-from fabricheck.topology import Topology, find_topology, load_topology, partition_files
+from fabricheck.topology.model import Topology, find_topology, load_topology, partition_files
 
 
 @dataclass(frozen=True)

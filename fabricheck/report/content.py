@@ -9,19 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fabricheck.judge.judge import worst
-from fabricheck.judge.metrics import Quantity
-from fabricheck.judge.verdicts import Judgement, RunJudgement
-from fabricheck.results.fabricbench_format import MEMORY_PATHS, PAIR_OPERATIONS
+from fabricheck.judge.overall import _SEVERITY
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.metrics import Quantity
+from fabricheck.records.operations import MEMORY_PATHS, PAIRS
+from fabricheck.records.run import Rank, Samples
+from fabricheck.records.verdict import Problem, Verdict, worst
+from fabricheck.results.environment import set_by_launcher
 from fabricheck.results.guards import list_ranks
-from fabricheck.results.records import Problem, Rank, Samples, Verdict
-from fabricheck.tuning import set_by_launcher
 from fabricheck.units import format_size
 
-NOTHING_JUDGED = Problem(Verdict.INVALID, "the run has no metric, so there is nothing to judge")
-NO_RUNS = Problem(Verdict.INCOMPLETE, "there is no run, so nothing was measured")
-
-_SEVERITY = {verdict: number for number, verdict in enumerate(Verdict)}
 # A name is a name, whatever somebody wrote into it.
 _LONGEST_TEXT = 4000
 _LONGEST_GROUP_NAME = 40
@@ -46,7 +44,7 @@ class Group:
 
     @property
     def is_pairs(self) -> bool:
-        return self.operation in PAIR_OPERATIONS
+        return self.operation in PAIRS
 
     @property
     def verdict(self) -> Verdict:
@@ -143,24 +141,6 @@ def percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
-def verdict_of(judged: RunJudgement) -> Verdict:
-    """The verdict of the run, and never a better one than that of any of its parts."""
-    return worst(
-        [
-            judged.verdict,
-            *(each.verdict for each in problems_of(judged)),
-            *(each.verdict for each in judged.judgements),
-        ]
-    )
-
-
-def problems_of(judged: RunJudgement) -> tuple[Problem, ...]:
-    """The problems of a run, the cause before what follows from it; having nothing to judge is one."""
-    if not judged.judgements and all(each.verdict is Verdict.PASS for each in judged.problems):
-        return (*judged.problems, NOTHING_JUDGED)
-    return judged.problems
-
-
 def short_message(problem: Problem, judged: RunJudgement) -> str:
     """The message without the file that it begins with, for where the file is named already."""
     path = judged.run.path
@@ -168,23 +148,6 @@ def short_message(problem: Problem, judged: RunJudgement) -> str:
         line, colon, rest = problem.message[len(path) + 1 :].partition(":")
         return f"line {line}:{rest}" if colon and line.isdecimal() else f"{line}{colon}{rest}".strip()
     return problem.message
-
-
-def overall(runs: Sequence[RunJudgement], problems: Sequence[Problem] = ()) -> tuple[Verdict, tuple[Problem, ...]]:
-    """The verdict on all runs together, and the problems that belong to none of them. No runs are no pass."""
-    found = tuple(problems) if runs else (*problems, NO_RUNS)
-    verdicts = [*(verdict_of(each) for each in runs), *(each.verdict for each in found)]
-    return worst(verdicts), tuple(sorted(found, key=lambda each: -_SEVERITY[each.verdict]))
-
-
-def count(verdicts: Iterable[Verdict]) -> tuple[tuple[Verdict, int], ...]:
-    """How many there are of each verdict, worst first, without those that nothing has."""
-    found = Counter(verdicts)
-    return tuple((each, found[each]) for each in reversed(Verdict) if found[each])
-
-
-def worst_first(runs: Sequence[RunJudgement]) -> tuple[RunJudgement, ...]:
-    return tuple(sorted(runs, key=lambda each: -_SEVERITY[verdict_of(each)]))
 
 
 def quantity_of(judged: Judgement) -> Quantity:
@@ -232,9 +195,7 @@ def label_of(judged: Judgement, world: int) -> str:
     """Whom a metric is about among those that it is shown with: the ranks of a pair, else the operation too."""
     samples = judged.samples
     label = who(samples, world)
-    return (
-        label if samples.operation in PAIR_OPERATIONS else f"{samples.operation} {format_size(samples.bytes)} {label}"
-    )
+    return label if samples.operation in PAIRS else f"{samples.operation} {format_size(samples.bytes)} {label}"
 
 
 def judgements_of(groups: Sequence[Group]) -> tuple[Judgement, ...]:
@@ -254,7 +215,7 @@ def _badness(judged: Judgement) -> tuple[int, float]:
 
 def who(samples: Samples, world: int) -> str:
     """The ranks of a measurement in a run of `world` ranks, such as `0→3`, `all 4` or `ranks 0-3`."""
-    if samples.operation in PAIR_OPERATIONS and len(samples.ranks) == 2:
+    if samples.operation in PAIRS and len(samples.ranks) == 2:
         arrow = "↔" if samples.operation == "bidirectional" else "→"
         return f"{samples.ranks[0]}{arrow}{samples.ranks[1]}"
     if samples.ranks == tuple(range(world)):

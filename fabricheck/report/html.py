@@ -21,9 +21,8 @@ import jinja2
 from markupsafe import Markup
 
 from fabricheck.errors import UserError
-from fabricheck.judge.verdicts import Judgement, RunJudgement
-from fabricheck.regression.compare import Comparison
-from fabricheck.regression.text import (
+from fabricheck.history.compare import Comparison
+from fabricheck.history.text import (
     alarm_line,
     closed_line,
     comparison_counts,
@@ -35,28 +34,29 @@ from fabricheck.regression.text import (
     versions,
     watch_summary,
 )
-from fabricheck.regression.watch import Watched
+from fabricheck.history.watch import Watched
+from fabricheck.judge.overall import count, overall, problems_of, verdict_of, worst_first
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.operations import PAIRS
+from fabricheck.records.run import Rank
+from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.report.content import (
     Facts,
     Group,
-    count,
     facts_of,
     groups_of,
     judgements_of,
     label_of,
     name_of,
     number,
-    overall,
     percent,
     printable,
-    problems_of,
     reason_without_source,
     share_of_expected,
     short_message,
     together,
-    verdict_of,
     who,
-    worst_first,
 )
 from fabricheck.report.figures import Figure, Rows, figures_of
 from fabricheck.report.figures.changes import changes_figure
@@ -64,8 +64,6 @@ from fabricheck.report.figures.history import overview, page_figure, states_tabl
 from fabricheck.report.node import Node, node_of_run
 from fabricheck.report.past import Past
 from fabricheck.report.places import places_of
-from fabricheck.results.fabricbench_format import PAIR_OPERATIONS
-from fabricheck.results.records import Problem, Rank, Verdict
 from fabricheck.units import format_size, size_label
 
 # What keeps the page short where a run is large; what is left out is counted where it would stand.
@@ -389,7 +387,7 @@ def _sources(judgements: Sequence[Judgement], world: int) -> tuple[str, ...]:
         texts += [f"Reference: {each.reference.provenance}"] if each.reference else []
         for text in texts:
             label = who(each.samples, world)
-            own = label if each.samples.operation in PAIR_OPERATIONS else f"{each.samples.operation} {label}"
+            own = label if each.samples.operation in PAIRS else f"{each.samples.operation} {label}"
             members.setdefault(text, []).append(own)
     return tuple(
         text if len(names) == len(judgements) else f"{text} (for {', '.join(names[:4])}{'…' if len(names) > 4 else ''})"

@@ -10,9 +10,10 @@ from xml.etree import ElementTree
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
 from fabricheck.judge.as_json import problems_as_json, run_as_json
-from fabricheck.judge.verdicts import EXIT_CODES, RunJudgement
-from fabricheck.report.content import facts_of, overall, printable, problems_of, quantity_of, verdict_of
-from fabricheck.results.records import Problem, Verdict
+from fabricheck.judge.overall import overall, problems_of, verdict_of
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.verdict import EXIT_CODES, Problem, Verdict
+from fabricheck.report.content import facts_of, printable, quantity_of
 
 
 def write_json(runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Problem]) -> None:

@@ -13,12 +13,13 @@ from markupsafe import Markup
 from plotly.colors import sample_colorscale
 
 from fabricheck.errors import UserError
-from fabricheck.judge.verdicts import Judgement, RunJudgement
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.localization.components import components_of
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.operations import PAIRS
 from fabricheck.report.content import percent, plural, printable, quantity_of, share_of_expected, who
 from fabricheck.report.figures.plot import SCALE
 from fabricheck.report.figures.tables import Cell, Rows
-from fabricheck.results.fabricbench_format import PAIR_OPERATIONS
-from fabricheck.store.changes import components_of
 from fabricheck.topology.drawing import SIZE, box_width, describe, places_of, width_of
 from fabricheck.topology.model import Link, Topology
 
@@ -88,7 +89,7 @@ def _links(judged: RunJudgement, topology: Topology, host: str) -> list[LinkStat
     over: dict[str, list[tuple[float, str, Judgement]]] = {}
     for each in judged.judgements:
         share = share_of_expected(each)
-        if share is None or each.samples.operation not in PAIR_OPERATIONS or quantity_of(each) != "goodput":
+        if share is None or each.samples.operation not in PAIRS or quantity_of(each) != "goodput":
             continue
         if not 0 <= share < float("inf"):
             continue

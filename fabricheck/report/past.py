@@ -8,14 +8,14 @@ from pathlib import Path
 import polars as pl
 
 from fabricheck.errors import UserError
-from fabricheck.judge.findings import find_all
+from fabricheck.findings.of_session import find_all
+from fabricheck.history.compare import Comparison, compare
+from fabricheck.history.select import select_runs
+from fabricheck.history.series import check_history
+from fabricheck.history.watch import Watched, find_accepted, watch_series
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.regression.compare import Comparison, compare
-from fabricheck.regression.history import check_history
-from fabricheck.regression.select import select_runs
-from fabricheck.regression.watch import Watched, find_accepted, watch_series
-from fabricheck.results.records import Problem, Verdict
+from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.store.reading import entries_of, find_entries, history
 from fabricheck.store.replay import case_run, replay
 from fabricheck.store.session import read_record

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fabricheck.errors import UserError
-from fabricheck.judge.verdicts import Judgement, RunJudgement
-from fabricheck.regression.compare import Comparison
-from fabricheck.regression.shared import blamed, count_crossing, groups, say
-from fabricheck.regression.text import page_evidence, page_name
-from fabricheck.regression.watch import WatchResult
+from fabricheck.history.compare import Comparison
+from fabricheck.history.shared import blamed, count_crossing, groups, say
+from fabricheck.history.text import page_evidence, page_name
+from fabricheck.history.watch import WatchResult
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.localization.components import components_of
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.report.content import Group, facts_of, groups_of, number, percent, plural, share_of_expected, who
-from fabricheck.results.records import Problem, Verdict
-from fabricheck.store.changes import components_of
 
 # An INVALID or INCOMPLETE metric says nothing of the speed of what its data pass.
 _SLOW = (Verdict.DEGRADED, Verdict.FAIL)

@@ -8,25 +8,22 @@ from dataclasses import dataclass
 
 import click
 
-from fabricheck.judge.verdicts import Judgement, RunJudgement
+from fabricheck.judge.overall import count, overall, problems_of, verdict_of, worst_first
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.report.content import (
     Group,
-    count,
     facts_of,
     groups_of,
     number,
-    overall,
     percent,
     plural,
     printable,
-    problems_of,
     share_of_expected,
     short_message,
-    verdict_of,
     who,
-    worst_first,
 )
-from fabricheck.results.records import Problem, Verdict
 
 # Only PASS is green.
 _COLORS = {

@@ -73,3 +73,15 @@ def without_values(text: str) -> str:
         if secret or ("=" in match[0] and not is_recorded(name)):
             return text[: match.end()] + "…"
     return text if _WITH_PASSWORD.search(text) is None else "…"
+
+
+# What Open MPI's and Intel MPI's mpirun tell the ranks that they start: no tuning, and wrong in another run.
+_OF_LAUNCHER = re.compile(
+    r"OMPI_MCA_(PREFIXES|cpu_type|initial_wdir|num_procs|ess_.*|orte_.*)"
+    r"|I_MPI_(INFO_.*|INTERNAL_.*|HYDRA_UUID|MPIRUN|PIN_INFO|PIN_MAPPING|RETURN_WIN_.*|BIND_WIN_.*)"
+)
+
+
+def set_by_launcher(variable: str) -> bool:
+    """Whether mpirun sets the variable itself, so that it says nothing about tuning and differs from run to run."""
+    return _OF_LAUNCHER.fullmatch(variable) is not None

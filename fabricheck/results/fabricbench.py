@@ -20,14 +20,11 @@ import numpy as np
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from fabricheck.errors import UserError
+from fabricheck.records.operations import GROUP_PATTERNS, MEMORY_PATHS, PAIRS, SPARSE, STRIPING, VICTIMS
+from fabricheck.records.run import Device, Groups, Rank, Run, Samples
+from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench_format import (
     FORMAT,
-    GROUP_PATTERNS,
-    MEMORY_PATHS,
-    PAIR_OPERATIONS,
-    SPARSE,
-    STRIPING,
-    VICTIMS,
     ErrorModel,
     FooterModel,
     HeaderModel,
@@ -37,7 +34,6 @@ from fabricheck.results.fabricbench_format import (
     SeriesModel,
 )
 from fabricheck.results.guards import list_ranks
-from fabricheck.results.records import Device, Groups, Problem, Rank, Run, Samples, Verdict
 
 _Model = TypeVar("_Model", bound=BaseModel)
 # What makes two samples lines the same measurement, and what a planned series must agree with.
@@ -355,7 +351,7 @@ class _Reader:
             self.invalid(line, f"{operation} has a rank twice in {list_ranks(ranks)}")
         elif operation not in MEMORY_PATHS and len(ranks) < 2:
             self.invalid(line, f"{operation} is between ranks, and rank {ranks[0]} is alone")
-        elif operation in PAIR_OPERATIONS and len(ranks) != 2:
+        elif operation in PAIRS and len(ranks) != 2:
             self.invalid(line, f"{operation} is between two ranks, not {len(ranks)}")
         elif (each.groups is not None) != (operation in GROUP_PATTERNS or operation in STRIPING):
             what = "has groups" if each.groups is not None else "does not say which groups"

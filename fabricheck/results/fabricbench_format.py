@@ -7,83 +7,23 @@ keys are names from outside (`environment`, `libraries`, `paths`) are open.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
+from fabricheck.records.operations import (
+    HostKind,
+    Implementation,
+    Operation,
+    Port,
+    Schedule,
+    Transport,
+    uses_host_memory,
+)
+
 FORMAT = 1
 
-PAIR_OPERATIONS = frozenset({"pingpong", "unidirectional", "bidirectional"})
-# Between a GPU's own memory and that of the host; all paths that a rank uses by itself, or several at once.
-HOST_PATHS = frozenset({"host_to_device", "device_to_host", "host_bidirectional", "host_stream"})
-MEMORY_PATHS = HOST_PATHS | {"local_copy"}
-
-# Patterns between groups of ranks (CommBench, section 4.3): the family and the direction of each.
-GROUP_PATTERNS: Mapping[str, tuple[str, str]] = {
-    f"{family}_{direction}": (family, direction)
-    for family in ("rail", "asymmetric", "symmetric")
-    for direction in ("unidirectional", "bidirectional", "omnidirectional")
-    if (family, direction) != ("asymmetric", "omnidirectional")
-}
-
-Operation = Literal[
-    "pingpong",
-    "unidirectional",
-    "bidirectional",
-    "alltoall",
-    "allreduce",
-    "allgather",
-    "reduce_scatter",
-    "broadcast",
-    "reduce",
-    "rail_unidirectional",
-    "rail_bidirectional",
-    "rail_omnidirectional",
-    "asymmetric_unidirectional",
-    "asymmetric_bidirectional",
-    "symmetric_unidirectional",
-    "symmetric_bidirectional",
-    "symmetric_omnidirectional",
-    "striping",
-    "striping_pipelined",
-    "striping_split",
-    "striping_translate",
-    "striping_assemble",
-    "striping_direct",
-    "sparse",
-    "sparse_intra",
-    "sparse_inter",
-    "sparse_alltoallv",
-    "victim_pingpong_alltoall",
-    "victim_pingpong_incast",
-    "victim_alltoall_alltoall",
-    "victim_alltoall_incast",
-    "host_to_device",
-    "device_to_host",
-    "host_bidirectional",
-    "host_stream",
-    "local_copy",
-]
-# A message in stripes, its parts, and the same message whole (CommBench, section 4.2).
-STRIPING = frozenset({f"striping{part}" for part in ("", "_pipelined", "_split", "_translate", "_assemble", "_direct")})
-# The messages of a matrix that the user handed in (CommBench, section 4.4).
-SPARSE = frozenset({"sparse", "sparse_intra", "sparse_inter", "sparse_alltoallv"})
-# A pattern alone and beside an aggressor: what it is.
-VICTIMS: Mapping[str, str] = {
-    f"victim_{victim}_{aggressor}": victim
-    for victim in ("pingpong", "alltoall")
-    for aggressor in ("alltoall", "incast")
-}
-# Of which `times_ns` holds round trips.
-ROUND_TRIPS = frozenset({"pingpong", *(name for name, victim in VICTIMS.items() if victim == "pingpong")})
-
-Implementation = Literal["transfers", "library"]
-Schedule = Literal["uncontended", "contended"]
-Transport = Literal["staging", "copy", "kernel", "ccl", "mpi"]
-HostKind = Literal["pageable", "pinned", "noncoherent", "managed", "migrated"]
-Port = Literal["host", "cuda", "hip"]
 
 # Where buffers lie and who moves the data: options of fabricbench that the plan repeats.
 PLAN_SETTINGS = ("access", "buffers", "host_memory", "host_numa")
@@ -101,11 +41,6 @@ def parse_utc(text: str) -> datetime:
     if moment.strftime("%Y-%m-%dT%H:%M:%SZ") != text:
         raise ValueError("write the time as 2026-11-21T05:54:06Z")
     return moment
-
-
-def uses_host_memory(operation: str, buffers: str | None) -> bool:
-    """Whether an operation has buffers in host memory, given where those of a pair lie."""
-    return operation in HOST_PATHS or (operation in PAIR_OPERATIONS and buffers is not None)
 
 
 def _is_utc(text: str) -> str:

@@ -11,8 +11,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 from fabricheck.errors import UserError
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench_format import parse_utc
-from fabricheck.results.records import Problem, Run, Verdict
 
 
 def list_ranks(ranks: Iterable[int]) -> str:

@@ -13,7 +13,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.results.records import Samples, Verdict
+from fabricheck.records.run import Samples
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import LARGEST_RANKS, Complaints, Line, one_time, products_agree
 

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.environment import is_recorded
 from fabricheck.results.guards import compile_patterns, path_mistakes
-from fabricheck.results.records import Problem, Verdict
 from fabricheck.results.vendor_text import read_lines
 
 # Paths over which no fast fabric goes: each is a fall-back wherever there is one.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fabricheck.results.records import Problem, Samples
+from fabricheck.records.run import Samples
+from fabricheck.records.verdict import Problem
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from typing import Literal
 
 import numpy as np
 
+from fabricheck.records.run import Samples
+from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.environment import without_values
-from fabricheck.results.records import Problem, Samples, Verdict
 from fabricheck.results.vendor_output import VendorOutput
 
 LARGEST_SIZE = (1 << 63) - 1

@@ -1,10 +1,14 @@
-"""What the tests in checks/ are made of: ReFrame fixtures and mixins."""
+"""What the tests in checks/ are made of: ReFrame fixtures and mixins.
+
+Here: how a measurement is built, launched and handed to the judge. Not here: what is measured (checks), parsing,
+judging.
+"""
 
 from fabricheck.rfm.build import BuildFabricbench
+from fabricheck.rfm.cross_check import ImbWitness, NcclWitness, OsuWitness
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.tuning import ServiceLevelComparison, TuningComparison, settings_to_compare
 from fabricheck.rfm.vendor import ImbCheck, NcclTestsCheck, OsuCheck, RcclTestsCheck
-from fabricheck.rfm.witness import ImbWitness, NcclWitness, OsuWitness
 
 __all__ = [
     "BuildFabricbench",

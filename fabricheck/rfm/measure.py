@@ -19,11 +19,13 @@ from reframe.core.exceptions import PerformanceError, SanityError
 from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck import mpi
-from fabricheck.judge.metrics import expected_metric_names
-from fabricheck.judge.verdicts import Judgement, RunJudgement
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.metrics import expected_metric_names
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_lack, read_run
 from fabricheck.results.guards import require, require_fresh, require_words_of_all_nodes
-from fabricheck.results.records import Problem, Run, Verdict
 from fabricheck.rfm.build import BuildFabricbench, missing_port
 from fabricheck.suite import suite_root
 from fabricheck.tuning import Library, Profile, libraries_of, load_profiles
@@ -292,7 +294,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         if self.ranks_per_device > 1:
             options.append(f"--ranks-per-device={self.ranks_per_device}")
         if getattr(self, "placement", None) is not None:  # not declared in here, so that it may be a parameter
-            from fabricheck.topology.memory import placements
+            from fabricheck.expectation.memory import placements
             from fabricheck.topology.model import find_topology
 
             where = self.current_partition.fullname

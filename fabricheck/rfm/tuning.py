@@ -12,11 +12,11 @@ from reframe.core.builtins import run_after, run_before, variable
 from reframe.core.exceptions import PerformanceError, ReframeError, ReframeSyntaxError
 
 from fabricheck.errors import UserError
-from fabricheck.judge.judge import worst
-from fabricheck.judge.tuning_effect import FEWEST_ROUNDS, Kind, compare_rounds
+from fabricheck.interleaved.rounds import FOLDER, Launch, Sides, launches, require_alike, write_sides
+from fabricheck.interleaved.tuning_effect import FEWEST_ROUNDS, Kind, compare_rounds
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.results.records import Problem, Run, Verdict
-from fabricheck.results.rounds import FOLDER, Launch, Sides, launches, require_alike, write_sides
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.rfm.measure import FabricbenchCheck, launch_command, profile_of
 from fabricheck.tuning import Profile, Setting
 

@@ -16,19 +16,18 @@ from reframe.core.builtins import fixture, run_after, run_before, sanity_functio
 from reframe.core.exceptions import SanityError
 
 from fabricheck.errors import UserError
-from fabricheck.judge.judge import worst
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.results.environment import without_values
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.results.nccl_tests_json import parse_nccl_tests_json
 from fabricheck.results.proof_logs import FALL_BACKS
-from fabricheck.results.records import Problem, Run, Verdict
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.rfm.measure import EXIT_STATUS, RESULT, FabricbenchCheck, launch_command, summary
 from fabricheck.suite import suite_root
-from fabricheck.units import parse_size
-from fabricheck.vendor.benchmarks import (
+from fabricheck.suites.benchmarks import (
     FACTOR,
     NCCL_REPORT,
     REDUCTIONS,
@@ -40,10 +39,10 @@ from fabricheck.vendor.benchmarks import (
     options,
     sizes_between,
 )
-from fabricheck.vendor.build import CHECKED, Toolchain, build_commands, explain_failure
-from fabricheck.vendor.outputs import parse
-from fabricheck.vendor.proof import LOGS, VARIABLES, proof_of
-from fabricheck.vendor.runs import (
+from fabricheck.suites.build import CHECKED, Toolchain, build_commands, explain_failure
+from fabricheck.suites.outputs import parse
+from fabricheck.suites.proof import LOGS, VARIABLES, proof_of
+from fabricheck.suites.runs import (
     Job,
     Measured,
     check_output,
@@ -52,7 +51,7 @@ from fabricheck.vendor.runs import (
     verified_by,
     write_result,
 )
-from fabricheck.vendor.sources import (
+from fabricheck.suites.sources import (
     Kind,
     NotAvailableError,
     Source,
@@ -63,6 +62,7 @@ from fabricheck.vendor.sources import (
     load_tools,
     what_the_site_says,
 )
+from fabricheck.units import parse_size
 
 OUTPUT = "vendor.out"
 ERRORS = "vendor.err"
@@ -240,7 +240,7 @@ class VendorCheck(FabricbenchCheck):
 
     The contract, by phase, where it differs:
 
-    - *class body*: `bench` (a name in fabricheck.vendor.benchmarks), `sizes` (smallest and largest, as `8B:1MiB`),
+    - *class body*: `bench` (a name in fabricheck.suites.benchmarks), `sizes` (smallest and largest, as `8B:1MiB`),
       `buffers` (`H H`, `D D`, `H D`, `D H`) and `nodes`, which may be parameters. The class of a suite says the rest.
     - *init*: only environments whose site has the tool, or can fetch it.
     - *setup*: two ranks for benchmarks between two, on one node or on two.

@@ -1,4 +1,7 @@
-"""The sample store: what every run measured and how it was judged, for as long as the site wants to look back."""
+"""The sample store: what every run measured, append-only Parquet in folders, and judging it again.
+
+Here: writing, reading, upkeep, replay. Not here: what the history means (history).
+"""
 
 from fabricheck.store.reading import history
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
-from fabricheck.judge.case_runs import CaseRun
+from fabricheck.findings.case_runs import CaseRun
 from fabricheck.judge.policy import load_policy
 from fabricheck.judge.references import load_references
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.results.records import Verdict
-from fabricheck.session import named_verdict
+from fabricheck.records.case import named_verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.store.folders import Entry
 from fabricheck.store.reading import find_entries, stored_runs
 from fabricheck.store.session import SessionRecord, Yardsticks, read_record

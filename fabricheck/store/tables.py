@@ -20,15 +20,16 @@ import polars as pl
 from scipy.stats import median_abs_deviation
 
 from fabricheck.judge.as_json import run_as_json
-from fabricheck.judge.judge import worst
-from fabricheck.judge.metrics import metrics_of
 from fabricheck.judge.references import Key
 from fabricheck.judge.statistics import median_interval
-from fabricheck.judge.verdicts import Judgement, RunJudgement
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.localization.components import components_of
+from fabricheck.records.case import Case
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.metrics import metrics_of
+from fabricheck.records.run import Device, Groups, Rank, Run, Samples
+from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.results.fabricbench_format import parse_utc
-from fabricheck.results.records import Device, Groups, Problem, Rank, Run, Samples, Verdict
-from fabricheck.session import Case
-from fabricheck.store.changes import components_of
 
 _UTC = pl.Datetime("us", "UTC")
 _TEXT, _NUMBER, _COUNT = pl.String(), pl.Float64(), pl.Int64()

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.case import Case
+from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench_format import parse_utc
-from fabricheck.results.records import Problem, Verdict
-from fabricheck.session import Case
 from fabricheck.store import folders, tables
 from fabricheck.store.changes import software_of, tuning_of, versions_of_suite
 from fabricheck.store.folders import Entry
 from fabricheck.store.session import ProblemRecord, SessionRecord, Yardsticks, read_record
-from fabricheck.topology import partition_files
+from fabricheck.topology.model import partition_files
 
 # Clocks of the machines of one site differ by less than this.
 _SLACK = timedelta(minutes=1)

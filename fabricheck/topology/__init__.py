@@ -1,4 +1,4 @@
-"""The node as a graph: what the hardware allows, and what an ideal algorithm gets out of it.
+"""The link graph of a node and the network between nodes: their file, schema, routes and drawing.
 
 Sources are cited in short: "De Sensi" is De Sensi et al., "Exploring GPU-to-GPU Communication", SC24; "Schieffer" is
 Schieffer et al., "Understanding Data Movement in AMD Multi-GPU Systems with Infinity Fabric", 2024; "OpenPOWER" is the
@@ -6,9 +6,6 @@ evaluation of CUDA-aware MPI on GPU-enabled OpenPOWER systems (Summit and Sierra
 Hidayetoglu et al., "CommBench", ICS'24.
 
 Rates are Gb/s (10^9 bit/s) in one direction everywhere; every link is full duplex and the same both ways.
+
+Here: what is where and how it is linked. Not here: what a measurement should give (expectation); ReFrame.
 """
-
-from fabricheck.topology.judged import expectation
-from fabricheck.topology.model import Topology, find_topology, load_topology, partition_files
-
-__all__ = ["Topology", "expectation", "find_topology", "load_topology", "partition_files"]

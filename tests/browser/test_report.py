@@ -14,15 +14,15 @@ from playwright.sync_api import Browser, Page, Request, sync_playwright
 
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.report.html import render_html, write_html
 from fabricheck.report.past import Past
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.records import Problem, Verdict
 from fabricheck.topology.model import Topology
-from tests.unit.report.pasts import past_with_everything
-from tests.unit.report.synthetic import pair_run, rank
-from tests.unit.result_files import CUDA, HOST
-from tests.unit.topology.nodes import system
+from tests.expectation.nodes import system
+from tests.report.pasts import past_with_everything
+from tests.report.synthetic import pair_run, rank
+from tests.result_files import CUDA, HOST
 
 pytestmark = pytest.mark.browser
 

@@ -10,20 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.judge.metrics import expected_metric_names, metrics_of
 from fabricheck.judge.system import SystemJudge
+from fabricheck.records.metrics import expected_metric_names, metrics_of
+from fabricheck.records.operations import COLLECTIVES, GROUP_PATTERNS, MEMORY_PATHS, PAIRS, SPARSE, STRIPING, VICTIMS
+from fabricheck.records.run import Groups
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.fabricbench_format import (
-    GROUP_PATTERNS,
-    MEMORY_PATHS,
-    SPARSE,
-    STRIPING,
-    VICTIMS,
-)
-from fabricheck.results.records import Groups, Verdict
-from fabricheck.session import reframe_program
+from fabricheck.session.reframe import reframe_program
 from fabricheck.suite import suite_root
-from fabricheck.topology.judged import COLLECTIVES, PAIRS
 from tests.e2e.test_patterns import MATRIX, Bench, openmpi
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
@@ -88,7 +82,7 @@ def test_every_check_of_a_small_node_has_something_to_measure(
     if gpus == 1:
         return
     # What each operation is between so few ranks does not depend on the port.
-    operations = sorted(asked - MEMORY_PATHS)
+    operations = sorted(asked - {*MEMORY_PATHS})
     job = openmpi.run(tmp_path, f"--operations={','.join(operations)} --matrix={MATRIX} {SHORT}", ranks=gpus)
     assert job.returncode == 0, job.stdout + job.stderr
     assert {each.operation for each in read_run(tmp_path / "result.jsonl").samples} == set(operations)

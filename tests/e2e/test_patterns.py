@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ci import build
 from fabricheck import mpi
-from fabricheck.judge.metrics import expected_metric_names, metrics_of
+from fabricheck.records.metrics import expected_metric_names, metrics_of
+from fabricheck.records.operations import GROUP_PATTERNS, SPARSE, STRIPING, VICTIMS
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.fabricbench_format import GROUP_PATTERNS, SPARSE, STRIPING, VICTIMS
-from fabricheck.results.records import Verdict
+from tools import build
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.results.records import Verdict
-from fabricheck.session import Selection, Session, run_suite
+from fabricheck.records.verdict import Verdict
+from fabricheck.session.reading import Session
+from fabricheck.session.reframe import Selection, run_suite
 from tests.toy import CHECK, SETTINGS, ToySuite
 
 pytestmark = pytest.mark.e2e

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fabricheck.results.records import Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
 from tests.toy import ToySuite
 

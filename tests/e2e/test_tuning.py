@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ci import build
 from fabricheck import mpi
-from fabricheck.results.rounds import Launch, launches
-from fabricheck.session import Case, read_cases
+from fabricheck.interleaved.rounds import Launch, launches
+from fabricheck.records.case import Case
+from fabricheck.session.reading import read_cases
 from fabricheck.store import history
 from fabricheck.suite import suite_root
+from tools import build
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
 

@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from ci import build
 from fabricheck import mpi
+from fabricheck.records.case import Case
 from fabricheck.results.fabricbench import read_run
-from fabricheck.session import Case, read_cases
+from fabricheck.session.reading import read_cases
 from fabricheck.suite import suite_root
+from tools import build
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
 

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from fabricheck.judge.verdicts import EXIT_CODES
-from fabricheck.results.records import Verdict
+from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.suite import suite_root
 
 DOCUMENT = suite_root() / "docs" / "faults.md"

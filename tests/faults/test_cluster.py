@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from fabricheck.emulation import faults
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.records import Verdict
 from tests.cluster import Finished, Site
 from tests.faults.matrix import NO_COUNTERPART, Outcome, settle
 

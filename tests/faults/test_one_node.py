@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from ci import build
 from fabricheck import mpi
-from fabricheck.judge.verdicts import EXIT_CODES
-from fabricheck.results.records import Verdict
-from fabricheck.run import judge_session
-from fabricheck.session import Case, Session, Suite, find_problems, read_cases
-from fabricheck.suite import suite_root
+from fabricheck.records.case import Case
+from fabricheck.records.verdict import EXIT_CODES, Verdict
+from fabricheck.session.outcome import judge_session
+from fabricheck.session.problems import find_problems
+from fabricheck.session.reading import Session, read_cases
+from fabricheck.suite import Suite, suite_root
 from tests.faults.matrix import NO_COUNTERPART, NOTICES, PASSES, Outcome, settle
+from tools import build
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.results.records import Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
 from tests.faults.matrix import Outcome, settle
 from tests.toy import ToySuite

@@ -8,8 +8,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from fabricheck.regression.compare import Change, Comparison, Finding
-from fabricheck.regression.text import percent, size
+from fabricheck.history.compare import Change, Comparison, Finding
+from fabricheck.history.text import percent, size
 from fabricheck.report.content import number, plural
 from fabricheck.report.figures.history import short_names
 from fabricheck.report.figures.plot import (

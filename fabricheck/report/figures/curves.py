@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from fabricheck.judge.metrics import SMALLEST_GOODPUT_BYTES, UNITS, Quantity
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, UNITS, Quantity
+from fabricheck.records.operations import MEMORY_PATHS, PAIRS
+from fabricheck.records.run import Samples
+from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import number, who
 from fabricheck.report.figures.plot import GREY, Line, legend_below, line_traces, plain, short, to_json
 from fabricheck.report.figures.tables import MOST_CURVES, Curve, Curves, Figure, Point
-from fabricheck.results.fabricbench_format import MEMORY_PATHS, PAIR_OPERATIONS
-from fabricheck.results.records import Samples, Verdict
 from fabricheck.units import format_size
 
 
@@ -42,7 +43,7 @@ def _plots(judged: RunJudgement, quantity: Quantity) -> Iterable[_Plot]:
     for each in judged.run.samples:
         if quantity == "latency" and each.bytes >= SMALLEST_GOODPUT_BYTES:
             continue
-        pairs = each.operation in PAIR_OPERATIONS
+        pairs = each.operation in PAIRS
         several = "paths between memories" if each.operation in MEMORY_PATHS else "collectives"
         plot = f"{each.operation if pairs else several} {each.schedule}"
         label = who(each, world) if pairs else f"{each.operation} {who(each, world)}"

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.judge.verdicts import Judgement, RunJudgement
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import Group, groups_of, judgements_of, label_of, name_of, number, quantity_of, together
 from fabricheck.report.figures.plot import MOST_COLORED, Line, legend_below, line_traces, plain, to_json
 from fabricheck.report.figures.tables import Cell, Figure, Rows, left_out
-from fabricheck.results.records import Verdict
 
 # In per cent. Close enough to each other to show a second mode of a fortieth of the iterations.
 SHARES = (0.0, 1.0, *(float(each) for each in np.arange(2.5, 98.0, 2.5)), 99.0, 100.0)

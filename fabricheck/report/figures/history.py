@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
-from fabricheck.regression.history import MetricKey, Night, Series
-from fabricheck.regression.text import page_name, percent, size
-from fabricheck.regression.watch import MetricState, Page, Watched
+from fabricheck.history.series import MetricKey, Night, Series
+from fabricheck.history.text import page_name, percent, size
+from fabricheck.history.watch import MetricState, Page, Watched
 from fabricheck.report.content import number, plural
 from fabricheck.report.figures.plot import (
     COLORS,

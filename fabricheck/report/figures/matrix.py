@@ -6,11 +6,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from fabricheck.judge.verdicts import Judgement, RunJudgement
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import Group, describe_rank, number, percent, plural, share_of_expected, who
 from fabricheck.report.figures.plot import COLORS, SCALE, finite, plain, to_json
 from fabricheck.report.figures.tables import Cell, Figure, Listing, Matrix
-from fabricheck.results.records import Verdict
 
 # Above it, numbers in the cells could not be read.
 _RANKS_WITH_TEXT = 12

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fabricheck.results.records import Verdict
+from fabricheck.records.verdict import Verdict
 
 # Rows of a table with one for each curve; those that are left out are counted.
 MOST_CURVES = 64

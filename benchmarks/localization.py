@@ -1,0 +1,261 @@
+"""How often localization names the right component: simulated faults, and a Markdown table of the shares.
+
+    nice python -m benchmarks.localization --trials 400 --healthy 2000
+
+The faults are drawn by kind, since most components are nodes and those are the easy ones. Right is only: as many
+suspects as faults that show at all, and each suspect a component at fault or, at most, those that lie on exactly the
+same readings with the same probability (a node, its only port and its cable; the trunks of a leaf, where nobody knows
+which one a pair took). A larger set is wrong, and so is one suspect too many.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from scipy.stats import binomtest
+
+from fabricheck.localization.localize import Localization, Locator
+from fabricheck.localization.plan import Plan, retest, screen
+from fabricheck.localization.routes import Design, FloatArray, Ways, design, max_min_rates
+from fabricheck.topology.network import Network, NetworkLink, NetworkSwitch, Route
+
+KINDS = ("node", "port", "cable", "leaf", "trunk", "switch")
+_SCALE = 0.96
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A component that loses a share of what pairs get over it, or, with `capacity`, of its rate."""
+
+    component: str
+    loss: float
+    capacity: bool = False
+
+
+def fat_tree(nodes: int, leaves: int, spines: int, *, nics: int = 1, trunk_gbps: float = 200.0) -> Network:
+    """Two levels, 100 Gb/s ports. The NICs of a node are on leaves of their own (rails): the first on one half, …"""
+    names = tuple(f"nid{number:05d}" for number in range(nodes))
+    part = leaves // nics
+    ports = {
+        f"{name}:hsn{nic}": f"leaf{nic * part + number * part // nodes}"
+        for number, name in enumerate(names)
+        for nic in range(nics)
+    }
+    inner = [(f"leaf{leaf}", f"spine{spine}") for leaf in range(leaves) for spine in range(spines)]
+    links = (
+        *(NetworkLink((port, leaf), "cable", 1, 100.0, "simulated") for port, leaf in ports.items()),
+        *(NetworkLink(ends, "trunk", 1, trunk_gbps, "simulated") for ends in inner),
+    )
+    switches = dict.fromkeys(end for ends in [*((leaf,) for leaf in ports.values()), *inner] for end in ends)
+    return Network(names, tuple(ports), tuple(map(NetworkSwitch, switches)), links)
+
+
+def hashed(source: str, destination: str, routes: Sequence[Route], *, salt: int = 0) -> Route:
+    """Static routes that are known: which one is a hash of the ends."""
+    return routes[zlib.crc32(f"{salt} {source} {destination}".encode()) % len(routes)]
+
+
+def taken(design: Design, random: np.random.Generator) -> FloatArray:
+    """1 for the way that each reading took, drawn by their probabilities, else 0; shape (W,)."""
+    draw = np.log(design.probability) + random.gumbel(size=design.probability.size)
+    best = np.full(len(design.places), -np.inf)
+    np.maximum.at(best, design.reading, draw)
+    took: FloatArray = (draw == best[design.reading]).astype(float)
+    return took
+
+
+def healthy_share(design: Design, faults: Sequence[Fault], took: FloatArray) -> FloatArray:
+    """What each pair gets of what is expected, without noise, shape (R,).
+
+    Computed apart from the locator's model: a lower rate by sharing the links anew.
+    """
+    share = np.ones(len(design.places))
+    on = took[design.way] > 0
+    for fault in faults:
+        if not fault.capacity:
+            here = on & (design.component == design.ways.position[fault.component])
+            np.minimum.at(share, design.reading[design.way[here]], 1 - fault.loss)
+    if any(fault.capacity for fault in faults):
+        capacities = design.ways.capacities.copy()
+        for fault in faults:
+            if fault.capacity:
+                capacities[design.ways.position[fault.component]] *= 1 - fault.loss
+        reading, component = design.reading[design.way[on]], design.component[on]
+        for number in np.unique(design.rounds).tolist():
+            here = design.rounds[reading] == number
+            first = int(np.flatnonzero(design.rounds == number)[0])
+            alone = np.full(int((design.rounds == number).sum()), np.inf)
+            link = component[here]
+            rates = max_min_rates(reading[here] - first, link, np.ones(link.size), capacities, alone)
+            share[first : first + rates.size] *= rates / design.expected_gbps[first : first + rates.size]
+    return share
+
+
+def measure(design: Design, share: FloatArray, noise: float, random: np.random.Generator) -> FloatArray:
+    """Readings in Gb/s with normal relative noise."""
+    readings: FloatArray = design.expected_gbps * _SCALE * share * np.exp(noise * random.standard_normal(share.size))
+    return readings
+
+
+def is_right(found: Localization, faults: Sequence[Fault], alike: dict[str, frozenset[str]]) -> bool:
+    """One suspect for each fault, and in it nothing but what no reading can tell from that fault."""
+    if len(found.suspects) != len(faults):
+        return False
+    left = list(faults)
+    for suspect in found.suspects:
+        names = set(suspect.components)
+        mine = next((one for one in left if one.component in names and names <= alike[one.component]), None)
+        if mine is None:
+            return False
+        left.remove(mine)
+    return True
+
+
+def visible(design: Design, faults: Sequence[Fault], took: FloatArray) -> list[Fault]:
+    """The faults that make a difference to the readings: a slower leaf hides a node beside it."""
+    whole = healthy_share(design, faults, took)
+    found = list(faults)
+    for fault in sorted(faults, key=lambda one: one.loss):
+        rest = [one for one in found if one is not fault]
+        if np.array_equal(healthy_share(design, rest, took), whole):
+            found = rest
+    return found
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network with a plan. `stages`: rounds of the screen and of each second stage, which follows what was found."""
+
+    name: str
+    network: Network
+    places: tuple[str, ...]
+    routes: str  # known, adaptive or hashed (the last two are not known to the locator)
+    stages: tuple[int, ...] = (8,)
+    kinds: tuple[str, ...] = KINDS
+
+    @property
+    def ways(self) -> Ways:
+        return Ways(self.network, partial(hashed, salt=7) if self.routes == "known" else None)
+
+
+class Bench:
+    """A case made ready."""
+
+    def __init__(self, case: Case, noise: float, seed: int) -> None:
+        self.case, self.noise = case, noise
+        self.random = np.random.default_rng(seed)
+        self.ways = case.ways
+        self.adaptive = case.routes == "adaptive"
+        self.plan: Plan = screen(self.ways, case.places, case.stages[0], seed=seed, adaptive=self.adaptive)
+        self.design = design(self.ways, self.plan.pairs, adaptive=self.adaptive)
+        self.locator = Locator(self.design)
+        self.alike = self.locator.equivalents
+
+    def trial(self, faults: Sequence[Fault]) -> tuple[bool, Localization]:
+        took = taken(self.design, self.random)
+        readings = measure(self.design, healthy_share(self.design, faults, took), self.noise, self.random)
+        found = self.locator.locate(readings)
+        if len(self.case.stages) == 1:
+            return is_right(found, visible(self.design, faults, took), self.alike), found
+        return self.again(faults, readings, found)
+
+    def again(self, faults: Sequence[Fault], readings: FloatArray, found: Localization) -> tuple[bool, Localization]:
+        pairs = list(self.plan.pairs)
+        for number, rounds in enumerate(self.case.stages[1:]):
+            suspects = found.closest
+            more = retest(self.ways, self.case.places, suspects, rounds, seed=number, adaptive=self.adaptive)
+            stage = design(self.ways, more.pairs, adaptive=self.adaptive)
+            share = healthy_share(stage, faults, taken(stage, self.random))
+            readings = np.concatenate([readings, measure(stage, share, self.noise, self.random)])
+            pairs += more.pairs
+            whole = design(self.ways, pairs, adaptive=self.adaptive)
+            locator = Locator(whole)
+            found = locator.locate(readings)
+        return is_right(found, faults, locator.equivalents), found
+
+    def draw(self, kind: str, low: float, high: float) -> Fault:
+        known = [name for name, one in zip(self.ways.components, self.ways.kinds, strict=True) if one == kind]
+        return Fault(known[self.random.integers(len(known))], float(self.random.uniform(low, high)))
+
+    def share(self, trials: int, draw: Callable[[], Sequence[Fault]]) -> str:
+        right = sum(self.trial(draw())[0] for _ in range(trials))
+        low, high = binomtest(right, trials).proportion_ci(0.95, method="exact")
+        return f"{right / trials:.1%} ({low:.1%} to {high:.1%})"
+
+
+def cases() -> dict[str, Case]:
+    small = fat_tree(64, 8, 4)
+    wide = fat_tree(64, 4, 2, trunk_gbps=800.0)
+    rails = fat_tree(64, 8, 4, nics=2, trunk_gbps=400.0)
+    found = []
+    for label, network, places in (
+        ("8 leaves, 4 spines, 1 NIC", small, small.nodes),
+        ("4 leaves, 2 spines, 1 NIC", wide, wide.nodes),
+        ("8 leaves, 4 spines, 2 NICs", rails, rails.ports),
+    ):
+        found += [Case(f"{label}, {routes}", network, places, routes) for routes in ("known", "adaptive")]
+    label = "8 leaves, 4 spines, 1 NIC"
+    found.append(Case(f"{label}, hashed", small, small.nodes, "hashed"))
+    for routes, network, stages, places, kinds in (
+        ("known", rails, (8, 4), rails.ports, ("port",)),
+        ("adaptive", small, (8, 8, 8), small.nodes, ("trunk", "switch")),
+        ("hashed", small, (8, 24, 24), small.nodes, ("trunk", "switch")),
+    ):
+        label = "8 leaves, 4 spines, " + ("2 NICs" if network is rails else "1 NIC")
+        more = " + ".join(map(str, stages[1:]))
+        found.append(Case(f"{label}, {routes}, then {more} rounds", network, places, routes, stages, kinds))
+    return {case.name: case for case in found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=200, help="simulated runs for each kind of fault")
+    parser.add_argument("--healthy", type=int, default=1000, help="simulated runs without a fault")
+    parser.add_argument("--noise", type=float, default=0.02, help="relative standard deviation of a reading")
+    parser.add_argument("--loss", type=float, default=0.05, help="of the faults; two faults lose up to 20%%")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="only the cases whose name holds this")
+    arguments = parser.parse_args()
+    print("| network and routes | fault | right (95% interval) | ms each |\n|---|---|---|---|")
+    for name, case in cases().items():
+        if arguments.only not in name:
+            continue
+        bench = Bench(case, arguments.noise, arguments.seed)
+        low = arguments.loss
+        rows: list[tuple[str, int, Callable[[], Sequence[Fault]]]] = [
+            ("none (right: nothing named)", arguments.healthy, list),
+            *((f"one {kind}, {low:.0%}", arguments.trials, partial(_one, bench, kind, low)) for kind in case.kinds),
+            *(
+                (f"one {kind}, {2 * low:.0%}", arguments.trials, partial(_one, bench, kind, 2 * low))
+                for kind in ("trunk", "switch")
+                if case.routes != "known"
+            ),
+            (f"two, {low:.0%} each", arguments.trials, partial(_two, bench, low, low)),
+            (f"two, {low:.0%} to 20%", arguments.trials, partial(_two, bench, low, 0.2)),
+        ]
+        for what, trials, draw in rows:
+            start = time.perf_counter()
+            share = bench.share(trials, draw)
+            print(f"| {name} | {what} | {share} | {(time.perf_counter() - start) / trials * 1e3:.0f} |", flush=True)
+
+
+def _one(bench: Bench, kind: str, low: float) -> list[Fault]:
+    return [bench.draw(kind, low, low)]
+
+
+def _two(bench: Bench, low: float, high: float) -> list[Fault]:
+    first = bench.draw(str(bench.random.choice(KINDS)), low, high)
+    while True:
+        second = bench.draw(str(bench.random.choice(KINDS)), low, high)
+        if first.component not in bench.alike[second.component]:
+            return [first, second]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,379 @@
+"""Measures fabricbench and its peers on the same links in turn, and writes the ratios as a table.
+
+The peers are the site's own builds: nccl-tests built with MPI, nvbandwidth, the OSU Micro-Benchmarks built with the MPI
+library that `mpirun` belongs to, and CommBench in benchmarks/commbench_messages.cpp. A peer that is not named is left
+out.
+
+    python benchmarks/side_by_side.py --fabricbench build/fabricbench --ranks 4 --nccl-tests DIR --nvbandwidth FILE \
+        --osu DIR --commbench FILE --output docs/results/side-by-side.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fabricheck.errors import UserError
+from fabricheck.expectation.transfers import Message, Step, steps_of
+from fabricheck.records.operations import GROUP_PATTERNS
+from fabricheck.records.run import Groups, Run
+from fabricheck.results.fabricbench import read_run
+from fabricheck.suites.benchmarks import Asked, benchmark, options, peer, sizes_between
+from fabricheck.suites.cross_check import one_way_us
+from fabricheck.suites.outputs import parse
+from fabricheck.suites.runs import check_output, choose_samples
+from fabricheck.units import format_size, parse_size
+
+# What was measured, such as (operation, bytes, source, destination), to a time in µs or a rate in GB/s.
+Values = dict[tuple[object, ...], float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: ours over theirs in each round, both in `unit`."""
+
+    what: str
+    unit: str
+    ours: list[float] = field(default_factory=list)
+    theirs: list[float] = field(default_factory=list)
+    wanted: str = ""
+
+    def line(self) -> str:
+        ratios = [a / b for a, b in zip(self.ours, self.theirs, strict=True)]
+        middle = [statistics.median(each) for each in (self.ours, self.theirs, ratios)]
+        spread = f"{min(ratios):.3f}-{max(ratios):.3f}"
+        numbers = f"{middle[0]:.4g} | {middle[1]:.4g} | {self.unit} | {middle[2]:.3f} ({spread})"
+        return f"| {self.what} | {numbers} | {self.wanted} |"
+
+
+class Table:
+    def __init__(self) -> None:
+        self.rows: dict[str, Row] = {}
+        self.commands: list[str] = []
+
+    def add(self, what: str, unit: str, ours: float, theirs: float, wanted: str = "") -> None:
+        row = self.rows.setdefault(what, Row(what, unit, wanted=wanted))
+        row.ours.append(ours)
+        row.theirs.append(theirs)
+
+    def run(self, command: list[str]) -> str:
+        if (text := shlex.join(command)) not in self.commands:
+            self.commands.append(text)
+        print(f"  {text}", file=sys.stderr)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        if done.returncode != 0:
+            raise UserError(f"'{text}' ended with exit status {done.returncode}: {(done.stderr or done.stdout)[-300:]}")
+        return done.stdout
+
+
+def launch(arguments: argparse.Namespace, ranks: int) -> list[str]:
+    return [*shlex.split(arguments.mpirun), "-n", str(ranks)]
+
+
+def run_fabricbench(table: Table, arguments: argparse.Namespace, ranks: int, *options: str) -> Run:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "result.jsonl"
+        program = [arguments.fabricbench, "--quiet", *options, "--output", str(file)]
+        table.run([*launch(arguments, ranks), *program])
+        run = read_run(file)
+    if run.problems:
+        raise UserError(run.problems[0].message)
+    assert run.footer is not None
+    share = run.footer["recording_ns"] / run.footer["wall_ns"]
+    table.add("recording the samples, share of the run (largest)", "", max(share, 1e-9), 1.0, "≤ 0.01")
+    return run
+
+
+def fabricbench(table: Table, arguments: argparse.Namespace, ranks: int, *options: str) -> Values:
+    """Times in µs by (operation, bytes) and, with the ranks that were measured, by (operation, bytes, *ranks)."""
+    run = run_fabricbench(table, arguments, ranks, *options)
+    values: Values = {}
+    for each in run.samples:
+        time = statistics.median(each.latency_us.tolist())
+        where = (each.operation, each.bytes, *each.ranks)
+        values[each.operation, each.bytes] = values[where] = time
+    return values
+
+
+def vendor(table: Table, arguments: argparse.Namespace, folder: str, asked: Asked) -> Values:
+    """One-way times in µs by size, from the parser of the tool. UserError where the output has a problem."""
+    text = table.run([*launch(arguments, asked.ranks), str(Path(folder) / asked.benchmark.program), *options(asked)])
+    output = parse(asked, text, asked.benchmark.program)
+    problems = check_output(output, asked)
+    if problems:
+        raise UserError(problems[0].message)
+    return {(each.bytes,): one_way_us(each) for each in choose_samples(output, asked)}
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Copies of one kind by fabricbench, and the tests of nvbandwidth that make the same, by operation.
+
+    `size` is what one GPU moves; `together`: all of them at the same time.
+    """
+
+    transport: str
+    options: tuple[str, ...]
+    tests: Mapping[str, tuple[str, str]]  # operation: test, what the ratio must be
+    size: str
+    together: bool = False
+
+
+COPIES = (
+    Copies(
+        "copy",
+        ("--access=write",),
+        dict.fromkeys(("pingpong", "unidirectional"), ("device_to_device_memcpy_write_ce", "≥ 0.99")),
+        "1GiB",
+    ),
+    Copies("copy", ("--access=read",), {"unidirectional": ("device_to_device_memcpy_read_ce", "≥ 0.99")}, "1GiB"),
+    Copies("kernel", ("--access=write",), {"unidirectional": ("device_to_device_memcpy_write_sm", "≥ 0.95")}, "1GiB"),
+    Copies("kernel", ("--access=read",), {"unidirectional": ("device_to_device_memcpy_read_sm", "≥ 0.95")}, "1GiB"),
+    Copies("kernel", (), {"local_copy": ("device_local_copy", "≥ 0.95")}, "1GiB"),
+    Copies("copy", (), {"local_copy": ("device_local_copy", "≥ 0.95")}, "1GiB"),
+    Copies(
+        "copy",
+        ("--host-memory=pinned",),
+        {
+            "host_to_device": ("host_to_device_memcpy_ce", "≥ 0.98"),
+            "device_to_host": ("device_to_host_memcpy_ce", "≥ 0.98"),
+        },
+        "512MiB",
+    ),
+    Copies(
+        "kernel",
+        ("--host-memory=pinned",),
+        {
+            "host_to_device": ("host_to_device_memcpy_sm", "≥ 0.95"),
+            "device_to_host": ("device_to_host_memcpy_sm", "≥ 0.95"),
+        },
+        "512MiB",
+    ),
+    Copies(
+        "copy",
+        ("--host-memory=pinned",),
+        {
+            "host_to_device": ("host_to_all_memcpy_ce", ""),
+            "device_to_host": ("all_to_host_memcpy_ce", ""),
+            "host_bidirectional": ("host_to_all_bidirectional_memcpy_ce", ""),
+        },
+        "512MiB",
+        together=True,
+    ),
+)
+
+
+def nvbandwidth(table: Table, arguments: argparse.Namespace, test: str, mebibytes: int) -> Values:
+    """Rates in GB/s by (source, destination) of two GPUs, or by the one GPU.
+
+    A test that the machine cannot run (waived) prints no table: UserError.
+    """
+    text = table.run([arguments.nvbandwidth, "-t", test, "-b", str(mebibytes)])
+    rates: Values = {}
+    # "GPU(row) <- GPU(column)": the row is written to; with CPU(row), or no row, there is one row of GPUs.
+    peers = re.search(r"GPU\(row\) (<-|->) GPU\(column\)", text)
+    for row, values in re.findall(r"^ (\d+) +((?:[\d.]+|N/A)[ \d.N/A]*)$", text, re.M):
+        for column, value in enumerate(values.split()):
+            if value == "N/A":
+                continue
+            if peers is None:
+                rates[column,] = float(value)
+            else:
+                rates[(column, int(row)) if peers[1] == "<-" else (int(row), column)] = float(value)
+    if not rates:
+        raise UserError(f"nvbandwidth printed no table for {test}: {text[-200:].strip()!r}")
+    return rates
+
+
+def compare_copies(table: Table, arguments: argparse.Namespace, copies: Copies) -> None:
+    each = parse_size(copies.size)
+    size = each * arguments.ranks if copies.together else each
+    ours = fabricbench(
+        table, arguments, arguments.ranks, f"--transport={copies.transport}", *copies.options,
+        f"--operations={','.join(copies.tests)}", f"--sizes={size}", "--budget=0.2",
+        f"--schedules={'contended' if copies.together else 'uncontended'}",
+    )  # fmt: skip
+    tests = dict.fromkeys(test for test, _ in copies.tests.values())
+    rates = {test: nvbandwidth(table, arguments, test, each >> 20) for test in tests}
+    for operation, (test, wanted) in copies.tests.items():
+        theirs = rates[test]
+        if copies.together:
+            # Ours ends with the slowest GPU; nvbandwidth prints the rate of each.
+            peer = arguments.ranks * min(theirs.values())
+            title = f"{copies.transport} {operation} {copies.size} on each GPU at once, against nvbandwidth {test}"
+            measured = (operation, size, *range(arguments.ranks))
+            table.add(title, "GB/s", size / ours[measured] / 1e3, peer, wanted)
+            continue
+        where = {gpus: (operation, size, *gpus) for gpus in theirs}
+        ratios = {gpus: size / ours[where[gpus]] / 1e3 / rate for gpus, rate in theirs.items()}
+        worst = min(ratios, key=lambda gpus: ratios[gpus])
+        of = "the worst of all ordered pairs" if len(worst) > 1 else "the worst GPU"
+        title = f"{copies.transport} {operation} {copies.size}, {of}, against nvbandwidth {test}"
+        table.add(title, "GB/s", ratios[worst] * theirs[worst], theirs[worst], wanted)
+
+
+# What CommBench calls the way that data take, and ours.
+COMMBENCH = {"copy": "ipc", "ccl": "nccl", "mpi": "mpi"}
+
+
+def in_turn(step: Step, groups: Groups) -> Iterable[Message]:
+    """The messages in fabricbench's order: the members of a group begin with different receivers.
+
+    Messages of one source follow each other, so that in any other order all of them go to the same receiver at a time.
+    """
+    for source in dict.fromkeys(each.source for each in step):
+        own = sorted((each for each in step if each.source == source), key=lambda each: each.destination)
+        first = source % groups.size % len(own)
+        yield from (*own[first:], *own[:first])
+
+
+def compare_groups(table: Table, arguments: argparse.Namespace, transport: str) -> None:
+    """All patterns between two halves of the GPUs, each message of CommBench's the same as ours."""
+    titles: dict[str, tuple[str, float, float]] = {}
+    run = run_fabricbench(
+        table, arguments, arguments.ranks, f"--transport={transport}", f"--operations={','.join(GROUP_PATTERNS)}",
+        "--sizes=1GiB", "--iterations=30", "--warmup=5",
+    )  # fmt: skip
+    for each in run.samples:
+        assert each.groups is not None
+        (step,) = steps_of(each.operation, ranks=len(each.ranks), bytes=each.bytes, groups=each.groups)
+        text = ",".join(f"{m.source}>{m.destination}:{round(m.share * each.bytes)}" for m in in_turn(step, each.groups))
+        shape = f"({each.groups.count}, {each.groups.size}, {each.groups.active})"
+        title = f"{transport} {each.operation} {shape} 1 GiB, against CommBench {COMMBENCH[transport]}"
+        titles[title] = (text, each.bytes, statistics.median(each.latency_us.tolist()))
+    lists = dict.fromkeys(text for text, _, _ in titles.values())
+    program = [arguments.commbench, COMMBENCH[transport], "30", *lists]
+    output = table.run([*launch(arguments, arguments.ranks), *program])
+    theirs = {text: float(seconds) for text, seconds in re.findall(r"^time (\S+) ([\d.]+)$", output, re.M)}
+    for title, (text, size, time) in titles.items():
+        if not theirs.get(text):
+            raise UserError(f"CommBench printed no time for {text}: {output[-200:].strip()!r}")
+        table.add(title, "GB/s", size / time / 1e3, size / theirs[text] / 1e9, "≥ 0.98")
+
+
+PEERS = ("bidirectional", "allreduce", "alltoall", "allgather", "reduce_scatter", "broadcast", "reduce")
+SMALL = tuple(8 * 4**k for k in range(7))  # 8 B to 32 KiB
+
+
+def compare_ccl(table: Table, arguments: argparse.Namespace, operation: str) -> None:
+    large = parse_size("512MiB")
+    ranks = 2 if operation == "bidirectional" else arguments.ranks
+    small = [size for size in SMALL if size >= 4 * ranks]
+    operations = "pingpong,bidirectional" if operation == "bidirectional" else operation
+    ours = fabricbench(
+        table, arguments, ranks, "--transport=ccl", f"--operations={operations}", "--schedules=uncontended",
+        f"--sizes={','.join(map(str, small))},{large}", "--iterations=100", "--warmup=20",
+    )  # fmt: skip
+    each = peer("nccl-tests", operation)
+    few = Asked(each, tuple(small), ranks, port="cuda", buffers="D D", one_at_a_time=True)
+    peer_small = vendor(table, arguments, arguments.nccl_tests, few)
+    many = Asked(each, (large,), ranks, port="cuda", buffers="D D", iterations=50, warmup=10)
+    for mode, waits in (("", False), (" -z 1", True)):
+        largest = replace(many, one_at_a_time=waits)
+        theirs = vendor(table, arguments, arguments.nccl_tests, largest)[largest.planned_bytes[0],]
+        for name in operations.split(","):
+            wanted = "≥ 0.98" if name in ("pingpong", "bidirectional", "allreduce", "alltoall") else ""
+            title = f"ccl {name} 512 MiB, {ranks} ranks, against {each.program}{mode}"
+            table.add(title, "GB/s", large / ours[name, large] / 1e3, large / theirs / 1e3, wanted)
+    # For some operations nccl-tests rounds sizes otherwise.
+    for size in (each for each in small if (each,) in peer_small):
+        title = f"ccl {operation} {format_size(size)}, {ranks} ranks, against {each.program} -z 1"
+        table.add(title, "µs", ours[operation, size], peer_small[size,], "≤ 1.10")
+
+
+def compare_mpi(table: Table, arguments: argparse.Namespace) -> None:
+    sizes = [8, 64, 512, 4096, parse_size("4MiB" if arguments.host else "256MiB")]
+    ours = fabricbench(
+        table, arguments, 2, "--transport=mpi", "--operations=pingpong", "--schedules=uncontended", "--pairs=0-1",
+        f"--sizes={','.join(map(str, sizes))}", "--iterations=1000", "--warmup=100",
+    )  # fmt: skip
+    asked = Asked(benchmark("osu", "latency"), sizes_between(8, sizes[-1], 2), 2, iterations=1000)
+    if not arguments.host:
+        asked = replace(asked, port="cuda", buffers="D D")
+    theirs = vendor(table, arguments, arguments.osu, asked)
+    for size in sizes:
+        mine, peer = ours["pingpong", size], theirs[size,]
+        where = "host" if arguments.host else "D-D"
+        title = f"mpi ping-pong {where} {format_size(size)}, against osu_latency"
+        if size > 4096:
+            table.add(title, "GB/s", size / mine / 1e3, size / peer / 1e3, "≥ 0.98")
+        else:
+            table.add(title, "µs", mine, peer, "≤ 1.10")
+
+
+def comparisons(arguments: argparse.Namespace) -> Iterable[tuple[str, Callable[[Table], None]]]:
+    if arguments.nvbandwidth:
+        for each in COPIES:
+            name = f"nvbandwidth {each.transport} {' '.join(each.tests)}"
+            yield name, lambda table, which=each: compare_copies(table, arguments, which)  # type: ignore[misc]
+    if arguments.commbench:
+        for transport in arguments.transports.split(","):
+            yield f"CommBench {transport}", lambda table, which=transport: compare_groups(table, arguments, which)  # type: ignore[misc]
+    if arguments.nccl_tests:
+        for operation in arguments.operations.split(","):
+            yield f"nccl-tests {operation}", lambda table, which=operation: compare_ccl(table, arguments, which)  # type: ignore[misc]
+    if arguments.osu:
+        yield "OSU", lambda table: compare_mpi(table, arguments)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--fabricbench", required=True, help="the program; the cuda port, or with --host the host port")
+    parser.add_argument("--mpirun", default="mpirun", help="launcher of its MPI library, with options")
+    parser.add_argument("--ranks", type=int, required=True, help="GPUs of the node")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each pair of programs runs in turn")
+    parser.add_argument("--nccl-tests", help="folder of nccl-tests, built with MPI=1")
+    parser.add_argument("--operations", default=",".join(PEERS), help="to compare with nccl-tests")
+    parser.add_argument("--nvbandwidth", help="the program")
+    parser.add_argument("--commbench", help="benchmarks/commbench_messages.cpp, compiled with the same MPI library")
+    parser.add_argument("--transports", default=",".join(COMMBENCH), help="to compare with CommBench")
+    parser.add_argument("--osu", help="folder with osu_latency, built with the same MPI library")
+    parser.add_argument("--host", action="store_true", help="fabricbench is the host port: host buffers for OSU")
+    parser.add_argument("--output", type=Path, required=True, help="Markdown file to write")
+    arguments = parser.parse_args()
+    for each in arguments.operations.split(","):
+        if each not in PEERS:
+            parser.error(f"nccl-tests has nothing for {each!r}: choose from {', '.join(PEERS)}")
+    for each in arguments.transports.split(","):
+        if each not in COMMBENCH:
+            parser.error(f"CommBench has nothing for {each!r}: choose from {', '.join(COMMBENCH)}")
+    table = Table()
+    try:
+        for name, compare in comparisons(arguments):
+            for turn in range(arguments.rounds):
+                print(f"{name}, round {turn + 1} of {arguments.rounds}", file=sys.stderr)
+                compare(table)
+                write(table, arguments.output)
+    except UserError as error:
+        print(f"side_by_side: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def write(table: Table, output: Path) -> None:
+    """The table so far: a run that is ended early leaves what it has measured."""
+    lines = [
+        "| what | fabricbench | peer | unit | ratio, median (range of rounds) | must be |",
+        "|---|---|---|---|---|---|",
+        *(row.line() for row in table.rows.values()),
+        "",
+        "Commands, in turn:",
+        "",
+        *(f"    {command}" for command in table.commands),
+    ]
+    output.write_text("\n".join(lines) + "\n")
+    raw = {name: {"ours": row.ours, "theirs": row.theirs} for name, row in table.rows.items()}
+    output.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

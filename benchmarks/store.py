@@ -1,0 +1,173 @@
+"""How long it takes to write, read and verify a sample store of a million metric-nights, and how large it is.
+
+    python -m benchmarks.store --nights 1000 --metrics 1000 --iterations 100
+
+Nights are made up, but for their form: runs of 50 pairs each, with headers, judgements and samples of the size that
+fabricbench's have. They are written as `fabricheck run` writes them, checksums and flushes included. Prints Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import polars as pl
+
+from fabricheck.judge.as_json import run_as_json
+from fabricheck.judge.system import SystemJudge
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.case import Case
+from fabricheck.results.fabricbench import read_run
+from fabricheck.store import folders, history, tables
+from fabricheck.store.session import SessionRecord, Yardsticks
+from fabricheck.store.upkeep import verify
+from fabricheck.suite import suite_root
+
+FIRST = datetime(2024, 1, 1, 2, tzinfo=timezone.utc)
+A_RUN = 50  # metrics
+RESULT = "tests/data/fabricbench/synthetic_cuda_4ranks.jsonl"
+
+_Result = TypeVar("_Result")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nights", type=int, default=1000)
+    parser.add_argument("--metrics", type=int, default=1000, help="a night")
+    parser.add_argument("--iterations", type=int, default=100, help="kept of each metric")
+    parser.add_argument("--folder", type=Path, help="where to make the store; it is removed again")
+    arguments = parser.parse_args()
+    work = Path(tempfile.mkdtemp(prefix="store-benchmark-", dir=arguments.folder))
+    try:
+        measure(work / "store", arguments.nights, arguments.metrics, arguments.iterations)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def measure(store: Path, nights: int, metrics: int, iterations: int) -> None:
+    template = Night.like_a_real_one(metrics, iterations)
+    folders.create(store)
+    start = time.monotonic()
+    for night in range(nights):
+        template.write(store, night)
+    wrote = time.monotonic() - start
+    sizes = {name: sum(file.stat().st_size for file in store.glob(f"*/*/{name}")) for name in folders.FILES}
+    table, cold = seconds(lambda: history(store, system="benchmark"))
+    again = seconds(lambda: history(store, system="benchmark"))[1]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+    found, verified = seconds(lambda: verify(store))
+    if found.damage:
+        sys.exit(found.damage[0])
+    print(f"{nights} nights x {metrics} metrics x {iterations} iterations, {os.cpu_count()} cores\n")
+    print("| what | |\n|---|---|")
+    print(f"| writing a night | {wrote / nights * 1e3:.0f} ms |")
+    print(f"| `history` of {table.height} metric-nights | {cold:.1f} s, again {again:.1f} s |")
+    print(f"| peak memory of reading | {peak:.2f} GiB |")
+    print(f"| `verify` | {verified:.1f} s |")
+    for name, size in sizes.items():
+        print(f"| {name} | {size / 1e6:.1f} MB, {size / nights / metrics:.0f} B a metric-night |")
+
+
+def seconds(work: Callable[[], _Result]) -> tuple[_Result, float]:
+    start = time.monotonic()
+    result = work()
+    return result, time.monotonic() - start
+
+
+class Night:
+    """The tables of one night; `write` gives each night its own ids, times and values."""
+
+    def __init__(self, runs: pl.DataFrame, metrics: pl.DataFrame, samples: pl.DataFrame) -> None:
+        self.runs, self.metrics, self.samples = runs, metrics, samples
+        self.rng = np.random.default_rng(1)
+
+    @classmethod
+    def like_a_real_one(cls, metrics: int, iterations: int) -> Night:
+        """A night whose rows are those of a result file with GPUs, as often as it takes."""
+        judged = SystemJudge.of("hgx-h200").judge(read_run(suite_root() / RESULT))
+        case = Case("PingPong %transport=ccl", "openmpi", "benchmark:gpu", {}, "pass", None, None, None, False)
+        measured = [tables.Measured(case, judged, '{"NCCL":"2.28.3"}', "{}")]
+        rows = tables.metrics_table(measured, "s", FIRST)
+        times = np.random.default_rng(0).normal(1e6, 1e4, iterations).astype(np.int64)
+        line = tables.samples_table(measured).head(1)
+        number = np.arange(metrics)
+        ids = pl.Series("run_id", [f"{each // A_RUN:032x}" for each in number])
+        return cls(
+            pl.concat(
+                [
+                    tables.runs_table(measured, "s", FIRST).with_columns(
+                        pl.lit(f"{each:032x}").alias("run_id"), pl.lit(_judgement(judged)).alias("judgement")
+                    )
+                    for each in range(-(-metrics // A_RUN))
+                ]
+            ),
+            rows[(number % rows.height).tolist()].with_columns(
+                ids,
+                pl.Series(
+                    "metric", [f"pingpong_uncontended_{each // 100}_{each % 100}_1gib_goodput" for each in number]
+                ),
+                pl.lit("Gb/s").alias("unit"),
+                pl.lit("higher").alias("better"),
+            ),
+            pl.concat([line] * metrics).with_columns(
+                ids,
+                pl.Series("times_ns", [np.roll(times, each) + each for each in number]).cast(pl.List(pl.Int64)),
+            ),
+        )
+
+    def write(self, store: Path, night: int) -> None:
+        """Append the night as `fabricheck.store.writing.append` does, with its own ids and values."""
+        session, started = f"{night:08d}-benchmark", FIRST + timedelta(days=night)
+        own = [pl.concat_str(pl.lit(f"{night:08x}"), pl.col("run_id").str.slice(8)).alias("run_id")]
+        place = [
+            *own,
+            pl.lit(session).alias("session"),
+            pl.lit(started).cast(pl.Datetime("us", "UTC")).alias("started"),
+        ]
+        noise = pl.Series("value", 1000 * self.rng.normal(1, 0.01, self.metrics.height))
+        metrics = self.metrics.with_columns(*place, noise, noise.alias("low") * 0.999, noise.alias("high") * 1.001)
+        runs = self.runs.with_columns(*place)
+        moment = started.strftime("%Y-%m-%dT%H:%M:%SZ")
+        record = SessionRecord(
+            session=session,
+            system="benchmark",
+            started=moment,
+            ended=moment,
+            stored=moment,
+            host="login1",
+            software={},
+            judged_by={},
+            yardsticks=Yardsticks(topology=None, references=None, policy=None),
+            verdict="PASS",
+            problems=[],
+            runs=runs["run_id"].to_list(),
+            metrics=metrics.height,
+        )
+        files = {
+            folders.SESSION: record.model_dump_json().encode(),
+            folders.RUNS: tables.to_parquet(runs),
+            folders.METRICS: tables.to_parquet(metrics),
+            folders.SAMPLES: tables.to_parquet(self.samples.with_columns(own)),
+        }
+        folders.commit(store / "benchmark", started.strftime("%Y%m%dT%H%M%SZ"), session, files)
+
+
+def _judgement(judged: RunJudgement) -> str:
+    record = run_as_json(judged)
+    record["metrics"] = (record["metrics"] * A_RUN)[:A_RUN]
+    return json.dumps(record)
+
+
+if __name__ == "__main__":
+    main()

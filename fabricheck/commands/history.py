@@ -1,0 +1,168 @@
+"""`fabricheck calibrate`, `compare` and `watch`: what the history of a system says."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from fabricheck.history.limits import Limits
+    from fabricheck.history.watch import Accepted
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_STORE = click.option(
+    "--store",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The sample store.  [default: output/store in the suite]",
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.command()
+@click.argument("system")
+@_STORE
+@click.option("--runs", "selection", help="Which runs: FROM..TO, software:NAME=VERSION, tag:NAME or a session.")
+@click.option(
+    "--false-alarms",
+    default=0.001,
+    show_default=True,
+    help="How often a healthy run may lie beyond the bound of a metric.",
+)
+@click.option("--references", type=_FILE, help="The file to change, in place of the system's.")
+@click.option("--write", "write_file", is_flag=True, help="Write the file; without it, what would change is shown.")
+@_JSON
+def calibrate(
+    *,
+    system: str,
+    store: Path | None,
+    selection: str | None,
+    false_alarms: float,
+    references: Path | None,
+    write_file: bool,
+    as_json: bool,
+) -> None:
+    """Make references of a SYSTEM from runs while it was healthy, and show them as a diff.
+
+    Without --write nothing is changed. The exit status is 0, or 4 where a metric was refused.
+    """
+    from fabricheck.history.calibrate import calibrate as make
+    from fabricheck.history.references_file import diff, updated_text, write
+    from fabricheck.history.text import calibration_lines, to_json
+    from fabricheck.suite import suite_root
+
+    found = make(
+        _history(store, system), system, limits=_limits(system), false_alarms=false_alarms, selection=selection
+    )
+    path = references if references is not None else suite_root() / "reference_values" / f"{system}.yaml"
+    given = [f"--runs={selection}"] if selection is not None else []
+    command = shlex.join(["fabricheck", "calibrate", system, *given, f"--false-alarms={false_alarms:g}"])
+    said = to_json(found) if as_json else calibration_lines(found)
+    if not found.references:  # the reasons, before the one line that there is nothing to write
+        _print(said)
+    text = updated_text(path, found, command)
+    _print(said)
+    if not as_json:
+        click.echo(diff(path, text), nl=False)
+    if write_file:
+        write(path, text)
+        click.echo(f"written: {path}", err=True)
+    click.get_current_context().exit(4 if found.refused else 0)
+
+
+@click.command()
+@click.argument("base")
+@click.argument("candidate")
+@click.option("--system", default="local", show_default=True, help="The system that the runs are of.")
+@_STORE
+@click.option("--false-discovery", default=0.01, show_default=True, help="Share of the regressions that may be none.")
+@click.option("--margin", default=0.05, show_default=True, help="A loss that has to be seen, for `same`.")
+@click.option("--power", default=0.95, show_default=True, help="How surely it has to be.")
+@_JSON
+def compare(
+    *,
+    base: str,
+    candidate: str,
+    system: str,
+    store: Path | None,
+    false_discovery: float,
+    margin: float,
+    power: float,
+    as_json: bool,
+) -> None:
+    """Compare the runs of CANDIDATE with those of BASE, metric by metric.
+
+    Either is a session, FROM..TO (dates), software:NAME=VERSION or tag:NAME. The exit status is 0 where every metric
+    is the same or improved, 1 where one regressed, 4 where none did but one vanished or the runs cannot say; 2 is a
+    mistake in what was given.
+    """
+    from fabricheck.history.compare import CompareOptions
+    from fabricheck.history.compare import compare as test
+    from fabricheck.history.text import comparison_lines, to_json
+
+    options = CompareOptions(false_discovery=false_discovery, margin=margin, power=power)
+    found = test(_history(store, system), system, base, candidate, options)
+    _print(to_json(found) if as_json else comparison_lines(found))
+    click.get_current_context().exit(found.exit_status)
+
+
+@click.command()
+@click.argument("system")
+@_STORE
+@click.option(
+    "--accepted", type=_FILE, help="Changes that were accepted.  [default: reference_values/accepted/SYSTEM.yaml]"
+)
+@click.option("--warm-up", default=20, show_default=True, help="Sessions of a metric before it can alarm.")
+@_JSON
+def watch(*, system: str, store: Path | None, accepted: Path | None, warm_up: int, as_json: bool) -> None:
+    """Go through the history of a SYSTEM night by night and report what got worse, and since when.
+
+    The exit status is 1 while something is worse that nobody accepted, 4 where nothing is but a metric is missing or
+    none can be watched yet, else 0; 2 is a mistake in what was given.
+    """
+    from fabricheck.errors import UserError
+    from fabricheck.history.monitor import Options
+    from fabricheck.history.robust import FEWEST
+    from fabricheck.history.text import to_json, watch_lines
+    from fabricheck.history.watch import watch as look
+
+    options = Options()
+    if not FEWEST <= warm_up <= options.window:
+        raise UserError(f"--warm-up {warm_up}: give a number from {FEWEST} to {options.window}")
+    found = look(_history(store, system), system, _accepted(system, accepted), Options(warm_up=warm_up))
+    _print(to_json(found) if as_json else watch_lines(found))
+    click.get_current_context().exit(found.exit_status)
+
+
+def _print(text: str | Iterator[str]) -> None:
+    if isinstance(text, str):
+        click.echo(text, nl=False)
+        return
+    for line in text:
+        click.echo(line)
+
+
+def _history(store: Path | None, system: str) -> pl.DataFrame:
+    from fabricheck import store as stores
+    from fabricheck.suite import suite_root
+
+    return stores.history(store if store is not None else suite_root() / "output" / "store", system=system)
+
+
+def _limits(system: str) -> Limits:
+    from fabricheck.history.limits import limits_of_system
+    from fabricheck.judge.system import SystemJudge
+
+    return limits_of_system(SystemJudge.of(system))
+
+
+def _accepted(system: str, path: Path | None) -> tuple[Accepted, ...]:
+    from fabricheck.history.watch import find_accepted, load_accepted
+    from fabricheck.suite import suite_root
+
+    return load_accepted(path) if path is not None else find_accepted(system, suite_root())

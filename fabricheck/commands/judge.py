@@ -1,0 +1,205 @@
+"""`fabricheck judge`, the verdict on result files, and `fabricheck observations`, what they say of a paper's."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fabricheck.errors import UserError
+
+if TYPE_CHECKING:
+    from fabricheck.findings.case_runs import CaseRun
+    from fabricheck.findings.observations import Observation
+    from fabricheck.judge.policy import Policy
+    from fabricheck.judge.references import References
+    from fabricheck.judge.verdicts import RunJudgement
+    from fabricheck.topology.model import Topology
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
+@click.option("--system", help="A system below site_configs/, or system:partition: its topology, and its references.")
+@click.option("--topology", type=_FILE, help="A topology file, in place of the system's.")
+@click.option("--references", type=_FILE, help="A file of references, in place of the system's.")
+@click.option("--test", help="The ReFrame test class whose references count; not needed where the file has only one.")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An attribute that the references are indexed by, such as '$partition=daint:gpu'. "
+    "The transport, the port and num_tasks are those of the run.",
+)
+@click.option("--policy", type=_FILE, help="A policy file, in place of config/policy.yaml.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def judge(
+    context: click.Context,
+    *,
+    files: tuple[Path, ...],
+    system: str | None,
+    topology: Path | None,
+    references: Path | None,
+    test: str | None,
+    keys: tuple[str, ...],
+    policy: Path | None,
+    as_json: bool,
+) -> None:
+    """Judge result files of fabricbench.
+
+    Without --system and --topology nothing is expected of the hardware, and without references nothing is known of
+    the system; a metric with neither is INVALID.
+
+    The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
+    in what was given.
+    """
+    from fabricheck.judge.as_json import run_as_json
+    from fabricheck.judge.system import SystemJudge, choose_test, parse_attribute
+    from fabricheck.records.verdict import EXIT_CODES, worst
+    from fabricheck.results.fabricbench import read_run
+
+    rules = _policy(policy)
+    model = _topology(system, topology)
+    known = _references(system, references)
+    judge = SystemJudge(model, known, rules)
+    if known is not None and known.tests:
+        test = choose_test(known, test)
+    attributes = dict(parse_attribute(each) for each in keys)
+    judged = []
+    for file in files:
+        judged.append(judge.judge(read_run(file), test, attributes))
+    if as_json:
+        click.echo(json.dumps([run_as_json(each) for each in judged], indent=2, allow_nan=False))
+    else:
+        for each in judged:
+            for line in _table(each):
+                click.echo(line)
+    context.exit(EXIT_CODES[worst(each.verdict for each in judged)])
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=_FILE, metavar="[FILE...]")
+@click.option("--system", help="A system below site_configs/, whose topology counts; that of the session by default.")
+@click.option("--session", help="The runs of a stored session, by its id or how that begins, in place of files.")
+@click.option(
+    "--store",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The sample store of the session.  [default: output/store in the suite]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def observations(
+    *, files: tuple[Path, ...], system: str | None, session: str | None, store: Path | None, as_json: bool
+) -> None:
+    """Which of the eight observations of the SC24 paper (De Sensi et al.) hold on this system.
+
+    Each is tested on what the result files, or the runs of a session, have measured. They are information and no
+    verdict: the exit status is 0, or 2 for a mistake in what was given.
+    """
+    from fabricheck.findings.case_runs import CaseRun
+    from fabricheck.findings.observations import observe
+    from fabricheck.judge.policy import Policy
+    from fabricheck.judge.system import SystemJudge
+    from fabricheck.results.fabricbench import read_run
+    from fabricheck.site.validation import require_partition
+    from fabricheck.suite import suite_root
+
+    if bool(files) == bool(session):
+        raise UserError("give either result files or --session")
+    if session is not None:
+        system, runs = _stored(session, system, store)
+    else:
+        runs = [CaseRun.of_file(read_run(file)) for file in files]
+        _note_left_out(runs)
+    if system is not None:
+        require_partition(suite_root(), system)
+    judge = SystemJudge.of(system) if system is not None else SystemJudge(None, None, Policy())
+    found = observe(runs, judge)
+    if as_json:
+        click.echo(json.dumps([asdict(each) for each in found], indent=2, allow_nan=False))
+    else:
+        for line in _lines(found, shutil.get_terminal_size((120, 40)).columns):
+            click.echo(line)
+
+
+def _note_left_out(runs: Sequence[CaseRun]) -> None:
+    """Says on stderr which files count for nothing and why; UserError where none counts."""
+    left_out = [each for each in runs if not each.is_evidence]
+    # What the reader says begins with the file.
+    reasons = [
+        next((one.message for one in each.run.problems), f"{each.run.path}: of a vendor tool") for each in left_out
+    ]
+    if left_out and len(left_out) == len(runs):
+        raise UserError(f"no file is a complete run of fabricbench: {reasons[0]}")
+    for reason in reasons:
+        click.echo(f"fabricheck: left out, as it is no complete run of fabricbench: {reason}", err=True)
+
+
+def _stored(session: str, system: str | None, store: Path | None) -> tuple[str, list[CaseRun]]:
+    """The system of a stored session and its runs."""
+    from fabricheck.store.reading import find_entries, stored_runs
+    from fabricheck.store.replay import case_run
+    from fabricheck.suite import suite_root
+
+    (entry,) = find_entries(store if store is not None else suite_root() / "output" / "store", system, [session])
+    runs = [case_run(each) for each in stored_runs(entry)]
+    return entry.path.parent.name, runs
+
+
+def _lines(found: Iterable[Observation], width: int) -> Iterator[str]:
+    for each in found:
+        where = f" ({each.where})" if each.where else ""
+        yield f"{each.number}{where}: {each.verdict}"
+        for name, text in (("paper", each.statement), ("here", each.hypothesis), ("why", each.evidence)):
+            yield from textwrap.wrap(
+                text,
+                max(width, 40),
+                initial_indent=f"   {name + ':':7}",
+                subsequent_indent=" " * 10,
+                break_on_hyphens=False,
+            )
+
+
+def _policy(path: Path | None) -> Policy:
+    from fabricheck.judge.policy import load_policy
+    from fabricheck.suite import suite_root
+
+    return load_policy(path if path is not None else suite_root() / "config" / "policy.yaml")
+
+
+def _topology(system: str | None, path: Path | None) -> Topology | None:
+    from fabricheck.site.validation import require_partition
+    from fabricheck.suite import suite_root
+    from fabricheck.topology.model import find_topology, load_topology
+
+    if system is not None:
+        require_partition(suite_root(), system)
+    if path is not None:
+        return load_topology(path)
+    return find_topology(system, suite_root() / "site_configs") if system is not None else None
+
+
+def _references(system: str | None, path: Path | None) -> References | None:
+    from fabricheck.judge.references import load_references
+    from fabricheck.suite import suite_root
+
+    if path is None and system is not None:
+        own = suite_root() / "reference_values" / f"{system.partition(':')[0]}.yaml"
+        path = own if own.exists() else None
+    return load_references(path) if path is not None else None
+
+
+def _table(judged: RunJudgement) -> Iterable[str]:
+    yield f"{judged.verdict.value}  {judged.run.path}"
+    for problem in judged.problems:
+        yield f"  {problem.verdict.value:10}  {problem.message}"
+    for each in judged.judgements:
+        yield f"  {each.verdict.value:10}  {each.name}: {each.reason}"

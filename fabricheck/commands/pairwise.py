@@ -1,0 +1,217 @@
+"""`fabricheck pairwise`: plan the rounds of one job over all nodes, and locate what is slow in its result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fabricheck.errors import UserError
+from fabricheck.records.verdict import Verdict
+
+if TYPE_CHECKING:
+    from fabricheck.localization.localize import Localization
+    from fabricheck.localization.routes import Routing, Ways
+    from fabricheck.topology.network import Network
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_ADAPTIVE = click.option(
+    "--adaptive", is_flag=True, help="The switches spread pairs evenly over ways of equal cost; else they may collide."
+)
+_ROUTES = click.option(
+    "--routes",
+    "routes_file",
+    type=_FILE,
+    help="The ways that are known: a line for each pair, SOURCE DESTINATION and the parts that tell its way.",
+)
+
+
+@click.group()
+def pairwise() -> None:
+    """Measure all nodes in pairs, in rounds of one job, and find what is slow."""
+
+
+@pairwise.command()
+@click.argument("system")
+@click.option("--nodes", required=True, metavar="LIST", help="The nodes in rank order, such as nid[001-064].")
+@click.option("--rounds", "count", type=click.IntRange(min=1), help="So many random rounds; left out: all pairs once.")
+@click.option(
+    "--ports", is_flag=True, help="One rank for each port of a node, in the order of the file; else one a node."
+)
+@click.option(
+    "--suspects", metavar="LIST", help="Measure these parts again, separated by commas, with good nodes elsewhere."
+)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--output", type=_FILE, help="Write the rounds into this new file, else they are printed.")
+@_ROUTES
+@_ADAPTIVE
+def plan(
+    *,
+    system: str,
+    nodes: str,
+    count: int | None,
+    ports: bool,
+    suspects: str | None,
+    seed: int,
+    output: Path | None,
+    routes_file: Path | None,
+    adaptive: bool,
+) -> None:
+    """Rounds of pairs of ranks, for fabricbench --rounds.
+
+    SYSTEM is a folder of site_configs/, or the path of a topology.yaml, whose `network` says how nodes are joined.
+    """
+    from fabricheck.localization.plan import all_pairs, retest, screen, write_rounds
+    from fabricheck.localization.routes import Ways
+    from fabricheck.topology.network import unfold
+
+    network = _network(system)
+    names = unfold(nodes)
+    of_each = {name: network.ports_of(name) for name in names}
+    places = [place for name in names for place in (of_each[name] if ports else (name,))]
+    ways = Ways(network, _routing(network, routes_file))
+    if suspects is not None:
+        again = [name.strip() for name in suspects.split(",") if name.strip()]
+        made = retest(ways, places, again, count or 8, seed=seed, adaptive=adaptive)
+    elif count is None:
+        made = all_pairs(places)
+    else:
+        made = screen(ways, places, count, seed=seed, adaptive=adaptive)
+    if output is None:
+        click.echo(write_rounds(made), nl=False)
+        return
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(write_rounds(made))
+    except FileExistsError:
+        raise UserError(f"{output} is there already: give another name") from None
+    except OSError as error:
+        raise UserError(f"{output}: cannot be written: {error.strerror}") from None
+    click.echo(f"{output}: {len(made.rounds)} rounds, {sum(map(len, made.rounds))} pairs of {len(places)} ranks")
+
+
+@pairwise.command()
+@click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
+@click.option("--system", required=True, help="A system below site_configs/, system:partition, or a topology file.")
+@click.option("--bytes", "size", help="The size of message that counts, such as 16MiB; the largest, if left out.")
+@click.option(
+    "--operation",
+    type=click.Choice(["bidirectional", "unidirectional", "pingpong"]),
+    default="bidirectional",
+    show_default=True,
+    help="The operation that counts. Only of the first it is known what pairs give that share a link.",
+)
+@_ROUTES
+@_ADAPTIVE
+@click.pass_context
+def locate(
+    context: click.Context,
+    *,
+    files: tuple[Path, ...],
+    system: str,
+    size: str | None,
+    operation: str,
+    routes_file: Path | None,
+    adaptive: bool,
+) -> None:
+    """Name the node, port, cable, leaf, switch or trunk that is slow, from result files of rounds of pairs.
+
+    The exit status is 0 where nothing is found, 1 where something is, 4 and 5 where a file is INCOMPLETE or INVALID
+    (what it has is looked at all the same), 2 for a mistake in what was given.
+    """
+    from fabricheck.localization.localize import locate as locate_in
+    from fabricheck.localization.results import OPERATION, pairs_of
+    from fabricheck.localization.routes import Ways, design
+    from fabricheck.records.verdict import EXIT_CODES
+    from fabricheck.results.fabricbench import read_run
+    from fabricheck.units import parse_size
+
+    network = _network(system)
+    runs = [read_run(file) for file in files]
+    worst = Verdict.PASS
+    for problem in (problem for run in runs for problem in run.problems):
+        worst = max(worst, problem.verdict, key=list(Verdict).index)
+        click.echo(f"{problem.verdict.value}  {problem.message}")
+    bytes_ = parse_size(size) if size is not None else None
+    rounds = [one for run in runs for one in pairs_of(run, network, bytes_, operation)]
+    ways = Ways(network, _routing(network, routes_file))
+    made = design(ways, [[pair for pair, _ in one] for one in rounds], adaptive=adaptive, duplex=operation == OPERATION)
+    found = locate_in(made, [goodput for one in rounds for _, goodput in one])
+    for line in report(found, ways):
+        click.echo(line)
+    if found.suspects:
+        worst = max(worst, Verdict.DEGRADED, key=list(Verdict).index)
+    context.exit(EXIT_CODES[worst])
+
+
+def report(found: Localization, ways: Ways) -> Iterable[str]:
+    """Lines for the administrator: the suspects, and what could not have been seen."""
+    for suspect in found.suspects:
+        yield f"{Verdict.DEGRADED.value}  {suspect.message}"
+    if not found.suspects:
+        yield "nothing named: no part of the network explains the readings better than noise"
+    yield (
+        f"{found.readings} readings, noise {found.noise:.1%}, healthy pairs give {found.scale:.1%} of what links allow"
+    )
+    if found.doubtful:
+        yield f"{found.doubtful} readings left out: what pairs give that share a link is not known there"
+    for kind, (least, names) in sorted(_least(found.detectable, ways).items()):
+        yield f"least loss that would be found, {kind}: {least:.0%} ({names} of them seen)"
+    if found.unseen:
+        yield f"{len(found.unseen)} parts were on no pair's way, {found.unseen[0]} among them: nothing is known of them"
+    if found.suspects:
+        yield f"measure again: --suspects {','.join(found.closest)}"
+
+
+def _least(detectable: Mapping[str, float], ways: Ways) -> dict[str, tuple[float, int]]:
+    by_kind: dict[str, list[float]] = {}
+    for name, loss in detectable.items():
+        by_kind.setdefault(ways.kinds[ways.position[name]], []).append(loss)
+    return {kind: (max(losses), len(losses)) for kind, losses in by_kind.items()}
+
+
+def _network(system: str) -> Network:
+    from fabricheck.suite import suite_root
+    from fabricheck.topology.model import find_topology, load_topology
+
+    if system.endswith((".yaml", ".yml")):
+        topology = load_topology(Path(system))
+    else:
+        topology = find_topology(system, suite_root() / "site_configs")
+    if topology.network is None:
+        raise UserError(f"the topology of {system} has no network: say what joins its nodes (docs/topology-format.md)")
+    return topology.network
+
+
+def _routing(network: Network, path: Path | None) -> Routing | None:
+    """Known ways from a file: `SOURCE DESTINATION PART...`; the way is the one that goes over all these parts."""
+    from fabricheck.topology.network import Route
+
+    if path is None:
+        return None
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    known: dict[tuple[str, str], tuple[str, ...]] = {}
+    for number, line in enumerate(lines, start=1):
+        words = re.sub("#.*", "", line).split()
+        if not words:
+            continue
+        if len(words) < 3:
+            raise UserError(f"{path}:{number}: give SOURCE DESTINATION and the parts that tell the way between them")
+        fitting = [one for one in network.routes(*words[:2]) if set(words[2:]) <= set(one.components)]
+        if len(fitting) != 1:
+            raise UserError(
+                f"{path}:{number}: {len(fitting)} of the shortest ways from {words[0]} to {words[1]} go there"
+            )
+        known[words[0], words[1]] = fitting[0].components
+
+    def routing(source: str, destination: str, routes: Sequence[Route]) -> Route | None:
+        way = known.get((source, destination)) or known.get((destination, source), ())[::-1]
+        return next((one for one in routes if set(one.components) == set(way)), None) if way else None
+
+    return routing

@@ -1,0 +1,137 @@
+"""`fabricheck report`: the report of result files, or of a session of the sample store."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fabricheck.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fabricheck.judge.verdicts import RunJudgement
+    from fabricheck.records.verdict import Problem
+    from fabricheck.report.past import Past
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What a page is about; `problems` are those of no single run, `past` is what the store adds."""
+
+    title: str
+    judged: tuple[RunJudgement, ...]
+    problems: tuple[Problem, ...] = ()
+    past: Past | None = None
+
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=_FILE, metavar="[FILE]...")
+@click.option(
+    "--system", required=True, help="A system below site_configs/, or system:partition: its topology and references."
+)
+@click.option("--output", type=_FILE, required=True, help="The HTML file to write.")
+@click.option("--title", help="Its title.  [default: the system]")
+@click.option(
+    "--test", help="Of FILEs: the ReFrame test class whose references count; not needed where there is only one."
+)
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Of FILEs: an attribute that the references are indexed by, such as '$partition=daint:gpu'.",
+)
+@click.option("--session", help="The stored session to show, by its id or its beginning.  [default: the latest]")
+@click.option(
+    "--store",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The sample store.  [default: output/store in the suite]",
+)
+@click.option("--base", help="Show what changed since: a session, FROM..TO, software:NAME=VERSION or tag:NAME.")
+@click.option("--candidate", help="What to compare with --base.  [default: the session shown]")
+@click.pass_context
+def report(
+    context: click.Context,
+    *,
+    files: tuple[Path, ...],
+    system: str,
+    output: Path,
+    title: str | None,
+    test: str | None,
+    keys: tuple[str, ...],
+    session: str | None,
+    store: Path | None,
+    base: str | None,
+    candidate: str | None,
+) -> None:
+    """Judge runs and write one HTML file about them.
+
+    The runs are those of result FILEs of fabricbench; without a FILE those of a session of the sample store, with the
+    history up to it. The verdicts and the exit status are those of `fabricheck judge`, whatever the history says.
+    """
+    from fabricheck.judge.overall import overall
+    from fabricheck.records.verdict import EXIT_CODES
+    from fabricheck.report.html import write_html
+    from fabricheck.report.terminal import render
+    from fabricheck.site.validation import require_partition
+    from fabricheck.suite import suite_root
+
+    require_partition(suite_root(), system)
+    if files:
+        for name, value in (("session", session), ("store", store), ("base", base), ("candidate", candidate)):
+            if value is not None:
+                raise UserError(f"--{name} is for a stored session: leave out the result files, or it")
+        shown = _of_files(files, output, system, test, keys)
+    else:
+        for name, given in (("test", test is not None), ("key", bool(keys))):
+            if given:
+                raise UserError(f"--{name} is for result files, and there is none: the store knows it of its runs")
+        if candidate is not None and base is None:
+            raise UserError(f"--candidate {candidate}: say with --base what to compare it with")
+        shown = _of_store(store, system, session, base, candidate)
+    write_html(
+        shown.judged,
+        output,
+        title=title or shown.title,
+        system=system,
+        problems=shown.problems,
+        past=shown.past,
+    )
+    size = shutil.get_terminal_size((120, 40))
+    color = sys.stdout.isatty()
+    click.echo(render(shown.judged, problems=shown.problems, width=size.columns, height=size.lines - 2, color=color))
+    for note in shown.past.notes if shown.past is not None else ():
+        click.echo(f"fabricheck: {note}", err=True)
+    click.echo(f"the report is in {output}")
+    context.exit(EXIT_CODES[overall(shown.judged, shown.problems)[0]])
+
+
+def _of_files(files: Sequence[Path], output: Path, system: str, test: str | None, keys: Sequence[str]) -> _Shown:
+    from fabricheck.judge.system import judge_files, parse_attribute
+
+    for file in files:
+        if output.exists() and file.exists() and output.samefile(file):
+            raise UserError(f"--output {output} is a result file, which the report would overwrite: name another file")
+    judged = judge_files(files, system, test=test, attributes=dict(map(parse_attribute, keys)))
+    return _Shown(system, judged)
+
+
+def _of_store(store: Path | None, system: str, session: str | None, base: str | None, candidate: str | None) -> _Shown:
+    from fabricheck.commands.store import store_or_default
+    from fabricheck.report.past import past_of, stored_session
+    from fabricheck.suite import suite_root
+
+    path, root = store_or_default(store), suite_root()
+    found = stored_session(path, system, session, root)
+    past = past_of(path, system, root, session=found.session, base=base, candidate=candidate)
+    title = f"{system}, session {found.session} of {found.started}"
+    return _Shown(title, found.judged, found.problems, replace(past, notes=(*found.notes, *past.notes)))

@@ -1,0 +1,230 @@
+"""`fabricheck store` and `fabricheck replay`: the sample store, by hand."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fabricheck.errors import UserError
+from fabricheck.session.storing import attributes_of, case_of_files, import_files, import_folder
+
+if TYPE_CHECKING:
+    from fabricheck.store.replay import ReplayedSession
+    from fabricheck.store.writing import Appended
+
+# 2 is the user's own mistake.
+EXIT_DAMAGED = 1
+EXIT_CHANGED = 1
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_STORE = click.option("--store", type=_FOLDER, help="The store.  [default: output/store in the suite]")
+
+
+@click.group()
+def store() -> None:
+    """What every run measured: list, check, thin out, add."""
+
+
+@store.command()
+@_STORE
+@click.option("--system", help="Only this system.")
+def ls(*, store: Path | None, system: str | None) -> None:
+    """List the sessions in a store, oldest first."""
+    from fabricheck.store.reading import find_entries
+    from fabricheck.store.session import read_record
+
+    path = store_or_default(store)
+    click.echo(
+        f"{'started (UTC)':20}  {'session':36}  {'verdict':10}  {'runs':>5}  {'metrics':>7}  {'size':>9}  system"
+    )
+    for entry in find_entries(path, system, ()):
+        record = read_record(entry)
+        size = f"{entry.size() / 1e6:.2f} MB"
+        samples = "  (samples pruned)" if entry.pruned else ""
+        click.echo(
+            f"{record.started:20}  {record.session:36}  {record.verdict:10}  {len(record.runs):5}  "
+            f"{record.metrics:7}  {size:>9}  {record.system}{samples}"
+        )
+
+
+@store.command()
+@_STORE
+@click.pass_context
+def verify(context: click.Context, *, store: Path | None) -> None:
+    """Read every file of a store and say what is not as it was stored.
+
+    The exit status is 1 where something is damaged or does not belong there, a line each.
+    """
+    from fabricheck.store.upkeep import verify as verify_store
+
+    path = store_or_default(store)
+    found = verify_store(path)
+    for line in found.remarks:
+        click.echo(f"note: {line}")
+    for line in found.damage:
+        click.echo(f"damaged: {line}")
+    state = f"{len(found.damage)} damaged or foreign" if found.damage else "all as they were stored"
+    click.echo(f"{path}: {found.entries} sessions with {found.metrics} metrics, {state}")
+    context.exit(EXIT_DAMAGED if found.damage else 0)
+
+
+@store.command()
+@_STORE
+@click.option(
+    "--samples", "days", type=click.FloatRange(min=0), required=True, metavar="DAYS", help="Keep samples this long."
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.pass_context
+def prune(context: click.Context, *, store: Path | None, days: float, dry_run: bool) -> None:
+    """Remove the samples of old sessions; their metrics, headers and judgements stay for ever.
+
+    Runs without samples cannot be judged again. The exit status is 1 where a damaged session was left alone.
+    """
+    from fabricheck.store.upkeep import prune as prune_store
+
+    path = store_or_default(store)
+    try:
+        keep = timedelta(days=days)
+    except OverflowError:
+        raise UserError(f"{days:g} days are longer than there is history: leave prune out") from None
+    done = prune_store(path, keep, datetime.now(timezone.utc), dry_run=dry_run)
+    for line in done.kept:
+        click.echo(f"left alone: {line}")
+    for draft in done.drafts:
+        click.echo(f"left by a killed writer: {draft}")
+    what = "would be removed" if dry_run else "removed"
+    click.echo(f"{path}: the samples of {len(done.entries)} sessions, {done.bytes / 1e6:.2f} MB, {what}")
+    context.exit(EXIT_DAMAGED if done.kept else 0)
+
+
+@store.command("import")
+@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="SOURCE...")
+@_STORE
+@click.option("--system", help="The system; not needed for the folder of a run.")
+@click.option("--test", help="Of result files: the test's name with its parameters, such as 'PingPong %transport=mpi'.")
+@click.option("--partition", default="unknown", show_default=True, help="Of result files: the partition's name.")
+@click.option("--environment", default="unknown", show_default=True, help="Of result files: the environment's name.")
+@click.option("--tag", "tags", multiple=True, help="Of result files: a tag; may be repeated.")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Of result files: what references are indexed by.",
+)
+def import_(
+    *,
+    sources: tuple[Path, ...],
+    store: Path | None,
+    system: str | None,
+    test: str | None,
+    partition: str,
+    environment: str,
+    tags: tuple[str, ...],
+    keys: tuple[str, ...],
+) -> None:
+    """Add runs that are not in the store yet, judged by the suite as it is now.
+
+    A SOURCE is the folder of a run (output/runs/<system>-<time>, with its reframe.json), or a result file of
+    fabricbench; all result files together become one session.
+    """
+    from fabricheck.suite import Suite, suite_root
+
+    path, suite = store_or_default(store), Suite(suite_root())
+    results = [source for source in sources if not source.is_dir()]
+    for source in sources:
+        if source.is_dir():
+            report(import_folder(path, source, suite, system))
+    if results:
+        if system is None or test is None:
+            raise UserError(f"{results[0]}: say with --system and --test what it is a result of")
+        attributes = attributes_of(keys, system, partition, environment)
+        report(import_files(path, results, suite, system, case_of_files(test, attributes, tags)))
+
+
+@click.command()
+@_STORE
+@click.option("--system", help="Only this system.")
+@click.option("--session", "sessions", multiple=True, help="Only this session, by its id or its beginning; repeatable.")
+@click.option("--policy", type=_FILE, help="A policy file, in place of config/policy.yaml.")
+@click.option("--references", type=_FILE, help="A file of references, in place of the system's.")
+@click.pass_context
+def replay(
+    context: click.Context,
+    *,
+    store: Path | None,
+    system: str | None,
+    sessions: tuple[str, ...],
+    policy: Path | None,
+    references: Path | None,
+) -> None:
+    """Judge stored runs again and print what changed.
+
+    They are judged by the topology, references and policy of the suite as they are now, but for --policy and
+    --references. Nothing in the store changes. The exit status is 0 where every judgement is the same to the last
+    byte, 1 where one is not, 4 where nothing could be judged again because its samples were pruned; 2 is a mistake in
+    what was given.
+    """
+    from fabricheck.records.verdict import EXIT_CODES, Verdict
+    from fabricheck.store.replay import replay as replay_store
+    from fabricheck.suite import suite_root
+
+    runs, changed, pruned = 0, 0, 0
+    done = replay_store(
+        store_or_default(store), suite_root(), system=system, sessions=sessions, policy=policy, references=references
+    )
+    for each in _with_progress(done):
+        for line in _describe(each):
+            click.echo(line)
+        runs += len(each.runs)
+        changed += sum(bool(one.changes) for one in each.runs)
+        pruned += each.pruned
+    left_out = f"; {pruned} sessions without samples were left out" if pruned else ""
+    click.echo(f"{runs} runs judged again, {changed} judged otherwise{left_out}")
+    context.exit(EXIT_CHANGED if changed else 0 if runs else EXIT_CODES[Verdict.INCOMPLETE])
+
+
+def store_or_default(store: Path | None) -> Path:
+    """The store that was given, else the suite's own."""
+    from fabricheck.suite import suite_root
+
+    return store if store is not None else suite_root() / "output" / "store"
+
+
+def report(appended: Appended) -> None:
+    """Say what was stored, and on stderr what is wrong with older entries."""
+    for line in appended.remarks:
+        click.echo(f"fabricheck: the store is damaged: {line}", err=True)
+    click.echo(f"stored in {appended.entry.path}")
+
+
+def _describe(session: ReplayedSession) -> Iterator[str]:
+    if session.pruned or session.changed or session.other:
+        yield f"{session.entry.started}  {session.entry.session}"
+    if session.other:
+        yield f"  judged by another {', another '.join(session.other)} than when it was stored"
+    if session.pruned:
+        yield "  its samples were pruned, so it cannot be judged again"
+    for one in session.runs:
+        for change in one.changes:
+            what = f"{change.metric} of {one.stored}" if change.metric else str(one.stored)
+            yield f"  {what}"
+            yield f"    was  {change.before}"
+            yield f"    now  {change.after}"
+
+
+def _with_progress(sessions: Iterable[ReplayedSession]) -> Iterator[ReplayedSession]:
+    """The sessions; on a terminal, stderr shows how many there were so far."""
+    shown = sys.stderr.isatty()
+    for number, each in enumerate(sessions, start=1):
+        if shown:
+            click.echo(f"\r\033[K{number} sessions judged", nl=False, err=True)
+        yield each
+    if shown:
+        click.echo("\r\033[K", nl=False, err=True)

@@ -1,0 +1,171 @@
+"""Which NIC a GPU uses, inferred from goodput between nodes (CommBench, sections 2.1.2 and 5.2.1).
+
+With more and more GPUs of a node active, the goodput of a group pattern rises in another way for each association:
+
+    packed        f (1 + max(0, k - p) / p)   GPUs fill one NIC after another, p on each
+    round-robin   f k / ceil(k / r)           GPUs are dealt out to r NICs in turn
+    one-to-one    f k                         a NIC for each
+    dynamic       more than f for one GPU     not bound to NICs
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fabricheck.errors import UserError
+from fabricheck.judge.statistics import median_interval
+from fabricheck.records.operations import GROUP_PATTERNS
+from fabricheck.records.run import Run, Samples
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.topology.model import Topology
+from fabricheck.topology.nic import one_to_one, packed, round_robin
+
+Scheme = Literal["packed", "round-robin", "one-to-one", "dynamic"]
+
+# The pattern in which a NIC has one direction of traffic, and a GPU one partner.
+_RAIL = "rail_unidirectional"
+
+# Share of the NICs' nominal rate that libraries reach: "between 50%-90%" (CommBench, section 7). A NIC never gives more
+# than its rate, but for its rounding (25 GB/s are 25.8 on a wire).
+_LEAST_EFFICIENCY = 0.45
+_MOST_EFFICIENCY = 1.05
+# How far a point may lie from a model beside its noise. Neighbouring models differ by a fifth and more somewhere.
+_TOLERANCE = 0.05
+
+
+@dataclass(frozen=True)
+class Association:
+    """What the measurements say. `scheme` is None where they cannot tell; `reason` says why in one line.
+
+    `nics`: how many NICs of a node were in use, None where that cannot be told. `efficiency`: share of their nominal
+    rate that was reached. `deviation`: the largest relative distance of a measurement from the model.
+    """
+
+    scheme: Scheme | None
+    nics: int | None
+    efficiency: float | None
+    deviation: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    scheme: Scheme
+    nics: int
+    efficiency: float
+    deviation: float
+
+
+def infer_association(
+    goodput_gbps: Mapping[int, float], *, nic_gbps: float, gpus: int, family: str = "rail", noise: float = 0.0
+) -> Association:
+    """The association that explains the goodput by the number k of active GPUs, of `gpus` on each of two nodes.
+
+    `goodput_gbps`: of one direction in Gb/s, by k. `nic_gbps`: nominal rate of one NIC. `family`: rail, asymmetric or
+    symmetric; in an asymmetric pattern all GPUs of the other node receive, so that their NICs bound it too. `noise`:
+    relative half-width of the interval of the medians. One scheme has to fit, and no other: else `scheme` is None.
+    Raises UserError for k outside 1…`gpus`, or values that are no measurements.
+    """
+    points = dict(sorted(goodput_gbps.items()))
+    if not points or not all(1 <= k <= gpus for k in points):
+        raise UserError(f"active GPUs are 1 to {gpus}, not {', '.join(map(str, points)) or 'none'}")
+    if not all(math.isfinite(value) and value > 0 for value in (*points.values(), nic_gbps)):
+        raise UserError("an association needs goodputs and a NIC's rate above 0")
+    if family not in ("rail", "asymmetric", "symmetric"):
+        raise UserError(f"{family!r} is no group pattern: rail, asymmetric or symmetric")
+    if points.get(1, 0.0) > nic_gbps * (_MOST_EFFICIENCY + noise):
+        share = points[1] / nic_gbps
+        why = f"one GPU reaches {share:.2f} times the rate of a NIC, so it is not bound to one"
+        return Association("dynamic", None, None, None, why)
+    if len(points) < 2:
+        return Association(None, None, None, None, "one number of active GPUs fits every association: measure more")
+    candidates = list(_candidates(points, nic_gbps, gpus, family))
+    fitting = [
+        each
+        for each in candidates
+        if each.deviation <= _TOLERANCE + noise and _LEAST_EFFICIENCY <= each.efficiency <= _MOST_EFFICIENCY + noise
+    ]
+    return _decide(fitting, candidates)
+
+
+def _decide(fitting: list[_Candidate], candidates: list[_Candidate]) -> Association:
+    if not fitting:
+        best = min(candidates, key=lambda each: each.deviation)
+        why = (
+            f"no association fits: the nearest is {best.scheme} over {best.nics} NICs at {best.efficiency:.0%} of "
+            f"their rate, and is off by {best.deviation:.0%}"
+        )
+        return Association(None, None, None, best.deviation, why)
+    best = min(fitting, key=lambda each: each.deviation)
+    if len({each.scheme for each in fitting}) > 1:
+        names = ", ".join(f"{each.scheme} over {each.nics}" for each in fitting)
+        return Association(None, None, None, best.deviation, f"several fit as well: {names} NICs")
+    nics = best.nics if len(fitting) == 1 else None
+    over = f"over {nics} NIC{'s' if nics != 1 else ''}" if nics else "over an unknown number of NICs"
+    why = f"{best.scheme} {over} at {best.efficiency:.0%} of their rate, off by {best.deviation:.1%} at most"
+    return Association(best.scheme, nics, best.efficiency, best.deviation, why)
+
+
+def _candidates(points: Mapping[int, float], nic_gbps: float, gpus: int, family: str) -> Iterator[_Candidate]:
+    for scheme, nics, model in _models(nic_gbps, gpus):
+        # All GPUs of the other node receive an asymmetric pattern.
+        bound = model(gpus) if family == "asymmetric" else math.inf
+        ratios = [value / min(model(k), bound) for k, value in points.items()]
+        # The middle of the range, from which the farthest point is as near as can be.
+        efficiency = (min(ratios) + max(ratios)) / 2
+        yield _Candidate(scheme, nics, efficiency, max(abs(ratio / efficiency - 1) for ratio in ratios))
+
+
+def _models(nic_gbps: float, gpus: int) -> Iterator[tuple[Scheme, int, Callable[[int], float]]]:
+    """Every association of a node's GPUs to up to as many NICs; those that are the same appear once."""
+    yield "one-to-one", gpus, lambda k: one_to_one(nic_gbps, k)
+    for nics in range(1, gpus):
+        if gpus % nics == 0:
+            yield "packed", nics, lambda k, p=gpus // nics: packed(nic_gbps, k, p)  # type: ignore[misc]
+        if nics > 1:
+            yield "round-robin", nics, lambda k, r=nics: round_robin(nic_gbps, k, r)  # type: ignore[misc]
+
+
+def goodput_by_active(run: Run, operation: str) -> dict[int, Samples]:
+    """The samples of a group pattern between two groups, by the number k of active ranks, each at its largest size."""
+    if operation not in GROUP_PATTERNS:
+        raise UserError(f"{operation!r} is no group pattern: {', '.join(GROUP_PATTERNS)}")
+    found: dict[int, Samples] = {}
+    for each in run.samples:
+        if each.operation != operation or each.groups is None or each.groups.count != 2:
+            continue
+        if each.groups.active not in found or found[each.groups.active].bytes < each.bytes:
+            found[each.groups.active] = each
+    return dict(sorted(found.items()))
+
+
+def find_associations(run: Run, topology: Topology) -> Iterator[Problem]:
+    """Which GPU uses which NIC, by the rail pattern of a run between two nodes; nothing for other runs.
+
+    PASS, or DEGRADED where the topology says otherwise. A run whose ranks do not drive devices says the same of ranks.
+    """
+    hosts = Counter(each.host for each in run.ranks)
+    if len(hosts) != 2 or len(set(hosts.values())) != 1 or not topology.nics or run.footer is None:
+        return
+    rate = min(nic.rate_gbps for nic in topology.nics)
+    samples = goodput_by_active(run, _RAIL)
+    if not samples:
+        return
+    goodput = {active: float(np.median(each.goodput_gbps)) for active, each in samples.items()}
+    noise = max(_half_width(each) for each in samples.values())
+    found = infer_association(goodput, nic_gbps=rate, gpus=min(hosts.values()), noise=noise)
+    wrong = found.scheme is not None and topology.nic_scheme not in (None, found.scheme)
+    said = f", and the topology says {topology.nic_scheme}" if wrong else ""
+    verdict = Verdict.DEGRADED if wrong else Verdict.PASS
+    yield Problem(verdict, f"{_RAIL}: association to NICs: {found.reason}{said}")
+
+
+def _half_width(samples: Samples) -> float:
+    low, high = median_interval(samples.goodput_gbps)
+    return (high - low) / 2 / float(np.median(samples.goodput_gbps))

@@ -1,0 +1,171 @@
+"""The runs of a session side by side: who measured the same between the same devices, by another way or setting."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fabricheck.records.run import Rank, Run, Samples
+from fabricheck.records.verdict import Verdict
+from fabricheck.tuning import ACCEPTED
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CaseRun:
+    """A run and the test case that it was; texts are empty where nobody says, as for a file that was handed in.
+
+    `test` is the class, `partition` is `system:partition`. `trusted`: ReFrame's check let it count.
+    """
+
+    run: Run
+    test: str = ""
+    environment: str = ""
+    partition: str = ""
+    tags: tuple[str, ...] = ()
+    trusted: bool = True
+
+    @classmethod
+    def of_file(cls, run: Run) -> CaseRun:
+        """A run of which only the file is known: its environment is the MPI library that the header names."""
+        library = run.header.get("libraries", {}).get("mpi", {})
+        return cls(run, environment=" ".join(filter(None, (library.get("name"), library.get("version")))))
+
+    @property
+    def transport(self) -> str:
+        return str(self.run.header["transport"])
+
+    @property
+    def label(self) -> str:
+        """Transport and environment, for a line about this run."""
+        return ", ".join(filter(None, (self.transport, self.environment)))
+
+    @property
+    def is_evidence(self) -> bool:
+        """Whether a conclusion may rest on it: a complete run of fabricbench in which nothing else was measured."""
+        header = self.run.header
+        return (
+            self.trusted
+            and self.run.footer is not None
+            and header.get("program") == "fabricbench"
+            and header["plan"].get("injected") is None
+            and not any(each.verdict in (Verdict.INVALID, Verdict.INCOMPLETE) for each in self.run.problems)
+        )
+
+    @property
+    def is_plain(self) -> bool:
+        """Nothing special about devices and buffers: each rank has its own device, its buffers there, and writes."""
+        plan = self.run.header["plan"]
+        return not plan.get("shared_devices") and plan.get("buffers") is None and plan.get("access") in (None, "write")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size of one operation between certain devices or, without devices, ranks of certain nodes.
+
+    `places`: of each rank, in order. `hosts`: the nodes of these ranks, each once, in the order of the ranks.
+    """
+
+    operation: str
+    schedule: str
+    bytes: int
+    places: tuple[str, ...]
+    hosts: tuple[str, ...]
+    devices: bool
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Goodput in Gb/s of every iteration, shape (iterations,), and by which implementation."""
+
+    gbps: Floats
+    implementation: str
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The runs of one test by one transport, in one environment and with one set of tuning variables.
+
+    `settings`: the variables of `fabricheck.tuning.ACCEPTED` that were set, with their values.
+    """
+
+    test: str
+    partition: str
+    environment: str
+    transport: str
+    settings: frozenset[tuple[str, str]]
+    points: Mapping[Point, Measured]
+
+
+def groups_of(runs: Iterable[CaseRun]) -> tuple[Group, ...]:
+    """What plain, trusted runs measured, in the order of the runs; the iterations of repeated runs are put together.
+
+    Left out: data that were wrong or not verified, iterations that are not known, and patterns between groups of ranks
+    and of matrices, which their operation and ranks alone do not tell.
+    """
+    found: dict[tuple[str, str, str, str, frozenset[tuple[str, str]]], dict[Point, list[Samples]]] = {}
+    for each in runs:
+        if each.is_evidence and each.is_plain:
+            key = (each.test, each.partition, each.environment, each.transport, _settings(each.run))
+            points = found.setdefault(key, defaultdict(list))
+            ranks = {rank.rank: rank for rank in each.run.ranks}
+            for samples in each.run.samples:
+                listed = samples.groups is not None or samples.messages
+                if is_sound(samples) and not listed:
+                    points[_point(samples, ranks)].append(samples)
+    return tuple(
+        Group(*key, {point: _together(samples) for point, samples in points.items()}) for key, points in found.items()
+    )
+
+
+def partners(groups: Iterable[Group], transport: str, other: str) -> Iterator[tuple[Group, Group]]:
+    """Each group of `transport` with one of `other` of the same test and partition; of its own environment if it can.
+
+    So a library that does not depend on MPI and was measured in one environment stands beside every MPI library.
+    """
+    groups = tuple(groups)
+    for one in groups:
+        if one.transport != transport:
+            continue
+        fitting = [
+            each for each in groups if (each.transport, each.test, each.partition) == (other, one.test, one.partition)
+        ]
+        fitting.sort(key=lambda each: each.environment != one.environment)
+        if fitting:
+            yield one, fitting[0]
+
+
+def common_points(one: Group, other: Group) -> Mapping[Point, tuple[Measured, Measured]]:
+    """What both measured, in the order of `one`."""
+    return {point: (one.points[point], other.points[point]) for point in one.points if point in other.points}
+
+
+def is_sound(samples: Samples) -> bool:
+    """Whether the data were right and every iteration is known."""
+    return samples.wrong_bytes == 0 and samples.statistic == "iterations"
+
+
+def _settings(run: Run) -> frozenset[tuple[str, str]]:
+    environment = run.header.get("environment", {})
+    return frozenset((name, value) for name, value in environment.items() if name in ACCEPTED)
+
+
+def _point(samples: Samples, ranks: Mapping[int, Rank]) -> Point:
+    members = [ranks[rank] for rank in samples.ranks]
+    return Point(
+        operation=samples.operation,
+        schedule=samples.schedule,
+        bytes=samples.bytes,
+        places=tuple(each.device.uuid if each.device else f"{each.host}/{each.local_rank}" for each in members),
+        hosts=tuple(dict.fromkeys(each.host for each in members)),
+        devices=all(each.device is not None for each in members),
+    )
+
+
+def _together(samples: list[Samples]) -> Measured:
+    return Measured(np.concatenate([each.goodput_gbps for each in samples]), samples[0].implementation)

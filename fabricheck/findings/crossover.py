@@ -1,0 +1,136 @@
+"""*CCL beside MPI over size and scale, and from which size on who is faster (De Sensi et al., SC24, section V-E)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fabricheck.findings.case_runs import CaseRun, Measured, common_points, groups_of, partners
+from fabricheck.judge.statistics import ratio_interval
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.units import format_size
+
+Faster = Literal["*CCL", "MPI", ""]
+
+OPERATIONS = ("pingpong", "alltoall", "allreduce")
+
+
+@dataclass(frozen=True)
+class RatioAtSize:
+    """Goodput of *CCL ÷ goodput of MPI at one size: the median over the pairs, and within what it lies for all of them.
+
+    `interval` spans the 95% intervals of all pairs, or is that of the one group.
+    """
+
+    bytes: int
+    ratio: float
+    interval: tuple[float, float]
+
+    @property
+    def faster(self) -> Faster:
+        """Who is certainly faster, between all pairs; "" where the intervals leave it open or pairs differ."""
+        low, high = self.interval
+        return "*CCL" if low > 1 else "MPI" if high < 1 else ""
+
+
+@dataclass(frozen=True)
+class Crossover:
+    """From which size on who is faster, up to the largest size that was measured.
+
+    `faster`: who is certainly faster at the largest size; "" where that is open, and then nothing is known of a
+    crossover. It lies above `above` and at or below `at_most`, in bytes: at the first the other one is certainly
+    faster. `above` is None where the other one is so nowhere, `at_most` where `faster` is so everywhere.
+    """
+
+    faster: Faster
+    above: int | None = None
+    at_most: int | None = None
+
+    def __str__(self) -> str:
+        if not self.faster:
+            return "neither is certainly faster at the largest size"
+        if self.at_most is None:
+            never = ", *CCL never" if self.faster == "MPI" else ""
+            return f"{self.faster} is always faster{never}"
+        if self.above is None:
+            return f"{self.faster} is faster from a size of at most {format_size(self.at_most)} on, the other nowhere"
+        between = f"{format_size(self.above)} and {format_size(self.at_most)}"
+        return f"{self.faster} is faster from a size between {between} on"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One operation by *CCL and by MPI, on the same devices, in order of size.
+
+    `pairs`: of devices, 0 for collectives. `as_transfers`: MPI moved it as a list of transfers, although it has an
+    operation of its own for it.
+    """
+
+    operation: str
+    nodes: int
+    ranks: int
+    pairs: int
+    environment: str
+    as_transfers: bool
+    sizes: tuple[RatioAtSize, ...]
+
+    @property
+    def crossover(self) -> Crossover:
+        return crossover(self.sizes)
+
+    @property
+    def message(self) -> str:
+        """One line for the administrator."""
+        who = f"{self.pairs} {'pair' if self.pairs == 1 else 'pairs'}" if self.pairs else f"{self.ranks} ranks"
+        nodes = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
+        by = f"MPI of {self.environment}" if self.environment else "MPI"
+        how = " as a list of transfers" if self.as_transfers else ""
+        ratios = ", ".join(f"{format_size(each.bytes)} {each.ratio:.3g}" for each in self.sizes)
+        return f"{self.operation}, {who} on {nodes}, goodput of *CCL ÷ {by}{how}: {self.crossover}: {ratios}"
+
+
+def crossover(sizes: Iterable[RatioAtSize]) -> Crossover:
+    """The crossover of one or more sizes, in whatever order. Raises ValueError where there are none."""
+    ordered = sorted(sizes, key=lambda each: each.bytes)
+    if not ordered:
+        raise ValueError("a crossover needs at least one size")
+    winner = ordered[-1].faster
+    rest = [number for number, each in enumerate(ordered) if each.faster != winner]
+    if not winner or not rest:
+        return Crossover(winner)
+    lost = [each.bytes for each in ordered if each.faster not in (winner, "")]
+    return Crossover(winner, max(lost, default=None), ordered[rest[-1] + 1].bytes)
+
+
+def comparisons(runs: Iterable[CaseRun]) -> Iterator[Comparison]:
+    """Of every operation that *CCL and an MPI library measured between the same devices, in one test."""
+    for mpi, ccl in partners(groups_of(runs), "mpi", "ccl"):
+        found: dict[tuple[str, int, int, bool], dict[int, list[tuple[Measured, Measured]]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for point, (one, other) in common_points(ccl, mpi).items():
+            if point.operation in OPERATIONS and point.schedule == "uncontended" and point.devices:
+                as_transfers = point.operation != "pingpong" and other.implementation == "transfers"
+                key = (point.operation, len(point.hosts), len(point.places), as_transfers)
+                found[key][point.bytes].append((one, other))
+        for (operation, nodes, ranks, as_transfers), by_size in found.items():
+            pairs = max(map(len, by_size.values())) if operation == "pingpong" else 0
+            sizes = tuple(_ratio(size, by_size[size]) for size in sorted(by_size))
+            yield Comparison(operation, nodes, ranks, pairs, mpi.environment, as_transfers, sizes)
+
+
+def find_crossovers(runs: Iterable[CaseRun]) -> Iterator[Problem]:
+    """The comparisons of a session, a line each; they say how things are, and fail nothing."""
+    for each in comparisons(runs):
+        yield Problem(Verdict.PASS, each.message)
+
+
+def _ratio(size: int, measured: list[tuple[Measured, Measured]]) -> RatioAtSize:
+    ratios = [float(np.median(one.gbps) / np.median(other.gbps)) for one, other in measured]
+    bounds = [ratio_interval([one.gbps], [other.gbps]) for one, other in measured]
+    interval = (min(low for low, _ in bounds), max(high for _, high in bounds))
+    return RatioAtSize(size, float(np.median(ratios)), interval)

@@ -1,0 +1,74 @@
+"""How much slower a victim is beside an aggressor than alone (De Sensi et al., SC24, section VI, figure 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fabricheck.errors import UserError
+from fabricheck.findings.case_runs import CaseRun
+from fabricheck.records.operations import VICTIMS
+from fabricheck.records.run import Run, Samples
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.units import format_size
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """Time beside the aggressor ÷ time alone, of the medians and of the 99th percentiles; 1 is no slowdown."""
+
+    alone: Samples
+    beside: Samples
+    median: float
+    p99: float
+
+    @property
+    def who(self) -> str:
+        """Size and ranks of the victim."""
+        ranks = ", ".join(map(str, self.alone.ranks))
+        return f"{format_size(self.alone.bytes)}, ranks {ranks}"
+
+
+def slowdown(alone: Samples, beside: Samples) -> Slowdown:
+    """Of two records of one victim that were measured by turns. Raises UserError where they are not that."""
+    same = ("operation", "ranks", "bytes")
+    if [getattr(alone, name) for name in same] != [getattr(beside, name) for name in same] or (
+        alone.schedule,
+        beside.schedule,
+    ) != ("uncontended", "contended"):
+        raise UserError(f"a slowdown is of one victim alone and beside others, not of {alone.operation} twice")
+    median, p99 = (float(np.percentile(beside.times_ns, q)) / float(np.percentile(alone.times_ns, q)) for q in (50, 99))
+    return Slowdown(alone, beside, median, p99)
+
+
+def slowdowns(run: Run) -> Iterator[Slowdown]:
+    """Of every victim of a run at every size, in the order of the run."""
+    beside = {
+        (each.operation, each.ranks, each.bytes): each
+        for each in run.samples
+        if each.operation in VICTIMS and each.schedule == "contended"
+    }
+    for each in run.samples:
+        if each.operation in VICTIMS and each.schedule == "uncontended":
+            partner = beside.get((each.operation, each.ranks, each.bytes))
+            if partner is not None:
+                yield slowdown(each, partner)
+
+
+def find_slowdowns(run: CaseRun) -> Iterator[Problem]:
+    """For each victim pattern of a run the worst slowdown over victims and sizes, a line each; they fail nothing."""
+    if not run.is_evidence:
+        return
+    found: dict[str, list[Slowdown]] = {}
+    for each in slowdowns(run.run):
+        found.setdefault(each.alone.operation, []).append(each)
+    for operation, all_ in found.items():
+        median, tail = max(all_, key=lambda each: each.median), max(all_, key=lambda each: each.p99)
+        at_tail = "" if tail is median else f" ({tail.who})"
+        text = (
+            f"{operation} ({run.label}): beside the aggressor the victim takes at worst {median.median:.3g} x its time "
+            f"alone at the median ({median.who}), and {tail.p99:.3g} x at the 99th percentile{at_tail}"
+        )
+        yield Problem(Verdict.PASS, text)

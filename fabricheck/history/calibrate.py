@@ -1,0 +1,233 @@
+"""References from runs on a healthy system: a centre, and bounds that a healthy run crosses at a stated rate."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import polars as pl
+from scipy.stats import norm
+
+from fabricheck.errors import UserError
+from fabricheck.history.limits import Limits
+from fabricheck.history.robust import FEWEST, centre_and_spread, prediction_factor
+from fabricheck.history.select import select_runs
+from fabricheck.history.series import KEY, MetricKey, check_history
+from fabricheck.records.judgement import Expectation
+
+# Bounds that are wider by more than half than those of many runs: too few runs.
+_WIDEST = 1.5
+# A tenth of a percent: what a clock cannot tell and nobody acts on.
+_LEAST_SPREAD = 0.001
+# A bound that lets half the goodput or twice the latency pass, as a logarithm.
+_WIDEST_REACH = math.log(2)
+# Standard error of a median of normal values in their spreads, times the square root of their number.
+_OF_MEDIAN = math.sqrt(math.pi / 2)
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A reference of one metric: `value` in `unit`, `lower` and `upper` as shares of it.
+
+    `between` and `within`: relative spread of the medians of runs, and of the iterations of a run. `beyond`: how many
+    of the runs lie beyond the bounds.
+    """
+
+    key: MetricKey
+    unit: str
+    better: str
+    value: float
+    lower: float
+    upper: float
+    runs: int
+    between: float
+    within: float
+    beyond: int
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A metric that gets no reference, and why."""
+
+    key: MetricKey
+    reason: str
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The references of a system, those refused, and the runs that they are of."""
+
+    system: str
+    false_alarms: float
+    sessions: tuple[str, ...]
+    runs: int
+    first: datetime
+    last: datetime
+    software: str
+    nodes: tuple[str, ...]
+    references: tuple[Calibrated, ...]
+    refused: tuple[Refused, ...]
+
+
+def runs_needed(false_alarms: float) -> int:
+    """The fewest runs whose bounds are at most half as wide again as those of endlessly many."""
+    if not 0 < false_alarms < 0.5:
+        raise UserError(f"a rate of false alarms lies between 0 and 0.5, not at {false_alarms}")
+    widest = _WIDEST * float(norm.isf(false_alarms))
+    runs = FEWEST
+    while prediction_factor(runs, false_alarms) > widest:
+        runs += 1
+    return runs
+
+
+def calibrate(
+    history: pl.DataFrame,
+    system: str,
+    *,
+    limits: Limits,
+    false_alarms: float = 0.001,
+    selection: str | None = None,
+    now: datetime | None = None,
+) -> Calibration:
+    """The references that the runs of `selection` (as `select_runs` takes it; default: all) give.
+
+    The bounds are a prediction interval: one more run of the healthy system lies beyond one of them with probability
+    `false_alarms`, also where the centre and the spread are of few runs. That holds for run-to-run variation that is
+    roughly normal; `Calibrated.beyond` shows where it is not. A metric is refused where it has fewer runs than
+    `runs_needed`, failed in one, lies above the plausible or under the acceptance floor by `limits`, or varies so much
+    that a bound would let everything pass.
+
+    Raises UserError as `check_history` and `select_runs` do, and where the runs are of several software versions or
+    tunings, which have no one value.
+    """
+    needed = runs_needed(false_alarms)
+    kept = check_history(history, system, now=now)
+    if selection is not None:
+        kept = select_runs(kept, selection)
+    if kept.is_empty():
+        raise UserError(f"no run of {system} measured anything: all are INVALID or INCOMPLETE")
+    _one(kept.with_columns(pl.col("software").map_elements(_measuring, return_dtype=pl.String)), "software")
+    _one(kept, "tuning")
+    references: list[Calibrated] = []
+    refused: list[Refused] = []
+    for group in kept.sort("started", maintain_order=True).partition_by(KEY, maintain_order=True):
+        found = _calibrated(group, needed, false_alarms, limits)
+        if isinstance(found, Calibrated):
+            references.append(found)
+        else:
+            refused.append(found)
+    return Calibration(
+        system=system,
+        false_alarms=false_alarms,
+        sessions=tuple(kept["session"].unique(maintain_order=True)),
+        runs=kept["run_id"].n_unique(),
+        first=kept["started"].min(),  # type: ignore[arg-type]
+        last=kept["started"].max(),  # type: ignore[arg-type]
+        software=kept["software"][0],
+        nodes=tuple(kept["nodes"].explode(empty_as_null=False).drop_nulls().unique().sort()),
+        references=tuple(sorted(references, key=lambda each: each.key)),
+        refused=tuple(sorted(refused, key=lambda each: each.key)),
+    )
+
+
+def _measuring(software: str) -> str:
+    """Without the revision of the suite, whose every change of a document is one."""
+    return json.dumps({name: version for name, version in json.loads(software).items() if name != "suite"})
+
+
+def _one(rows: pl.DataFrame, name: str) -> None:
+    """Environments of a partition may differ in software; the runs of one may not."""
+    several = (
+        rows.group_by("partition", "environment", "test")
+        .agg(pl.col(name).unique().sort())
+        .filter(pl.col(name).list.len() > 1)
+        .sort("partition", "environment", "test")
+    )
+    if several.is_empty():
+        return
+    where = " ".join(several[each][0] for each in ("partition", "environment", "test"))
+    first, second = several[name][0].to_list()[:2]
+    raise UserError(
+        f"{where}: the runs are of more than one {name}, {_difference(first, second)}: choose with --runs, "
+        "as in 'FROM..TO', 'software:NAME=VERSION' or 'tag:NAME'"
+    )
+
+
+def _difference(first: str, second: str) -> str:
+    old, new = json.loads(first), json.loads(second)
+    names = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)] if isinstance(old, dict) else []
+    return ", ".join(f"{name} {old.get(name)} and {new.get(name)}" for name in names) or f"{first} and {second}"
+
+
+def _calibrated(rows: pl.DataFrame, needed: int, false_alarms: float, limits: Limits) -> Calibrated | Refused:
+    key = MetricKey(*(rows[name][0] for name in KEY))
+    if rows.height < needed:
+        return Refused(key, f"{rows.height} runs: {needed} are needed for a false-alarm rate of {false_alarms:g}")
+    failed = rows.filter(pl.col("verdict") == "FAIL").height
+    if failed:
+        return Refused(key, f"failed in {failed} of {rows.height} runs, so the system was not healthy")
+    values = rows["value"].to_numpy()
+    found = centre_and_spread(np.log(values))
+    value = float(f"{float(np.exp(found.centre)):.5g}")
+    nodes = int(rows["nodes"].list.len().max() or 0)  # type: ignore[arg-type]
+    reason = _implausible(value, rows["unit"][0], rows["better"][0], limits(key, nodes))
+    if reason is not None:
+        return Refused(key, reason)
+    within = float((rows["deviation"] / rows["value"]).fill_nan(0).median() or 0.0)  # type: ignore[arg-type]
+    iterations = float(rows["count"].median() or 1.0)  # type: ignore[arg-type]
+    least = max(_LEAST_SPREAD, _OF_MEDIAN * within / math.sqrt(max(iterations, 1.0)))
+    between = float(found.spread)
+    # The whole rate on either side: the judge calls only the worse one DEGRADED.
+    reach = prediction_factor(rows.height, false_alarms) * max(between, least)
+    lower, upper = _outwards(-math.expm1(-reach)), _outwards(math.expm1(reach))
+    if reach > _WIDEST_REACH:
+        worse = lower if rows["better"][0] == "higher" else upper
+        return Refused(key, f"varies by {between:.0%} from run to run: a bound of {worse:.0%} says nothing")
+    inside = (values >= value * (1 - lower)) & (values <= value * (1 + upper))
+    return Calibrated(
+        key=key,
+        unit=rows["unit"][0],
+        better=rows["better"][0],
+        value=value,
+        lower=-lower,
+        upper=upper,
+        runs=rows.height,
+        between=between,
+        within=within,
+        beyond=int((~inside).sum()),
+    )
+
+
+def _outwards(share: float) -> float:
+    """Rounded up to four decimals; the last place of the value is not lost to it."""
+    return math.ceil(share * 1e4) / 1e4
+
+
+def _implausible(value: float, unit: str, better: str, expectation: Expectation | None) -> str | None:
+    if expectation is None:
+        return None
+    ceiling, expected = expectation.ceiling, expectation.expected
+    if ceiling is not None and (value > ceiling if better == "higher" else value < ceiling):
+        side = "above the most" if better == "higher" else "below the least"
+        return f"{value:g} {unit} is {side} that is plausible, {ceiling:.4g} {unit} ({expectation.source})"
+    if expected is not None and expectation.floor_fraction > 0:
+        share = expectation.floor_fraction
+        floor = expected * share if better == "higher" else expected / share
+        if value < floor if better == "higher" else value > floor:
+            side = "under" if better == "higher" else "above"
+            return f"{value:g} {unit} is {side} the acceptance limit, {floor:.4g} {unit} ({expectation.source})"
+    return None
+
+
+def shares_of(references: Sequence[Calibrated]) -> tuple[float, float]:
+    """Medians of the relative spreads between and within runs; NaN where there are no references."""
+    if not references:
+        return math.nan, math.nan
+    return (
+        float(np.median([each.between for each in references])),
+        float(np.median([each.within for each in references])),
+    )

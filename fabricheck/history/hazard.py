@@ -1,0 +1,197 @@
+"""How often a CUSUM of a healthy metric crosses its threshold, by the kind of noise that the metric has.
+
+A chart adds up, night by night, how far the metric was on its worse side, S = max(0, S + min(z, CLIP) - k), and alarms
+where S > h (Page, Biometrika 41, 1954). What h costs in false alarms depends on the noise. A `Kind` of noise is a
+normal process of first order with a correlation from night to night, some of whose nights are bad by `BadNights`: dips,
+or the worse of two modes. The rate of false alarms of each kind is calculated on a grid of (S, z) as a Markov chain, as
+Brook and Evans (Biometrika 59, 1972) do for independent values, and lies in hazard.json: `python -m
+fabricheck.history.hazard` writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import norm
+
+Floats = npt.NDArray[np.float64]
+
+# A single night counts for no more than this many spreads, so that it alone cannot alarm.
+CLIP = 4.0
+CORRELATIONS = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75)
+_STEP = 0.2
+_LOWEST = -4.0
+# A worse mode may be more common than the nights of the baseline happened to show.
+_MORE_OFTEN = 1.35
+_MOST_NIGHTS = 150  # after these, or when it changes by less than this a night, the rate is that of a long run
+_SETTLED = 1e-4
+_LEAST_NIGHTS = 15
+_LEAST_RATE = 1e-8  # thresholds beyond this rate are of no use
+_FILE = Path(__file__).with_name("hazard.json")
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One CUSUM: `allowance` is k, in spreads; `alarms_per_night` is the rate of false alarms it may have.
+
+    k is half the drop that the chart is quickest for (Moustakides, Annals of Statistics 14, 1986).
+    """
+
+    name: str
+    allowance: float
+    alarms_per_night: float
+    thresholds: tuple[float, ...]  # those of the table
+
+
+def _grid(low: float, high: float) -> tuple[float, ...]:
+    return tuple(sorted({round(round(float(each) / _STEP) * _STEP, 1) for each in np.geomspace(low, high, 32)}))
+
+
+# Together less than one in 30,000: a month of 1,000 metrics.
+CHARTS = (
+    Chart("drop", 1.4, 1 / 48_000, _grid(2.0, 40.0)),
+    Chart("drift", 0.8, 1 / 300_000, _grid(4.0, 60.0)),
+)
+
+
+@dataclass(frozen=True)
+class BadNights:
+    """A share of the nights that lie around `depth`, in spreads, with a standard deviation of `width`.
+
+    Those of a second mode belong to the spread: with them the mean is 0. Dips (`width` 0) do not: without them mean and
+    variance are 0 and 1.
+    """
+
+    rate: float
+    depth: float
+    width: float = 0.0
+
+    @property
+    def others(self) -> tuple[float, float]:
+        """Mean and standard deviation of the other nights."""
+        if self.width == 0:
+            return 0.0, 1.0
+        return -self.rate * self.depth / (1 - self.rate), self.width
+
+
+def _mode(rate: float, width: float, deeper: float) -> BadNights:
+    """Two modes of equal width, the worse one with a share `rate` of the nights; `deeper` than the spread tells, where
+    that was cut off or is of few nights."""
+    return BadNights(rate, round(deeper * float(np.sqrt((1 - width**2) * (1 - rate) / rate)), 3), width)
+
+
+BAD_NIGHTS = (
+    *(BadNights(rate, CLIP) for rate in (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15)),
+    *(
+        _mode(rate, width, deeper)
+        for deeper in (1.0, 1.2, 1.45)
+        for rate, width in ((0.07, 0.6), (0.1, 0.55), (0.15, 0.5), (0.2, 0.5), (0.3, 0.5))
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    correlation: float
+    bad: BadNights
+
+
+KINDS = tuple(Kind(correlation, bad) for correlation in CORRELATIONS for bad in BAD_NIGHTS)
+
+
+def false_alarm_rate(chart: Chart, kind: Kind, threshold: float) -> float:
+    """False alarms a night of a chart that has run for long, for one kind of noise; threshold in multiples of 0.2."""
+    u = np.arange(round(_LOWEST / _STEP), round(-_LOWEST / _STEP) + 1) * _STEP
+    edges = np.concatenate([[-np.inf], (u[:-1] + u[1:]) / 2, [np.inf]])
+    innovation = np.sqrt(1 - kind.correlation**2)
+    follow = np.diff(norm.cdf((edges[None, :] - kind.correlation * u[:, None]) / innovation), axis=1)
+    mean, width = kind.bad.others
+    rate = min(kind.bad.rate * _MORE_OFTEN, 0.5) if kind.bad.width else kind.bad.rate
+    shares = ((1 - rate, mean + width * u), (rate, kind.bad.depth + kind.bad.width * u))
+    states = round(threshold / _STEP) + 1  # S = 0 … threshold
+    mass = np.zeros((states, u.size))
+    mass[0] = np.diff(norm.cdf(edges))
+    alarms = 0.0
+    for night in range(_MOST_NIGHTS):
+        after = mass @ follow
+        moved = np.zeros_like(mass)
+        for share, z in shares if rate else shares[:1]:
+            moves = np.round((np.minimum(z, CLIP) - chart.allowance) / _STEP).astype(np.int64)
+            for column, move in enumerate(moves):
+                _shift(share * after[:, column], int(move), moved[:, column])
+        kept = float(moved.sum())
+        mass = moved / kept
+        before, alarms = alarms, max(1.0 - kept, 0.0)
+        if night > _LEAST_NIGHTS and abs(alarms - before) <= _SETTLED * alarms:
+            break
+    return alarms
+
+
+def _shift(mass: Floats, move: int, into: Floats) -> None:
+    """Add what of `mass` over S stays below the threshold after S has moved; at 0 it stops."""
+    if move >= 0:
+        if move < mass.size:
+            into[move:] += mass[: mass.size - move]
+        return
+    into[: move or None] += mass[-move:]
+    into[0] += mass[: min(-move, mass.size)].sum()
+
+
+@lru_cache(maxsize=1)
+def log_rates() -> tuple[Floats, ...]:
+    """For each chart the logarithm of the false alarms a night, shape (kinds, thresholds), from hazard.json."""
+    content = json.loads(_FILE.read_text(encoding="utf-8"))
+    return tuple(np.asarray(content[chart.name], dtype=np.float64) for chart in CHARTS)
+
+
+def thresholds(chart: int, weights: Floats) -> Floats:
+    """The threshold h of each metric in chart number `chart`, shape (metrics,).
+
+    `weights`, shape (metrics, kinds), is how probable it is that the metric's noise is of a kind. The threshold is the
+    least at which the false alarms that this leads one to expect are as rare as the chart has to have them; infinite
+    where no threshold of the table is.
+    """
+    table = log_rates()[chart]
+    grid = np.asarray(CHARTS[chart].thresholds)
+    with np.errstate(divide="ignore"):
+        expected = np.log(weights @ np.exp(table))  # (metrics, thresholds)
+    wanted = np.log(CHARTS[chart].alarms_per_night)
+    enough = expected <= wanted
+    first = np.argmax(enough, axis=1)
+    before = np.maximum(first - 1, 0)
+    rows = np.arange(len(weights))
+    high, low = expected[rows, before], expected[rows, first]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(first > before, (high - wanted) / (high - low), 1.0)
+    # The chain counts in steps, and its threshold lies between two of them.
+    found = grid[before] + share * (grid[first] - grid[before]) + _STEP / 2
+    # One night alone is never enough.
+    found = np.maximum(found, CLIP - CHARTS[chart].allowance)
+    return np.where(enough.any(axis=1), found, np.inf)
+
+
+def _rates(chart: Chart, kind: Kind) -> list[float]:
+    """The rate at each threshold of the chart, from the lowest up to where it is as good as none."""
+    rates: list[float] = []
+    for threshold in chart.thresholds:
+        useless = bool(rates) and rates[-1] <= _LEAST_RATE
+        rates.append(_LEAST_RATE if useless else max(false_alarm_rate(chart, kind, threshold), _LEAST_RATE))
+    return rates
+
+
+def _write() -> None:
+    content = {
+        chart.name: [[round(float(np.log(each)), 4) for each in _rates(chart, kind)] for kind in KINDS]
+        for chart in CHARTS
+    }
+    lines = [f'"{name}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]" for name, rows in content.items()]
+    _FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    _write()

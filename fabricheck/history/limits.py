@@ -1,0 +1,82 @@
+"""Between which values a reference can lie, by the model of the node: from the name of its metric."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from fabricheck.errors import UserError
+from fabricheck.expectation.of_metric import FLOOR_FRACTION, TRANSPORTS, expectation
+from fabricheck.history.series import MetricKey
+from fabricheck.judge.policy import Scope
+from fabricheck.judge.system import SystemJudge, parse_attribute
+from fabricheck.records.judgement import Expectation
+from fabricheck.records.operations import COLLECTIVES, PAIRS
+from fabricheck.units import parse_size
+
+# The expectation of a metric measured on so many nodes; None where the model cannot say.
+Limits = Callable[[MetricKey, int], Expectation | None]
+
+_NAME = re.compile(
+    rf"({'|'.join((*PAIRS, *COLLECTIVES))})_(uncontended|contended)_(all[0-9]+|[0-9]+(?:_[0-9]+)*)_"
+    r"([0-9]+)(b|kib|mib|gib)_(goodput|latency)"
+)
+_UNITS = {"b": "B", "kib": "KiB", "mib": "MiB", "gib": "GiB"}
+
+
+@dataclass(frozen=True)
+class TestName:
+    """A test case as ReFrame names it, `PingPong %transport=ccl`: its class and its parameters, in order."""
+
+    __test__ = False  # pytest takes the name for that of a test
+
+    name: str
+    parameters: tuple[tuple[str, str | int], ...]
+
+
+def parse_test(text: str) -> TestName:
+    """Class and parameters of a test; UserError where a parameter is not %NAME=VALUE."""
+    name, *rest = text.split()
+    return TestName(name, tuple(parse_attribute(each.removeprefix("%")) for each in rest if each.startswith("%")))
+
+
+def limits_of_system(judge: SystemJudge) -> Limits:
+    """The limits of a system's metrics. Ranks are taken to drive the GPUs of their node in order, as the checks do.
+
+    The model cannot say anything of metrics that are not named by `fabricheck.records.metrics`, of tests without the
+    parameter `transport`, and of systems without a topology.
+    """
+
+    def limits(key: MetricKey, nodes: int) -> Expectation | None:
+        topology = judge.topology_of(key.partition)
+        match = _NAME.fullmatch(key.metric)
+        transport = dict(parse_test(key.test).parameters).get("transport")
+        if topology is None or match is None or transport not in TRANSPORTS:
+            return None
+        operation, schedule, who, number, unit, quantity = match.groups()
+        ranks = range(int(who[3:])) if who.startswith("all") else [int(each) for each in who.split("_")]
+        per_node = len(topology.gpus)
+        scope: Scope = "node" if nodes <= 1 else "network"
+        asked = (str(transport), operation, scope, per_node > 0)
+        rule = next((each for each in judge.policy.floors if each.matches(*asked, schedule=schedule)), None)
+        try:
+            found = expectation(
+                topology,
+                operation=operation,
+                implementation="transfers" if operation in PAIRS else "library",
+                transport=str(transport),
+                schedule=schedule,
+                devices=[rank % per_node for rank in ranks] if per_node else [],
+                nodes=max(nodes, 1),
+                bytes=parse_size(number + _UNITS[unit]),
+                quantity=quantity,
+                host_copy_gbps=None,
+                ranks=len(ranks),
+                floor_fraction=rule.fraction if rule is not None else FLOOR_FRACTION,
+            )
+        except UserError:
+            return None  # these ranks cannot be those of this node
+        return replace(found, source=f"{found.source}; floor: {rule.source}") if rule is not None else found
+
+    return limits

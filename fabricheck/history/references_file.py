@@ -1,0 +1,205 @@
+"""Writes references into reference_values/<system>.yaml and leaves everything else in the file as it is."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+from fabricheck.errors import UserError
+from fabricheck.history.calibrate import Calibrated, Calibration, shares_of
+from fabricheck.history.limits import parse_test
+from fabricheck.judge.references import PROVENANCE, SOURCES, UNCALIBRATED, load_references
+
+_INDEX = "$index"
+_SPECIAL = (SOURCES, PROVENANCE, UNCALIBRATED)
+
+_MOST_NODES = 4
+
+Place = tuple[Any, ...]
+
+
+def updated_text(path: Path, calibration: Calibration, command: str) -> str:
+    """The text of the file at `path` (which need not exist) with the references of a calibration in it.
+
+    `command` made the calibration, for the provenance. A metric that was refused keeps the reference that it had.
+    Raises UserError where the file is not valid, is of another system, or indexes a test in another way; and where
+    what would be written cannot be read by the judge.
+    """
+    if not calibration.references:
+        raise UserError(f"there is no reference to write: all {len(calibration.refused)} metrics were refused")
+    yaml = _yaml()
+    content = CommentedMap()
+    if path.exists():
+        load_references(path)
+        content = yaml.load(path.read_text(encoding="utf-8")) or content
+    source = _add_source(content, calibration, command)
+    tests: dict[str, list[Calibrated]] = {}
+    for each in calibration.references:
+        tests.setdefault(parse_test(each.key.test).name, []).append(each)
+    for test, references in tests.items():
+        try:
+            _add_test(content, calibration.system, test, references, source)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+    text = io.StringIO()
+    yaml.dump(content, text)
+    _check(text.getvalue(), path)
+    return text.getvalue()
+
+
+def diff(path: Path, text: str) -> str:
+    """What writing `text` to `path` changes, as a unified diff; empty where that is nothing."""
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    name = f"reference_values/{path.name}"
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), text.splitlines(keepends=True), f"a/{name}", f"b/{name}"
+    )
+    return "".join(lines)
+
+
+def write(path: Path, text: str) -> None:
+    """Put `text` in the place of the file at `path` in one step. UserError where that cannot be done."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".new", delete=False, encoding="utf-8") as new:
+            new.write(text)
+            new.flush()
+            os.fsync(new.fileno())
+        if path.exists():
+            Path(new.name).chmod(path.stat().st_mode & 0o777)
+        else:
+            Path(new.name).chmod(0o644)
+        os.replace(new.name, path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _yaml() -> YAML:
+    yaml = YAML()
+    yaml.width = 120
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml
+
+
+def _check(text: str, path: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Path(folder) / path.name
+        trial.write_text(text, encoding="utf-8")
+        load_references(trial)
+
+
+def _add_source(content: CommentedMap, calibration: Calibration, command: str) -> str:
+    between, within = shares_of(calibration.references)
+    days = f"{calibration.first:%Y-%m-%d} to {calibration.last:%Y-%m-%d}"
+    more = f" and {len(calibration.nodes) - _MOST_NODES} more" if calibration.nodes[_MOST_NODES:] else ""
+    nodes = ", ".join(calibration.nodes[:_MOST_NODES]) + more
+    fields = CommentedMap(
+        kind="measured",
+        source=f"{calibration.runs} runs in {len(calibration.sessions)} sessions, {days}",
+        date=f"{calibration.last:%Y-%m-%d}",
+        system=f"{calibration.system}, nodes {nodes}" if nodes else calibration.system,
+        software=_software(calibration.software),
+        command=command,
+        runs=min(each.runs for each in calibration.references),
+        note=(
+            f"bounds: a healthy run lies beyond one with probability {calibration.false_alarms:g}; spread between runs "
+            f"{between:.2%}, within a run {within:.2%} (medians over the metrics)"
+        ),
+    )
+    sources = _section(content, SOURCES)
+    base = name = f"{calibration.system}-{calibration.last:%Y-%m-%d}"
+    number = 1
+    while name in sources and dict(sources[name]) != dict(fields):
+        number += 1
+        name = f"{base}-{number}"
+    sources[name] = fields
+    return name
+
+
+def _software(text: str) -> str:
+    found = json.loads(text)
+    return ", ".join(f"{name} {version}" for name, version in sorted(found.items())) or "not recorded"
+
+
+def _section(content: CommentedMap, name: str) -> CommentedMap:
+    """A special key of the file, which is made where it is missing: the sources first, their use second."""
+    if name not in content:
+        content.insert(_SPECIAL.index(name) if name != PROVENANCE or SOURCES in content else 0, name, CommentedMap())
+    section = content[name]
+    assert isinstance(section, CommentedMap)
+    return section
+
+
+def _add_test(content: CommentedMap, system: str, test: str, references: list[Calibrated], source: str) -> None:
+    parameters = {parse_test(each.key.test).parameters for each in references}
+    names = {tuple(name for name, _ in each) for each in parameters}
+    if len(names) > 1:
+        raise UserError(f"{test} has runs with different parameters: calibrate a part of them with --runs")
+    index = ["$partition", "$environ", *names.pop()]
+    tree = content.get(test)
+    if tree is None:
+        tree = content[test] = CommentedMap()
+        tree[_INDEX] = _flow(index)
+    _check_index(test, tree, index, system)
+    provenance = dict(_leaves(tree, content.get(PROVENANCE, {}).get(test)))
+    for each in references:
+        parameters_of = (value for _, value in parse_test(each.key.test).parameters)
+        keys = (f"{system}:{each.key.partition}", each.key.environment, *parameters_of)
+        node = tree
+        for key in keys:
+            node = node.setdefault(key, CommentedMap())
+        node[each.key.metric] = _flow([each.value, each.lower, each.upper, each.unit])
+        place = (*keys, each.key.metric)
+        provenance[place] = source
+    _section(content, PROVENANCE)[test] = _collapse(provenance)
+    uncalibrated = content.get(UNCALIBRATED, {})
+    if test in uncalibrated:
+        del uncalibrated[test]
+        if not uncalibrated:
+            del content[UNCALIBRATED]
+
+
+def _check_index(test: str, tree: CommentedMap, index: list[str], system: str) -> None:
+    found = list(tree.get(_INDEX, ["$scope"]))
+    if found != index:
+        raise UserError(f"{test} is indexed by {', '.join(found)} and not by {', '.join(index)}: remove it first")
+    foreign = [key for key in tree if key != _INDEX and str(key).partition(":")[0] != system]
+    if foreign:
+        raise UserError(f"{test} has references of {foreign[0]}, another system than {system}")
+
+
+def _flow(values: list[Any]) -> CommentedSeq:
+    found = CommentedSeq(values)
+    found.fa.set_flow_style()
+    return found
+
+
+def _leaves(tree: Any, provenance: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
+    """The source of each reference below `tree`, by its keys."""
+    if not isinstance(tree, dict):
+        yield place, provenance
+        return
+    for key, inner in tree.items():
+        if key != _INDEX:
+            of_inner = provenance.get(key) if isinstance(provenance, dict) else provenance
+            yield from _leaves(inner, of_inner, (*place, key))
+
+
+def _collapse(sources: dict[Place, str]) -> Any:
+    """The tree of sources by keys, ended at the first level below which there is only one."""
+    found = set(sources.values())
+    if len(found) == 1:
+        return found.pop()
+    below: dict[Any, dict[Place, str]] = {}
+    for (first, *rest), source in sources.items():
+        below.setdefault(first, {})[tuple(rest)] = source
+    return CommentedMap({key: _collapse(inner) for key, inner in below.items()})

@@ -1,0 +1,84 @@
+"""Which runs of a history are meant: a session, a range of dates, a version of software, a tag, nodes."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timedelta, timezone
+
+import polars as pl
+
+from fabricheck.errors import UserError
+from fabricheck.history.series import fail_unknown
+
+FORMS = "a session, FROM..TO (dates, the last included), software:NAME=VERSION or tag:NAME"
+
+
+def select_runs(frame: pl.DataFrame, text: str) -> pl.DataFrame:
+    """The rows of a history that `text` means, in its order: a session (or how its name begins, where that is
+    unambiguous), `2026-11-01..2026-11-20` (either end may be left out), `software:nccl=2.28.3` or `tag:before-upgrade`.
+
+    Raises UserError where that is nothing, or more than one session.
+    """
+    kind, colon, name = text.partition(":")
+    if colon and kind == "tag":
+        found = frame.filter(pl.col("tags").list.contains(name))
+        known = frame["tags"].explode(empty_as_null=False).drop_nulls().unique().sort().to_list()
+        return found if not found.is_empty() else fail_unknown("run with the tag", name, known)
+    if colon and kind == "software":
+        return _by_software(frame, name)
+    if ".." in text:
+        return _by_date(frame, text)
+    return _by_session(frame, text.removeprefix("session:"))
+
+
+def _by_session(frame: pl.DataFrame, name: str) -> pl.DataFrame:
+    sessions = frame["session"].unique(maintain_order=True).to_list()
+    found = [each for each in sessions if each == name] or [each for each in sessions if name and each.startswith(name)]
+    if not found:
+        raise UserError(
+            f"the history has no session {name!r}: give {FORMS}; the latest sessions are {', '.join(sessions[-5:])}"
+        )
+    if len(found) > 1:
+        raise UserError(f"{len(found)} sessions begin with {name!r}, {found[0]} and {found[1]} among them: say which")
+    return frame.filter(pl.col("session") == found[0])
+
+
+def _by_software(frame: pl.DataFrame, text: str) -> pl.DataFrame:
+    name, equals, version = text.partition("=")
+    if not (name and equals and version):
+        raise UserError(f"'software:{text}' is not software:NAME=VERSION")
+    versions = {each: json.loads(each).get(name) for each in frame["software"].unique().sort().to_list()}
+    wanted = [each for each, has in versions.items() if has == version]
+    if not wanted:
+        known = sorted({str(each) for each in versions.values() if each is not None})
+        fail_unknown(f"run with {name}", version, known)
+    return frame.filter(pl.col("software").is_in(wanted))
+
+
+def _by_date(frame: pl.DataFrame, text: str) -> pl.DataFrame:
+    first, _, last = text.partition("..")
+    low = _day(first, text) if first else None
+    high = _day(last, text) + timedelta(days=1) if last else None
+    started = pl.col("started").dt.replace_time_zone("UTC") if _naive(frame) else pl.col("started")
+    found = frame
+    if low is not None:
+        found = found.filter(started >= low)
+    if high is not None:
+        found = found.filter(started < high)
+    if found.is_empty():
+        times = frame["started"]
+        raise UserError(f"no run is of {text}: the history goes from {times[0]:%Y-%m-%d} to {times[-1]:%Y-%m-%d}")
+    return found
+
+
+def _naive(frame: pl.DataFrame) -> bool:
+    dtype = frame.schema["started"]
+    return isinstance(dtype, pl.Datetime) and dtype.time_zone is None
+
+
+def _day(text: str, whole: str) -> datetime:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        raise UserError(f"{whole!r} is not FROM..TO with dates such as 2026-11-21: {text!r} is no date") from None
+    return datetime(day.year, day.month, day.day, tzinfo=timezone.utc)

@@ -1,0 +1,217 @@
+"""Calibrations, comparisons and watches as text for a terminal and as JSON; the same input gives the same bytes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from datetime import date
+from enum import Enum
+from typing import Any
+
+from fabricheck.history.calibrate import Calibration
+from fabricheck.history.compare import Change, Comparison, Finding, Side, Suspect
+from fabricheck.history.shared import say
+from fabricheck.history.watch import Alarm, Page, WatchResult
+
+# More of what is in order, or of one kind of message, would hide what is not.
+_MOST_LINES = 20
+
+
+def to_json(result: Calibration | Comparison | WatchResult) -> str:
+    """The whole of a result; numbers that are not finite are null. `exit_status` stands beside it where it has one."""
+    content = _plain(result)
+    if not isinstance(result, Calibration):
+        content["exit_status"] = result.exit_status
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, date):
+        return value.isoformat()
+    return value
+
+
+def percent(value: float) -> str:
+    """`+3.1%`, with as many places as small changes need; `any` for an endless one."""
+    if not math.isfinite(value):
+        return "any"
+    return f"{value:+.2%}" if abs(value) < 0.01 else f"{value:+.1%}"
+
+
+def size(value: float) -> str:
+    """A share without its sign."""
+    return percent(abs(value)).lstrip("+")
+
+
+def calibration_lines(found: Calibration) -> Iterator[str]:
+    yield (
+        f"{found.system}: {len(found.references)} references from {found.runs} runs in {len(found.sessions)} sessions, "
+        f"{found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}, false alarms {found.false_alarms:g} a metric and run"
+    )
+    for each in found.references:
+        beyond = f"; {each.beyond} of them beyond the bounds: not normal" if each.beyond else ""
+        yield (
+            f"  {each.key}: {each.value:g} {each.unit}, {percent(each.lower)} to {percent(each.upper)}; between runs "
+            f"{size(each.between)}, within {size(each.within)}; {each.runs} runs{beyond}"
+        )
+    for refused in found.refused:
+        yield f"  REFUSED {refused.key}: {refused.reason}"
+
+
+def comparison_lines(found: Comparison) -> Iterator[str]:
+    yield f"{found.system}: {found.base.selection} -> {found.candidate.selection}"
+    for name, side in (("base", found.base), ("candidate", found.candidate)):
+        yield f"  {name}: {side_runs(side)}"
+    for each in found.software_changes:
+        yield f"  changed: {each}"
+    for each in found.unequal:
+        yield f"  UNEQUAL: {each}"
+    yield comparison_counts(found)
+    for suspect in found.suspects:
+        yield f"  suspect: {suspect_line(suspect)}"
+    for verdict in Change:
+        members = [each for each in found.findings if each.verdict is verdict]
+        most = len(members) if verdict is Change.REGRESSED else _MOST_LINES
+        for finding in members[:most]:
+            yield _finding_line(finding, found.options.confidence)
+        if len(members) > most:
+            yield f"  {verdict.value}: {len(members) - most} more; --json has them all"
+    for title, keys in (("vanished", found.vanished), ("new", found.new)):
+        for key in keys:
+            yield f"  {title}: {key}"
+
+
+def comparison_counts(found: Comparison) -> str:
+    """How many metrics there are of each verdict, and by what rules."""
+    options = found.options
+    counts = ", ".join(f"{found.count(each)} {each.value}" for each in Change)
+    return (
+        f"{len(found.findings)} metrics: {counts}; {len(found.vanished)} vanished, {len(found.new)} new "
+        f"(false discoveries {options.false_discovery:.0%}, margin {options.margin:.0%}, power {options.power:.0%})"
+    )
+
+
+def side_runs(side: Side) -> str:
+    """How many runs a side of a comparison has."""
+    left_out = f"; {side.not_measured} rows were INVALID or INCOMPLETE" if side.not_measured else ""
+    return f"{side.runs} runs in {len(side.sessions)} sessions{left_out}"
+
+
+def suspect_line(suspect: Suspect) -> str:
+    what = say(suspect.component, suspect.others)
+    return f"{what}: {suspect.affected} of {suspect.measured} metrics that cross it regressed"
+
+
+def versions(software: str) -> str:
+    """A text of versions (JSON) for a reader."""
+    return ", ".join(f"{name} {version}" for name, version in json.loads(software).items())
+
+
+def _finding_line(each: Finding, confidence: float) -> str:
+    low, high = each.interval
+    could = "" if each.verdict in (Change.REGRESSED, Change.IMPROVED) else _could_show(each)
+    unequal = f"; UNEQUAL {'; '.join(each.unequal)}" if each.unequal else ""
+    known = math.isfinite(low) or math.isfinite(high)
+    interval = (
+        f"{confidence:.0%} interval {percent(low)} to {percent(high)}" if known else "too few runs for an interval"
+    )
+    return (
+        f"  {each.verdict.value}: {each.key}: {each.base:.4g} -> {each.candidate:.4g} {each.unit}, "
+        f"{percent(each.change)} ({interval}), "
+        f"effect {each.effect:+.1f}, {each.base_runs} and {each.candidate_runs} runs{could}{unequal}"
+    )
+
+
+def _could_show(each: Finding) -> str:
+    if not math.isfinite(each.smallest_change):
+        return "; nothing is known of how much it varies"
+    return f"; a loss of {size(each.smallest_change)} or more would have shown"
+
+
+def watch_lines(found: WatchResult) -> Iterator[str]:
+    yield watch_summary(found)
+    if not any(found.count(status) for status in ("watched", "alarm")):
+        yield nothing_watched(found)
+    for page in found.pages:
+        if page.open:
+            yield from _page_lines(page)
+    closed = [page for page in found.pages if not page.open]
+    for page in closed[-_MOST_LINES:]:
+        yield closed_line(page)
+    for state in found.states:
+        if state.status in ("missing", "too irregular"):
+            yield f"{state.status.upper()}: {state.key}: last measured {state.last_measured}"
+
+
+def watch_summary(found: WatchResult) -> str:
+    """How many sessions and metrics there are, and how the metrics stand."""
+    counts = ", ".join(
+        f"{found.count(status)} {status}"
+        for status in ("watched", "alarm", "warming up", "missing", "too irregular", "retired")
+        if found.count(status)
+    )
+    sessions = "1 session" if len(found.nights) == 1 else f"{len(found.nights)} sessions"
+    return f"{found.system}: {sessions} up to {found.nights[-1]}; {len(found.states)} metrics: {counts}"
+
+
+def nothing_watched(found: WatchResult) -> str:
+    return f"nothing can be watched yet: {found.warm_up} sessions of a metric are needed and the lag after them"
+
+
+def page_name(page: Page) -> str:
+    """The most probable place of a page; without one, the metric."""
+    return str(page.alarms[0].key) if page.component is None else say(page.component, page.others)
+
+
+def page_evidence(page: Page) -> str:
+    """What a page rests on: how many metrics, by how much, and since when."""
+    first = page.alarms[0]
+    several = page.component is not None
+    how_many = f"{page.affected} of {page.watched} metrics that cross it got worse; the most " if several else ""
+    changed = f"; changed then: {', '.join(first.software)}" if first.software else ""
+    what = f"{first.key} " if several else ""
+    return (
+        f"{how_many}{what}{percent(first.change)} since {first.first_bad}, last good {first.last_good}{changed}; "
+        f"raised {page.raised}"
+    )
+
+
+def closed_line(page: Page) -> str:
+    """A page that is no longer open, in one line."""
+    first = page.alarms[0]
+    how = "accepted" if first.accepted else "over"
+    return f"{how}: {_what(page)} since {first.first_bad}, until {first.ended}"
+
+
+def _what(page: Page) -> str:
+    if page.component is None:
+        return page_name(page)
+    return f"{page_name(page)}: {page.affected} of {page.watched} metrics"
+
+
+def _page_lines(page: Page) -> Iterator[str]:
+    yield f"{'NEW' if page.new else 'OPEN'}: {_what(page)} got worse; raised {page.raised}"
+    for alarm in page.alarms[:_MOST_LINES]:
+        yield f"  {alarm_line(alarm)}"
+    if len(page.alarms) > _MOST_LINES:
+        yield f"  {len(page.alarms) - _MOST_LINES} more; --json has them all"
+
+
+def alarm_line(alarm: Alarm) -> str:
+    """One metric that got worse: by how much, since when, and what changed then."""
+    changed = f"; changed then: {', '.join(alarm.software)}" if alarm.software else ""
+    over = f"; over since {alarm.ended}" if alarm.ended is not None else ""
+    return (
+        f"{alarm.key}: {alarm.before:.4g} -> {alarm.after:.4g} {alarm.unit}, {percent(alarm.change)}, since "
+        f"{alarm.first_bad}, last good {alarm.last_good}{changed}{over}"
+    )

@@ -1,0 +1,98 @@
+"""Whether a second benchmark, run in turn with fabricbench in one job, gives the same numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from fabricheck.judge.statistics import fewest_for_interval, median_interval
+from fabricheck.records.verdict import Verdict
+from fabricheck.units import format_size
+
+# From here up a size is large: what is measured is the link, and two right benchmarks agree. Not where that takes so
+# short a time that the start of a transfer, some microseconds, is a part of it that counts: 16 MiB over 400 GB/s.
+LARGE_BYTES = 16 << 20
+LEAST_US = 200.0
+TOLERANCE = 0.03
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Round:
+    """One turn of both: `ours` and `theirs` in the same unit."""
+
+    ours: float
+    theirs: float
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.theirs
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Ours over theirs at one size. `ours`, `theirs` and `ratio` are medians over the rounds, `interval` that of ratio.
+
+    `unit` is that of `ours` and `theirs`. The ratio is that of the rounds, not of the medians: what drifts from round
+    to round is in both of a round, and cancels.
+    """
+
+    operation: str
+    bytes: int
+    unit: str
+    ours: float
+    theirs: float
+    ratio: float
+    interval: tuple[float, float]
+    verdict: Verdict
+    reason: str
+
+
+def compare(
+    operation: str,
+    size: int,
+    rounds: Sequence[Round],
+    *,
+    unit: str,
+    witness: str,
+    large_bytes: int = LARGE_BYTES,
+    tolerance: float = TOLERANCE,
+    confidence: float = CONFIDENCE,
+) -> Comparison:
+    """The comparison of `operation` at `size` bytes over rounds in which both ran in turn.
+
+    INVALID where a number is no measurement; INCOMPLETE where there are too few rounds for an interval (6 at 95%). At
+    sizes of `large_bytes` and more that take LEAST_US and more, DEGRADED where the ratio is outside 1 ± `tolerance`, or
+    its interval is wider than that on either side: then the agreement is not shown. Others are reported, and pass:
+    there the two differ in what they put inside the clock (docs/vendor-suites.md).
+    """
+    numbers = [number for each in rounds for number in (each.ours, each.theirs)]
+    what = f"{operation} of {format_size(size)}"
+    if not rounds or not all(math.isfinite(number) and number > 0 for number in numbers):
+        reason = (
+            f"{what}: {'no rounds' if not rounds else 'a value that is no measurement'} of fabricbench and {witness}"
+        )
+        verdict = Verdict.INCOMPLETE if not rounds else Verdict.INVALID
+        none = math.nan
+        return Comparison(operation, size, unit, none, none, none, (none, none), verdict, reason)
+    ours, theirs = median(each.ours for each in rounds), median(each.theirs for each in rounds)
+    ratios = [each.ratio for each in rounds]
+    ratio, interval = median(ratios), median_interval(ratios, confidence)
+    low, high = interval
+    said = (
+        f"{what}: fabricbench {ours:.4g} {unit}, {witness} {theirs:.4g} {unit}, ratio {ratio:.3f} "
+        f"({confidence:.0%} interval {low:.3f} to {high:.3f} of {len(rounds)} rounds)"
+    )
+    time_us = theirs if unit == "us" else 8e-3 * size / theirs
+    verdict, reason = Verdict.PASS, f"{said}: they agree within ±{tolerance:.0%}"
+    if len(rounds) < fewest_for_interval(confidence):
+        verdict, reason = Verdict.INCOMPLETE, f"{said}: {fewest_for_interval(confidence)} rounds are needed"
+    elif size < large_bytes or time_us < LEAST_US:
+        reason = f"{said}: reported, not judged, below {format_size(large_bytes)} or {LEAST_US:g} us"
+    elif abs(ratio - 1) > tolerance:
+        verdict, reason = Verdict.DEGRADED, f"{said}: outside ±{tolerance:.0%}, so one of the two is wrong"
+    elif (high - low) / 2 > tolerance:
+        verdict, reason = Verdict.DEGRADED, f"{said}: too noisy to show agreement within ±{tolerance:.0%}"
+    return Comparison(operation, size, unit, ours, theirs, ratio, interval, verdict, reason)

@@ -1,0 +1,122 @@
+"""Launches of one benchmark by turns under two settings, A and B: what a job left of them, and whether they compare.
+
+A folder `rounds` holds `sides.json`, which says what is compared, and of each launch ROUND-SIDE.jsonl (its result file)
+and ROUND-SIDE.status (its exit status).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from fabricheck.errors import UserError
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.results.environment import set_by_launcher
+
+Side = Literal["a", "b"]
+
+FOLDER = "rounds"
+_SIDES = "sides.json"
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What is compared, and how often.
+
+    `a` and `b`: the variables of either side that the other has not, or otherwise; `None`: unset. `site`: the side
+    that is the site's own tuning. `percentiles` of the iterations' times that are compared. `environment`: ReFrame's.
+    """
+
+    title: str
+    rounds: int
+    a: Mapping[str, str | None]
+    b: Mapping[str, str | None]
+    site: Side
+    environment: str
+    percentiles: tuple[float, ...] = (50.0,)
+
+    def of(self, side: Side) -> Mapping[str, str | None]:
+        return self.a if side == "a" else self.b
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One turn of one side; `round` counts from 1."""
+
+    round: int
+    side: Side
+
+    @property
+    def name(self) -> str:
+        return f"{self.round}-{self.side}"
+
+    def result(self, case: Path) -> Path:
+        """Its result file in the folder of a test case."""
+        return case / FOLDER / f"{self.name}.jsonl"
+
+    def exit_status(self, case: Path) -> int | None:
+        """Its exit status; `None` where it left none."""
+        try:
+            return int((case / FOLDER / f"{self.name}.status").read_text())
+        except (OSError, ValueError):
+            return None
+
+
+def launches(rounds: int) -> Iterator[Launch]:
+    """A B, B A, A B, …: what drifts steadily favours either side in turn, and cancels over an even number of rounds."""
+    for number in range(1, rounds + 1):
+        yield from (Launch(number, side) for side in (("a", "b") if number % 2 else ("b", "a")))
+
+
+def write_sides(case: Path, sides: Sides) -> None:
+    """Makes the folder of the rounds in the folder of a test case, with what is compared."""
+    (case / FOLDER).mkdir(exist_ok=True)
+    (case / FOLDER / _SIDES).write_bytes(TypeAdapter(Sides).dump_json(sides, indent=1) + b"\n")
+
+
+def read_sides(case: Path) -> Sides | None:
+    """What the rounds of a test case compare; `None` where it has no rounds. UserError for a file that is damaged."""
+    file = case / FOLDER / _SIDES
+    if not file.exists():
+        return None
+    try:
+        return TypeAdapter(Sides).validate_json(file.read_bytes())
+    except (ValidationError, OSError):
+        raise UserError(f"{file}: does not say what was compared: it was changed, or cut off") from None
+
+
+def require_alike(runs: Iterable[Run], besides: Iterable[str]) -> tuple[Problem, ...]:
+    """What keeps runs from being comparable: they have to differ in the variables `besides` and in nothing else.
+
+    Ranks on the same hosts and devices, the same plan, libraries and variables. A run without a header has a problem
+    already, and is passed over.
+    """
+    known = [each for each in runs if each.header]
+    ignored = frozenset(besides)
+    problems = []
+    for run in known[1:]:
+        wanted, found = _conditions(known[0], ignored), _conditions(run, ignored)
+        different = [what for what, value in wanted.items() if found[what] != value]
+        if different:
+            message = f"{run.path}:1: differs from {known[0].path} in {', '.join(different)}: they cannot be compared"
+            problems.append(Problem(Verdict.INVALID, message))
+    return tuple(problems)
+
+
+def _conditions(run: Run, ignored: frozenset[str]) -> Mapping[str, Any]:
+    header = run.header
+
+    def tunes(name: str) -> bool:
+        return name not in ignored and not set_by_launcher(name)
+
+    return {
+        "where its ranks were": [(each.host, each.device.uuid if each.device else None) for each in run.ranks],
+        "what was measured": header["plan"]["series"],
+        "libraries": {name: (one["name"], one["version"]) for name, one in header["libraries"].items()},
+        "other variables": {name: value for name, value in header["environment"].items() if tunes(name)},
+    }

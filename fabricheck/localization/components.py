@@ -1,0 +1,85 @@
+"""Which parts of the machine the data of a measurement pass."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from functools import lru_cache
+
+from fabricheck.expectation.placement import gpu_of_ranks
+from fabricheck.records.operations import uses_host_memory
+from fabricheck.records.run import Run, Samples
+from fabricheck.topology.graph import node_graph
+from fabricheck.topology.model import Gpu, Topology
+from fabricheck.topology.nic import nic_of
+
+# What schedulers and MPI's start send over another network is less than this share of all that a node sent.
+_LEAST_SHARE = 0.1
+
+
+def components_of(run: Run, samples: Samples, topology: Topology | None) -> tuple[str, ...]:
+    """Names of what the data of a measurement pass: nodes, and on each `node:part` and `node:part-part` for a link.
+
+    Parts and links are those of the topology's widest paths between the GPUs of a node, or between GPUs and CPUs
+    where the data come from host memory or go to it, and each GPU's NIC where there are several nodes (without, the
+    NICs that sent most by the kernel's counters; all where those do not know them). Switches between nodes are
+    unknown.
+    """
+    members = [each for each in run.ranks if each.rank in samples.ranks]
+    hosts = dict.fromkeys(each.host for each in members)
+    names = set(hosts)
+    if topology is None:
+        return tuple(sorted(names))
+    indexes = gpu_of_ranks(run)
+    buffers = run.header.get("plan", {}).get("buffers")
+    to_cpu = run.header.get("transport") == "staging" or uses_host_memory(samples.operation, buffers)
+    # Of a pair with a buffer on the host, the GPU of that rank has no part.
+    place = dict(zip(samples.ranks, str(buffers).split("-"), strict=False)) if buffers else {}
+    for host in hosts:
+        gpus = tuple(
+            dict.fromkeys(
+                topology.gpu(indexes[each.rank])
+                for each in members
+                if each.host == host and each.device and place.get(each.rank) != "host"
+            )
+        )
+        parts = _parts_inside(topology, gpus, to_cpu)
+        if len(hosts) > 1:
+            parts |= _nics(topology, gpus) or _nics_that_sent(run, host, topology)
+        names |= {f"{host}:{part}" for part in parts}
+    return tuple(sorted(names))
+
+
+@lru_cache(maxsize=4096)
+def _parts_inside(topology: Topology, gpus: tuple[Gpu, ...], to_cpu: bool) -> frozenset[str]:
+    edges: set[tuple[str, str]] = set()
+    if to_cpu:
+        cpus = {each.name for each in topology.cpus}
+        for link in topology.links:
+            if {*link.ends} & cpus and {*link.ends} & {gpu.name for gpu in gpus}:
+                edges.add((min(link.ends), max(link.ends)))
+    else:
+        graph = node_graph(topology)
+        for pair in itertools.permutations(gpus, 2):
+            edges |= {(min(edge), max(edge)) for edge in graph.widest_path(*pair).edges}
+    return frozenset(
+        {
+            *(gpu.name for gpu in gpus),
+            *(end for edge in edges for end in edge),
+            *(f"{a}-{b}" for a, b in edges),
+        }
+    )
+
+
+def _nics(topology: Topology, gpus: tuple[Gpu, ...]) -> frozenset[str]:
+    """The NICs of the GPUs; none where there are no GPUs, or that of one is unknown."""
+    own = [nic_of(topology, gpu) for gpu in gpus]
+    known = {each.name for each in own if each is not None}
+    return frozenset() if None in own else frozenset(known)
+
+
+def _nics_that_sent(run: Run, host: str, topology: Topology) -> frozenset[str]:
+    sent: Mapping[str, int] = run.footer["proof"].get("interfaces", {}).get(host, {}) if run.footer else {}
+    names = frozenset(each.name for each in topology.nics)
+    used = {name for name in names if sent.get(name, 0) > _LEAST_SHARE * sum(sent.values())}
+    return frozenset(used) or names

@@ -1,0 +1,45 @@
+"""What the pairs of a run say of the parts of the network, as problems of the session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fabricheck.errors import UserError
+from fabricheck.judge.policy import Policy
+from fabricheck.localization.localize import Suspect, locate
+from fabricheck.localization.results import OPERATIONS, pairs_of
+from fabricheck.localization.routes import Ways, design
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.topology.network import Network, node_of
+
+_FEWEST_NODES = 3
+
+
+def judge_pairs(run: Run, network: Network, policy: Policy) -> Iterator[Problem]:
+    """Parts of the network that lose what other parts of their kind do not; nothing for runs without pairs of nodes.
+
+    That needs no references: pairs are compared with each other. A loss counts above the policy's `smallest_loss`, or
+    above its `smallest_loss_of_distance` where it is that of all pairs over more than one switch.
+    """
+    operation = next((each for each in OPERATIONS if any(one.operation == each for one in run.samples)), None)
+    if operation is None or run.footer is None or len({each.host for each in run.ranks}) < _FEWEST_NODES:
+        return
+    try:
+        rounds = pairs_of(run, network, operation=operation)
+    except UserError as error:
+        text = f"{run.path}: what the pairs of nodes say of the network is unknown: {error}"
+        yield Problem(Verdict.INVALID, text)
+        return
+    pairs = [[pair for pair, _ in one] for one in rounds]
+    far = {pair for one in pairs for pair in one if network.distance(*map(node_of, pair)) != "same-switch"}
+    made = design(Ways(network), pairs, duplex=operation == "bidirectional")
+    found = locate(made, [goodput for one in rounds for _, goodput in one]).suspects
+    for suspect in sorted(found, key=lambda each: -each.loss):
+        smallest = policy.smallest_loss_of_distance if _pairs_over(suspect) == far else policy.smallest_loss
+        if suspect.low >= smallest:
+            yield Problem(Verdict.DEGRADED, suspect.message, suspect.place)
+
+
+def _pairs_over(suspect: Suspect) -> set[tuple[str, str]]:
+    return {(each.source, each.destination) for each in suspect.evidence}

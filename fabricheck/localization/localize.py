@@ -1,0 +1,503 @@
+"""Which part of the network explains what pairs gave: the most probable node, port, cable, leaf, switch or trunk.
+
+The model. A pair gives what is expected of it times (1 - loss) of the worst component on its way, and noise. A loss is
+either one that every pair over the component has (`flow`: frames sent again, a slow node), or one of its capacity
+(`capacity`: a lower rate), which shows only as far as the component is in use. Where a pair has several ways of equal
+cost and nobody knows which it took, its likelihood is the mixture over them.
+
+In logarithms the noise is normal, and now and then (1 in 100) five times as wide, so that single outliers prove
+nothing. Its width and a factor common to all pairs (protocols take a few per cent) are estimated with the faults, by
+expectation maximisation. Faults are added as long as the gain in likelihood is significant; the first two are searched
+together, so that two faults do not pass for one that lies between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import t as student
+
+from fabricheck.errors import UserError
+from fabricheck.localization.routes import Design, FloatArray, IntArray
+
+_OUTLIERS, _OUTLIER_WIDTH = 0.01, 5.0
+# Losses that are tried, as -log(1 - loss): 1% to 95%.
+_GRID: FloatArray = np.geomspace(0.01, 3.0, 32)
+# A component that is really at fault falls behind another by more than this in 1 of 100 cases at most: the difference
+# of two log likelihoods is normal (d²/2, d²), and the probability of less than -m is largest at d² = 2 m.
+_AMBIGUOUS = 2.71
+# Half of the 95% quantile of chi-squared with one degree of freedom.
+_INTERVAL = 1.92
+_CANDIDATES, _SECONDS = 4, 2
+_FEWEST_READINGS = 8
+_MOST_TURNS = 30
+_AROUND: FloatArray = np.linspace(-1, 1, 9)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One pair over a suspect: its goodput as a share of what all healthy pairs give."""
+
+    source: str
+    destination: str
+    round: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A fault: one of `components` (the data cannot tell which), all of `kind` or of `several`.
+
+    `loss`, `low`, `high`: share that is lost, and its 95% interval. `evidence`: the pairs over it; where routes are
+    unknown, those that may be. `chance`: probability of such data in a healthy network, over all its components.
+    """
+
+    components: tuple[str, ...]
+    kind: str
+    loss: float
+    low: float
+    high: float
+    chance: float
+    evidence: tuple[Evidence, ...]
+
+    @property
+    def place(self) -> str:
+        """The components in words."""
+        if len(self.components) > 1:
+            return f"{', '.join(self.components[:-1])} or {self.components[-1]}"
+        return self.components[0]
+
+    @property
+    def message(self) -> str:
+        """One line for the administrator."""
+        pairs = len(self.evidence)
+        return (
+            f"{self.place} loses {self.loss:.0%} ({self.low:.0%} to {self.high:.0%}): "
+            f"{pairs} {'pair' if pairs == 1 else 'pairs'} over it, chance {self.chance:.1g}"
+        )
+
+
+@dataclass(frozen=True)
+class Localization:
+    """What was found. `noise`: relative standard deviation of a reading; `scale`: what healthy pairs give of expected.
+
+    `readings`: how many were used; `doubtful`: how many were not, since what to expect of them is not known.
+    `closest`: components that explain best what is left, proven or not, then the suspects: what to measure again.
+    `unseen`: components that no reading went over. `detectable`: by component, the least loss that is found in nine of
+    ten cases.
+    """
+
+    suspects: tuple[Suspect, ...]
+    noise: float
+    scale: float
+    readings: int
+    doubtful: int
+    closest: tuple[str, ...]
+    unseen: tuple[str, ...]
+    detectable: dict[str, float]
+
+
+def locate(design: Design, measured_gbps: npt.ArrayLike, *, alarm: float = 0.01, most: int = 4) -> Localization:
+    """What explains the readings of a design; `measured_gbps`: shape (R,), as its readings.
+
+    `alarm`: the probability of naming anything in a healthy network, all components together. `most`: so many faults
+    are looked for. Raises UserError for values that are not above zero, or fewer than eight usable readings.
+    """
+    return Locator(design, alarm=alarm, most=most).locate(measured_gbps)
+
+
+def equivalent(design: Design) -> dict[str, frozenset[str]]:
+    """For each component those that no data of these readings can tell from it, itself included.
+
+    They lie on the same pairs with the same probability; a node, its only port and its cable always do.
+    """
+    return Locator(design).equivalents
+
+
+@dataclass(frozen=True, eq=False)
+class _Entries:
+    """Where hypotheses lie: on way `way` with `headroom`, sorted by hypothesis; `key` counts (hypothesis, reading)."""
+
+    way: IntArray
+    headroom: FloatArray
+    hypothesis: IntArray
+    key: IntArray
+    key_hypothesis: IntArray
+    key_reading: IntArray
+    bounds: IntArray
+    key_bounds: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """Faults with their losses as -log(1 - loss), scale and noise, and what follows from them."""
+
+    faults: tuple[int, ...]
+    losses: tuple[float, ...]
+    scale: float
+    noise: float
+    likelihood: float = -math.inf
+
+
+class Locator:
+    """A design made ready, to locate faults in many sets of readings of it."""
+
+    def __init__(self, design: Design, *, alarm: float = 0.01, most: int = 4) -> None:
+        self.design, self.alarm, self.most = design, alarm, most
+        used = ~design.doubtful
+        self._used: IntArray = np.flatnonzero(used)
+        if self._used.size < _FEWEST_READINGS:
+            raise UserError(
+                f"{self._used.size} usable readings cannot tell noise from a fault: {_FEWEST_READINGS} are the fewest"
+            )
+        renumbered = np.cumsum(used) - 1
+        ways = np.flatnonzero(used[design.reading])
+        way_number = np.full(design.reading.size, -1)
+        way_number[ways] = np.arange(ways.size)
+        self._reading: IntArray = renumbered[design.reading[ways]]
+        self._probability: FloatArray = design.probability[ways]
+        kept = way_number[design.way] >= 0
+        self._way: IntArray = way_number[design.way[kept]]
+        self._component: IntArray = design.component[kept]
+        self._headroom: FloatArray = design.headroom[kept]
+        self.entries, self.members = self._hypotheses()
+
+    # What can be told apart
+
+    def _hypotheses(self) -> tuple[_Entries, tuple[tuple[int, ...], ...]]:
+        """Components on the same ways are one hypothesis; those with headroom are one more, for a loss of capacity."""
+        order = np.lexsort((self._way, self._component))
+        way, component, headroom = self._way[order], self._component[order], self._headroom[order]
+        starts = np.flatnonzero(np.diff(component, prepend=-1))
+        columns: dict[tuple[bytes, bytes], list[int]] = {}
+        for start, end in zip(starts.tolist(), [*starts[1:].tolist(), component.size], strict=True):
+            one, room = way[start:end], headroom[start:end]
+            columns.setdefault((one.tobytes(), b""), []).append(int(component[start]))
+            # So much room is left that no loss on the grid shows: nothing to try.
+            if room.any() and (room < _GRID[-1]).any():
+                columns.setdefault((one.tobytes(), room.tobytes()), []).append(int(component[start]))
+        all_ways = [np.frombuffer(one, dtype=np.int64) for one, _ in columns]
+        rooms = [
+            np.frombuffer(room, dtype=np.float64) if room else np.zeros(each.size)
+            for (_, room), each in zip(columns, all_ways, strict=True)
+        ]
+        hypothesis = np.repeat(np.arange(len(all_ways)), [each.size for each in all_ways])
+        ways = np.concatenate(all_ways)
+        readings = self._used.size
+        keys, key = np.unique(hypothesis * readings + self._reading[ways], return_inverse=True)
+        entries = _Entries(
+            way=ways,
+            headroom=np.concatenate(rooms),
+            hypothesis=hypothesis,
+            key=key,
+            key_hypothesis=keys // readings,
+            key_reading=keys % readings,
+            bounds=np.searchsorted(hypothesis, np.arange(len(all_ways) + 1)),
+            key_bounds=np.searchsorted(keys // readings, np.arange(len(all_ways) + 1)),
+        )
+        return entries, tuple(tuple(each) for each in columns.values())
+
+    @cached_property
+    def _classes(self) -> IntArray:
+        """The class of each hypothesis: those of a class are on the same readings with the same probabilities."""
+        entries = self.entries
+        share = np.bincount(entries.key, self._probability[entries.way], entries.key_reading.size)
+        room = np.bincount(entries.key, entries.headroom, entries.key_reading.size)
+        number: dict[tuple[bytes, bytes, bytes], int] = {}
+        found = []
+        for start, end in zip(entries.key_bounds[:-1], entries.key_bounds[1:], strict=True):
+            part = slice(start, end)
+            key = (entries.key_reading[part].tobytes(), share[part].round(9).tobytes(), room[part].round(9).tobytes())
+            found.append(number.setdefault(key, len(number)))
+        return np.array(found)
+
+    @property
+    def equivalents(self) -> dict[str, frozenset[str]]:
+        """See `equivalent`."""
+        # A component has up to two hypotheses; the first of them is the one that every pair feels.
+        names = self.design.ways.components
+        first: dict[int, int] = {}
+        for hypothesis, members in enumerate(self.members):
+            for each in members:
+                first.setdefault(each, int(self._classes[hypothesis]))
+        together: dict[int, set[str]] = {}
+        for each, class_ in first.items():
+            together.setdefault(class_, set()).add(names[each])
+        return {names[each]: frozenset(together[class_]) for each, class_ in first.items()}
+
+    # Likelihood
+
+    def _noise_free(self, state: _State) -> FloatArray:
+        """The loss on each way, shape (W,): that of its worst component."""
+        effect = np.zeros(self._reading.size)
+        entries = self.entries
+        for fault, loss in zip(state.faults, state.losses, strict=True):
+            part = slice(entries.bounds[fault], entries.bounds[fault + 1])
+            np.maximum.at(effect, entries.way[part], loss - entries.headroom[part])
+        return effect
+
+    def _density(self, residual: FloatArray, noise: float) -> FloatArray:
+        z2 = (residual / noise) ** 2
+        wide = np.exp(-0.5 * z2 / _OUTLIER_WIDTH**2) * (_OUTLIERS / _OUTLIER_WIDTH)
+        found: FloatArray = ((1 - _OUTLIERS) * np.exp(-0.5 * z2) + wide) / noise
+        return found
+
+    def _likelihood(self, y: FloatArray, state: _State) -> float:
+        density = self._density(y[self._reading] - state.scale + self._noise_free(state), state.noise)
+        return float(np.log(np.bincount(self._reading, self._probability * density, y.size) + 1e-300).sum())
+
+    def _gains(self, y: FloatArray, state: _State, part: slice, keys: slice, grid: FloatArray) -> FloatArray:
+        """Gain in log likelihood by one more fault, shape (hypotheses in `part`, losses in `grid`)."""
+        entries = self.entries
+        effect = self._noise_free(state)
+        residual = y[self._reading] - state.scale
+        density = self._density(residual + effect, state.noise)
+        whole = np.bincount(self._reading, self._probability * density, y.size) + 1e-300
+        way, headroom = entries.way[part], entries.headroom[part]
+        key = entries.key[part] - keys.start
+        reading, hypothesis = entries.key_reading[keys], entries.key_hypothesis[keys]
+        first = int(hypothesis[0])
+        hypothesis = hypothesis - first
+        probability, before = self._probability[way], density[way]
+        found = np.empty((int(hypothesis[-1]) + 1, grid.size))
+        for column, loss in enumerate(grid):
+            after = self._density(residual[way] + np.maximum(effect[way], loss - headroom), state.noise)
+            change = np.bincount(key, probability * (after - before), reading.size)
+            gain = np.log(np.maximum(1 + change / whole[reading], 1e-12))
+            found[:, column] = np.bincount(hypothesis, gain, found.shape[0])
+        return found
+
+    def _scan(self, y: FloatArray, state: _State) -> tuple[FloatArray, FloatArray]:
+        """The highest gain of each hypothesis as one more fault, and the loss where it is."""
+        everything = slice(0, self.entries.way.size), slice(0, self.entries.key_reading.size)
+        gains = self._gains(y, state, *everything, _GRID)
+        best = gains.argmax(axis=1)
+        return gains[np.arange(best.size), best], _GRID[best]
+
+    def _profile(self, y: FloatArray, state: _State, fault: int, grid: FloatArray) -> FloatArray:
+        """Gain of one hypothesis over `grid`."""
+        bounds, keys = self.entries.bounds, self.entries.key_bounds
+        part, key_part = slice(bounds[fault], bounds[fault + 1]), slice(int(keys[fault]), int(keys[fault + 1]))
+        found: FloatArray = self._gains(y, state, part, key_part, grid)[0]
+        return found
+
+    # Fit
+
+    def _settle(self, y: FloatArray, state: _State, rounds: int) -> _State:
+        """Scale and noise for given faults, by expectation maximisation."""
+        effect = self._noise_free(state)
+        scale, noise = state.scale, state.noise
+        for _ in range(rounds):
+            residual = y[self._reading] - scale + effect
+            z2 = (residual / noise) ** 2
+            near = self._probability * (1 - _OUTLIERS) * np.exp(-0.5 * z2)
+            far = self._probability * np.exp(-0.5 * z2 / _OUTLIER_WIDTH**2) * (_OUTLIERS / _OUTLIER_WIDTH)
+            whole = (np.bincount(self._reading, near + far, y.size) + 1e-300)[self._reading]
+            weight = (near + far / _OUTLIER_WIDTH**2) / whole
+            scale = float((weight * (y[self._reading] + effect)).sum() / weight.sum())
+            noise = math.sqrt(float((weight * (y[self._reading] - scale + effect) ** 2).sum()) / y.size)
+            noise = max(noise, 1e-6)
+        return replace(state, scale=scale, noise=noise)
+
+    def _fit(self, y: FloatArray, state: _State) -> _State:
+        """Losses, scale and noise for the faults of `state`, from where it is."""
+        step, likelihood = 1.0, -math.inf
+        for _ in range(_MOST_TURNS):
+            moved = False
+            for position, fault in enumerate(state.faults):
+                loss = state.losses[position]
+                grid = np.maximum(loss + step * max(0.5 * state.noise, 0.1 * loss) * _AROUND, 1e-4)
+                best = int(self._profile(y, _without(state, position), fault, grid).argmax())
+                moved |= best != _AROUND.size // 2
+                losses = (*state.losses[:position], float(grid[best]), *state.losses[position + 1 :])
+                state = replace(state, losses=losses)
+            state = self._settle(y, state, 5)
+            before, likelihood = likelihood, self._likelihood(y, state)
+            if not moved:
+                step /= 4
+            if likelihood - before < 1e-3 and step < 0.1:
+                break
+        return replace(state, likelihood=likelihood)
+
+    def _null(self, y: FloatArray) -> _State:
+        middle = float(np.median(y))
+        noise = max(1.4826 * float(np.median(np.abs(y - middle))), 1e-6)
+        state = self._settle(y, _State((), (), middle, noise), 20)
+        return replace(state, likelihood=self._likelihood(y, state))
+
+    def _with_one_more(self, y: FloatArray, state: _State, count: int) -> list[_State]:
+        """The `count` best fits with one more fault, best first."""
+        starts = self._starts(y, state, count)
+        # What many pairs may go over passes for noise and a lower common factor until these are estimated with it.
+        sharp = replace(state, scale=state.scale + 0.6 * state.noise, noise=0.7 * state.noise)
+        starts += self._starts(y, sharp, 0, among=self._wide)
+        return sorted((self._fit(y, start) for start in starts), key=lambda one: -one.likelihood)
+
+    def _starts(
+        self, y: FloatArray, state: _State, count: int, among: npt.NDArray[np.bool_] | None = None
+    ) -> list[_State]:
+        """The `count` hypotheses that gain most as one more fault, and the best of each kind, as starts of a fit."""
+        gains, losses = self._scan(y, state)
+        if among is not None:
+            gains = np.where(among, gains, -np.inf)
+        seen: set[tuple[int, float]] = set()
+        kinds: set[str] = set()
+        found: list[_State] = []
+        for each in np.argsort(-gains, kind="stable").tolist():
+            if gains[each] <= (0 if among is None else -np.inf):
+                break
+            # Ways that nobody can tell apart give the same gain: one of them is enough.
+            mark = (int(self._classes[each]), round(float(gains[each]), 6))
+            kind = self._kind(each)
+            if mark not in seen and each not in state.faults and (len(found) < count or kind not in kinds):
+                faults, with_it = (*state.faults, each), (*state.losses, float(losses[each]))
+                found.append(replace(state, faults=faults, losses=with_it))
+                kinds.add(kind)
+            seen.add(mark)
+        return found
+
+    @cached_property
+    def _wide(self) -> npt.NDArray[np.bool_]:
+        """Hypotheses that a tenth of the readings goes over on average."""
+        readings = np.bincount(self.entries.hypothesis, self._probability[self.entries.way], len(self.members))
+        wide: npt.NDArray[np.bool_] = readings >= 0.1 * self._used.size
+        return wide
+
+    def _kind(self, hypothesis: int) -> str:
+        return self.design.ways.kinds[self.members[hypothesis][0]]
+
+    def _chance(self, gain: float) -> float:
+        """Probability that noise alone gains so much somewhere, over all hypotheses (Bonferroni).
+
+        For known routes a fault is a shift of the mean of some readings of normal noise whose width is unknown: twice
+        the gain is the monotonic image of a squared Student's t. For unknown routes that is an approximation, which
+        the benchmark checks.
+        """
+        freedom = self._used.size - 2
+        squared = freedom * math.expm1(min(2 * max(gain, 0.0) / self._used.size, 700.0))
+        tests = int(self._classes.max()) + 1
+        return min(1.0, tests * float(student.sf(math.sqrt(squared), freedom)))
+
+    def locate(self, measured_gbps: npt.ArrayLike) -> Localization:
+        """See `locate`."""
+        measured = np.asarray(measured_gbps, dtype=np.float64)
+        if measured.shape != self.design.expected_gbps.shape:
+            raise ValueError(f"{measured.shape} values for {self.design.expected_gbps.shape} readings")
+        if not (np.isfinite(measured).all() and (measured > 0).all()):
+            raise UserError("a reading is not a positive number: judge the run first (fabricheck judge)")
+        y = np.log(measured[self._used] / self.design.expected_gbps[self._used])
+        best = self._null(y)
+        beam, more = [best], list[_State]()
+        while len(best.faults) < self.most:
+            more = [
+                each for one in beam for each in self._with_one_more(y, one, _SECONDS if best.faults else _CANDIDATES)
+            ]
+            # The whole search is one family: the test of each further fault has its share.
+            limit = self.alarm / (self.most + 1)
+            likely = [each for each in more if self._chance(each.likelihood - best.likelihood) <= limit]
+            if not likely:
+                break
+            # The best of each kind goes on: two trunks of a leaf, each with the other, explain more than the leaf.
+            of_kind: dict[str, _State] = {}
+            for one in sorted(likely, key=lambda one: -one.likelihood):
+                of_kind.setdefault(self._kind(one.faults[-1]), one)
+            beam = list(of_kind.values())
+            best = beam[0]
+        return self._report(y, best, more)
+
+    def _report(self, y: FloatArray, state: _State, more: Sequence[_State]) -> Localization:
+        next_ = [each.faults[-1] for each in sorted(more, key=lambda one: -one.likelihood)[:_CANDIDATES]]
+        suspects = tuple(self._suspect(y, state, position) for position in range(len(state.faults)))
+        closest = [
+            *(name for each in next_ for name in self._alike([each])),
+            *(n for s in suspects for n in s.components),
+        ]
+        design, names = self.design, self.design.ways.components
+        seen = {each for members in self.members for each in members}
+        return Localization(
+            suspects=suspects,
+            noise=state.noise,
+            scale=math.exp(state.scale),
+            readings=y.size,
+            doubtful=int(design.doubtful.sum()),
+            closest=tuple(dict.fromkeys(closest)),
+            unseen=tuple(name for position, name in enumerate(names) if position not in seen),
+            detectable=self._detectable(state.noise),
+        )
+
+    def _suspect(self, y: FloatArray, state: _State, position: int) -> Suspect:
+        fault, loss = state.faults[position], state.losses[position]
+        others = _without(state, position)
+        grid = np.linspace(max(loss - 10 * state.noise, 1e-4), loss + 10 * state.noise, 401)
+        profile = self._profile(y, others, fault, grid)
+        inside = grid[profile >= profile.max() - _INTERVAL]
+        low, high = -np.expm1(-inside[[0, -1]])
+        gains, losses = self._scan(y, others)
+        # The grid of the scan is coarse: who may come near is looked at more closely.
+        for each in np.flatnonzero(gains >= 0.9 * profile.max() - 2 * _AMBIGUOUS).tolist():
+            near = losses[each] * np.linspace(0.85, 1.15, 13)
+            gains[each] = max(gains[each], self._profile(y, others, each, near).max())
+        gains[fault] = profile.max()
+        near_best = np.flatnonzero(gains >= gains.max() - _AMBIGUOUS).tolist()
+        names = self._alike(near_best)
+        kinds = {self.design.ways.kinds[self.design.ways.position[each]] for each in names}
+        first = kinds.pop() if len(kinds) == 1 else "several"
+        left = self._fit(y, others)
+        return Suspect(
+            components=names,
+            kind=first,
+            loss=-math.expm1(-loss),
+            low=float(low),
+            high=float(high),
+            chance=self._chance(state.likelihood - left.likelihood),
+            evidence=self._evidence(y, state, near_best),
+        )
+
+    def _alike(self, hypotheses: Sequence[int]) -> tuple[str, ...]:
+        """The components of hypotheses and of those of their classes.
+
+        Which of several symmetric components a fault was put on is arbitrary: all that are alike belong together.
+        """
+        alike = np.flatnonzero(np.isin(self._classes, self._classes[list(hypotheses)])).tolist()
+        members = sorted({each for one in alike for each in self.members[one]})
+        return tuple(self.design.ways.components[each] for each in members)
+
+    def _evidence(self, y: FloatArray, state: _State, hypotheses: Sequence[int]) -> tuple[Evidence, ...]:
+        keys = self.entries
+        over = np.unique(keys.key_reading[np.isin(keys.key_hypothesis, hypotheses)])
+        numbers = self._used[over]
+        shares = np.exp(y[over] - state.scale)
+        return tuple(
+            Evidence(source, destination, int(self.design.rounds[number]), share)
+            for number, share in zip(numbers.tolist(), shares.tolist(), strict=True)
+            for source, destination in (self.design.places[number],)
+        )
+
+    def _detectable(self, noise: float) -> dict[str, float]:
+        """By component, the loss of every pair over it that is found in nine of ten cases (known faults: none).
+
+        The information of readings that go over it with probability p is p² each, to first order.
+        """
+        share = np.bincount(self.entries.key, self._probability[self.entries.way], self.entries.key_reading.size)
+        information = np.bincount(self.entries.key_hypothesis, share**2, len(self.members))
+        tests = int(self._classes.max()) + 1
+        needed = float(student.isf(self.alarm / tests, self._used.size - 2) + student.isf(0.1, self._used.size - 2))
+        losses = -np.expm1(-noise * needed / np.sqrt(information))
+        found: dict[str, float] = {}
+        for members, loss in zip(self.members, losses.tolist(), strict=True):
+            for each in members:
+                found.setdefault(self.design.ways.components[each], loss)
+        return found
+
+
+def _without(state: _State, position: int) -> _State:
+    return replace(
+        state,
+        faults=state.faults[:position] + state.faults[position + 1 :],
+        losses=state.losses[:position] + state.losses[position + 1 :],
+    )

@@ -1,0 +1,76 @@
+"""A test case of ReFrame, as its report names it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fabricheck.records.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test case of a run as ReFrame reports it. `result` is "pass" or one of ReFrame's words for anything else.
+
+    `name` starts with that of the test class, which its parameters follow; `partition` is `system:partition`.
+    `attributes` are those of the test that are text or whole numbers, by which references may be indexed. `folder` is
+    where ReFrame left its files, `None` where it did not get that far. `not_applicable`: it was skipped because the
+    site's own description leaves nothing to measure. `declared_lack`: what the site says that the machine lacks for it.
+    """
+
+    name: str
+    environment: str
+    partition: str
+    attributes: Mapping[str, str | int]
+    result: str
+    phase: str | None
+    reason: str | None
+    folder: Path | None
+    is_build: bool
+    tags: tuple[str, ...] = ()
+    not_applicable: bool = False
+    declared_lack: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} @{self.partition}+{self.environment}"
+
+    @property
+    def test(self) -> str:
+        """Name of the test class."""
+        return self.name.split()[0]
+
+    @property
+    def verdict(self) -> Verdict:
+        """What ReFrame's result comes to: what the test says itself, else INCOMPLETE where nothing was judged."""
+        if self.result == "pass":
+            return Verdict.PASS
+        named = named_verdict(self.reason or "")
+        if named is not None:
+            return named
+        judged = self.phase in ("sanity", "performance") and self.result_files()
+        return Verdict.FAIL if judged else Verdict.INCOMPLETE
+
+    @property
+    def does_not_apply(self) -> bool:
+        """Whether it was skipped, and rightly: the site's own description says so."""
+        return self.result == "skip" and self.not_applicable
+
+    @property
+    def name_without_repeat(self) -> str:
+        """The name that all repetitions of `--repeat` share."""
+        return re.sub(r" %\.?repeat_no=\d+", "", self.name)
+
+    def result_files(self) -> list[Path]:
+        """What was measured; nothing where the test was skipped, whatever it wrote down about the reason."""
+        if self.folder is None or self.result == "skip":
+            return []
+        # A program that ends before it knows what it measures leaves an empty file.
+        return sorted(file for file in self.folder.glob("*.jsonl") if file.stat().st_size > 0)
+
+
+def named_verdict(reason: str) -> Verdict | None:
+    """The verdict that a check gave as the reason for which it failed; None where it named none."""
+    named = re.search(rf"\b({'|'.join(one.value for one in Verdict if one is not Verdict.PASS)})\b", reason)
+    return Verdict(named[1]) if named else None

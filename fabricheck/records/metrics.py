@@ -1,0 +1,217 @@
+"""The metrics of a run: which there must be, what they are called, and their values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fabricheck.errors import UserError
+from fabricheck.records.operations import COLLECTIVES, GROUP_PATTERNS, LISTED, MEMORY_PATHS, PAIRS, STRIPING
+from fabricheck.records.run import Groups, Run, Samples
+from fabricheck.units import parse_size, size_label
+
+Quantity = Literal["goodput", "latency"]
+
+UNITS: Mapping[Quantity, str] = {"goodput": "Gb/s", "latency": "us"}
+BETTER: Mapping[Quantity, str] = {"goodput": "higher", "latency": "lower"}
+
+# A goodput is a metric of sizes from here up, a latency of sizes below: neither of the two says anything about 8 B in
+# Gb/s or 1 GiB in microseconds that the other does not say better. The small transfers of the SC24 paper (De Sensi et
+# al., figures 3, 5 and 7) lie below.
+SMALLEST_GOODPUT_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number of a run: the median of `values`.
+
+    `values`: float64, shape (iterations,), in `unit`, in the order in which they were measured.
+    """
+
+    name: str
+    quantity: Quantity
+    samples: Samples
+
+    @property
+    def unit(self) -> str:
+        return UNITS[self.quantity]
+
+    @property
+    def better(self) -> str:
+        return BETTER[self.quantity]
+
+    @property
+    def values(self) -> npt.NDArray[np.float64]:
+        return self.samples.goodput_gbps if self.quantity == "goodput" else self.samples.latency_us
+
+    @property
+    def value(self) -> float:
+        return float(np.median(self.values))
+
+
+@dataclass(frozen=True)
+class _Series:
+    operation: str
+    schedule: str
+    ranks: tuple[int, ...]
+    groups: Groups | None = None
+    round: int = -1  # only where the plan has the same in several rounds
+
+    def names(self, sizes: Iterable[int], world: int) -> dict[tuple[int, Quantity], str]:
+        """The metrics of this series by size and quantity: goodput at its largest size, latency at its smallest."""
+        smallest, largest = min(sizes), max(sizes)
+        wanted: list[tuple[int, Quantity]] = []
+        if largest >= SMALLEST_GOODPUT_BYTES:
+            wanted.append((largest, "goodput"))
+        if smallest < SMALLEST_GOODPUT_BYTES:
+            wanted.append((smallest, "latency"))
+        return {
+            (size, quantity): metric_name(
+                self.operation,
+                self.schedule,
+                self.ranks,
+                world=world,
+                size=size,
+                quantity=quantity,
+                groups=self.groups,
+                round=self.round,
+            )
+            for size, quantity in wanted
+        }
+
+
+def metric_name(
+    operation: str,
+    schedule: str,
+    ranks: Iterable[int],
+    *,
+    world: int,
+    size: int,
+    quantity: Quantity,
+    groups: Groups | None = None,
+    round: int = -1,
+) -> str:
+    """Name of a metric in [a-z0-9_], such as `pingpong_uncontended_0_1_8b_latency`.
+
+    `ranks` of a run of `world` ranks, `size` in bytes. A group of all ranks in order is `all` and their number; any
+    other group is told by its ranks, so that two groups never share a name; a pattern between groups by its (n, g, k),
+    as in `rail_bidirectional_uncontended_2x4x1_64mib_goodput`. `round` is given where a plan has the same pair in
+    several rounds, and is part of the name then.
+    """
+    ranks = tuple(ranks)
+    whole = operation not in PAIRS and len(ranks) > 1 and ranks == tuple(range(world))
+    who = f"all{world}" if whole else "_".join(str(rank) for rank in ranks)
+    if groups is not None:
+        who = str(groups)
+    if round >= 0:
+        who += f"_round{round}"
+    return f"{operation}_{schedule}_{who}_{size_label(size)}_{quantity}"
+
+
+def expected_metric_names(header: Mapping[str, Any]) -> tuple[str, ...]:
+    """The metrics that a complete run with this header has, in the order of its plan, from the plan alone.
+
+    `header` is that of a `Run`, which is empty where it was not valid: then there are none.
+    """
+    return tuple(name for _, names in _planned(header) for name in names.values())
+
+
+def metrics_of(run: Run) -> tuple[Metric, ...]:
+    """The metrics that `run` holds of those that its plan promises, in the order of the plan."""
+    if not run.header:
+        return ()
+    repeated = _repeated(run.header)
+    # The first of two lines about the same thing: a file with two has a problem already.
+    measured: dict[tuple[_Series, int], Samples] = {}
+    for each in run.samples:
+        series = _single(_Series(each.operation, each.schedule, each.ranks, each.groups), each.round, repeated)
+        measured.setdefault((series, each.bytes), each)
+    found = []
+    for series, names in _planned(run.header):
+        for (size, quantity), name in names.items():
+            if (samples := measured.get((series, size))) is not None:
+                found.append(Metric(name, quantity, samples))
+    return tuple(found)
+
+
+def _planned(header: Mapping[str, Any]) -> Iterable[tuple[_Series, dict[tuple[int, Quantity], str]]]:
+    if not header:
+        return
+    repeated = _repeated(header)
+    sizes: dict[_Series, list[int]] = {}
+    for each in header["plan"]["series"]:
+        series = _single(_planned_series(each), each["round"], repeated)
+        sizes.setdefault(series, []).extend(each["bytes"])
+    world = len(header["ranks"])
+    for series, each_size in sizes.items():
+        yield series, series.names(each_size, world)
+
+
+def _planned_series(each: Mapping[str, Any]) -> _Series:
+    groups = Groups(*each["groups"]) if each.get("groups") else None
+    return _Series(each["operation"], each["schedule"], tuple(each["ranks"]), groups)
+
+
+def _single(series: _Series, round: int, repeated: frozenset[_Series]) -> _Series:
+    return replace(series, round=round) if series in repeated else series
+
+
+def _repeated(header: Mapping[str, Any]) -> frozenset[_Series]:
+    """What the plan has in several rounds, which only a plan with rounds of the user's own can."""
+    rounds: dict[_Series, set[int]] = {}
+    for each in header["plan"]["series"]:
+        rounds.setdefault(_planned_series(each), set()).add(each["round"])
+    return frozenset(series for series, found in rounds.items() if len(found) > 1)
+
+
+_METRIC = re.compile(
+    rf"({'|'.join(sorted((*PAIRS, *COLLECTIVES, *LISTED, *MEMORY_PATHS), reverse=True))})_(uncontended|contended)"
+    r"_(all\d+|\d+x\d+x\d+|\d+(?:_\d+)*)(?:_round\d+)?_(\d+)(b|kib|mib|gib)_(goodput|latency)",
+    re.ASCII,
+)
+
+
+_SUFFIXES = {"b": "B", "kib": "KiB", "mib": "MiB", "gib": "GiB"}
+
+
+@dataclass(frozen=True)
+class MetricName:
+    """A metric's name, taken apart. `ranks` is empty for a group of all `world` ranks, which is 0 for others.
+
+    `groups` are those of a pattern between groups, whose ranks are the first of the run.
+    """
+
+    operation: str
+    schedule: str
+    ranks: tuple[int, ...]
+    world: int
+    bytes: int
+    quantity: str
+    groups: Groups | None = None
+
+
+def parse_metric_name(name: str) -> MetricName:
+    """The parts of `pingpong_uncontended_0_1_1gib_goodput`. Raises UserError where no metric is called so."""
+    match = _METRIC.fullmatch(name)
+    if match is None:
+        raise UserError(
+            f"no metric is called {name!r}: names are OPERATION_SCHEDULE_RANKS_SIZE_QUANTITY, "
+            "such as pingpong_uncontended_0_1_1gib_goodput"
+        )
+    operation, schedule, who, number, suffix, quantity = match.groups()
+    everyone = who.startswith("all")
+    groups = Groups(*(int(part) for part in who.split("x"))) if "x" in who else None
+    if (groups is not None) != (operation in GROUP_PATTERNS or operation in STRIPING):
+        raise UserError(f"no metric is called {name!r}: only patterns between groups have groups, such as 2x4x1")
+    if groups is not None:
+        who = "_".join(str(rank) for rank in range(groups.count * groups.size))
+    ranks = () if everyone else tuple(int(rank) for rank in who.split("_"))
+    if operation in PAIRS and len(ranks) != 2:
+        raise UserError(f"no metric is called {name!r}: {operation} is between two ranks")
+    size = parse_size(f"{number}{_SUFFIXES[suffix]}")
+    return MetricName(operation, schedule, ranks, int(who[3:]) if everyone else 0, size, quantity, groups)

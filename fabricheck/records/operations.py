@@ -1,0 +1,111 @@
+"""The operations that are measured, and what each of them is: one table for readers, judge and checks.
+
+fabricbench has the same table (src/fabricbench), and a test compares the two. A new operation is a line in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
+
+Family = Literal["pair", "collective", "group", "striping", "sparse", "victim", "memory"]
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What an operation is.
+
+    `family`: `pair` of two ranks; `collective` of a group; `group`, a pattern between groups of ranks (CommBench,
+    section 4.3); `striping`, a message in stripes, its parts, or whole (section 4.2); `sparse`, the messages of a
+    matrix (section 4.4); `victim`, a pattern alone and beside an aggressor; `memory`, a path of a GPU by itself.
+    `round_trip`: its times are those of there and back. `rooted`: a collective with one root, the first rank.
+    `host`: between a GPU's own memory and that of the host. `victim`: the pattern that an aggressor disturbs.
+    `pattern`: family and direction of a pattern between groups.
+    """
+
+    family: Family
+    round_trip: bool = False
+    rooted: bool = False
+    host: bool = False
+    victim: str = ""
+    pattern: tuple[str, str] = ("", "")
+
+
+OPERATIONS: Mapping[str, Traits] = {
+    "pingpong": Traits("pair", round_trip=True),
+    "unidirectional": Traits("pair"),
+    "bidirectional": Traits("pair"),
+    "alltoall": Traits("collective"),
+    "allreduce": Traits("collective"),
+    "allgather": Traits("collective"),
+    "reduce_scatter": Traits("collective"),
+    "broadcast": Traits("collective", rooted=True),
+    "reduce": Traits("collective", rooted=True),
+    "rail_unidirectional": Traits("group", pattern=("rail", "unidirectional")),
+    "rail_bidirectional": Traits("group", pattern=("rail", "bidirectional")),
+    "rail_omnidirectional": Traits("group", pattern=("rail", "omnidirectional")),
+    "asymmetric_unidirectional": Traits("group", pattern=("asymmetric", "unidirectional")),
+    "asymmetric_bidirectional": Traits("group", pattern=("asymmetric", "bidirectional")),
+    "symmetric_unidirectional": Traits("group", pattern=("symmetric", "unidirectional")),
+    "symmetric_bidirectional": Traits("group", pattern=("symmetric", "bidirectional")),
+    "symmetric_omnidirectional": Traits("group", pattern=("symmetric", "omnidirectional")),
+    "striping": Traits("striping"),
+    "striping_pipelined": Traits("striping"),
+    "striping_split": Traits("striping"),
+    "striping_translate": Traits("striping"),
+    "striping_assemble": Traits("striping"),
+    "striping_direct": Traits("striping"),
+    "sparse": Traits("sparse"),
+    "sparse_intra": Traits("sparse"),
+    "sparse_inter": Traits("sparse"),
+    "sparse_alltoallv": Traits("sparse"),
+    "victim_pingpong_alltoall": Traits("victim", round_trip=True, victim="pingpong"),
+    "victim_pingpong_incast": Traits("victim", round_trip=True, victim="pingpong"),
+    "victim_alltoall_alltoall": Traits("victim", victim="alltoall"),
+    "victim_alltoall_incast": Traits("victim", victim="alltoall"),
+    "host_to_device": Traits("memory", host=True),
+    "device_to_host": Traits("memory", host=True),
+    "host_bidirectional": Traits("memory", host=True),
+    "host_stream": Traits("memory", host=True),
+    "local_copy": Traits("memory"),
+}
+
+
+def _of(*families: Family) -> tuple[str, ...]:
+    return tuple(name for name, traits in OPERATIONS.items() if traits.family in families)
+
+
+PAIRS = _of("pair")
+COLLECTIVES = _of("collective")
+MEMORY_PATHS = _of("memory")
+STRIPING = _of("striping")
+SPARSE = _of("sparse")
+#: Patterns that are lists of messages.
+LISTED = _of("group", "striping", "sparse", "victim")
+ROOTED = tuple(name for name, traits in OPERATIONS.items() if traits.rooted)
+HOST_PATHS = tuple(name for name, traits in OPERATIONS.items() if traits.host)
+ROUND_TRIPS = tuple(name for name, traits in OPERATIONS.items() if traits.round_trip)
+GROUP_PATTERNS: Mapping[str, tuple[str, str]] = {name: OPERATIONS[name].pattern for name in _of("group")}
+VICTIMS: Mapping[str, str] = {name: OPERATIONS[name].victim for name in _of("victim")}
+
+
+def _known(name: str) -> str:
+    if name not in OPERATIONS:
+        raise ValueError(f"there is no operation {name!r}: choose from {', '.join(OPERATIONS)}")
+    return name
+
+
+Operation = Annotated[str, AfterValidator(_known)]
+Implementation = Literal["transfers", "library"]
+Schedule = Literal["uncontended", "contended"]
+Transport = Literal["staging", "copy", "kernel", "ccl", "mpi"]
+HostKind = Literal["pageable", "pinned", "noncoherent", "managed", "migrated"]
+Port = Literal["host", "cuda", "hip"]
+
+
+def uses_host_memory(operation: str, buffers: str | None) -> bool:
+    """Whether an operation has buffers in host memory, given where those of a pair lie."""
+    return operation in HOST_PATHS or (operation in PAIRS and buffers is not None)

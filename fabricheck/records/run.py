@@ -1,0 +1,108 @@
+"""What a measurement is, whoever made it: the records that every reader produces and every consumer takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fabricheck.records.operations import ROUND_TRIPS
+from fabricheck.records.verdict import Problem
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU (or GCD, tile) as the runtime library reported it."""
+
+    index: int
+    name: str
+    bus_id: str
+    uuid: str
+    numa_node: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One MPI rank: where it ran and which device it drove (`None` in the host port)."""
+
+    rank: int
+    host: str
+    local_rank: int
+    pid: int
+    cpus: str
+    numa_node: int
+    device: Device | None
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The parameters (n, g, k) of a pattern between groups (CommBench, section 4.3).
+
+    `count` groups of `size` consecutive ranks, of which the first `active` of a group take part.
+    """
+
+    count: int
+    size: int
+    active: int
+
+    def __str__(self) -> str:
+        return f"{self.count}x{self.size}x{self.active}"
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The kept iterations of one operation on one pair or group at one size.
+
+    `times_ns`: int64, shape (iterations,), in the order in which they were measured; round trips for a ping-pong.
+    Where `statistic` is `mean` the tool printed no iterations: `times_ns` is then one time, the mean of a run, and says
+    nothing of the spread. `placement` is where the result went, for tools that measure both.
+    `groups`: only of patterns between groups of ranks and of striping. `messages`: source, destination and bytes of
+    each; only of the messages of a matrix.
+    """
+
+    operation: str
+    implementation: str
+    schedule: str
+    round: int
+    ranks: tuple[int, ...]
+    bytes: int
+    warmup: int
+    stopped: str
+    wrong_bytes: int
+    times_ns: npt.NDArray[np.int64]
+    statistic: Literal["iterations", "mean"] = "iterations"
+    placement: Literal["", "out-of-place", "in-place"] = ""
+    groups: Groups | None = None
+    messages: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def one_way_ns(self) -> npt.NDArray[np.float64]:
+        """Time of one transfer in ns, shape (iterations,): half of a round trip, else the time itself."""
+        times = self.times_ns.astype(np.float64)
+        return times / 2 if self.operation in ROUND_TRIPS else times
+
+    @property
+    def goodput_gbps(self) -> npt.NDArray[np.float64]:
+        """Goodput of each iteration in Gb/s (10^9 bit/s), shape (iterations,)."""
+        return 8.0 * self.bytes / self.one_way_ns
+
+    @property
+    def latency_us(self) -> npt.NDArray[np.float64]:
+        """Latency of each iteration in microseconds, shape (iterations,)."""
+        return self.one_way_ns / 1000.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One result file, read and guarded. A run with `problems` may still hold samples worth seeing."""
+
+    path: str
+    header: Mapping[str, Any]
+    ranks: tuple[Rank, ...]
+    samples: tuple[Samples, ...]
+    footer: Mapping[str, Any] | None
+    problems: tuple[Problem, ...] = field(default=())

@@ -1,0 +1,57 @@
+"""The five verdicts, and what keeps a run from being trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+
+class Verdict(str, Enum):
+    """The five verdicts, mildest first. Only PASS is green."""
+
+    PASS = "PASS"
+    DEGRADED = "DEGRADED"
+    FAIL = "FAIL"
+    INCOMPLETE = "INCOMPLETE"
+    INVALID = "INVALID"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that keeps a run from being trusted, with the verdict that it forces.
+
+    `message` is one line that says what is wrong, where, and what to do. `place`: the part of the system that is most
+    probably at fault, where that is what was found.
+    """
+
+    verdict: Verdict
+    message: str
+    place: str = ""
+
+
+#: The exit status of each verdict. 2 is the user's own mistake, and Click's too.
+EXIT_CODES: Mapping[Verdict, int] = {
+    Verdict.PASS: 0,
+    Verdict.DEGRADED: 1,
+    Verdict.FAIL: 3,
+    Verdict.INCOMPLETE: 4,
+    Verdict.INVALID: 5,
+}
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict of the whole: the last in the order of the enum.
+
+    The order is how little the numbers can be believed, and so what the administrator does first. A FAIL is a finding
+    about the machine that stands; an INCOMPLETE run may hide a worse one behind what is missing; an INVALID one is
+    about something else than was asked, so its speeds say nothing at all, good or bad. All but PASS are red, and
+    nothing is lost by the order: every problem and judgement stays in the `RunJudgement`. ValueError where there are
+    no verdicts, which is no reason to pass.
+    """
+    order = list(Verdict)
+    return max(verdicts, key=order.index)

@@ -1,0 +1,71 @@
+"""What keeps a session from being green, beside the verdicts of its runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from fabricheck.records.case import Case
+from fabricheck.records.verdict import Problem, Verdict
+
+
+def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: str = "") -> list[Problem]:
+    """Everything that keeps a run from being green; as PASS, which tests do not apply to the system, and
+    which of them could be measured although the site says otherwise.
+
+    `listed`: how many test cases ReFrame said it would run. `status`: its exit status. `last_error`: what it said last,
+    which counts where no test case explains the status.
+    """
+    problems = []
+    if len(cases) != listed:
+        problems.append(Problem(Verdict.INCOMPLETE, f"{listed} test cases were selected and {len(cases)} were run"))
+    for members in _alike(case for case in cases if case.does_not_apply):
+        what = "does not apply" if len(members) == 1 else "do not apply"
+        problems.append(Problem(Verdict.PASS, _say(members, what)))
+    failed = [case for case in cases if case.result != "pass" and not case.does_not_apply]
+    problems += [failure_of(case) for case in failed if case.result_files()]
+    for members in _alike(case for case in failed if not case.result_files()):
+        problems.append(Problem(members[0].verdict, _say(members, _how(members[0]))))
+    for case in (each for each in cases if each.result == "pass"):
+        if not case.is_build and not case.result_files():
+            problems.append(Problem(Verdict.INCOMPLETE, f"{case}: passed without leaving a result file"))
+        elif case.declared_lack:
+            text = f"was measured, although the site says that this machine lacks {case.declared_lack}"
+            problems.append(Problem(Verdict.PASS, f"{case}: {text}: take that out of the partition's lacks"))
+    if not any(not case.is_build and not case.not_applicable for case in cases):
+        problems.append(Problem(Verdict.INCOMPLETE, "not one measurement was run"))
+    if status != 0 and all(each.verdict is Verdict.PASS for each in problems):
+        why = last_error or "it does not say why"
+        problems.append(Problem(Verdict.INCOMPLETE, f"ReFrame ended with exit status {status}: {why}"))
+    return problems
+
+
+def failure_of(case: Case) -> Problem:
+    """What keeps a case from being green that did not pass."""
+    return Problem(case.verdict, _say([case], _how(case)))
+
+
+def _how(case: Case) -> str:
+    """In which way a case did not pass."""
+    return f"{case.result} in the {case.phase} phase" if case.phase else case.result
+
+
+def _why(case: Case) -> str:
+    return (case.reason or "no reason given").splitlines()[0]
+
+
+def _alike(cases: Iterable[Case]) -> list[list[Case]]:
+    """Cases of one partition and environment that say the same; in the order of the first of each."""
+    found: dict[tuple[str, str, str, str], list[Case]] = {}
+    for case in cases:
+        found.setdefault((case.partition, case.environment, _how(case), _why(case)), []).append(case)
+    return list(found.values())
+
+
+def _say(alike: Sequence[Case], what: str) -> str:
+    """One line about cases that say the same."""
+    first, names = alike[0], Counter(case.test for case in alike)
+    if len(alike) == 1:
+        return f"{first}: {what}: {_why(first)}"
+    named = ", ".join(name if times == 1 else f"{name} ({times})" for name, times in names.items())
+    return f"{len(alike)} tests @{first.partition}+{first.environment}: {what}: {_why(first)}: {named}"

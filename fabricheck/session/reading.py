@@ -1,0 +1,158 @@
+"""What ReFrame's run report says of a session and its test cases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from fabricheck.errors import UserError
+from fabricheck.records.case import Case
+from fabricheck.records.verdict import Problem
+from fabricheck.session.problems import find_problems
+
+REPORT = "reframe.json"
+
+
+# What ReFrame 4.10 itself says of a session in its report; what else is there came from --session-extras.
+_OF_REFRAME = frozenset(
+    [
+        "cmdline",
+        "config_files",
+        "data_version",
+        "hostname",
+        "log_files",
+        "num_aborted",
+        "num_cases",
+        "num_failures",
+        "num_skipped",
+        "prefix_output",
+        "prefix_stage",
+        "time_elapsed",
+        "time_end",
+        "time_end_unix",
+        "time_start",
+        "time_start_unix",
+        "user",
+        "uuid",
+        "version",
+        "workdir",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Session:
+    """What came of a run: every test case, the result files and all that keeps the run from being green."""
+
+    folder: Path
+    cases: tuple[Case, ...]
+    files: tuple[Path, ...]
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class SessionInfo:
+    """What ReFrame's report says of a session as a whole. `version` is ReFrame's, `cases` how many it counted.
+
+    `extras` came from --session-extras; `outputs` and `stages` are where ReFrame left the files of tests.
+    """
+
+    uuid: str
+    started: datetime
+    ended: datetime
+    host: str
+    version: str
+    cases: int
+    extras: Mapping[str, str]
+    outputs: Path
+    stages: Path
+
+
+def read_cases(report: Path) -> tuple[Case, ...]:
+    """The test cases in ReFrame's run report; none where it wrote no report. The last try of a case counts."""
+    if not report.exists():
+        return ()
+    runs = json.loads(report.read_text())["runs"]
+    cases = {}
+    for one in (case for run in runs for case in run["testcases"]):
+        cases[one["unique_name"], one["partition"], one["environ"]] = _case(one)
+    return tuple(cases.values())
+
+
+def read_info(report: Path) -> SessionInfo:
+    """What ReFrame's run report says of the session. Raises `UserError` where there is none or it is another file."""
+    try:
+        info = json.loads(report.read_text())["session_info"]
+        return SessionInfo(
+            uuid=str(info["uuid"]),
+            started=datetime.fromtimestamp(info["time_start_unix"], timezone.utc),
+            ended=datetime.fromtimestamp(info["time_end_unix"], timezone.utc),
+            host=str(info["hostname"]),
+            version=str(info["version"]),
+            cases=int(info["num_cases"]),
+            extras={name: str(value) for name, value in sorted(info.items()) if name not in _OF_REFRAME},
+            outputs=Path(info["prefix_output"]),
+            stages=Path(info["prefix_stage"]),
+        )
+    except OSError as error:
+        raise UserError(f"{report}: cannot be read: {error.strerror}; ReFrame writes it when a run ends") from None
+    except (ValueError, KeyError, TypeError, OverflowError):
+        raise UserError(f"{report}: is no report of a run that ReFrame 4.10 wrote to its end") from None
+
+
+def read_session(folder: Path) -> Session:
+    """The session whose files lie in `folder`, as `run_suite` left them there or on the machine that it came from.
+
+    Raises `UserError` where ReFrame's report is not in it or cannot be read.
+    """
+    report = folder / REPORT
+    info = read_info(report)
+    try:
+        cases = tuple(_move(case, info, folder) for case in read_cases(report))
+    except (KeyError, TypeError):
+        raise UserError(f"{report}: is no report of a run that ReFrame 4.10 wrote to its end") from None
+    files = tuple(file for case in cases for file in case.result_files())
+    return Session(folder, cases, files, tuple(find_problems(info.cases, 0, cases)))
+
+
+def _move(case: Case, info: SessionInfo, folder: Path) -> Case:
+    """The case with its folder below `folder`, where that was moved since."""
+    for before, now in ((info.outputs, folder / "output"), (info.stages, folder / "stage")):
+        if case.folder is not None and case.folder.is_relative_to(before):
+            return replace(case, folder=now / case.folder.relative_to(before))
+    return case
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(sorted(map(str, value))) if isinstance(value, list) else ()
+
+
+def _case(record: Mapping[str, object]) -> Case:
+    def text(name: str) -> str | None:
+        value = record.get(name)
+        return None if value is None else str(value)
+
+    # ReFrame moves the files of a test that passed from the stage to the output folder, and leaves the others' there.
+    folder = text("outputdir" if record["result"] == "pass" else "stagedir")
+    return Case(
+        name=str(record["name"]),
+        environment=str(record["environ"]),
+        partition=f"{record['system']}:{record['partition']}",
+        attributes={
+            **{name: value for name, value in record.items() if isinstance(value, (str, int))},
+            "$system": str(record["system"]),
+            "$partition": f"{record['system']}:{record['partition']}",
+            "$environ": str(record["environ"]),
+        },
+        result=str(record["result"]),
+        phase=text("fail_phase"),
+        reason=text("fail_reason") or text("left_out") or None,
+        folder=Path(folder) if folder else None,
+        is_build=bool(record["fixture"]),
+        tags=_texts(record.get("tags")),
+        not_applicable=record.get("not_applicable") is True,
+        declared_lack=text("declared_lack") or "",
+    )

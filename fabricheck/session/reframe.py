@@ -1,0 +1,186 @@
+"""Runs the checks of a system through ReFrame, and makes sure that what should have run did run.
+
+ReFrame's exit status alone is not enough: a check file that cannot be loaded, an environment that is missing or a job
+without an accounting record leave fewer tests, or none, and still exit status 0. So the test cases are counted before
+and after, and everything that is not a pass becomes a `Problem`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from fabricheck.errors import UserError
+from fabricheck.session.problems import find_problems
+from fabricheck.session.reading import REPORT, Session, read_cases
+from fabricheck.suite import Suite
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to run. `system` may name a partition (`local:default`); the others select as ReFrame's options do."""
+
+    system: str
+    tags: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+
+    @property
+    def whole_system(self) -> str:
+        """The system without the partition."""
+        return self.system.partition(":")[0]
+
+    def arguments(self) -> list[str]:
+        # ReFrame looks for names in those of the checks without their blanks.
+        names = [name.replace(" ", "") for name in self.names]
+        pairs = [("--tag", self.tags), ("--name", names), ("--prgenv", self.environments)]
+        return ["--system", self.system, *(f"{option}={one}" for option, all_ in pairs for one in all_), *self.more]
+
+
+def run_suite(suite: Suite, selection: Selection, output: Path) -> Session:
+    """Runs the selected checks and returns what came of them; progress goes to the terminal.
+
+    Everything is left below `output`: what this run alone made in runs/<system>-<time>/, ReFrame's database and logs
+    beside it. Raises `UserError` when the system is unknown, when nothing is selected, or when ReFrame refuses.
+    """
+    command, environment = _command(suite, selection), _environment(suite, selection, output)
+    folder = _new_folder(output.resolve() / "runs", selection.whole_system)
+    report = folder / REPORT
+    command += [f"--stage={folder / 'stage'}", f"--output={folder / 'output'}", f"--report-file={report}"]
+    listed = _listing(command, environment, suite.settings(selection.whole_system), folder).count
+    status = _run(["--run"], command, environment)
+    cases = read_cases(report)
+    files = tuple(file for case in cases for file in case.result_files())
+    problems = find_problems(listed, status, cases, _last_error(output / "reframe.log"))
+    return Session(folder, cases, files, tuple(problems))
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What ReFrame would run. `count` has the builds too, `cases` are `name @partition+environment` without them.
+
+    `notes`: what the system's settings say on stderr, such as of libraries that are not there.
+    """
+
+    count: int
+    cases: tuple[str, ...]
+    notes: str
+
+
+def list_suite(suite: Suite, selection: Selection, output: Path) -> Listing:
+    """What `run_suite` would run. Raises `UserError` as it does."""
+    command, environment = _command(suite, selection), _environment(suite, selection, output)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(output, error) from None
+    return _listing(command, environment, suite.settings(selection.whole_system), output)
+
+
+def _command(suite: Suite, selection: Selection) -> list[str]:
+    """ReFrame's, without what to do and where to leave files."""
+    if selection.whole_system not in suite.systems():
+        known = ", ".join(suite.systems()) or "none"
+        raise UserError(f"unknown system '{selection.whole_system}': {suite.root / 'site_configs'} has {known}")
+    return [
+        # Nothing runs beside anything else, and whatever ReFrame would only warn of ends the run. Not as a mode in the
+        # configuration: with --mode, ReFrame 4.10.4 forgets --prgenv.
+        *(reframe_program(), "--exec-policy=serial", "--warn-as-error"),
+        *("--checkpath", str(suite.root / "checks"), "--recursive"),
+        *selection.arguments(),
+    ]
+
+
+def _new_folder(runs: Path, system: str) -> Path:
+    """A folder that no other run has, even one that starts in the same second."""
+    started = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    for number in itertools.count(1):
+        folder = runs / (f"{system}-{started}" if number == 1 else f"{system}-{started}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise _unwritable(runs, error) from None
+        return folder
+    raise AssertionError("unreachable")
+
+
+def _unwritable(folder: Path, error: OSError) -> UserError:
+    return UserError(f"cannot write below {folder}: {error.strerror}: choose another folder with --output")
+
+
+def reframe_program() -> str:
+    """ReFrame beside this Python, else on the PATH. Raises `UserError` where there is none."""
+    beside = str(Path(sys.executable).parent)
+    found = shutil.which("reframe", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
+    if found is None:
+        raise UserError(f"there is no reframe in {beside} or on the PATH: install reframe-hpc for this Python")
+    return found
+
+
+def _last_error(log: Path) -> str:
+    """The last error in ReFrame's log; empty where there is none."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    errors = re.findall(r"^\[[^]]*\] (?:error|critical): [^:]*: (?:ERROR: )?(.*)$", "\n".join(lines), re.MULTILINE)
+    return errors[-1] if errors else ""
+
+
+def _environment(suite: Suite, selection: Selection, output: Path) -> dict[str, str]:
+    ours = {
+        "RFM_CONFIG_FILES": ":".join(map(str, suite.config_files(selection.whole_system))),
+        "RFM_PREFIX": str(output.resolve()),
+        "RFM_REFERENCE_PREFIX": str(suite.root / "reference_values"),
+        # CMake may come from a wheel, beside this Python.
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+    }
+    if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
+        ours["RFM_COLORIZE"] = "no"
+    return {**os.environ, **ours}
+
+
+def _listing(command: Sequence[str], environment: Mapping[str, str], settings: Path, folder: Path) -> Listing:
+    """Raises `UserError` where nothing is selected or ReFrame fails; what it said then is left in `folder`."""
+    listing = subprocess.run([*command, "--list=C"], env=environment, capture_output=True, text=True, check=False)
+    count = re.search(r"^Concretized (\d+) test case", listing.stdout, re.MULTILINE)
+    if listing.returncode != 0 or count is None:
+        said, log = f"{listing.stdout}\n{listing.stderr}", folder / "listing.txt"
+        log.write_text(said, encoding="utf-8")
+        raise UserError(f"ReFrame cannot list the checks: {_essence(said, settings)}; all that it said is in {log}")
+    if int(count[1]) == 0:
+        raise UserError(
+            "no check is selected: there is none for this system and its environments with these tags and names"
+        )
+    cases = re.findall(r"^- (.+) /[0-9a-f]+ (@\S+)$", listing.stdout, re.MULTILINE)
+    return Listing(int(count[1]), tuple(" ".join(case) for case in cases), listing.stderr)
+
+
+def _essence(said: str, settings: Path) -> str:
+    """What ReFrame's output says why it ended; where it has no word for it, the system's settings are to blame."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    errors = [line.partition(": ")[2] for line in lines if re.match(r"ERROR: (?!Traceback)|reframe: error: ", line)]
+    if errors:
+        return re.sub(r"^(run session stopped: |user error: )+", "", errors[0])
+    trace = said.rpartition("Traceback (most recent call last):\n")[2]
+    places = re.findall(rf'^ +File "({re.escape(str(settings))})", (line \d+)', trace, re.MULTILINE)
+    ended = re.findall(r"^\S.*", trace, re.MULTILINE) or lines[-1:] or ["it does not say why"]
+    return ": ".join([", ".join(places[-1]) if places else str(settings), ended[0]])
+
+
+def _run(action: Sequence[str], command: Sequence[str], environment: Mapping[str, str]) -> int:
+    process = subprocess.Popen([*command, *action], env=environment)
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            # The terminal sent it to ReFrame too, which ends its jobs and writes its report: wait for that.
+            continue

@@ -1,0 +1,116 @@
+"""Sessions and result files added to the sample store."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from fabricheck.errors import UserError
+from fabricheck.judge.references import Key
+from fabricheck.judge.system import SystemJudge, parse_attribute
+from fabricheck.records.case import Case
+from fabricheck.records.verdict import worst
+from fabricheck.results.fabricbench import read_run
+from fabricheck.session.outcome import Outcome, judge_session
+from fabricheck.session.reading import REPORT, Session, read_info, read_session
+from fabricheck.store.changes import facts_of_this_host, versions_of_suite
+from fabricheck.store.tables import started_of
+from fabricheck.store.writing import Appended, NewSession, append, made_up_session
+from fabricheck.suite import Suite
+
+
+def store_session(
+    store: Path, session: Session, outcome: Outcome, suite: Suite, system: str, *, just_now: bool = False
+) -> Appended:
+    """Add what a session came to to the sample store.
+
+    `just_now`: the suite and this host are still what they were when it ran, so their versions are its versions.
+    Raises UserError as `fabricheck.store.writing.append` does, and where ReFrame left no report.
+    """
+
+    info = read_info(session.folder / REPORT)
+    new = NewSession(
+        system=system,
+        session=info.uuid,
+        started=info.started,
+        ended=info.ended,
+        host=info.host,
+        software={
+            **info.extras,
+            "ReFrame": info.version,
+            **(versions_of_suite(suite.root) if just_now else {}),
+        },
+        verdict=outcome.verdict,
+        problems=outcome.problems,
+        cases=outcome.cases,
+        judged=outcome.judged,
+        root=suite.root,
+        host_facts=facts_of_this_host() if just_now else {},
+    )
+    return append(store, new)
+
+
+def import_folder(store: Path, folder: Path, suite: Suite, system: str | None) -> Appended:
+    """Judge and store the session in a run's folder. Raises UserError where it is of another system than `system`."""
+
+    session = read_session(folder)
+    found = sorted({case.partition.partition(":")[0] for case in session.cases})
+    if not found:
+        raise UserError(f"{folder}: the session has no test, so there is nothing to store")
+    if found != [system or found[0]]:
+        raise UserError(f"{folder}: is a run of {', '.join(found)} and not of {system or 'one system'}")
+    outcome = judge_session(session, suite, found[0])
+    return store_session(store, session, outcome, suite, found[0])
+
+
+def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, case: Case) -> Appended:
+    """Judge and store result files that no report of ReFrame belongs to, as one session."""
+
+    judge = SystemJudge.of(system, suite.root)
+    judged = [judge.judge(read_run(file), case.test, case.attributes) for file in files]
+    now = datetime.now(timezone.utc)
+    for file, one in zip(files, judged, strict=True):
+        if not one.run.header:
+            raise UserError(f"{file}: has no valid header, so nothing says when and where it was measured")
+    starts = [started_of(one.run, now) for one in judged]
+    new = NewSession(
+        system=system,
+        session=made_up_session(judged),
+        started=min(starts),
+        ended=max(starts),
+        host=socket.gethostname(),
+        software={},
+        verdict=worst(one.verdict for one in judged),
+        problems=(),
+        cases=[case] * len(judged),
+        judged=judged,
+        root=suite.root,
+        host_facts={},
+    )
+    return append(store, new)
+
+
+def attributes_of(keys: Iterable[str], system: str, partition: str, environment: str) -> dict[str, Key]:
+
+    own = {"$system": system, "$partition": f"{system}:{partition}", "$environ": environment}
+    return {**own, **dict(map(parse_attribute, keys))}
+
+
+def case_of_files(test: str, attributes: Mapping[str, Key], tags: Sequence[str]) -> Case:
+
+    if not test.strip():
+        raise UserError("--test is empty: give the test's name, such as 'PingPong %transport=mpi'")
+    return Case(
+        name=test,
+        environment=str(attributes["$environ"]),
+        partition=str(attributes["$partition"]),
+        attributes=attributes,
+        result="pass",
+        phase=None,
+        reason=None,
+        folder=None,
+        is_build=False,
+        tags=tuple(sorted(set(tags))),
+    )

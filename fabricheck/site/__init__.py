@@ -1,0 +1,4 @@
+"""A site's files: written from what a node says of itself, and checked together.
+
+Here: capture, discover, validate. Not here: what the files mean for a measurement (topology, expectation).
+"""

@@ -1,0 +1,233 @@
+"""Checks the files of each site together: configuration, topology, references."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from fabricheck.errors import UserError
+from fabricheck.expectation.of_metric import TRANSPORTS, expectation
+from fabricheck.judge.published import load_published
+from fabricheck.judge.references import ALL_OTHERS, References, load_references
+from fabricheck.records.metrics import MetricName, parse_metric_name
+from fabricheck.records.operations import SPARSE
+from fabricheck.results.fabricbench_format import PLAN_SETTINGS, is_plan_setting
+from fabricheck.topology.model import Topology, load_topology, partition_files
+from fabricheck.units import parse_rate
+
+_MOST_SERVICE_LEVEL = 15  # four bits
+
+
+def systems(root: Path) -> tuple[str, ...]:
+    """Names of all systems that have a folder in site_configs/."""
+    return tuple(sorted(path.name for path in (root / "site_configs").iterdir() if path.is_dir()))
+
+
+def problems(root: Path, system: str) -> Iterator[str]:
+    """Everything that is wrong with a system's files, one line each.
+
+    The topologies by their schema and names, the settings by ReFrame itself, the extras of each partition against
+    its topology and tuning profiles, each reference by the metric that it names and the model's ceiling.
+    """
+    site = root / "site_configs" / system
+    files = {"": site / "topology.yaml", **partition_files(system, root / "site_configs")}
+    topologies: dict[str, Topology] = {}
+    for partition, file in files.items():
+        try:
+            topologies[partition] = load_topology(file)
+        except UserError as error:
+            yield str(error)
+            continue
+        if topologies[partition].system != system:
+            yield f"{file}: system: is {topologies[partition].system!r}, but the folder is that of {system!r}"
+    yield from _settings_problems(root, system, topologies)
+    references = root / "reference_values" / f"{system}.yaml"
+    if not references.exists():
+        yield f"{references}: does not exist: give references, or name each test under $uncalibrated with the reason"
+    else:
+        try:
+            known = load_references(references)
+        except UserError as error:
+            yield str(error)
+        else:
+            yield from reference_problems(known, topologies)
+            yield from coverage_problems(known, test_classes(root / "checks"))
+    published = root / "reference_values" / "published" / f"{system}.yaml"
+    if published.exists():
+        try:
+            load_published(published)
+        except UserError as error:
+            yield str(error)
+
+
+def reference_problems(references: References, topologies: Mapping[str, Topology]) -> Iterator[str]:
+    """References that name no metric, have another unit than it, or lie beyond what the hardware can do.
+
+    `topologies`: of partitions, by name, and of all others by the empty name.
+    """
+    for test in references.tests.values():
+        for entry in test.entries:
+            # With several transports in one file, its own is the value of a key.
+            transport = next((key for key in entry.keys if key in TRANSPORTS), None)
+            partitions = [str(key).partition(":")[2] for key in entry.keys]
+            own = next((name for name in partitions if name and name in topologies), "")
+            topology = topologies.get(own)
+            for name, reference in entry.metrics.items():
+                where = f"{references.path}: {'.'.join(map(str, (test.test, *entry.keys, name)))}"
+                try:
+                    metric = parse_metric_name(name)
+                    value = _in_metric_unit(reference.value, reference.unit, metric.quantity)
+                except UserError as error:
+                    yield f"{where}: {error}"
+                    continue
+                if topology is not None:
+                    yield from _beyond(where, metric, value, topology, str(transport) if transport else None)
+
+
+def test_classes(checks: Path) -> tuple[str, ...]:
+    """Names of the test classes in a folder of checks: those that are decorated with `simple_test`."""
+    found = []
+    for file in sorted(checks.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(), filename=str(file))):
+            if isinstance(node, ast.ClassDef) and any("simple_test" in ast.dump(each) for each in node.decorator_list):
+                found.append(node.name)
+    return tuple(sorted(found))
+
+
+def coverage_problems(references: References, tests: Sequence[str]) -> Iterator[str]:
+    """Test classes without references that nobody decided to leave without, and names that are no test class."""
+    for name in tests:
+        if name not in references.tests and not {name, ALL_OTHERS} & set(references.uncalibrated):
+            yield f"{references.path}: has no references of {name}, and no reason for it under $uncalibrated"
+    for name in (*references.tests, *references.uncalibrated):
+        if name not in (*tests, ALL_OTHERS):
+            yield f"{references.path}: {name} is no test class of checks/"
+
+
+def _in_metric_unit(value: float, unit: str, quantity: str) -> float:
+    if quantity == "latency":
+        if unit != "us":
+            raise UserError(f"a latency is in us, not {unit}")
+        return value
+    return value * parse_rate(f"1 {unit}")
+
+
+def _beyond(where: str, metric: MetricName, value: float, topology: Topology, transport: str | None) -> Iterator[str]:
+    """Whether a value is beyond the ceiling of a run on one node, rank by rank on its GPUs, by any transport."""
+    ranks = metric.ranks or tuple(range(metric.world))
+    if metric.operation in SPARSE:
+        return  # what was sent is not in the name
+    if not topology.gpus or max(ranks) >= len(topology.gpus):
+        return  # host memory, or several nodes: the placement is not in the name
+    ordered = sorted(gpu.index for gpu in topology.gpus)
+    limits = [
+        expectation(
+            topology,
+            operation=metric.operation,
+            implementation="library",
+            transport=one,
+            schedule=metric.schedule,
+            devices=[ordered[rank] for rank in ranks],
+            nodes=1,
+            bytes=metric.bytes,
+            quantity=metric.quantity,
+            host_copy_gbps=None,
+            groups=metric.groups,
+        ).ceiling
+        for one in ((transport,) if transport else TRANSPORTS)
+    ]
+    known = [limit for limit in limits if limit is not None]
+    if not known:
+        return
+    if metric.quantity == "goodput" and value > max(known):
+        yield f"{where}: {value:g} Gb/s is above the ceiling of {max(known):g} Gb/s: no such hardware could do that"
+    if metric.quantity == "latency" and value < min(known):
+        yield f"{where}: {value:g} us is below the least plausible {min(known):g} us"
+
+
+def _settings_problems(root: Path, system: str, topologies: Mapping[str, Topology]) -> Iterator[str]:
+    settings = root / "site_configs" / system / "settings.py"
+    if not settings.is_file():
+        yield f"{settings}: does not exist: ReFrame cannot know the system"
+        return
+    try:
+        partitions = _partitions(settings, system)
+    except UserError as error:
+        yield str(error)
+        return
+    names = {str(one["name"]) for one in partitions}
+    for name in sorted(topologies):
+        if name and name not in names:
+            yield f"{settings.parent / f'topology-{name}.yaml'}: there is no partition {name!r} in {settings}"
+    yield from _extras_problems(root, settings, partitions, topologies)
+
+
+def _partitions(settings: Path, system: str) -> list[dict[str, object]]:
+    """The partitions of a system's settings. Raises UserError where ReFrame does not load them."""
+    import reframe.core.config as reframe_config
+    from reframe.core.exceptions import ReframeError
+    from reframe.core.systems import System
+
+    try:
+        config = reframe_config.load_config(str(settings))
+        config.validate()
+        config.select_subconfig(system)
+        System.create(config)
+        return list(config.get("systems/0/partitions"))
+    except Exception as error:  # settings are a program, and may fail in any way
+        what = "" if isinstance(error, ReframeError) else f"{type(error).__name__}: "
+        raise UserError(f"{settings}: ReFrame does not load it: {what}{' '.join(str(error).split())}") from None
+
+
+def require_partition(root: Path, system: str) -> None:
+    """Raises UserError where `system` is a `system:partition` and the system's settings have no such partition."""
+    name, colon, partition = system.partition(":")
+    settings = root / "site_configs" / name / "settings.py"
+    if not colon or not settings.is_file():
+        return
+    with contextlib.redirect_stderr(io.StringIO()):  # what the settings leave out is of no interest here
+        names = [str(one["name"]) for one in _partitions(settings, name)]
+    if partition not in names:
+        raise UserError(f"{name} has no partition {partition!r}: {settings} has {', '.join(names)}")
+
+
+def _extras_problems(
+    root: Path, settings: Path, partitions: Sequence[dict[str, object]], topologies: Mapping[str, Topology]
+) -> Iterator[str]:
+    from fabricheck.tuning import ACCEPTED, load_profiles
+
+    profiles = {one.name for one in load_profiles(root / "config" / "tuning.yaml").profiles}
+    for partition in partitions:
+        where = f"{settings}: partition {partition['name']}"
+        extras = partition.get("extras")
+        extras = extras if isinstance(extras, dict) else {}
+        profile = extras.get("tuning_profile")
+        if profile is not None and profile not in profiles:
+            yield f"{where}: tuning_profile {profile!r} is not in {root / 'config' / 'tuning.yaml'}"
+        level = extras.get("service_level", 0)
+        if re.fullmatch(ACCEPTED["NCCL_IB_SL"], str(level)) is None or int(str(level)) > _MOST_SERVICE_LEVEL:
+            yield f"{where}: service_level {level!r} is no service level of InfiniBand, 0 to {_MOST_SERVICE_LEVEL}"
+        for problem in _lack_problems(extras.get("lacks", {})):
+            yield f"{where}: {problem}"
+        devices = partition.get("devices")
+        gpus = [one for one in devices if one.get("type") == "gpu"] if isinstance(devices, list) else []
+        count = sum(int(one.get("num_devices", 0)) for one in gpus)
+        topology = topologies.get(str(partition["name"]), topologies.get(""))
+        if gpus and topology is not None and count != len(topology.gpus):
+            yield f"{where}: has {count} GPUs, its topology {len(topology.gpus)}"
+
+
+def _lack_problems(lacks: object) -> Iterator[str]:
+    """What the machine is said to lack: a reason by the setting that needs it."""
+    if not isinstance(lacks, dict):
+        yield "lacks is no map of settings, such as host_numa=remote, to reasons"
+        return
+    for setting, reason in lacks.items():
+        if not is_plan_setting(*str(setting).partition("=")[::2]):
+            yield f"lacks {setting!r}, which is no NAME=VALUE of {', '.join(PLAN_SETTINGS)} that fabricbench has"
+        if not isinstance(reason, str) or not reason.strip():
+            yield f"lacks {setting!r} without a reason: say what showed it, and when"

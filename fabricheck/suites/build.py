@@ -1,0 +1,165 @@
+"""How the vendor suites are built, by port, and what a build that failed says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fabricheck.errors import UserError
+from fabricheck.suites.sources import Tool
+
+# Where the build of IMB that checks its data lies; its name has to be the same as the other's.
+CHECKED = "checked"
+
+# The compiler wrapper for C that belongs to one for C++.
+_C_WRAPPERS = {"CC": "cc", "mpiicpx": "mpiicx", "mpiicpc": "mpiicc", "mpic++": "mpicc"}
+
+# The first message of a compiler, linker, configure script or make. The names of files and options may hold "error".
+_ERROR = re.compile(
+    r"(\bfatal error:|\berror:|\berror #|undefined reference to|cannot find -l|\bfatal\s+:|^nvcc fatal"
+    r"|No rule to make target|command not found|is missing on your system|: Permission denied)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """What a suite is built with. Paths may hold shell variables; where a home is empty the build finds it itself."""
+
+    port: str
+    mpicc: str
+    mpicxx: str
+    gpu_arch: tuple[str, ...] = ()
+    cuda_home: str = ""
+    nccl_home: str = ""
+    rocm_path: str = ""
+    rccl_home: str = ""
+    ccl: bool = False
+
+    @classmethod
+    def of(cls, extras: Mapping[str, Any], features: Collection[str]) -> Toolchain:
+        """The toolchain of an environment with these `extras` (docs/vendor-suites.md) and `features`."""
+        mpicxx = str(extras.get("mpicxx", "mpicxx"))
+        return cls(
+            port=str(extras.get("port", "host")),
+            mpicc=str(extras.get("mpicc") or c_wrapper(mpicxx)),
+            mpicxx=mpicxx,
+            gpu_arch=tuple(each for each in str(extras.get("gpu_arch", "")).split(";") if each),
+            cuda_home=str(extras.get("cuda_home", '${CUDA_HOME:-$(dirname "$(dirname "$(command -v nvcc)")")}')),
+            nccl_home=str(extras.get("nccl_home", "${NCCL_HOME:-/usr}")),
+            rocm_path=str(extras.get("rocm_path", "${ROCM_PATH:-/opt/rocm}")),
+            rccl_home=str(extras.get("rccl_home", "${RCCL_HOME:-${ROCM_PATH:-/opt/rocm}}")),
+            ccl=bool({"nccl", "rccl"} & set(features)),
+        )
+
+    @property
+    def mpi_home(self) -> str:
+        wrapper = Path(self.mpicxx)
+        if wrapper.is_absolute():
+            return str(wrapper.parent.parent)
+        return f'$(dirname "$(dirname "$(command -v {shlex.quote(self.mpicxx)})")")'
+
+
+def c_wrapper(mpicxx: str) -> str:
+    """The wrapper of the C compiler beside `mpicxx`: `/opt/mpi/bin/mpicc` for `/opt/mpi/bin/mpicxx`, `cc` for `CC`."""
+    path = Path(mpicxx)
+    stem, dot, rest = path.name.partition(".")
+    name = _C_WRAPPERS.get(stem) or stem.replace("cxx", "cc").replace("c++", "cc")
+    return str(path.with_name(name + dot + rest))
+
+
+def build_commands(name: str, chain: Toolchain, source: Path, prefix: Path) -> list[str]:
+    """The shell commands that build the tool `name` from the tree `source`, to be run in that tree.
+
+    What they make lies below `prefix` or `source`. Raises UserError for a tool that has no build for the port.
+    """
+    commands = {"osu": _osu, "nccl-tests": _nccl_tests, "rccl-tests": _rccl_tests, "imb": _imb}
+    if name not in commands:
+        raise UserError(f"no build is known for {name!r}, only for {', '.join(commands)}")
+    return commands[name](chain, source, prefix)
+
+
+def _osu(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
+    options = [f"CC={_quoted(chain.mpicc)}", f"CXX={_quoted(chain.mpicxx)}", f"--prefix={_quoted(str(prefix))}"]
+    if chain.port == "cuda":
+        options += ["--enable-cuda", f'--with-cuda="{chain.cuda_home}"']
+        if chain.gpu_arch:
+            flags = " ".join(_gencode(arch) for arch in chain.gpu_arch)
+            options.append(f'NVCCFLAGS="{flags}"')
+        if chain.ccl:
+            options += ["--enable-ncclomb", f'--with-nccl="{chain.nccl_home}"']
+    elif chain.port == "hip":
+        options += ["--enable-rocm", f'--with-rocm="{chain.rocm_path}"']
+        if chain.ccl:
+            options += ["--enable-rcclomb", f'--with-rccl="{chain.rccl_home}"']
+    return [f"./configure {' '.join(options)}", "make -j 4", "make install"]
+
+
+def _nccl_tests(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
+    if chain.port != "cuda":
+        raise UserError(f"nccl-tests are for the port cuda, not {chain.port}: rccl-tests are for hip")
+    flags = " ".join(_gencode(arch) for arch in chain.gpu_arch)
+    gencode = f' NVCC_GENCODE="{flags}"' if flags else ""
+    homes = f'MPI_HOME="{chain.mpi_home}" CUDA_HOME="{chain.cuda_home}" NCCL_HOME="{chain.nccl_home}"'
+    return [f"make -j 4 MPI=1 {homes}{gencode}"]
+
+
+def _rccl_tests(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
+    if chain.port != "hip":
+        raise UserError(f"rccl-tests are for the port hip, not {chain.port}: nccl-tests are for cuda")
+    targets = ";".join(chain.gpu_arch)
+    if (source / "Makefile").is_file():
+        # The README says HIP_HOME; the Makefile reads ROCM_PATH.
+        homes = f'MPI_HOME="{chain.mpi_home}" ROCM_PATH="{chain.rocm_path}" NCCL_HOME="{chain.rccl_home}"'
+        return [f"make -j 4 MPI=1 {homes}" + (f' GPU_TARGETS="{targets.replace(";", ",")}"' if targets else "")]
+    options = [
+        "-DUSE_MPI=ON",
+        f'-DROCM_PATH="{chain.rocm_path}"',
+        f'-DMPI_PATH="{chain.mpi_home}"',
+        f'-DCMAKE_PREFIX_PATH="{chain.rccl_home}"',
+        *([f'-DGPU_TARGETS="{targets}"'] if targets else []),
+    ]
+    return [f"cmake -S . -B build {' '.join(options)}", "cmake --build build --parallel 4"]
+
+
+def _imb(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
+    """Two programs: the one that is timed, and one that checks its data, which costs time inside the clock."""
+    wrappers = f"CC={_quoted(chain.mpicc)} CXX={_quoted(chain.mpicxx)}"
+    folder, checked = (_quoted(str(prefix / each)) for each in ("bin", CHECKED))
+    # IMB makes every warning an error, and MPI's old C++ bindings warn.
+    flags = "-DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX"
+    return [
+        f"mkdir -p {folder} {checked}",
+        f'make -j 4 IMB-MPI1 {wrappers} CPPFLAGS="{flags}"',
+        f"cp IMB-MPI1 {folder}/",
+        # Else make takes the first program for the second.
+        "rm -f IMB-MPI1",
+        "make -C src_cpp TARGET=MPI1 clean",
+        f'make -j 4 IMB-MPI1 {wrappers} CPPFLAGS="{flags} -DCHECK"',
+        f"cp IMB-MPI1 {checked}/",
+    ]
+
+
+def _gencode(arch: str) -> str:
+    return f"-gencode=arch=compute_{arch},code=sm_{arch}"
+
+
+def _quoted(text: str) -> str:
+    return shlex.quote(text)
+
+
+def first_error(log: str) -> str | None:
+    """The first line of a build's output that says what is wrong; `None` where no line does."""
+    return next((line.strip() for line in log.splitlines() if _ERROR.search(line)), None)
+
+
+def explain_failure(tool: Tool, log: str, status: int) -> str:
+    """One line about a build that failed: its first error, and its cause where it is a known one."""
+    error = first_error(log) or next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "no output")
+    text = f"{tool.title} does not build (exit status {status}): {error[:300]}"
+    cause = next((each.cause for each in tool.known_failures if re.search(each.pattern, log)), None)
+    return f"{text}. Known cause: {cause}" if cause else text

@@ -1,0 +1,208 @@
+"""The output of a vendor tool as a result file like fabricbench's, so that the same guards and the same judge see it.
+
+Where the ranks ran, on which devices, with which libraries and variables no vendor tool says in full. So the job starts
+fabricbench first, with the same launcher, ranks and variables, for one tiny message, and its header tells the place.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fabricheck.records.run import Run, Samples
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.results.fabricbench_format import FORMAT
+from fabricheck.results.proof_logs import TransportProof
+from fabricheck.results.vendor_output import VendorOutput
+from fabricheck.suites.benchmarks import Asked
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is known of the job in which a tool ran: its command, when it began, how long it took, and the proof."""
+
+    command: tuple[str, ...]
+    transport: str
+    started: datetime
+    wall_ns: int
+    proof: TransportProof
+
+
+def choose_samples(output: VendorOutput, asked: Asked) -> tuple[Samples, ...]:
+    """The samples that count: out of place where the tool measures both, without the row of 0 B.
+
+    A wrong byte in place is a wrong byte: it is added to the other's. osu_mbw_mr prints the sum of its pairs, so each
+    pair has the mean of all.
+    """
+    measured = [each for each in output.samples if each.bytes > 0]
+    in_place = {each.bytes: each.wrong_bytes for each in measured if each.placement == "in-place"}
+    chosen = [
+        replace(each, wrong_bytes=each.wrong_bytes + max(in_place.get(each.bytes, 0), 0))
+        for each in measured
+        if each.placement != "in-place"
+    ]
+    if asked.benchmark.name != "mbw_mr":
+        return tuple(chosen)
+    pairs: list[dict[str, Any]] = [
+        {"schedule": one["schedule"], "round": one["round"], "ranks": tuple(one["ranks"])} for one in asked.series
+    ]
+    return tuple(replace(each, operation="unidirectional", **pair) for each in chosen for pair in pairs)
+
+
+def verified_by(samples: Iterable[Samples], checked: VendorOutput) -> tuple[Samples, ...]:
+    """`samples` with the wrong bytes that another run of the same benchmark found at the same sizes."""
+    found = {(each.operation, each.bytes): each.wrong_bytes for each in checked.samples}
+    return tuple(replace(each, wrong_bytes=found.get((each.operation, each.bytes), -1)) for each in samples)
+
+
+def check_output(output: VendorOutput, asked: Asked) -> tuple[Problem, ...]:
+    """What keeps an output from being that of the run that was asked for, beyond its own problems.
+
+    Sizes that are missing, or were not asked for, are found when the result file is read against its plan.
+    """
+    problems = list(output.problems)
+    where = output.path or "the output"
+    if output.ranks is not None and output.ranks != asked.ranks:
+        problems.append(
+            Problem(Verdict.INVALID, f"{where}: {output.tool} ran with {output.ranks} ranks and not {asked.ranks}")
+        )
+    expected = {asked.benchmark.operation, *(["multi_pair"] if asked.benchmark.name == "mbw_mr" else [])}
+    other = sorted({each.operation for each in output.samples} - expected)
+    if other:
+        text = f"{output.tool} measured {', '.join(other)} and not {asked.benchmark.operation}"
+        problems.append(Problem(Verdict.INVALID, f"{where}: {text}"))
+    unproven = [each.bytes for each in output.samples if each.wrong_bytes < 0 and each.placement != "in-place"]
+    if (asked.check or not asked.benchmark.checks_apart) and unproven:
+        text = f"{output.tool} does not say that its data of {unproven[0]} B were right"
+        problems.append(Problem(Verdict.INVALID, f"{where}: {text}: it must run with validation"))
+    return tuple(problems)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run of a vendor tool: where it ran (the header of `place`), what was asked for and what came of it."""
+
+    place: Run
+    asked: Asked
+    output: VendorOutput
+    samples: tuple[Samples, ...]
+    job: Job
+
+
+def write_result(file: Path, measured: Measured, problems: Sequence[Problem] = ()) -> None:
+    """Writes the run as a result file (docs/results-format.md). One with problems gets an error instead of a footer."""
+    run_id = uuid.uuid4().hex
+    lines: list[Mapping[str, Any]] = [_header(measured, run_id)]
+    lines += [_samples(index, each, measured.asked) for index, each in enumerate(measured.samples)]
+    if problems:
+        error = {"record": "error", "run_id": run_id, "kind": "library", "message": problems[0].message}
+        lines.append({**error, "operation": None, "bytes": None, "missing_ranks": []})
+    else:
+        lines.append(_footer(measured.samples, measured.job, run_id))
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def _header(measured: Measured, run_id: str) -> dict[str, Any]:
+    place, asked, output, job = measured.place.header, measured.asked, measured.output, measured.job
+    iterations = max((each.times_ns.size for each in measured.samples), default=1)
+    verified = bool(measured.samples) and all(each.wrong_bytes >= 0 for each in measured.samples)
+    host = asked.port == "host"
+    series = asked.series
+    return {
+        **place,
+        "format": FORMAT,
+        "run_id": run_id,
+        "program": output.tool,
+        "version": output.version or "unknown",
+        "port": asked.port,
+        "platform": "host" if host else place["platform"],
+        "transport": job.transport,
+        "started_utc": job.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "command": list(job.command),
+        "ranks": [{**each, "device": None} if host else each for each in place["ranks"]],
+        "plan": {
+            **place["plan"],
+            "operations": [asked.benchmark.operation],
+            "implementation": series[0]["implementation"],
+            "schedules": [series[0]["schedule"]],
+            "sizes": list(asked.planned_bytes),
+            "warmup": asked.warmup,
+            "iterations": {"mode": "fixed", "minimum": iterations, "maximum": iterations, "budget_s": None},
+            "datatype": output.facts.get("datatype", "unknown"),
+            "verify": "batch" if verified else "off",
+            "injected": None,
+            "series": series,
+        },
+        "expected_records": sum(len(each["bytes"]) for each in series),
+    }
+
+
+def _samples(index: int, each: Samples, asked: Asked) -> dict[str, Any]:
+    return {
+        "record": "samples",
+        "index": index,
+        "operation": each.operation,
+        "implementation": asked.series[0]["implementation"],
+        "schedule": each.schedule,
+        "round": each.round,
+        "ranks": list(each.ranks),
+        "bytes": each.bytes,
+        "warmup": asked.warmup,
+        "stopped": "fixed",
+        "wrong_bytes": each.wrong_bytes,
+        "statistic": each.statistic,
+        "times_ns": each.times_ns.tolist(),
+    }
+
+
+def _footer(samples: Sequence[Samples], job: Job, run_id: str) -> dict[str, Any]:
+    timed = timed_ns(samples)
+    return {
+        "record": "footer",
+        "run_id": run_id,
+        "status": "complete",
+        "records": len(samples),
+        "samples": sum(each.times_ns.size for each in samples),
+        "wrong_bytes": sum(max(each.wrong_bytes, 0) for each in samples),
+        "wall_ns": job.wall_ns,
+        "timed_ns": timed,
+        "setup_ns": 0,
+        "verify_ns": 0,
+        "recording_ns": 0,
+        "proof": {"paths": dict(job.proof.paths), "evidence": job.proof.evidence},
+    }
+
+
+def timed_ns(samples: Iterable[Samples]) -> int:
+    """Time inside the clock of what was kept: of pairs that went at the same time, the slowest counts."""
+    total = 0
+    together: dict[tuple[str, int], list[Any]] = {}
+    for each in samples:
+        if each.round < 0:
+            total += int(each.times_ns.sum())
+        else:
+            together.setdefault((each.operation, each.bytes), []).append(each.times_ns)
+    return total + sum(int(np.max(times, axis=0).sum()) for times in together.values())
+
+
+def drop_environment(report: Path) -> None:
+    """Takes the environment out of a JSON report of nccl-tests, which holds all of it, secrets and all.
+
+    A report that is no JSON is emptied: it may hold the environment too.
+    """
+    if not report.exists():
+        return
+    try:
+        content = json.loads(report.read_text())
+        content.pop("env", None)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        report.write_text("")
+        return
+    report.write_text(json.dumps(content))

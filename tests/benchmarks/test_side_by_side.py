@@ -1,0 +1,72 @@
+"""What benchmarks/side_by_side.py reads of its peers, and what it asks them for."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.side_by_side import Table, in_turn, nvbandwidth
+from fabricheck.errors import UserError
+from fabricheck.expectation.transfers import steps_of
+from fabricheck.records.run import Groups
+
+# nvbandwidth 0.8 on four H200, 2026-11-21; of two GPUs.
+READ = """
+Running device_to_device_memcpy_read_ce.
+memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)
+           0         1
+ 0       N/A    394.09
+ 1    393.93       N/A
+
+SUM device_to_device_memcpy_read_ce 788.02
+"""
+HOST = """
+Running host_to_device_memcpy_ce.
+memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)
+           0         1         2         3
+ 0     55.57     55.56     55.56     55.57
+
+SUM host_to_device_memcpy_ce 222.26
+"""
+LOCAL = """
+Running device_local_copy.
+memcpy local GPU(column) bandwidth (GB/s)
+           0         1
+ 0   2091.03   2094.08
+
+SUM device_local_copy 4185.11
+"""
+
+
+def rates(tmp_path: Path, text: str) -> dict[tuple[object, ...], float]:
+    """What is read where nvbandwidth, here a stub, prints `text`."""
+    (tmp_path / "output").write_text(text)
+    program = tmp_path / "nvbandwidth"
+    program.write_text(f"#!{sys.executable}\nprint(open({str(tmp_path / 'output')!r}).read())\n")
+    program.chmod(0o755)
+    return nvbandwidth(Table(), argparse.Namespace(nvbandwidth=str(program)), "a_test", 512)
+
+
+def test_the_arrow_says_who_sends(tmp_path: Path) -> None:
+    assert rates(tmp_path, READ) == {(0, 1): 394.09, (1, 0): 393.93}
+    assert rates(tmp_path, READ.replace("->", "<-")) == {(1, 0): 394.09, (0, 1): 393.93}
+
+
+def test_one_row_is_a_rate_for_each_gpu(tmp_path: Path) -> None:
+    assert rates(tmp_path, HOST) == {(0,): 55.57, (1,): 55.56, (2,): 55.56, (3,): 55.57}
+    assert rates(tmp_path, LOCAL) == {(0,): 2091.03, (1,): 2094.08}
+
+
+def test_a_test_that_was_waived_is_no_result(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="printed no table for a_test"):
+        rates(tmp_path, "Running a_test.\nWaived.\n")
+
+
+def test_messages_of_a_group_begin_with_different_receivers() -> None:
+    groups = Groups(2, 2, 2)
+    (step,) = steps_of("symmetric_bidirectional", ranks=4, bytes=1024, groups=groups)
+    found = [(each.source, each.destination) for each in in_turn(step, groups)]
+    assert found == [(0, 2), (0, 3), (1, 3), (1, 2), (2, 0), (2, 1), (3, 1), (3, 0)]

@@ -1,0 +1,7 @@
+"""The suite and store of the store's own tests."""
+
+from __future__ import annotations
+
+from tests.store.conftest import root, store
+
+__all__ = ["root", "store"]

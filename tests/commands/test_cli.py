@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricheck import __version__
+from fabricheck.cli import COMMANDS, cli, main
+from fabricheck.records.verdict import EXIT_CODES, Verdict
+from tests.result_files import CUDA, HOST, Line, lines_of, settle, write
+
+REFERENCES = """
+$sources:
+  run1: {kind: vendor, source: made up}
+$provenance: {Ping: run1, Pong: run1}
+Ping:
+  $index: ['$partition', transport, num_tasks]
+  here:gpu:
+    mpi:
+      2:
+        pingpong_uncontended_0_1_1mib_goodput: [GOODPUT, -0.05, 0.05, Gb/s]
+        pingpong_uncontended_0_1_8b_latency: [0.41, -0.5, 0.1, us]
+Pong:
+  $index: [transport]
+  mpi:
+    pingpong_uncontended_0_1_1mib_goodput: [1000, -0.05, 0.05, Gb/s]
+"""
+
+
+@pytest.fixture
+def references(tmp_path: Path) -> Callable[[float], list[str]]:
+    def write_references(goodput: float) -> list[str]:
+        path = tmp_path / "refs.yaml"
+        path.write_text(REFERENCES.replace("GOODPUT", str(goodput)))
+        return ["--references", str(path), "--test", "Ping", "--key", "$partition=here:gpu"]
+
+    return write_references
+
+
+def run(*arguments: str | Path) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(each) for each in arguments])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def changed(tmp_path: Path, name: str, change: Callable[[list[Line]], object]) -> Path:
+    lines = copy.deepcopy(lines_of(HOST))
+    change(lines)
+    return write(tmp_path / name, lines)
+
+
+def wrong_data(lines: list[Line]) -> None:
+    lines[2]["wrong_bytes"] = 4
+    settle(lines)
+
+
+def test_each_verdict_has_its_exit_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], references: Callable[[float], list[str]]
+) -> None:
+    wrong = changed(tmp_path, "wrong.jsonl", wrong_data)
+    cut = changed(tmp_path, "cut.jsonl", lambda lines: lines.pop())
+    other = changed(tmp_path, "other.jsonl", lambda lines: lines[0].update(format=2))
+    assert run("judge", HOST, *references(98)) == 0
+    assert run("judge", HOST, *references(110)) == 1
+    assert run("judge", wrong, *references(98)) == 3
+    assert run("judge", cut, *references(98)) == 4
+    assert run("judge", other, *references(98)) == 5
+    assert sorted([*EXIT_CODES.values(), 2]) == list(range(6))
+    assert run("judge", HOST, cut, HOST, *references(98)) == 4
+    assert run("judge", HOST, wrong, cut, other, *references(98)) == 5
+    assert capsys.readouterr().err == ""
+
+
+def test_nothing_to_judge_against_never_passes() -> None:
+    assert run("judge", HOST) == 5
+
+
+def test_a_run_is_judged_by_the_model_of_its_system(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("judge", CUDA, "--system", "hgx-h200") in (0, 1)
+    assert "pingpong_contended_0_1_1gib_goodput" in capsys.readouterr().out
+
+    def slow(lines: list[Line]) -> None:
+        lines[-2]["times_ns"] = [100 * each for each in lines[-2]["times_ns"]]
+        settle(lines)
+
+    lines = copy.deepcopy(lines_of(CUDA))
+    slow(lines)
+    assert run("judge", write(tmp_path / "slow.jsonl", lines), "--system", "hgx-h200") == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["judge", "none.jsonl"], "'none.jsonl' cannot be read"),
+        (["judge", str(HOST), "--system", "nowhere"], "there is no system 'nowhere'"),
+        (["judge", str(HOST), "--references", "none.yaml"], "none.yaml: cannot be read"),
+        (["judge", str(HOST), "--policy", "none.yaml"], "none.yaml: cannot be read"),
+        (["judge", str(HOST), "--key", "transport"], "--key 'transport' is not NAME=VALUE"),
+    ],
+)
+def test_a_users_mistake_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    assert run(*arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("fabricheck: ")
+    assert message in captured.err
+    assert len(captured.err.splitlines()) == 1
+    assert captured.out == ""
+
+
+def test_the_test_class_has_to_be_said_where_there_are_two(
+    capsys: pytest.CaptureFixture[str], references: Callable[[float], list[str]]
+) -> None:
+    assert run("judge", HOST, *references(98)[:2]) == 2
+    assert "say with --test whose references count: Ping, Pong" in capsys.readouterr().err
+    assert run("judge", HOST, *references(98)[:4]) == 2
+    assert "say what $partition is" in capsys.readouterr().err
+
+
+def test_bad_usage_ends_with_2() -> None:
+    assert run("judge") == 2
+    assert run("judge", "--nonsense", HOST) == 2
+    assert run("nonsense") == 2
+
+
+def test_json_holds_everything(
+    capsys: pytest.CaptureFixture[str], references: Callable[[float], list[str]], tmp_path: Path
+) -> None:
+    cut = changed(tmp_path, "cut.jsonl", lambda lines: lines.pop())
+    assert run("judge", HOST, cut, "--json", *references(110)) == 4
+
+    def refuse(constant: str) -> Any:
+        raise AssertionError(f"{constant} is not JSON")
+
+    whole, incomplete = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert (whole["verdict"], incomplete["verdict"]) == ("DEGRADED", "INCOMPLETE")
+    assert whole["problems"] == []
+    assert incomplete["problems"][0]["verdict"] == "INCOMPLETE"
+    metric = whole["metrics"][0]
+    assert (metric["name"], metric["verdict"]) == ("pingpong_uncontended_0_1_1mib_goodput", "DEGRADED")
+    assert metric["reference"]["value"] == 110
+    assert metric["interval"][0] <= metric["value"] <= metric["interval"][1]
+    assert metric["iterations"] == 8
+
+
+def test_the_table_names_every_metric_and_problem(
+    capsys: pytest.CaptureFixture[str], references: Callable[[float], list[str]], tmp_path: Path
+) -> None:
+    wrong = changed(tmp_path, "wrong.jsonl", wrong_data)
+    run("judge", wrong, *references(98))
+    out = capsys.readouterr().out
+    assert out.startswith("FAIL")
+    assert "wrong.jsonl:3: pingpong uncontended of 1048576 B on ranks 0-1 brought 4 wrong bytes" in out
+    assert "pingpong_uncontended_0_1_8b_latency" in out
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+    assert __version__ in capsys.readouterr().out
+    assert run("--help") == 0
+    out = capsys.readouterr().out
+    for command in COMMANDS:
+        assert command.name in out
+    assert run("judge", "--help") == 0
+    out = capsys.readouterr().out
+    for verdict, status in EXIT_CODES.items():
+        assert f"{status} {verdict.value}" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_can_be_loaded(command: Any) -> None:
+    found = cli.get_command(cli.make_context("fabricheck", ["--", command.name]), command.name)
+    assert found is not None
+    assert found.name == command.name
+
+
+def test_help_imports_no_command() -> None:
+    """`fabricheck --help` answers at once on a login node."""
+    modules = sorted({command.module for command in COMMANDS} | {"numpy", "scipy", "pydantic", "networkx"})
+    code = (
+        "import sys\nfrom fabricheck.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        f"print([each for each in {modules!r} if each in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_package_can_be_run(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fabricheck", "judge", str(tmp_path / "none")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("fabricheck: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_the_order_of_verdicts_is_known() -> None:
+    assert [each.value for each in Verdict] == ["PASS", "DEGRADED", "FAIL", "INCOMPLETE", "INVALID"]

@@ -1,0 +1,170 @@
+"""`fabricheck report` as a user calls it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fabricheck.cli import main
+from tests.result_files import CUDA, HOST
+from tests.store.sessions import add
+
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCES = """
+$sources:
+  run1: {kind: vendor, source: made up}
+$provenance: {Ping: run1}
+Ping:
+  $index: [transport]
+  mpi:
+    pingpong_uncontended_0_1_1mib_goodput: [GOODPUT, -0.05, 0.05, Gb/s]
+"""
+
+
+def run(*arguments: str | Path) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(each) for each in arguments])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.fixture
+def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "suite"
+    shutil.copytree(ROOT / "config", root / "config")
+    for system in ("local", "hgx-h200"):
+        shutil.copytree(ROOT / "site_configs" / system, root / "site_configs" / system)
+    (root / "reference_values").mkdir()
+    monkeypatch.chdir(root)
+    return root
+
+
+def test_it_writes_a_page_and_says_the_verdict(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = suite / "report.html"
+    assert run("report", HOST, "--system", "local", "--output", page) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("PASS")
+    assert out.splitlines()[-1] == f"the report is in {page}"
+    assert "<title>PASS: local</title>" in page.read_text()
+
+
+def test_several_files_have_one_page_and_the_worst_verdict(suite: Path) -> None:
+    cut = suite / "cut.jsonl"
+    cut.write_text("".join(CUDA.read_text().splitlines(keepends=True)[:-1]))
+    page = suite / "report.html"
+    assert run("report", CUDA, cut, "--system", "hgx-h200", "--output", page, "--title", "Tuesday") == 4
+    text = page.read_text()
+    assert "<title>INCOMPLETE: Tuesday</title>" in text
+    assert text.count("<section") == 2
+
+
+def test_it_judges_by_the_references_of_the_system_as_judge_does(suite: Path) -> None:
+    """A reference that exists may not be left out: the report would be green where the judge is not."""
+    file = suite / "reference_values" / "local.yaml"
+    arguments = ["report", str(HOST), "--system", "local", "--output", str(suite / "report.html")]
+    file.write_text(REFERENCES.replace("GOODPUT", "98"))
+    assert run(*arguments) == 0
+    file.write_text(REFERENCES.replace("GOODPUT", "110"))
+    assert run(*arguments) == 1
+    assert "DEGRADED" in (suite / "report.html").read_text()
+    assert run("judge", HOST, "--system", "local") == 1
+
+
+def test_mistakes_are_one_line(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (suite / "reference_values" / "hgx-h200.yaml").write_text(
+        REFERENCES.replace("GOODPUT", "98").replace("{Ping: run1}", "{Ping: run1, Pong: run1}")
+        + "Pong:\n  $index: [$partition]\n  here:\n    a: [1, -0.05, 0.05, Gb/s]\n"
+    )
+    result = suite / "result.jsonl"
+    shutil.copy(HOST, result)
+    page = suite / "report.html"
+    for arguments, message in (
+        ((suite / "none", "--system", "local"), "cannot be read"),
+        ((HOST, "--system", "nowhere"), "there is no system 'nowhere'"),
+        ((HOST, "--system", "local", "--test", "Ping"), "there are no references of local"),
+        ((HOST, "--system", "hgx-h200"), "say with --test whose references count: Ping, Pong"),
+        ((HOST, "--system", "hgx-h200", "--test", "Pang"), "has no references of 'Pang'"),
+        ((HOST, "--system", "hgx-h200", "--test", "Pong"), "say what $partition is"),
+        ((HOST, "--system", "local", "--key", "transport"), "--key 'transport' is not NAME=VALUE"),
+    ):
+        assert run("report", *arguments, "--output", page) == 2
+        captured = capsys.readouterr()
+        (line,) = captured.err.splitlines()
+        assert message in line
+        assert not page.exists()
+    assert run("report", result, "--system", "local", "--output", result) == 2
+    assert "is a result file" in capsys.readouterr().err
+    assert result.read_bytes() == HOST.read_bytes()
+
+
+def test_without_a_file_it_is_the_latest_session_of_the_store(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, page = suite / "output" / "store", suite / "report.html"
+    for night in range(3):
+        add(suite, store, night)
+    assert run("report", "--system", "local", "--output", page) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"the report is in {page}"
+    text = page.read_text()
+    assert "<title>PASS: local, session 00000002-0000-4000-8000-000000000000 of 2026-09-03T02:00:00Z</title>" in text
+    assert '<h2 id="history">History</h2>' in text
+    assert "local: 3 sessions up to 2026-09-03" in text
+    assert "Before and after" not in text
+    first = text
+    assert run("report", "--system", "local", "--output", page) == 0
+    assert page.read_text() == first
+
+
+def test_an_older_session_and_what_changed(suite: Path, tmp_path: Path) -> None:
+    store, page = tmp_path / "elsewhere", suite / "report.html"
+    for night in range(3):
+        add(suite, store, night)
+    base = ["--base", "00000000"]
+    assert run("report", "--system", "local", "--output", page, "--store", store, "--session", "00000001", *base) == 0
+    text = page.read_text()
+    assert "local: 2 sessions up to 2026-09-02" in text
+    assert '<h2 id="comparison">Before and after</h2>' in text
+    assert "session:00000001-0000-4000-8000-000000000000" in text
+    assert run("report", "--system", "local", "--output", page, "--store", store, *base, "--candidate", "00000001") == 0
+    assert "local: 3 sessions up to" in page.read_text()
+
+
+def test_the_exit_status_is_that_of_the_verdict_whatever_the_history_says(
+    suite: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, page = suite / "output" / "store", suite / "report.html"
+    add(suite, store, 0)
+    file = suite / "reference_values" / "local.yaml"
+    file.write_text(REFERENCES.replace("Ping:", "PingPong:").replace("{Ping:", "{PingPong:").replace("GOODPUT", "110"))
+    (suite / "reference_values" / "accepted").mkdir()
+    (suite / "reference_values" / "accepted" / "local.yaml").write_text("{}\n")
+    assert run("report", "--system", "local", "--output", page) == 1
+    captured = capsys.readouterr()
+    notes = captured.err.splitlines()
+    assert notes[0] == "fabricheck: The session is judged by another references than when it was stored"
+    assert "No history is shown: " in notes[1]
+    assert all(each.removeprefix("fabricheck: ") in page.read_text() for each in notes)
+
+
+def test_mistakes_about_the_store_are_one_line(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from fabricheck.store.folders import remove_samples
+
+    store, page = suite / "output" / "store", suite / "report.html"
+
+    def fails(message: str, *arguments: str | Path) -> None:
+        assert run("report", "--system", "local", "--output", page, *arguments) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert message in line
+        assert not page.exists()
+
+    fails("there is no store")
+    entry, _ = add(suite, store, 0)
+    fails("there is no session '9'", "--session", "9")
+    fails("--session is for a stored session", HOST, "--session", "0")
+    fails("--base is for a stored session", HOST, "--base", "0")
+    fails("--test is for result files", "--test", "Ping")
+    fails("--key is for result files", "--key", "a=b")
+    fails("say with --base", "--candidate", "0")
+    fails("has no run with the tag 'x'", "--base", "tag:x")
+    remove_samples(entry, "2026-11-21T00:00:00Z")
+    fails("were pruned")

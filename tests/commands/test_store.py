@@ -1,0 +1,167 @@
+"""`fabricheck store` and `fabricheck replay` as a user calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fabricheck.cli import main
+from fabricheck.store import history
+from fabricheck.store.folders import METRICS, SAMPLES
+from tests.result_files import CUDA
+from tests.store.sessions import add, result_file
+
+
+def run(*arguments: str | Path) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(each) for each in arguments])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.fixture
+def suite(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(root)
+    return root
+
+
+def run_folder(root: Path, night: int, *, system: str = "local", moved: bool = False) -> Path:
+    """A folder as `fabricheck run` leaves it, of one test that passed; `moved` from another place since."""
+    folder = root / "output" / "runs" / f"{system}-{night}"
+    test = folder / "output" / system / "default" / "openmpi" / "PingPong_1"
+    result_file(test, night)
+    (test / "rfm_job.sh").write_text("module load openmpi/5.0\n")
+    old = Path("/elsewhere") if moved else folder
+    info = {
+        "uuid": f"{night:08d}-aaaa",
+        "time_start_unix": 1788228000.25 + 86400 * night,
+        "time_end_unix": 1788229000.5 + 86400 * night,
+        "hostname": "login1",
+        "version": "4.10.4",
+        "num_cases": 1,
+        "prefix_output": str(old / "output"),
+        "prefix_stage": str(old / "stage"),
+        "firmware": "28.39",
+    }
+    record = {
+        "unique_name": "PingPong_3",
+        "name": "PingPong %transport=mpi",
+        "transport": "mpi",
+        "tags": ["nightly"],
+        "system": system,
+        "partition": "default",
+        "environ": "openmpi",
+        "result": "pass",
+        "fixture": False,
+        "outputdir": str(old / test.relative_to(folder)),
+        "stagedir": None,
+    }
+    (folder / "reframe.json").write_text(json.dumps({"session_info": info, "runs": [{"testcases": [record]}]}))
+    return folder
+
+
+def test_the_folder_of_a_run(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("store", "import", run_folder(suite, 0), run_folder(suite, 1, moved=True)) == 0
+    assert capsys.readouterr().out.count("stored in") == 2
+    found = history(suite / "output" / "store", system="local")
+    assert found["session"].unique().sort().to_list() == ["00000000-aaaa", "00000001-aaaa"]
+    assert found["test"].unique().to_list() == ["PingPong %transport=mpi"]
+    assert found["tags"].to_list()[0] == ["nightly"]
+    software = json.loads(found["software"][0])
+    assert (software["firmware"], software["module openmpi"], software["ReFrame"]) == ("28.39", "5.0", "4.10.4")
+    # What the suite is now says nothing about when the run was.
+    assert "suite" not in software
+    assert run("store", "import", run_folder(suite, 0)) == 2
+    error = capsys.readouterr().err
+    assert "session 00000000-aaaa is stored already" in error
+    assert len(error.splitlines()) == 1
+
+
+def test_result_files(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [result_file(suite, 0, number) for number in range(2)]
+    assert run("store", "import", *files) == 2
+    assert "say with --system and --test" in capsys.readouterr().err
+    options = ("--system", "local", "--test", "PingPong %transport=mpi", "--partition", "gpu", "--tag", "by hand")
+    assert run("store", "import", *files, *options) == 0
+    found = history(suite / "output" / "store", system="local")
+    assert found["session"].n_unique() == 1 and found["run_id"].n_unique() == 2
+    assert found.select("partition", "environment", "test").unique().rows() == [
+        ("gpu", "unknown", "PingPong %transport=mpi")
+    ]
+    assert run("store", "import", *reversed(files), *options) == 2
+    assert "is stored already" in capsys.readouterr().err
+    assert run("store", "import", CUDA, "--system", "hgx-h200", "--test", "PingPong") == 0
+
+
+def test_import_of_what_is_none(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run_folder(suite, 0)
+    assert run("store", "import", folder, "--system", "hgx-h200") == 2
+    assert "is a run of local and not of hgx-h200" in capsys.readouterr().err
+    report = folder / "reframe.json"
+    for text in (
+        "",
+        "[]",
+        '{"session_info": {}}',
+        report.read_text()[:-20],
+        report.read_text().replace('"name"', '"x"'),
+    ):
+        report.write_text(text)
+        assert run("store", "import", folder) == 2
+        assert "is no report of a run that ReFrame" in capsys.readouterr().err
+    report.unlink()
+    assert run("store", "import", folder) == 2
+    assert "reframe.json: cannot be read" in capsys.readouterr().err
+    (suite / "no.jsonl").write_text("nothing")
+    assert run("store", "import", suite / "no.jsonl", "--system", "local", "--test", "T") == 2
+    assert "has no valid header" in capsys.readouterr().err
+    assert not (suite / "output" / "store").exists()
+
+
+def test_ls_verify_and_prune(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = suite / "elsewhere"
+    entries = [add(suite, store, night)[0] for night in range(2)]
+    assert run("store", "ls", "--store", store) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:5] for line in lines[1:]] == [
+        [f"2026-09-0{night + 1}T02:00:00Z", f"0000000{night}-0000-4000-8000-000000000000", "PASS", "1", "2"]
+        for night in range(2)
+    ]
+    assert run("store", "verify", "--store", store) == 0
+    assert "2 sessions with 4 metrics, all as they were stored" in capsys.readouterr().out
+    assert run("store", "prune", "--samples", "1", "--dry-run", "--store", store) == 0
+    assert "the samples of 2 sessions" in capsys.readouterr().out
+    assert (entries[0].path / SAMPLES).exists()
+    (entries[1].path / METRICS).write_bytes(b"")
+    assert run("store", "prune", "--samples", "1", "--store", store) == 1
+    out = capsys.readouterr().out
+    assert out.splitlines()[0].startswith(f"left alone: {entries[1].path}: ")
+    assert "the samples of 1 sessions" in out
+    assert run("store", "verify", "--store", store) == 1
+    out = capsys.readouterr().out
+    assert f"damaged: {entries[1].path}: metrics.parquet (0 bytes) is not what was stored" in out
+    assert run("store", "prune", "--samples", "1e300", "--store", store) == 2
+    assert run("store", "verify", "--store", suite / "nowhere") == 2
+    assert "there is no store" in capsys.readouterr().err
+
+
+def test_replay(suite: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    store = suite / "output" / "store"
+    add(suite, store, 0, runs=2)
+    assert run("replay") == 0
+    assert capsys.readouterr().out == "2 runs judged again, 0 judged otherwise\n"
+    policy = tmp_path / "strict.yaml"
+    text = (suite / "config" / "policy.yaml").read_text()
+    policy.write_text(text.replace("limit_us: 10000\n", "limit_us: 0.03\n"))
+    assert run("replay", "--policy", policy) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "  judged by another policy than when it was stored"
+    assert any(line.startswith("    now  FAIL: ") and "above the acceptance limit" in line for line in lines)
+    assert lines[-1] == "2 runs judged again, 2 judged otherwise"
+    assert run("replay", "--session", "99") == 2
+    assert "there is no session '99'" in capsys.readouterr().err
+    assert run("replay", "--policy", tmp_path / "none.yaml") == 2
+    assert run("store", "prune", "--samples", "0") == 0
+    assert run("replay") == 4
+    assert "1 sessions without samples were left out" in capsys.readouterr().out

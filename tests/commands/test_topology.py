@@ -1,0 +1,184 @@
+"""`fabricheck expected` and `fabricheck validate`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from fabricheck.commands.topology import expected, validate
+from fabricheck.judge.expected_table import rows
+from fabricheck.topology.drawing import draw
+from tests.expectation.nodes import PAPERS, ROOT, node, system
+
+pytestmark = pytest.mark.usefixtures("in_suite")
+
+
+@pytest.fixture
+def in_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.mark.parametrize("name", [*PAPERS, "local"])
+@pytest.mark.parametrize("layout", ["text", "csv", "json"])
+def test_expected_of_every_system(name: str, layout: str) -> None:
+    result = CliRunner().invoke(expected, [name, "--format", layout], catch_exceptions=False)
+    assert result.exit_code == 0
+    if layout == "json":
+        content = json.loads(result.stdout)
+        assert content["system"] == name
+        pairs = [row for row in content["rows"] if row["operation"] == "pingpong" and row["transport"] == "direct"]
+        gpus = len(system(name).gpus)
+        assert len(pairs) == gpus * (gpus - 1)
+    elif layout == "csv":
+        table = list(csv.DictReader(io.StringIO(result.stdout)))
+        assert all(row["source"] for row in table)
+    else:
+        assert result.stdout.startswith(f"{name}: ")
+
+
+def test_numbers_of_the_table() -> None:
+    result = CliRunner().invoke(expected, ["lumi", "--format", "csv"], catch_exceptions=False)
+    table = {
+        (row["operation"], row["transport"], row["devices"]): row for row in csv.DictReader(io.StringIO(result.stdout))
+    }
+    assert table["pingpong", "direct", "gcd0 gcd1"]["nominal"] == "1600"
+    assert table["pingpong", "direct", "gcd1 gcd7"]["nominal"] == "800"
+    everyone = " ".join(f"gcd{index}" for index in range(8))
+    assert table["allreduce", "direct", everyone]["expected"] == "800"
+    assert table["pingpong", "direct", "gcd0 gcd1"]["reference"] == ""
+
+
+@pytest.mark.parametrize("gpus", [8, 72])
+def test_large_nodes_are_answered(gpus: int) -> None:
+    table = list(rows(node(gpus, [], switch=dict.fromkeys(range(gpus), 3600.0))))
+    assert sum(row.operation == "pingpong" for row in table) == gpus * (gpus - 1)
+    everyone = {row.operation: row for row in table if row.transport == "direct" and len(row.devices) == gpus}
+    assert everyone["alltoall"].expected == pytest.approx(3600 * gpus / (gpus - 1))
+    assert everyone["allreduce"].expected == pytest.approx(3600 * gpus / (2 * (gpus - 1)))
+
+
+def test_drawing(tmp_path: Path) -> None:
+    file = tmp_path / "lumi.svg"
+    result = CliRunner().invoke(expected, ["lumi", "--svg", str(file)], catch_exceptions=False)
+    assert result.exit_code == 0
+    root = ElementTree.fromstring(file.read_text(encoding="utf-8"))
+    space = "{http://www.w3.org/2000/svg}"
+    widths = {
+        line.findtext(f"{space}title", "").split(":")[0]: float(line.get("stroke-width", "0"))
+        for line in root.iter(f"{space}line")
+    }
+    assert len(widths) == len(system("lumi").links)
+    assert widths["gcd0 - gcd1"] == pytest.approx(2 * widths["gcd0 - gcd6"])
+    assert widths["gcd0 - gcd6"] == pytest.approx(2 * widths["gcd0 - gcd2"])
+
+
+@pytest.mark.parametrize("name", [*PAPERS, "local"])
+def test_every_device_is_drawn(name: str) -> None:
+    texts = {one.text for one in ElementTree.fromstring(draw(system(name))).iter("{http://www.w3.org/2000/svg}text")}
+    assert set(system(name).names) <= texts
+
+
+def test_validate_all_systems() -> None:
+    result = CliRunner().invoke(validate, [], catch_exceptions=False)
+    assert result.exit_code == 0, result.stdout
+    assert {line.split(":")[0] for line in result.stdout.splitlines()} >= {*PAPERS, "local"}
+
+
+def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+
+    for folder in ("site_configs", "config", "reference_values", "checks"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+    settings = tmp_path / "site_configs" / "lumi" / "settings.py"
+    text = settings.read_text(encoding="utf-8")
+    settings.write_text(
+        text.replace('"num_devices": 8', '"num_devices": 4').replace(
+            '"tuning_profile": "lumi"', '"tuning_profile": "moon"'
+        )
+    )
+    leonardo = tmp_path / "site_configs" / "leonardo" / "settings.py"
+    text = leonardo.read_text(encoding="utf-8")
+    leonardo.write_text(text.replace('"extras": {"tun', '"extras": {"service_level": 16, "tun'))
+    result = CliRunner().invoke(validate, ["lumi", "alps", "leonardo"], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert "leonardo: 1 wrong" in result.stdout
+    assert "service_level 16 is no service level" in result.stdout
+    assert "lumi: 2 wrong" in result.stdout
+    assert "has 4 GPUs, its topology 8" in result.stdout
+    assert "tuning_profile 'moon'" in result.stdout
+    assert "alps: ok" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("lacks", "said"),
+    [
+        ('{"host_numa=elsewhere": "why"}', "lacks 'host_numa=elsewhere', which is no NAME=VALUE of access, buffers"),
+        ('{"page_migration": "why"}', "lacks 'page_migration', which is no NAME=VALUE"),
+        ('{"host_numa=remote": ""}', "lacks 'host_numa=remote' without a reason"),
+        ('["host_numa=remote"]', "lacks is no map of settings"),
+    ],
+)
+def test_validate_wants_lacks_that_a_test_can_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str, said: str
+) -> None:
+    import shutil
+
+    for folder in ("site_configs", "config", "reference_values", "checks"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+    settings = tmp_path / "site_configs" / "lumi" / "settings.py"
+    text = settings.read_text(encoding="utf-8")
+    settings.write_text(
+        text.replace('"tuning_profile": "lumi"', f'"tuning_profile": "lumi", "lacks": {lacks}'), encoding="utf-8"
+    )
+    result = CliRunner().invoke(validate, ["lumi"], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert said in result.stdout
+
+
+def test_validate_wants_references_of_every_test_or_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+
+    for folder in ("site_configs", "config", "reference_values", "checks"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+    check = "import reframe as rfm\n\n@rfm.simple_test\nclass Another(rfm.RunOnlyRegressionTest):\n    pass\n"
+    (tmp_path / "checks" / "another.py").write_text(check, encoding="utf-8")
+    (tmp_path / "reference_values" / "alps.yaml").unlink()
+    result = CliRunner().invoke(validate, ["lumi"], catch_exceptions=False)
+    assert result.exit_code == 0, result.stdout
+    lumi = tmp_path / "reference_values" / "lumi.yaml"
+    lumi.write_text(lumi.read_text(encoding="utf-8").replace("'*'", "PingPong"), encoding="utf-8")
+    result = CliRunner().invoke(validate, ["lumi", "alps"], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert "lumi.yaml: has no references of Another" in result.stdout
+    assert "alps.yaml: does not exist" in result.stdout
+
+
+@pytest.mark.parametrize("system", [*PAPERS, "local", "emulated"])
+def test_reframe_lists_the_tests_of_every_system_offline(system: str, tmp_path: Path) -> None:
+    import os
+    import subprocess
+    import sys
+
+    reframe = Path(sys.executable).with_name("reframe")
+    files = f"{ROOT / 'config' / 'common.py'}:{ROOT / 'site_configs' / system / 'settings.py'}"
+    environment = {**os.environ, "RFM_CONFIG_FILES": files, "RFM_PREFIX": str(tmp_path), "RFM_COLORIZE": "no"}
+    command = [str(reframe), "--system", system, "--checkpath", str(ROOT / "checks"), "--recursive", "--list=C"]
+    job = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert job.returncode == 0, job.stdout + job.stderr
+    names = ["PingPong", "BothDirections", "Collectives", "SmokeLibraries"]
+    for name in names if system != "emulated" else ["NodePairs", "NetworkCollectives", "SmokeNodes"]:
+        assert f"- {name} %transport=mpi" in job.stdout
+    assert ("%transport=copy" in job.stdout) == (system not in ("local", "emulated", "aurora", "sierra"))
+    # Each variable of its profiles is a test, and no other.
+    assert "%transport=mpi %setting=whole-profile" in job.stdout
+    assert ("TuningOfNode %transport=ccl %setting=NCCL_NET_GDR_LEVEL" in job.stdout) == (system in ("alps", "lumi"))
+    assert "ServiceLevel" not in job.stdout  # no system names one to try

@@ -1,0 +1,63 @@
+"""What a machine lacks, by the real ReFrame and a benchmark that says so: missing, or as the site has it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricheck.records.verdict import Verdict
+from fabricheck.session.reframe import Selection, run_suite
+from fabricheck.suite import suite_root
+from tests.toy import ToySuite
+
+pytestmark = pytest.mark.e2e
+
+SETTINGS = """
+site_configuration = {
+    "systems": [{"name": "toy", "hostnames": [".*"], "partitions": [
+        {"name": "default", "scheduler": "local", "launcher": "local", "environs": ["none"], "max_jobs": 1,
+         "features": ["gpu"], "devices": [{"type": "gpu", "arch": "sm_90", "num_devices": 4}],
+         "processor": {"num_cpus": 1}, "extras": {"lacks": LACKS}}]}],
+    "environments": [{"name": "none", "features": ["mpi", "nccl"], "target_systems": ["toy"],
+                      "extras": {"port": "cuda"}}],
+}
+"""
+LACK = "nid001: all memory is on one NUMA node, so none is remote"
+NOTHING: dict[str, Any] = {"operation": None, "bytes": None, "missing_ranks": []}
+ERROR = {"record": "error", "run_id": "0" * 32, "kind": "lack", "message": LACK, **NOTHING}
+
+
+def problems(toy: ToySuite, lacks: str) -> list[tuple[Verdict, str]]:
+    root = toy.suite.root
+    (root / "site_configs/toy/settings.py").write_text(SETTINGS.replace("LACKS", lacks), encoding="utf-8")
+    shutil.copy(suite_root() / "checks/memory_paths.py", toy.check)
+    program = root / "built/none/fabricbench"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    said = json.dumps(ERROR)
+    program.write_text(
+        f"#!/bin/sh\n[ \"$1\" = --version ] && exit 0\necho '{said}' > result.jsonl\nexit 6\n", encoding="utf-8"
+    )
+    program.chmod(0o755)
+    built: Path = program.parent.parent
+    selection = Selection(
+        "toy", names=("HostNuma %host_numa=remote",), more=(f"--setvar=BuildFabricbench.prebuilt={built}",)
+    )
+    session = run_suite(toy.suite, selection, toy.output)
+    return [(each.verdict, each.message) for each in session.problems if each.message.startswith("HostNuma")]
+
+
+def test_a_lack_that_nobody_declared_leaves_the_run_incomplete(toy: ToySuite) -> None:
+    ((verdict, message),) = problems(toy, "{'host_memory=managed': 'another lack'}")
+    assert verdict is Verdict.INCOMPLETE
+    assert message.endswith(f"skip: this node cannot run it: {LACK}")
+
+
+def test_a_lack_that_the_site_declares_does_not_apply(toy: ToySuite) -> None:
+    ((verdict, message),) = problems(toy, "{'host_numa=remote': 'one NUMA node'}")
+    assert verdict is Verdict.PASS
+    assert "does not apply: this node cannot run it: " in message
+    assert message.endswith(f"{LACK}, as the site says (host_numa=remote: one NUMA node)")

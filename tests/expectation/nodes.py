@@ -1,0 +1,59 @@
+"""Nodes for the tests of the model: those of the papers, and small ones made on the spot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+from fabricheck.topology.graph import NodeGraph, node_graph
+from fabricheck.topology.model import Cpu, Gpu, Link, Nic, Switch, Topology, find_topology
+
+ROOT = Path(__file__).resolve().parents[2]
+PAPERS = (
+    "alps",
+    "aurora",
+    "dardel",
+    "delta",
+    "dgx-a100",
+    "frontier",
+    "hgx-h200",
+    "leonardo",
+    "lumi",
+    "perlmutter",
+    "sierra",
+    "summit",
+)
+
+
+@cache
+def system(name: str) -> Topology:
+    """A system of site_configs/."""
+    return find_topology(name, ROOT / "site_configs")
+
+
+def graph(name: str) -> NodeGraph:
+    return node_graph(system(name))
+
+
+def node(
+    gpus: int,
+    links: Iterable[tuple[int, int, int, float]],
+    *,
+    switch: Mapping[int, float] | None = None,
+    nics: int = 0,
+    scheme: str | None = None,
+) -> Topology:
+    """A node of `gpus` GPUs; `links`: (GPU, GPU, count, Gb/s of one); `switch`: Gb/s of each GPU to a switch."""
+    joined = [Link((f"gpu{a}", f"gpu{b}"), "test", count, rate, "test") for a, b, count, rate in links]
+    joined += [Link((f"gpu{a}", "switch"), "test", 1, rate, "test") for a, rate in (switch or {}).items()]
+    return Topology(
+        system="made",
+        description="made for a test",
+        gpus=tuple(Gpu(f"gpu{index}", index, "test") for index in range(gpus)),
+        cpus=(Cpu("cpu0"),),
+        switches=(Switch("switch", "test"),) if switch else (),
+        nics=tuple(Nic(f"nic{index}", "test", 200.0, "test") for index in range(nics)),
+        links=tuple(joined),
+        nic_scheme=scheme,
+    )

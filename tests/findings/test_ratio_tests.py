@@ -1,0 +1,100 @@
+"""Ratios of medians: what their intervals cover, and what claims about them come to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fabricheck.findings.ratio_tests import Claim, Truth, all_of, any_of, both, count, most_of
+from fabricheck.judge.statistics import ratio_interval
+
+
+def claim(ratio: float, *, bound: float = 1.0, noise: float = 0.0, above: bool = True, count: int = 30) -> Claim:
+    spread = 1 + noise * np.linspace(-1, 1, count)
+    return Claim([ratio * spread], [np.ones(count)], bound, above=above)
+
+
+@settings(max_examples=30)
+@given(
+    values=st.lists(st.floats(0.1, 10), min_size=30, max_size=60),
+    others=st.lists(st.floats(0.1, 10), min_size=30, max_size=60),
+    factor=st.floats(0.1, 10),
+)
+def test_an_interval_has_the_ratio_in_it_and_goes_with_the_unit(
+    values: list[float], others: list[float], factor: float
+) -> None:
+    low, high = ratio_interval([values], [others])
+    assert low <= np.median(values) / np.median(others) <= high
+    assert ratio_interval([np.array(values) * factor], [others]) == pytest.approx((low * factor, high * factor))
+    assert ratio_interval([others], [values]) == pytest.approx((1 / high, 1 / low))
+    wider = ratio_interval([values], [others], 0.999)
+    assert wider[0] <= low and high <= wider[1]
+    both_ways = ratio_interval([values, others], [others, values])
+    assert both_ways[0] <= 1 + 1e-9 and both_ways[1] >= 1 - 1e-9
+
+
+def test_an_interval_covers_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(7)
+    covered = 0
+    for _ in range(200):
+        low, high = ratio_interval([generator.lognormal(0.3, 0.2, 40)], [generator.lognormal(0, 0.4, 25)])
+        covered += low <= np.exp(0.3) <= high
+    assert covered >= 0.95 * 200
+
+
+def test_too_few_values_say_nothing() -> None:
+    assert ratio_interval([[2.0] * 6], [[1.0] * 40]) == (0, float("inf"))
+    assert ratio_interval([[2.0] * 7], [[1.0] * 40]) == (2, 2)
+    assert claim(2, count=6).truth() is None
+    assert claim(2, count=8).truth() is True
+    assert claim(2, count=8).truth(100) is None
+    with pytest.raises(ValueError, match="above 0"):
+        ratio_interval([[0.0] * 9], [[1.0] * 9])
+
+
+@pytest.mark.parametrize(
+    ("ratio", "noise", "truth"),
+    [(1.2, 0, True), (0.8, 0, False), (1.02, 0.2, None), (0.98, 0.2, None), (1.0, 0, False)],
+)
+def test_a_claim_is_open_where_the_bound_lies_in_the_interval(ratio: float, noise: float, truth: Truth) -> None:
+    assert claim(ratio, noise=noise).truth() is truth
+    assert claim(ratio, noise=noise, above=False).truth() is (None if truth is None else not truth)
+
+
+YES, NO, OPEN = claim(2), claim(0.5), claim(1, noise=0.5)
+
+
+@pytest.mark.parametrize(
+    ("claims", "all_", "any_", "most"),
+    [
+        ([], None, None, None),
+        ([YES, YES], True, True, True),
+        ([NO, NO], False, False, False),
+        ([YES, NO], False, True, False),
+        ([YES, YES, NO], False, True, True),
+        ([YES, OPEN], None, True, None),
+        ([NO, OPEN], False, None, False),
+        ([NO, OPEN, OPEN], False, None, None),
+        ([YES, YES, OPEN], None, True, True),
+    ],
+)
+def test_claims_together(claims: list[Claim], all_: Truth, any_: Truth, most: Truth) -> None:
+    assert (all_of(claims), any_of(claims), most_of(claims)) == (all_, any_, most)
+
+
+def test_one_of_many_does_not_decide_by_chance() -> None:
+    """A claim that is just false by its own interval is open among many."""
+    values = np.concatenate([np.full(10, 1.1), np.full(30, 0.9)])
+    one = Claim([values], [np.ones(40)], 1.0)
+    assert one.truth() is False
+    assert one.truth(1000) is None
+    assert all_of([one] + [YES] * 999) is None
+    assert any_of([one] + [NO] * 999) is False
+
+
+def test_truths_together_and_their_number() -> None:
+    assert [both(each) for each in ([], [True, True], [True, None], [None, False])] == [None, True, None, False]
+    assert count([YES, YES, NO, OPEN], "faster", "not") == "2 faster, 1 not, 1 open"
+    assert count([NO], "faster", "not") == "1 not"

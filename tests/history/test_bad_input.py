@@ -1,0 +1,170 @@
+"""What a user can get wrong with calibrate, compare and watch: one line, exit status 2, and nothing changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from fabricheck.cli import main
+from fabricheck.store import folders
+from fabricheck.store.folders import METRICS, Entry
+from fabricheck.store.writing import append
+from tests.store.sessions import NOW, add, make_suite, result_file, session_of
+
+COMMANDS = (
+    ("calibrate", "local", "--write"),
+    ("compare", "00000000", "00000001", "--system=local"),
+    ("watch", "local"),
+)
+each_command = pytest.mark.parametrize("command", COMMANDS, ids=[words[0] for words in COMMANDS])
+
+
+@pytest.fixture
+def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = make_suite(tmp_path / "suite")
+    monkeypatch.chdir(root)
+    return root
+
+
+@pytest.fixture
+def store(suite: Path) -> Path:
+    return suite / "output" / "store"
+
+
+def refused(capsys: pytest.CaptureFixture[str], suite: Path, *words: str) -> str:
+    """What a command says of a mistake. It is one line, and every file stays as it was."""
+    before = {file: file.read_bytes() for file in suite.rglob("*") if file.is_file()}
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1, said.err
+    assert {file: file.read_bytes() for file in suite.rglob("*") if file.is_file()} == before
+    return said.err
+
+
+def nights(suite: Path, store: Path, count: int = 2) -> list[Entry]:
+    return [add(suite, store, night)[0] for night in range(count)]
+
+
+@each_command
+def test_no_store(suite: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
+    assert "there is no store" in refused(capsys, suite, *command)
+
+
+@each_command
+def test_an_empty_history(
+    suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    folders.create(store)
+    assert "holds no runs of the system 'local'" in refused(capsys, suite, *command)
+
+
+@each_command
+def test_a_damaged_store(
+    suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    entry = nights(suite, store)[1]
+    file = entry.path / METRICS
+    file.write_bytes(file.read_bytes()[:-1])
+    said = refused(capsys, suite, *command)
+    assert METRICS in said
+    assert "checksum" in said
+
+
+@each_command
+def test_a_store_with_something_foreign(
+    suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    nights(suite, store)
+    (store / "local" / "thesis.tex").write_text("precious")
+    assert "thesis.tex: does not belong into a store" in refused(capsys, suite, *command)
+
+
+@each_command
+def test_a_folder_that_is_no_store(suite: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
+    assert "is no store of Fabricheck" in refused(capsys, suite, *command, f"--store={suite / 'config'}")
+
+
+def test_a_session_that_does_not_exist(suite: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nights(suite, store)
+    for words in (("compare", "00000000", "99999999"), ("compare", "99999999", "00000000")):
+        assert "the history has no session '99999999'" in refused(capsys, suite, *words)
+    assert "the history has no session 'x'" in refused(capsys, suite, "calibrate", "local", "--runs=x", "--write")
+    assert "no run is of 2020-01-01..2020-01-02" in refused(capsys, suite, "compare", "2020-01-01..2020-01-02", "0000")
+
+
+def test_a_session_with_itself(suite: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nights(suite, store)
+    assert "share 1 runs" in refused(capsys, suite, "compare", "00000000", "00000000")
+
+
+@each_command
+def test_mixed_units(suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
+    nights(suite, store, 1)
+    new = session_of(suite, 1, [result_file(suite, 1)])
+    renamed = [replace(each, unit="GB/s" if each.unit == "Gb/s" else each.unit) for each in new.judged[0].judgements]
+    append(store, replace(new, judged=[replace(new.judged[0], judgements=tuple(renamed))]), NOW)
+    assert "is in GB/s and Gb/s" in refused(capsys, suite, *command)
+
+
+@each_command
+def test_the_same_run_in_two_sessions(
+    suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    entry = nights(suite, store)[0]
+    elsewhere = suite / "elsewhere"
+    append(elsewhere, session_of(suite, 0, [result_file(suite, 0)], session="other"), NOW)
+    name = f"{entry.started}-other"
+    (elsewhere / "local" / name).rename(store / "local" / name)
+    assert "is there twice, in sessions" in refused(capsys, suite, *command)
+
+
+@each_command
+def test_a_clock_that_was_wrong(
+    suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    """A node whose clock is years ahead; the clock went backwards when it was set right."""
+    nights(suite, store)
+    ahead = datetime.now(timezone.utc) + timedelta(days=3000)
+    text = ahead.strftime("%Y-%m-%dT%H:%M:%SZ")
+    file = result_file(suite, 9, change=lambda lines: lines[0].update(started_utc=text))
+    append(store, session_of(suite, 9, [file], started=ahead, ended=ahead + timedelta(hours=1)), ahead)
+    assert "which is still to come: the clock was wrong" in refused(capsys, suite, *command)
+
+
+@each_command
+def test_another_system(suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
+    nights(suite, store)
+    other = [word.replace("local", "hgx-h200") for word in command]
+    assert "holds no runs of the system 'hgx-h200', only of local" in refused(capsys, suite, *other)
+
+
+def test_references_of_another_system(suite: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nights(suite, store, 12)
+    file = suite / "reference_values" / "local.yaml"
+    head = "$sources: {a: {kind: vendor, source: b}}\n$provenance: {PingPong: a}\nPingPong:\n"
+    index = "  $index: ['$partition', '$environ', transport]\n"
+    file.write_text(f"{head}{index}  lumi:gpu:\n    e:\n      mpi: {{x: [1, -0.1, null, Gb/s]}}\n")
+    said = refused(capsys, suite, "calibrate", "local", "--write")
+    assert "PingPong has references of lumi:gpu, another system than local" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("watch", "local", "--warm-up=2"), "--warm-up 2: give a number from 8"),
+        (("compare", "00000000", "00000001", "--false-discovery=2"), "a share between 0 and 1"),
+        (("calibrate", "local", "--false-alarms=0"), "false alarms"),
+        (("watch", "local", "--accepted=missing.yaml"), "missing.yaml"),
+    ],
+)
+def test_options_out_of_range(
+    suite: Path, store: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+) -> None:
+    nights(suite, store)
+    assert message in refused(capsys, suite, *words)

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.history.calibrate import Calibration, calibrate, runs_needed
+from fabricheck.history.limits import limits_of_system, parse_test
+from fabricheck.history.references_file import diff, updated_text, write
+from fabricheck.history.robust import FEWEST, centre_and_spread, normal_score, prediction_factor
+from fabricheck.history.series import MetricKey
+from fabricheck.judge.references import load_references
+from fabricheck.judge.system import SystemJudge
+from fabricheck.records.judgement import Expectation
+from tests.history.histories import NOW, SYSTEM, Made, history, normal
+
+GOODPUT = "pingpong_uncontended_0_1_1gib_goodput"
+LATENCY = "pingpong_uncontended_0_1_8b_latency"
+
+
+def nothing(key: MetricKey, nodes: int) -> None:
+    return None
+
+
+def calibrated(metrics: list[Made], **options: object) -> Calibration:
+    return calibrate(history(metrics), SYSTEM, limits=nothing, now=NOW, **options)  # type: ignore[arg-type]
+
+
+def two(runs: int = 20) -> list[Made]:
+    return [
+        Made(GOODPUT, normal(1, runs, centre=400)),
+        Made(LATENCY, normal(2, runs, centre=20, spread=0.05), better="lower", unit="us"),
+        Made(GOODPUT, normal(3, runs, centre=300), test="PingPong %transport=mpi"),
+    ]
+
+
+def test_robust_estimates_of_normal_values_are_right_and_wild_ones_move_them_little() -> None:
+    rng = np.random.default_rng(1)
+    values = 10 + 2 * rng.standard_normal((2000, 50))
+    found = centre_and_spread(values)
+    assert found.centre.mean() == pytest.approx(10, abs=0.05)
+    assert found.spread.mean() == pytest.approx(2, rel=0.01)
+    values[:, :3] = 1000
+    wild = centre_and_spread(values)
+    assert np.abs(wild.centre - 10).max() < 2
+    assert wild.spread.max() < 5
+
+
+def test_missing_values_do_not_count() -> None:
+    values = np.random.default_rng(1).standard_normal(20)
+    found = centre_and_spread([[*values, *[np.nan] * 5], [np.nan] * 25, [*[np.nan] * 24, 1.0]])
+    alone = centre_and_spread(values)
+    assert (found.centre[0], found.spread[0]) == (pytest.approx(alone.centre), pytest.approx(alone.spread))
+    assert found.count.tolist() == [20, 0, 1]
+    assert np.isnan(found.spread[1:]).all()
+
+
+def test_a_second_mode_belongs_to_the_spread() -> None:
+    rng = np.random.default_rng(2)
+    values = rng.standard_normal((500, 60)) + 6 * (rng.random((500, 60)) < 0.3)
+    found = centre_and_spread(values)
+    assert np.median(found.spread) == pytest.approx(values.std(), rel=0.1)
+
+
+@pytest.mark.parametrize("runs", [8, 9, 12, 20, 60])
+def test_bounds_cover_what_they_claim(runs: int) -> None:
+    values = np.random.default_rng(runs).standard_normal((40_000, runs + 1))
+    found = centre_and_spread(values[:, :-1])
+    for rate in (0.05, 0.01, 0.001):
+        beyond = np.mean(values[:, -1] > found.centre + prediction_factor(runs, rate) * found.spread)
+        assert beyond == pytest.approx(rate, abs=max(0.1 * rate, 4 * np.sqrt(rate / 40_000)))
+
+
+def test_scores_are_those_of_the_same_probability() -> None:
+    reach = prediction_factor(10, 0.01) / np.sqrt(1 + 1 / 10)
+    score = normal_score(np.asarray([reach, -reach, 0.0, 1e9]), 10)
+    assert score == pytest.approx([2.3263, -2.3263, 0, score[3]], abs=1e-3)
+    assert 5 < score[3] <= 38
+    assert np.isnan(normal_score(np.asarray([1.0]), FEWEST - 1)).all()
+
+
+def test_how_many_runs_are_needed_depends_on_the_rate() -> None:
+    assert runs_needed(0.05) == FEWEST
+    assert runs_needed(0.01) <= runs_needed(0.001) < runs_needed(1e-5)
+    with pytest.raises(UserError, match=r"lies between 0 and 0\.5"):
+        runs_needed(0)
+
+
+def test_too_few_runs_are_refused_with_how_many_it_needs() -> None:
+    needed = runs_needed(0.001)
+    few = calibrated(two(needed - 1))
+    assert few.references == ()
+    assert {each.reason for each in few.refused} == {
+        f"{needed - 1} runs: {needed} are needed for a false-alarm rate of 0.001"
+    }
+    assert len(calibrated(two(needed)).references) == 3
+    with pytest.raises(UserError, match="all 3 metrics were refused"):
+        updated_text(Path("none.yaml"), few, "command")
+
+
+def test_a_metric_that_failed_or_varies_too_much_is_refused() -> None:
+    found = calibrated([Made("slow", normal(1, 20), verdict="FAIL"), Made("wild", normal(1, 20, spread=0.5))])
+    assert [each.reason.split(":")[0] for each in found.refused] == [
+        "failed in 20 of 20 runs, so the system was not healthy",
+        "varies by 30% from run to run",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expectation", "reason"),
+    [
+        (Expectation(380, 370, 380, 0.5, "the model"), "is above the most that is plausible, 380 Gb/s (the model)"),
+        (Expectation(2000, 2000, 2000, 0.5, "the model"), "is under the acceptance limit, 1000 Gb/s (the model)"),
+    ],
+)
+def test_a_reference_that_cannot_be_is_refused(expectation: Expectation, reason: str) -> None:
+    found = calibrate(history(two()[:1]), SYSTEM, limits=lambda *_: expectation, now=NOW)
+    assert found.references == ()
+    assert reason in found.refused[0].reason
+
+
+def test_a_latency_that_cannot_be_is_refused() -> None:
+    least = Expectation(None, None, 100.0, 0.0, "the model")
+    found = calibrate(history(two()[1:2]), SYSTEM, limits=lambda *_: least, now=NOW)
+    assert "is below the least that is plausible, 100 us" in found.refused[0].reason
+
+
+def test_the_model_of_a_system_gives_the_limits() -> None:
+    judge = SystemJudge.of("hgx-h200")
+    limits = limits_of_system(judge)
+
+    def of(metric: str, test: str = "PingPong %transport=ccl") -> Expectation | None:
+        return limits(MetricKey("gpu", "e", test, metric), 1)
+
+    pair = of(GOODPUT)
+    assert pair is not None
+    assert pair.expected is not None and pair.ceiling is not None
+    assert 1000 < pair.expected < pair.ceiling < 10_000
+    latency = of(LATENCY)
+    assert latency is not None and latency.ceiling is not None
+    assert of("allreduce_contended_all4_1gib_goodput") is not None
+    assert of("reduce_scatter_uncontended_all4_1gib_goodput") is not None
+    assert of(GOODPUT, "PingPong") is None
+    assert of("something_else") is None
+    assert of("pingpong_uncontended_0_9_1gib_goodput") is not None  # rank 9 of another node
+    unknown = limits_of_system(replace(judge, topology=None))
+    assert unknown(MetricKey("gpu", "e", "PingPong %transport=ccl", GOODPUT), 1) is None
+
+
+def test_a_test_is_its_class_and_its_parameters() -> None:
+    found = parse_test("PingPong %transport=ccl %ranks=4")
+    assert (found.name, found.parameters) == ("PingPong", (("transport", "ccl"), ("ranks", 4)))
+
+
+def test_runs_of_two_versions_have_no_one_value() -> None:
+    frame = history(two(40), software={20: {"nccl": "2.29.1"}})
+    with pytest.raises(UserError, match=r"more than one software, nccl 2\.28\.3 and 2\.29\.1: choose with --runs"):
+        calibrate(frame, SYSTEM, limits=nothing, now=NOW)
+    found = calibrate(frame, SYSTEM, limits=nothing, now=NOW, selection="software:nccl=2.29.1")
+    assert found.runs == 40  # two tests, twenty sessions
+    with pytest.raises(UserError, match="more than one tuning"):
+        calibrate(history(two(40), tuning={20: {"profile": "x"}}), SYSTEM, limits=nothing, now=NOW)
+    # A new revision of the suite changes no measurement.
+    revisions = {0: {"nccl": "1", "suite": "abc"}, 20: {"nccl": "1", "suite": "def"}}
+    assert calibrate(history(two(40), software=revisions), SYSTEM, limits=nothing, now=NOW).references
+
+
+def attributes(transport: str) -> dict[str, str | int]:
+    return {"$partition": "sim:gpu", "$environ": "openmpi", "transport": transport}
+
+
+def test_the_judge_reads_what_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "reference_values" / "sim.yaml"
+    found = calibrated(two())
+    text = updated_text(path, found, "fabricheck calibrate sim")
+    assert diff(path, text).startswith("--- a/reference_values/sim.yaml\n+++ b/reference_values/sim.yaml\n")
+    assert not path.exists()
+    write(path, text)
+    references = load_references(path).of("PingPong").lookup(attributes("ccl"))
+    goodput, latency = references[GOODPUT], references[LATENCY]
+    assert goodput.value == pytest.approx(400, rel=0.02)
+    assert goodput.lower is not None and latency.upper is not None
+    spread = np.log(np.asarray(two()[0].values, dtype=np.float64)).std(ddof=1)
+    assert goodput.lower == pytest.approx(np.expm1(-prediction_factor(20, 0.001) * spread), rel=0.02)
+    assert latency.upper > 0.1
+    assert "sim-2026-01-20: measured, 2026-01-20: 40 runs in 20 sessions" in goodput.provenance
+    assert load_references(path).of("PingPong").lookup(attributes("mpi"))[GOODPUT].value == pytest.approx(300, rel=0.02)
+    assert diff(path, updated_text(path, found, "fabricheck calibrate sim")) == ""
+
+
+def test_the_rest_of_a_file_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "sim.yaml"
+    path.write_text(
+        """# Of the acceptance.
+$sources:
+  old: {kind: vendor, source: data sheet}
+$provenance:
+  Other: old
+  PingPong: old
+$uncalibrated:
+  Collectives: not yet
+Other:
+  $index: [n]
+  1: {x: [1, -0.1, null, Gb/s]}  # kept
+PingPong:
+  $index: ['$partition', '$environ', transport]
+  sim:gpu:
+    openmpi:
+      ccl:
+        gone_goodput: [7, -0.1, null, Gb/s]
+"""
+    )
+    tests = [*two(), Made("allreduce_uncontended_all4_1gib_goodput", normal(4, 20), test="Collectives %transport=ccl")]
+    text = updated_text(path, calibrated(tests), "fabricheck calibrate sim")
+    assert "# Of the acceptance." in text
+    assert "# kept" in text
+    assert "$uncalibrated" not in text
+    write(path, text)
+    references = load_references(path)
+    assert set(references.tests) == {"Other", "PingPong", "Collectives"}
+    ccl = references.of("PingPong").lookup(attributes("ccl"))
+    assert ccl["gone_goodput"].provenance.startswith("old")
+    assert ccl[GOODPUT].provenance.startswith("sim-2026-01-20")
+    assert references.of("Other").lookup({"n": 1})["x"].provenance.startswith("old")
+
+
+def test_a_file_of_another_system_or_index_is_refused_and_left_alone(tmp_path: Path) -> None:
+    head = "$sources: {a: {kind: vendor, source: b}}\n$provenance: {PingPong: a}\nPingPong:\n"
+    reference = "{x: [1, -0.1, null, Gb/s]}\n"
+    path = tmp_path / "sim.yaml"
+    path.write_text(
+        f"{head}  $index: ['$partition', '$environ', transport]\n  daint:gpu:\n    e:\n      ccl: {reference}"
+    )
+    with pytest.raises(UserError, match=r"sim\.yaml: PingPong has references of daint:gpu, another system than sim"):
+        updated_text(path, calibrated(two()), "c")
+    path.write_text(f"{head}  $index: [transport]\n  ccl: {reference}")
+    with pytest.raises(UserError, match=r"is indexed by transport and not by \$partition"):
+        updated_text(path, calibrated(two()), "c")
+    path.write_text("PingPong: 1")
+    with pytest.raises(UserError, match=r"sim\.yaml:1"):
+        updated_text(path, calibrated(two()), "c")
+    assert path.read_text() == "PingPong: 1"
+
+
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        write(tmp_path / "file" / "sim.yaml", "")

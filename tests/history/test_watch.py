@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import json
+from datetime import date
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.signal import lfilter
+
+from fabricheck.errors import UserError
+from fabricheck.history.hazard import CHARTS, CLIP, KINDS, false_alarm_rate, log_rates, thresholds
+from fabricheck.history.monitor import Options, monitor
+from fabricheck.history.noise import kinds_of_noise
+from fabricheck.history.text import to_json, watch_lines
+from fabricheck.history.watch import Accepted, WatchResult, change_point, load_accepted, watch, watch_series
+from tests.history.histories import NOW, SYSTEM, Made, history, normal
+
+Floats = npt.NDArray[np.float64]
+NIGHTS = 120
+
+
+def watched(metrics: list[Made], *accepted: Accepted, **more: object) -> WatchResult:
+    return watch(history(metrics, **more), SYSTEM, accepted, now=NOW)  # type: ignore[arg-type]
+
+
+def quiet(count: int, nights: int = NIGHTS) -> list[Made]:
+    return [Made(f"m{each:02}", normal(100 + each, nights), components=[f"n0:link{each}"]) for each in range(count)]
+
+
+def lost(onset: int, *, nights: int = NIGHTS, drop: float = 0.1, name: str = "lost", seed: int = 1) -> Made:
+    return Made(name, normal(seed, nights, drop=drop, onset=onset), components=["n0", "n0:nic1"])
+
+
+def test_quiet_metrics_raise_nothing() -> None:
+    found = watched(quiet(20))
+    assert found.pages == ()
+    assert found.count("watched") == 20
+    assert found.exit_status == 0
+    assert found.watched_nights == 20 * (NIGHTS - 25)
+
+
+def test_a_loss_is_found_located_and_stays_open() -> None:
+    found = watched([*quiet(5), lost(100)], software={100: {"nccl": "2.29.1"}})
+    (page,) = found.pages
+    (alarm,) = page.alarms
+    assert (alarm.key.metric, alarm.first_bad.session, alarm.last_good.session) == ("lost", "s100", "s099")
+    assert alarm.raised.session in ("s100", "s101", "s102")
+    assert alarm.change == pytest.approx(-0.1, abs=0.02)
+    assert alarm.software == ("nccl: 2.28.3 -> 2.29.1",)
+    assert page.open and not page.new
+    assert found.exit_status == 1
+    state = next(each for each in found.states if each.key.metric == "lost")
+    assert state.status == "alarm"
+    assert state.centre == pytest.approx(400, rel=0.02)
+
+
+def test_a_latency_is_worse_when_it_rises() -> None:
+    values = [1e4 / each for each in normal(1, NIGHTS, drop=0.1, onset=100)]
+    assert watched([Made("up", values, better="lower", unit="us")]).exit_status == 1
+    assert watched([Made("up", values, better="higher")]).exit_status == 0
+
+
+def test_an_alarm_of_tonight_is_new() -> None:
+    whole = watched([lost(100)]).pages[0].alarms[0]
+    night = int(whole.raised.session[1:])
+    page = watched([lost(100, nights=night + 1)]).pages[0]
+    assert page.new
+    # What was known that night is what is said of it later: the past does not change.
+    assert page.alarms[0].raised == whole.raised
+    assert page.alarms[0].sum == whole.sum
+    assert watched([lost(100, nights=night)]).pages == ()
+
+
+def pairs(slow: str, quietest: tuple[str, str], nights: int) -> list[Made]:
+    """Pairs of four nodes: those of `slow` lose 5% for the last five nights, most of them in noise."""
+    nodes = [f"n{each}" for each in range(4)]
+    found = []
+    for seed, (source, destination) in enumerate(permutations(nodes, 2), start=50):
+        drop = 0.05 if slow in (source, destination) else 0.0
+        spread = 0.01 if (source, destination) == quietest else 0.04
+        values = normal(seed, nights, spread=spread, drop=drop, onset=nights - 5)
+        parts = [f"{node}{part}" for node in (source, destination) for part in ("", ":hsn0")]
+        found.append(Made(f"{source}_{destination}", values, components=parts))
+    return found
+
+
+@pytest.mark.parametrize("slow", ["n1", "n2"])
+def test_one_alarm_is_told_by_what_the_others_lost(slow: str) -> None:
+    """Either end of the pair explains its alarm; that other pairs of one of them lost something tells which."""
+    (page,) = watched(pairs(slow, ("n1", "n2"), 60)).pages
+    assert (page.affected, page.watched) == (1, 6)
+    assert (page.component, page.others) == (f"{slow}:hsn0", (slow,))
+
+
+def test_alarms_with_a_shared_component_are_one_page() -> None:
+    shared = [
+        Made(f"x{each}", normal(50 + each, NIGHTS, drop=0.1, onset=100), components=["n0", "n0:nic1", f"n0:gpu{each}"])
+        for each in range(4)
+    ]
+    rest = [Made(f"y{each}", normal(70 + each, NIGHTS), components=["n0", f"n0:gpu{each}"]) for each in range(8)]
+    found = watched([*shared, *rest])
+    (page,) = found.pages
+    assert (page.component, page.affected, page.watched) == ("n0:nic1", 4, 4)
+    assert "n0:nic1: 4 of 4 metrics" in "\n".join(watch_lines(found))
+
+
+def test_alarms_without_one_are_several_pages() -> None:
+    two = [lost(100), Made("other", normal(2, NIGHTS, drop=0.1, onset=100), components=["n7"])]
+    assert {page.component for page in watched([*quiet(3), *two]).pages} == {"n0:nic1", "n7"}
+    bare = [Made(f"x{each}", normal(each, NIGHTS, drop=0.1, onset=100)) for each in range(2)]
+    assert [page.component for page in watched(bare).pages] == [None, None]
+
+
+def test_a_history_without_a_measurement_is_one_line() -> None:
+    with pytest.raises(UserError, match="the history of sim holds no measurement"):
+        watched([Made("m", [1.0, 2.0], verdict="INVALID")])
+
+
+def test_the_series_is_given_back_with_its_software_changes() -> None:
+    software = {3: {"nccl": "2.29.1"}, 5: {"nccl": "2.29.1", "driver": "580"}}
+    # A metric that was not measured that night changed when it was measured again.
+    metrics = [Made("a", [1.0] * 8), Made("b", [1.0, 1.0, 1.0, None, 1.0, 1.0, 1.0, 1.0])]
+    found = watch_series(history(metrics, software=software), SYSTEM, now=NOW)
+    assert [each.key for each in found.result.states] == list(found.series.keys)
+    changes = found.series.software_changes()
+    upgrade = ("nccl: 2.28.3 -> 2.29.1",)
+    assert changes == ((), (), (), upgrade, upgrade, ("driver: none -> 580",), (), ())
+    assert found.series.software_changes([0])[4] == ()
+
+
+def test_one_bad_night_is_no_alarm() -> None:
+    values = normal(1, NIGHTS)
+    values[100] *= 0.3
+    assert watched([Made("dip", values)]).pages == ()
+
+
+def test_a_metric_that_recovers_closes_its_page() -> None:
+    values = normal(1, NIGHTS)
+    for night in range(60, 75):
+        values[night] *= 0.8
+    found = watched([Made("back", values)])
+    (page,) = found.pages
+    assert not page.open
+    assert page.alarms[0].ended is not None and not page.alarms[0].accepted
+    assert found.exit_status == 0
+    assert [each.status for each in found.states] == ["watched"]
+
+
+def test_an_accepted_change_is_the_new_baseline() -> None:
+    long = 200
+    accepted = Accepted(since=date(2026, 4, 11), reason="the new driver", metrics=("lo*",))  # session s100
+    found = watched([lost(100, nights=long)], accepted)
+    assert [page.open for page in found.pages] == [False] * len(found.pages)
+    (state,) = found.states
+    assert state.status == "watched"
+    assert state.centre == pytest.approx(360, rel=0.02)
+    twice = normal(1, long, drop=0.1, onset=100)
+    twice[180:] = [0.9 * each for each in twice[180:]]
+    again = watched([Made("lost", twice)], accepted)
+    assert [page.alarms[0].first_bad.session for page in again.open_pages] == ["s180"]
+    assert watched([lost(100, nights=long)], Accepted(date(2026, 4, 11), "x", ("nothing",))).exit_status == 1
+
+
+def test_a_metric_that_is_no_longer_measured_is_not_green() -> None:
+    gone = Made("gone", normal(1, 100))
+    found = watched([*quiet(3), gone])
+    assert [each.status for each in found.states if each.key.metric == "gone"] == ["missing"]
+    assert found.exit_status == 4
+    assert any(line.startswith("MISSING: gpu openmpi") for line in watch_lines(found))
+    retired = watched([*quiet(3), gone], Accepted(date(2026, 4, 15), "the test was removed", ("gone",)))
+    assert retired.exit_status == 0
+    weekly = Made("weekly", [value if night % 7 == 0 else None for night, value in enumerate(normal(1, NIGHTS))])
+    assert watched([*quiet(3), weekly]).count("missing") == 0
+
+
+def test_nothing_to_watch_yet_is_not_green() -> None:
+    found = watched(quiet(3, nights=15))
+    assert found.count("warming up") == 3
+    assert found.exit_status == 4
+    assert "nothing can be watched yet" in "\n".join(watch_lines(found))
+
+
+def test_the_same_history_gives_the_same_bytes() -> None:
+    metrics = [*quiet(5), lost(100)]
+    one, two = watched(metrics), watched(metrics[::-1])
+    assert to_json(one) == to_json(two)
+    assert json.loads(to_json(one))["exit_status"] == 1
+
+
+def test_a_change_point() -> None:
+    assert change_point(np.asarray([0.1, -0.2, 0.3, 4.0, 4.1])) == 3
+    assert change_point(np.asarray([0.0, 5.0])) == 1
+    assert change_point(np.asarray([*np.zeros(30), 0.3, *np.full(10, 5.0)])) == 31
+
+
+def test_accepted_changes_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "accepted.yaml"
+    path.write_text("- since: 2026-04-11\n  reason: the new driver\n  metrics: [pingpong_*]\n")
+    assert load_accepted(path) == (Accepted(date(2026, 4, 11), "the new driver", ("pingpong_*",)),)
+    for text, message in (
+        ("since: 2026-04-11\n", "has to be a list"),
+        ("- reason: x\n", "accepted.yaml:1: .*since"),
+        ("- since: 2026-04-11\n", "reason"),
+        ("- since: soon\n  reason: x\n", "accepted.yaml:1"),
+        ("- since: 2026-04-11\n  reason: x\n  metric: a\n", "metric"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UserError, match=message) as error:
+            load_accepted(path)
+        assert len(str(error.value).splitlines()) == 1
+
+
+def test_options_out_of_range_are_refused() -> None:
+    with pytest.raises(ValueError, match="out of range"):
+        Options(warm_up=3)
+
+
+def autocorrelated(rng: np.random.Generator, correlation: float, metrics: int, nights: int) -> Floats:
+    noise = rng.standard_normal((metrics, nights + 50)) * np.sqrt(1 - correlation**2)
+    return np.asarray(lfilter([1], [1, -correlation], noise, axis=1)[:, 50:])
+
+
+def test_the_kind_of_noise_is_told_from_the_nights() -> None:
+    rng = np.random.default_rng(1)
+    normal_, correlated, dipping = (
+        rng.standard_normal((100, 150)),
+        autocorrelated(rng, 0.6, 100, 150),
+        rng.standard_normal((100, 150)) + 6 * (rng.random((100, 150)) < 0.05),
+    )
+    weights = kinds_of_noise(np.concatenate([normal_, correlated, dipping]))
+    assert weights.sum(axis=1) == pytest.approx(np.ones(300))
+    correlation = weights @ np.asarray([each.correlation for each in KINDS])
+    bad = weights @ np.asarray([each.bad.rate for each in KINDS])
+    assert np.median(correlation[:100]) < 0.1
+    assert np.median(correlation[100:200]) == pytest.approx(0.6, abs=0.1)
+    assert np.median(bad[:100]) < 0.01
+    assert np.median(bad[200:]) == pytest.approx(0.05, abs=0.03)
+
+
+def test_worse_noise_raises_the_threshold() -> None:
+    def threshold(correlation: float, rate: float) -> float:
+        weights = np.asarray([[float(each.correlation == correlation and each.bad.rate == rate) for each in KINDS]])
+        return float(thresholds(0, weights / weights.sum())[0])
+
+    assert threshold(0, 0) < threshold(0, 0.01) < threshold(0, 0.05)
+    assert threshold(0, 0) < threshold(0.3, 0) < threshold(0.6, 0)
+
+
+def test_the_table_is_what_the_chain_gives() -> None:
+    for chart, table in zip(CHARTS, log_rates(), strict=True):
+        assert table.shape == (len(KINDS), len(chart.thresholds))
+        assert (np.diff(table, axis=1) <= 1e-6).all()
+        for kind in (0, 3, 8, 30):
+            place = 4
+            rate = false_alarm_rate(chart, KINDS[kind], chart.thresholds[place])
+            assert np.log(rate) == pytest.approx(table[kind, place], abs=1e-3)
+
+
+def test_the_chain_gives_what_simulated_charts_do() -> None:
+    """Against 4·10^6 simulated nights; a chart is restarted when it alarms."""
+    rng = np.random.default_rng(1)
+    chart, threshold = CHARTS[0], 2.0
+    values = rng.standard_normal((4000, 1000))
+    sums, alarms, counted = np.zeros(4000), 0, 0
+    for night in range(1000):
+        sums = np.maximum(sums + np.minimum(values[:, night], CLIP) - chart.allowance, 0)
+        # The chain's threshold is the middle between two of its steps.
+        crossed = sums > threshold + 0.1
+        if night > 20:
+            alarms, counted = alarms + int(crossed.sum()), counted + 4000
+        sums[crossed] = 0
+    assert alarms / counted == pytest.approx(false_alarm_rate(chart, KINDS[0], threshold), rel=0.15)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rng: rng.standard_normal((200, 200)),
+        lambda rng: autocorrelated(rng, 0.5, 200, 200),
+        lambda rng: (rng.standard_normal((200, 200)) + 5 * (rng.random((200, 200)) < 0.3)) / 2.5,
+        lambda rng: rng.standard_normal((200, 200)) + 8 * (rng.random((200, 200)) < 0.03),
+    ],
+    ids=["Gaussian", "autocorrelated", "bimodal", "dips"],
+)
+def test_false_alarms_stay_rare(make: object) -> None:
+    """35,000 metric-nights, for which the target allows 1.2 alarms: 5 have a chance of 1%. The benchmark has 10^6."""
+    values = make(np.random.default_rng(4))  # type: ignore[operator]
+    assert len(monitor(0.02 * values).alarms) < 5
+
+
+def test_a_large_drop_is_found_in_three_nights() -> None:
+    values = 0.02 * np.random.default_rng(5).standard_normal((300, 160))
+    values[:, 150:] += 0.02 * 3.5
+    nights = [each.night for each in monitor(values).alarms if each.night >= 150]
+    assert sum(night < 153 for night in nights) > 0.92 * 300
+    assert np.median(nights) <= 151
+
+
+def test_missing_nights_do_not_matter() -> None:
+    rng = np.random.default_rng(6)
+    values = 0.02 * rng.standard_normal((50, 300))
+    values[rng.random((50, 300)) < 0.3] = np.nan
+    assert monitor(values).alarms == ()
+    values[:, 250:] += 0.2
+    assert len(monitor(values).alarms) == 50

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.judge.policy import FloorRule, LatencyRule, Policy, load_policy, scope_of
+from fabricheck.results.fabricbench import read_run
+from tests.result_files import CUDA, HOST
+
+CONFIG = Path(__file__).resolve().parents[2] / "config" / "policy.yaml"
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "policy.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_the_policy_of_the_suite() -> None:
+    policy = load_policy(CONFIG)
+    assert policy.verification_required
+    assert policy.source == str(CONFIG)
+    assert policy.floors
+    # The last rule of each kind leaves nothing without one.
+    last = policy.floors[-1]
+    assert (last.transport, last.operations, last.scope, last.devices) == (None, None, None, None)
+    for transport in ("staging", "copy", "kernel", "ccl", "mpi"):
+        for port in ("host", "cuda", "hip"):
+            assert any(rule.matches(transport, port) for rule in policy.latencies)
+    for rule in policy.latencies:
+        assert rule.minimum_us < rule.limit_us
+
+
+def test_the_first_rule_that_matches_counts(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """
+floors:
+  - {transport: ccl, operations: [pingpong], scope: node, fraction: 0.1, source: a}
+  - {transport: mpi, fraction: 0.2, source: b}
+  - {scope: network, fraction: 0.3, source: c}
+  - {fraction: 0.4, source: d}
+""",
+    )
+    policy = load_policy(path)
+    run = read_run(CUDA)
+    pair, group = run.samples[0], run.samples[-1]
+    assert scope_of(run, pair) == "node"
+    apart = replace(run, ranks=(replace(run.ranks[0], host="nid002"), *run.ranks[1:]))
+    assert scope_of(apart, pair) == "network"
+    found = [policy.floor(*each) for each in ((run, pair), (run, group), (apart, pair))]
+    assert [each.source if each else None for each in found] == ["a", "d", "c"]
+    assert Policy().floor(run, pair) is None
+
+
+def test_rules_of_latency_match_transport_and_port() -> None:
+    rule = LatencyRule(limit_us=10, minimum_us=1, source="x", transport="ccl", port="hip")
+    assert [rule.matches(*each) for each in (("ccl", "hip"), ("ccl", "cuda"), ("mpi", "hip"))] == [True, False, False]
+    assert rule.limit_for("pingpong", 2) == 10
+    assert rule.limit_for("allreduce", 4) == 60
+    shared = LatencyRule(limit_us=10, minimum_us=1, source="x", shared_devices=True)
+    assert shared.matches("copy", "cuda", True)
+    assert not shared.matches("copy", "cuda")
+
+
+def test_processes_that_share_a_gpu_may_wait_for_each_other() -> None:
+    policy, run = load_policy(CONFIG), read_run(CUDA)
+    plan = {**run.header["plan"], "shared_devices": True}
+    usual, shared = policy.latency(run), policy.latency(replace(run, header={**run.header, "plan": plan}))
+    assert usual is not None
+    assert shared is not None
+    assert shared.limit_us > usual.limit_us
+
+
+def test_a_floor_rule_matches_each_axis_by_itself() -> None:
+    rule = FloorRule(fraction=0.5, source="x", operations=("allreduce",))
+    assert rule.matches("ccl", "allreduce", "node", True)
+    assert not rule.matches("ccl", "alltoall", "node", True)
+    host = FloorRule(fraction=0.5, source="x", devices=False)
+    assert host.matches("mpi", "allreduce", "node", False)
+    assert not host.matches("mpi", "allreduce", "node", True)
+    together = FloorRule(fraction=0.5, source="x", schedule="contended")
+    assert together.matches("copy", "host_bidirectional", "node", True, "pinned", schedule="contended")
+    assert not together.matches("copy", "host_bidirectional", "node", True, "pinned", schedule="uncontended")
+
+
+def test_the_host_port_has_a_floor_of_its_own() -> None:
+    policy = load_policy(CONFIG)
+    host, gpus = read_run(HOST), read_run(CUDA)
+    floor, other = policy.floor(host, host.samples[0]), policy.floor(gpus, gpus.samples[0])
+    assert floor is not None
+    assert other is not None
+    assert (floor.devices, other.devices) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "policy.yaml:1: a policy is a map"),
+        ("colour: red", "policy.yaml:1: colour"),
+        ("confidence: 1", "policy.yaml:1: confidence"),
+        ("confidence: .nan", "policy.yaml:1: confidence"),
+        ("confidence: '0.95'", "policy.yaml:1: confidence"),
+        ("implausible_factor: 1", "policy.yaml:1: implausible_factor"),
+        ("floors:\n  - fraction: 1.1\n    source: x", r"policy.yaml:2: floors\[0\].fraction"),
+        ("floors:\n  - fraction: 0.5", r"floors\[0\].source: is missing"),
+        ("floors:\n  - {fraction: 0.5, source: ''}", r"floors\[0\].source"),
+        ("floors:\n  - {fraction: 0.5, source: x, transport: tcp}", r"floors\[0\].transport"),
+        ("floors:\n  - {fraction: 0.5, source: x, operations: [ping]}", r"floors\[0\].operations\[0\]"),
+        ("latencies:\n  - {limit_us: 0, minimum_us: 1, source: x}", r"latencies\[0\].limit_us"),
+        ("source: me", "is the file itself"),
+        ("confidence: 0.9\nconfidence: 0.95", "policy.yaml:2: confidence: is given twice"),
+        ("{", "not valid YAML"),
+    ],
+)
+def test_a_bad_policy_is_the_users_mistake(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        load_policy(written(tmp_path, text))
+    assert str(error.value).splitlines() == [str(error.value)]
+
+
+def test_a_policy_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        load_policy(tmp_path / "none.yaml")

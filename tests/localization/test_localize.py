@@ -1,0 +1,174 @@
+"""Planted faults in simulated readings: found, named, and nothing else; nothing found where there is none.
+
+The full figures are in docs/pairwise.md. Here the losses are such that a working locator never misses them.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from benchmarks.localization import KINDS, Bench, Case, Fault, fat_tree, healthy_share, is_right, measure, taken
+from fabricheck.errors import UserError
+from fabricheck.localization.localize import Localization, Locator, equivalent, locate
+from fabricheck.localization.plan import screen
+from fabricheck.localization.routes import Design, FloatArray, Ways, design
+
+NETWORK = fat_tree(32, 4, 2, trunk_gbps=400.0)
+RAILS = fat_tree(32, 8, 2, nics=2, trunk_gbps=400.0)
+
+
+@pytest.fixture(scope="module", params=["known", "adaptive", "rails"])
+def bench(request: pytest.FixtureRequest) -> Bench:
+    network, places = (RAILS, RAILS.ports) if request.param == "rails" else (NETWORK, NETWORK.nodes)
+    routes = "known" if request.param == "rails" else request.param
+    return Bench(Case(request.param, network, places, routes, (10,)), noise=0.02, seed=5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_fault_is_named(bench: Bench, kind: str) -> None:
+    for _ in range(3):
+        fault = bench.draw(kind, 0.12, 0.2)
+        right, found = bench.trial([fault])
+        assert right, (fault, found.suspects)
+        (suspect,) = found.suspects
+        assert suspect.low - 0.02 <= fault.loss <= suspect.high + 0.02
+        assert suspect.evidence
+        assert suspect.chance < 0.01
+
+
+def test_two_faults_are_named(bench: Bench) -> None:
+    faults = [Fault("nid00003", 0.12), Fault("leaf1--spine1", 0.15)]
+    right, found = bench.trial(faults)
+    assert right, found.suspects
+
+
+def test_two_trunks_of_a_leaf_are_not_the_leaf() -> None:
+    """The leaf is the best single explanation of both."""
+    network = fat_tree(64, 4, 4, trunk_gbps=800.0)
+    bench = Bench(Case("trunks", network, network.nodes, "known"), noise=0.02, seed=1)
+    right, found = bench.trial([Fault("leaf2--spine0", 0.1), Fault("leaf2--spine3", 0.1)])
+    assert right, found.suspects
+
+
+def test_a_switch_that_a_quarter_of_all_pairs_go_over_is_not_taken_for_noise() -> None:
+    """No pair stays on its leaf, so that the common factor alone explains the mean: the mixture has to be tried."""
+    network = fat_tree(64, 8, 4)
+    nodes, random = network.nodes, np.random.default_rng(1)
+    rounds = [[(nodes[one], nodes[(one + 8 * turn) % 64]) for one in range(64)] for turn in range(1, 8)]
+    readings = design(Ways(network), rounds, adaptive=True)
+    share = healthy_share(readings, [Fault("spine2", 0.08)], taken(readings, random))
+    (suspect,) = locate(readings, measure(readings, share, 0.02, random)).suspects
+    assert suspect.components == ("spine0", "spine1", "spine2", "spine3")
+    assert suspect.loss == pytest.approx(0.08, abs=0.015)
+
+
+def test_a_healthy_network_has_no_suspect(bench: Bench) -> None:
+    """The family-wise false alarms are 1% at most: more than 2 of 60 would have a probability of 2%."""
+    assert sum(bool(bench.trial([])[1].suspects) for _ in range(60)) <= 2
+
+
+def test_single_outliers_accuse_nobody(bench: Bench) -> None:
+    for _ in range(10):
+        readings = measure(bench.design, np.ones(len(bench.design.places)), 0.02, bench.random)
+        readings[bench.random.choice(readings.size, 2, replace=False)] *= 0.7
+        assert not bench.locator.locate(readings).suspects
+
+
+def test_a_common_factor_is_no_fault(bench: Bench) -> None:
+    readings = 0.5 * measure(bench.design, np.ones(len(bench.design.places)), 0.02, bench.random)
+    found = bench.locator.locate(readings)
+    assert not found.suspects
+    assert found.scale == pytest.approx(0.48, rel=0.02)
+    assert found.noise == pytest.approx(0.02, rel=0.3)
+
+
+def test_what_cannot_be_told_apart_is_named_together() -> None:
+    ways = Ways(NETWORK)
+    readings = design(ways, screen(ways, NETWORK.nodes, 6, adaptive=True).pairs, adaptive=True)
+    alike = equivalent(readings)
+    assert alike["nid00004"] == {"nid00004", "nid00004:hsn0", "nid00004:hsn0--leaf0"}
+    assert alike["leaf1--spine0"] == {"leaf1--spine0", "leaf1--spine1"}
+    assert alike["leaf1"] == {"leaf1"}
+    rails = Ways(RAILS)
+    alike = equivalent(design(rails, screen(rails, RAILS.ports, 6, adaptive=True).pairs, adaptive=True))
+    assert alike["nid00004"] == {"nid00004"}
+    assert alike["nid00004:hsn1"] == {"nid00004:hsn1", "nid00004:hsn1--leaf4"}
+
+
+def one_pair_again_and_again() -> tuple[Design, FloatArray]:
+    pairs = [(NETWORK.nodes[one], NETWORK.nodes[one + 16]) for one in range(0, 8)]
+    readings = design(Ways(NETWORK), [pairs] * 4, adaptive=True)
+    share = healthy_share(readings, [Fault(NETWORK.nodes[2], 0.2)], taken(readings, np.random.default_rng(1)))
+    return readings, measure(readings, share, 0.01, np.random.default_rng(2))
+
+
+def test_a_pair_that_was_never_split_gives_an_ambiguity_set() -> None:
+    (suspect,) = locate(*one_pair_again_and_again()).suspects
+    assert {"nid00002", "nid00018", "nid00018:hsn0"} <= set(suspect.components)
+    assert suspect.kind == "several"
+    assert re.search(r" or nid00018:hsn0--leaf2 loses [12][0-9]% \(1[0-9]% to 2[0-9]%\): 4 pairs", suspect.message)
+    assert len(suspect.evidence) == 4
+
+
+def test_what_nobody_measured_is_said() -> None:
+    found = locate(*one_pair_again_and_again())
+    assert {"nid00031", "leaf1", "leaf3--spine0"} <= set(found.unseen)
+    assert "leaf0" not in found.unseen
+    assert found.detectable["leaf0"] < found.detectable["nid00002"]
+    assert "nid00031" not in found.detectable
+
+
+def capacity_lost(loss: float) -> Localization:
+    """A trunk that carries two pairs, in rounds in which one or two go over it."""
+    network = fat_tree(16, 2, 1, trunk_gbps=200.0)
+    nodes, ways = network.nodes, Ways(network)
+    rounds = [
+        [(nodes[(one + turn) % 8], nodes[8 + (one + 3 * turn) % 8]) for one in range(1 + turn % 2)]
+        + [(nodes[(4 + turn) % 8], nodes[(5 + turn) % 8]), (nodes[8 + (5 + turn) % 8], nodes[8 + (6 + turn) % 8])]
+        for turn in range(30)
+    ]
+    rounds = [
+        [pair for pair in pairs if sum(set(pair) & set(other) != set() for other in pairs) == 1] for pairs in rounds
+    ]
+    readings = design(ways, rounds)
+    random = np.random.default_rng(3)
+    share = healthy_share(readings, [Fault("leaf0--spine0", loss, capacity=True)], taken(readings, random))
+    assert {share.round(3).min(), share.max()} == {1 - loss, 1.0}
+    return locate(readings, measure(readings, share, 0.01, random))
+
+
+def test_a_lower_rate_shows_only_where_the_trunk_is_full() -> None:
+    (suspect,) = capacity_lost(0.2).suspects
+    assert "leaf0--spine0" in suspect.components
+    assert suspect.loss == pytest.approx(0.2, abs=0.02)
+
+
+def test_doubtful_readings_are_left_out() -> None:
+    network = fat_tree(32, 2, 2, trunk_gbps=100.0)
+    pairs = [(network.nodes[one], network.nodes[one + 16]) for one in range(8)]
+    apart = [[pair] for pair in pairs]
+    readings = design(Ways(network), [pairs, *apart])
+    found = locate(readings, readings.expected_gbps * np.exp(0.01 * np.random.default_rng(0).standard_normal(16)))
+    assert (found.readings, found.doubtful) == (8, 8)
+    with pytest.raises(UserError, match="0 usable readings"):
+        Locator(design(Ways(network), [pairs]))
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_reading_that_is_no_goodput_is_refused(bench: Bench, value: float) -> None:
+    readings = bench.design.expected_gbps.copy()
+    readings[3] = value
+    with pytest.raises(UserError, match="not a positive number"):
+        bench.locator.locate(readings)
+
+
+def test_the_score_of_the_benchmark_can_fail(bench: Bench) -> None:
+    fault = Fault("nid00003", 0.2)
+    _, found = bench.trial([fault])
+    assert is_right(found, [fault], bench.alike)
+    assert not is_right(found, [], bench.alike)
+    assert not is_right(found, [Fault("nid00004", 0.2)], bench.alike)
+    assert not is_right(found, [fault, Fault("leaf0", 0.2)], bench.alike)

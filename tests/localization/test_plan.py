@@ -1,0 +1,174 @@
+"""Rounds of pairs: each pair once, no node twice, leaves in turn, no trunk with more than it carries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.localization import fat_tree, hashed
+from fabricheck.errors import UserError
+from fabricheck.localization.plan import Plan, all_pairs, circle, retest, screen, write_rounds
+from fabricheck.localization.routes import Ways, design
+from fabricheck.topology.network import node_of
+
+SMALL = fat_tree(24, 6, 2)
+
+
+def no_node_twice(plan: Plan) -> bool:
+    """No rank twice in a round, and each node with one other node only."""
+    for pairs in plan.pairs:
+        met = {(node_of(one), node_of(other)) for one, other in pairs}
+        nodes = Counter(node for pair in met for node in pair)
+        places = Counter(place for pair in pairs for place in pair)
+        if max(nodes.values()) > 1 or max(places.values()) > 1 or any(one == other for one, other in met):
+            return False
+    return True
+
+
+@given(st.integers(2, 61))
+def test_the_circle_method_has_each_pair_once_and_none_twice_a_round(count: int) -> None:
+    rounds = [each.tolist() for each in circle(count)]
+    assert len(rounds) == count - 1 + count % 2
+    assert all(len(each) == count // 2 == len({one for pair in each for one in pair}) // 2 for each in rounds)
+    assert sorted(tuple(pair) for each in rounds for pair in each) == list(combinations(range(count), 2))
+
+
+@given(st.integers(2, 12))
+def test_all_pairs_of_nodes_with_two_ports(count: int) -> None:
+    network = fat_tree(12, 4, 2, nics=2)
+    plan = all_pairs([port for node in network.nodes[:count] for port in network.ports_of(node)])
+    assert no_node_twice(plan)
+    met = Counter(frozenset(map(node_of, pair)) for pairs in plan.pairs for pair in pairs)
+    assert set(met) == set(map(frozenset, combinations(network.nodes[:count], 2)))
+    assert set(met.values()) == {2}
+
+
+def test_the_text_is_that_of_fabricbench() -> None:
+    assert write_rounds(all_pairs(["a", "b", "c", "d"])) == "2-3 0-1\n1-3 0-2\n0-3 1-2\n"
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sets(st.integers(0, 23), min_size=2),
+    st.integers(1, 6),
+    st.integers(0, 2**31),
+    st.sampled_from(["known", "adaptive", "hashed"]),
+)
+def test_a_screen_of_any_nodes(chosen: set[int], rounds: int, seed: int, routes: str) -> None:
+    ways = Ways(SMALL, partial(hashed, salt=seed) if routes == "known" else None)
+    plan = screen(ways, [SMALL.nodes[one] for one in sorted(chosen)], rounds, seed=seed, adaptive=routes == "adaptive")
+    assert len(plan.rounds) == rounds
+    assert no_node_twice(plan)
+    assert all(len(pairs) > 0 for pairs in plan.rounds)
+    readings = design(ways, plan.pairs, adaptive=routes == "adaptive")
+    assert not readings.doubtful.any()
+    # With unknown routes nothing is ever planned that needs luck.
+    assert routes == "known" or set(readings.expected_gbps) == {100.0}
+
+
+@pytest.mark.parametrize("routes", ["known", "adaptive"])
+def test_a_screen_is_a_perfect_matching_and_meets_leaves_in_turn(routes: str) -> None:
+    network = fat_tree(64, 8, 4)
+    ways = Ways(network, hashed if routes == "known" else None)
+    plan = screen(ways, network.nodes, 8, seed=3, adaptive=True)
+    assert no_node_twice(plan)
+    # Where ways are known, a node rests for a round rather than share a full trunk: one of each leaf at most.
+    assert all(len(pairs) >= (32 if routes == "adaptive" else 28) for pairs in plan.rounds)
+    assert set(design(ways, plan.pairs, adaptive=True).expected_gbps) == {100.0}
+    leaves = Counter(
+        frozenset(network.leaf_of(network.ports_of(node)[0]) for node in pair) for one in plan.pairs for pair in one
+    )
+    between = [count for pair, count in leaves.items() if len(pair) == 2]
+    assert len(between) == 28
+    assert max(between) - min(between) <= 2
+    # Few pairs meet again, and each trunk is seen.
+    assert len({tuple(pair) for pairs in plan.rounds for pair in pairs.tolist()}) >= 0.95 * sum(map(len, plan.rounds))
+    assert Counter(ways.kinds)["trunk"] == len(
+        {each for each in design(ways, plan.pairs).component.tolist() if ways.kinds[each] == "trunk"}
+    )
+
+
+def test_another_seed_is_another_screen_and_the_same_seed_the_same() -> None:
+    ways = Ways(SMALL)
+    first, again, other = (write_rounds(screen(ways, SMALL.nodes, 4, seed=seed)) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_contention_is_expected_where_it_cannot_be_avoided() -> None:
+    """Four pairs over one trunk that carries one: a quarter for each; the pair that stays on its leaf has all."""
+    network = fat_tree(10, 2, 1, trunk_gbps=100.0)
+    ways = Ways(network)
+    pairs = [(network.nodes[one], network.nodes[one + 5]) for one in range(3)] + [network.nodes[3:5]]
+    readings = design(ways, [[(one, other) for one, other in pairs]])
+    assert readings.expected_gbps == pytest.approx([100 / 3] * 3 + [100])
+    room = dict(zip(readings.component.tolist(), readings.headroom.tolist(), strict=True))
+    assert room[ways.position["leaf0--spine0"]] == pytest.approx(0)
+    assert room[ways.position["nid00004:hsn0--leaf0"]] == pytest.approx(0)
+    assert room[ways.position["nid00000:hsn0--leaf0"]] == pytest.approx(1.0986, abs=1e-3)
+
+
+def test_unknown_routes_that_may_collide_are_doubtful() -> None:
+    network = fat_tree(12, 2, 2, trunk_gbps=100.0)
+    crossing = [(network.nodes[one], network.nodes[one + 6]) for one in range(2)]
+    assert design(Ways(network), [crossing]).doubtful.all()
+    assert not design(Ways(network), [crossing], adaptive=True).doubtful.any()
+    assert not design(Ways(network), [crossing[:1], crossing[1:]]).doubtful.any()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 23), st.integers(0, 23), st.integers(0, 2**31))
+def test_suspects_meet_good_nodes_on_other_leaves(one: int, other: int, seed: int) -> None:
+    bad = {SMALL.nodes[one], SMALL.nodes[other]}
+    suspects = {SMALL.nodes[one], f"{SMALL.nodes[other]}:hsn0"}
+    plan = retest(Ways(SMALL), SMALL.nodes, suspects, 5, seed=seed)
+    assert no_node_twice(plan)
+    for pairs in plan.pairs:
+        assert bad <= {node for pair in pairs for node in pair}
+        for pair in pairs:
+            assert len(bad & set(pair)) == 1
+            assert SMALL.distance(*pair) != "same-switch"
+    for node in bad:
+        partners = [
+            next(each for each in pair if each != node) for pairs in plan.pairs for pair in pairs if node in pair
+        ]
+        assert len(set(partners)) >= 4
+
+
+@pytest.mark.parametrize("suspect", ["leaf2--spine1", "leaf2", "spine1"])
+def test_other_suspects_are_crossed_by_good_pairs(suspect: str) -> None:
+    ways = Ways(SMALL)
+    plan = retest(ways, SMALL.nodes, [suspect], 4)
+    assert no_node_twice(plan)
+    for pairs in plan.pairs:
+        crossing = [one for one in pairs if any(ways.position[suspect] in way for way in ways.routes(*one))]
+        assert crossing
+        assert not design(ways, [pairs]).doubtful.any()
+
+
+@pytest.mark.parametrize(
+    "pair", [("nid00000", "nid00063"), ("nid00000", "nid00001"), ("nid00007:hsn1", "nid00033:hsn1")]
+)
+def test_ways_are_those_of_the_network(pair: tuple[str, str]) -> None:
+    network = fat_tree(64, 8, 4, nics=2)
+    ways = Ways(network)
+    found = [ways.route(way) for way in ways.routes(*pair)]
+    assert len(found) == len(network.routes(*pair))
+    assert set(found) == set(network.routes(*pair))
+
+
+@pytest.mark.parametrize(
+    ("places", "says"),
+    [(["nid00000"], "a pair needs two nodes"), (["nid00000", "nid00000"], "twice"), (["nid00000", "x"], "no node 'x'")],
+)
+def test_mistakes(places: list[str], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        screen(Ways(SMALL), places, 2)
+    with pytest.raises(UserError, match="no part of the network"):
+        retest(Ways(SMALL), SMALL.nodes, ["nid7"], 2)
+    with pytest.raises(UserError, match="no good node"):
+        retest(Ways(SMALL), SMALL.nodes[:2], SMALL.nodes[:2], 2)

@@ -1,0 +1,155 @@
+"""What a report says of judged runs."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabricheck.judge.overall import count, overall, problems_of, verdict_of, worst_first
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.report.content import (
+    facts_of,
+    groups_of,
+    number,
+    percent,
+    printable,
+    reason_without_source,
+    share_of_expected,
+    short_message,
+    who,
+)
+from tests.report.synthetic import GIB, judged, judgement, pair_run, rank, samples
+
+VERDICTS = st.sampled_from(list(Verdict))
+
+
+@given(st.text())
+def test_text_from_elsewhere_can_be_shown_anywhere(text: str) -> None:
+    shown = printable(text)
+    assert shown.isprintable()
+    shown.encode("utf-8")
+    if text.isprintable():
+        assert shown == text
+
+
+def test_what_could_move_a_cursor_or_turn_a_line_is_escaped() -> None:
+    assert printable("a\x1b[2Jb") == "a\\x1b[2Jb"
+    assert printable("a\nb\u202ec\ud800") == "a\\nb\\u202ec\\ud800"
+    assert printable("x" * 5000).endswith("(1000 more characters)")
+
+
+@given(st.floats(min_value=1e-3, max_value=9.99e6))
+def test_numbers_have_four_digits_and_no_exponent(value: float) -> None:
+    text = number(value)
+    assert "e" not in text
+    assert float(text) == pytest.approx(value, rel=6e-4)
+
+
+def test_numbers_that_are_none_are_shown_as_such() -> None:
+    assert [number(each) for each in (float("nan"), float("inf"), 0.0, 12345.6)] == ["nan", "inf", "0", "12346"]
+
+
+@given(VERDICTS, st.lists(VERDICTS, min_size=1, max_size=4), st.lists(VERDICTS, max_size=4))
+def test_a_run_is_never_better_than_a_part_of_it(own: Verdict, metrics: list[Verdict], problems: list[Verdict]) -> None:
+    """Whatever verdict the run itself claims."""
+    run = judged(
+        [judgement(samples((0, each + 1), GIB), verdict=verdict) for each, verdict in enumerate(metrics)],
+        problems=[Problem(verdict, "something") for verdict in problems],
+    )
+    run = RunJudgement(run.run, own, run.problems, run.judgements)
+    order = list(Verdict)
+    worst = max([own, *metrics, *problems], key=order.index)
+    assert verdict_of(run) is worst
+    assert overall([run])[0] is worst
+    assert overall([pair_run(), run])[0] is worst
+
+
+def test_nothing_is_no_pass() -> None:
+    assert overall([])[0] is Verdict.INCOMPLETE
+    empty = RunJudgement(Run("x", {}, (), (), None), Verdict.PASS, (), ())
+    assert verdict_of(empty) is Verdict.INVALID
+    assert "nothing to judge" in problems_of(empty)[0].message
+    assert overall([pair_run()], [Problem(Verdict.INCOMPLETE, "a check did not run")])[0] is Verdict.INCOMPLETE
+
+
+def test_the_worst_run_and_group_come_first() -> None:
+    fine, bad = pair_run(), pair_run(bad={(0, 3): Verdict.FAIL})
+    assert worst_first([fine, bad]) == (bad, fine)
+    first = groups_of(bad)[0]
+    assert first.verdict is Verdict.FAIL
+    assert first.judgements[0].samples.ranks == (0, 3)
+    # Among those that pass, the one furthest from what it should be: the rate grows with the source.
+    assert first.judgements[1].samples.ranks == (0, 2)
+    assert count(each.verdict for each in first.judgements) == ((Verdict.FAIL, 1), (Verdict.PASS, 11))
+
+
+def test_of_a_latency_the_longest_is_the_worst() -> None:
+    slow = samples((0, 1), 8, latency_us=9)
+    fast = samples((0, 2), 8, latency_us=3)
+    run = judged([judgement(each, quantity="latency", expected=None) for each in (fast, slow)])
+    assert groups_of(run)[0].judgements[0].samples is slow
+
+
+def test_shares() -> None:
+    one = judgement(samples((0, 1), GIB), expected=1200.0, value=300.0)
+    assert percent(share_of_expected(one)) == "25.0 %"
+    assert share_of_expected(judgement(samples((0, 1), GIB), expected=None)) is None
+
+
+def test_ranks_have_short_names() -> None:
+    assert who(samples((0, 3), 8), 4) == "0→3"
+    assert who(samples((0, 3), 8, operation="bidirectional"), 4) == "0↔3"
+    assert who(samples((0, 1, 2, 3), 8, operation="allreduce"), 4) == "all 4"
+    assert who(samples((0, 1, 2), 8, operation="allreduce"), 4) == "ranks 0-2"
+    assert len(who(samples(tuple(range(0, 400, 2)), 8, operation="allreduce"), 400)) < 50
+
+
+def test_facts_say_what_ran_where_and_how_to_do_it_again() -> None:
+    run = pair_run(
+        environment={"NCCL_NVLS_ENABLE": "0", "UCX_TLS": "a b", "OMPI_MCA_num_procs": "4"},
+        environment_differences=[{"rank": 2, "name": "NCCL_NVLS_ENABLE", "value": None}],
+    )
+    facts = facts_of(run)
+    assert facts.where == "4 ranks on nid001 with 4 x NVIDIA H200"
+    assert facts.libraries == ("Open MPI 5.0.11", "CUDA 13.0 (driver 580.159)")
+    assert facts.environment == (("NCCL_NVLS_ENABLE", "0"), ("UCX_TLS", "a b"))
+    assert facts.launcher_environment == (("OMPI_MCA_num_procs", "4"),)
+    assert facts.differences == ("rank 2: without NCCL_NVLS_ENABLE",)
+    words = ["env", "NCCL_NVLS_ENABLE=0", "UCX_TLS=a b", "fabricbench", "--output", "result.jsonl"]
+    assert shlex.split(" ".join(facts.command)) == words
+    assert "4 ranks on one node" in facts.launch
+    assert "P2P/CUMEM (24)" in facts.proof
+
+
+def test_facts_of_several_nodes() -> None:
+    ranks = [rank(number, f"nid{number // 4}") for number in range(8)]
+    facts = facts_of(judged([judgement(samples((0, 7), GIB))], ranks=ranks))
+    assert facts.where == "8 ranks on 2 nodes (nid0 … nid1), each with 4 x NVIDIA H200"
+    assert [each.ranks for each in facts.nodes] == ["0-3", "4-7"]
+    assert "8 ranks, 4 a node" in facts.launch
+
+
+def test_a_file_without_a_valid_header_has_facts_too() -> None:
+    facts = facts_of(RunJudgement(Run("x", {}, (), (), None), Verdict.INVALID, (), ()))
+    assert facts.what == "nothing"
+    assert "no valid header" in facts.program
+    assert "did not reach its end" in facts.records
+    assert facts.command == ()
+
+
+def test_messages_leave_out_the_file_that_is_named_already() -> None:
+    run = pair_run()
+    assert short_message(Problem(Verdict.FAIL, "out/result.jsonl:3: wrong bytes: 4"), run) == "line 3: wrong bytes: 4"
+    assert short_message(Problem(Verdict.FAIL, "out/result.jsonl: no footer"), run) == "no footer"
+    assert short_message(Problem(Verdict.FAIL, "elsewhere: no footer"), run) == "elsewhere: no footer"
+
+
+def test_reasons_leave_out_the_source_that_is_shown_once() -> None:
+    one = judgement(samples((0, 1), GIB), value=96.0)
+    assert one.expectation.source in one.reason
+    assert reason_without_source(one) == "96 Gb/s is what it is (PASS)"

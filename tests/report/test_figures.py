@@ -1,0 +1,175 @@
+"""Figures and the tables that say the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.run import Rank
+from fabricheck.records.verdict import Verdict
+from fabricheck.report.figures import Curves, Figure, Listing, Matrix, figures_of
+from tests.report.synthetic import GIB, MIB, judged, judgement, pair_run, rank, samples
+
+
+def find(run: RunJudgement, title: str) -> Figure:
+    (found,) = [each for each in figures_of(run) if each.title.startswith(title) and each.kind != "distributions"]
+    return found
+
+
+def distribution(run: RunJudgement, title: str) -> Figure:
+    (found,) = [each for each in figures_of(run) if each.title.startswith(title) and each.kind == "distributions"]
+    return found
+
+
+def plot(figure: Figure) -> Any:
+    def refuse(constant: str) -> Any:
+        raise AssertionError(f"{constant} is not JSON")
+
+    return json.loads(figure.plot, parse_constant=refuse)
+
+
+def test_a_matrix_is_in_percent_of_expected_and_names_what_is_bad() -> None:
+    figure = find(pair_run(bad={(0, 3): Verdict.FAIL}), "pingpong uncontended 1GiB goodput")
+    assert "% of expected" in figure.title
+    assert "worst 0→3 96.00 Gb/s (8.0 % of expected), FAIL" in figure.summary
+    assert isinstance(figure.table, Matrix)
+    assert figure.table.cells[0][3].text == "8.0 %"
+    assert figure.table.cells[0][3].verdict is Verdict.FAIL
+    assert figure.table.cells[1][1].text == ""
+    heat = plot(figure)["data"][0]
+    assert heat["type"] == "heatmap"
+    assert heat["z"][0][3] == pytest.approx(8.0, abs=0.05)
+    assert heat["z"][0][0] is None
+    assert "FAIL" in heat["text"][0][3]
+    assert "nid001 GPU 3" in heat["hovertext"][0][3]
+    assert (heat["zmin"], heat["zmax"]) == (0.0, 100.0)
+
+
+def test_schedules_and_quantities_have_matrices_of_their_own() -> None:
+    run = pair_run(schedules=("uncontended", "contended"))
+    matrices = [each.title for each in figures_of(run) if each.kind == "matrix"]
+    assert len(matrices) == 4
+    for schedule in ("uncontended", "contended"):
+        for quantity in ("1GiB goodput", "8B latency"):
+            assert sum(title.startswith(f"pingpong {schedule} {quantity}") for title in matrices) == 1
+
+
+def test_without_an_expectation_the_values_are_absolute_and_it_says_so() -> None:
+    figure = find(pair_run(expected=None), "pingpong uncontended 1GiB goodput")
+    assert "in Gb/s" in figure.title
+    assert "expects no goodput here" in figure.summary
+    assert isinstance(figure.table, Matrix)
+    assert figure.table.cells[0][1].text == "1099"
+
+
+def test_a_mixture_is_absolute_too() -> None:
+    run = judged([judgement(samples((0, 1), GIB)), judgement(samples((0, 2), GIB), expected=None)])
+    assert "For some pairs" in find(run, "pingpong uncontended 1GiB goodput").summary
+
+
+def test_a_pair_that_was_planned_and_not_measured_is_not_blank() -> None:
+    whole = pair_run()
+    rest = [each for each in whole.judgements if each.samples.ranks != (2, 1)]
+    figure = find(judged(rest, planned=whole.run.samples), "pingpong uncontended 1GiB goodput")
+    assert isinstance(figure.table, Matrix)
+    assert figure.table.cells[2][1].text == "missing"
+    assert figure.table.cells[2][1].verdict is Verdict.INCOMPLETE
+    assert "1 missing" in figure.summary
+    assert "missing" in plot(figure)["data"][0]["text"][2][1]
+
+
+def test_in_a_large_matrix_what_is_bad_has_a_mark() -> None:
+    figure = find(pair_run(ranks=14, bad={(4, 7): Verdict.FAIL}), "pingpong uncontended 1GiB goodput")
+    heat, marks = plot(figure)["data"]
+    assert "texttemplate" not in heat
+    assert (marks["x"], marks["y"]) == (["7"], ["4"])
+
+
+def test_a_sparse_matrix_is_a_list() -> None:
+    pairs = [(each, each + 100) for each in range(100)]
+    run = judged([judgement(samples(pair, GIB), world=200) for pair in pairs], ranks=[rank(n) for n in range(200)])
+    figure = find(run, "pingpong uncontended 1GiB goodput")
+    assert isinstance(figure.table, Listing)
+    assert len(figure.table.pairs) == 100
+
+
+def test_curves_hold_the_quartiles_of_the_iterations() -> None:
+    run = pair_run(sizes=(8, MIB, GIB))
+    table = find(run, "pingpong uncontended: goodput over size").table
+    assert isinstance(table, Curves)
+    assert len(table.curves) == 12
+    first = table.curves[0]
+    assert first.label == "0→1"
+    assert [point.bytes for point in first.points] == [8, MIB, GIB]
+    for point, line in zip(first.points, run.run.samples[:3], strict=True):
+        expected = np.percentile(line.goodput_gbps, [25, 50, 75])
+        assert (point.low, point.median, point.high) == pytest.approx(tuple(expected))
+        assert point.count == 20
+
+
+def test_latency_is_shown_for_small_sizes_only() -> None:
+    table = find(pair_run(sizes=(8, 1024, MIB, GIB)), "pingpong uncontended: latency over size").table
+    assert isinstance(table, Curves)
+    assert {point.bytes for curve in table.curves for point in curve.points} == {8, 1024}
+
+
+def test_one_size_makes_no_curve() -> None:
+    assert {each.kind for each in figures_of(pair_run(sizes=(GIB,)))} == {"matrix", "distributions"}
+
+
+def test_collectives_share_a_figure() -> None:
+    everyone = (0, 1, 2, 3)
+    records = [
+        samples(everyone, size, operation=operation) for operation in ("allreduce", "alltoall") for size in (8, MIB)
+    ]
+    run = judged([judgement(records[1]), judgement(records[3])], records)
+    table = find(run, "collectives uncontended: goodput over size").table
+    assert isinstance(table, Curves)
+    assert [each.label for each in table.curves] == ["allreduce all 4", "alltoall all 4"]
+
+
+def test_the_legend_stays_short_and_names_the_worst_first() -> None:
+    figure = find(pair_run(ranks=8, bad={(6, 2): Verdict.DEGRADED}), "pingpong uncontended: goodput over size")
+    traces = plot(figure)["data"]
+    legend = [each["name"] for each in traces if each.get("showlegend", True)]
+    assert len(legend) <= 8
+    assert "51 others" in legend
+    # The order is reversed in the legend; the expected value is drawn last.
+    assert legend[-2:] == ["6→2", "expected 1200 Gb/s"]
+    # Five that are told apart, by dash and symbol as well as by colour.
+    shown = [each for each in traces if each.get("name") in legend[1:-1]]
+    assert len({each["line"]["dash"] for each in shown}) == len({each["marker"]["symbol"] for each in shown}) == 5
+    assert isinstance(figure.table, Curves)
+    assert len(figure.table.curves) == 56
+
+
+def test_what_was_not_finite_is_no_number_in_a_figure() -> None:
+    run = judged(
+        [
+            judgement(samples((0, 1), GIB), value=float("nan"), verdict=Verdict.INVALID),
+            judgement(samples((0, 2), GIB), value=float("inf"), verdict=Verdict.INVALID),
+        ]
+    )
+    figure = find(run, "pingpong uncontended 1GiB goodput")
+    assert plot(figure)["data"][0]["z"][0][1:3] == [None, None]
+    assert isinstance(figure.table, Matrix)
+    assert "nan" in figure.table.cells[0][1].text
+
+
+def test_names_cannot_be_markup_in_a_figure() -> None:
+    evil = '<a href="javascript:alert(1)">host</a>'
+    ranks: list[Rank] = [rank(number, evil) for number in range(4)]
+    run = judged([judgement(samples((0, 1), GIB))], ranks=ranks)
+    text = json.dumps(plot(find(run, "pingpong uncontended 1GiB goodput")))
+    assert "<a " not in text
+    assert "&lt;a " in text
+
+
+def test_samples_do_not_travel() -> None:
+    """The size of a figure does not depend on the number of iterations."""
+    few, many = (sum(len(each.plot) for each in figures_of(pair_run(iterations=n))) for n in (11, 1001))
+    assert many == pytest.approx(few, rel=0.05)

@@ -1,0 +1,520 @@
+"""The page: what it says to a reader who runs no script, and that nothing in it can do harm."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from dataclasses import replace
+from datetime import timedelta
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fabricheck.errors import UserError
+from fabricheck.history.series import Better, MetricKey, Night, Series
+from fabricheck.history.text import watch_lines
+from fabricheck.history.watch import watch_of
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Reference
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.report.html import render_html, write_html
+from fabricheck.report.past import Past
+from fabricheck.topology.model import Topology
+from tests.expectation.nodes import node
+from tests.history.histories import START, SYSTEM, Made, normal
+from tests.report.pasts import compared, pair_metrics, past_with_everything, watched
+from tests.report.synthetic import GIB, judged, judgement, pair_run, rank, samples
+
+REFERENCE = Reference(1100.0, -0.05, None, "Gb/s", "run1: measured 2026-11-21: made up")
+KNOWN = {
+    *("html", "head", "meta", "link", "title", "style", "body", "header", "main", "section", "h1", "h2", "h3", "p"),
+    *("span", "b", "a", "ul", "li", "dl", "dt", "dd", "code", "pre", "details", "summary", "div", "figure"),
+    *(
+        "figcaption",
+        "table",
+        "caption",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "script",
+        "svg",
+        "g",
+        "line",
+        "rect",
+        "text",
+    ),
+}
+
+
+class Page(HTMLParser):
+    """Elements, their attributes, and the text that a reader sees."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.words: list[str] = []
+        self.inside = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self.inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.inside == "script":
+            self.scripts[-1] += data
+        elif self.inside != "style":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", "".join(self.words))
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def page_of(*runs: RunJudgement, title: str = "Acceptance", **more: Any) -> Page:
+    return Page(render_html(runs, title=title, system="hgx-h200", **more))
+
+
+def test_everything_about_a_metric_is_in_its_row() -> None:
+    bad = judgement(
+        samples((0, 3), GIB),
+        verdict=Verdict.DEGRADED,
+        reference=REFERENCE,
+        reason="900 Gb/s is -18.2% of the reference 1100 Gb/s",
+        value=900.0,
+    )
+    page = page_of(judged([bad, judgement(samples((0, 1), GIB))]))
+    text = page.text
+    assert "0→3DEGRADED900.0891.0 to 909.0120075.0 %1100 (-5 %, unbounded)900 Gb/s is -18.2%" in text.replace(" \n", "")
+    assert "uncalibrated" in text
+    assert "Reference: run1: measured 2026-11-21: made up (for 0→3)" in text
+    assert "Expected: widest path gpu0-gpu3 (De Sensi §III-D)" in text
+    assert "pingpong_uncontended_…_1gib_goodput" in text
+
+
+def test_what_is_not_pass_stands_on_top_with_a_link() -> None:
+    problem = Problem(Verdict.INCOMPLETE, "out/result.jsonl:7: pingpong is missing")
+    source = render_html([pair_run(), pair_run(bad={(2, 1): Verdict.FAIL}, problems=[problem])], title="t", system="s")
+    top = source[: source.index("<section")]
+    assert "<title>INCOMPLETE: t</title>" in top
+    assert "line 7: pingpong is missing" in top
+    assert "2→1" in top
+    assert "96 Gb/s is what it is (FAIL" in top
+    assert top.index("line 7") < top.index("2→1")
+    assert top.index('href="#run1"') > 0
+    # A group that has something bad is open, one that has not is closed.
+    groups = re.findall(r'<details class="group"( open)?><summary><span class="verdict ([A-Z]+)', source)
+    assert set(groups) == {(" open", "FAIL"), ("", "PASS")}
+
+
+def test_what_was_found_out_is_no_problem() -> None:
+    problems = [Problem(Verdict.PASS, "it scales"), Problem(Verdict.FAIL, "a part is slow")]
+    source = render_html([pair_run()], title="t", system="s", problems=problems)
+    of_the_whole, found_out = source.index("Problems of the whole"), source.index("What was found out")
+    assert of_the_whole < source.index("a part is slow") < found_out < source.index("it scales")
+    assert "Problems of the whole" not in render_html([pair_run()], title="t", system="s", problems=problems[:1])
+
+
+def test_a_history_of_one_session_has_no_curve() -> None:
+    first, second = (
+        render_html([], title="t", system="s", past=Past(watched([Made("m", normal(1, nights))]))) for nights in (1, 2)
+    )
+    assert "1 session up to" in first
+    assert "All metrics of" not in first
+    assert "All metrics of" in second
+
+
+def test_many_findings_are_counted() -> None:
+    runs = [pair_run(bad={(0, 1): Verdict.FAIL, (1, 0): Verdict.INVALID}) for _ in range(20)]
+    top = render_html(runs, title="t", system="s").split("<section")[0]
+    assert top.count("is what it is (") == 30
+    assert "And more, below at each run: 10 FAIL." in top
+
+
+def test_pairs_with_the_same_finding_are_named_together() -> None:
+    run = pair_run(bad={(a, b): Verdict.FAIL for a in range(4) for b in range(4)})
+    top = render_html([run], title="t", system="s").split("<section")[0]
+    assert top.count("is what it is (FAIL") == 1
+    assert " and 9 more</b>" in top
+    (named,) = re.findall(r"goodput ((?:\d→\d(?:, )?)+) and", top)
+    assert len(named.split(", ")) == 3
+
+
+def test_the_facts_of_a_run_are_there() -> None:
+    run = pair_run(
+        environment={"NCCL_NVLS_ENABLE": "0"},
+        environment_differences=[{"rank": 2, "name": "NCCL_NVLS_ENABLE", "value": None}],
+    )
+    text = page_of(run).text
+    for each in (
+        "4 ranks on nid001 with 4 x NVIDIA H200",
+        "Open MPI 5.0.11, CUDA 13.0 (driver 580.159)",
+        "NCCL_NVLS_ENABLE=0; other ranks differ: rank 2: without NCCL_NVLS_ENABLE",
+        "env NCCL_NVLS_ENABLE=0 fabricbench --output result.jsonl",
+        "with 4 ranks on one node",
+        "P2P/CUMEM (24)",
+        "GPU-00000003",
+        "out/result.jsonl",
+    ):
+        assert each in text
+
+
+def test_every_figure_has_a_name_and_a_table_that_is_open_without_scripts() -> None:
+    source = render_html([pair_run()], title="t", system="s")
+    figures = re.findall(r"<figure>.*?</figure>", source, re.DOTALL)
+    assert len(figures) == 6
+    for figure in figures:
+        assert 'role="img" aria-label="' in figure
+        assert "<details open><summary>The same as a table" in figure
+        assert figure.count("<tr>") > 3
+        assert "the table below says the same" in figure
+
+
+def kind_of(plot: Any) -> str:
+    if plot["data"][0]["type"] == "heatmap":
+        return "matrix"
+    axis = plot["layout"]["xaxis"]
+    if axis.get("type") == "date":
+        return "history"
+    if "change in %" in axis.get("title", {}).get("text", ""):
+        return "changes"
+    return "curves" if axis.get("type") == "log" else "distributions"
+
+
+def test_the_figures_are_packed_in_the_order_of_their_places() -> None:
+    page = page_of(pair_run(), pair_run(bad={(0, 1): Verdict.FAIL}))
+    plotly, figures, drawing = page.scripts
+    assert gzip.decompress(base64.b64decode(plotly)).startswith(b"/**\n* plotly.js")
+    plots = json.loads(gzip.decompress(base64.b64decode(figures)))
+    kinds = [kind_of(each) for each in plots]
+    places = [each["class"] for each in page.all("div") if str(each.get("class", "")).startswith("plot")]
+    assert places == [f"plot {kind}" for kind in kinds]
+    assert "DecompressionStream" in drawing
+
+
+def test_the_browser_is_told_which_scripts_to_run_and_to_load_nothing() -> None:
+    page = page_of(pair_run())
+    (policy,) = [each["content"] for each in page.all("meta") if each.get("http-equiv") == "Content-Security-Policy"]
+    assert policy is not None
+    assert "default-src 'none'" in policy
+    scripts = next(part for part in policy.split(";") if part.strip().startswith("script-src")).split()[1:]
+    drawn = [page.scripts[2].encode(), gzip.decompress(base64.b64decode(page.scripts[0]))]
+    hashes = [base64.b64encode(hashlib.sha256(each).digest()).decode() for each in drawn]
+    assert scripts == [f"'sha256-{each}'" for each in hashes]
+    assert [each.get("type") for each in page.all("script")] == ["application/octet-stream"] * 2 + [None]
+
+
+SQUARE = node(4, [(a, b, 1, 100.0) for a in range(4) for b in range(a)], nics=1)
+
+
+def test_the_place_of_a_fault_stands_on_top() -> None:
+    problem = Problem(Verdict.DEGRADED, "nid002:hsn0 loses 10%: 6 pairs over it", "nid002:hsn0")
+    run = replace(pair_run(bad={(0, 3): Verdict.FAIL, (3, 0): Verdict.FAIL}), topology=SQUARE)
+    source = render_html([pair_run(), run], title="t", system="s", problems=[problem], past=past_with_everything())
+    assert source.index("A note.") < source.index('id="places"') < source.index('id="findings"')
+    entries = re.findall(r"<li>(.*?)</li>", source.split('id="places"')[1].split("</ul>")[0])
+    assert [re.sub("<.*?>", "", each).split(":  ")[0].split(" (")[0] for each in entries] == [
+        "nid002:hsn0", "n2:nic0", "n2:nic0", "nid001:gpu0-gpu3",
+    ]  # fmt: skip
+    # Every link leads somewhere, and that of the run to the one that is shown first.
+    page = Page(source)
+    known = {each["id"] for _, each in page.elements if "id" in each}
+    wanted = [str(each["href"])[1:] for each in page.all("a")]
+    assert {"page1", "comparison", "run1"} <= set(wanted) <= known
+
+
+def test_nothing_wrong_is_no_place() -> None:
+    page = page_of(replace(pair_run(), topology=SQUARE), past=Past(watched(pair_metrics(slow=None))))
+    assert "most probable place" not in page.text
+    assert "No page is open" in page.text
+
+
+def test_history_and_comparison_say_what_the_commands_say() -> None:
+    past = past_with_everything()
+    assert past.watched is not None and past.comparison is not None
+    text = page_of(pair_run(), past=past).text
+    assert next(watch_lines(past.watched.result)) in text
+    assert "Open: n2:nic0 (or n2)" in text
+    assert "nccl: 2.28.3 -> 2.29.1" in text
+    assert "12 metrics: 6 regressed, 0 cannot say, 6 same, 0 improved; 0 vanished, 0 new" in text
+    assert "n2:nic0 (or n2): 6 of 6 metrics that cross it regressed" in text
+    assert "2026-04-01..2026-04-10: 120 runs in 10 sessions" in text or "10 runs in 10 sessions" in text
+    assert "smallest loss that a week would show" in text
+
+
+def test_the_figures_of_the_past_come_first_and_in_order() -> None:
+    page = page_of(pair_run(), past=past_with_everything())
+    plots = json.loads(gzip.decompress(base64.b64decode(page.scripts[1])))
+    places = [str(each["class"]).split()[1] for each in page.all("div") if str(each.get("class")).startswith("plot")]
+    assert places == [kind_of(each) for each in plots]
+    assert places[:3] == ["changes", "history", "history"]
+
+
+def test_an_empty_past_changes_nothing() -> None:
+    assert render_html([pair_run()], title="t", system="s", past=Past()) == render_html(
+        [pair_run()], title="t", system="s"
+    )
+
+
+def test_a_page_without_runs_still_has_its_history() -> None:
+    page = page_of(past=past_with_everything())
+    assert "there is no run, so nothing was measured" in page.text
+    assert "Open: n2:nic0" in page.text
+
+
+def test_the_drawing_of_the_node_has_its_table() -> None:
+    source = render_html([replace(pair_run(), topology=SQUARE)], title="t", system="s")
+    (figure,) = re.findall(r'<figure class="node">.*?</figure>', source, re.DOTALL)
+    assert figure.count("<line") >= 6
+    assert figure.count('<tr><th scope="row">gpu') == 6
+    assert 'class="node"' not in render_html([pair_run()], title="t", system="s")
+
+
+def test_a_host_named_as_a_script_does_no_harm() -> None:
+    evil = "<script>alert(1)</script>"
+    page = page_of(pair_run(path=evil, command=["fabricbench", evil]), judged([], ranks=[rank(0, evil)]), title=evil)
+    assert len(page.scripts) == 3
+    assert not any("alert" in each for each in page.scripts)
+    assert evil in page.text
+
+
+NASTY = st.one_of(
+    st.text(max_size=30),
+    st.sampled_from(
+        ["<script>x</script>", "</title><b>", '" onload="x', "' onclick='x", "<!--", "]]>", "{{ 1 }}", "\ud800", "&lt;"]
+    ),
+)
+
+
+def past_named(name: str) -> Past:
+    """A past in which everything that comes from elsewhere has this name."""
+    metrics = [
+        Made(
+            f"{name}{each}",
+            normal(each, 40, spread=0.01, drop=0.2, onset=30),
+            test=name,
+            components=[name],
+            nodes=[name],
+            unit="Gb/s",
+        )
+        for each in range(2)
+    ]
+    more = {"software": {0: {"a": "b"}, 30: {name: name}}, "tuning": {0: {"a": "b"}, 30: {name: name}}}
+    found = watched(metrics, **more, partition=name, environment=name)
+    metrics.append(Made(f"{name}gone", [*[1.0] * 30, *[None] * 10], test=name))
+    comparison = compared(metrics, "2026-01-20..2026-01-30", "2026-01-31..", **more, partition=name, environment=name)
+    assert found.result.open_pages and comparison.suspects and comparison.vanished
+    return Past(found, comparison, (name,))
+
+
+@settings(max_examples=8, deadline=None)
+@given(name=NASTY.filter(lambda name: name.isprintable()))
+def test_no_name_of_the_past_makes_an_element(name: str) -> None:
+    source, plain = (
+        render_html(
+            [replace(pair_run(bad={(0, 1): Verdict.FAIL, (1, 0): Verdict.FAIL}), topology=named_square(each))],
+            title="t",
+            system="s",
+            past=past_named(each),
+            problems=[Problem(Verdict.FAIL, each, each or "x")],
+        )
+        for each in (name, "a")
+    )
+    source.encode("utf-8")
+    page = Page(source)
+    assert {tag for tag, _ in page.elements} <= KNOWN
+    assert len(page.scripts) == 3
+    assert not any(key.startswith("on") for _, attributes in page.elements for key in attributes)
+    assert [tag for tag, _ in page.elements] == [tag for tag, _ in Page(plain).elements]
+
+
+def named_square(name: str) -> Topology:
+    def renamed(device: str) -> str:
+        return device.replace("gpu", f"{name}gpu")
+
+    return replace(
+        SQUARE,
+        system=name,
+        gpus=tuple(replace(each, name=renamed(each.name)) for each in SQUARE.gpus),
+        links=tuple(replace(each, ends=(renamed(each.ends[0]), renamed(each.ends[1]))) for each in SQUARE.links),
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(name=NASTY)
+def test_no_name_makes_an_element_or_an_attribute(name: str) -> None:
+    run = judged(
+        [judgement(samples((0, 1), GIB), verdict=Verdict.FAIL, reason=name)],
+        ranks=[rank(number, name) for number in range(4)],
+        problems=[Problem(Verdict.FAIL, name)],
+        path=name,
+        command=[name],
+        environment={name: name},
+        environment_differences=[{"rank": 1, "name": name, "value": name}],
+        libraries={"mpi": {"name": name, "version": name}},
+        transport=name,
+        started_utc=name,
+        program=name,
+    )
+    source = render_html([run], title=name, system=name, problems=[Problem(Verdict.FAIL, name)])
+    source.encode("utf-8")
+    page = Page(source)
+    assert {tag for tag, _ in page.elements} <= KNOWN
+    assert len(page.scripts) == 3
+    assert not any(key.startswith("on") for _, attributes in page.elements for key in attributes)
+    plain = Page(
+        render_html(
+            [
+                judged(
+                    [judgement(samples((0, 1), GIB), verdict=Verdict.FAIL, reason="a")],
+                    ranks=[rank(number, "a") for number in range(4)],
+                    problems=[Problem(Verdict.FAIL, "a")],
+                    path="a",
+                    command=["a"],
+                    environment={"a": "a"},
+                    environment_differences=[{"rank": 1, "name": "a", "value": "a"}],
+                    libraries={"mpi": {"name": "a", "version": "a"}},
+                    transport="a",
+                    started_utc="a",
+                    program="a",
+                )
+            ],
+            title="a",
+            system="a",
+            problems=[Problem(Verdict.FAIL, "a")],
+        )
+    )
+    assert [tag for tag, _ in page.elements] == [tag for tag, _ in plain.elements]
+
+
+def test_no_colour_but_that_of_pass_is_green() -> None:
+    style = render_html([], title="t", system="s").split("<style>")[1].split("</style>")[0]
+    greens = set()
+    for name, red, green, blue in re.findall(r"--(\w+): #(\w\w)(\w\w)(\w\w)\b", style):
+        if int(green, 16) > max(int(red, 16), int(blue, 16)) + 20:
+            greens.add(name)
+    assert greens == {"PASS"}
+
+
+def test_a_run_without_anything_is_shown_as_what_it_is() -> None:
+    empty = RunJudgement(Run("x", {}, (), (), None), Verdict.PASS, (), ())
+    page = page_of(empty)
+    assert "INVALID" in page.text
+    assert "the run has no metric" in page.text
+    assert "no valid header" in page.text
+
+
+@cache
+def twenty_runs(*, degraded: bool) -> list[RunJudgement]:
+    return [full_run(number, degraded=degraded) for number in range(20)]
+
+
+def full_run(number: int, *, degraded: bool) -> RunJudgement:
+    """400 records of 1000 iterations, as 200 pairs at two sizes; no two numbers in it are the same."""
+    reason = (
+        "104.5 Gb/s is -5.1% of the reference 110 Gb/s, beyond its bound of 104.5 Gb/s; the 95% interval of the median,"
+        " 98.1 to 98.5 Gb/s, lies wholly beyond it"
+    )
+    verdict = Verdict.DEGRADED if degraded else Verdict.PASS
+    pairs = [(a, b) for a in range(21) for b in range(21) if a != b][:200]
+    found = []
+    for place, pair in enumerate(pairs):
+        rate, start = 900 + 13.7 * number + 0.731 * place, 3 + 0.37 * number + 0.0137 * place
+        for size in (8, GIB):
+            line = samples(pair, size, gbps=rate, latency_us=start, iterations=1000)
+            found.append(
+                judgement(
+                    line,
+                    quantity="latency" if size == 8 else "goodput",
+                    verdict=verdict,
+                    reference=REFERENCE,
+                    reason=reason,
+                    world=21,
+                )
+            )
+    return judged(found, ranks=[rank(each) for each in range(21)])
+
+
+@pytest.mark.parametrize("degraded", [False, True])
+def test_twenty_full_runs_stay_under_five_megabytes(degraded: bool) -> None:
+    runs = twenty_runs(degraded=degraded)
+    assert [len(run.run.samples) for run in runs] == [400] * 20
+    source = render_html(runs, title="t", system="s")
+    assert len(source.encode()) < 5_000_000
+    # What is left out is counted.
+    assert source.count(f"Further rows, none of them worse: 136 {'DEGRADED' if degraded else 'PASS'}") == 40
+
+
+def _all_higher(count: int) -> tuple[Better, ...]:
+    better: Better = "higher"
+    return (better,) * count
+
+
+def test_so_they_do_with_a_year_of_a_thousand_metrics() -> None:
+    """Twenty pages are open, each about fifty metrics that lost a tenth, and the software changes every month."""
+    nights, metrics = 365, 1000
+    rng = np.random.default_rng(1)
+    values = 400 * np.exp(0.01 * rng.standard_normal((metrics, nights)))
+    onset = 300 + np.arange(metrics) // 50
+    values[np.arange(nights) >= onset[:, None]] *= 0.9
+    series = Series(
+        keys=tuple(
+            MetricKey("gpu", "openmpi", "PingPong", f"pingpong_{each:04}_1gib_goodput") for each in range(metrics)
+        ),
+        units=("Gb/s",) * metrics,
+        better=_all_higher(metrics),
+        components=tuple(
+            (f"n{each // 50}", f"n{each // 50}:nic0", f"n{each // 50}:gpu{each}") for each in range(metrics)
+        ),
+        nights=tuple(Night(f"session-{night:08}", START + timedelta(days=night)) for night in range(nights)),
+        values=values,
+        software=tuple(f'{{"nccl": "2.{version}"}}' for version in range(13)),
+        versions=np.tile(np.arange(nights) // 30, (metrics, 1)),
+    )
+    found = watch_of(series, SYSTEM)
+    assert len(found.result.open_pages) == 20
+    comparison = compared(
+        [Made(f"pingpong_{each:04}_1gib_goodput", list(values[each, 290:330])) for each in range(200)],
+        "..2026-01-10",
+        "2026-01-31..",
+    )
+    runs = twenty_runs(degraded=True)
+    source = render_html(runs, title="t", system="s", past=Past(found, comparison))
+    assert len(source.encode()) < 5_000_000
+    assert source.count('<div class="plot history"') == 7
+
+
+def test_the_same_input_gives_the_same_page() -> None:
+    def page() -> str:
+        return render_html([replace(pair_run(), topology=SQUARE)], title="t", system="s", past=past_with_everything())
+
+    assert page() == page()
+
+
+def test_a_page_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(UserError, match=r"report\.html cannot be written: "):
+        write_html([pair_run()], tmp_path / "report.html", title="t", system="s")
+    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]

@@ -1,0 +1,118 @@
+"""The table on a terminal: worst first, and never longer than a screen."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fabricheck.records.judgement import Reference
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.report.terminal import render
+from tests.report.synthetic import GIB, judged, judgement, pair_run, samples
+
+VERDICTS = st.sampled_from(list(Verdict))
+
+
+def test_pairs_that_pass_are_one_row() -> None:
+    text = render([pair_run()], width=120, color=False)
+    assert text.startswith("PASS")
+    (row,) = [line for line in text.splitlines() if "1GiB goodput" in line]
+    assert "12 pairs PASS, worst 0→3" in row
+    assert "of 1200" in row
+    assert "91.6 %" in row
+    assert "uncalibrated" in row
+
+
+def test_a_bad_pair_has_a_row_and_its_reason() -> None:
+    reference = Reference(1100.0, -0.05, 0.05, "Gb/s", "run1")
+    bad = judgement(
+        samples((0, 3), GIB),
+        verdict=Verdict.DEGRADED,
+        reference=reference,
+        reason="900 Gb/s is -18.2% of the reference 1100 Gb/s",
+        value=900.0,
+    )
+    fine = [judgement(samples((0, each), GIB), reference=reference) for each in (1, 2)]
+    lines = render([judged([*fine, bad])], width=120, color=False).splitlines()
+    assert lines[0].startswith("DEGRADED    1 run: 1 DEGRADED; 3 metrics: 1 DEGRADED, 2 PASS")
+    row = next(number for number, line in enumerate(lines) if "0→3" in line)
+    assert re.search(r"^DEGRADED +pingpong uncontended 1GiB goodput +0→3 .* 900.0 Gb/s +of 1200 +75.0 %$", lines[row])
+    assert lines[row + 1].strip() == bad.reason
+    assert "2 pairs PASS, worst" in lines[row + 2]
+    assert "uncalibrated" not in "\n".join(lines)
+
+
+def test_each_problem_has_a_line() -> None:
+    problems = [Problem(Verdict.INCOMPLETE, f"out/result.jsonl:{each}: a line is missing") for each in range(5)]
+    lines = render([pair_run(problems=problems)], width=120, color=False).splitlines()
+    for each in range(5):
+        assert f"INCOMPLETE  line {each}: a line is missing" in lines
+
+
+def test_red_runs_are_shown_in_full_before_green_ones() -> None:
+    """Twenty runs that pass may not push the reason of the one that fails off the screen."""
+    bad = pair_run(bad={(2, 1): Verdict.FAIL})
+    text = render([*[pair_run()] * 20, bad], width=120, color=False)
+    lines = text.splitlines()
+    assert len(lines) <= 40
+    assert any(line.startswith("FAIL") and "2→1" in line for line in lines)
+    assert "96 Gb/s is what it is (FAIL" in text
+    assert "20 PASS" in lines[0]
+
+
+def test_only_pass_is_green() -> None:
+    problems = [Problem(verdict, "something") for verdict in Verdict if verdict is not Verdict.PASS]
+    text = render([pair_run(), pair_run(problems=problems)], width=100, color=True)
+    green = re.findall(r"\x1b\[(?:32|92)[^m]*m(?:\x1b\[1m)?([A-Z]+)", text)
+    assert set(green) == {"PASS"}
+    colors = {verdict: set(re.findall(rf"\x1b\[(\d+)m(?:\x1b\[1m)?{verdict.value}", text)) for verdict in Verdict}
+    assert all(len(found) == 1 for found in colors.values())
+    assert len(set.union(*colors.values())) == len(Verdict)
+    assert "\x1b" not in render([pair_run(problems=problems)], width=100, color=False)
+
+
+def test_colour_changes_nothing_else() -> None:
+    runs = [pair_run(bad={(0, 1): Verdict.FAIL}), pair_run()]
+    coloured = render(runs, width=90, color=True)
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == render(runs, width=90, color=False)
+
+
+def test_names_cannot_move_the_cursor() -> None:
+    run = pair_run(command=["\x1b[2J"], transport="\x1b]0;owned\x07")
+    assert "\x1b" not in render([run], width=100, color=False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    bad=st.lists(
+        st.dictionaries(
+            st.tuples(st.integers(0, 3), st.integers(0, 3)).filter(lambda pair: pair[0] != pair[1]),
+            VERDICTS,
+            max_size=12,
+        ),
+        max_size=12,
+    ),
+    problems=st.lists(st.tuples(VERDICTS, st.text(max_size=400)), max_size=30),
+    width=st.integers(40, 160),
+    height=st.integers(24, 60),
+)
+def test_it_fits_the_screen_and_says_the_worst(
+    bad: list[dict[tuple[int, int], Verdict]], problems: list[tuple[Verdict, str]], width: int, height: int
+) -> None:
+    found = [Problem(verdict, message) for verdict, message in problems]
+    runs = [pair_run(bad=each, problems=found if number % 3 == 0 else ()) for number, each in enumerate(bad)]
+    lines = render(runs, width=width, color=False, height=height, problems=found).splitlines()
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= width
+    order = list(Verdict)
+    verdicts = [each for pairs in bad for each in pairs.values()] + [verdict for verdict, _ in problems]
+    worst = max([*verdicts, Verdict.PASS if runs else Verdict.INCOMPLETE], key=order.index)
+    assert lines[0].split()[0] == worst.value
+
+
+def test_a_large_run_fits() -> None:
+    run = pair_run(ranks=20, bad={(each, 19 - each): Verdict.FAIL for each in range(20) if each != 19 - each})
+    assert len(run.run.samples) == 1520
+    assert len(render([run] * 20, width=100, color=False).splitlines()) <= 40

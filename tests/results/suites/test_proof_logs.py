@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.records.verdict import Verdict
+from fabricheck.results import proof_logs
+from fabricheck.results.proof_logs import (
+    FALL_BACKS,
+    HOST_STAGING,
+    TransportProof,
+    environment_problems,
+    merge_proofs,
+    path_problems,
+    read_intel_mpi_log,
+    read_libfabric_log,
+    read_mpich_environment,
+    read_nccl_log,
+    read_ucx_log,
+)
+from tests.results.suites.mutations import DATA
+
+# Lines in the forms of NCCL 2.28, of RCCL 2.18 with the OFI plugin, and of older ones.
+P2P = """\
+n1:10:11 [0] NCCL INFO NCCL version 2.28.3+cuda13.0
+n1:10:11 [0] NCCL INFO NCCL_NVLS_ENABLE set by environment to 0.
+n1:10:11 [0] NCCL INFO NCCL_AUTH_TOKEN set by environment to abc
+n1:10:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
+[1,1]<stdout>:n1:10:11 [1] NCCL INFO Channel 01/0 : 1[1] -> 0[0] via P2P/CUMEM
+n1:10:11 [0] NCCL INFO Bootstrap: Using eth0 via nothing
+"""
+CXI = """\
+n1:10:11 [0] NCCL INFO NET/OFI Selected Provider is cxi (found 4 nics)
+n1:10:11 [0] NCCL INFO Using network AWS Libfabric
+n1:10:11 [0] NCCL INFO Channel 00/0 : 3[3] -> 4[0] [receive] via NET/AWS Libfabric/0/GDRDMA
+"""
+SOCKET = """\
+n1:10:11 [0] NCCL INFO NET/IB : No device found.
+n1:10:11 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>
+n1:10:11 [0] NCCL INFO Using network Socket
+n1:10:11 [0] NCCL INFO Channel 00/0 : 1[1] -> 2[0] [send] via NET/Socket/0
+"""
+CUDA_TABLE = """\
+[1.1] [n1:8779 :0] | ucp_context_0 inter-node cfg#2 | tagged message by ucp_tag_send* from cuda/GPU0 |
+[1.1] [n1:8779 :0] | 0..2284 | eager short | tcp/eth0 |
+[1.1] [n1:8779 :0] | 3515..inf | rendezvous | 50% on rc_mlx5/mlx5_0:1 and 50% on rc_mlx5/mlx5_1:1 |
+"""
+# In the form of Cray MPICH 8.1.
+MPICH = """\
+MPI VERSION    : CRAY MPICH version 8.1.27.26 (ANL base 3.4a2)
+PE 0: MPICH environment settings =====================================
+PE 0:   MPICH_GPU_SUPPORT_ENABLED                      = 1
+PE 0:   MPICH_MEM_DEBUG_FNAME                          =
+PE 0:   MPICH_OFI_USE_PROVIDER                         = {provider}
+PE 0:   MPICH_OFI_NIC_POLICY                           = NUMA
+PE 0:   FI_CXI_RDZV_THRESHOLD                          = 16384
+"""
+
+
+def test_nccl_by_peer_to_peer() -> None:
+    proof = read_nccl_log(P2P)
+    assert proof.paths == {"P2P/CUMEM": 2}
+    assert proof.facts == {"library": "NCCL 2.28.3", "NCCL_NVLS_ENABLE": "0"}
+    assert path_problems(proof, forbidden=(*FALL_BACKS, *HOST_STAGING), required=["^P2P/"]) == ()
+
+
+def test_nccl_over_slingshot() -> None:
+    proof = read_nccl_log(CXI)
+    assert proof.paths == {"NET/AWS Libfabric/0/GDRDMA": 1, "NET/OFI provider cxi": 1}
+    assert proof.facts == {"network": "AWS Libfabric"}
+    assert path_problems(proof, required=["^NET/OFI provider cxi$"]) == ()
+
+
+@pytest.mark.parametrize(
+    ("log", "path"),
+    [
+        (SOCKET, "NET/Socket/0"),
+        (CXI.replace("cxi", "tcp;ofi_rxm"), "NET/OFI provider tcp;ofi_rxm"),
+        (CXI.replace("Provider is cxi", "provider is sockets"), "NET/OFI provider sockets"),
+    ],
+)
+def test_a_fall_back_of_nccl_is_invalid(log: str, path: str) -> None:
+    problems = path_problems(read_nccl_log(log), path="nccl.log")
+    assert [each.verdict for each in problems] == [Verdict.INVALID]
+    assert problems[0].message.startswith(f"nccl.log: the data went by {path}, which this check forbids")
+
+
+def test_staging_through_the_host_is_a_fall_back_where_the_gpus_see_each_other() -> None:
+    proof = read_nccl_log(P2P.replace("P2P/CUMEM", "SHM/direct/direct"))
+    assert path_problems(proof) == ()
+    assert "the data went by SHM/direct/direct" in path_problems(proof, forbidden=HOST_STAGING)[0].message
+
+
+def test_a_real_log_of_ucx() -> None:
+    proof = read_ucx_log((DATA / "logs" / "host_mpich_ucx.txt").read_text())
+    assert set(proof.paths) == {"host: cma/memory", "host: self/memory", "host: sysv/memory"}
+    assert proof.facts == {"library": "UCX 1.20.1", "UCX_PROTO_INFO": "y", "UCX_LOG_LEVEL": "info"}
+    assert path_problems(proof, required=["^host: sysv/"]) == ()
+    assert path_problems(proof, required=["cuda_ipc/"]) != ()
+
+
+def test_lanes_of_device_memory_in_ucx() -> None:
+    proof = read_ucx_log(CUDA_TABLE)
+    assert proof.paths == {"cuda: rc_mlx5/mlx5_0:1": 1, "cuda: rc_mlx5/mlx5_1:1": 1, "cuda: tcp/eth0": 1}
+    assert "the data went by cuda: tcp/eth0" in path_problems(proof)[0].message
+    assert path_problems(proof, forbidden=HOST_STAGING)[0].verdict is Verdict.INVALID
+
+
+def test_a_real_log_of_intel_mpi() -> None:
+    text = (DATA / "logs" / "host_intel_mpi_debug10.txt").read_text()
+    proof = read_intel_mpi_log(text)
+    assert proof.paths == {"shm": 1}
+    assert proof.facts["library"] == "Intel MPI 2021.19.0"
+    assert proof.facts["I_MPI_FABRICS"] == "shm"
+    fallen = read_intel_mpi_log(text + "[0] MPI startup(): libfabric provider: tcp;ofi_rxm\n")
+    assert "the data went by OFI provider tcp;ofi_rxm" in path_problems(fallen)[0].message
+
+
+def test_the_display_of_mpich() -> None:
+    proof = read_mpich_environment(MPICH.format(provider="cxi"))
+    assert proof.paths == {"OFI provider cxi": 1}
+    assert proof.facts["library"] == "CRAY MPICH 8.1.27.26"
+    assert path_problems(proof, required=["provider cxi$"]) == ()
+    wanted = {"MPICH_GPU_SUPPORT_ENABLED": "1", "MPICH_OFI_NIC_POLICY": "GPU", "MPICH_OFI_NUM_NICS": "4"}
+    messages = [each.message for each in environment_problems(proof, wanted, path="job.out")]
+    assert messages == [
+        "job.out: MPICH_OFI_NIC_POLICY was NUMA and not GPU",
+        "job.out: MPICH_OFI_NUM_NICS was not reported and not 4",
+    ]
+    assert path_problems(read_mpich_environment(MPICH.format(provider="tcp")))[0].verdict is Verdict.INVALID
+
+
+def test_the_log_of_libfabric() -> None:
+    log = (
+        "libfabric:77:1700000000::core:core:fi_fabric_():1503<info> Opened fabric: cxi\n"
+        "libfabric:77:1700000000::core:core:fi_fabric_():1509<info> Using cxi provider 2.1, path:/lib/libcxi-fi.so\n"
+    )
+    proof = read_libfabric_log(log)
+    assert proof.paths == {"OFI provider cxi": 1}
+    assert proof.facts == {"fabric": "cxi"}
+
+
+def test_a_log_without_paths_proves_nothing() -> None:
+    for name in ("nccl", "ucx", "intel_mpi", "libfabric"):
+        proof = getattr(proof_logs, f"read_{name}_log")("srun: warning\n")
+        assert (proof.paths, proof.evidence) == ({}, None)
+        assert path_problems(proof) == ()
+        assert "no library reported" in path_problems(proof, required=["P2P"])[0].message
+    assert read_mpich_environment("").evidence is None
+
+
+def test_logs_are_put_together() -> None:
+    both = merge_proofs(read_nccl_log(P2P), read_nccl_log(P2P), read_libfabric_log(""), TransportProof())
+    assert both.paths == {"P2P/CUMEM": 4}
+    assert both.evidence == "NCCL_DEBUG"
+
+
+def test_a_bad_pattern_is_the_users_mistake() -> None:
+    with pytest.raises(UserError, match="not a regular expression"):
+        path_problems(TransportProof(), forbidden=["("])

@@ -1,0 +1,487 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from fabricheck.errors import UserError
+from fabricheck.records.run import Groups
+from fabricheck.records.verdict import Verdict
+from fabricheck.results.fabricbench import read_run
+from tests.result_files import CUDA, HOST, PATTERNS, Line, changed, lines_of, said, settle, verdicts
+
+FAIL, INCOMPLETE, INVALID = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.INVALID
+
+
+@pytest.mark.parametrize("path", [HOST, CUDA, PATTERNS], ids=lambda path: path.stem)
+def test_a_valid_file_has_no_problem(path: Path) -> None:
+    run = read_run(path)
+    lines = lines_of(path)
+    assert run.problems == ()
+    assert run.header == lines[0]
+    assert run.footer == lines[-1]
+    assert [each.times_ns.tolist() for each in run.samples] == [line["times_ns"] for line in lines[1:-1]]
+    assert [rank.rank for rank in run.ranks] == list(range(len(lines[0]["ranks"])))
+
+
+def test_samples_are_typed_and_frozen() -> None:
+    first = read_run(HOST).samples[0]
+    assert first.times_ns.dtype == np.int64
+    assert first.ranks == (0, 1)
+    assert np.median(first.latency_us) == pytest.approx(0.412)  # half the round trip of 824 ns
+    with pytest.raises(ValueError, match="read-only"):
+        first.times_ns[0] = 1
+
+
+def test_devices_are_read() -> None:
+    device = read_run(CUDA).ranks[3].device
+    assert device is not None
+    assert (device.index, device.name, device.bus_id) == (3, "NVIDIA H200", "00000000:04:00.0")
+
+
+def test_a_file_that_is_not_there_is_the_users_mistake(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.jsonl", tmp_path, Path("a\0b")):
+        with pytest.raises(UserError, match="cannot be read"):
+            read_run(path)
+
+
+# Each of these plants one defect. (change, verdict, what must be said)
+def _line(number: int, **fields: Any) -> Callable[[list[Line]], None]:
+    return lambda lines: lines[number].update(fields)
+
+
+def _header(change: Callable[[Line], None]) -> Callable[[list[Line]], None]:
+    return lambda lines: change(lines[0])
+
+
+def _plan(**fields: Any) -> Callable[[list[Line]], None]:
+    return lambda lines: lines[0]["plan"].update(fields)
+
+
+def _wrong_data(lines: list[Line]) -> None:
+    lines[2]["wrong_bytes"] = 4
+    lines[-1]["wrong_bytes"] = 4
+
+
+def _unverified(lines: list[Line]) -> None:
+    lines[2]["wrong_bytes"] = -1
+
+
+def _verified_against_plan(lines: list[Line]) -> None:
+    lines[0]["plan"]["verify"] = "off"
+
+
+def _fewer_iterations(lines: list[Line]) -> None:
+    del lines[1]["times_ns"][-1]
+    settle(lines)
+
+
+def _unplanned(lines: list[Line]) -> None:
+    lines[1]["bytes"] = 16
+
+
+def _error(lines: list[Line]) -> None:
+    run_id = lines[0]["run_id"]
+    lines[-1] = {"record": "error", "run_id": run_id, "kind": "timeout", "message": "stuck", "operation": "pingpong"}
+    lines[-1] |= {"bytes": 8, "missing_ranks": [1]}
+
+
+def _error_of_another_run(lines: list[Line]) -> None:
+    _error(lines)
+    lines[-1]["run_id"] = "f" * 32
+
+
+def _not_measured(lines: list[Line]) -> None:
+    del lines[2]
+    lines[-1].update(records=1, samples=8, timed_ns=sum(lines[1]["times_ns"]))
+
+
+def _measured_twice(lines: list[Line]) -> None:
+    lines.insert(3, {**lines[2], "index": 2})
+    settle(lines)
+
+
+DEFECTS: dict[str, tuple[Callable[[list[Line]], object], Verdict, str]] = {
+    "no header": (lambda lines: lines.pop(0), INVALID, "does not begin with a header"),
+    "two headers": (lambda lines: lines.insert(1, lines[0]), INVALID, ":2: there is a second header"),
+    "unknown format": (_line(0, format=2), INVALID, ":1: the format version is 2"),
+    "format of another type": (_line(0, format=True), INVALID, ":1: the format version is True"),
+    "no format": (_header(lambda header: header.pop("format")), INVALID, "the format version is None"),
+    "unknown field": (_line(0, colour="red"), INVALID, ":1: the line is not valid: colour"),
+    "unknown field of samples": (_line(1, colour="red"), INVALID, ":2: the line is not valid: colour"),
+    "no run_id": (_header(lambda header: header.pop("run_id")), INVALID, "run_id"),
+    "bad run_id": (_line(0, run_id="x"), INVALID, "run_id"),
+    "bad time": (_line(0, started_utc="yesterday"), INVALID, "started_utc"),
+    "other record": (_line(1, record="sample"), INVALID, ":2: the line is of the unknown kind 'sample'"),
+    "run_id of another run": (_line(-1, run_id="f" * 32), INVALID, ":4: run_id ffff"),
+    "gap in the index": (_line(2, index=2), INVALID, ":3: samples line 2 stands where number 1 belongs"),
+    "reordered": (lambda lines: lines.insert(1, lines.pop(2)), INVALID, ":2: samples line 1 stands where number 0"),
+    "doubled": (lambda lines: lines.insert(2, lines[1]), INVALID, "stands where number 1 belongs"),
+    "something after the footer": (lambda lines: lines.append(lines[1]), INVALID, ":5: something follows the end"),
+    "two footers": (lambda lines: lines.append(lines[-1]), INVALID, ":5: something follows the end"),
+    "footer then error": (lambda lines: lines.append({"record": "error"}), INVALID, "something follows the end"),
+    "no footer": (lambda lines: lines.pop(), INCOMPLETE, "there is no footer"),
+    "error record": (
+        _error,
+        INCOMPLETE,
+        ":4: the benchmark ended with an error of kind timeout during pingpong of 8 B",
+    ),
+    "error record of another run": (_error_of_another_run, INVALID, "run_id ffff"),
+    "footer counts records": (_line(-1, records=3), INVALID, ":4: the footer says records 3"),
+    "footer counts samples": (_line(-1, samples=17), INVALID, ":4: the footer says samples 17"),
+    "footer counts wrong bytes": (_line(-1, wrong_bytes=1), INVALID, ":4: the footer says wrong_bytes 1"),
+    "footer's time": (_line(-1, timed_ns=1372199), INVALID, ":4: the footer says timed_ns 1372199"),
+    "a time changed": (lambda lines: lines[1]["times_ns"].__setitem__(3, 819), INVALID, "timed_ns"),
+    "more time than the run": (_line(-1, wall_ns=1), INVALID, "do not fit"),
+    "proof without evidence": (_line(-1, proof={"paths": {"SHM": 1}, "evidence": None}), INVALID, "proof"),
+    "other status": (_line(-1, status="done"), INCOMPLETE, ":4: the last line is not valid: status"),
+    "fewer lines than planned": (_not_measured, INCOMPLETE, "of 1048576 B on ranks 0-1 is missing"),
+    "measured twice": (_measured_twice, INVALID, ":4: pingpong uncontended of 1048576 B on ranks 0-1 is there more"),
+    "not planned": (_unplanned, INVALID, ":2: pingpong uncontended of 16 B on ranks 0-1 was not planned"),
+    "other implementation": (_line(1, implementation="library"), INVALID, ":2: pingpong uncontended"),
+    "other round": (_line(1, round=0), INVALID, "was not planned"),
+    "expected_records": (_line(0, expected_records=3), INVALID, ":1: expected_records is 3"),
+    "no times": (_line(1, times_ns=[]), INVALID, ":2: the line is not valid: times_ns"),
+    "time of zero": (_line(1, times_ns=[0] * 8), INVALID, ":2: the line is not valid: times_ns.0"),
+    "negative time": (_line(1, times_ns=[-5] * 8), INVALID, "times_ns.0"),
+    "time as a float": (_line(1, times_ns=[840.0] * 8), INVALID, "times_ns.0"),
+    "time as text": (_line(1, times_ns=["840"] * 8), INVALID, "times_ns.0"),
+    "time as a truth": (_line(1, times_ns=[True] * 8), INVALID, "times_ns.0"),
+    "time beyond 64 bits": (_line(1, times_ns=[1 << 63] * 8), INVALID, "times_ns.0"),
+    "time of NaN": (_line(1, times_ns=[float("nan")] * 8), INVALID, ":2: the line holds NaN"),
+    "endless time": (_line(1, times_ns=[float("inf")] * 8), INVALID, ":2: the line holds Infinity"),
+    "endless header value": (_line(0, host_copy_gbps=float("-inf")), INVALID, ":1: the line holds -Infinity"),
+    "no bytes": (_line(1, bytes=0), INVALID, ":2: the line is not valid: bytes"),
+    "iterations that are not there": (_line(1, iterations=9), INVALID, ":2: pingpong uncontended of 8 B"),
+    "fewer iterations than fixed": (_fewer_iterations, INVALID, ":2: pingpong uncontended of 8 B on ranks 0-1 has 7"),
+    "converged where fixed": (_line(1, stopped="converged"), INVALID, "8 after 2 were planned"),
+    "less warm-up than fixed": (_line(1, warmup=1), INVALID, "after 1 of warm-up"),
+    "wrong data": (_wrong_data, FAIL, ":3: pingpong uncontended of 1048576 B on ranks 0-1 brought 4 wrong bytes"),
+    "not verified": (_unverified, INVALID, ":3: the data of pingpong uncontended of 1048576 B on ranks 0-1 were not"),
+    "verified against plan": (_verified_against_plan, INVALID, "were verified against plan"),
+    "planted defect": (_plan(injected="hang"), INVALID, ":1: a planted defect was requested (hang)"),
+    "rank missing": (_header(lambda header: header["ranks"].pop(0)), INVALID, ":1: rank 1 stands in place 0"),
+    "rank twice": (_header(lambda header: header["ranks"][1].update(rank=0)), INVALID, ":1: rank 0 stands in place 1"),
+    "rank out of range": (_line(1, ranks=[0, 2]), INVALID, ":2: rank 2 is not in this run of 2 ranks"),
+    "pair with itself": (_line(1, ranks=[1, 1]), INVALID, ":2: pingpong has a rank twice"),
+    "pair of three": (_line(1, ranks=[0, 1, 0]), INVALID, ":2: pingpong has a rank twice"),
+    "planned rank out of range": (
+        _header(lambda header: header["plan"]["series"][0].update(ranks=[0, 2])),
+        INVALID,
+        ":1: rank 2 is not in this run of 2 ranks",
+    ),
+    "difference of no rank": (
+        _line(0, environment_differences=[{"rank": 7, "name": "A", "value": "b"}]),
+        INVALID,
+        "speaks of rank 7",
+    ),
+    "GPU platform of the host port": (_line(0, platform="nvidia"), INVALID, "the port host cannot run on the platform"),
+    "GPU port without devices": (_line(0, port="cuda", platform="nvidia"), INVALID, ":1: rank 0 has no device"),
+    "plan measures twice": (
+        _header(lambda header: header["plan"]["series"][0]["bytes"].append(8)),
+        INVALID,
+        "the plan has a measurement twice",
+    ),
+    "plan lacks an operation": (_plan(operations=["pingpong", "allreduce"]), INVALID, "for the operations of the plan"),
+    "plan lacks a schedule": (_plan(schedules=["contended"]), INVALID, "for the schedules of the plan"),
+    "plan with impossible iterations": (
+        _plan(iterations={"mode": "fixed", "minimum": 7, "maximum": 8, "budget_s": None}),
+        INVALID,
+        "the plan has 7 to 8 iterations",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_planted_defect_is_found(tmp_path: Path, name: str) -> None:
+    change, verdict, message = DEFECTS[name]
+    run = changed(tmp_path, change)
+    assert verdict in verdicts(run)
+    assert message in said(run)
+    for problem in run.problems:
+        assert problem.message.startswith(str(tmp_path / "changed.jsonl") + ":")
+        assert problem.message.splitlines() == [problem.message]
+
+
+def _series(number: int, **fields: Any) -> Callable[[list[Line]], None]:
+    return lambda lines: lines[0]["plan"]["series"][number].update(fields)
+
+
+# Of the patterns: series 4 is a rail, 6 asymmetric, 8 striping, 13 sparse, 17 a victim; line 9 is of the rail.
+PATTERN_DEFECTS: dict[str, tuple[Callable[[list[Line]], object], str]] = {
+    "other groups than planned": (_line(9, groups=[2, 1, 1], ranks=[0, 1]), "was not planned"),
+    "groups on other ranks": (_line(9, ranks=[1, 0, 2, 3]), "(n, g, k) = (2, 2, 1) is not on ranks 1,0,2-3"),
+    "no groups": (lambda lines: lines[9].pop("groups"), ":10: rail_bidirectional does not say which groups"),
+    "groups of a pair": (_line(1, groups=[2, 1, 1]), ":2: pingpong has groups"),
+    "two numbers": (_line(9, groups=[2, 2]), ":10: the line is not valid: groups"),
+    "more active than there are": (_series(4, groups=[2, 2, 3]), "rail_bidirectional cannot be among"),
+    "asymmetric between four": (_series(6, groups=[4, 1, 1]), "asymmetric_unidirectional cannot be among"),
+    "striping in one stripe": (_series(8, groups=[2, 2, 1]), "striping cannot be among"),
+    "no messages": (lambda lines: lines[0]["plan"]["series"][13].pop("messages"), "sparse_inter does not say which"),
+    "other bytes": (_series(13, messages=[[0, 2, 402]]), "the messages of sparse_inter are not the bytes of the plan"),
+    "a message to itself": (_series(13, messages=[[2, 2, 403]]), "a message from rank 2 to rank 2"),
+    "a message to nobody": (_series(13, messages=[[2, 4, 403]]), "a message from rank 2 to rank 4"),
+    "messages of a rail": (_series(4, messages=[[0, 2, 8]]), "rail_bidirectional has messages in the plan"),
+    "a victim alone": (lambda lines: lines[0]["plan"]["series"][17].pop("aggressors"), "names no aggressors"),
+    "a victim among its aggressors": (_series(17, aggressors=[1, 3]), "has an aggressor twice, among its victims"),
+    "an aggressor from outside": (_series(17, aggressors=[1, 4]), "has an aggressor twice, among its victims"),
+    "no rounds": (lambda lines: lines[0]["plan"].pop("rounds"), "the plan has a measurement twice"),
+}
+
+
+@pytest.mark.parametrize("name", PATTERN_DEFECTS)
+def test_a_planted_defect_of_a_pattern_is_found(tmp_path: Path, name: str) -> None:
+    change, message = PATTERN_DEFECTS[name]
+    run = changed(tmp_path, change, PATTERNS)
+    assert verdicts(run) >= {INVALID}
+    assert message in said(run)
+
+
+def test_patterns_are_read() -> None:
+    run = read_run(PATTERNS)
+    by_name = {(each.operation, each.schedule, each.bytes): each for each in run.samples}
+    assert by_name["rail_bidirectional", "uncontended", 1024].groups == Groups(2, 2, 2)
+    assert by_name["sparse_inter", "uncontended", 403].messages == ((1, 2, 211), (1, 3, 1), (2, 1, 190), (3, 1, 1))
+    assert by_name["pingpong", "contended", 1024].groups is None
+    victim = by_name["victim_pingpong_incast", "contended", 1024]
+    assert victim.one_way_ns.tolist() == [each / 2 for each in victim.times_ns.tolist()]
+    other = by_name["victim_alltoall_alltoall", "contended", 1024]
+    assert other.one_way_ns.tolist() == other.times_ns.tolist()
+
+
+def test_the_error_record_names_who_is_missing_and_where(tmp_path: Path) -> None:
+    def hang(lines: list[Line]) -> None:
+        lines[0]["ranks"][2]["host"] = lines[0]["ranks"][3]["host"] = "nid007"
+        run_id = lines[0]["run_id"]
+        error = {"record": "error", "run_id": run_id, "kind": "timeout", "message": "no progress for 60 s"}
+        lines[5:] = [error | {"operation": "pingpong", "bytes": 8, "missing_ranks": [2, 3]}]
+
+    run = changed(tmp_path, hang, CUDA)
+    assert verdicts(run) == {INCOMPLETE}
+    assert "no progress for 60 s; ranks 2-3 (on nid007) did not arrive" in said(run)
+    assert len(run.samples) == 4
+    assert run.footer is None
+
+
+def test_wrong_data_is_the_only_verdict_where_the_planted_defect_was_found(tmp_path: Path) -> None:
+    def plant(lines: list[Line]) -> None:
+        _wrong_data(lines)
+        lines[0]["plan"]["injected"] = "wrong-byte"
+
+    assert verdicts(changed(tmp_path, plant)) == {FAIL}
+
+
+def test_two_ranks_on_one_device(tmp_path: Path) -> None:
+    def share(lines: list[Line]) -> None:
+        lines[0]["ranks"][1]["device"] = lines[0]["ranks"][0]["device"]
+
+    run = changed(tmp_path, share, CUDA)
+    assert verdicts(run) == {INVALID}
+    assert ":1: ranks 0 and 1 drove the same device GPU-00000000" in said(run)
+
+    def share_on_purpose(lines: list[Line]) -> None:
+        share(lines)
+        lines[0]["plan"]["shared_devices"] = True
+
+    assert changed(tmp_path, share_on_purpose, CUDA).problems == ()
+
+    def same_uuid_elsewhere(lines: list[Line]) -> None:
+        share(lines)
+        lines[0]["ranks"][1]["host"] = "nid002"
+
+    assert changed(tmp_path, same_uuid_elsewhere, CUDA).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "fine"),
+    [
+        ({"stopped": "budget"}, True),
+        ({"stopped": "maximum"}, False),
+        ({"stopped": "fixed"}, False),
+        ({"warmup": 1}, True),
+        ({"warmup": 3}, False),
+    ],
+)
+def test_adaptive_iterations(tmp_path: Path, fields: Line, fine: bool) -> None:
+    run = changed(tmp_path, _line(1, **fields), CUDA)
+    assert (run.problems == ()) is fine
+
+
+def test_more_iterations_than_the_plan_allows(tmp_path: Path) -> None:
+    assert "at most 7" in said(changed(tmp_path, lambda lines: lines[0]["plan"]["iterations"].update(maximum=7), CUDA))
+
+
+def test_a_pair_has_two_ranks(tmp_path: Path) -> None:
+    assert ":2: pingpong is between two ranks, not 3" in said(changed(tmp_path, _line(1, ranks=[0, 1, 2]), CUDA))
+
+
+def test_the_host_port_has_no_devices(tmp_path: Path) -> None:
+    run = changed(tmp_path, _line(0, port="host", platform="host"), CUDA)
+    assert "rank 0 names a device in the host port" in said(run)
+
+
+def test_a_file_without_the_repeated_count_is_read(tmp_path: Path) -> None:
+    assert changed(tmp_path, lambda lines: lines[1].pop("iterations")).problems == ()
+
+
+def test_many_complaints_of_a_kind_are_shortened(tmp_path: Path) -> None:
+    def lose(lines: list[Line]) -> None:
+        del lines[1:-1]
+
+    run = changed(tmp_path, lose, CUDA)
+    assert "14 in all" in said(run)
+    assert INCOMPLETE in verdicts(run)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        b"\n\n\n",
+        b"{",
+        b"[]",
+        b"null\n",
+        b"\xff\xfe\n",
+        b"\x00" * 100,
+        b"[" * 100_000,
+        b'{"record":' + b"[" * 900 + b"]" * 900 + b"}\n",
+        b'{"record":"header","format":' + b"9" * 5000 + b"}\n",
+        b'{"record":"header","format":1e999}\n',
+        b'{"record":"\\ud800"}\n',
+        b'{"record":"header","format":1,"\\ud800\\n\\u2028":1}\n',
+        b'{"record":"footer"}\n' * 3,
+        b"\xef\xbb\xbf" + HOST.read_bytes(),
+    ],
+    ids=range(16),
+)
+def test_nonsense_is_never_a_run(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "nonsense.jsonl"
+    path.write_bytes(content)
+    run = read_run(path)
+    assert run.problems
+    assert run.header == {}
+    for problem in run.problems:
+        assert problem.verdict in (INCOMPLETE, INVALID)
+        assert problem.message.splitlines() == [problem.message]
+        problem.message.encode()
+
+
+@pytest.mark.parametrize("field", ["operation", "times_ns", "record"])
+def test_a_field_given_twice_is_found(tmp_path: Path, field: str) -> None:
+    raw = HOST.read_text().splitlines()
+    value = json.dumps(json.loads(raw[1])[field])
+    raw[1] = raw[1][:-1] + f',"{field}":{value}}}'
+    path = tmp_path / "twice.jsonl"
+    path.write_text("\n".join(raw) + "\n")
+    assert f":2: the line has the field '{field}' twice" in said(read_run(path))
+
+
+def test_every_cut_of_a_file_is_incomplete(tmp_path: Path) -> None:
+    whole = HOST.read_bytes()
+    path = tmp_path / "cut.jsonl"
+    # All but the last line feed, whose loss leaves every record whole.
+    for length in range(len(whole) - 1):
+        path.write_bytes(whole[:length])
+        assert verdicts(read_run(path)) == {INCOMPLETE}, length
+
+
+# What no second place in the file repeats: a change here cannot be seen from the file alone.
+FREE = {
+    "version", "program", "started_utc", "command", "host", "local_rank", "pid", "cpus", "numa_node", "name", "bus_id",
+    "uuid", "memory_bytes", "local_rank_source", "oversubscribed", "libraries", "environment",
+    "environment_differences", "clock", "host_copy_gbps", "sizes", "implementation", "budget_s", "minimum", "maximum",
+    "warmup", "datatype", "verify", "shared_devices", "stopped", "wall_ns", "setup_ns", "verify_ns", "recording_ns",
+    "proof", "transport", "platform", "port", "device", "times_ns", "rounds", "matrix", "messages", "aggressors",
+}  # fmt: skip
+
+
+def _bound(value: Any) -> Any:
+    """`value` without what is free: two files that agree in this are the same result."""
+    if isinstance(value, dict):
+        # The count of a samples line may be left out; a wrong one is found.
+        left_out = {"iterations"} if value.get("record") == "samples" else set()
+        return {name: _bound(each) for name, each in value.items() if name not in FREE | left_out}
+    return [_bound(each) for each in value] if isinstance(value, list) else value
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        # A line ends with a line feed and nothing else; a carriage return is white space to JSON.
+        return [json.loads(line) for line in content.removesuffix(b"\n").split(b"\n")]
+    except (ValueError, RecursionError):
+        return None
+
+
+OTHER = CUDA.read_bytes().splitlines(keepends=True)
+
+
+@st.composite
+def mutations(draw: st.DrawFn, source: Path) -> bytes:
+    lines = source.read_bytes().splitlines(keepends=True)
+    n = len(lines)
+    at = draw(st.integers(0, n - 1))
+    kind = draw(st.sampled_from(["delete", "double", "swap", "cut", "join", "insert", "interleave", "bytes", "field"]))
+    if kind == "delete":
+        del lines[at]
+    elif kind == "double":
+        lines.insert(draw(st.integers(0, n)), lines[at])
+    elif kind == "swap":
+        other = draw(st.integers(0, n - 1))
+        lines[at], lines[other] = lines[other], lines[at]
+    elif kind == "cut":
+        lines[at] = lines[at][: draw(st.integers(0, len(lines[at]) - 2))] + b"\n"
+    elif kind == "join":
+        lines[at] = lines[at].rstrip(b"\n")
+    elif kind == "insert":
+        lines.insert(at, draw(st.sampled_from([b"\n", b"NCCL INFO Channel 00/0\n", b"{}\n", b'{"record":"x"}\n'])))
+    elif kind == "interleave":
+        lines.insert(at, draw(st.sampled_from(OTHER)))
+    elif kind == "bytes":
+        line = bytearray(lines[at])
+        start = draw(st.integers(0, len(line) - 1))
+        line[start : start + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
+        lines[at] = bytes(line)
+    else:
+        record = json.loads(lines[at])
+        name = draw(st.sampled_from(sorted(record)))
+        value: Any = draw(st.sampled_from([None, True, -1, 0, 1, 2, 1.5, "", "x", [], {}, [1], float("nan"), "remove"]))
+        if value == "remove":
+            del record[name]
+        else:
+            record[name] = value
+        lines[at] = json.dumps(record).encode() + b"\n"
+    return b"".join(lines)
+
+
+@pytest.mark.parametrize("source", [HOST, CUDA, PATTERNS], ids=lambda path: path.stem)
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_mutation_is_harmless_or_found(tmp_path: Path, source: Path, data: st.DataObject) -> None:
+    content = data.draw(mutations(source))
+    original = source.read_bytes()
+    assume(content != original)
+    path = tmp_path / "mutated.jsonl"
+    path.write_bytes(content)
+    run = read_run(path)
+    if not run.problems:
+        assert _bound(_parsed(content)) == _bound(_parsed(original))
+        # Times are free one by one only where another pair was slower: their sum is not.
+        if source == HOST:
+            assert [each.times_ns.sum() for each in run.samples] == [
+                sum(line["times_ns"]) for line in lines_of(source)[1:-1]
+            ]
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=200))
+def test_any_bytes_can_be_read(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "bytes.jsonl"
+    path.write_bytes(content)
+    assert read_run(path).problems

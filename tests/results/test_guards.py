@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import copy
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.results.fabricbench import read_run
+from fabricheck.results.guards import list_ranks, require, require_fresh, require_words_of_all_nodes
+from tests.result_files import CUDA, Line, lines_of, write
+
+ASKED: dict[str, Any] = {
+    "transport": "ccl",
+    "port": "cuda",
+    "ranks": 4,
+    "nodes": 1,
+    "devices": True,
+    "exit_code": 0,
+    "operations": {"pingpong", "allreduce"},
+    "environment": {"NCCL_NVLS_ENABLE": "0", "NCCL_DEBUG": None},
+    "paths_forbidden": [r"NET/Socket", r"^SHM"],
+    "paths_required": [r"^P2P/"],
+}
+
+
+def messages(problems: tuple[Problem, ...]) -> str:
+    return "\n".join(problem.message for problem in problems)
+
+
+def cuda_run(tmp_path: Path, **footer: Any) -> Run:
+    lines = copy.deepcopy(lines_of(CUDA))
+    lines[-1].update(footer)
+    return read_run(write(tmp_path / "run.jsonl", lines))
+
+
+def test_the_run_that_was_asked_for_has_no_problem() -> None:
+    assert require(read_run(CUDA), **ASKED) == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "verdict", "message"),
+    [
+        ({"transport": "mpi"}, Verdict.INVALID, ":1: the transport was ccl and not mpi"),
+        ({"port": "hip"}, Verdict.INVALID, ":1: the port was cuda and not hip"),
+        ({"ranks": 8}, Verdict.INVALID, ":1: 4 ranks ran and not 8"),
+        ({"nodes": 2}, Verdict.INVALID, ":1: the ranks were on 1 nodes (nid001) and not on 2"),
+        ({"devices": False}, Verdict.INVALID, ":1: ranks 0-3 drove a device where none was wanted"),
+        ({"exit_code": 1}, Verdict.INCOMPLETE, "the benchmark ended with exit status 1"),
+        ({"exit_code": -9}, Verdict.INCOMPLETE, "exit status -9"),
+        ({"operations": {"pingpong"}}, Verdict.INVALID, "the operations were allreduce, pingpong and not pingpong"),
+        ({"operations": {"pingpong", "allreduce", "alltoall"}}, Verdict.INVALID, "and not allreduce, alltoall"),
+        ({"implementation": "library"}, Verdict.INVALID, "pingpong did not use the implementation library"),
+        ({"environment": {"NCCL_NVLS_ENABLE": "1"}}, Verdict.INVALID, "NCCL_NVLS_ENABLE was '0' and not '1' on all"),
+        ({"environment": {"NCCL_PROTO": "LL"}}, Verdict.INVALID, "NCCL_PROTO was unset and not 'LL' on all ranks"),
+        ({"environment": {"NCCL_NVLS_ENABLE": None}}, Verdict.INVALID, "was '0' and not unset on all ranks"),
+        ({"paths_forbidden": ["P2P"]}, Verdict.INVALID, "the data went by P2P/CUMEM, which this check forbids"),
+        ({"paths_required": ["NET/IB"]}, Verdict.INVALID, "the data went by P2P/CUMEM and not by 'NET/IB'"),
+    ],
+)
+def test_something_else_than_asked_for_is_found(asked: dict[str, Any], verdict: Verdict, message: str) -> None:
+    problems = require(read_run(CUDA), **(ASKED | asked))
+    assert [problem.verdict for problem in problems] == [verdict]
+    assert message in messages(problems)
+
+
+def test_a_rank_without_the_tuning_is_named(tmp_path: Path) -> None:
+    lines = copy.deepcopy(lines_of(CUDA))
+    lines[0]["environment_differences"] = [
+        {"rank": 2, "name": "NCCL_NVLS_ENABLE", "value": None},
+        {"rank": 3, "name": "NCCL_NVLS_ENABLE", "value": "1"},
+        {"rank": 1, "name": "SLURM_CPU_BIND", "value": "x"},
+    ]
+    problems = require(read_run(write(tmp_path / "run.jsonl", lines)), **ASKED)
+    assert "NCCL_NVLS_ENABLE was unset and not '0' on ranks 2-3" in messages(problems)
+    assert len(problems) == 1
+
+
+def test_a_variable_that_only_rank_0_lacks(tmp_path: Path) -> None:
+    lines = copy.deepcopy(lines_of(CUDA))
+    del lines[0]["environment"]["NCCL_NVLS_ENABLE"]
+    lines[0]["environment_differences"] = [
+        {"rank": rank, "name": "NCCL_NVLS_ENABLE", "value": "0"} for rank in (1, 2, 3)
+    ]
+    problems = require(read_run(write(tmp_path / "run.jsonl", lines)), **ASKED)
+    assert "was unset and not '0' on ranks 0:" in messages(problems)
+
+
+def test_a_fall_back_to_tcp_is_invalid(tmp_path: Path) -> None:
+    run = cuda_run(tmp_path, proof={"paths": {"P2P/CUMEM": 20, "NET/Socket/0": 4}, "evidence": "NCCL_DEBUG"})
+    assert "the data went by NET/Socket/0, which this check forbids" in messages(require(run, **ASKED))
+
+
+def test_no_evidence_is_invalid_only_where_a_path_is_required(tmp_path: Path) -> None:
+    run = cuda_run(tmp_path, proof={"paths": {}, "evidence": None})
+    assert "no library reported which way the data went" in messages(require(run, **ASKED))
+    assert require(run, **(ASKED | {"paths_required": []})) == ()
+
+
+def test_no_footer_proves_nothing(tmp_path: Path) -> None:
+    run = read_run(write(tmp_path / "run.jsonl", lines_of(CUDA)[:-1]))
+    assert "nothing proves which way the data went" in messages(require(run, **ASKED))
+
+
+def test_a_run_without_a_valid_header_is_not_the_right_one(tmp_path: Path) -> None:
+    run = read_run(write(tmp_path / "run.jsonl", lines_of(CUDA)[1:]))
+    problems = require(run, **(ASKED | {"exit_code": 1}))
+    assert [problem.verdict for problem in problems] == [Verdict.INCOMPLETE, Verdict.INVALID]
+
+
+def test_data_have_to_be_verified_unless_the_check_says_so(tmp_path: Path) -> None:
+    lines = copy.deepcopy(lines_of(CUDA))
+    lines[0]["plan"]["verify"] = "off"
+    for line in lines[1:-1]:
+        line["wrong_bytes"] = -1
+    run = read_run(write(tmp_path / "run.jsonl", lines))
+    assert run.problems == ()
+    assert "the data were not verified" in messages(require(run, **ASKED))
+    assert require(run, **ASKED, verified=False) == ()
+
+
+def test_a_bad_pattern_is_the_users_mistake() -> None:
+    with pytest.raises(UserError, match="not a regular expression"):
+        require(read_run(CUDA), **(ASKED | {"paths_forbidden": ["("]}))
+
+
+def test_a_stale_file_is_found() -> None:
+    run = read_run(CUDA)
+    started = datetime(2026, 11, 21, 5, 54, 6, tzinfo=timezone.utc)
+    assert require_fresh(run, not_before=started) == ()
+    assert require_fresh(run, not_before=started + timedelta(milliseconds=900)) == ()
+    berlin = timezone(timedelta(hours=1))
+    assert require_fresh(run, not_before=started.astimezone(berlin)) == ()
+    stale = require_fresh(run, not_before=started + timedelta(seconds=1))
+    assert "the run began at 2026-11-21T05:54:06Z, before this check did" in messages(stale)
+    assert stale[0].verdict is Verdict.INVALID
+
+
+def test_a_run_that_was_seen_before_is_found() -> None:
+    run = read_run(CUDA)
+    then = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    assert require_fresh(run, not_before=then, seen_run_ids={"0" * 32}) == ()
+    assert "was seen before" in messages(require_fresh(run, not_before=then, seen_run_ids={run.header["run_id"]}))
+
+
+def test_a_run_without_a_header_is_never_fresh(tmp_path: Path) -> None:
+    run = read_run(write(tmp_path / "run.jsonl", lines_of(CUDA)[1:]))
+    assert require_fresh(run, not_before=datetime(2026, 1, 1, tzinfo=timezone.utc)) != ()
+
+
+def test_a_time_without_a_zone_is_refused() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        require_fresh(read_run(CUDA), not_before=datetime(2026, 1, 1))
+
+
+SPOKE = "fabricbench: nothing went on for 8 s: all ranks of the node of rank {} wait for each other\n"
+BEHIND = "fabricbench: nothing went on for 8 s: ranks 2-3 did not arrive\n"
+
+
+@pytest.mark.parametrize(
+    ("errors", "names"),
+    [
+        (SPOKE.format(0) + SPOKE.format(1), "nid003 (rank 2-3)"),
+        (SPOKE.format(0) + f"srun: error: killed\nnid002: {SPOKE.format(1)}", "nid003 (rank 2-3)"),
+        # Rank 0 hangs itself.
+        (SPOKE.format(1) + SPOKE.format(3), "nid001 (rank 0)"),
+        # Rank 0 went on, and most said nothing.
+        (SPOKE.format(2), None),
+        (SPOKE.format(0), None),
+        (SPOKE.format(0) + SPOKE.format(1) + SPOKE.format(2), None),
+        (SPOKE.format(0) + SPOKE.format(1) + BEHIND, None),
+        ("fabricbench: rank 1 was ended by signal 11\n", None),
+        ("", None),
+    ],
+)
+def test_a_node_that_says_nothing_is_named(tmp_path: Path, errors: str, names: str | None) -> None:
+    lines = copy.deepcopy(lines_of(CUDA))
+    for each in lines[0]["ranks"]:
+        each["host"] = ("nid001", "nid002", "nid003", "nid003")[each["rank"]]
+    found = require_words_of_all_nodes(read_run(write(tmp_path / "run.jsonl", lines)), errors)
+    assert [each.verdict for each in found] == ([Verdict.INCOMPLETE] if names else [])
+    assert names is None or names in messages(found)
+
+
+@pytest.mark.parametrize(("ranks", "text"), [([0, 1, 2], "0-2"), ([3, 0, 1], "3,0-1"), ([5], "5"), ([], "")])
+def test_ranks_are_listed_in_their_order(ranks: list[int], text: str) -> None:
+    assert list_ranks(ranks) == text
+
+
+def test_every_message_is_one_line(tmp_path: Path) -> None:
+    lines: list[Line] = copy.deepcopy(lines_of(CUDA))
+    lines[0]["ranks"][0]["host"] = "two\nlines"
+    for problem in require(read_run(write(tmp_path / "run.jsonl", lines)), **ASKED):
+        assert problem.message.splitlines() == [problem.message]

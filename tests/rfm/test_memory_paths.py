@@ -1,0 +1,231 @@
+"""Paths between memories: result files with them, and what the judge makes of what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricheck.expectation.memory import placements
+from fabricheck.judge.expectations import expect_from_topology
+from fabricheck.judge.judge import judge_run
+from fabricheck.judge.policy import load_policy
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.metrics import metric_name, metrics_of, parse_metric_name
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Verdict
+from fabricheck.results.fabricbench import read_lack, read_run
+from fabricheck.results.guards import require
+from tests.expectation.nodes import ROOT, system
+from tests.result_files import CUDA, Line, lines_of, said, settle, verdicts, write
+
+MIB = 1 << 20
+POLICY = load_policy(ROOT / "config" / "policy.yaml")
+
+
+def result(
+    tmp_path: Path,
+    operation: str = "host_to_device",
+    *,
+    gbytes: float = 50.0,
+    ranks: tuple[int, ...] = (0,),
+    transport: str = "copy",
+    kind: str | None = "pinned",
+    buffers: str | None = None,
+    size: int = 256 * MIB,
+    change: Callable[[list[Line]], object] = lambda lines: None,
+) -> Run:
+    """A run of four H200 that measured one operation at `gbytes` GB/s; `change` may plant a defect."""
+    header, *_, footer = lines_of(CUDA)
+    series: dict[str, Any] = {
+        "operation": operation,
+        "implementation": "transfers",
+        "schedule": "contended" if len(ranks) > 2 else "uncontended",
+        "round": -1,
+        "ranks": list(ranks),
+    }
+    header["transport"] = transport
+    header["libraries"].pop("ccl", None)
+    plan = header["plan"]
+    plan |= {"operations": [operation], "schedules": [series["schedule"]], "sizes": [size], "access": "write"}
+    plan["series"] = [{**series, "bytes": [size]}]
+    header["expected_records"] = 1
+    if buffers is not None:
+        plan["buffers"] = buffers
+    if kind is not None:
+        plan |= {"host_memory": kind, "host_numa": "any"}
+        allocation = "managed" if kind == "migrated" else kind
+        for rank in header["ranks"]:
+            rank["host_memory"] = {"allocation": allocation, "numa_node": 0, "wanted_numa_node": -1}
+    ns = round(size / gbytes) * (2 if operation == "pingpong" else 1)
+    samples = {
+        "record": "samples",
+        "index": 0,
+        **series,
+        "bytes": size,
+        "warmup": 2,
+        "stopped": "converged",
+        "wrong_bytes": 0,
+        "times_ns": [ns + i % 3 for i in range(8)],
+    }
+    footer["proof"] = {"paths": {}, "evidence": None}
+    lines = [header, samples, footer]
+    change(lines)
+    settle(lines)
+    return read_run(write(tmp_path / "result.jsonl", lines))
+
+
+def judged(run: Run) -> RunJudgement:
+    assert run.problems == ()
+    return judge_run(run, expect_from_topology(run, system("hgx-h200"), POLICY), {}, POLICY)
+
+
+def test_a_path_of_one_rank_is_a_valid_file(tmp_path: Path) -> None:
+    run = result(tmp_path)
+    assert run.problems == ()
+    (metric,) = metrics_of(run)
+    assert metric.name == "host_to_device_uncontended_0_256mib_goodput"
+    assert metric.value == pytest.approx(8 * 50, rel=1e-6)
+    assert parse_metric_name(metric.name).ranks == (0,)
+
+
+@pytest.mark.parametrize(("ranks", "who"), [((0,), "0"), ((0, 1), "0_1"), ((0, 1, 2, 3), "all4")])
+def test_names_tell_who_used_the_path(ranks: tuple[int, ...], who: str) -> None:
+    name = metric_name("local_copy", "uncontended", ranks, world=4, size=MIB, quantity="goodput")
+    assert name == f"local_copy_uncontended_{who}_1mib_goodput"
+    assert metric_name("local_copy", "uncontended", (0,), world=1, size=8, quantity="latency").split("_")[3] == "0"
+
+
+def _rank(**fields: Any) -> Callable[[list[Line]], object]:
+    return lambda lines: lines[0]["ranks"][2]["host_memory"].update(fields)
+
+
+def _plan(**fields: Any) -> Callable[[list[Line]], object]:
+    return lambda lines: lines[0]["plan"].update(fields)
+
+
+DEFECTS = {
+    "another kind": (_rank(allocation="pageable"), "rank 2 was pageable and not pinned"),
+    "another NUMA node": (_rank(wanted_numa_node=1), "lay on NUMA node 0 and not on 1"),
+    "a NUMA node that nobody knows": (_rank(wanted_numa_node=1, numa_node=-1), "lay on NUMA node -1 and not on 1"),
+    "not placed": (_plan(host_numa="remote"), "nothing put the host memory of rank 0"),
+    "no proof": (lambda lines: lines[0]["ranks"][1].pop("host_memory"), "nothing shows what the host memory of rank 1"),
+    "no kind": (lambda lines: lines[0]["plan"].pop("host_memory"), "nothing says of which kind"),
+    "an unknown kind": (_plan(host_memory="warm"), "host_memory"),
+    "nobody": (lambda lines: lines[1].update(ranks=[]), "ranks"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), DEFECTS.values(), ids=DEFECTS)
+def test_other_memory_than_the_plan_says_is_invalid(
+    tmp_path: Path, change: Callable[[list[Line]], object], message: str
+) -> None:
+    run = result(tmp_path, change=change)
+    assert Verdict.INVALID in verdicts(run)
+    assert message in said(run)
+
+
+def test_host_memory_that_nothing_uses_is_invalid(tmp_path: Path) -> None:
+    assert "nothing in it uses host memory" in said(result(tmp_path, "local_copy"))
+    assert result(tmp_path, "local_copy", kind=None, gbytes=2000).problems == ()
+
+
+def test_only_memory_paths_are_for_a_rank_alone(tmp_path: Path) -> None:
+    assert "rank 0 is alone" in said(result(tmp_path, "allreduce", kind=None))
+
+
+def test_settings_have_to_be_those_that_were_asked_for(tmp_path: Path) -> None:
+    run = result(tmp_path)
+
+    def problems(**plan: str) -> str:
+        found = require(
+            run,
+            transport="copy",
+            port="cuda",
+            ranks=4,
+            nodes=1,
+            devices=True,
+            exit_code=0,
+            operations=["host_to_device"],
+            plan=plan,
+        )
+        return "\n".join(each.message for each in found)
+
+    assert problems(host_memory="pinned", access="write") == ""
+    assert "host_memory was pinned and not pageable" in problems(host_memory="pageable")
+    assert "buffers was not given and not host-device" in problems(buffers="host-device")
+
+
+# GB/s, each beside what has to be found wanting. Of the H200 node: nvbandwidth 0.8, 2026-11-21. The shares of the link
+# of managed and migrated memory and of MPI are those of Schieffer et al., section IV-A, and of the OpenPOWER paper,
+# section 5.3, on the link of an H200.
+EVERYONE = (0, 1, 2, 3)
+HEALTHY = [
+    ("host_to_device", {}, 55.57),
+    ("device_to_host", {}, 55.45),
+    ("host_to_device", {"ranks": EVERYONE}, 215.83),
+    ("device_to_host", {"ranks": EVERYONE}, 162.01),
+    ("local_copy", {"kind": None}, 2094.08),
+    ("unidirectional", {"ranks": (0, 1), "transport": "kernel", "kind": None}, 376.28),
+    ("host_to_device", {"transport": "kernel", "kind": "managed"}, 64 * 25.5 / 36),
+    ("unidirectional", {"ranks": (0, 1), "transport": "mpi", "buffers": "host-device"}, 64 * 0.31),
+]
+
+
+@pytest.mark.parametrize(("operation", "given", "gbytes"), HEALTHY)
+def test_a_healthy_path_passes_and_a_fifth_of_it_does_not(
+    tmp_path: Path, operation: str, given: dict[str, Any], gbytes: float
+) -> None:
+    assert judged(result(tmp_path, operation, gbytes=gbytes, **given)).verdict is Verdict.PASS
+    assert judged(result(tmp_path, operation, gbytes=gbytes / 5, **given)).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(("operation", "given", "gbytes"), HEALTHY)
+def test_more_than_the_hardware_can_is_invalid(
+    tmp_path: Path, operation: str, given: dict[str, Any], gbytes: float
+) -> None:
+    assert judged(result(tmp_path, operation, gbytes=gbytes * 10, **given)).verdict is Verdict.INVALID
+
+
+def test_page_migration_is_slow_and_yet_no_failure(tmp_path: Path) -> None:
+    def verdict(gbytes: float) -> Verdict:
+        return judged(result(tmp_path, transport="kernel", kind="migrated", gbytes=gbytes)).verdict
+
+    assert verdict(64 * 2.8 / 36) is Verdict.PASS
+    assert verdict(0.5) is Verdict.FAIL
+
+
+def _error(kind: str) -> Line:
+    message = "nid001: all memory is on one NUMA node, so none is remote"
+    line = {"record": "error", "run_id": "0" * 32, "kind": kind, "message": message}
+    return {**line, "operation": None, "bytes": None, "missing_ranks": []}
+
+
+def test_what_a_machine_lacks_is_told_from_other_ends(tmp_path: Path) -> None:
+    lack = write(tmp_path / "lack.jsonl", [_error("lack")])
+    assert read_lack(lack) == "nid001: all memory is on one NUMA node, so none is remote"
+    assert Verdict.INCOMPLETE in verdicts(read_run(lack))
+    for name, lines in {"other": [_error("library")], "whole": lines_of(CUDA), "empty": []}.items():
+        assert read_lack(write(tmp_path / f"{name}.jsonl", lines)) is None
+
+
+def test_placements_of_gpus_with_two_parts() -> None:
+    found = placements(system("lumi"), 8)
+    assert found.same_gpu == ((0, 1), (2, 3), (4, 5), (6, 7))
+    assert found.spread[:3] == ((0, 2), (0, 2, 4), (0, 2, 4, 6))
+    assert found.spread[-1] == tuple(range(8))
+
+
+def test_placements_of_whole_gpus() -> None:
+    found = placements(system("hgx-h200"), 4)
+    assert found.same_gpu == ()
+    assert found.spread == ((0, 1), (0, 1, 2), (0, 1, 2, 3))
+
+
+def test_placements_of_the_gpus_that_a_partition_has() -> None:
+    assert placements(system("hgx-h200"), 2).spread == ((0, 1),)
+    assert placements(system("hgx-h200"), 1).spread == ()
+    assert placements(system("lumi"), 3).same_gpu == ((0, 1),)
+    assert placements(system("lumi"), 3).spread == ((0, 2), (0, 1, 2))

@@ -1,0 +1,221 @@
+"""Nothing that ReFrame lets pass may come out green: the driver, on reports that ReFrame could have written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.records.case import Case
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.session.outcome import not_said_by_runs
+from fabricheck.session.problems import failure_of, find_problems
+from fabricheck.session.reading import Session, read_cases
+from fabricheck.session.reframe import Selection, run_suite
+from fabricheck.suite import Suite, suite_root
+from tests.report.synthetic import GIB, judged, judgement, samples
+
+
+def case(folder: Path, result: str = "pass", *, with_file: bool = True, is_build: bool = False) -> Case:
+    folder.mkdir(exist_ok=True)
+    if with_file:
+        (folder / "result.jsonl").write_text("{}\n")
+    phase, reason = (None, None) if result == "pass" else ("sanity", "sanity error: it is broken\nand more")
+    return Case("T %size=8", "openmpi", "local:default", {}, result, phase, reason, folder, is_build)
+
+
+def verdicts(*cases: Case, listed: int | None = None, status: int = 0) -> list[Verdict]:
+    return [one.verdict for one in find_problems(len(cases) if listed is None else listed, status, cases)]
+
+
+def test_a_clean_run_has_no_problem(tmp_path: Path) -> None:
+    build = case(tmp_path / "build", with_file=False, is_build=True)
+    assert verdicts(build, case(tmp_path / "run")) == []
+
+
+@pytest.mark.parametrize("listed", [0, 2, 100])
+def test_another_number_of_cases_than_was_listed(tmp_path: Path, listed: int) -> None:
+    assert verdicts(case(tmp_path / "run"), listed=listed) == [Verdict.INCOMPLETE]
+
+
+def test_no_measurement_at_all(tmp_path: Path) -> None:
+    assert verdicts() == [Verdict.INCOMPLETE]
+    assert verdicts(case(tmp_path / "build", is_build=True)) == [Verdict.INCOMPLETE]
+
+
+@pytest.mark.parametrize("result", ["fail", "skip", "fail_deps", "abort", "xfail", "xpass", "a new word"])
+def test_whatever_is_not_a_pass_is_a_problem(tmp_path: Path, result: str) -> None:
+    assert verdicts(case(tmp_path / "run", result, with_file=False)) == [Verdict.INCOMPLETE]
+    measured = Verdict.INCOMPLETE if result == "skip" else Verdict.FAIL
+    assert verdicts(case(tmp_path / "measured", result)) == [measured]
+
+
+LACK = "nid001: all memory is on one NUMA node, so none is remote"
+
+
+def test_a_skip_says_what_the_node_lacks(tmp_path: Path) -> None:
+    (one,) = read(tmp_path, [record(result="skip", fail_phase=None, fail_reason=None, left_out=LACK)])
+    (problem,) = find_problems(1, 0, [one])
+    assert problem.verdict is Verdict.INCOMPLETE
+    assert problem.message.endswith(f": skip: {LACK}")
+
+
+def test_what_the_site_says_that_it_lacks_does_not_apply(tmp_path: Path) -> None:
+    skipped = record(result="skip", fail_reason=None, left_out=LACK, not_applicable=True)
+    (one,) = read(tmp_path, [skipped])
+    (problem,) = find_problems(2, 0, [one, case(tmp_path / "run")])
+    assert problem.verdict is Verdict.PASS
+    assert problem.message.endswith(f": does not apply: {LACK}")
+
+
+def test_tests_that_do_not_apply_for_one_reason_are_one_line(tmp_path: Path) -> None:
+    few = {"result": "skip", "left_out": "needs 2 ranks", "not_applicable": True}
+    named = ["T %size=8", "T %size=9", "U"]
+    records = [record(unique_name=f"x{index}", name=name, **few) for index, name in enumerate(named)]
+    records.append(record(unique_name="x3", **{**few, "left_out": "needs 4 ranks"}))
+    first, second = find_problems(5, 0, [*read(tmp_path, records), case(tmp_path / "run")])
+    assert first == Problem(Verdict.PASS, "3 tests @local:default+openmpi: do not apply: needs 2 ranks: T (2), U")
+    assert second == Problem(Verdict.PASS, "T %size=8 @local:default+openmpi: does not apply: needs 4 ranks")
+
+
+def test_tests_that_left_nothing_for_one_reason_are_one_line(tmp_path: Path) -> None:
+    lost = {"result": "fail", "fail_phase": "sanity", "fail_reason": "sanity error: INCOMPLETE: is a GPU missing?"}
+    records = [record(unique_name=f"x{index}", name=name, **lost) for index, name in enumerate(["T %size=8", "U"])]
+    (problem,) = find_problems(2, 1, read(tmp_path, records))
+    assert problem == Problem(
+        Verdict.INCOMPLETE,
+        "2 tests @local:default+openmpi: fail in the sanity phase: sanity error: INCOMPLETE: is a GPU missing?: T, U",
+    )
+
+
+def test_an_empty_file_is_no_result(tmp_path: Path) -> None:
+    one = case(tmp_path / "run")
+    for file in one.result_files():
+        file.write_text("")
+    assert one.result_files() == []
+
+
+def test_a_lack_that_is_declared_and_not_there_is_said(tmp_path: Path) -> None:
+    measured = replace(case(tmp_path / "run"), declared_lack="host_numa=remote: one NUMA node")
+    (problem,) = find_problems(1, 0, [measured])
+    assert problem.verdict is Verdict.PASS
+    assert "was measured, although the site says that this machine lacks host_numa=remote" in problem.message
+
+
+def test_the_problem_names_the_case_the_phase_and_the_reason_in_one_line(tmp_path: Path) -> None:
+    (problem,) = find_problems(1, 1, [case(tmp_path / "run", "fail")])
+    assert problem.message == "T %size=8 @local:default+openmpi: fail in the sanity phase: sanity error: it is broken"
+
+
+def test_a_pass_without_a_result_file(tmp_path: Path) -> None:
+    assert verdicts(case(tmp_path / "run", with_file=False)) == [Verdict.INCOMPLETE]
+
+
+def test_an_exit_status_that_nothing_explains(tmp_path: Path) -> None:
+    assert verdicts(case(tmp_path / "run"), status=1) == [Verdict.INCOMPLETE]
+
+
+def record(**changes: Any) -> dict[str, Any]:
+    return {
+        "unique_name": "T_0",
+        "name": "T %size=8",
+        "size": 8,
+        "num_cpus_per_task": None,
+        "keep_files": ["result.jsonl"],
+        "system": "local",
+        "partition": "default",
+        "environ": "openmpi",
+        "result": "pass",
+        "fail_phase": None,
+        "fail_reason": None,
+        "fixture": False,
+        "outputdir": "/output/T",
+        "stagedir": "/stage/T",
+        **changes,
+    }
+
+
+def read(tmp_path: Path, *runs: list[dict[str, Any]]) -> tuple[Case, ...]:
+    report = tmp_path / "report.json"
+    report.write_text(json.dumps({"runs": [{"testcases": one} for one in runs]}))
+    return read_cases(report)
+
+
+def test_files_are_looked_for_where_reframe_left_them(tmp_path: Path) -> None:
+    passed, failed, skipped = read(
+        tmp_path,
+        [
+            record(),
+            record(unique_name="T_1", result="fail"),
+            record(unique_name="T_2", result="fail_deps", outputdir=None, stagedir=None),
+        ],
+    )
+    assert (passed.folder, failed.folder, skipped.folder) == (Path("/output/T"), Path("/stage/T"), None)
+
+
+def test_what_references_are_indexed_by(tmp_path: Path) -> None:
+    (one,) = read(tmp_path, [record()])
+    assert one.test == "T"
+    expected = {"size": 8, "$system": "local", "$partition": "local:default", "$environ": "openmpi"}
+    assert expected.items() <= one.attributes.items()
+    assert not {"keep_files", "num_cpus_per_task"} & set(one.attributes)
+
+
+@pytest.mark.parametrize("verdict", [Verdict.DEGRADED, Verdict.FAIL, Verdict.INCOMPLETE, Verdict.INVALID])
+@pytest.mark.parametrize("with_file", [False, True])
+def test_a_check_that_says_its_verdict_is_believed(tmp_path: Path, verdict: Verdict, with_file: bool) -> None:
+    failed = replace(case(tmp_path / "run", "fail", with_file=with_file), reason=f"sanity error: {verdict.value}: why")
+    assert verdicts(failed) == [verdict]
+
+
+def test_a_failed_check_that_says_pass_is_not(tmp_path: Path) -> None:
+    failed = replace(case(tmp_path / "run", "fail"), reason="sanity error: expected PASS")
+    assert verdicts(failed) == [Verdict.FAIL]
+
+
+def test_the_same_test_in_two_environments_is_two_cases(tmp_path: Path) -> None:
+    assert len(read(tmp_path, [record(), record(environ="mpich")])) == 2
+
+
+def test_the_last_try_counts(tmp_path: Path) -> None:
+    (one,) = read(tmp_path, [record(result="fail")], [record()])
+    assert one.result == "pass"
+
+
+def test_no_report_no_cases(tmp_path: Path) -> None:
+    assert read_cases(tmp_path / "report.json") == ()
+
+
+def test_an_unknown_system(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"unknown system 'nowhere': .*local"):
+        run_suite(Suite(suite_root()), Selection("nowhere:gpu"), tmp_path)
+
+
+def test_what_a_run_says_itself_is_said_once() -> None:
+    one = judgement(samples((0, 1), GIB), verdict=Verdict.FAIL, reason="16 Gb/s is under the limit")
+    good = judgement(samples((1, 0), GIB))
+
+    def failed(transport: str, reason: str) -> Case:
+        text = f"performance error: FAIL: {reason}"
+        name = f"PingPong %transport={transport}"
+        return Case(name, "openmpi", "local:default", {}, "fail", "performance", text, None, False)
+
+    itself = failed("mpi", f"{one.name}: {one.reason} (and 3 more)")
+    cases = (
+        itself,
+        failed("mpi", "something that only the check knows"),
+        failed("mpi", f"{one.name}: {one.reason}; srun: error: nid003: task 2: Killed"),
+        failed("ccl", f"{one.name}: {one.reason} (and 3 more)"),
+    )
+    run = replace(judged([one, good]), test=str(itself))
+    others = (
+        *map(failure_of, cases[1:]),
+        Problem(Verdict.PASS, failure_of(itself).message),
+        Problem(Verdict.INCOMPLETE, "2 test cases were selected and 1 were run"),
+    )
+    session = Session(Path("x"), cases, (), (failure_of(itself), *others))
+    assert tuple(not_said_by_runs(session, [run])) == others

@@ -1,0 +1,78 @@
+"""The order of the house: imports of the package run one way, and each room says what may live in it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "fabricheck"
+
+#: From the ground up, as in CONTRIBUTING.md: a room imports from its own floor and those below.
+FLOORS = (
+    ("errors", "units", "yamlfile", "suite", "mpi", "__init__"),
+    ("records",),
+    ("results",),
+    ("tuning",),
+    ("topology",),
+    ("expectation",),
+    ("judge",),
+    ("localization",),
+    ("findings",),
+    ("interleaved",),
+    ("store",),
+    ("history",),
+    ("suites",),
+    ("rfm",),
+    ("site",),
+    ("emulation",),
+    ("report",),
+    ("session",),
+    ("commands",),
+    ("cli", "__main__"),
+)
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for file in sorted(PACKAGE.rglob("*.py")):
+        yield ".".join(file.relative_to(PACKAGE).with_suffix("").parts), file
+
+
+def imported(file: Path) -> Iterator[str]:
+    """Modules of the package that a module imports anywhere, without `fabricheck.`."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("fabricheck"):
+            for each in node.names:
+                full = PACKAGE.parent / "/".join([*node.module.split("."), each.name])
+                below = (full.with_suffix(".py"), full / "__init__.py")
+                name = f"{node.module}.{each.name}" if any(map(Path.exists, below)) else node.module
+                yield name.removeprefix("fabricheck").removeprefix(".") or "__init__"
+
+
+def test_every_room_has_a_floor() -> None:
+    assert {name.partition(".")[0] for name, _ in modules()} == set(FLOOR)
+
+
+def test_imports_point_down() -> None:
+    assert [
+        f"{name} imports {each}"
+        for name, file in modules()
+        for each in imported(file)
+        if FLOOR[each.partition(".")[0]] > FLOOR[name.partition(".")[0]]
+    ] == []
+
+
+def test_no_imports_in_a_circle() -> None:
+    graph = nx.DiGraph((name, each) for name, file in modules() for each in imported(file) if each != name)
+    assert list(nx.simple_cycles(graph)) == []
+
+
+@pytest.mark.parametrize("room", sorted(each.name for each in PACKAGE.iterdir() if (each / "__init__.py").exists()))
+def test_a_room_says_what_may_live_in_it(room: str) -> None:
+    docstring = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text()))
+    assert docstring and "Not here:" in docstring

