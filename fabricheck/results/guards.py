@@ -114,7 +114,7 @@ def require_fresh(
     return tuple(problems)
 
 
-_SPOKE = re.compile(r"fabricbench: nothing went on for .*?: (?:all ranks of the node of )?ranks? (\d+)")
+_SPOKE = re.compile(r"fabricbench: (?:no progress|nothing went on) for .*?: (?:all ranks of the node of )?ranks? (\d+)")
 
 
 def require_words_of_all_nodes(run: Run, errors: str) -> tuple[Problem, ...]:

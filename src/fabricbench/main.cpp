@@ -23,6 +23,7 @@
 #include "fabricbench/numa.hpp"
 #include "fabricbench/options.hpp"
 #include "fabricbench/plan.hpp"
+#include "fabricbench/private_log.hpp"
 #include "fabricbench/proof.hpp"
 #include "fabricbench/results.hpp"
 #include "fabricbench/text.hpp"
@@ -535,7 +536,7 @@ class Program {
     const std::vector<std::string> environments = world.gather_strings(mine);
     const std::vector<std::string> ranks =
         world.gather_strings(rank_json(world, local_.value, device_index, host_memory));
-    const int crowded = world.node_size > available_cores() ? 1 : 0;
+    const int crowded = world.shares_cores ? 1 : 0;
     int oversubscribed = 0;
     mpi_check(MPI_Allreduce(&crowded, &oversubscribed, 1, MPI_INT, MPI_MAX, world.all), "MPI_Allreduce");
     if (world.rank != 0) return;
@@ -607,6 +608,7 @@ class Program {
       shared.leave_message(message.c_str());
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
     }
+    remove_private_log();
     MPI_Abort(MPI_COMM_WORLD, kExitFailed);
     _exit(kExitFailed);
   }
@@ -635,6 +637,7 @@ const char* volatile hanging = nullptr;
 
 void say_that_mpi_hangs(int) {
   const char* message = hanging;
+  remove_private_log();
   if (write(STDERR_FILENO, message, std::strlen(message)) < 0) _exit(kExitFailed);
   _exit(kExitFailed);
 }
@@ -699,6 +702,7 @@ int run(int argc, char** argv) {
     return report_and_end(error.what(), kExitLack);
   } catch (const RunError& error) {
     std::fprintf(stderr, "fabricbench: %s\n", error.what());
+    remove_private_log();
     MPI_Abort(MPI_COMM_WORLD, kExitFailed);
   }
   finalize(timeout_s);

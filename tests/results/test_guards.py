@@ -157,8 +157,8 @@ def test_a_time_without_a_zone_is_refused() -> None:
         require_fresh(read_run(CUDA), not_before=datetime(2026, 1, 1))
 
 
-SPOKE = "fabricbench: nothing went on for 8 s: all ranks of the node of rank {} wait for each other\n"
-BEHIND = "fabricbench: nothing went on for 8 s: ranks 2-3 did not arrive\n"
+SPOKE = "fabricbench: no progress for 8 s: all ranks of the node of rank {} wait for each other\n"
+BEHIND = "fabricbench: no progress for 8 s: ranks 2-3 did not arrive\n"
 
 
 @pytest.mark.parametrize(
