@@ -485,7 +485,7 @@ class Program {
     if (world.rank == 0 && !options_.quiet) print_table_head();
     for (const Series& series : plan) {
       for (const std::uint64_t size : series.sizes) {
-        const Measurement measurement = series.at(size);
+        const Measurement measurement = series.at(size, world.rank);
         if (results_) {
           results_->now_measuring(measurement);
           progress(planned, measurement);
