@@ -2,7 +2,7 @@
 
 `run`   the package, Open MPI and MPICH from their wheels, and CMake where the machine has none
 `lint`  `run`, the linters and the type checker
-`test`  `lint`, the compilers of the GPU ports and a browser
+`test`  `lint`, the compilers of the GPU backends and a browser
 
 Only the standard library is imported here: this runs in the Python that .venv is made with.
 """
@@ -70,7 +70,7 @@ def setup_test() -> None:
     setup_lint()
     once("imb", "the Intel MPI Benchmarks from Intel's wheel", install_imb)
     once("cuda", "the CUDA compiler and NCCL from their wheels", install_cuda)
-    debian("hipcc libamdhip64-dev", "to compile the HIP port")
+    debian("hipcc libamdhip64-dev", "to compile the HIP backend")
     debian("chromium", "to look at reports")
     cluster = "iproute2 nftables slurm-wlm munge environment-modules openmpi-bin libopenmpi-dev mpich libmpich-dev"
     debian(cluster, "to emulate a cluster")
@@ -129,7 +129,7 @@ def install_cuda() -> None:
     try:
         pip("install", "--no-deps", "--target", str(target), *requirements("cuda-compiler"))
     except SetupError:
-        say("there is no CUDA compiler for this machine: the CUDA port is not compiled")
+        say("there is no CUDA compiler for this machine: the CUDA backend is not compiled")
     else:
         cuda_home.complete(target)
 

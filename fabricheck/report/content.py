@@ -251,7 +251,7 @@ def facts_of(judged: RunJudgement) -> Facts:
     clock = header.get("clock")
     program = f"{header.get('program', '?')} {header.get('version', '')}".strip()
     if header:
-        program += f", port {header.get('port')} on {header.get('platform')}"
+        program += f", backend {header.get('backend')} on {header.get('platform')}"
     if clock:
         program += f", clock {clock.get('source')} ({clock.get('overhead_ns')} ns)"
     return Facts(

@@ -32,6 +32,7 @@ from fabricheck.results.fabricbench_format import (
     RankModel,
     SamplesModel,
     SeriesModel,
+    with_todays_words,
 )
 from fabricheck.results.guards import list_ranks
 
@@ -62,7 +63,7 @@ def read_lack(path: str | PathLike[str]) -> str | None:
     None for a run that ended in any other way. Raises UserError only when there is no file to read.
     """
     error = _read(path).error
-    return error.message if error is not None and error.kind == "lack" else None
+    return error.message if error is not None and error.kind == "unsupported" else None
 
 
 def _read(path: str | PathLike[str]) -> _Reader:
@@ -202,7 +203,7 @@ class _Reader:
             self.invalid(1, f"a planted defect was requested ({self.header.plan.injected}) and nothing noticed it")
 
     def read_line(self, number: int, line: bytes) -> None:
-        value = _parse_line(line)
+        value = with_todays_words(_parse_line(line))
         kind = value.get("record")
         if number == 1 and kind != "header":
             self.invalid(number, "the file does not begin with a header: it is not a whole result of fabricbench")
@@ -271,13 +272,13 @@ class _Reader:
                     f"rank {each.rank} stands in place {position} of the header: a rank is missing, doubled or moved",
                 )
                 break
-        gpu = header.port != "host"
+        gpu = header.backend != "host"
         for each in header.ranks:
             if gpu != (each.device is not None):
-                what = "has no device, so nothing says what it drove" if gpu else "names a device in the host port"
+                what = "has no device, so nothing says what it drove" if gpu else "names a device in the host backend"
                 self.invalid(1, f"rank {each.rank} {what}")
         if gpu == (header.platform == "host"):
-            self.invalid(1, f"the port {header.port} cannot run on the platform {header.platform}")
+            self.invalid(1, f"the backend {header.backend} cannot run on the platform {header.platform}")
         if not header.plan.shared_devices:
             self.check_devices(header.ranks)
         self.check_host_memory(header)

@@ -31,7 +31,7 @@ def require(
     run: Run,
     *,
     transport: str,
-    port: str,
+    backend: str,
     ranks: int,
     nodes: int,
     devices: bool,
@@ -69,7 +69,7 @@ def require(
         return tuple(problems)
     messages = [
         *_place_mistakes(run, ranks, nodes, devices),
-        *_plan_mistakes(run.header, transport, port, operations, implementation, verified),
+        *_plan_mistakes(run.header, transport, backend, operations, implementation, verified),
         *_library_mistakes(run.header, mpi_library),
         *_environment_mistakes(run.header, environment or {}),
         *_setting_mistakes(run.header["plan"], plan or {}),
@@ -166,12 +166,12 @@ def _place_mistakes(run: Run, ranks: int, nodes: int, devices: bool) -> Iterable
 def _plan_mistakes(  # noqa: PLR0917  (each is what the caller asked for)
     header: Mapping[str, Any],
     transport: str,
-    port: str,
+    backend: str,
     operations: Collection[str],
     implementation: str | None,
     verified: bool,
 ) -> Iterable[str]:
-    for name, wanted in (("transport", transport), ("port", port)):
+    for name, wanted in (("transport", transport), ("backend", backend)):
         if header[name] != wanted:
             yield f"the {name} was {header[name]} and not {wanted}, which this check is about"
     plan = header["plan"]

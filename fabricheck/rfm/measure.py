@@ -22,11 +22,12 @@ from fabricheck import mpi
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import expected_metric_names
+from fabricheck.records.operations import backend_of
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_lack, read_run
 from fabricheck.results.guards import require, require_fresh, require_words_of_all_nodes
-from fabricheck.rfm.build import BuildFabricbench, missing_port
+from fabricheck.rfm.build import BuildFabricbench, missing_backend
 from fabricheck.suite import suite_root
 from fabricheck.tuning import Library, Profile, libraries_of, load_profiles
 
@@ -92,7 +93,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     fabricbench = fixture(BuildFabricbench, scope="environment")
     operations = variable(typ.List[str])
-    #: By transport, `host` for the host port, and `other` for all that is not named.
+    #: By transport, `host` for the host backend, and `other` for all that is not named.
     sizes = variable(typ.Dict[str, str])
     schedules = variable(typ.List[str], value=["uncontended", "contended"])
     implementation = variable(str, value="automatic")
@@ -159,8 +160,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         return True
 
     @property
-    def port(self) -> str:
-        return str(self.current_environ.extras.get("port", "host"))
+    def backend(self) -> str:
+        return backend_of(self.current_environ.extras)
 
     def leave_out_if(self, condition: bool, reason: str, *, described: bool = True) -> None:
         """Skip the test. `described`: the site's own description says that there is nothing to measure, which is no
@@ -171,14 +172,14 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.skip(reason)
 
     @run_after("setup")
-    def check_port(self) -> None:
-        reason = missing_port(self.port)
+    def check_backend(self) -> None:
+        reason = missing_backend(self.backend)
         self.leave_out_if(reason is not None, reason or "", described=False)
 
     @run_after("setup")
     def leave_out_collectives(self) -> None:
         """An MPI library whose own collectives cannot take device memory gets those that are lists of transfers."""
-        if self.transport != "mpi" or self.port == "host":
+        if self.transport != "mpi" or self.backend == "host":
             return
         if "device-collectives" not in self.current_environ.features:
             self.operations = [name for name in self.operations if name not in COLLECTIVES_ONLY]
@@ -197,7 +198,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     @run_after("setup")
     def set_ranks(self) -> None:
         gpus = [device.num_devices for device in self.current_partition.devices if device.device_type == "gpu"]
-        if self.port == "host" or not gpus:
+        if self.backend == "host" or not gpus:
             cores = self.current_partition.processor.num_cores or mpi.physical_cores()
             alone = min(max(cores, 2), 4)
             self.num_tasks_per_node = self.ranks or (alone if self.num_nodes == 1 else 1)
@@ -283,7 +284,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.started = datetime.now(timezone.utc)
 
     def chosen_sizes(self) -> str:
-        kind = "host" if self.port == "host" else self.transport
+        kind = "host" if self.backend == "host" else self.transport
         return str(self.sizes[kind if kind in self.sizes else "other"])
 
     def chosen_settings(self) -> dict[str, str]:
@@ -363,10 +364,10 @@ class FabricbenchCheck(RegressionTestPlugin):
         problems = require(
             run,
             transport=self.transport,
-            port=self.port,
+            backend=self.backend,
             ranks=self.num_tasks,
             nodes=self.num_nodes,
-            devices=self.port != "host",
+            devices=self.backend != "host",
             # With this status fabricbench repeats what its file says already, and the judge with it.
             exit_code=0 if status == WRONG_DATA and any(each.wrong_bytes > 0 for each in run.samples) else status,
             operations=self.operations,

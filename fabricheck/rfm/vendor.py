@@ -17,6 +17,7 @@ from reframe.core.exceptions import SanityError
 
 from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.operations import backend_of
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.results.environment import without_values
@@ -271,16 +272,16 @@ class VendorCheck(FabricbenchCheck):
         """Nothing: what the environment cannot do was not selected."""
 
     @property
-    def port(self) -> str:
-        port = str(self.current_environ.extras.get("port", "host"))
-        return port if "D" in self.buffers or self.transport == "ccl" else "host"
+    def backend(self) -> str:
+        backend = backend_of(self.current_environ.extras)
+        return backend if "D" in self.buffers or self.transport == "ccl" else "host"
 
     @run_after("setup")
     def set_pair(self) -> None:
         if self.benchmark.pair and self.bench != "mbw_mr":
             self.num_tasks = 2
             self.num_tasks_per_node = 2 // self.nodes
-            if self.port != "host":
+            if self.backend != "host":
                 self.num_gpus_per_node = self.num_tasks_per_node
 
     @property
@@ -302,8 +303,8 @@ class VendorCheck(FabricbenchCheck):
             benchmark=each,
             sizes=sizes_between(smallest, largest, FACTOR[self.tool]),
             ranks=self.num_tasks,
-            port=self.port,
-            buffers=self.buffers if self.port != "host" else "H",
+            backend=self.backend,
+            buffers=self.buffers if self.backend != "host" else "H",
             iterations=self.iterations,
         )
 
@@ -358,20 +359,20 @@ class VendorCheck(FabricbenchCheck):
 
     def place_transport(self) -> str:
         """What fabricbench tells the place with: the way of the check, or one that needs nothing of the MPI library."""
-        port = str(self.current_environ.extras.get("port", "host"))
-        return self.transport if self.port == port else "staging"
+        backend = backend_of(self.current_environ.extras)
+        return self.transport if self.backend == backend else "staging"
 
     @property
     def verified(self) -> bool:
         """Intel's builds of IMB cannot check their data; those that were made here can, of host memory."""
-        return self.tool != "imb" or (self.suite.fetched.tree is not None and self.port == "host")
+        return self.tool != "imb" or (self.suite.fetched.tree is not None and self.backend == "host")
 
     def paths(self) -> tuple[list[str], list[str]]:
         forbidden, required = super().paths()
         if self.nodes > 1:
             # Between nodes a network is the right way, as long as it is the fast one.
             return [*FALL_BACKS], [each for each in required if each != "^P2P"]
-        if self.port == "host":
+        if self.backend == "host":
             # What has to be seen is how device memory went.
             return forbidden, []
         return [*forbidden, *FALL_BACKS], required

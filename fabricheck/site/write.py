@@ -15,7 +15,7 @@ from fabricheck.site.facts import Facts, FoundLink
 
 _UNKNOWN_RATE = "FILL IN Gb/s"
 
-_PORTS = {"nvidia": "cuda", "amd": "hip", "none": "host"}
+_BACKENDS = {"nvidia": "cuda", "amd": "hip", "none": "host"}
 
 
 def write_site(facts: Facts, directory: Path) -> list[Path]:
@@ -102,8 +102,8 @@ def _what(facts: Facts) -> str:
 
 def settings_text(facts: Facts, system: str) -> str:
     """A settings.py for ReFrame that runs on the node itself; scheduler and modules are the site's to add."""
-    port = _PORTS[facts.vendor]
-    features = [port] if not facts.gpus else ["gpu", port, *(["nvlink"] if _has(facts, "NVLink") else [])]
+    backend = _BACKENDS[facts.vendor]
+    features = [backend] if not facts.gpus else ["gpu", backend, *(["nvlink"] if _has(facts, "NVLink") else [])]
     if facts.has_switch:
         features.append("nvswitch")
     cores = max(1, facts.cores)
@@ -157,7 +157,7 @@ site_configuration = {{
             "features": ["mpi"],
             "cc": "cc",
             "cxx": "c++",
-            "extras": {{"port": "{port}", "mpicxx": "mpicxx"}},
+            "extras": {{"backend": "{backend}", "mpicxx": "mpicxx"}},
         }},
     ],
 }}

@@ -113,7 +113,7 @@ def _header(measured: Measured, run_id: str) -> dict[str, Any]:
     place, asked, output, job = measured.place.header, measured.asked, measured.output, measured.job
     iterations = max((each.times_ns.size for each in measured.samples), default=1)
     verified = bool(measured.samples) and all(each.wrong_bytes >= 0 for each in measured.samples)
-    host = asked.port == "host"
+    host = asked.backend == "host"
     series = asked.series
     return {
         **place,
@@ -121,7 +121,7 @@ def _header(measured: Measured, run_id: str) -> dict[str, Any]:
         "run_id": run_id,
         "program": output.tool,
         "version": output.version or "unknown",
-        "port": asked.port,
+        "backend": asked.backend,
         "platform": "host" if host else place["platform"],
         "transport": job.transport,
         "started_utc": job.started.strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -47,7 +47,7 @@ site_configuration = {
             "ftn": "",
             "env_vars": [["MPICH_GPU_SUPPORT_ENABLED", "1"]],
             "features": ["mpi", "cuda", "nccl"],
-            "extras": {"port": "cuda", "mpi": "cray-mpich", "mpicxx": "CC", "gpu_arch": "90"},
+            "extras": {"backend": "cuda", "mpi": "cray-mpich", "mpicxx": "CC", "gpu_arch": "90"},
         },
     ],
 }

@@ -1,6 +1,6 @@
 """Aurora (ALCF), measured with CommBench (ICS 24) on early software: MPICH of the vendor (§5).
 
-Batch system, launcher and modules as in the ALCF user guide. The SYCL port of the benchmark does not exist yet:
+Batch system, launcher and modules as in the ALCF user guide. The SYCL backend of the benchmark does not exist yet:
 partition and environment name it, so that checks of GPUs can say what is missing instead of measuring something else.
 """
 
@@ -32,7 +32,7 @@ site_configuration = {
                     "extras": {
                         "tuning_profile": "default",
                         "gpus_per_node": 12,
-                        "missing_port": "sycl",
+                        "missing_backend": "sycl",
                     },
                 }
             ],
@@ -47,7 +47,7 @@ site_configuration = {
             "cxx": "mpicxx",
             "ftn": "",
             "features": ["mpi", "sycl"],
-            "extras": {"port": "sycl", "mpi": "mpich", "mpicxx": "mpicxx", "gpu_arch": "intel_gpu_pvc"},
+            "extras": {"backend": "sycl", "mpi": "mpich", "mpicxx": "mpicxx", "gpu_arch": "intel_gpu_pvc"},
         },
     ],
 }

@@ -60,7 +60,7 @@ ucx_variables = (
 )
 # What UCX's own log has to name: device memory that goes straight to the peer.
 ucx_proof = {"mpi": ["^cuda: .*cuda_ipc"]}
-common = {"port": "cuda", "gpu_arch": "90", "vendor": {}, "cmake_options": [f"-DNCCL_ROOT={nccl}"] if nccl else []}
+common = {"backend": "cuda", "gpu_arch": "90", "vendor": {}, "cmake_options": [f"-DNCCL_ROOT={nccl}"] if nccl else []}
 as_root = [["OMPI_ALLOW_RUN_AS_ROOT", "1"], ["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"]] if os.geteuid() == 0 else []
 
 environments = []

@@ -45,7 +45,7 @@ site_configuration = {
             "cxx": "mpicxx",
             "ftn": "",
             "features": ["mpi", "cuda", "nccl"],
-            "extras": {"port": "cuda", "mpi": "openmpi", "mpicxx": "mpicxx", "gpu_arch": "80"},
+            "extras": {"backend": "cuda", "mpi": "openmpi", "mpicxx": "mpicxx", "gpu_arch": "80"},
         },
     ],
 }

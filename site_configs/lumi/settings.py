@@ -46,7 +46,7 @@ site_configuration = {
             "ftn": "",
             "env_vars": [["MPICH_GPU_SUPPORT_ENABLED", "1"]],
             "features": ["mpi", "hip", "rccl"],
-            "extras": {"port": "hip", "mpi": "cray-mpich", "mpicxx": "CC", "gpu_arch": "gfx90a"},
+            "extras": {"backend": "hip", "mpi": "cray-mpich", "mpicxx": "CC", "gpu_arch": "gfx90a"},
         },
     ],
 }

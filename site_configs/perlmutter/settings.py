@@ -46,7 +46,7 @@ site_configuration = {
             "ftn": "",
             "env_vars": [["MPICH_GPU_SUPPORT_ENABLED", "1"]],
             "features": ["mpi", "cuda", "nccl"],
-            "extras": {"port": "cuda", "mpi": "cray-mpich", "mpicxx": "CC", "gpu_arch": "80"},
+            "extras": {"backend": "cuda", "mpi": "cray-mpich", "mpicxx": "CC", "gpu_arch": "80"},
         },
     ],
 }

@@ -67,7 +67,7 @@ site_configuration = {
             "cxx": "mpicxx",
             "ftn": "",
             "features": ["mpi", "cuda", "nccl"],
-            "extras": {"port": "cuda", "mpi": "spectrum-mpi", "mpicxx": "mpicxx", "gpu_arch": "70"},
+            "extras": {"backend": "cuda", "mpi": "spectrum-mpi", "mpicxx": "mpicxx", "gpu_arch": "70"},
         },
     ],
 }

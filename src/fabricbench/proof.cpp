@@ -18,7 +18,7 @@ namespace fabricbench {
 namespace {
 
 // Marks the second start, in which UCX finds its variables set.
-constexpr char kStartedAnew[] = "FABRICBENCH_STARTED_ANEW";
+constexpr char kRestarted[] = "FABRICBENCH_RESTARTED";
 
 bool is_set(const char* name) { return std::getenv(name) != nullptr; }
 
@@ -57,8 +57,8 @@ Proof::Proof(const std::string& transport, char** arguments) {
     setenv("NCCL_DEBUG_FILE", path_.c_str(), 1);
     evidence_ = "NCCL_DEBUG";
     own_variables_ = {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"};
-  } else if (transport == "mpi" && is_set(kStartedAnew) && is_set("UCX_LOG_FILE")) {
-    unsetenv(kStartedAnew);
+  } else if (transport == "mpi" && is_set(kRestarted) && is_set("UCX_LOG_FILE")) {
+    unsetenv(kRestarted);
     path_ = std::getenv("UCX_LOG_FILE");
     adopt_private_log(path_);
     evidence_ = "UCX_PROTO_INFO";
@@ -69,10 +69,10 @@ Proof::Proof(const std::string& transport, char** arguments) {
     setenv("UCX_PROTO_INFO", "y", 1);
     setenv("UCX_LOG_LEVEL", "info", 1);
     setenv("UCX_LOG_FILE", path.c_str(), 1);
-    setenv(kStartedAnew, "1", 1);
+    setenv(kRestarted, "1", 1);
     execv("/proc/self/exe", arguments);
     // Where that is not allowed the run goes on, without this evidence.
-    unsetenv(kStartedAnew);
+    unsetenv(kRestarted);
     for (const char* name : {"UCX_PROTO_INFO", "UCX_LOG_LEVEL", "UCX_LOG_FILE"}) unsetenv(name);
     remove_private_log();
   }

@@ -14,7 +14,7 @@ namespace fabricbench {
 // MPI_Init.
 class Proof {
  public:
-  // May start the program anew under the same process id: UCX reads its variables while it is loaded.
+  // May restart the program under the same process id: UCX reads its variables while it is loaded.
   Proof(const std::string& transport, char** arguments);
   ~Proof();
   Proof(const Proof&) = delete;

@@ -113,7 +113,7 @@ std::vector<int> Watchdog::ranks_behind() const {
   return behind;
 }
 
-// The first rank of the node that is not itself behind. A node that says nothing is known by that.
+// The first rank of the node that is not itself behind. A node that does not report is known by that.
 bool Watchdog::speaks_for_node(const std::vector<int>& behind) const {
   const auto first = std::find_if(world_.node_ranks.begin(), world_.node_ranks.end(), [&](int rank) {
     return std::find(behind.begin(), behind.end(), rank) == behind.end();

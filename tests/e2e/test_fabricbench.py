@@ -35,8 +35,8 @@ static int late(int result) {
 extern "C" int MPI_Allreduce(const void* send, void* receive, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
   return late(PMPI_Allreduce(send, receive, count, type, op, comm));
 }
-extern "C" int MPI_Recv(void* data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status* status) {
-  return late(PMPI_Recv(data, count, type, from, tag, comm, status));
+extern "C" int MPI_Recv(void* data, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status* status) {
+  return late(PMPI_Recv(data, n, type, from, tag, comm, status));
 }
 """
 

@@ -82,7 +82,7 @@ def test_every_check_of_a_small_node_has_something_to_measure(
     assert {"host_to_device", "local_copy", "pingpong"} <= asked
     if gpus == 1:
         return
-    # What each operation is between so few ranks does not depend on the port.
+    # What each operation is between so few ranks does not depend on the backend.
     operations = sorted(asked - {*MEMORY_PATHS})
     job = openmpi.run(tmp_path, f"--operations={','.join(operations)} --matrix={MATRIX} {SHORT}", ranks=gpus)
     assert job.returncode == 0, job.stdout + job.stderr

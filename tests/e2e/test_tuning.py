@@ -191,7 +191,7 @@ def test_a_side_that_was_not_in_effect_is_invalid(suite: Path) -> None:
     settings = suite / "site_configs" / "local" / "settings.py"
     before = settings.read_text()
     # The launcher sets it on both sides.
-    edit(settings, '"port": "host",', f'"port": "host", "launcher_options": ["-x", "{"=".join(UNREAD)}"],')
+    edit(settings, '"backend": "host",', f'"backend": "host", "launcher_options": ["-x", "{"=".join(UNREAD)}"],')
     try:
         done = run(suite, "always-set", ONLY, rounds=2)
     finally:

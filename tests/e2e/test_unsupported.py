@@ -23,12 +23,12 @@ site_configuration = {
          "features": ["gpu"], "devices": [{"type": "gpu", "arch": "sm_90", "num_devices": 4}],
          "processor": {"num_cpus": 1}, "extras": {"lacks": LACKS}}]}],
     "environments": [{"name": "none", "features": ["mpi", "nccl"], "target_systems": ["toy"],
-                      "extras": {"port": "cuda"}}],
+                      "extras": {"backend": "cuda"}}],
 }
 """
 LACK = "nid001: all memory is on one NUMA node, so none is remote"
 NOTHING: dict[str, Any] = {"operation": None, "bytes": None, "missing_ranks": []}
-ERROR = {"record": "error", "run_id": "0" * 32, "kind": "lack", "message": LACK, **NOTHING}
+ERROR = {"record": "error", "run_id": "0" * 32, "kind": "unsupported", "message": LACK, **NOTHING}
 
 
 def problems(toy: ToySuite, lacks: str) -> list[tuple[Verdict, str]]:

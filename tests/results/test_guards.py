@@ -16,7 +16,7 @@ from tests.result_files import CUDA, Line, lines_of, write
 
 ASKED: dict[str, Any] = {
     "transport": "ccl",
-    "port": "cuda",
+    "backend": "cuda",
     "ranks": 4,
     "nodes": 1,
     "devices": True,
@@ -46,7 +46,7 @@ def test_the_run_that_was_asked_for_has_no_problem() -> None:
     ("asked", "verdict", "message"),
     [
         ({"transport": "mpi"}, Verdict.INVALID, ":1: the transport was ccl and not mpi"),
-        ({"port": "hip"}, Verdict.INVALID, ":1: the port was cuda and not hip"),
+        ({"backend": "hip"}, Verdict.INVALID, ":1: the backend was cuda and not hip"),
         ({"ranks": 8}, Verdict.INVALID, ":1: 4 ranks ran and not 8"),
         ({"nodes": 2}, Verdict.INVALID, ":1: the ranks were on 1 nodes (nid001) and not on 2"),
         ({"devices": False}, Verdict.INVALID, ":1: ranks 0-3 drove a device where none was wanted"),

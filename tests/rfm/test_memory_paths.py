@@ -143,7 +143,7 @@ def test_settings_have_to_be_those_that_were_asked_for(tmp_path: Path) -> None:
         found = require(
             run,
             transport="copy",
-            port="cuda",
+            backend="cuda",
             ranks=4,
             nodes=1,
             devices=True,

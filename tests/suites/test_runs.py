@@ -169,10 +169,10 @@ def test_every_tool_is_asked_to_check_its_data() -> None:
 
 
 def test_buffers_of_osu() -> None:
-    device = asked(port="cuda", buffers="H D")
+    device = asked(backend="cuda", buffers="H D")
     assert options(device)[-4:] == ["-d", "cuda", "H", "D"]
-    assert options(replace(device, port="hip"))[-3:] == ["rocm", "H", "D"]
-    collective = asked("osu", "allreduce", port="cuda", buffers="D D")
+    assert options(replace(device, backend="hip"))[-3:] == ["rocm", "H", "D"]
+    collective = asked("osu", "allreduce", backend="cuda", buffers="D D")
     assert options(collective)[-2:] == ["-d", "cuda"]
     assert options(collective)[options(collective).index("-T") + 1] == "mpi_float"
 
