@@ -142,10 +142,16 @@ std::string operations_json() {
   for (const Description& row : all_operations()) {
     json.begin_object()
         .field("name", row.name)
-        .field("kind", to_string(row.kind))
-        .field("direction", to_string(row.direction))
+        .field("family", row.direction == Direction::none ? to_string(row.kind) : "group")
         .field("round_trip", row.has(kRoundTrip))
-        .field("host_memory", needs_host_memory(row))
+        .field("rooted", row.has(kRooted))
+        .field("host", needs_host_memory(row))
+        .field("victim", row.kind != Kind::victim ? ""
+                         : row.has(kRoundTrip)    ? "pingpong"
+                                                  : "alltoall")
+        .field("pattern", row.direction == Direction::none
+                              ? std::vector<std::string>{"", ""}
+                              : std::vector<std::string>{to_string(row.kind), to_string(row.direction)})
         .end_object();
   }
   return json.end_array().text();

@@ -1,6 +1,6 @@
 // The operations: one table, from which their names, the help text, the checks of names and all properties follow. What
-// moves in an operation is in patterns.cpp. Python's side of the table is fabricheck/results/fabricbench_format.py, and
-// a test compares the two.
+// moves in an operation is in patterns.cpp. The package has the same table (fabricheck/records/operations.py), and a
+// test compares the two.
 #pragma once
 
 #include <string>
@@ -21,7 +21,8 @@ enum Property : unsigned {
   kDivides = 2,    // the buffer is divided among the ranks
   kRoundTrip = 4,  // what is timed is there and back
   kSymmetric = 8,  // both directions of a pair are one and the same measurement
-  kIncast = 16     // the aggressor is an incast; else it is an alltoall
+  kIncast = 16,    // the aggressor is an incast; else it is an alltoall
+  kRooted = 32     // a collective with one root, the first rank
 };
 
 // Name, kind, direction, properties; in the order in which they are shown.
@@ -34,8 +35,8 @@ enum Property : unsigned {
   X(allreduce, collective, none, kReduces) \
   X(allgather, collective, none, kDivides) \
   X(reduce_scatter, collective, none, kReduces | kDivides) \
-  X(broadcast, collective, none, kPlain) \
-  X(reduce, collective, none, kReduces) \
+  X(broadcast, collective, none, kRooted) \
+  X(reduce, collective, none, kReduces | kRooted) \
   X(rail_unidirectional, rail, unidirectional, kPlain) \
   X(rail_bidirectional, rail, bidirectional, kPlain) \
   X(rail_omnidirectional, rail, omnidirectional, kPlain) \

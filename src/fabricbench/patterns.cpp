@@ -165,7 +165,7 @@ Step collective_step(Operation operation, const std::vector<int>& ranks, std::ui
                      std::optional<std::size_t> only) {
   const std::uint64_t share = bytes / ranks.size();
   Step step;
-  if (operation == Operation::broadcast || operation == Operation::reduce) {
+  if (describe(operation).has(kRooted)) {
     const bool from_root = operation == Operation::broadcast;
     for (std::size_t place = from_root ? 1 : 0; place < ranks.size(); ++place) {
       if (only && *only != 0 && *only != place) continue;

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from fabricheck import mpi
+from fabricheck.records.operations import OPERATIONS
 from fabricheck.results.fabricbench import read_run
 from tests.bench import Bench, built
+from tools.build import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 
@@ -50,6 +54,23 @@ def bench(request: pytest.FixtureRequest) -> Bench:
 def openmpi() -> Bench:
     """For what does not depend on the MPI library."""
     return built("openmpi")
+
+
+def test_operations_are_those_of_the_package(openmpi: Bench) -> None:
+    said = subprocess.run([openmpi.program, "--list-operations"], capture_output=True, text=True, check=True).stdout
+    table = [{"name": name, **asdict(traits), "pattern": list(traits.pattern)} for name, traits in OPERATIONS.items()]
+    assert json.loads(said) == table
+
+
+def test_the_help_names_every_operation_and_every_option(openmpi: Bench) -> None:
+    said = subprocess.run([openmpi.program, "--help"], capture_output=True, text=True, check=True).stdout
+    words = set(re.findall(r"[\w-]+", said))
+    assert set(OPERATIONS) <= words
+    options = (ROOT / "src" / "fabricbench" / "options.cpp").read_text()
+    names = re.findall(r'^    {"([\w-]+)", (?:true|false),', options, re.MULTILINE)
+    assert len(names) > 30
+    assert {f"--{name}" for name in names} <= words
+    assert max(map(len, said.splitlines())) <= 120
 
 
 def late_rank(bench: Bench, rank: int, folder: Path) -> Bench:

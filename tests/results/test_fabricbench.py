@@ -38,7 +38,13 @@ def test_files_from_before_the_words_changed_are_read(tmp_path: Path) -> None:
     assert run.problems == ()
     assert run.header == lines_of(HOST)[0]
     old = tmp_path / "old.jsonl"
-    error: dict[str, Any] = {"kind": "lack", "message": "no NUMA", "operation": None, "bytes": None, "missing_ranks": []}
+    error: dict[str, Any] = {
+        "kind": "lack",
+        "message": "no NUMA",
+        "operation": None,
+        "bytes": None,
+        "missing_ranks": [],
+    }
     old.write_text(json.dumps({"record": "error", "run_id": "0" * 32, **error}) + "\n")
     assert read_lack(old) == "no NUMA"
 
