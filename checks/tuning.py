@@ -1,11 +1,11 @@
 import reframe as rfm
 from reframe.core.builtins import parameter
 
-from fabricheck.rfm import ServiceLevelComparison, TuningComparison, settings_to_compare
+from fabricheck.rfm import InterleavedCheck, ServiceLevelComparison, TuningComparison, settings_to_compare
 
 
 @rfm.simple_test
-class TuningOfNode(rfm.RunOnlyRegressionTest, TuningComparison):
+class TuningOfNode(rfm.RunOnlyRegressionTest, TuningComparison, InterleavedCheck):
     """Does each variable of the tuning profile still help inside a node? (De Sensi et al., SC24, sections III-B, III-C)
 
     To be run after an upgrade, and no part of the acceptance: each variable takes 17 launches.
@@ -21,7 +21,7 @@ class TuningOfNode(rfm.RunOnlyRegressionTest, TuningComparison):
 
 
 @rfm.simple_test
-class TuningBetweenNodes(rfm.RunOnlyRegressionTest, TuningComparison):
+class TuningBetweenNodes(rfm.RunOnlyRegressionTest, TuningComparison, InterleavedCheck):
     """Does each variable of the tuning profile still help between nodes? (De Sensi et al., SC24, section III-B)
 
     To be run after an upgrade, and no part of the acceptance: each variable takes 17 launches.
@@ -38,7 +38,7 @@ class TuningBetweenNodes(rfm.RunOnlyRegressionTest, TuningComparison):
 
 
 @rfm.simple_test
-class ServiceLevel(rfm.RunOnlyRegressionTest, ServiceLevelComparison):
+class ServiceLevel(rfm.RunOnlyRegressionTest, ServiceLevelComparison, InterleavedCheck):
     """Another InfiniBand service level than the others' keeps their noise away (De Sensi et al., SC24, section VI-A).
 
     No part of the acceptance: it takes 17 launches, and says something only while other jobs use the network.

@@ -57,8 +57,8 @@ def read_run(path: str | PathLike[str]) -> Run:
     return _read(path).run()
 
 
-def read_lack(path: str | PathLike[str]) -> str | None:
-    """What the machine lacks for a measurement, where the benchmark ended for that reason and wrote it down.
+def read_unsupported(path: str | PathLike[str]) -> str | None:
+    """What of a measurement the machine does not support, where the benchmark ended for that reason and wrote it down.
 
     None for a run that ended in any other way. Raises UserError only when there is no file to read.
     """

@@ -37,11 +37,11 @@ SETTING = """
 LEVEL = """
 import reframe as rfm
 
-from fabricheck.rfm import ServiceLevelComparison
+from fabricheck.rfm import InterleavedCheck, ServiceLevelComparison
 
 
 @rfm.simple_test
-class LevelHere(rfm.RunOnlyRegressionTest, ServiceLevelComparison):
+class LevelHere(rfm.RunOnlyRegressionTest, ServiceLevelComparison, InterleavedCheck):
     transport = "mpi"
     operations = ["pingpong"]
     schedules = ["uncontended"]

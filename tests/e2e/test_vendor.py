@@ -200,15 +200,15 @@ def test_without_network_and_source_the_check_is_skipped_and_says_what_to_set(os
     assert said in " ".join(done.output.split())
 
 
-def test_two_benchmarks_in_turn(imb: Path, tmp_path: Path) -> None:
+def test_two_benchmarks_interleaved(imb: Path, tmp_path: Path) -> None:
     """The job alternates and both are read; whether they agree is no matter on a machine that others use too."""
     edits = {"8B:32MiB": "1KiB:64KiB", '"bidirectional", "alltoall", "allreduce"]': '"alltoall"]'}
-    root = copy_suite(tmp_path / "suite", "second_witness.py", **edits)
+    root = copy_suite(tmp_path / "suite", "cross_check.py", **edits)
     settings = root / "site_configs" / "local" / "settings.py"
     text = settings.read_text()
     assert '"launcher": "mpirun",' in text
     settings.write_text(text.replace('"launcher": "mpirun",', '"launcher": "mpirun", "features": ["exclusive"],'))
-    done = run(root, "--name=SecondWitnessImb", FABRICHECK_IMB=str(imb))
+    done = run(root, "--name=CrossCheckImb", FABRICHECK_IMB=str(imb))
     assert done.status == 0, done.output
     # The share of a rank of 64 KiB is 32 KiB, and sizes go up by four.
     for operation, sizes in (("pingpong", 4), ("alltoall", 3)):

@@ -11,7 +11,7 @@ from fabricheck.results.fabricbench_format import PLAN_SETTINGS, is_plan_setting
 from tests.expectation.nodes import ROOT
 
 # docs/methodology.md and docs/vendor-suites.md say what they mean.
-TAGS = {"smoke", "nightly", "acceptance", "observations", "tuning", "vendor", "vendor-mixed", "witness"}
+TAGS = {"smoke", "nightly", "acceptance", "observations", "tuning", "vendor", "vendor-mixed", "cross-check"}
 
 
 def classes() -> Iterator[tuple[str, dict[str, ast.expr]]]:
@@ -62,7 +62,7 @@ def values_of(value: ast.expr) -> list[object]:
 OURS = {name: found for name, found in CHECKS.items() if "tool" not in found and not name.startswith(("Osu", "Imb"))}
 
 
-@pytest.mark.parametrize("name", [each for each in OURS if not each.startswith("SecondWitness")])
+@pytest.mark.parametrize("name", [each for each in OURS if not each.startswith("CrossCheck")])
 def test_each_option_that_is_set_is_passed_on(name: str) -> None:
     """An attribute that `plan_settings` forgets would measure fabricbench's default under the test's name."""
     found = CHECKS[name]
