@@ -17,7 +17,7 @@ FLOORS = (
     ("errors", "units", "yamlfile", "suite", "mpi", "__init__"),
     ("records",),
     ("results",),
-    ("tuning",),
+    ("tuning", "extras"),
     ("topology",),
     ("expectation",),
     ("judge",),

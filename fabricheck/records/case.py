@@ -17,7 +17,8 @@ class Case:
     `name` starts with that of the test class, which its parameters follow; `partition` is `system:partition`.
     `attributes` are those of the test that are text or whole numbers, by which references may be indexed. `folder` is
     where ReFrame left its files, `None` where it did not get that far. `not_applicable`: it was skipped because the
-    site's own description leaves nothing to measure. `declared_lack`: what the site says that the machine lacks for it.
+    site's own description leaves nothing to measure. `declared_unsupported`: what it needs
+    and the site says that the machine does not support.
     """
 
     name: str
@@ -31,7 +32,7 @@ class Case:
     is_build: bool
     tags: tuple[str, ...] = ()
     not_applicable: bool = False
-    declared_lack: str = ""
+    declared_unsupported: str = ""
 
     def __str__(self) -> str:
         return f"{self.name} @{self.partition}+{self.environment}"

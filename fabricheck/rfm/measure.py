@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
 from reframe.core.builtins import fixture, run_after, run_before, sanity_function, variable
-from reframe.core.exceptions import PerformanceError, SanityError
+from reframe.core.exceptions import PerformanceError, ReframeError, SanityError
 from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck import mpi
+from fabricheck.extras import renamed_keys, unsupported_settings
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import expected_metric_names
@@ -170,6 +171,8 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_after("setup")
     def lay_out(self) -> None:
+        for line in renamed_keys(self.current_partition.extras):
+            raise ReframeError(f"partition {self.current_partition.fullname}: {line}")
         reason = missing_backend(self.backend)
         self.leave_out_if(reason is not None, reason or "", described=False)
         self.choose_operations()
@@ -222,7 +225,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.tuning_profile = self.profile.name
         self.tuning = {**self.profile.environment(self.libraries), **self.settings}
         self.env_vars.update(self.tuning)
-        self.declared_unsupported = declared(self.current_partition.extras, self.chosen_settings())
+        self.declared_unsupported = unsupported_settings(self.current_partition.extras, self.chosen_settings())
         self.write_command()
         self.started = datetime.now(timezone.utc)
 
@@ -382,13 +385,6 @@ class FabricbenchCheck(RegressionTestPlugin):
         problems = [Problem(each.verdict, f"{each.name}: {each.reason}") for each in bad] or [*self.further_problems()]
         if problems:
             raise PerformanceError(summary(problems, ""))
-
-
-def declared(extras: Mapping[str, Mapping[str, str]], settings: Mapping[str, str]) -> str:
-    """What of `settings` a partition says that it does not support, with its reasons; empty where all is supported."""
-    unsupported = extras.get("unsupported", {})
-    needed = [f"{name}={value}" for name, value in settings.items()]
-    return "; ".join(f"{each}: {unsupported[each]}" for each in needed if each in unsupported)
 
 
 def _target(judged: Judgement) -> float:

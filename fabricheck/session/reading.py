@@ -154,5 +154,5 @@ def _case(record: Mapping[str, object]) -> Case:
         is_build=bool(record["fixture"]),
         tags=_texts(record.get("tags")),
         not_applicable=record.get("not_applicable") is True,
-        declared_lack=text("declared_lack") or "",
+        declared_unsupported=text("declared_unsupported") or "",
     )

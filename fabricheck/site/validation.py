@@ -11,11 +11,11 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.of_metric import TRANSPORTS, expectation
+from fabricheck.extras import renamed_keys, unsupported_problems
 from fabricheck.judge.published import load_published
 from fabricheck.judge.references import ALL_OTHERS, References, load_references
 from fabricheck.records.metrics import MetricName, parse_metric_name
 from fabricheck.records.operations import SPARSE, backend_of
-from fabricheck.results.fabricbench_format import PLAN_SETTINGS, is_plan_setting
 from fabricheck.topology.model import Topology, load_topology, partition_files
 from fabricheck.units import parse_rate
 
@@ -217,7 +217,7 @@ def _extras_problems(
         level = extras.get("service_level", 0)
         if re.fullmatch(ACCEPTED["NCCL_IB_SL"], str(level)) is None or int(str(level)) > _MOST_SERVICE_LEVEL:
             yield f"{where}: service_level {level!r} is no service level of InfiniBand, 0 to {_MOST_SERVICE_LEVEL}"
-        for problem in _lack_problems(extras.get("lacks", {})):
+        for problem in (*renamed_keys(extras), *unsupported_problems(extras.get("unsupported", {}))):
             yield f"{where}: {problem}"
         devices = partition.get("devices")
         gpus = [one for one in devices if one.get("type") == "gpu"] if isinstance(devices, list) else []
@@ -225,15 +225,3 @@ def _extras_problems(
         topology = topologies.get(str(partition["name"]), topologies.get(""))
         if gpus and topology is not None and count != len(topology.gpus):
             yield f"{where}: has {count} GPUs, its topology {len(topology.gpus)}"
-
-
-def _lack_problems(lacks: object) -> Iterator[str]:
-    """What the machine is said to lack: a reason by the setting that needs it."""
-    if not isinstance(lacks, dict):
-        yield "lacks is no map of settings, such as host_numa=remote, to reasons"
-        return
-    for setting, reason in lacks.items():
-        if not is_plan_setting(*str(setting).partition("=")[::2]):
-            yield f"lacks {setting!r}, which is no NAME=VALUE of {', '.join(PLAN_SETTINGS)} that fabricbench has"
-        if not isinstance(reason, str) or not reason.strip():
-            yield f"lacks {setting!r} without a reason: say what showed it, and when"

@@ -114,9 +114,10 @@ def settings_text(facts: Facts, system: str) -> str:
         device = f'{{"type": "gpu", "arch": "{gpu.arch}", "model": "{gpu.model}", "num_devices": {len(facts.gpus)}}}'
         devices = f'                    "devices": [{device}],\n'
     listed = ", ".join(f'"{one}"' for one in features)
-    lacks = ""
+    unsupported = ""
     if facts.gpus and facts.cores and len(facts.numa_nodes) == 1:
-        lacks = '                        "lacks": {"host_numa=remote": "one NUMA node, by `fabricheck discover`"},\n'
+        reason = "one NUMA node, by `fabricheck discover`"
+        unsupported = f'                        "unsupported": {{"host_numa=remote": "{reason}"}},\n'
     return f'''"""{_what(facts)}, as `fabricheck discover` found it: add the site's scheduler and modules."""
 
 site_configuration = {{
@@ -145,7 +146,7 @@ site_configuration = {{
                     "extras": {{
                         "tuning_profile": "default",
                         "gpus_per_node": {len(facts.gpus)},
-{lacks}                    }},
+{unsupported}                    }},
                 }}
             ],
         }}

@@ -155,9 +155,9 @@ site_configuration = {
                     "devices": [{"type": "gpu", "arch": "sm_90", "model": "H200", "num_devices": gpus}],
                     "processor": {"num_cpus": os.cpu_count(), "num_cpus_per_core": 1, "num_sockets": 1},
                     # tuning_profile: a name in config/tuning.yaml
-                    "extras": {"tuning_profile": "hgx-h200", "lacks": lacks},
+                    "extras": {"tuning_profile": "hgx-h200", "unsupported": unsupported},
                 }
-                for name, (description, gpus, lacks) in partitions.items()
+                for name, (description, gpus, unsupported) in partitions.items()
             ],
         }
     ],

@@ -117,16 +117,19 @@ def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("lacks", "said"),
+    ("unsupported", "said"),
     [
-        ('{"host_numa=elsewhere": "why"}', "lacks 'host_numa=elsewhere', which is no NAME=VALUE of access, buffers"),
-        ('{"page_migration": "why"}', "lacks 'page_migration', which is no NAME=VALUE"),
-        ('{"host_numa=remote": ""}', "lacks 'host_numa=remote' without a reason"),
-        ('["host_numa=remote"]', "lacks is no map of settings"),
+        (
+            '{"host_numa=elsewhere": "why"}',
+            "unsupported has 'host_numa=elsewhere', which is no NAME=VALUE of access, buffers",
+        ),
+        ('{"page_migration": "why"}', "unsupported has 'page_migration', which is no NAME=VALUE"),
+        ('{"host_numa=remote": ""}', "unsupported has 'host_numa=remote' without a reason"),
+        ('["host_numa=remote"]', "unsupported is no map of settings"),
     ],
 )
-def test_validate_wants_lacks_that_a_test_can_meet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str, said: str
+def test_validate_wants_settings_that_a_test_can_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unsupported: str, said: str
 ) -> None:
     import shutil
 
@@ -136,7 +139,8 @@ def test_validate_wants_lacks_that_a_test_can_meet(
     settings = tmp_path / "site_configs" / "lumi" / "settings.py"
     text = settings.read_text(encoding="utf-8")
     settings.write_text(
-        text.replace('"tuning_profile": "lumi"', f'"tuning_profile": "lumi", "lacks": {lacks}'), encoding="utf-8"
+        text.replace('"tuning_profile": "lumi"', f'"tuning_profile": "lumi", "unsupported": {unsupported}'),
+        encoding="utf-8",
     )
     result = CliRunner().invoke(validate, ["lumi"], catch_exceptions=False)
     assert result.exit_code == 1

@@ -204,9 +204,9 @@ def _error(kind: str) -> Line:
 
 
 def test_what_a_machine_lacks_is_told_from_other_ends(tmp_path: Path) -> None:
-    lack = write(tmp_path / "lack.jsonl", [_error("lack")])
-    assert read_unsupported(lack) == "nid001: all memory is on one NUMA node, so none is remote"
-    assert Verdict.INCOMPLETE in verdicts(read_run(lack))
+    file = write(tmp_path / "lack.jsonl", [_error("lack")])
+    assert read_unsupported(file) == "nid001: all memory is on one NUMA node, so none is remote"
+    assert Verdict.INCOMPLETE in verdicts(read_run(file))
     for name, lines in {"other": [_error("library")], "whole": lines_of(CUDA), "empty": []}.items():
         assert read_unsupported(write(tmp_path / f"{name}.jsonl", lines)) is None
 

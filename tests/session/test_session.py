@@ -54,22 +54,22 @@ def test_whatever_is_not_a_pass_is_a_problem(tmp_path: Path, result: str) -> Non
     assert verdicts(case(tmp_path / "measured", result)) == [measured]
 
 
-LACK = "nid001: all memory is on one NUMA node, so none is remote"
+UNSUPPORTED = "nid001: all memory is on one NUMA node, so none is remote"
 
 
-def test_a_skip_says_what_the_node_lacks(tmp_path: Path) -> None:
-    (one,) = read(tmp_path, [record(result="skip", fail_phase=None, fail_reason=None, left_out=LACK)])
+def test_a_skip_says_what_the_node_does_not_support(tmp_path: Path) -> None:
+    (one,) = read(tmp_path, [record(result="skip", fail_phase=None, fail_reason=None, left_out=UNSUPPORTED)])
     (problem,) = find_problems(1, 0, [one])
     assert problem.verdict is Verdict.INCOMPLETE
-    assert problem.message.endswith(f": skip: {LACK}")
+    assert problem.message.endswith(f": skip: {UNSUPPORTED}")
 
 
 def test_what_the_site_says_that_it_lacks_does_not_apply(tmp_path: Path) -> None:
-    skipped = record(result="skip", fail_reason=None, left_out=LACK, not_applicable=True)
+    skipped = record(result="skip", fail_reason=None, left_out=UNSUPPORTED, not_applicable=True)
     (one,) = read(tmp_path, [skipped])
     (problem,) = find_problems(2, 0, [one, case(tmp_path / "run")])
     assert problem.verdict is Verdict.PASS
-    assert problem.message.endswith(f": does not apply: {LACK}")
+    assert problem.message.endswith(f": does not apply: {UNSUPPORTED}")
 
 
 def test_tests_that_do_not_apply_for_one_reason_are_one_line(tmp_path: Path) -> None:
@@ -100,10 +100,10 @@ def test_an_empty_file_is_no_result(tmp_path: Path) -> None:
 
 
 def test_a_lack_that_is_declared_and_not_there_is_said(tmp_path: Path) -> None:
-    measured = replace(case(tmp_path / "run"), declared_lack="host_numa=remote: one NUMA node")
+    measured = replace(case(tmp_path / "run"), declared_unsupported="host_numa=remote: one NUMA node")
     (problem,) = find_problems(1, 0, [measured])
     assert problem.verdict is Verdict.PASS
-    assert "was measured, although the site says that this machine lacks host_numa=remote" in problem.message
+    assert "was measured, although the site says that this machine does not support host_numa=remote" in problem.message
 
 
 def test_the_problem_names_the_case_the_phase_and_the_reason_in_one_line(tmp_path: Path) -> None:

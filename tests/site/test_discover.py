@@ -104,7 +104,7 @@ def test_settings_load_in_reframe(tmp_path: Path) -> None:
     partition = settings["systems"][0]["partitions"][0]
     assert partition["devices"] == [{"type": "gpu", "arch": "sm_90", "model": "H200", "num_devices": 4}]
     assert partition["processor"]["num_cpus"] == 64
-    assert partition["extras"]["lacks"] == {"host_numa=remote": "one NUMA node, by `fabricheck discover`"}
+    assert partition["extras"]["unsupported"] == {"host_numa=remote": "one NUMA node, by `fabricheck discover`"}
 
 
 def test_nvidia_smi_alone_tells_counts_and_asks_for_the_rest(tmp_path: Path) -> None:
