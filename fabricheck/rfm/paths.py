@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fabricheck.results.proof_logs import FALL_BACKS
+from fabricheck.results.proof_logs import FALL_BACKS, HOST_STAGING
 
 # Inside a node whose GPUs have links of their own, *CCL has no reason to go another way.
 DIRECT_LINKS = ("nvlink", "xgmi")
@@ -31,7 +31,7 @@ def paths_of(transport: str, features: Collection[str], extras: Mapping[str, Map
     if transport != "ccl":
         return Paths((), required)
     if {*DIRECT_LINKS} & set(features):
-        return Paths(("^NET/", "^SHM"), ("^P2P", *required))
+        return Paths(HOST_STAGING, ("^P2P", *required))
     return Paths(("^NET/Socket",), required)
 
 

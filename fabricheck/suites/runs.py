@@ -19,6 +19,7 @@ import numpy as np
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench_format import FORMAT
+from fabricheck.results.nccl_tests_json import clean_nccl_tests_json
 from fabricheck.results.proof_logs import TransportProof
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.suites.benchmarks import Asked
@@ -195,14 +196,7 @@ def timed_ns(samples: Iterable[Samples]) -> int:
 def drop_environment(report: Path) -> None:
     """Takes the environment out of a JSON report of nccl-tests, which holds all of it, secrets and all.
 
-    A report that is no JSON is emptied: it may hold the environment too.
+    One that is not whole is emptied: nobody knows what of it is the environment.
     """
-    if not report.exists():
-        return
-    try:
-        content = json.loads(report.read_text())
-        content.pop("env", None)
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        report.write_text("")
-        return
-    report.write_text(json.dumps(content))
+    if report.exists():
+        report.write_text(clean_nccl_tests_json(report.read_text(errors="replace")) or "")
