@@ -30,9 +30,8 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
         if not case.is_build and not case.result_files():
             problems.append(Problem(Verdict.INCOMPLETE, f"{case}: passed without leaving a result file"))
         elif case.declared_unsupported:
-            text = (
-                f"was measured, although the site says that this machine does not support {case.declared_unsupported}"
-            )
+            known = case.declared_unsupported
+            text = f"was measured, although the site says that this machine does not support {known}"
             problems.append(Problem(Verdict.PASS, f"{case}: {text}: take that out of the partition's unsupported"))
     if not any(not case.is_build and not case.not_applicable for case in cases):
         problems.append(Problem(Verdict.INCOMPLETE, "not one measurement was run"))

@@ -25,8 +25,9 @@ def compare_rounds(
 ) -> tuple[Comparison, ...]:
     """The comparison of each operation and size that the first round of fabricbench has, in that order.
 
-    `ours` and `theirs` hold the samples of each round; a size that a round does not have on either side makes that round's
-    comparison fall out, and too few rounds are INCOMPLETE. Goodput (Gb/s) from 64 KiB up, below that latency (µs).
+    `ours` and `theirs` hold the samples of each round; a size that a round does not have on either side makes
+    that round's comparison fall out, and too few rounds are INCOMPLETE. Goodput (Gb/s) from 64 KiB up, below that
+    latency (µs).
     """
     mine = [{(each.operation, each.bytes): each for each in one} for one in ours]
     peers = [{(each.operation, each.bytes): each for each in one} for one in theirs]
