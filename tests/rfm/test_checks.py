@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import fabricheck.rfm
 from fabricheck.results.fabricbench_format import PLAN_SETTINGS, is_plan_setting
 from tests.expectation.nodes import ROOT
 
@@ -49,6 +50,19 @@ def test_what_is_measured_every_night_is_measured_at_all(name: str) -> None:
 
 def test_every_known_tag_is_used() -> None:
     assert {tag for each in CHECKS.values() for tag in ast.literal_eval(each["tags"])} == TAGS
+
+
+def depth(mixin: type) -> int:
+    """How many classes of fabricheck.rfm stand above each other, this one included."""
+    ours = [base for base in mixin.__bases__ if base.__module__.startswith("fabricheck.rfm")]
+    return 1 + max(map(depth, ours), default=0)
+
+
+def test_mixins_are_two_deep_at_most() -> None:
+    """More cannot be read: what one changes of another's phases is found by looking at both."""
+    mixins = [each for each in vars(fabricheck.rfm).values() if isinstance(each, type)]
+    assert len(mixins) > 8
+    assert [each.__name__ for each in mixins if depth(each) > 2] == []
 
 
 def values_of(value: ast.expr) -> list[object]:
