@@ -11,7 +11,7 @@ class TuningOfNode(rfm.RunOnlyRegressionTest, TuningComparison, InterleavedCheck
     To be run after an upgrade, and no part of the acceptance: each variable takes 17 launches.
     """
 
-    descr = "each variable of the tuning profile, on and off by turns, inside a node"
+    descr = "each variable of the tuning profile, on and off, interleaved, inside a node"
     transport = parameter(["copy", "ccl", "mpi"])
     setting = parameter(settings_to_compare())
     operations = ["pingpong", "alltoall", "allreduce"]
@@ -27,7 +27,7 @@ class TuningBetweenNodes(rfm.RunOnlyRegressionTest, TuningComparison, Interleave
     To be run after an upgrade, and no part of the acceptance: each variable takes 17 launches.
     """
 
-    descr = "each variable of the tuning profile, on and off by turns, over two nodes"
+    descr = "each variable of the tuning profile, on and off, interleaved, over two nodes"
     transport = parameter(["ccl", "mpi"])
     setting = parameter(settings_to_compare())
     nodes = 2
@@ -44,7 +44,7 @@ class ServiceLevel(rfm.RunOnlyRegressionTest, ServiceLevelComparison, Interleave
     No part of the acceptance: it takes 17 launches, and says something only while other jobs use the network.
     """
 
-    descr = "the default service level and another by turns"
+    descr = "the default service level and another, interleaved"
     transport = parameter(["ccl", "mpi"])
     nodes = 4
     operations = ["alltoall", "allreduce"]

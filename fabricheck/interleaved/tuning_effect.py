@@ -1,4 +1,4 @@
-"""What a setting changes: launches with and without it by turns, compared round by round.
+"""What a setting changes: launches with and without it, interleaved and compared round by round.
 
 The unit is the launch, not the iteration: two launches of one and the same program differ by more than the iterations
 of either of them, because connections, channels and memory are laid out anew (Kalibera and Jones, ISMM 2013: repeat at
@@ -264,7 +264,7 @@ def _needed(case: Path, sides: Sides, runs: Mapping[str, Run]) -> str:
     if not good or by_side["b"] != [0] * FEWEST_ROUNDS or any(each in (None, 0) for each in by_side["a"]):
         return ""
     ends = " and ".join(map(str, by_side["a"]))
-    return f"without it fabricbench ended with exit status {ends}, and with it, by turns, with 0"
+    return f"without it fabricbench ended with exit status {ends}, and with it, interleaved, with 0"
 
 
 def _where(runs: Mapping[str, Run], sides: Sides) -> str:

@@ -38,7 +38,7 @@ def paths_of(transport: str, features: Collection[str], extras: Mapping[str, Map
 def paths_of_suite(paths: Paths, backend: str, nodes: int) -> Paths:
     """Those of a vendor tool, given fabricbench's."""
     if nodes > 1:
-        # Between nodes a network is the right way, as long as it is the fast one.
+        # Between nodes a network is the right path, as long as it is the fast one.
         return Paths(FALL_BACKS, tuple(each for each in paths.required if each != "^P2P"))
     if backend == "host":
         # What has to be seen is how device memory went.

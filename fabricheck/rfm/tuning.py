@@ -55,7 +55,7 @@ class InterleavedCheck(FabricbenchCheck):
       A job ends with the first launch that fails, but for side A where B is the site's: it has a second chance, and
       where it fails again, the setting is needed.
     - *sanity*: every launch is guarded as the first is: the variables of its side were in effect, or unset, on all
-      ranks, ranks and devices are the same. What the libraries have to prove of the way is asked of sides that have
+      ranks, ranks and devices are the same. What the libraries have to prove of their path is asked of sides that have
       all of the site's tuning; the other is the question.
     - *performance*: the gain of each metric is a performance variable; PerformanceError with DEGRADED where the
       site's own tuning costs performance.

@@ -1,4 +1,4 @@
-"""Settings of Open MPI on and off by turns on this machine: one that truly hurts, and one that nobody reads."""
+"""Settings of Open MPI on and off, interleaved, on this machine: one that truly hurts, and one that nobody reads."""
 
 from __future__ import annotations
 

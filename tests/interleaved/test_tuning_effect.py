@@ -332,7 +332,7 @@ def test_a_setting_without_which_nothing_runs_is_needed(tmp_path: Path) -> None:
     assert found.verdict is Verdict.PASS
     assert found.message == (
         "NCCL_PROTO=LL (mpi, 2 ranks on 1 node, openmpi): needed: without it fabricbench ended with exit status "
-        "139 and 139, and with it, by turns, with 0"
+        "139 and 139, and with it, interleaved, with 0"
     )
 
 
