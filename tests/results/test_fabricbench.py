@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fabricheck.errors import UserError
 from fabricheck.records.run import Groups
 from fabricheck.records.verdict import Verdict
-from fabricheck.results.fabricbench import read_lack, read_run
+from fabricheck.results.fabricbench import read_run, read_unsupported
 from tests.result_files import CUDA, HOST, PATTERNS, Line, changed, lines_of, said, settle, verdicts
 
 FAIL, INCOMPLETE, INVALID = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.INVALID
@@ -46,7 +46,7 @@ def test_files_from_before_the_words_changed_are_read(tmp_path: Path) -> None:
         "missing_ranks": [],
     }
     old.write_text(json.dumps({"record": "error", "run_id": "0" * 32, **error}) + "\n")
-    assert read_lack(old) == "no NUMA"
+    assert read_unsupported(old) == "no NUMA"
 
 
 def test_samples_are_typed_and_frozen() -> None:
