@@ -43,6 +43,7 @@ def require(
     plan: Mapping[str, str] | None = None,
     paths_forbidden: Collection[str] = (),
     paths_required: Collection[str] = (),
+    described: str = "",
     interfaces: Collection[str] = (),
     verified: bool = True,
 ) -> tuple[Problem, ...]:
@@ -54,7 +55,8 @@ def require(
     name of the MPI library, where it is known. `plan`: what its fields of these names must say, such as `host_memory`.
     `paths_forbidden` and `paths_required` are regular expressions, searched for in the paths that the libraries
     reported (`NET/Socket`): any match of a forbidden one and a required one without a match are INVALID, and so is a
-    library that reported nothing where something is required. `interfaces`: the network interfaces over which the data
+    library that reported nothing where something is required; `described`: the path that the site's files ask for, in
+    their words. `interfaces`: the network interfaces over which the data
     of several nodes may go. `verified`: the data must have been checked.
     Raises UserError for a regular expression that is not one.
     """
@@ -76,7 +78,7 @@ def require(
     ]
     problems += [Problem(Verdict.INVALID, _flat(f"{run.path}:1: {message}")) for message in messages]
     if run.footer is not None:
-        messages = list(path_mistakes(run.footer["proof"], forbidden, required))
+        messages = list(path_mistakes(run.footer["proof"], forbidden, required, described))
         messages += _interface_mistakes(run.footer["proof"].get("interfaces", {}), interfaces)
     else:
         messages = ["there is no footer, so nothing proves which way the data went"] if required else []
@@ -212,14 +214,18 @@ def _setting_mistakes(plan: Mapping[str, Any], wanted: Mapping[str, str]) -> Ite
 
 
 def path_mistakes(
-    proof: Mapping[str, Any], forbidden: Iterable[re.Pattern[str]], required: Iterable[re.Pattern[str]]
+    proof: Mapping[str, Any],
+    forbidden: Iterable[re.Pattern[str]],
+    required: Iterable[re.Pattern[str]],
+    described: str = "",
 ) -> Iterable[str]:
     """What is wrong with the `paths` of a proof: forbidden ones that were taken, and required ones that were not."""
     paths = sorted(proof["paths"])
+    instead = f"the site's path is {described}" if described else "it measured a fall-back"
     for pattern in forbidden:
         matches = [path for path in paths if pattern.search(path)]
         if matches:
-            yield f"the data went by {', '.join(matches)}, which this check forbids: it measured a fall-back"
+            yield f"the data went by {', '.join(matches)}, which this check forbids: {instead}"
     for pattern in required:
         if proof["evidence"] is None:
             yield f"no library reported which way the data went, and {pattern.pattern!r} has to be proven"

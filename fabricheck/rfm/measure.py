@@ -37,7 +37,8 @@ from fabricheck.rfm.outcome import (
     summary,
     unsupported_reason,
 )
-from fabricheck.rfm.paths import Paths, paths_of
+from fabricheck.rfm.paths import paths_of
+from fabricheck.topology.transport_paths import Paths
 from fabricheck.tuning import Library, Profile, libraries_of
 
 if TYPE_CHECKING:
@@ -318,7 +319,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         return {**self.current_environ.extras.get("required_environment", {}), **self.tuning}
 
     def paths(self) -> Paths:
-        return paths_of(self.transport, self.current_partition.features, self.current_environ.extras)
+        return paths_of(self.transport, self.current_partition.fullname, self.num_nodes, self.current_environ.extras)
 
     def read_guarded(self, file: Path, status: int, environment: Mapping[str, str | None], paths: Paths) -> Run:
         """The run in a result file, with all that keeps it from being the run that this test asked for as problems.
@@ -341,6 +342,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             plan=self.chosen_settings(),
             paths_forbidden=paths.forbidden,
             paths_required=paths.required,
+            described=paths.described,
             interfaces=self.current_partition.extras.get("network_interfaces", []) if self.num_nodes > 1 else [],
             verified=self.verified,
         )

@@ -17,11 +17,12 @@ from fabricheck.records.operations import backend_of
 from fabricheck.results.environment import without_values
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.rfm.outcome import EXIT_STATUS
-from fabricheck.rfm.paths import Paths, paths_of, paths_of_suite
+from fabricheck.rfm.paths import paths_of, paths_of_suite
 from fabricheck.rfm.suite_build import BuildImb, BuildNcclTests, BuildOsu, BuildRcclTests, vendor_tool
 from fabricheck.suites.benchmarks import FACTOR, REDUCTIONS, Asked, Benchmark, benchmark, options, sizes_between
 from fabricheck.suites.outputs import parse
 from fabricheck.suites.sources import what_the_site_says
+from fabricheck.topology.transport_paths import Paths
 from fabricheck.units import parse_size
 
 ERRORS = "vendor.err"
@@ -153,8 +154,8 @@ class SuiteParts(RegressionTestPlugin):
         return str(program)
 
     def paths(self) -> Paths:
-        features, extras = self.current_partition.features, self.current_environ.extras
-        return paths_of_suite(paths_of(self.transport, features, extras), self.backend, self.nodes)
+        paths = paths_of(self.transport, self.current_partition.fullname, self.nodes, self.current_environ.extras)
+        return paths_of_suite(paths, self.transport, self.backend, self.nodes)
 
     def last_words(self) -> str:
         """The last line of the tool's error output."""
