@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,13 @@ def imported(file: Path) -> Iterator[str]:
 
 def test_every_room_has_a_floor() -> None:
     assert {name.partition(".")[0] for name, _ in modules()} == set(FLOOR)
+
+
+def test_the_list_of_rooms_is_that_of_the_documentation() -> None:
+    lines = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## The rooms of the package")[1].splitlines()
+    cells = [line.split("|")[1] for line in lines if line.startswith("| `")]
+    listed = [name.rstrip("/") for cell in cells for name in re.findall("`([^`]+)`", cell)]
+    assert listed == [room for rooms in FLOORS for room in rooms if not room.startswith("__")]
 
 
 def test_imports_point_down() -> None:

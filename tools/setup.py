@@ -25,11 +25,12 @@ from tools import cuda_home
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+CONSTRAINTS = ROOT / "tools" / "constraints.txt"
 OLDEST_CMAKE = (3, 18)
 
 
 class SetupError(Exception):
-    """Something that the person in front of the machine has to mend, as one line."""
+    """Something that the person in front of the machine has to fix, as one line."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -77,7 +78,7 @@ def setup_test() -> None:
 
 
 def make_venv() -> None:
-    """Creates .venv, or creates it anew when its Python does not run."""
+    """Creates .venv, or re-creates it when its Python does not run."""
     if PYTHON.exists() and succeeds(PYTHON, "-m", "pip", "--version"):
         return
     say(f"creating {VENV.name} with Python {sys.version.split()[0]}")
@@ -157,9 +158,11 @@ def requirements(extra: str) -> list[str]:
 
 
 def pip(*arguments: str) -> None:
-    """Runs the pip of .venv; whatever it installs beyond its arguments has the version of tools/constraints.txt."""
-    run(PYTHON, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments,
-        "--constraint", ROOT / "tools" / "constraints.txt")  # fmt: skip
+    """Runs the pip of .venv; all that it installs, also only to build the package, has the version of CONSTRAINTS."""
+    # From the environment, since pip does not hand an argument on to where it builds; as a URL, since pip splits the
+    # variable at blanks.
+    os.environ["PIP_CONSTRAINT"] = CONSTRAINTS.as_uri()
+    run(PYTHON, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments)
 
 
 def debian(packages: str, purpose: str) -> None:
@@ -212,7 +215,7 @@ def mark_done(part: str) -> None:
 
 
 def _fingerprint() -> str:
-    inputs = (ROOT / "pyproject.toml", ROOT / "tools" / "constraints.txt")
+    inputs = (ROOT / "pyproject.toml", CONSTRAINTS)
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in inputs)).hexdigest()
 
 

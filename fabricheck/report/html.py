@@ -64,6 +64,7 @@ from fabricheck.report.figures.history import overview, page_figure, states_tabl
 from fabricheck.report.node import Node, node_of_run
 from fabricheck.report.past import Past
 from fabricheck.report.places import places_of
+from fabricheck.report.plotly_js import plotly_js
 from fabricheck.units import format_size, size_label
 
 # What keeps the page short where a run is large; what is left out is counted where it would stand.
@@ -445,15 +446,11 @@ def _hash(script: bytes) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode('ascii')}'"
 
 
-def _plotly() -> bytes:
-    return (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
-
-
 @lru_cache(maxsize=1)
 def _plotly_hash() -> str:
-    return _hash(_plotly())
+    return _hash(plotly_js())
 
 
 @lru_cache(maxsize=1)
 def _packed_plotly() -> str:
-    return _packed(_plotly())
+    return _packed(plotly_js())

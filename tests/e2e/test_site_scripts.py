@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
+from ruamel.yaml import YAML
 
 from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
@@ -94,9 +94,9 @@ def test_the_generated_pipeline_has_a_job_for_each_check(tmp_path: Path) -> None
     command = [str(suite_root() / "ci" / "gitlab.sh"), "local", "nightly", str(file)]
     job = subprocess.run(command, capture_output=True, text=True, check=False)
     assert job.returncode == 0, job.stdout + job.stderr
-    pipeline = yaml.safe_load(file.read_text())
+    pipeline = YAML(typ="safe").load(file.read_text())
     jobs = {name for name, content in pipeline.items() if isinstance(content, dict) and "script" in content}
     assert {name.split("_")[0] for name in jobs} >= {"BuildFabricbench", "PingPong", "Collectives"}
     assert any("RFM_WARN_AS_ERROR" in line for line in pipeline["default"]["before_script"])
-    included = yaml.safe_load((suite_root() / "ci" / "gitlab.yml").read_text())
+    included = YAML(typ="safe").load((suite_root() / "ci" / "gitlab.yml").read_text())
     assert included["fabricheck-checks"]["trigger"]["strategy"] == "depend"
