@@ -40,7 +40,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Rank
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.report.content import (
     Facts,
     Group,
@@ -67,8 +67,8 @@ from fabricheck.report.places import places_of
 from fabricheck.units import format_size, size_label
 
 # What keeps the page short where a run is large; what is left out is counted where it would stand.
-_MOST_FINDINGS = 30
-_MOST_NAMED = 3  # of those with the same finding
+_MOST_NOT_PASSED = 30
+_MOST_NAMED = 3  # of those with the same verdict
 _MOST_ROWS = 64
 _MOST_SOURCES = 6
 _MOST_RANKS = 64
@@ -130,7 +130,7 @@ class _Run:
 
 
 @dataclass(frozen=True)
-class _Finding:
+class _NotPassed:
     """Something that is not PASS, for the top of the page."""
 
     run: _Run
@@ -193,13 +193,14 @@ def write_html(
     title: str,
     system: str,
     problems: Sequence[Problem] = (),
+    findings: Sequence[Finding] = (),
     past: Past | None = None,
 ) -> None:
-    """Writes the report of `runs` to `path`; `problems` are those of the whole that belong to no run.
+    """Writes the report of `runs` to `path`; `problems` and `findings` are those of the session that belong to no run.
 
     The file appears whole or not at all. Raises UserError where it cannot be written.
     """
-    text = render_html(runs, title=title, system=system, problems=problems, past=past)
+    text = render_html(runs, title=title, system=system, problems=problems, findings=findings, past=past)
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
         unfinished.write_text(text, encoding="utf-8")
@@ -215,6 +216,7 @@ def render_html(
     title: str,
     system: str,
     problems: Sequence[Problem] = (),
+    findings: Sequence[Finding] = (),
     past: Past | None = None,
 ) -> str:
     """The report as text. Everything that comes from a result file or a store is escaped.
@@ -226,7 +228,7 @@ def render_html(
     metrics = [each for run in runs for each in run.judgements]
     ranked = worst_first(runs)
     shown = [_run(each, f"run{place}") for place, each in enumerate(ranked, start=1)]
-    findings = _findings(ranked, shown)
+    not_passed = _not_passed(ranked, shown)
     history = _history(past.watched) if past.watched is not None else None
     comparison = _comparison(past.comparison) if past.comparison is not None else None
     result = past.watched.result if past.watched is not None else None
@@ -243,16 +245,16 @@ def render_html(
         title=title,
         system=system,
         verdict=verdict,
-        bad=[each for each in all_problems if each.verdict is not Verdict.PASS],
-        found_out=[each for each in all_problems if each.verdict is Verdict.PASS],
+        problems=all_problems,
+        findings=findings,
         places=places[:_MOST_PLACES],
         more_places=max(0, len(places) - _MOST_PLACES),
         notes=past.notes,
         comparison=comparison,
         history=history,
         runs=shown,
-        findings=findings[:_MOST_FINDINGS],
-        more_findings=count(each.verdict for each in findings[_MOST_FINDINGS:]),
+        not_passed=not_passed[:_MOST_NOT_PASSED],
+        more_not_passed=count(each.verdict for each in not_passed[_MOST_NOT_PASSED:]),
         run_counts=count(verdict_of(each) for each in runs),
         metric_counts=count(each.verdict for each in metrics),
         uncalibrated=sum(not each.calibrated for each in metrics),
@@ -395,11 +397,11 @@ def _sources(judgements: Sequence[Judgement], world: int) -> tuple[str, ...]:
     )
 
 
-def _findings(ranked: Sequence[RunJudgement], runs: Sequence[_Run]) -> list[_Finding]:
+def _not_passed(ranked: Sequence[RunJudgement], runs: Sequence[_Run]) -> list[_NotPassed]:
     """The problems, and what is not PASS of each group of metrics: who, worst first, and the reason of the worst."""
     found = []
     for judged, run in zip(ranked, runs, strict=True):
-        found += [_Finding(run, verdict, "", message) for verdict, message in run.problems]
+        found += [_NotPassed(run, verdict, "", message) for verdict, message in run.problems]
         for group in groups_of(judged):
             for verdict, alike in group.by_verdict.items():
                 if verdict is Verdict.PASS:
@@ -407,7 +409,7 @@ def _findings(ranked: Sequence[RunJudgement], runs: Sequence[_Run]) -> list[_Fin
                 named = [who(each.samples, len(judged.run.ranks)) for each in alike[:_MOST_NAMED]]
                 more = f" and {len(alike) - _MOST_NAMED} more" if len(alike) > _MOST_NAMED else ""
                 what = f"{group.name} {', '.join(named)}{more}"
-                found.append(_Finding(run, verdict, what, reason_without_source(alike[0])))
+                found.append(_NotPassed(run, verdict, what, reason_without_source(alike[0])))
     return sorted(found, key=lambda each: -_ORDER.index(each.verdict))
 
 

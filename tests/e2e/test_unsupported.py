@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fabricheck.records.verdict import Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.session.reframe import Selection, run_suite
 from fabricheck.suite import suite_root
 from tests.toy import ToySuite
@@ -31,7 +31,7 @@ NOTHING: dict[str, Any] = {"operation": None, "bytes": None, "missing_ranks": []
 ERROR = {"record": "error", "run_id": "0" * 32, "kind": "unsupported", "message": LACK, **NOTHING}
 
 
-def problems(toy: ToySuite, lacks: str) -> list[tuple[Verdict, str]]:
+def told(toy: ToySuite, lacks: str) -> tuple[list[Problem], list[Finding]]:
     root = toy.suite.root
     (root / "site_configs/toy/settings.py").write_text(SETTINGS.replace("LACKS", lacks), encoding="utf-8")
     shutil.copy(suite_root() / "checks/memory_paths.py", toy.check)
@@ -47,17 +47,18 @@ def problems(toy: ToySuite, lacks: str) -> list[tuple[Verdict, str]]:
         "toy", names=("HostNuma %host_numa=remote",), more=(f"--setvar=BuildFabricbench.prebuilt={built}",)
     )
     session = run_suite(toy.suite, selection, toy.output)
-    return [(each.verdict, each.message) for each in session.problems if each.message.startswith("HostNuma")]
+    problems = [each for each in session.problems if each.message.startswith("HostNuma")]
+    return problems, [each for each in session.findings if each.message.startswith("HostNuma")]
 
 
 def test_a_lack_that_nobody_declared_leaves_the_run_incomplete(toy: ToySuite) -> None:
-    ((verdict, message),) = problems(toy, "{'host_memory=managed': 'another lack'}")
-    assert verdict is Verdict.INCOMPLETE
-    assert message.endswith(f"skip: this node cannot run it: {LACK}")
+    (problem,), findings = told(toy, "{'host_memory=managed': 'another lack'}")
+    assert (problem.verdict, findings) == (Verdict.INCOMPLETE, [])
+    assert problem.message.endswith(f"skip: this node cannot run it: {LACK}")
 
 
 def test_a_lack_that_the_site_declares_does_not_apply(toy: ToySuite) -> None:
-    ((verdict, message),) = problems(toy, "{'host_numa=remote': 'one NUMA node'}")
-    assert verdict is Verdict.PASS
-    assert "does not apply: this node cannot run it: " in message
-    assert message.endswith(f"{LACK}, as the site says (host_numa=remote: one NUMA node)")
+    problems, (finding,) = told(toy, "{'host_numa=remote': 'one NUMA node'}")
+    assert problems == []
+    assert "does not apply: this node cannot run it: " in finding.message
+    assert finding.message.endswith(f"{LACK}, as the site says (host_numa=remote: one NUMA node)")
