@@ -8,13 +8,9 @@ escaping would still not run.
 
 from __future__ import annotations
 
-import base64
-import gzip
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 
 import jinja2
@@ -58,6 +54,7 @@ from fabricheck.report.content import (
     together,
     who,
 )
+from fabricheck.report.embedded import own_file, packed, packed_plotly, plotly_hash, script_hash
 from fabricheck.report.figures import Figure, Rows, figures_of
 from fabricheck.report.figures.changes import changes_figure
 from fabricheck.report.figures.history import overview, page_figure, states_table
@@ -240,7 +237,7 @@ def render_html(
         *(figure for run in shown for figure in run.figures),
     ]
     plots = ",".join(figure.plot for figure in figures)
-    style, script = _own_file("report.css"), _own_file("report.js")
+    style, script = own_file("report.css"), own_file("report.js")
     return _template().render(
         title=title,
         system=system,
@@ -261,11 +258,11 @@ def render_html(
         style=Markup(style),
         script=Markup(script),
         policy=Markup(
-            f"default-src 'none'; script-src {_hash(script.encode())} {_plotly_hash()}; style-src 'unsafe-inline'; "
-            "img-src data: blob:; base-uri 'none'; form-action 'none'"
+            f"default-src 'none'; script-src {script_hash(script.encode())} {plotly_hash()}; "
+            "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
         ),
-        plotly=_packed_plotly(),
-        plots=_packed(f"[{plots}]".encode()),
+        plotly=packed_plotly(),
+        plots=packed(f"[{plots}]".encode()),
     )
 
 
@@ -432,30 +429,3 @@ def _shown(value: object) -> object:
     if isinstance(value, (Markup, int)) or (isinstance(value, str) and value.isascii() and value.isprintable()):
         return value
     return printable(value)
-
-
-def _own_file(name: str) -> str:
-    return (resources.files("fabricheck.report") / name).read_text(encoding="utf-8")
-
-
-def _packed(content: bytes) -> str:
-    """gzip and base64, which nothing can break out of; the same text for the same content each time."""
-    return base64.b64encode(gzip.compress(content, mtime=0)).decode("ascii")
-
-
-def _hash(script: bytes) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode('ascii')}'"
-
-
-def _plotly() -> bytes:
-    return (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
-
-
-@lru_cache(maxsize=1)
-def _plotly_hash() -> str:
-    return _hash(_plotly())
-
-
-@lru_cache(maxsize=1)
-def _packed_plotly() -> str:
-    return _packed(_plotly())

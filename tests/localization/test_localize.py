@@ -12,9 +12,10 @@ import pytest
 
 from benchmarks.localization import KINDS, Bench, Case, Fault, fat_tree, healthy_share, is_right, measure, taken
 from fabricheck.errors import UserError
-from fabricheck.localization.localize import Localization, Locator, equivalent, locate
+from fabricheck.localization.localize import Locator, equivalent, locate
 from fabricheck.localization.plan import screen
 from fabricheck.localization.routes import Design, FloatArray, Ways, design
+from fabricheck.localization.suspects import Localization
 
 NETWORK = fat_tree(32, 4, 2, trunk_gbps=400.0)
 RAILS = fat_tree(32, 8, 2, nics=2, trunk_gbps=400.0)
