@@ -49,14 +49,6 @@ def locate(design: Design, measured_gbps: npt.ArrayLike, *, alarm: float = 0.01,
     return Locator(design, alarm=alarm, most=most).locate(measured_gbps)
 
 
-def equivalent(design: Design) -> dict[str, frozenset[str]]:
-    """For each component those that no data of these readings can tell from it, itself included.
-
-    They lie on the same pairs with the same probability; a node, its only port and its cable always do.
-    """
-    return Locator(design).equivalents
-
-
 @dataclass(frozen=True, eq=False)
 class _Entries:
     """Where hypotheses lie: on way `way` with `headroom`, sorted by hypothesis; `key` counts (hypothesis, reading)."""
@@ -156,7 +148,10 @@ class Locator:
 
     @property
     def equivalents(self) -> dict[str, frozenset[str]]:
-        """See `equivalent`."""
+        """For each component those that no data of these readings can tell from it, itself included.
+
+        They lie on the same pairs with the same probability; a node, its only port and its cable always do.
+        """
         # A component has up to two hypotheses; the first of them is the one that every pair feels.
         names = self.design.ways.components
         first: dict[int, int] = {}
