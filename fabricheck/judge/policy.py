@@ -132,13 +132,28 @@ class Policy:
     source: str = "built in"
 
     def floor(self, run: Run, samples: Samples) -> FloorRule | None:
+        """The floor of a measurement; None where no rule is about it."""
         transport, devices = str(run.header["transport"]), run.header["backend"] != "host"
         scope = scope_of(run, samples)
         kind = host_memory_of(run, samples)
-        asked = (transport, samples.operation, scope, devices, kind)
-        return next((rule for rule in self.floors if rule.matches(*asked, schedule=samples.schedule)), None)
+        return self.floor_for(transport, samples.operation, scope, devices, kind, schedule=samples.schedule)
+
+    def floor_for(
+        self,
+        transport: str,
+        operation: str,
+        scope: Scope,
+        devices: bool,
+        host_memory: str | None = None,
+        *,
+        schedule: str | None = None,
+    ) -> FloorRule | None:
+        """The first rule of `floors` that matches a measurement, given by its axes; `floor` takes them of a run."""
+        asked = (transport, operation, scope, devices, host_memory)
+        return next((rule for rule in self.floors if rule.matches(*asked, schedule=schedule)), None)
 
     def latency(self, run: Run) -> LatencyRule | None:
+        """The limits of a small transfer of a run; None where no rule is about it."""
         transport, backend = str(run.header["transport"]), str(run.header["backend"])
         shared = bool(run.header["plan"].get("shared_devices"))
         return next((rule for rule in self.latencies if rule.matches(transport, backend, shared)), None)

@@ -2,7 +2,7 @@
 
 ReFrame's exit status alone is not enough: a check file that cannot be loaded, an environment that is missing or a job
 without an accounting record leave fewer tests, or none, and still exit status 0. So the test cases are counted before
-and after, and everything that is not a pass becomes a `Problem`.
+and after, and everything that is not a pass becomes a problem (fabricheck.session.problems).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.session.problems import find_problems
 from fabricheck.session.reading import REPORT, Session, read_cases
 from fabricheck.suite import Suite
 
@@ -59,9 +58,7 @@ def run_suite(suite: Suite, selection: Selection, output: Path) -> Session:
     listed = _listing(command, environment, suite.settings(selection.whole_system), folder).count
     status = _run(["--run"], command, environment)
     cases = read_cases(report)
-    files = tuple(file for case in cases for file in case.result_files())
-    problems = find_problems(listed, status, cases, _last_error(output / "reframe.log"))
-    return Session(folder, cases, files, tuple(problems))
+    return Session.of(folder, cases, listed, status, _last_error(output / "reframe.log"))
 
 
 @dataclass(frozen=True)

@@ -194,9 +194,22 @@ def timed_ns(samples: Iterable[Samples]) -> int:
 
 
 def drop_environment(report: Path) -> None:
-    """Takes the environment out of a JSON report of nccl-tests, which holds all of it, secrets and all.
+    """Leaves of a JSON report of nccl-tests, which holds the whole environment, secrets and all, what may be kept.
 
-    One that is not whole is emptied: nobody knows what of it is the environment.
+    That is what `clean_nccl_tests_json` vouches for. JSON that it does not know only loses the environment, so that its
+    parser can say what is wrong; a report that is no JSON is emptied, since it may hold the environment too.
     """
-    if report.exists():
-        report.write_text(clean_nccl_tests_json(report.read_text(errors="replace")) or "")
+    if not report.exists():
+        return
+    text = report.read_text(errors="replace")
+    clean = clean_nccl_tests_json(text)
+    if clean is not None:
+        report.write_text(clean)
+        return
+    try:
+        content = json.loads(text)
+        content.pop("env", None)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        report.write_text("")
+        return
+    report.write_text(json.dumps(content))

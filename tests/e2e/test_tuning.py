@@ -57,10 +57,10 @@ class Finished:
     status: int
     output: str
     folder: Path
-    problems: dict[str, str]
+    told: dict[str, str]  # each problem with its verdict, and each finding
 
     def said(self, of: str) -> str:
-        (line,) = [message for message in self.problems if message.startswith(of)]
+        (line,) = [message for message in self.told if message.startswith(of)]
         return line
 
     @property
@@ -110,8 +110,9 @@ def run(suite: Path, name: str, *options: str, built: str = "built", rounds: int
     assert job.returncode != 2, job.stdout + job.stderr
     (folder,) = output.glob("runs/local-*")
     written = json.loads((folder / "verdict.json").read_text())
-    problems = {each["message"]: each["verdict"] for each in written["problems"]}
-    return Finished(job.returncode, job.stdout + job.stderr, folder, problems)
+    told = {each["message"]: each["verdict"] for each in written["problems"]}
+    told |= {each["message"]: "finding" for each in written["findings"]}
+    return Finished(job.returncode, job.stdout + job.stderr, folder, told)
 
 
 def chosen(setting: str) -> str:
@@ -129,14 +130,14 @@ def test_what_hurts_is_said_to_and_makes_the_run_degraded(compared: Finished) ->
     assert " hurts: " in line
     assert "helps" not in line
     assert "pingpong 8B latency " in line
-    assert compared.problems[line] == "DEGRADED"
+    assert compared.told[line] == "DEGRADED"
 
 
 def test_what_nobody_reads_neither_helps_nor_hurts(compared: Finished) -> None:
     line = compared.said("MPICH_GPU_IPC_THRESHOLD=1 (")
     assert "helps" not in line
     assert "hurts" not in line
-    assert compared.problems[line] == "PASS"
+    assert compared.told[line] == "finding"
 
 
 def test_the_whole_profile_is_on_or_off_but_for_what_keeps_the_machine_safe(suite: Path) -> None:
@@ -163,7 +164,7 @@ def test_what_keeps_the_machine_safe_is_never_taken_away(compared: Finished) -> 
     line = compared.said(f"TuningOfNode %transport=mpi %setting={SAFETY[0]} ")
     assert "does not apply: the tuning profile by-turns says that" in line
     assert "is never to be taken away" in line
-    assert compared.problems[line] == "PASS"
+    assert compared.told[line] == "finding"
 
 
 def test_every_launch_is_kept_and_only_the_first_of_a_test_is_stored(compared: Finished, suite: Path) -> None:
@@ -197,14 +198,14 @@ def test_a_side_that_was_not_in_effect_is_invalid(suite: Path) -> None:
     finally:
         settings.write_text(before)
     assert done.status == 5, done.output
-    (line,) = done.problems
+    (line,) = done.told
     assert "MPICH_GPU_IPC_THRESHOLD was '1' and not unset on all ranks" in line
 
 
 def test_another_service_level_is_information_whatever_it_does(compared: Finished) -> None:
     line = compared.said("UCX_IB_SL=3 against the default (mpi, 2 ranks on 1 node, openmpi): ")
     assert "pingpong 8B latency at percentile 99 " in line
-    assert compared.problems[line] == "PASS"
+    assert compared.told[line] == "finding"
 
 
 def wrapped(suite: Path, name: str, lines: str) -> None:
@@ -229,5 +230,5 @@ def test_a_launch_that_fails_once_is_incomplete(suite: Path) -> None:
     wrapped(suite, "flaky", f'[ -n "${UNREAD[0]}" ] || {{ mkdir "{once}" 2>/dev/null && exit 3; }}')
     done = run(suite, "failed", ONLY, built="flaky", rounds=2)
     assert done.status == 4, done.output
-    (line,) = done.problems
+    (line,) = done.told
     assert "launch 1-a of 2 rounds ended with exit status " in line

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fabricheck.records.verdict import Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.session.reframe import Selection, run_suite
 from fabricheck.suite import suite_root
 from tests.toy import ToySuite
@@ -31,7 +31,7 @@ NOTHING: dict[str, Any] = {"operation": None, "bytes": None, "missing_ranks": []
 ERROR = {"record": "error", "run_id": "0" * 32, "kind": "unsupported", "message": REASON, **NOTHING}
 
 
-def problems(toy: ToySuite, extras: str) -> list[tuple[Verdict, str]]:
+def told(toy: ToySuite, extras: str) -> tuple[list[Problem], list[Finding]]:
     root = toy.suite.root
     (root / "site_configs/toy/settings.py").write_text(SETTINGS.replace("EXTRAS", extras), encoding="utf-8")
     shutil.copy(suite_root() / "checks/memory_paths.py", toy.check)
@@ -47,23 +47,24 @@ def problems(toy: ToySuite, extras: str) -> list[tuple[Verdict, str]]:
         "toy", names=("HostNuma %host_numa=remote",), more=(f"--setvar=BuildFabricbench.prebuilt={built}",)
     )
     session = run_suite(toy.suite, selection, toy.output)
-    return [(each.verdict, each.message) for each in session.problems if each.message.startswith("HostNuma")]
+    problems = [each for each in session.problems if each.message.startswith("HostNuma")]
+    return problems, [each for each in session.findings if each.message.startswith("HostNuma")]
 
 
 def test_what_nobody_declared_leaves_the_run_incomplete(toy: ToySuite) -> None:
-    ((verdict, message),) = problems(toy, "'unsupported': {'host_memory=managed': 'another reason'}")
-    assert verdict is Verdict.INCOMPLETE
-    assert message.endswith(f"skip: this node cannot run it: {REASON}")
+    (problem,), findings = told(toy, "'unsupported': {'host_memory=managed': 'another reason'}")
+    assert (problem.verdict, findings) == (Verdict.INCOMPLETE, [])
+    assert problem.message.endswith(f"skip: this node cannot run it: {REASON}")
 
 
 def test_what_the_site_declares_does_not_apply(toy: ToySuite) -> None:
-    ((verdict, message),) = problems(toy, "'unsupported': {'host_numa=remote': 'one NUMA node'}")
-    assert verdict is Verdict.PASS
-    assert "does not apply: this node cannot run it: " in message
-    assert message.endswith(f"{REASON}, as the site says (host_numa=remote: one NUMA node)")
+    problems, (finding,) = told(toy, "'unsupported': {'host_numa=remote': 'one NUMA node'}")
+    assert problems == []
+    assert "does not apply: this node cannot run it: " in finding.message
+    assert finding.message.endswith(f"{REASON}, as the site says (host_numa=remote: one NUMA node)")
 
 
 def test_the_key_of_an_earlier_version_is_named_with_the_new_one(toy: ToySuite) -> None:
-    ((verdict, message),) = problems(toy, "'lacks': {'host_numa=remote': 'one NUMA node'}")
-    assert verdict is Verdict.INCOMPLETE
-    assert message.endswith("partition toy:default: 'lacks' in extras is called 'unsupported' now: rename it")
+    (problem,), findings = told(toy, "'lacks': {'host_numa=remote': 'one NUMA node'}")
+    assert (problem.verdict, findings) == (Verdict.INCOMPLETE, [])
+    assert problem.message.endswith("partition toy:default: 'lacks' in extras is called 'unsupported' now: rename it")

@@ -52,8 +52,9 @@ def test_ports_are_told_by_the_group_patterns(site: Site, scheme: str) -> None:
     more = ("--", "--setvar=NodeGroups.budget=3")
     done = site.run("two-ports", *more, environment=f"openmpi-{scheme}", name="NodeGroups")
     assert done.status == 0, done.output
-    (problem,) = done.problems
-    assert f"rail_unidirectional: association to NICs: {scheme} over 2 NICs" in problem
+    assert done.problems == ()
+    (finding,) = done.findings
+    assert f"rail_unidirectional: association to NICs: {scheme} over 2 NICs" in finding
 
 
 def test_collectives_over_more_and_more_nodes(site: Site) -> None:

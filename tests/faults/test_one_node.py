@@ -15,7 +15,6 @@ from fabricheck import mpi
 from fabricheck.records.case import Case
 from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.session.outcome import judge_session
-from fabricheck.session.problems import find_problems
 from fabricheck.session.reading import Session, read_cases
 from fabricheck.suite import Suite, suite_root
 from tests.faults.matrix import NO_COUNTERPART, NOTICES, PASSES, Outcome, settle
@@ -181,7 +180,7 @@ def test_a_planted_defect_is_named(suite: Path, planted: Finished, plain: Finish
     case = planted.cases[f"{defect}@openmpi"]
     assert case.result == "fail"
     # As if this case had been the only one.
-    alone = Session(planted.folder, (case,), tuple(case.result_files()), tuple(find_problems(1, 1, [case])))
+    alone = Session.of(planted.folder, [case], listed=1, status=1)
     verdict = judge_session(alone, Suite(suite), "local").verdict
     line = (case.reason or "").splitlines()[0].partition("error: ")[2]
     assert line.startswith(f"{verdict.value}: ")

@@ -64,7 +64,8 @@ def test_the_coverage_holds_for_skewed_and_bimodal_times(count: int, distributio
         truth = 10 + 0.5659488219328631  # normal quantile of 0.5 / 0.7
     bounds = np.array([median_interval(row) for row in data])
     covered = float(np.mean((bounds[:, 0] <= truth) & (truth <= bounds[:, 1])))
-    exact = 1 - 2 * binom.cdf(median_interval(np.arange(1, count + 1))[0] - 1, count, 0.5)
+    rank, _ = median_interval(np.arange(1, count + 1))
+    exact = float(1 - 2 * binom.cdf(rank - 1, count, 0.5))
     assert exact >= 0.95
     # Four standard deviations of a simulation with this many trials.
     assert covered == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / trials))
