@@ -3,6 +3,7 @@
 `run`   the package, Open MPI and MPICH from their wheels, and CMake where the machine has none
 `lint`  `run`, the linters and the type checker
 `test`  `lint`, the compilers of the GPU backends and a browser
+`mutation`  `lint` and mutmut
 
 Only the standard library is imported here: this runs in the Python that .venv is made with.
 """
@@ -34,7 +35,7 @@ class SetupError(Exception):
 
 
 def main(arguments: Sequence[str]) -> int:
-    goals = {"run": setup_run, "lint": setup_lint, "test": setup_test}
+    goals = {"run": setup_run, "lint": setup_lint, "test": setup_test, "mutation": setup_mutation}
     if len(arguments) != 1 or arguments[0] not in goals:
         print(f"usage: tools/setup.sh {'|'.join(goals)}", file=sys.stderr)
         return 2
@@ -75,6 +76,11 @@ def setup_test() -> None:
     debian("chromium", "to look at reports")
     cluster = "iproute2 nftables slurm-wlm munge environment-modules openmpi-bin libopenmpi-dev mpich libmpich-dev"
     debian(cluster, "to emulate a cluster")
+
+
+def setup_mutation() -> None:
+    setup_lint()
+    once("mutation", "mutmut", lambda: pip("install", *requirements("mutation")))
 
 
 def make_venv() -> None:

@@ -373,6 +373,7 @@ def test_on_paper_all_is_open_drawn_and_dark_on_white(open_page: Open, everythin
     wait_until(page, "getComputedStyle(document.querySelector('.plot .xtick text')).fill !== 'rgb(0, 0, 0)'")
 
 
+@pytest.mark.full
 def test_it_prints(open_page: Open) -> None:
     page = open_page([pair_run()]).page
     assert page.pdf(format="A4").startswith(b"%PDF")

@@ -162,7 +162,16 @@ def test_validate_wants_references_of_every_test_or_a_reason(tmp_path: Path, mon
     assert "alps.yaml: does not exist" in result.stdout
 
 
-@pytest.mark.parametrize("system", [*PAPERS, "local", "emulated"])
+LISTED_QUICKLY = ("local", "emulated", "lumi")
+
+
+@pytest.mark.parametrize(
+    "system",
+    [
+        *LISTED_QUICKLY,
+        *(pytest.param(each, marks=pytest.mark.full) for each in PAPERS if each not in LISTED_QUICKLY),
+    ],
+)
 def test_reframe_lists_the_tests_of_every_system_offline(system: str, tmp_path: Path) -> None:
     import os
     import subprocess

@@ -43,7 +43,13 @@ def make_result(toy: ToySuite, verdict: Verdict) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "status"), [(Verdict.PASS, 0), (Verdict.FAIL, 3), (Verdict.INCOMPLETE, 4), (Verdict.INVALID, 5)]
+    ("verdict", "status"),
+    [
+        (Verdict.PASS, 0),
+        (Verdict.FAIL, 3),
+        pytest.param(Verdict.INCOMPLETE, 4, marks=pytest.mark.full),
+        pytest.param(Verdict.INVALID, 5, marks=pytest.mark.full),
+    ],
 )
 def test_each_verdict_has_its_exit_status(toy: ToySuite, tmp_path: Path, verdict: Verdict, status: int) -> None:
     make_result(toy, verdict)
@@ -58,6 +64,7 @@ def test_each_verdict_has_its_exit_status(toy: ToySuite, tmp_path: Path, verdict
     assert ("scontrol update NodeName=" in job.stdout) == (verdict is Verdict.FAIL)
 
 
+@pytest.mark.full
 def test_nothing_is_said_of_draining_unless_asked_for(toy: ToySuite) -> None:
     make_result(toy, Verdict.FAIL)
     assert "scontrol" not in nightly(toy, "toy").stdout

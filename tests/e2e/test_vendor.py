@@ -141,6 +141,7 @@ def planted(suite: Path, imb: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return run(suite, FABRICHECK_IMB=str(prefix))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_defect_is_red(name: str, planted: Finished) -> None:
     _, verdict, said = PLANTED[name]
@@ -186,6 +187,7 @@ def test_a_build_that_fails_shows_its_first_error_and_the_known_cause(osu_suite:
     assert "Known cause: CUDA 13 changed cudaMemPrefetchAsync" in reason
 
 
+@pytest.mark.full
 def test_without_network_and_source_the_check_is_skipped_and_says_what_to_set(osu_suite: Path) -> None:
     file = osu_suite / "config" / "vendor.yaml"
     text = file.read_text()
@@ -200,6 +202,7 @@ def test_without_network_and_source_the_check_is_skipped_and_says_what_to_set(os
     assert said in " ".join(done.output.split())
 
 
+@pytest.mark.full
 def test_two_benchmarks_interleaved(imb: Path, tmp_path: Path) -> None:
     """The job alternates and both are read; whether they agree is no matter on a machine that others use too."""
     edits = {"8B:32MiB": "1KiB:64KiB", '"bidirectional", "alltoall", "allreduce"]': '"alltoall"]'}

@@ -142,7 +142,7 @@ def drifting(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("noise", [normal, heavy, drifting])
-@pytest.mark.parametrize("count", [4, 8, 12])
+@pytest.mark.parametrize("count", [4, pytest.param(8, marks=pytest.mark.full), 12])
 @pytest.mark.parametrize("confidence", [0.95, 0.995])
 def test_the_interval_of_a_mean_covers_it_as_often_as_it_says(
     noise: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray], count: int, confidence: float
@@ -171,7 +171,7 @@ def test_a_mean_needs_two_finite_values(bad: list[float]) -> None:
         robust_mean(bad)
 
 
-@pytest.mark.parametrize("noise", [normal, heavy, drifting])
+@pytest.mark.parametrize("noise", [normal, *(pytest.param(each, marks=pytest.mark.full) for each in (heavy, drifting))])
 def test_all_intervals_of_a_comparison_hold_together(
     noise: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray],
 ) -> None:

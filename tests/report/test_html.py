@@ -30,6 +30,7 @@ from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.report.html import render_html, write_html
 from fabricheck.report.past import Past
 from fabricheck.topology.model import Topology
+from tests.effort import effort
 from tests.expectation.nodes import node
 from tests.history.histories import START, SYSTEM, Made, normal
 from tests.report.pasts import compared, pair_metrics, past_with_everything, watched
@@ -329,7 +330,7 @@ def past_named(name: str) -> Past:
     return Past(found, comparison, (name,))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=effort(8), deadline=None)
 @given(name=NASTY.filter(lambda name: name.isprintable()))
 def test_no_name_of_the_past_makes_an_element(name: str) -> None:
     source, plain = (
@@ -362,7 +363,7 @@ def named_square(name: str) -> Topology:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=effort(40), deadline=None)
 @given(name=NASTY)
 def test_no_name_makes_an_element_or_an_attribute(name: str) -> None:
     run = judged(
@@ -457,7 +458,7 @@ def full_run(number: int, *, degraded: bool) -> RunJudgement:
     return judged(found, ranks=[rank(each) for each in range(21)])
 
 
-@pytest.mark.parametrize("degraded", [False, True])
+@pytest.mark.parametrize("degraded", [pytest.param(False, marks=pytest.mark.full), True])
 def test_twenty_full_runs_stay_under_five_megabytes(degraded: bool) -> None:
     runs = twenty_runs(degraded=degraded)
     assert [len(run.run.samples) for run in runs] == [400] * 20
@@ -472,6 +473,7 @@ def _all_higher(count: int) -> tuple[Better, ...]:
     return (better,) * count
 
 
+@pytest.mark.full
 def test_so_they_do_with_a_year_of_a_thousand_metrics() -> None:
     """Twenty pages are open, each about fifty metrics that lost a tenth, and the software changes every month."""
     nights, metrics = 365, 1000

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fabricheck.records.judgement import Reference
 from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.report.terminal import render
+from tests.effort import effort
 from tests.report.synthetic import GIB, judged, judgement, pair_run, samples
 
 VERDICTS = st.sampled_from(list(Verdict))
@@ -93,7 +94,7 @@ def test_names_cannot_move_the_cursor() -> None:
     assert "\x1b" not in render([run], width=100, color=False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=effort(60), deadline=None)
 @given(
     bad=st.lists(
         st.dictionaries(

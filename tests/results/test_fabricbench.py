@@ -14,6 +14,7 @@ from fabricheck.errors import UserError
 from fabricheck.records.run import Groups
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run, read_unsupported
+from tests.effort import effort
 from tests.result_files import CUDA, HOST, PATTERNS, Line, changed, lines_of, said, settle, verdicts
 
 FAIL, INCOMPLETE, INVALID = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.INVALID
@@ -484,7 +485,7 @@ def mutations(draw: st.DrawFn, source: Path) -> bytes:
 
 
 @pytest.mark.parametrize("source", [HOST, CUDA, PATTERNS], ids=lambda path: path.stem)
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=effort(600), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_mutation_is_harmless_or_found(tmp_path: Path, source: Path, data: st.DataObject) -> None:
     content = data.draw(mutations(source))
@@ -502,7 +503,7 @@ def test_a_mutation_is_harmless_or_found(tmp_path: Path, source: Path, data: st.
             ]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=effort(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=200))
 def test_any_bytes_can_be_read(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "bytes.jsonl"

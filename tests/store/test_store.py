@@ -24,6 +24,7 @@ from fabricheck.store.folders import FILES, METRICS, SAMPLES, SESSION, SUMS
 from fabricheck.store.reading import entries_of, stored_runs
 from fabricheck.store.session import read_record
 from fabricheck.store.writing import append
+from tests.effort import effort
 from tests.result_files import CUDA, Line
 from tests.store.sessions import FIRST_NIGHT, NOW, add, case, result_file, session_of
 
@@ -93,7 +94,7 @@ _text = st.text(max_size=20) | st.just("\ud800")
 _int64 = st.integers(1, (1 << 63) - 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=effort(60), deadline=None)
 @given(
     header=st.dictionaries(_text, _text | st.integers() | st.floats(allow_nan=False) | st.none() | st.lists(_text)),
     lines=st.lists(

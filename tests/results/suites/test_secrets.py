@@ -15,6 +15,7 @@ from fabricheck.results.imb import parse_imb
 from fabricheck.results.nccl_tests import clean_nccl_tests_json, parse_nccl_tests, parse_nccl_tests_json
 from fabricheck.results.osu import parse_osu
 from fabricheck.suites.runs import drop_environment
+from tests.effort import effort
 from tests.results.suites.mutations import DATA
 
 SECRET = "Xq7-planted-9Zk"
@@ -75,7 +76,7 @@ def test_the_recorded_file_loses_its_secret_and_nothing_that_was_measured() -> N
     assert parse_nccl_tests_json(clean).problems == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=effort(200), deadline=None)
 @given(cut=st.integers(0, len(FILE) - 1))
 def test_nothing_is_stored_of_a_file_that_was_cut_off(cut: int) -> None:
     assert clean_nccl_tests_json(FILE[:cut]) is None
