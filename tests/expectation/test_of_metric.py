@@ -241,7 +241,7 @@ def test_a_part_of_the_node() -> None:
     # The two GCDs of a package have four links of 400 Gb/s, and each sends all of an allreduce of two to the other.
     assert ask(lumi, "allreduce", (0, 1)).expected == pytest.approx(1600)
     # 0 and 5 are not linked: data pass the GCDs between them, by one path (400 Gb/s) or by all there are.
-    links = nx.Graph()
+    links: nx.Graph[str] = nx.Graph()
     for link in lumi.links:
         if set(link.ends) <= {gpu.name for gpu in lumi.gpus}:
             links.add_edge(*link.ends, capacity=link.count * link.rate_gbps)
