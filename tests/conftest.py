@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-from tests.effort import is_ci, is_full
+from tests.support.effort import is_ci, is_full
 
 settings.register_profile("quick", max_examples=30, deadline=None)
 settings.register_profile("full", max_examples=100, deadline=None)
@@ -12,4 +12,4 @@ settings.register_profile("full", max_examples=100, deadline=None)
 settings.register_profile("ci", settings.get_profile("full"), derandomize=True)
 settings.load_profile("ci" if is_ci() else "full" if is_full() else "quick")
 
-pytest_plugins = ["pytester", "tests.not_run", "tests.cluster", "tests.toy"]
+pytest_plugins = ["pytester", "tests.support.not_run", "tests.support.cluster", "tests.support.toy"]

@@ -19,10 +19,10 @@ from fabricheck.report.html import render_html, write_html
 from fabricheck.report.past import Past
 from fabricheck.results.fabricbench import read_run
 from fabricheck.topology.model import Topology
-from tests.expectation.nodes import system
-from tests.report.pasts import past_with_everything
-from tests.report.synthetic import pair_run, rank
-from tests.result_files import CUDA, HOST
+from tests.support.nodes import system
+from tests.support.pasts import past_with_everything
+from tests.support.result_files import CUDA, HOST
+from tests.support.synthetic import pair_run, rank
 
 pytestmark = pytest.mark.browser
 

@@ -13,7 +13,7 @@ import pytest
 from fabricheck import __version__
 from fabricheck.cli import COMMANDS, cli, main
 from fabricheck.records.verdict import EXIT_CODES, Verdict
-from tests.result_files import CUDA, HOST, Line, lines_of, settle, write
+from tests.support.result_files import CUDA, HOST, Line, lines_of, settle, write
 
 REFERENCES = """
 $sources:

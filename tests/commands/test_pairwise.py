@@ -18,7 +18,7 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import load_topology
 from fabricheck.topology.network import Network
-from tests.result_files import HOST, Line, lines_of, settle, write
+from tests.support.result_files import HOST, Line, lines_of, settle, write
 
 TOPOLOGY = """\
 system: example

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fabricheck.cli import main
-from tests.result_files import CUDA, HOST
-from tests.store.sessions import add
+from tests.support.result_files import CUDA, HOST
+from tests.support.sessions import add
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCES = """

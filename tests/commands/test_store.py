@@ -10,8 +10,8 @@ import pytest
 from fabricheck.cli import main
 from fabricheck.store import history
 from fabricheck.store.folders import METRICS, SAMPLES
-from tests.result_files import CUDA
-from tests.store.sessions import add, result_file
+from tests.support.result_files import CUDA
+from tests.support.sessions import add, result_file
 
 
 def run(*arguments: str | Path) -> int:

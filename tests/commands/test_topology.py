@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from fabricheck.commands.topology import expected, validate
 from fabricheck.judge.expected_table import rows
 from fabricheck.topology.drawing import draw
-from tests.expectation.nodes import PAPERS, ROOT, node, system
+from tests.support.nodes import PAPERS, ROOT, node, system
 
 pytestmark = pytest.mark.usefixtures("in_suite")
 

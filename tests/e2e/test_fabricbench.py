@@ -14,7 +14,7 @@ import pytest
 from fabricheck import mpi
 from fabricheck.records.operations import OPERATIONS
 from fabricheck.results.fabricbench import read_run
-from tests.bench import Bench, built
+from tests.support.bench import Bench, built
 from tools.build import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]

@@ -18,8 +18,8 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session.reframe import reframe_program
 from fabricheck.suite import suite_root
-from tests.bench import Bench
 from tests.e2e.test_patterns import MATRIX, openmpi
+from tests.support.bench import Bench
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 

@@ -11,7 +11,7 @@ from fabricheck.records.metrics import expected_metric_names, metrics_of
 from fabricheck.records.operations import GROUP_PATTERNS, SPARSE, STRIPING, VICTIMS
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from tests.bench import Bench, built
+from tests.support.bench import Bench, built
 from tools import build
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]

@@ -16,7 +16,7 @@ import pytest
 from fabricheck.emulation import faults
 from fabricheck.emulation.cluster import Cluster
 from fabricheck.store.folders import scan
-from tests.cluster import Site
+from tests.support.cluster import Site
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(900)]
 

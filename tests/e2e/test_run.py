@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from fabricheck.store import history
-from tests.toy import ToySuite
+from tests.support.toy import ToySuite
 
 pytestmark = pytest.mark.e2e
 

@@ -10,7 +10,7 @@ from fabricheck.errors import UserError
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.reading import Session
 from fabricheck.session.reframe import Selection, reframe_program, run_suite
-from tests.toy import CHECK, SETTINGS, ToySuite
+from tests.support.toy import CHECK, SETTINGS, ToySuite
 
 pytestmark = pytest.mark.e2e
 

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
-from tests.toy import ToySuite
+from tests.support.toy import ToySuite
 
 pytestmark = pytest.mark.e2e
 

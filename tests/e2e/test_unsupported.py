@@ -12,7 +12,7 @@ import pytest
 from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.session.reframe import Selection, run_suite
 from fabricheck.suite import suite_root
-from tests.toy import ToySuite
+from tests.support.toy import ToySuite
 
 pytestmark = pytest.mark.e2e
 

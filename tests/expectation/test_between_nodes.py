@@ -22,9 +22,9 @@ from fabricheck.judge.policy import load_policy
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.model import Topology, load_topology
 from fabricheck.topology.network import Network
-from tests.effort import effort
-from tests.expectation.nodes import ROOT
-from tests.made_runs import MIB, made_run, made_samples
+from tests.support.effort import effort
+from tests.support.made_runs import MIB, made_run, made_samples
+from tests.support.nodes import ROOT
 
 # Two leaves, one or two spines, two ports a node of 0.2 Gb/s each.
 TWO_LEAVES = """\

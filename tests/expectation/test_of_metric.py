@@ -14,7 +14,7 @@ from fabricheck.expectation.of_metric import TRANSPORTS, expectation
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.topology.model import Topology
-from tests.expectation.nodes import PAPERS, node, system
+from tests.support.nodes import PAPERS, node, system
 
 GIB = 1 << 30
 

@@ -10,7 +10,7 @@ import pytest
 from fabricheck.expectation import goodput, latency, memory
 from fabricheck.topology import nic
 from fabricheck.topology.graph import NodeGraph
-from tests.expectation.nodes import graph, system
+from tests.support.nodes import graph, system
 
 
 def names(graph: NodeGraph) -> set[frozenset[str]]:

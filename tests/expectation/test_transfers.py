@@ -14,7 +14,7 @@ from fabricheck.records.metrics import parse_metric_name
 from fabricheck.records.operations import GROUP_PATTERNS, LISTED, STRIPING
 from fabricheck.records.run import Groups
 from fabricheck.topology import nic
-from tests.expectation.nodes import system
+from tests.support.nodes import system
 
 GIB = 1 << 30
 

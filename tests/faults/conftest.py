@@ -10,8 +10,8 @@ import pytest
 
 from fabricheck.emulation import faults
 from fabricheck.emulation.cluster import Cluster
-from tests.cluster import Site
-from tests.effort import is_full
+from tests.support.cluster import Site
+from tests.support.effort import is_full
 
 
 @pytest.fixture(scope="session")

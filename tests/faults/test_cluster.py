@@ -15,8 +15,8 @@ import pytest
 from fabricheck.emulation import faults
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from tests.cluster import Finished, Site
 from tests.faults.matrix import NO_COUNTERPART, Outcome, settle
+from tests.support.cluster import Finished, Site
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 

@@ -17,8 +17,8 @@ from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.session.outcome import judge_session
 from fabricheck.session.reading import Session, read_cases
 from fabricheck.suite import Suite, suite_root
-from tests.effort import is_full
 from tests.faults.matrix import NO_COUNTERPART, NOTICES, PASSES, Outcome, settle
+from tests.support.effort import is_full
 from tools import build
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet]

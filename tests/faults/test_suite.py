@@ -14,7 +14,7 @@ import pytest
 from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
 from tests.faults.matrix import Outcome, settle
-from tests.toy import ToySuite
+from tests.support.toy import ToySuite
 
 pytestmark = pytest.mark.e2e
 

@@ -13,8 +13,8 @@ from fabricheck.findings.association import Association, find_associations, infe
 from fabricheck.records.run import Groups, Run
 from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.topology import nic
-from tests.expectation.nodes import system
-from tests.made_runs import MIB, made_run, made_samples
+from tests.support.made_runs import MIB, made_run, made_samples
+from tests.support.nodes import system
 
 NIC = 200.0
 

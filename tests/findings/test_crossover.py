@@ -9,7 +9,7 @@ import pytest
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.crossover import Crossover, comparisons, crossover, find_crossovers
 from fabricheck.records.verdict import Finding, Problem, Verdict
-from tests.made_runs import MIB, made_case, made_run, made_samples, noisy
+from tests.support.made_runs import MIB, made_case, made_run, made_samples, noisy
 
 NODE = ["nid001"] * 4
 SIZES = [1 << 10, 1 << 14, 1 << 18, 1 << 22]

@@ -9,8 +9,8 @@ from fabricheck.findings.distances import distance_classes, find_distance_classe
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Finding
 from fabricheck.topology.network import Network
-from tests.expectation.nodes import system
-from tests.made_runs import MIB, made_run, made_samples
+from tests.support.made_runs import MIB, made_run, made_samples
+from tests.support.nodes import system
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from fabricheck.judge.policy import Policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Finding, Problem, Verdict
-from tests.expectation.nodes import system
-from tests.made_runs import GIB, MIB, made_case, made_run, made_samples, noisy
+from tests.support.made_runs import GIB, MIB, made_case, made_run, made_samples, noisy
+from tests.support.nodes import system
 
 NODE = ["nid001"] * 4
 PAIRS = [(a, b) for a in range(4) for b in range(4) if a != b]

@@ -16,10 +16,10 @@ from fabricheck.judge.policy import Policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.run import Groups
 from fabricheck.records.verdict import Finding
-from tests.expectation.nodes import system
-from tests.made_runs import GIB, MIB, made_case, made_run, made_samples
-from tests.result_files import CUDA, HOST
-from tests.store.sessions import add, case, make_suite
+from tests.support.made_runs import GIB, MIB, made_case, made_run, made_samples
+from tests.support.nodes import system
+from tests.support.result_files import CUDA, HOST
+from tests.support.sessions import add, case, make_suite
 
 EMULATED = SystemJudge(system("emulated"), None, Policy())
 NODES = [f"nid{number:03d}" for number in range(1, 9)]

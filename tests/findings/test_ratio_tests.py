@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fabricheck.findings.ratio_tests import Claim, Truth, all_of, any_of, both, count, most_of
 from fabricheck.judge.statistics import ratio_interval
-from tests.effort import effort
+from tests.support.effort import effort
 
 
 def claim(ratio: float, *, bound: float = 1.0, noise: float = 0.0, above: bool = True, count: int = 30) -> Claim:

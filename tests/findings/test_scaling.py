@@ -11,8 +11,8 @@ from fabricheck.findings.scaling import find_scalings, scalings
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.verdict import Finding
-from tests.expectation.nodes import system
-from tests.made_runs import GIB, MIB, made_case, made_run, made_samples
+from tests.support.made_runs import GIB, MIB, made_case, made_run, made_samples
+from tests.support.nodes import system
 
 EMULATED = SystemJudge(system("emulated"), None, Policy())
 

@@ -13,9 +13,9 @@ from fabricheck.judge.policy import Policy
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Finding
 from fabricheck.results.fabricbench import read_run
-from tests.expectation.nodes import system
-from tests.made_runs import MIB, made_case, made_run, made_samples
-from tests.result_files import PATTERNS
+from tests.support.made_runs import MIB, made_case, made_run, made_samples
+from tests.support.nodes import system
+from tests.support.result_files import PATTERNS
 
 
 def test_slowdowns_of_a_run_are_of_every_victim_and_size() -> None:

@@ -12,7 +12,7 @@ from fabricheck.cli import main
 from fabricheck.store import folders
 from fabricheck.store.folders import METRICS, Entry
 from fabricheck.store.writing import append
-from tests.store.sessions import NOW, add, make_suite, result_file, session_of
+from tests.support.sessions import NOW, add, make_suite, result_file, session_of
 
 COMMANDS = (
     ("calibrate", "local", "--write"),

@@ -15,7 +15,7 @@ from fabricheck.history.series import MetricKey
 from fabricheck.judge.references import load_references
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Expectation
-from tests.history.histories import NOW, SYSTEM, Made, history, normal
+from tests.support.histories import NOW, SYSTEM, Made, history, normal
 
 GOODPUT = "pingpong_uncontended_0_1_1gib_goodput"
 LATENCY = "pingpong_uncontended_0_1_8b_latency"

@@ -10,7 +10,7 @@ from fabricheck.errors import UserError
 from fabricheck.history.compare import Change, Comparison, compare
 from fabricheck.history.shift_test import CompareOptions, discoveries, moderated_test
 from fabricheck.history.text import comparison_lines, to_json
-from tests.history.histories import NOW, SYSTEM, Made, history, normal
+from tests.support.histories import NOW, SYSTEM, Made, history, normal
 
 
 def compared(

@@ -6,7 +6,7 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import check_history, series_of
-from tests.history.histories import NOW, START, SYSTEM, Made, history, normal
+from tests.support.histories import NOW, START, SYSTEM, Made, history, normal
 
 TWO = [Made("a_goodput", [1.0, 2.0, 3.0]), Made("b_latency", [9.0, None, 7.0], better="lower", unit="us")]
 

@@ -18,7 +18,7 @@ from fabricheck.history.monitor import Options, monitor
 from fabricheck.history.noise import kinds_of_noise
 from fabricheck.history.text import to_json, watch_lines
 from fabricheck.history.watch import Accepted, WatchResult, change_point, load_accepted, watch, watch_series
-from tests.history.histories import NOW, SYSTEM, Made, history, normal
+from tests.support.histories import NOW, SYSTEM, Made, history, normal
 
 Floats = npt.NDArray[np.float64]
 NIGHTS = 120

@@ -24,7 +24,7 @@ from fabricheck.judge.policy import Policy
 from fabricheck.judge.statistics import robust_mean
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Finding, Problem, Verdict
-from tests.result_files import HOST, Line, changed, lines_of, settle, write
+from tests.support.result_files import HOST, Line, changed, lines_of, settle, write
 
 MIB = 1 << 20
 SIDES = Sides("NCCL_PROTO=LL", 4, {"NCCL_PROTO": None}, {"NCCL_PROTO": "LL"}, "b", "openmpi")

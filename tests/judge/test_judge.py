@@ -20,7 +20,7 @@ from fabricheck.records.metrics import Quantity
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.results.fabricbench import read_run
-from tests.result_files import CUDA, HOST, lines_of, settle, write
+from tests.support.result_files import CUDA, HOST, lines_of, settle, write
 
 PASS, DEGRADED, FAIL, INCOMPLETE, INVALID = Verdict
 GOODPUT = "pingpong_uncontended_0_1_1mib_goodput"

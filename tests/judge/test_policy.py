@@ -8,7 +8,7 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.judge.policy import FloorRule, LatencyRule, Policy, load_policy, scope_of
 from fabricheck.results.fabricbench import read_run
-from tests.result_files import CUDA, HOST
+from tests.support.result_files import CUDA, HOST
 
 CONFIG = Path(__file__).resolve().parents[2] / "config" / "policy.yaml"
 

@@ -9,8 +9,8 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.judge.system import SystemJudge, choose_test, judge_files, parse_attribute
 from fabricheck.results.fabricbench import read_run
-from tests.result_files import CUDA, HOST
-from tests.store.sessions import make_suite
+from tests.support.result_files import CUDA, HOST
+from tests.support.sessions import make_suite
 
 METRIC = "allreduce_uncontended_all4_1gib_goodput"
 REFERENCES = """

@@ -15,7 +15,7 @@ from fabricheck.errors import UserError
 from fabricheck.localization.plan import Plan, all_pairs, circle, retest, screen, write_rounds
 from fabricheck.localization.routes import Ways, design
 from fabricheck.topology.network import node_of
-from tests.effort import effort
+from tests.support.effort import effort
 
 SMALL = fat_tree(24, 6, 2)
 

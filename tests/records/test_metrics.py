@@ -17,7 +17,7 @@ from fabricheck.records.metrics import (
     parse_metric_name,
 )
 from fabricheck.results.fabricbench import read_run
-from tests.result_files import CUDA, HOST, PATTERNS, Line, changed, lines_of, said, write
+from tests.support.result_files import CUDA, HOST, PATTERNS, Line, changed, lines_of, said, write
 
 
 def test_the_metrics_of_a_run() -> None:

@@ -7,9 +7,9 @@ import math
 from fabricheck.report.figures import Figure, Rows
 from fabricheck.report.figures.changes import changes_figure
 from fabricheck.report.figures.plot import told_apart
-from tests.history.histories import Made, normal
-from tests.report.pasts import CHANGE, NIGHTS, UPGRADE, compared, pair_metrics
 from tests.report.test_figures import plot
+from tests.support.histories import Made, normal
+from tests.support.pasts import CHANGE, NIGHTS, UPGRADE, compared, pair_metrics
 
 
 def figure_of(*arguments: object, **more: object) -> Figure:

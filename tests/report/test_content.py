@@ -23,7 +23,7 @@ from fabricheck.report.content import (
     short_message,
     who,
 )
-from tests.report.synthetic import GIB, judged, judgement, pair_run, rank, samples
+from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
 
 VERDICTS = st.sampled_from(list(Verdict))
 

@@ -11,8 +11,8 @@ from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.figures import Figure, Rows, figures_of
 from fabricheck.report.figures.distributions import SHARES
-from tests.report.synthetic import GIB, judged, judgement, pair_run, samples
 from tests.report.test_figures import distribution, plot
+from tests.support.synthetic import GIB, judged, judgement, pair_run, samples
 
 
 def rows_of(figure: Figure) -> dict[str, tuple[str, ...]]:

@@ -12,7 +12,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.figures import Curves, Figure, Listing, Matrix, figures_of
-from tests.report.synthetic import GIB, MIB, judged, judgement, pair_run, rank, samples
+from tests.support.synthetic import GIB, MIB, judged, judgement, pair_run, rank, samples
 
 
 def find(run: RunJudgement, title: str) -> Figure:

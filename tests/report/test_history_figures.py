@@ -10,9 +10,9 @@ import pytest
 from fabricheck.history.watch import Accepted
 from fabricheck.report.figures import Figure, Rows
 from fabricheck.report.figures.history import overview, page_figure, short_names, states_table
-from tests.history.histories import Made, normal
-from tests.report.pasts import CHANGE, NIGHTS, UPGRADE, pair_metrics, watched
 from tests.report.test_figures import plot
+from tests.support.histories import Made, normal
+from tests.support.pasts import CHANGE, NIGHTS, UPGRADE, pair_metrics, watched
 
 MOMENT = "2026-04-11 02:00"  # of session s100
 

@@ -30,11 +30,11 @@ from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.report.html import render_html, write_html
 from fabricheck.report.past import Past
 from fabricheck.topology.model import Topology
-from tests.effort import effort
-from tests.expectation.nodes import node
-from tests.history.histories import START, SYSTEM, Made, normal
-from tests.report.pasts import compared, pair_metrics, past_with_everything, watched
-from tests.report.synthetic import GIB, judged, judgement, pair_run, rank, samples
+from tests.support.effort import effort
+from tests.support.histories import START, SYSTEM, Made, normal
+from tests.support.nodes import node
+from tests.support.pasts import compared, pair_metrics, past_with_everything, watched
+from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
 
 REFERENCE = Reference(1100.0, -0.05, None, "Gb/s", "run1: measured 2026-11-21: made up")
 KNOWN = {

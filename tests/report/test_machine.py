@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fabricheck.records.verdict import EXIT_CODES, Finding, Problem, Verdict
 from fabricheck.report.machine import write_json, write_junit, write_prometheus
-from tests.report.synthetic import pair_run
+from tests.support.synthetic import pair_run
 
 LOST = Problem(Verdict.INCOMPLETE, "12 test cases were selected and 11 were run")
 

@@ -13,8 +13,8 @@ from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.node import Node, color_of, node_of_run
 from fabricheck.topology.model import Gpu, Topology
-from tests.expectation.nodes import node, system
-from tests.report.synthetic import GIB, judged, judgement, pair_run, rank, samples
+from tests.support.nodes import node, system
+from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
 
 SQUARE = node(4, [(a, b, 1, 100.0) for a in range(4) for b in range(a)], nics=1)
 STAR = node(4, [], switch={each: 100.0 for each in range(4)})

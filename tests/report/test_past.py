@@ -12,8 +12,8 @@ from fabricheck.report.past import past_of, stored_session
 from fabricheck.store import tables
 from fabricheck.store.folders import remove_samples
 from fabricheck.store.writing import append
-from tests.result_files import CUDA
-from tests.store.sessions import NOW, add, make_suite, result_file, session_of
+from tests.support.result_files import CUDA
+from tests.support.sessions import NOW, add, make_suite, result_file, session_of
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.report.places import Place, places_of
 from fabricheck.topology.model import Topology
-from tests.expectation.nodes import node
-from tests.report.pasts import compared, past_with_everything, watched
-from tests.report.pasts import pair_metrics as metrics
-from tests.report.synthetic import GIB, judged, judgement, pair_run, rank, samples
+from tests.support.nodes import node
+from tests.support.pasts import compared, past_with_everything, watched
+from tests.support.pasts import pair_metrics as metrics
+from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
 
 SQUARE = node(4, [(a, b, 1, 100.0) for a in range(4) for b in range(a)])
 STAR = node(4, [], switch={each: 100.0 for each in range(4)})

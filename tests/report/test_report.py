@@ -16,7 +16,7 @@ from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.report.html import render_html, write_html
 from fabricheck.report.terminal import render
 from fabricheck.results.fabricbench import read_run
-from tests.result_files import CUDA, HOST, Line, lines_of, settle, write
+from tests.support.result_files import CUDA, HOST, Line, lines_of, settle, write
 
 
 def judged(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from fabricheck.records.judgement import Reference
 from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.report.terminal import render
-from tests.effort import effort
-from tests.report.synthetic import GIB, judged, judgement, pair_run, samples
+from tests.support.effort import effort
+from tests.support.synthetic import GIB, judged, judgement, pair_run, samples
 
 VERDICTS = st.sampled_from(list(Verdict))
 OF_PROBLEMS = st.sampled_from([each for each in Verdict if each is not Verdict.PASS])

@@ -14,8 +14,8 @@ from fabricheck.errors import UserError
 from fabricheck.records.run import Groups
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run, read_unsupported
-from tests.effort import effort
-from tests.result_files import CUDA, HOST, PATTERNS, Line, changed, lines_of, said, settle, verdicts
+from tests.support.effort import effort
+from tests.support.result_files import CUDA, HOST, PATTERNS, Line, changed, lines_of, said, settle, verdicts
 
 FAIL, INCOMPLETE, INVALID = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.INVALID
 

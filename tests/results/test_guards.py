@@ -12,7 +12,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import list_ranks, require, require_fresh, require_words_of_all_nodes
-from tests.result_files import CUDA, HOST, Line, lines_of, write
+from tests.support.result_files import CUDA, HOST, Line, lines_of, write
 
 OF_HOST = set(lines_of(HOST)[0]["plan"]["operations"])
 

@@ -9,7 +9,7 @@ import pytest
 
 import fabricheck.rfm
 from fabricheck.results.fabricbench_format import PLAN_SETTINGS, is_plan_setting
-from tests.expectation.nodes import ROOT
+from tests.support.nodes import ROOT
 
 # docs/methodology.md and docs/vendor-suites.md say what they mean.
 TAGS = {"smoke", "nightly", "acceptance", "observations", "tuning", "vendor", "vendor-mixed", "cross-check"}

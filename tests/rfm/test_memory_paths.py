@@ -18,8 +18,8 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run, read_unsupported
 from fabricheck.results.guards import require
-from tests.expectation.nodes import ROOT, system
-from tests.result_files import CUDA, Line, lines_of, said, settle, verdicts, write
+from tests.support.nodes import ROOT, system
+from tests.support.result_files import CUDA, Line, lines_of, said, settle, verdicts, write
 
 MIB = 1 << 20
 POLICY = load_policy(ROOT / "config" / "policy.yaml")

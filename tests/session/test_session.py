@@ -18,8 +18,8 @@ from fabricheck.session.problems import failure_of, find_problems, find_what_app
 from fabricheck.session.reading import Session, read_cases
 from fabricheck.session.reframe import Selection, run_suite
 from fabricheck.suite import Suite, suite_root
-from tests.made_runs import made_run
-from tests.report.synthetic import GIB, judged, judgement, samples
+from tests.support.made_runs import made_run
+from tests.support.synthetic import GIB, judged, judgement, samples
 
 
 def case(folder: Path, result: str = "pass", *, with_file: bool = True, is_build: bool = False) -> Case:

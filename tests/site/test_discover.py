@@ -18,7 +18,7 @@ from fabricheck.site.facts import read_facts
 from fabricheck.site.validation import problems
 from fabricheck.site.write import topology_text, write_site
 from fabricheck.topology.model import Topology, load_topology
-from tests.expectation.nodes import ROOT, system
+from tests.support.nodes import ROOT, system
 
 H200 = ROOT / "tests" / "data" / "site" / "h200x4"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.expectation.nodes import ROOT
+from tests.support.nodes import ROOT
 
 
 def configuration(system: str) -> dict[str, Any]:

@@ -23,9 +23,9 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.store.tables import Measured, metrics_table
 from fabricheck.store.writing import yardsticks_of
 from fabricheck.topology.model import find_topology
-from tests.expectation.nodes import ROOT
-from tests.result_files import CUDA
-from tests.store.sessions import FIRST_NIGHT, case
+from tests.support.nodes import ROOT
+from tests.support.result_files import CUDA
+from tests.support.sessions import FIRST_NIGHT, case
 
 SLOW = "hgx-h200:slow"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.sessions import make_suite
+from tests.support.sessions import make_suite
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def kill_at_times(folder: Path, seed: int) -> int:
 
 
 def append_for_ever(root: Path, store: Path, first: int) -> None:
-    from tests.store.sessions import add
+    from tests.support.sessions import add
 
     for night in range(first, first + 1000):
         entry, _ = add(root, store, night)

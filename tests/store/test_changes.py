@@ -16,9 +16,9 @@ from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.results.fabricbench import read_run
 from fabricheck.store.changes import facts_of_this_host, software_of, tuning_of, versions_of_suite
 from fabricheck.topology.model import find_topology
-from tests.report.synthetic import rank, samples
-from tests.result_files import CUDA, HOST
-from tests.store.sessions import ROOT, case
+from tests.support.result_files import CUDA, HOST
+from tests.support.sessions import ROOT, case
+from tests.support.synthetic import rank, samples
 
 
 def with_header(run: Run, **changes: Any) -> Run:

@@ -17,7 +17,7 @@ from fabricheck.errors import UserError
 from fabricheck.store import folders, history
 from fabricheck.store.folders import FILES, Entry
 from fabricheck.store.upkeep import verify
-from tests.store.sessions import ROOT, add
+from tests.support.sessions import ROOT, add
 
 WRITER = Path(__file__).with_name("killed_writer.py")
 

@@ -12,8 +12,8 @@ from fabricheck.store import tables
 from fabricheck.store.reading import stored_runs
 from fabricheck.store.replay import ReplayedSession, replay
 from fabricheck.store.writing import append
-from tests.result_files import CUDA, Line
-from tests.store.sessions import NOW, add, case, result_file, session_of
+from tests.support.result_files import CUDA, Line
+from tests.support.sessions import NOW, add, case, result_file, session_of
 
 REFERENCES = """
 $sources:

@@ -24,9 +24,9 @@ from fabricheck.store.folders import FILES, METRICS, SAMPLES, SESSION, SUMS
 from fabricheck.store.reading import entries_of, stored_runs
 from fabricheck.store.session import read_record
 from fabricheck.store.writing import append
-from tests.effort import effort
-from tests.result_files import CUDA, Line
-from tests.store.sessions import FIRST_NIGHT, NOW, add, case, result_file, session_of
+from tests.support.effort import effort
+from tests.support.result_files import CUDA, Line
+from tests.support.sessions import FIRST_NIGHT, NOW, add, case, result_file, session_of
 
 
 def assert_same(a: Run, b: Run) -> None:

@@ -16,8 +16,8 @@ from fabricheck.store import folders, history
 from fabricheck.store.folders import FILES, METRICS, PRUNED, RUNS, SAMPLES, SESSION, SUMS, Entry
 from fabricheck.store.reading import stored_runs
 from fabricheck.store.upkeep import prune, verify
-from tests.effort import effort
-from tests.store.sessions import FIRST_NIGHT, NOW, add
+from tests.support.effort import effort
+from tests.support.sessions import FIRST_NIGHT, NOW, add
 
 DAY = timedelta(days=1)
 

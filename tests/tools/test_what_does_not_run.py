@@ -1,4 +1,4 @@
-"""The rules of tests/not_run.py: what FULL=1 adds is counted, and with CI=true a skip is a failure."""
+"""The rules of tests/support/not_run.py: what FULL=1 adds is counted, and with CI=true a skip is a failure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _as_if_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(pytester: pytest.Pytester, files: dict[str, str], *options: str) -> pytest.RunResult:
     pytester.makepyfile(**files)
-    return pytester.runpytest_inprocess("-p", "tests.not_run", "-p", "no:cacheprovider", *options)
+    return pytester.runpytest_inprocess("-p", "tests.support.not_run", "-p", "no:cacheprovider", *options)
 
 
 @pytest.mark.parametrize("processes", [0, 2])

@@ -11,7 +11,7 @@ from fabricheck.judge.published import load_published
 from fabricheck.judge.references import load_references
 from fabricheck.site.validation import problems, reference_problems
 from fabricheck.topology.model import find_topology, load_topology
-from tests.expectation.nodes import ROOT
+from tests.support.nodes import ROOT
 
 GOOD = """\
 system: example

@@ -9,7 +9,7 @@ import pytest
 from fabricheck.results.guards import compile_patterns, path_mistakes
 from fabricheck.topology.model import find_topology
 from fabricheck.topology.transport_paths import Paths, ccl_paths
-from tests.expectation.nodes import ROOT
+from tests.support.nodes import ROOT
 
 
 def mistakes(paths: Paths, *taken: str) -> list[str]:

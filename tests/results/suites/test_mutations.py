@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from tests.effort import effort
 from tests.results.suites.mutations import COUNT, MUTATIONS, run, sources
+from tests.support.effort import effort
 
 
 def test_what_is_mutated_is_sound() -> None:

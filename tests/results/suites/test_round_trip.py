@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from fabricheck.results.imb import parse_imb
 from fabricheck.results.nccl_tests import parse_nccl_tests, parse_nccl_tests_json
 from fabricheck.results.osu import parse_osu
-from tests.effort import effort
 from tests.results.suites import render
+from tests.support.effort import effort
 
 times = st.floats(min_value=0.5, max_value=5e5)
 tables = st.builds(

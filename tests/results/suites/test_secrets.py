@@ -15,8 +15,8 @@ from fabricheck.results.imb import parse_imb
 from fabricheck.results.nccl_tests import clean_nccl_tests_json, parse_nccl_tests, parse_nccl_tests_json
 from fabricheck.results.osu import parse_osu
 from fabricheck.suites.runs import drop_environment
-from tests.effort import effort
 from tests.results.suites.mutations import DATA
+from tests.support.effort import effort
 
 SECRET = "Xq7-planted-9Zk"
 FILE = (DATA / "nccl_tests" / "h200x4_all_reduce.json").read_text()

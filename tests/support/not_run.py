@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.effort import is_ci, is_full
+from tests.support.effort import is_ci, is_full
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -15,7 +15,7 @@ from fabricheck.records.verdict import Problem, worst
 from fabricheck.results.fabricbench import read_run
 from fabricheck.store.folders import Entry
 from fabricheck.store.writing import NewSession, append
-from tests.result_files import HOST, Line, lines_of, settle, write
+from tests.support.result_files import HOST, Line, lines_of, settle, write
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST_NIGHT = datetime(2026, 9, 1, 2, 0, 0, tzinfo=timezone.utc)

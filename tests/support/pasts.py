@@ -8,7 +8,7 @@ from typing import Any
 from fabricheck.history.compare import Comparison, compare
 from fabricheck.history.watch import Accepted, Watched, watch_series
 from fabricheck.report.past import Past
-from tests.history.histories import NOW, SYSTEM, Made, history, normal
+from tests.support.histories import NOW, SYSTEM, Made, history, normal
 
 NIGHTS = 120
 CHANGE = 100  # the night of the planted change, session s100 of 2026-04-11

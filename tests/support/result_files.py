@@ -12,7 +12,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 
-DATA = Path(__file__).resolve().parent / "data" / "fabricbench"
+DATA = Path(__file__).resolve().parents[1] / "data" / "fabricbench"
 HOST = DATA / "synthetic_host_2ranks.jsonl"
 CUDA = DATA / "synthetic_cuda_4ranks.jsonl"
 # Every kind of pattern: rounds that were given, groups, striping, messages of a matrix, victims.
