@@ -178,8 +178,14 @@ void enqueue_copy(Stream& stream, void* destination, const void* source, std::si
   const int from = place_of(source, host);
   const int to = place_of(destination, host);
   std::vector<Flow> flows;
-  // From host to host the processor copies, in its own time.
-  if (bytes > 0 && !(from == host && to == host)) flows.push_back(flow_between(from, to, bytes, mover));
+  if (bytes > 0 && !(from == host && to == host)) {
+    flows.push_back(flow_between(from, to, bytes, mover));
+  } else if (bytes > 0 && mover == Mover::kernel) {
+    // What a kernel copies from host to host comes to the GPU and goes back at the same time.
+    flows.push_back(flow_between(host, stream.gpu(), bytes, mover));
+    add_route(flows.back(), stream.gpu(), host, mover);
+  }
+  // A runtime copies from host to host by the processor, in its own time.
   const std::int64_t delay = description().latency_ns[static_cast<std::size_t>(mover)];
   if (bytes <= kCaptured && bytes > 0 && from == host && !region_of(source)) {
     // A runtime reads pageable memory before the call returns.
