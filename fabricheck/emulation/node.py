@@ -1,6 +1,6 @@
 """Builds the stand-ins for GPU libraries, and runs a command with them on one emulated node of this machine.
 
-    python -m fabricheck.emulation.standins SYSTEM [--scale F] [--folder DIR] -- COMMAND…
+    python -m fabricheck.emulation.node SYSTEM [--scale F] [--folder DIR] -- COMMAND…
 
 needs no GPU, no root and no network. The folder, which is on /dev/shm where none is named, holds the node while the
 command runs: `node.json` (description.py), `faults.json` where something is to be wrong, and its device memory.
@@ -14,8 +14,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from fabricheck.emulation.description import LARGEST_ALLOCATION, Choices, write_node
@@ -29,17 +30,60 @@ VARIABLE = "FABRICHECK_EMULATED_NODE"
 DEFAULT_SCALE = 0.001
 
 
-def build(folder: Path, *, cuda: Path | None, hip: Path | None, hip_include: Path, strict: bool = False) -> Path:
-    """Build the stand-ins of what is here into a folder, and return it.
+@dataclass(frozen=True)
+class Real:
+    """The real libraries whose calls, and their symbol versions, the stand-ins answer, and their headers.
 
-    `cuda`: CUDA's home (`include`, `lib`), `hip`: the real libamdhip64, with its headers in `hip_include`; None: not
-    that one. The calls and their symbol versions are taken from the real libraries. Raises UserError.
+    None for what is not here: there is no stand-in of that runtime then. Without `nccl`, a missing call of it is named
+    by the dynamic linker only.
     """
-    options = [f"-DFABRICHECK_WARNINGS_AS_ERRORS={'ON' if strict else 'OFF'}", f"-DFABRICBENCH_DIR={suite_root()}/src"]
-    if cuda is not None:
-        options += [f"-DCUDART_LIBRARY={cuda / 'lib' / 'libcudart.so.13'}", f"-DCUDA_INCLUDE_DIR={cuda / 'include'}"]
-    if hip is not None:
-        options += [f"-DHIP_LIBRARY={hip}", f"-DHIP_INCLUDE_DIR={hip_include}"]
+
+    cudart: Path | None
+    cuda_include: Path | None
+    nccl: Path | None
+    hip: Path | None
+    hip_include: Path | None
+
+
+_HIP_LIBRARIES = ("/usr/lib/x86_64-linux-gnu/libamdhip64.so.5", "/opt/rocm/lib/libamdhip64.so.5")
+
+
+def find_real() -> Real:
+    """What this machine has: CUDA_HOME or the wheels of the virtual environment; Debian's HIP, or ROCm's."""
+    wheels = Path(sys.prefix) / "cuda" / "nvidia"
+    homes = [Path(os.environ["CUDA_HOME"])] if "CUDA_HOME" in os.environ else [wheels / "cu13"]
+    cudart = _first(home / folder / "libcudart.so.13" for home in homes for folder in ("lib64", "lib"))
+    nccl = _first(Path(path) for path in (wheels / "nccl/lib/libnccl.so.2", "/usr/lib/x86_64-linux-gnu/libnccl.so.2"))
+    hip = _first(map(Path, _HIP_LIBRARIES))
+    cuda_include = cudart.parent.parent / "include" if cudart else None
+    hip_include = (
+        (Path("/usr/include") if hip.is_relative_to("/usr") else hip.parent.parent / "include") if hip else None
+    )
+    return Real(cudart, cuda_include, nccl, hip, hip_include)
+
+
+def _first(paths: Iterable[Path]) -> Path | None:
+    return next((path for path in paths if path.exists()), None)
+
+
+def build(folder: Path, real: Real | None = None, *, strict: bool = False) -> Path:
+    """Build the stand-ins of all that is here into a folder, and return it. Raises UserError.
+
+    `strict`: compiler warnings are errors. The programs rocm-smi and amd-smi lie there too.
+    """
+    real = real or find_real()
+    if real.cudart is None and real.hip is None:
+        raise UserError("no stand-in for a GPU runtime can be built: neither CUDA's nor HIP's library is here")
+    named = {
+        "CUDART_LIBRARY": real.cudart,
+        "CUDA_INCLUDE_DIR": real.cuda_include,
+        "NCCL_LIBRARY": real.nccl,
+        "HIP_LIBRARY": real.hip,
+        "HIP_INCLUDE_DIR": real.hip_include,
+        "FABRICBENCH_DIR": suite_root() / "src",
+    }
+    options = [f"-DFABRICHECK_WARNINGS_AS_ERRORS={'ON' if strict else 'OFF'}"]
+    options += [f"-D{name}={path or ''}" for name, path in named.items()]
     for step in (
         ["cmake", "-S", str(SOURCES), "-B", str(folder), *options],
         ["cmake", "--build", str(folder), "--parallel", str(os.cpu_count() or 1)],
@@ -48,6 +92,10 @@ def build(folder: Path, *, cuda: Path | None, hip: Path | None, hip_include: Pat
         if done.returncode != 0:
             tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
             raise UserError(f"the stand-ins do not build: '{' '.join(step)}' ended with {done.returncode}:\n{tail}")
+    for name in ("rocm-smi", "amd-smi"):
+        program = folder / name
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{SOURCES / "smi.py"}" {name} "$@"\n', encoding="utf-8")
+        program.chmod(0o755)
     return folder
 
 
@@ -79,7 +127,7 @@ def _memory_folder() -> str | None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command on an emulated node; its exit status, or 2 for a mistake, which is said in one line."""
-    parser = argparse.ArgumentParser(prog="python -m fabricheck.emulation.standins", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m fabricheck.emulation.node", description=__doc__)
     parser.add_argument("system", help="a system, or SYSTEM:PARTITION, of the site configurations")
     parser.add_argument("--site-configs", type=Path, default=suite_root() / "site_configs")
     parser.add_argument("--scale", type=float, default=DEFAULT_SCALE, help="of all rates (default %(default)s)")
