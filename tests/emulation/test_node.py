@@ -164,8 +164,8 @@ def share_of_all_pairs(topology: Topology, mover: str) -> float:
 @pytest.mark.parametrize("transport", ("copy", "kernel", "ccl"))
 def test_pairs_and_alltoall_take_what_the_link_graph_says(machine: Machine, transport: str) -> None:
     topology = machine.topology
-    options = (f"--transport={transport}", "--schedules=uncontended", "--pairs=0-1,0-2", f"--sizes={SIZE}", *ITERATIONS)
-    run = machine.run(*options, "--operations=unidirectional,bidirectional,alltoall")
+    options = ("--schedules=uncontended", "--pairs=0-1,0-2", f"--sizes={SIZE}", "--iterations=15", "--warmup=1")
+    run = machine.run(f"--transport={transport}", *options, "--operations=unidirectional,bidirectional,alltoall")
     assert run.status == 0, run.said
     for destination in (1, 2):
         alone = expected(topology, transport, 0, destination)
@@ -196,14 +196,12 @@ def test_collectives_give_right_sums(machine: Machine) -> None:
 
 def test_memory_paths_and_staging(machine: Machine) -> None:
     operations = "host_to_device,device_to_host"
-    options = ("--schedules=alone", f"--sizes={SIZE}", *ITERATIONS)
+    options = ("--schedules=uncontended", f"--sizes={SIZE}", *ITERATIONS)
     run = machine.run("--transport=copy", f"--operations={operations}", *options, ranks=1)
     assert run.status == 0, run.said
-    link = next(
-        one
-        for one in machine.topology.links
-        if {"gpu0", "gcd0"} & set(one.ends) and "cpu" in str(one.ends) + one.technology.lower()
-    )
+    topology = machine.topology
+    ends = {topology.gpu(0).name}, {cpu.name for cpu in topology.cpus}
+    link = next(one for one in topology.links if all(set(one.ends) & end for end in ends))
     wanted = SCALE * link.total_gbps * efficiency(link.technology, "copy")
     for operation in operations.split(","):
         assert run.gbps(operation) == pytest.approx(wanted, rel=0.05)
@@ -264,7 +262,8 @@ def test_nccl_says_which_path_it_took(alps: Machine, variables: Mapping[str, str
 
 def test_a_killed_rank_leaves_nothing_behind(alps: Machine) -> None:
     options = ("--transport=copy", "--operations=pingpong", "--pairs=0-1", f"--sizes={SIZE}")
-    assert alps.run(*options, "--inject=kill", ranks=2).status != 0
+    killed = alps.run("--transport=copy", "--operations=pingpong", f"--sizes=8,{SIZE}", "--inject=kill", ranks=2)
+    assert killed.status not in (0, 2)
     assert alps.run(*options, *ITERATIONS, ranks=2).status == 0
     assert not list(alps.folder.glob("memory-*"))
 

@@ -212,9 +212,12 @@ bool has_gdr(const Gpu& gpu) {
 
 std::string network_path(const Member& self) {
   const std::string kind = network_kind();
+  const Gpu& gpu = description().gpus[static_cast<std::size_t>(self.gpu)];
+  const Interface* own = interface_named(nic_of(gpu));
   const std::string number = std::to_string(std::max(self.nic, 0));
-  if (kind == "Socket") return "NET/Socket/" + number;
-  const bool gdr = has_gdr(description().gpus[static_cast<std::size_t>(self.gpu)]);
+  // Among the interfaces that NCCL_SOCKET_IFNAME leaves; a GPU whose NIC is none of them uses the first.
+  if (kind == "Socket") return "NET/Socket/" + (own != nullptr && is_chosen(*own) ? number : "0");
+  const bool gdr = has_gdr(gpu);
   return (kind == "OFI" ? "NET/AWS Libfabric/" : "NET/IB/") + number + (gdr ? "/GDRDMA" : "");
 }
 
