@@ -49,7 +49,7 @@ class Run:
             one for one in self.records if one["operation"] == operation and ranks in (None, list(one["ranks"]))
         )
         assert found["wrong_bytes"] == 0
-        return 8 * int(found["bytes"]) / min(found["times_ns"])
+        return float(8 * int(found["bytes"]) / min(found["times_ns"]))
 
     @property
     def paths(self) -> Mapping[str, int]:

@@ -84,9 +84,7 @@ int attribute(const Gpu& one, hipDeviceAttribute_t which) {
   }
 }
 
-Kind kind_of(unsigned flags) {
-  return (flags & hipHostMallocNonCoherent) != 0 ? Kind::noncoherent : Kind::pinned;
-}
+Kind kind_of(unsigned flags) { return (flags & hipHostMallocNonCoherent) != 0 ? Kind::noncoherent : Kind::pinned; }
 
 }  // namespace
 
@@ -130,8 +128,8 @@ hipError_t hipGetLastError() {
 }
 hipError_t hipPeekAtLastError() { return last_error; }
 const char* hipGetErrorName(hipError_t error) {
-  const auto* found =
-      std::find_if(std::begin(kMessages), std::end(kMessages), [&](const Message& each) { return each.error == error; });
+  const auto* found = std::find_if(std::begin(kMessages), std::end(kMessages),
+                                   [&](const Message& each) { return each.error == error; });
   return found == std::end(kMessages) ? "hipErrorUnknown" : found->name;
 }
 // HIP's texts are the names, as long as AMD has written no others.

@@ -10,66 +10,11 @@
 #include "core/description.hpp"
 #include "core/runtime.hpp"
 #include "core/timeline.hpp"
+#include "nvml_api.hpp"
 
 using namespace emulation;
 
 namespace {
-
-enum Return : int {
-  kSuccess = 0,
-  kUninitialized = 1,
-  kInvalidArgument = 2,
-  kNotSupported = 3,
-  kNotFound = 6,
-  kInsufficientSize = 7,
-  kUnknown = 999
-};
-
-using Device = const Gpu*;
-
-// nvml.h's structures, as far as they are filled in.
-struct PciInfo {
-  char bus_id_legacy[16];
-  unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
-  char bus_id[32];
-};
-struct Memory {
-  unsigned long long total, free, used;
-};
-struct MemoryV2 {
-  unsigned version;
-  unsigned long long total, reserved, free, used;
-};
-struct ProcessInfo {
-  unsigned pid;
-  unsigned long long used_memory;
-  unsigned gpu_instance, compute_instance;
-};
-struct Utilization {
-  unsigned gpu, memory;
-};
-struct FieldValue {
-  std::uint32_t field, scope;
-  std::int64_t timestamp, latency;
-  std::uint32_t type, result;
-  union {
-    unsigned number;
-    unsigned long long large;
-  } value;
-};
-struct TemperatureV1 {
-  unsigned version, sensor;
-  int temperature;
-};
-
-constexpr unsigned kFieldNvlinkReplay = 161;
-constexpr unsigned kFieldNvlinkRecovery = 162;
-constexpr unsigned kFieldNvlinkCrc = 163;
-constexpr unsigned kFieldNvlinkSpeed = 164;
-constexpr unsigned kFieldNvlinkState = 165;
-constexpr unsigned kFieldPcieReplays = 94;
-constexpr unsigned kFieldNvlinkCount = 91;
-constexpr unsigned kNoInstance = 0xFFFFFFFF;
 
 int give(char* text, unsigned length, const std::string& value) {
   if (text == nullptr) return kInvalidArgument;
@@ -122,10 +67,15 @@ unsigned long long throttle_reasons(Device gpu) {
     const char* name;
     unsigned long long bit;
   };
-  static constexpr Reason kReasons[] = {
-      {"gpu_idle", 0x1},     {"applications_clocks_setting", 0x2}, {"sw_power_cap", 0x4},
-      {"hw_slowdown", 0x8},  {"sync_boost", 0x10},                 {"sw_thermal_slowdown", 0x20},
-      {"hw_thermal_slowdown", 0x40}, {"hw_power_brake_slowdown", 0x80}, {"display_clock_setting", 0x100}};
+  static constexpr Reason kReasons[] = {{"gpu_idle", 0x1},
+                                        {"applications_clocks_setting", 0x2},
+                                        {"sw_power_cap", 0x4},
+                                        {"hw_slowdown", 0x8},
+                                        {"sync_boost", 0x10},
+                                        {"sw_thermal_slowdown", 0x20},
+                                        {"hw_thermal_slowdown", 0x40},
+                                        {"hw_power_brake_slowdown", 0x80},
+                                        {"display_clock_setting", 0x100}};
   unsigned long long reasons = 0;
   for (const Json& each : throttle(gpu)["reasons"].items()) {
     for (const Reason& reason : kReasons) reasons |= each.text() == reason.name ? reason.bit : 0;
@@ -289,9 +239,7 @@ int nvmlDeviceGetMinorNumber(Device gpu, unsigned* number) {
   return kSuccess;
 }
 int nvmlDeviceGetName(Device gpu, char* text, unsigned length) { return give(text, length, device_name(*gpu)); }
-int nvmlDeviceGetUUID(Device gpu, char* text, unsigned length) {
-  return give(text, length, gpu->facts["uuid"].text());
-}
+int nvmlDeviceGetUUID(Device gpu, char* text, unsigned length) { return give(text, length, gpu->facts["uuid"].text()); }
 int nvmlDeviceGetSerial(Device gpu, char* text, unsigned length) {
   return give(text, length, "emulated-" + std::to_string(gpu->vertex));
 }
@@ -428,8 +376,8 @@ int nvmlDeviceGetEccMode(Device gpu, unsigned* current, unsigned* pending) {
   return kSuccess;
 }
 int nvmlDeviceGetTotalEccErrors(Device gpu, unsigned type, unsigned kind, unsigned long long* value) {
-  const std::string name = std::string(type == 0 ? "corrected" : "uncorrected") +
-                           (kind == 0 ? "_ecc_errors" : "_ecc_errors_lifetime");
+  const std::string name =
+      std::string(type == 0 ? "corrected" : "uncorrected") + (kind == 0 ? "_ecc_errors" : "_ecc_errors_lifetime");
   *value = static_cast<unsigned long long>(fact(gpu, name).integer(0));
   return kSuccess;
 }

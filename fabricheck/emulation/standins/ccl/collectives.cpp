@@ -164,8 +164,7 @@ void meet_all(const Communicator& communicator, Plan& plan, int when) {
 char* mapped(const Place& place) { return static_cast<char*>(map_place(place)); }
 
 // out = what all ranks of the node have at `begin` of their send buffers, combined.
-void combine_near(const Communicator& communicator, const Plan& plan, char* out, std::size_t begin,
-                  std::size_t bytes) {
+void combine_near(const Communicator& communicator, const Plan& plan, char* out, std::size_t begin, std::size_t bytes) {
   if (bytes == 0) return;
   const int ranks = communicator.placement.local_count();
   std::vector<const char*> inputs;
@@ -322,8 +321,7 @@ void move_broadcast(Communicator& communicator, Plan& plan) {
   }
   exchange(communicator, sent, received);
   meet_all(communicator, plan, 1);
-  const bool is_there = communicator.rank == plan.call.root &&
-                        mapped(plan.gathering->send[where.local]) == result;
+  const bool is_there = communicator.rank == plan.call.root && mapped(plan.gathering->send[where.local]) == result;
   for (int local = 0; local < ranks && !is_there; ++local) {
     const Part theirs = part_of(plan.total, plan.element, ranks, local);
     if (local == where.local || theirs.bytes == 0) continue;

@@ -17,12 +17,12 @@ namespace emulation::ccl {
 // What a rank tells the others when they meet.
 struct Member {
   std::int32_t rank;
-  std::int32_t gpu;         // vertex on its node
-  std::int32_t device;      // ordinal in its process
-  std::int32_t nic;         // number on its node; -1: none
-  std::uint64_t host;       // equal for ranks that take each other for neighbours
-  std::uint64_t node;       // equal for ranks on one emulated node, whatever they call it
-  sockaddr_in address;      // where it accepts data, on its NIC
+  std::int32_t gpu;     // vertex on its node
+  std::int32_t device;  // ordinal in its process
+  std::int32_t nic;     // number on its node; -1: none
+  std::uint64_t host;   // equal for ranks that take each other for neighbours
+  std::uint64_t node;   // equal for ranks on one emulated node, whatever they call it
+  sockaddr_in address;  // where it accepts data, on its NIC
 };
 
 enum class Path { p2p, shm, net };

@@ -85,8 +85,8 @@ int version_number() { return static_cast<int>(version("ccl").integer(22809)); }
 std::string version_text() {
   const int number = version_number();
   const int runtime = static_cast<int>(version("runtime").integer(13000));
-  const std::string own = std::to_string(number / 10000) + "." + std::to_string(number / 100 % 100) + "." +
-                          std::to_string(number % 100);
+  const std::string own =
+      std::to_string(number / 10000) + "." + std::to_string(number / 100 % 100) + "." + std::to_string(number % 100);
   if (is_rccl()) {
     return "RCCL version " + own + "+hip" + std::to_string(runtime / 10000000) + "." +
            std::to_string(runtime / 100000 % 100);
@@ -112,8 +112,7 @@ void log_version(int device, int rank) {
       const std::string text = *entry;
       const std::size_t equals = text.find('=');
       if (text.rfind("NCCL_", 0) != 0 && text.rfind("RCCL_", 0) != 0) continue;
-      log_info(Topic::env, device,
-               text.substr(0, equals) + " set by environment to " + text.substr(equals + 1) + ".");
+      log_info(Topic::env, device, text.substr(0, equals) + " set by environment to " + text.substr(equals + 1) + ".");
     }
     if (rank == 0) write_line(prefix(device) + version_text());
   } else if (rank == 0) {

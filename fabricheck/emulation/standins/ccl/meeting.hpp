@@ -10,7 +10,7 @@
 
 namespace emulation::ccl {
 
-constexpr std::uint32_t kDepth = 64;       // operations of a pair that may be under way
+constexpr std::uint32_t kDepth = 64;        // operations of a pair that may be under way
 constexpr std::uint32_t kCollectives = 16;  // of a communicator
 constexpr std::size_t kMostNeighbours = 32;
 

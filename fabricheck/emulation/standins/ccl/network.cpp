@@ -33,7 +33,8 @@ const std::vector<Interface>& interfaces() {
     ifaddrs* list = nullptr;
     if (getifaddrs(&list) != 0) return found;
     for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
-      if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET || (each->ifa_flags & IFF_UP) == 0) continue;
+      if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET || (each->ifa_flags & IFF_UP) == 0)
+        continue;
       sockaddr_in address{};
       std::memcpy(&address, each->ifa_addr, sizeof address);
       found->push_back({each->ifa_name, address, (each->ifa_flags & IFF_LOOPBACK) != 0});
@@ -45,8 +46,8 @@ const std::vector<Interface>& interfaces() {
 }
 
 const Interface* interface_named(const std::string& name) {
-  const auto found = std::find_if(interfaces().begin(), interfaces().end(),
-                                  [&](const Interface& each) { return each.name == name; });
+  const auto found =
+      std::find_if(interfaces().begin(), interfaces().end(), [&](const Interface& each) { return each.name == name; });
   return found == interfaces().end() ? nullptr : &*found;
 }
 
@@ -127,8 +128,7 @@ struct Progress {
 void advance(Progress& one) {
   char* at = static_cast<char*>(one.message.data) + one.done;
   const std::size_t left = one.message.bytes - one.done;
-  const ssize_t moved =
-      one.sends ? send(one.socket, at, left, MSG_NOSIGNAL) : recv(one.socket, at, left, 0);
+  const ssize_t moved = one.sends ? send(one.socket, at, left, MSG_NOSIGNAL) : recv(one.socket, at, left, 0);
   if (moved > 0) {
     one.done += static_cast<std::size_t>(moved);
   } else if (moved == 0 || (errno != EAGAIN && errno != EINTR)) {
@@ -227,7 +227,8 @@ void log_network(int device) {
   int number = 0;
   for (const Interface& each : interfaces()) {
     const auto& nics = description().content["nics"].items();
-    const bool is_nic = std::any_of(nics.begin(), nics.end(), [&](const Json& nic) { return nic["name"].text() == each.name; });
+    const bool is_nic =
+        std::any_of(nics.begin(), nics.end(), [&](const Json& nic) { return nic["name"].text() == each.name; });
     if (kind == "Socket" ? !is_chosen(each) : !is_nic) continue;
     const std::string what = kind == "IB" ? each.name + ":1/IB" : each.name + ":" + text_of(each.address);
     list += (number > 0 ? " [" : "[") + std::to_string(number) + "]" + what;
@@ -271,9 +272,9 @@ void exchange(Communicator& communicator, const std::vector<Message>& sent, cons
     for (std::size_t i = 0; i < waits.size(); ++i) {
       if (waits[i].revents != 0) advance(open[who[i]]);
     }
-    open.erase(std::remove_if(open.begin(), open.end(),
-                              [](const Progress& each) { return each.done == each.message.bytes; }),
-               open.end());
+    open.erase(
+        std::remove_if(open.begin(), open.end(), [](const Progress& each) { return each.done == each.message.bytes; }),
+        open.end());
   }
 }
 

@@ -47,8 +47,8 @@ Flow nic_flow(const Communicator& communicator, bool sends, std::uint64_t bytes)
   return flow;
 }
 
-void post_near(Timeline::Change& change, Communicator& communicator, const PointToPoint& each, TaskId begin,
-               TaskId end, Group& group) {
+void post_near(Timeline::Change& change, Communicator& communicator, const PointToPoint& each, TaskId begin, TaskId end,
+               Group& group) {
   const int own = communicator.rank;
   const int source = each.sends ? own : each.peer;
   const int destination = each.sends ? each.peer : own;
@@ -108,7 +108,8 @@ void enqueue_group(Communicator& communicator, Stream& stream, const std::vector
     if (communicator.path_to(each.peer) != Path::net) {
       near.push_back(each);
       // No more than a channel holds may be under way.
-      std::uint32_t& count = (each.sends ? communicator.sent : communicator.received)[static_cast<std::size_t>(each.peer)];
+      std::uint32_t& count =
+          (each.sends ? communicator.sent : communicator.received)[static_cast<std::size_t>(each.peer)];
       if (++count % (kDepth / 2) == 0) stream.move_all();
       continue;
     }

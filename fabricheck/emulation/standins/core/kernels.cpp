@@ -8,6 +8,7 @@
 
 #include "core/description.hpp"
 #include "core/ending.hpp"
+#include "core/managed.hpp"
 #include "core/memory.hpp"
 #include "fabricbench/device/pattern.hpp"
 
@@ -98,8 +99,7 @@ void compare_sums(void** arguments, Stream& stream) {
         for (std::size_t k = 0; k < 8; ++k) sums[k] += (bytes >> (8 * k)) & 0xFF;
       }
       for (std::uint64_t k = (first + i) % 8; k < 8 && i < count; ++k, ++i)
-        *total += static_cast<unsigned>(
-            pattern::differing_bytes(in[i], pattern::bits_of(static_cast<float>(sums[k]))));
+        *total += static_cast<unsigned>(pattern::differing_bytes(in[i], pattern::bits_of(static_cast<float>(sums[k]))));
     }
   });
 }
@@ -214,7 +214,7 @@ void migrate(Stream& stream, const void* managed, std::size_t bytes, int gpu) {
   set_place(managed, gpu);
   std::vector<Flow> flows;
   if (from != to) flows.push_back(flow_between(from, to, bytes, Mover::copy));
-  stream.enqueue(flows, latency(), nullptr);
+  stream.enqueue(flows, latency(), [=] { place_pages(managed, bytes, gpu); });
 }
 
 }  // namespace emulation
