@@ -30,16 +30,14 @@ _OTHERS = ("links", "processes", "versions")
 
 
 def plant(folder: Path, faults: Mapping[str, Any]) -> None:
-    """Write the faults of the node in `folder`, in place of those before. Raises UserError for what it does not have."""
+    """Write the faults of the node in `folder`, in place of those before. Raises UserError for an unknown name."""
     node = _node(folder)
     gpus = [gpu["name"] for gpu in node["gpus"]]
     for name, value in faults.items():
         if name not in (*_LISTS_OF_GPUS, *_BY_GPU, *_OTHERS):
             known = ", ".join((*_LISTS_OF_GPUS, *_BY_GPU, *_OTHERS))
             raise UserError(f"there is no fault {name!r} of an emulated node: choose from {known}")
-        if name in _LISTS_OF_GPUS and value is not True:
-            _known(name, value, gpus)
-        elif name in _BY_GPU:
+        if name in _BY_GPU or (name in _LISTS_OF_GPUS and value is not True):
             _known(name, value, gpus)
     _known("links", faults.get("links", {}), [link["name"] for link in node["links"]])
     _known("versions", faults.get("versions", {}), node["versions"])

@@ -51,6 +51,15 @@ void make_mutex(pthread_mutex_t& mutex) {
   pthread_mutexattr_destroy(&attributes);
 }
 
+// What processes that are planted, and not there, have of a GPU's memory.
+std::uint64_t taken_by_others(const Gpu& gpu) {
+  std::uint64_t taken = 0;
+  for (const Json& each : faults().content["processes"].items()) {
+    if (each["gpu"].text() == gpu.name) taken += static_cast<std::uint64_t>(each["memory_bytes"].integer());
+  }
+  return taken;
+}
+
 Shared* map_shared(const std::string& path) {
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0) end_run(path + " cannot be opened: " + std::strerror(errno));
@@ -331,10 +340,11 @@ void Timeline::wake(std::atomic<std::uint32_t>& word) {
 }
 
 bool Timeline::take_memory(int gpu, std::uint64_t bytes) {
+  const Gpu& one = description().gpus[static_cast<std::size_t>(gpu)];
+  std::uint64_t used = taken_by_others(one);
   lock();
-  std::uint64_t used = 0;
   for (const Process& each : shared_->processes) used += each.pid != 0 ? each.used[gpu] : 0;
-  const bool fits = used + bytes <= description().gpus[static_cast<std::size_t>(gpu)].memory_bytes;
+  const bool fits = used + bytes <= one.memory_bytes;
   if (fits) shared_->processes[process_].used[gpu] += bytes;
   unlock();
   return fits;
@@ -347,7 +357,7 @@ void Timeline::give_memory(int gpu, std::uint64_t bytes) {
 }
 
 std::uint64_t Timeline::memory_used(int gpu) {
-  std::uint64_t used = 0;
+  std::uint64_t used = taken_by_others(description().gpus[static_cast<std::size_t>(gpu)]);
   for (const Process& each : processes()) used += each.used[gpu];
   return used;
 }
