@@ -153,7 +153,8 @@ def expected(topology: Topology, mover: str, source: int, destination: int) -> f
     """Gb/s of one transfer alone: the narrowest link of the widest path."""
     graph = node_graph(topology)
     path = graph.widest_path(topology.gpu(source), topology.gpu(destination))
-    shares = [min(efficiency(link.technology, mover) for link in graph.links_of(edge)) for edge in path.edges]
+    kinds = [[one.technology for one in topology.links if set(one.ends) == set(edge)] for edge in path.edges]
+    shares = [min(efficiency(each, mover) for each in technologies) for technologies in kinds]
     return SCALE * min(graph.rate(edge) * share for edge, share in zip(path.edges, shares, strict=True))
 
 
