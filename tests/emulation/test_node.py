@@ -24,7 +24,7 @@ from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import Topology, find_topology
 from tools import build
 
-pytestmark = [pytest.mark.e2e, pytest.mark.compile, pytest.mark.quiet, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.full, pytest.mark.e2e, pytest.mark.compile, pytest.mark.quiet, pytest.mark.timeout(1800)]
 
 SCALE = 0.001
 SIZE = 4 << 20
@@ -246,9 +246,11 @@ def test_a_missing_gpu_and_another_order(alps: Machine) -> None:
     assert bus_ids == sorted(bus_ids, reverse=True)
 
 
-def test_a_hung_gpu_ends_in_a_time_out(alps: Machine) -> None:
+@pytest.mark.parametrize("transport, operation", (("copy", "pingpong"), ("ccl", "allreduce")))
+def test_a_hung_gpu_ends_in_a_time_out(alps: Machine, transport: str, operation: str) -> None:
     alps.plant({"hung_gpus": ["gpu1"]})
-    run = alps.run("--transport=copy", "--operations=pingpong", "--sizes=8", "--timeout=3", *ITERATIONS, ranks=2)
+    options = ("--sizes=8", "--timeout=3", *ITERATIONS)
+    run = alps.run(f"--transport={transport}", f"--operations={operation}", *options, ranks=2)
     assert run.status == 4, run.said
 
 

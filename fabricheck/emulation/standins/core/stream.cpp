@@ -19,17 +19,20 @@ void Stream::enqueue(const std::function<TaskId(Timeline::Change&, TaskId)>& mak
   {
     Timeline::Change change(Timeline::of_node());
     const TaskId before = tail_;
-    tail_ = make(change, before);
+    // On a GPU that hangs nothing begins, and what others do together with it does not either.
+    const bool hangs = names(faults().content["hung_gpus"], description().gpus[static_cast<std::size_t>(gpu_)]);
+    const TaskId gate = hangs ? change.task({before}, 0, nullptr, 1) : before;
+    tail_ = make(change, gate);
     change.release(before);
+    if (hangs) change.release(gate);
   }
   moves_.push_back(std::move(move));
 }
 
 void Stream::enqueue(const std::vector<Flow>& flows, std::int64_t latency, std::function<void()> move) {
-  const bool hangs = names(faults().content["hung_gpus"], description().gpus[static_cast<std::size_t>(gpu_)]);
   enqueue(
       [&](Timeline::Change& change, TaskId before) {
-        if (hangs || flows.empty()) return change.task({before}, latency, nullptr, hangs ? 1 : 0);
+        if (flows.empty()) return change.task({before}, latency);
         if (flows.size() == 1) return change.task({before}, latency, &flows[0]);
         std::vector<TaskId> parts;
         for (const Flow& flow : flows) parts.push_back(change.task({before}, latency, &flow));
