@@ -26,7 +26,12 @@ if(compiler STREQUAL "nvcc")
   find_package(CUDAToolkit REQUIRED)
   set_target_properties(fabricbench PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON
     CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
-  target_link_libraries(fabricbench PRIVATE CUDA::cudart_static)
+  # The shared runtime, found by its run path: LD_LIBRARY_PATH comes before that, so that another one can take its place.
+  set_target_properties(fabricbench PROPERTIES CUDA_RUNTIME_LIBRARY Shared)
+  target_link_libraries(fabricbench PRIVATE CUDA::cudart)
+  target_link_options(fabricbench PRIVATE -Wl,--enable-new-dtags)
+  get_filename_component(cudart_directory "${CUDA_cudart_LIBRARY}" DIRECTORY)
+  set_property(TARGET fabricbench APPEND PROPERTY BUILD_RPATH "${cudart_directory}")
   if(FABRICHECK_WARNINGS_AS_ERRORS)
     target_compile_options(fabricbench PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra>)
   endif()
