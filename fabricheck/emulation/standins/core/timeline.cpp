@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -16,6 +17,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 
 #include "core/clock.hpp"
@@ -50,20 +52,50 @@ void make_mutex(pthread_mutex_t& mutex) {
   pthread_mutexattr_destroy(&attributes);
 }
 
-// Asks the scheduler to let this process run soon after it wakes, in short slices: with more processes than cores, and
-// ranks that wait by spinning, a wake-up would else come milliseconds late. Linux 6.12 and later; others ignore it.
-void ask_for_short_slices() {
-  struct {
-    std::uint32_t size, policy;
-    std::uint64_t flags;
-    std::int32_t nice;
-    std::uint32_t priority;
-    std::uint64_t runtime, deadline, period;
-  } attributes{};
-  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0 || attributes.policy != 0) return;
-  attributes.runtime = kShortestSlice;
-  syscall(SYS_sched_setattr, 0, &attributes, 0);
-}
+struct Scheduling {
+  std::uint32_t size, policy;
+  std::uint64_t flags;
+  std::int32_t nice;
+  std::uint32_t priority;
+  std::uint64_t runtime, deadline, period;
+};
+
+// With more processes than cores, and ranks that wait by spinning, a process that has slept would run milliseconds
+// late. While this lives it runs as soon as it wakes: as a real-time process where that is allowed (as root). Before
+// and after, Linux 6.12 and later are asked to let it run in short slices. Failing all that, times are what they are.
+class Prompt {
+ public:
+  Prompt() {
+    Scheduling before{};
+    if (!allowed || syscall(SYS_sched_getattr, 0, &before, sizeof before, 0) != 0 || before.policy != SCHED_OTHER)
+      return;
+    nice_ = before.nice;
+    Scheduling wanted{};
+    wanted.size = sizeof wanted;
+    wanted.policy = SCHED_FIFO;
+    wanted.priority = 1;
+    allowed = is_prompt_ = syscall(SYS_sched_setattr, 0, &wanted, 0) == 0;
+  }
+  ~Prompt() {
+    if (is_prompt_) ask_for_short_slices(nice_);
+  }
+  Prompt(const Prompt&) = delete;
+  Prompt& operator=(const Prompt&) = delete;
+
+  static void ask_for_short_slices(int nice) {
+    Scheduling wanted{};
+    wanted.size = sizeof wanted;
+    wanted.policy = SCHED_OTHER;
+    wanted.nice = nice;
+    wanted.runtime = kShortestSlice;
+    syscall(SYS_sched_setattr, 0, &wanted, 0);
+  }
+
+ private:
+  static inline std::atomic<bool> allowed{true};
+  bool is_prompt_ = false;
+  int nice_ = 0;
+};
 
 Shared* map_shared(const std::string& path) {
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -130,7 +162,7 @@ Timeline& Timeline::of_node() {
 
 Timeline::Timeline() : shared_(map_shared(description().folder + "/state")) {
   prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
-  ask_for_short_slices();
+  Prompt();
   attach();
   static Timeline* ending = this;
   std::atexit([] { ending->detach(); });
@@ -289,6 +321,7 @@ void Timeline::predict() {
 }
 
 std::int64_t Timeline::wait(TaskId id) {
+  std::optional<Prompt> prompt;
   lock();
   for (;;) {
     const std::int64_t now = now_ns();
@@ -307,6 +340,7 @@ std::int64_t Timeline::wait(TaskId id) {
       --shared_->blocked;
       continue;
     }
+    if (!prompt) prompt.emplace();
     const std::int64_t left = end - now;
     unlock();
     sleep_until(std::min(left > kLongWait ? now + left * 3 / 5 : end, now + kLongestSleep));
