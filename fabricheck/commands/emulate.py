@@ -93,11 +93,12 @@ def status(context: click.Context, *, name: str) -> None:
 def exec(*, name: str, command: tuple[str, ...]) -> None:
     """Run a command on the login node."""
     from fabricheck.emulation.layout import LOGIN
+    from fabricheck.emulation.rehearsal import variables_of
     from fabricheck.emulation.slurm import in_login
 
     cluster = _cluster(name)
     words = [*in_login(cluster.layout, LOGIN), *command]
-    os.execvpe(words[0], words, cluster.environment())
+    os.execvpe(words[0], words, {**cluster.environment(), **variables_of(name)})
 
 
 @emulate.group()

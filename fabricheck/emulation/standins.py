@@ -29,7 +29,15 @@ VARIABLE = "FABRICHECK_EMULATED_NODE"
 DEFAULT_SCALE = 0.001
 
 
-def build(folder: Path, *, cuda: Path | None, hip: Path | None, hip_include: Path, strict: bool = False) -> Path:
+def build(
+    folder: Path,
+    *,
+    cuda: Path | None,
+    hip: Path | None,
+    hip_include: Path,
+    mpicxx: Path | None = None,
+    strict: bool = False,
+) -> Path:
     """Build the stand-ins of what is here into a folder, and return it.
 
     `cuda`: CUDA's home (`include`, `lib`), `hip`: the real libamdhip64, with its headers in `hip_include`; None: not
@@ -40,6 +48,8 @@ def build(folder: Path, *, cuda: Path | None, hip: Path | None, hip_include: Pat
         options += [f"-DCUDART_LIBRARY={cuda / 'lib' / 'libcudart.so.13'}", f"-DCUDA_INCLUDE_DIR={cuda / 'include'}"]
     if hip is not None:
         options += [f"-DHIP_LIBRARY={hip}", f"-DHIP_INCLUDE_DIR={hip_include}"]
+    if mpicxx is not None:
+        options += ["-DSTANDIN_MPI=ON", f"-DMPI_CXX_COMPILER={mpicxx}"]
     for step in (
         ["cmake", "-S", str(SOURCES), "-B", str(folder), *options],
         ["cmake", "--build", str(folder), "--parallel", str(os.cpu_count() or 1)],
