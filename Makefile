@@ -1,16 +1,18 @@
 # Each recipe sets .venv up for what it needs (quick when nothing changed), then calls a script below tools/.
-# PYTHON names the Python to make .venv with; SYSTEM the system below site_configs/ that `demo` checks.
+# PYTHON names the Python to make .venv with; SYSTEM the system below site_configs/ that `demo` checks; FULL=1 has `test`
+# leave out nothing.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 SYSTEM ?= local
 
-.PHONY: help demo test lint format build clean
+.PHONY: help demo test lint format build mutation clean
 
 help:
 	@echo "make demo    build the benchmark, run the acceptance checks on this machine, write the report"
-	@echo "make test    run all tests"
+	@echo "make test    run the tests, in ten minutes; FULL=1 runs those that take longer too"
 	@echo "make lint    check style, types and warnings"
 	@echo "make format  bring the style in order, where a tool can"
 	@echo "make build   build fabricbench into build/ with every MPI of this machine"
+	@echo "make mutation  change what judges in a few hundred places, and count the changes that no unit test notices"
 	@echo "make clean   remove what was built and measured (.venv stays)"
 
 demo:
@@ -28,6 +30,10 @@ lint:
 build:
 	@tools/setup.sh run
 	@python -m tools.build
+
+mutation:
+	@tools/setup.sh mutation
+	@tools/mutation.sh
 
 format:
 	@tools/setup.sh lint

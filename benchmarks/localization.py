@@ -20,9 +20,10 @@ from functools import partial
 import numpy as np
 from scipy.stats import binomtest
 
-from fabricheck.localization.localize import Localization, Locator
+from fabricheck.localization.localize import Locator
 from fabricheck.localization.plan import Plan, retest, screen
 from fabricheck.localization.routes import Design, FloatArray, Ways, design, max_min_rates
+from fabricheck.localization.suspects import Localization
 from fabricheck.topology.network import Network, NetworkLink, NetworkSwitch, Route
 
 KINDS = ("node", "port", "cable", "leaf", "trunk", "switch")

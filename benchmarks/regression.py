@@ -33,10 +33,10 @@ import polars as pl
 from scipy.signal import lfilter
 from scipy.stats import binomtest, chi2, norm, t
 
-from fabricheck.history.compare import CompareOptions, discoveries, moderated_test
 from fabricheck.history.monitor import Monitored, monitor
 from fabricheck.history.robust import centre_and_spread, prediction_factor
 from fabricheck.history.series import COLUMNS
+from fabricheck.history.shift_test import CompareOptions, discoveries, moderated_test
 from fabricheck.history.watch import watch
 
 Floats = npt.NDArray[np.float64]

@@ -274,9 +274,9 @@ def compare_ccl(table: Table, arguments: argparse.Namespace, operation: str) -> 
         f"--sizes={','.join(map(str, small))},{large}", "--iterations=100", "--warmup=20",
     )  # fmt: skip
     each = peer("nccl-tests", operation)
-    few = Asked(each, tuple(small), ranks, port="cuda", buffers="D D", one_at_a_time=True)
+    few = Asked(each, tuple(small), ranks, backend="cuda", buffers="D D", one_at_a_time=True)
     peer_small = vendor(table, arguments, arguments.nccl_tests, few)
-    many = Asked(each, (large,), ranks, port="cuda", buffers="D D", iterations=50, warmup=10)
+    many = Asked(each, (large,), ranks, backend="cuda", buffers="D D", iterations=50, warmup=10)
     for mode, waits in (("", False), (" -z 1", True)):
         largest = replace(many, one_at_a_time=waits)
         theirs = vendor(table, arguments, arguments.nccl_tests, largest)[largest.planned_bytes[0],]
@@ -298,7 +298,7 @@ def compare_mpi(table: Table, arguments: argparse.Namespace) -> None:
     )  # fmt: skip
     asked = Asked(benchmark("osu", "latency"), sizes_between(8, sizes[-1], 2), 2, iterations=1000)
     if not arguments.host:
-        asked = replace(asked, port="cuda", buffers="D D")
+        asked = replace(asked, backend="cuda", buffers="D D")
     theirs = vendor(table, arguments, arguments.osu, asked)
     for size in sizes:
         mine, peer = ours["pingpong", size], theirs[size,]
@@ -327,7 +327,9 @@ def comparisons(arguments: argparse.Namespace) -> Iterable[tuple[str, Callable[[
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--fabricbench", required=True, help="the program; the cuda port, or with --host the host port")
+    parser.add_argument(
+        "--fabricbench", required=True, help="the program; the cuda backend, or with --host the host backend"
+    )
     parser.add_argument("--mpirun", default="mpirun", help="launcher of its MPI library, with options")
     parser.add_argument("--ranks", type=int, required=True, help="GPUs of the node")
     parser.add_argument("--rounds", type=int, default=3, help="how often each pair of programs runs in turn")
@@ -337,7 +339,7 @@ def main() -> int:
     parser.add_argument("--commbench", help="benchmarks/commbench_messages.cpp, compiled with the same MPI library")
     parser.add_argument("--transports", default=",".join(COMMBENCH), help="to compare with CommBench")
     parser.add_argument("--osu", help="folder with osu_latency, built with the same MPI library")
-    parser.add_argument("--host", action="store_true", help="fabricbench is the host port: host buffers for OSU")
+    parser.add_argument("--host", action="store_true", help="fabricbench is the host backend: host buffers for OSU")
     parser.add_argument("--output", type=Path, required=True, help="Markdown file to write")
     arguments = parser.parse_args()
     for each in arguments.operations.split(","):

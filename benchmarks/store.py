@@ -151,6 +151,7 @@ class Night:
             yardsticks=Yardsticks(topology=None, references=None, policy=None),
             verdict="PASS",
             problems=[],
+            findings=[],
             runs=runs["run_id"].to_list(),
             metrics=metrics.height,
         )

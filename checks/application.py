@@ -33,9 +33,9 @@ class SparseAlltoallv(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class VictimsAndAggressors(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Some GPUs by turns alone and beside an alltoall or an incast of the others (De Sensi et al., SC24, figure 12)."""
+    """Some GPUs alone and beside an alltoall or an incast, interleaved (De Sensi et al., SC24, figure 12)."""
 
-    descr = "a victim beside an aggressor, measured by turns"
+    descr = "a victim beside an aggressor, interleaved"
     transport = parameter(["copy", "ccl", "mpi"])
     operations = [
         "victim_pingpong_alltoall",

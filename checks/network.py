@@ -36,9 +36,9 @@ class NetworkCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class NetworkVictims(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Some nodes by turns alone and beside an alltoall or an incast of the others (De Sensi et al., section VI)."""
+    """Some nodes alone and beside an alltoall or an incast of the others, interleaved (De Sensi et al., section VI)."""
 
-    descr = "a victim beside an aggressor on other nodes, measured by turns"
+    descr = "a victim beside an aggressor on other nodes, interleaved"
     transport = parameter(["ccl", "mpi"])
     nodes = 4
     operations = [

@@ -33,7 +33,7 @@ class SmokeHostCopies(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class SmokeLibraries(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Whether *CCL and each MPI library go the right way at all: two ranks, then all ranks of a node."""
+    """Whether *CCL and each MPI library take the right path at all: two ranks, then all ranks of a node."""
 
     descr = "a ping-pong and an allreduce at one size"
     transport = parameter(["ccl", "mpi"])

@@ -1,17 +1,17 @@
 import reframe as rfm
 from reframe.core.builtins import parameter
 
-from fabricheck.rfm import ServiceLevelComparison, TuningComparison, settings_to_compare
+from fabricheck.rfm import InterleavedCheck, ServiceLevelComparison, TuningComparison, settings_to_compare
 
 
 @rfm.simple_test
-class TuningOfNode(rfm.RunOnlyRegressionTest, TuningComparison):
+class TuningOfNode(rfm.RunOnlyRegressionTest, TuningComparison, InterleavedCheck):
     """Does each variable of the tuning profile still help inside a node? (De Sensi et al., SC24, sections III-B, III-C)
 
     To be run after an upgrade, and no part of the acceptance: each variable takes 17 launches.
     """
 
-    descr = "each variable of the tuning profile, on and off by turns, inside a node"
+    descr = "each variable of the tuning profile, on and off, interleaved, inside a node"
     transport = parameter(["copy", "ccl", "mpi"])
     setting = parameter(settings_to_compare())
     operations = ["pingpong", "alltoall", "allreduce"]
@@ -21,13 +21,13 @@ class TuningOfNode(rfm.RunOnlyRegressionTest, TuningComparison):
 
 
 @rfm.simple_test
-class TuningBetweenNodes(rfm.RunOnlyRegressionTest, TuningComparison):
+class TuningBetweenNodes(rfm.RunOnlyRegressionTest, TuningComparison, InterleavedCheck):
     """Does each variable of the tuning profile still help between nodes? (De Sensi et al., SC24, section III-B)
 
     To be run after an upgrade, and no part of the acceptance: each variable takes 17 launches.
     """
 
-    descr = "each variable of the tuning profile, on and off by turns, over two nodes"
+    descr = "each variable of the tuning profile, on and off, interleaved, over two nodes"
     transport = parameter(["ccl", "mpi"])
     setting = parameter(settings_to_compare())
     nodes = 2
@@ -38,13 +38,13 @@ class TuningBetweenNodes(rfm.RunOnlyRegressionTest, TuningComparison):
 
 
 @rfm.simple_test
-class ServiceLevel(rfm.RunOnlyRegressionTest, ServiceLevelComparison):
+class ServiceLevel(rfm.RunOnlyRegressionTest, ServiceLevelComparison, InterleavedCheck):
     """Another InfiniBand service level than the others' keeps their noise away (De Sensi et al., SC24, section VI-A).
 
     No part of the acceptance: it takes 17 launches, and says something only while other jobs use the network.
     """
 
-    descr = "the default service level and another by turns"
+    descr = "the default service level and another, interleaved"
     transport = parameter(["ccl", "mpi"])
     nodes = 4
     operations = ["alltoall", "allreduce"]

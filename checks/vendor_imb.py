@@ -1,11 +1,11 @@
 import reframe as rfm
 from reframe.core.builtins import parameter
 
-from fabricheck.rfm import ImbCheck
+from fabricheck.rfm import ImbSuite, VendorCheck
 
 
 @rfm.simple_test
-class Imb(rfm.RunOnlyRegressionTest, ImbCheck):
+class Imb(rfm.RunOnlyRegressionTest, ImbSuite, VendorCheck):
     """Intel MPI Benchmarks with buffers on the host or on the device (IMB-MPI1-GPU), in a node and between two."""
 
     descr = "Intel MPI Benchmarks"

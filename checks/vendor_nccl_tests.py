@@ -1,13 +1,13 @@
 import reframe as rfm
 from reframe.core.builtins import parameter
 
-from fabricheck.rfm import NcclTestsCheck, RcclTestsCheck
+from fabricheck.rfm import NcclTestsSuite, RcclTestsSuite, VendorCheck
 
 PROGRAMS = ["sendrecv", "all_reduce", "alltoall", "all_gather", "reduce_scatter", "broadcast", "reduce"]
 
 
 @rfm.simple_test
-class NcclTests(rfm.RunOnlyRegressionTest, NcclTestsCheck):
+class NcclTests(rfm.RunOnlyRegressionTest, NcclTestsSuite, VendorCheck):
     """nccl-tests over all GPUs of a node, and of two."""
 
     descr = "nccl-tests"
@@ -18,7 +18,7 @@ class NcclTests(rfm.RunOnlyRegressionTest, NcclTestsCheck):
 
 
 @rfm.simple_test
-class RcclTests(rfm.RunOnlyRegressionTest, RcclTestsCheck):
+class RcclTests(rfm.RunOnlyRegressionTest, RcclTestsSuite, VendorCheck):
     """rccl-tests over all GPUs of a node, and of two."""
 
     descr = "rccl-tests"

@@ -1,11 +1,11 @@
 import reframe as rfm
 from reframe.core.builtins import parameter
 
-from fabricheck.rfm import OsuCheck
+from fabricheck.rfm import OsuSuite, VendorCheck
 
 
 @rfm.simple_test
-class OsuPairs(rfm.RunOnlyRegressionTest, OsuCheck):
+class OsuPairs(rfm.RunOnlyRegressionTest, OsuSuite, VendorCheck):
     """The OSU benchmarks between two ranks, in a node and between two."""
 
     descr = "OSU benchmarks between two ranks"
@@ -17,7 +17,7 @@ class OsuPairs(rfm.RunOnlyRegressionTest, OsuCheck):
 
 
 @rfm.simple_test
-class OsuMixedPairs(rfm.RunOnlyRegressionTest, OsuCheck):
+class OsuMixedPairs(rfm.RunOnlyRegressionTest, OsuSuite, VendorCheck):
     """As OsuPairs with one buffer on the host and one on the device. No model is for that way: it needs references."""
 
     descr = "OSU benchmarks between host and device"
@@ -29,7 +29,7 @@ class OsuMixedPairs(rfm.RunOnlyRegressionTest, OsuCheck):
 
 
 @rfm.simple_test
-class OsuManyPairs(rfm.RunOnlyRegressionTest, OsuCheck):
+class OsuManyPairs(rfm.RunOnlyRegressionTest, OsuSuite, VendorCheck):
     """Half of the ranks send to the other half at the same time (osu_mbw_mr)."""
 
     descr = "OSU bandwidth of many pairs"
@@ -41,7 +41,7 @@ class OsuManyPairs(rfm.RunOnlyRegressionTest, OsuCheck):
 
 
 @rfm.simple_test
-class OsuCollectives(rfm.RunOnlyRegressionTest, OsuCheck):
+class OsuCollectives(rfm.RunOnlyRegressionTest, OsuSuite, VendorCheck):
     """The OSU collectives over all ranks of a node, and of two."""
 
     descr = "OSU collectives"

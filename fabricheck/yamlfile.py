@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pydantic
-import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from fabricheck.errors import UserError
 
@@ -19,6 +22,18 @@ _REASONS = {
     "unexpected_keyword_argument": "is an unknown field",
     "missing": "is missing",
 }
+
+# ReFrame reads reference files too, as YAML 1.1 and with PyYAML; here they are read as YAML 1.2. Where the two take a
+# text without quotes for different things, neither is right for certain.
+_AMBIGUOUS = re.compile(
+    r"""
+    (?:yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)                                           # truth values
+    | [-+]?0[0-9_]+ | [-+]?0o[0-7]+ | [-+]?0b[01_]+                                         # octal and binary
+    | [-+]?[1-9][0-9_]*(?::[0-5]?[0-9])+ | [-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*      # to the base of 60
+    | [-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][0-9]+ | [-+]?[0-9]+[eE][-+][0-9]+               # exponents
+    """,
+    re.VERBOSE,
+)
 
 
 @dataclass(frozen=True)
@@ -72,27 +87,31 @@ def read_yaml(path: Path) -> YamlFile:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
         raise UserError(f"{path}: cannot be read: {reason}") from None
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = _parser().compose(text)
         lines: dict[Place, int] = {}
         if root is not None:
             _record_lines(path, root, (), lines, frozenset())
-        content = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
+        content = _parser().load(text)
+    except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise UserError(f"{path}:{line}: is not valid YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, ValueError) as error:
+        reason = ", ".join(part for part in (error.context, error.problem) if part)
+        raise UserError(f"{path}:{line}: is not valid YAML: {reason}") from None
+    except (YAMLError, ValueError) as error:
         raise UserError(f"{path}: is not valid YAML: {str(error).splitlines()[0]}") from None
     return YamlFile(path, content, lines)
 
 
-def _record_lines(
-    path: Path, node: yaml.Node, place: Place, lines: dict[Place, int], ancestors: frozenset[int]
-) -> None:
+def _parser() -> YAML:
+    """A parser of plain data; one parses one text. Not libyaml, whose messages and positions differ."""
+    return YAML(typ="safe", pure=True)
+
+
+def _record_lines(path: Path, node: Node, place: Place, lines: dict[Place, int], ancestors: frozenset[int]) -> None:
     if id(node) in ancestors:
         raise UserError(f"{path}:{node.start_mark.line + 1}: {format_place(place)}: an alias contains itself")
     ancestors |= {id(node)}
     lines.setdefault(place, node.start_mark.line + 1)
-    if isinstance(node, yaml.MappingNode):
+    if isinstance(node, MappingNode):
         for key, value in node.value:
             inner = (*place, str(key.value))
             if inner in lines and key.value != "<<":
@@ -100,6 +119,18 @@ def _record_lines(
                 raise UserError(f"{path}:{line}: {format_place(inner)}: is given twice")
             lines[inner] = key.start_mark.line + 1
             _record_lines(path, value, inner, lines, ancestors)
-    elif isinstance(node, yaml.SequenceNode):
+            _refuse_ambiguous(path, key, inner)
+    elif isinstance(node, SequenceNode):
         for index, item in enumerate(node.value):
             _record_lines(path, item, (*place, index), lines, ancestors)
+    else:
+        _refuse_ambiguous(path, node, place)
+
+
+def _refuse_ambiguous(path: Path, node: Node, place: Place) -> None:
+    if isinstance(node, ScalarNode) and not node.style and _AMBIGUOUS.fullmatch(node.value):
+        where = f"{path}:{node.start_mark.line + 1}: {format_place(place)}"
+        raise UserError(
+            f"{where}: YAML 1.1 and 1.2 read {node.value} differently; "
+            "for a text put it into quotes, else write true, false or a number such as 1000 or 1.5e+3"
+        )

@@ -31,13 +31,14 @@ NodePairs:
 
 @dataclass(frozen=True)
 class Finished:
-    """A run of `fabricheck run` on the cluster. `problems`: all found, those of the whole first."""
+    """A run of `fabricheck run` on the cluster. `problems`: all found, those of the session first."""
 
     status: int
     verdict: str
     folder: Path
     output: str
     problems: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
 
 
@@ -91,7 +92,8 @@ class Site:
             problems += [f"{each['verdict']}: {each['message']}" for each in run["problems"]]
             bad = [each for each in run["metrics"] if each["verdict"] != "PASS"]
             problems += [f"{each['verdict']}: {each['name']}: {each['reason']}" for each in bad]
-        return Finished(status, written["verdict"], folder, output, tuple(problems), metrics)
+        findings = tuple(each["message"] for each in written["findings"])
+        return Finished(status, written["verdict"], folder, output, tuple(problems), findings, metrics)
 
     def calibrate(self, partition: str, bound: float = 0.1) -> None:
         """References from a run on the cluster as it is: the goodput of each pair, within `bound`."""

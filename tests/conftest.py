@@ -1,43 +1,15 @@
-"""What continuous integration adds: with CI=true a skipped test fails the run, and the examples are always the same."""
+"""The plugins of this project's tests, and how many examples a property gets where its test does not say."""
 
 from __future__ import annotations
 
-import os
-
-import pytest
 from hypothesis import settings
 
+from tests.effort import is_ci, is_full
+
+settings.register_profile("quick", max_examples=30, deadline=None)
+settings.register_profile("full", max_examples=100, deadline=None)
 # The same examples each time in continuous integration; new ones each time on a developer's machine.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI") == "true":
-    settings.load_profile("ci")
+settings.register_profile("ci", settings.get_profile("full"), derandomize=True)
+settings.load_profile("ci" if is_ci() else "full" if is_full() else "quick")
 
-pytest_plugins = ["pytester", "tests.cluster", "tests.toy"]
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(_NothingSkipped(), "nothing-skipped")
-
-
-class _NothingSkipped:
-    def __init__(self) -> None:
-        self.skipped: list[str] = []
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.skipped and not hasattr(report, "wasxfail"):
-            self.skipped.append(report.nodeid)
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.skipped:
-            self.skipped.append(report.nodeid)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self.skipped and os.environ.get("CI") == "true" and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self.skipped and os.environ.get("CI") == "true":
-            terminalreporter.section("skipped although CI=true: this is a failure", red=True)
-            for nodeid in self.skipped:
-                terminalreporter.line(nodeid)
+pytest_plugins = ["pytester", "tests.not_run", "tests.cluster", "tests.toy"]

@@ -61,7 +61,7 @@ def made_run(
     made: dict[str, Any] = {
         "program": "fabricbench",
         "transport": transport,
-        "port": "cuda" if devices else "host",
+        "backend": "cuda" if devices else "host",
         "environment": {},
         "host_copy_gbps": 80.0,
         "oversubscribed": False,

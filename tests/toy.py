@@ -59,7 +59,7 @@ class ToySuite:
 
 @pytest.fixture
 def toy(tmp_path: Path) -> ToySuite:
-    """The suite; it has measured what two ranks of the host port could have."""
+    """The suite; it has measured what two ranks of the host backend could have."""
     root = tmp_path / "suite"
     for folder in ("checks", "config", "site_configs/toy", "reference_values"):
         (root / folder).mkdir(parents=True)

@@ -1,9 +1,9 @@
-"""Builds fabricbench outside ReFrame: for developers, for the linters, and to see that every port compiles.
+"""Builds fabricbench outside ReFrame: for developers, for the linters, and to see that every backend compiles.
 
     python -m tools.build [TARGET...]
 
 builds into build/TARGET. `host-openmpi` and `host-mpich` are what a laptop runs, and what is built when no target is
-named; the others treat warnings as errors, and with CI=true all do: `lint-gcc` and `lint-clang` (host port), `cuda`
+named; the others treat warnings as errors, and with CI=true all do: `lint-gcc` and `lint-clang` (host backend), `cuda`
 (sm_80 and sm_90) and `hip` (gfx90a).
 """
 
@@ -77,17 +77,17 @@ def _mpi_option(name: str | None = None) -> str:
 
 def _host(name: str) -> list[str]:
     strict = [STRICT] if os.environ.get("CI") == "true" else []
-    return ["-DFABRICHECK_PORT=host", *strict, _mpi_option(name)]
+    return ["-DFABRICHECK_BACKEND=host", *strict, _mpi_option(name)]
 
 
 def _lint(compiler: str) -> list[str]:
-    return ["-DFABRICHECK_PORT=host", STRICT, f"-DCMAKE_CXX_COMPILER={_program(compiler)}", _mpi_option()]
+    return ["-DFABRICHECK_BACKEND=host", STRICT, f"-DCMAKE_CXX_COMPILER={_program(compiler)}", _mpi_option()]
 
 
 def _cuda() -> list[str]:
     home = cuda_home.cuda_home(CUDA_WHEELS)
     return [
-        "-DFABRICHECK_PORT=cuda",
+        "-DFABRICHECK_BACKEND=cuda",
         STRICT,
         f"-DCMAKE_CUDA_COMPILER={_program(str(home / 'bin' / 'nvcc'))}",
         f"-DCUDAToolkit_ROOT={home}",
@@ -100,7 +100,7 @@ def _cuda() -> list[str]:
 def _hip() -> list[str]:
     nccl = cuda_home.nccl_home(CUDA_WHEELS) / "include"
     return [
-        "-DFABRICHECK_PORT=hip",
+        "-DFABRICHECK_BACKEND=hip",
         STRICT,
         f"-DCMAKE_CXX_COMPILER={_program('hipcc')}",
         "-DGPU_TARGETS=gfx90a",

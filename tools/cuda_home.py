@@ -1,4 +1,4 @@
-"""Makes a CUDA_HOME out of NVIDIA's wheels: a compiler for the CUDA port where no CUDA toolkit is installed."""
+"""Makes a CUDA_HOME out of NVIDIA's wheels: a compiler for the CUDA backend where no CUDA toolkit is installed."""
 
 from __future__ import annotations
 

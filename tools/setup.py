@@ -2,7 +2,8 @@
 
 `run`   the package, Open MPI and MPICH from their wheels, and CMake where the machine has none
 `lint`  `run`, the linters and the type checker
-`test`  `lint`, the compilers of the GPU ports and a browser
+`test`  `lint`, the compilers of the GPU backends and a browser
+`mutation`  `lint` and mutmut
 
 Only the standard library is imported here: this runs in the Python that .venv is made with.
 """
@@ -25,15 +26,16 @@ from tools import cuda_home
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+CONSTRAINTS = ROOT / "tools" / "constraints.txt"
 OLDEST_CMAKE = (3, 18)
 
 
 class SetupError(Exception):
-    """Something that the person in front of the machine has to mend, as one line."""
+    """Something that the person in front of the machine has to fix, as one line."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    goals = {"run": setup_run, "lint": setup_lint, "test": setup_test}
+    goals = {"run": setup_run, "lint": setup_lint, "test": setup_test, "mutation": setup_mutation}
     if len(arguments) != 1 or arguments[0] not in goals:
         print(f"usage: tools/setup.sh {'|'.join(goals)}", file=sys.stderr)
         return 2
@@ -70,14 +72,19 @@ def setup_test() -> None:
     setup_lint()
     once("imb", "the Intel MPI Benchmarks from Intel's wheel", install_imb)
     once("cuda", "the CUDA compiler and NCCL from their wheels", install_cuda)
-    debian("hipcc libamdhip64-dev", "to compile the HIP port")
+    debian("hipcc libamdhip64-dev", "to compile the HIP backend")
     debian("chromium", "to look at reports")
     cluster = "iproute2 nftables slurm-wlm munge environment-modules openmpi-bin libopenmpi-dev mpich libmpich-dev"
     debian(cluster, "to emulate a cluster")
 
 
+def setup_mutation() -> None:
+    setup_lint()
+    once("mutation", "mutmut", lambda: pip("install", *requirements("mutation")))
+
+
 def make_venv() -> None:
-    """Creates .venv, or creates it anew when its Python does not run."""
+    """Creates .venv, or re-creates it when its Python does not run."""
     if PYTHON.exists() and succeeds(PYTHON, "-m", "pip", "--version"):
         return
     say(f"creating {VENV.name} with Python {sys.version.split()[0]}")
@@ -129,7 +136,7 @@ def install_cuda() -> None:
     try:
         pip("install", "--no-deps", "--target", str(target), *requirements("cuda-compiler"))
     except SetupError:
-        say("there is no CUDA compiler for this machine: the CUDA port is not compiled")
+        say("there is no CUDA compiler for this machine: the CUDA backend is not compiled")
     else:
         cuda_home.complete(target)
 
@@ -157,9 +164,11 @@ def requirements(extra: str) -> list[str]:
 
 
 def pip(*arguments: str) -> None:
-    """Runs the pip of .venv; whatever it installs beyond its arguments has the version of tools/constraints.txt."""
-    run(PYTHON, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments,
-        "--constraint", ROOT / "tools" / "constraints.txt")  # fmt: skip
+    """Runs the pip of .venv; all that it installs, also only to build the package, has the version of CONSTRAINTS."""
+    # From the environment, since pip does not hand an argument on to where it builds; as a URL, since pip splits the
+    # variable at blanks.
+    os.environ["PIP_CONSTRAINT"] = CONSTRAINTS.as_uri()
+    run(PYTHON, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments)
 
 
 def debian(packages: str, purpose: str) -> None:
@@ -212,7 +221,7 @@ def mark_done(part: str) -> None:
 
 
 def _fingerprint() -> str:
-    inputs = (ROOT / "pyproject.toml", ROOT / "tools" / "constraints.txt")
+    inputs = (ROOT / "pyproject.toml", CONSTRAINTS)
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in inputs)).hexdigest()
 
 

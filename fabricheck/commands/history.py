@@ -101,8 +101,8 @@ def compare(
     is the same or improved, 1 where one regressed, 4 where none did but one vanished or the runs cannot say; 2 is a
     mistake in what was given.
     """
-    from fabricheck.history.compare import CompareOptions
     from fabricheck.history.compare import compare as test
+    from fabricheck.history.shift_test import CompareOptions
     from fabricheck.history.text import comparison_lines, to_json
 
     options = CompareOptions(false_discovery=false_discovery, margin=margin, power=power)

@@ -145,12 +145,12 @@ def _note_left_out(runs: Sequence[CaseRun]) -> None:
 
 def _stored(session: str, system: str | None, store: Path | None) -> tuple[str, list[CaseRun]]:
     """The system of a stored session and its runs."""
+    from fabricheck.findings.case_runs import CaseRun
     from fabricheck.store.reading import find_entries, stored_runs
-    from fabricheck.store.replay import case_run
     from fabricheck.suite import suite_root
 
     (entry,) = find_entries(store if store is not None else suite_root() / "output" / "store", system, [session])
-    runs = [case_run(each) for each in stored_runs(entry)]
+    runs = [CaseRun.of_case(each.run, each.case) for each in stored_runs(entry)]
     return entry.path.parent.name, runs
 
 

@@ -13,8 +13,8 @@ from fabricheck.errors import UserError
 from fabricheck.records.verdict import Verdict
 
 if TYPE_CHECKING:
-    from fabricheck.localization.localize import Localization
     from fabricheck.localization.routes import Routing, Ways
+    from fabricheck.localization.suspects import Localization
     from fabricheck.topology.network import Network
 
 _FILE = click.Path(dir_okay=False, path_type=Path)

@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fabricheck.judge.verdicts import RunJudgement
-    from fabricheck.records.verdict import Problem
+    from fabricheck.records.verdict import Finding, Problem
     from fabricheck.report.past import Past
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """What a page is about; `problems` are those of no single run, `past` is what the store adds."""
+    """What a page is about; `problems` and `findings` are those of no single run, `past` is what the store adds."""
 
     title: str
     judged: tuple[RunJudgement, ...]
     problems: tuple[Problem, ...] = ()
+    findings: tuple[Finding, ...] = ()
     past: Past | None = None
 
 
@@ -104,11 +105,21 @@ def report(
         title=title or shown.title,
         system=system,
         problems=shown.problems,
+        findings=shown.findings,
         past=shown.past,
     )
     size = shutil.get_terminal_size((120, 40))
     color = sys.stdout.isatty()
-    click.echo(render(shown.judged, problems=shown.problems, width=size.columns, height=size.lines - 2, color=color))
+    click.echo(
+        render(
+            shown.judged,
+            width=size.columns,
+            color=color,
+            height=size.lines - 2,
+            problems=shown.problems,
+            findings=shown.findings,
+        )
+    )
     for note in shown.past.notes if shown.past is not None else ():
         click.echo(f"fabricheck: {note}", err=True)
     click.echo(f"the report is in {output}")
@@ -134,4 +145,4 @@ def _of_store(store: Path | None, system: str, session: str | None, base: str | 
     found = stored_session(path, system, session, root)
     past = past_of(path, system, root, session=found.session, base=base, candidate=candidate)
     title = f"{system}, session {found.session} of {found.started}"
-    return _Shown(title, found.judged, found.problems, replace(past, notes=(*found.notes, *past.notes)))
+    return _Shown(title, found.judged, found.problems, found.findings, replace(past, notes=(*found.notes, *past.notes)))

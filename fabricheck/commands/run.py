@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.errors import UserError
-from fabricheck.session.outcome import judge_session, require_files
-from fabricheck.session.storing import store_session
+from fabricheck.errors import EXIT_USER_ERROR, UserError
 
 if TYPE_CHECKING:
-    pass
+    from fabricheck.report.past import Past
+    from fabricheck.session.outcome import Outcome
+    from fabricheck.session.reading import Session
+    from fabricheck.suite import Suite
 
 
 @click.command()
@@ -63,29 +64,24 @@ def run(
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in what was given, or a run that passed and could not be stored.
     """
-    from fabricheck.errors import EXIT_USER_ERROR
     from fabricheck.records.verdict import EXIT_CODES
-    from fabricheck.report.html import write_html
-    from fabricheck.report.machine import write_json, write_junit, write_prometheus
     from fabricheck.report.terminal import render
+    from fabricheck.session.outcome import judge_session
     from fabricheck.session.reframe import Selection, list_suite, run_suite
+    from fabricheck.session.reports import write_for_programs, write_page
+    from fabricheck.session.start import require_ready
     from fabricheck.suite import Suite, suite_root
 
+    if store is not None and no_store:
+        raise UserError("--store and --no-store exclude each other")
     suite = Suite(suite_root())
     prebuilt = (f"--setvar=BuildFabricbench.prebuilt={built}",) if built else ()
     selection = Selection(system, tags, names, environments, (*prebuilt, *reframe_options))
     output = output or suite.root / "output"
-    if store is not None and no_store:
-        raise UserError("--store and --no-store exclude each other")
-    store = store or output / "store"
+    kept_in = None if no_store else store or output / "store"
     name = selection.whole_system
     if name in suite.systems():
-        # What cannot be judged or stored is better known before it is measured.
-        require_files(suite, name)
-        if not no_store and not only_list:
-            from fabricheck.store.folders import create
-
-            create(store)
+        require_ready(suite, name, None if only_list else kept_in)
     if only_list:
         listing = list_suite(suite, selection, output)
         click.echo(listing.notes, err=True, nl=False)
@@ -93,32 +89,29 @@ def run(
         return
     session = run_suite(suite, selection, output)
     outcome = judge_session(session, suite, name)
-    for write, file in ((write_json, "verdict.json"), (write_junit, "junit.xml"), (write_prometheus, "metrics.prom")):
-        write(outcome.judged, session.folder / file, system=name, problems=outcome.problems)
-    columns = shutil.get_terminal_size((120, 40)).columns
-    click.echo(render(outcome.judged, problems=outcome.problems, width=columns, color=sys.stdout.isatty()))
-    status = EXIT_CODES[outcome.verdict]
-    past = None
-    if not no_store:
-        from fabricheck.commands.store import report as report_stored
-        from fabricheck.report.past import Past, past_of
-
-        try:
-            stored = store_session(store, session, outcome, suite, name, just_now=True)
-            report_stored(stored)
-            past = past_of(store, name, suite.root, session=stored.entry.session)
-        except UserError as error:
-            click.echo(f"fabricheck: {error}", err=True)
-            status = status or EXIT_USER_ERROR
-            past = Past(notes=(f"The run could not be stored, so no history is shown: {error}",))
-    page = session.folder / "report.html"
-    write_html(
-        outcome.judged,
-        page,
-        title=f"{name}, {session.folder.name}",
-        system=name,
-        problems=outcome.problems,
-        past=past,
-    )
+    write_for_programs(session, outcome, name)
+    columns, color = shutil.get_terminal_size((120, 40)).columns, sys.stdout.isatty()
+    table = render(outcome.judged, width=columns, color=color, problems=outcome.problems, findings=outcome.findings)
+    click.echo(table)
+    status, past = EXIT_CODES[outcome.verdict], None
+    if kept_in is not None:
+        past, stored = _store(kept_in, session, outcome, suite, name)
+        status = status or (0 if stored else EXIT_USER_ERROR)
+    page = write_page(session, outcome, name, past)
     click.echo(f"{outcome.verdict.value}: the report is {page}")
     context.exit(status)
+
+
+def _store(store: Path, session: Session, outcome: Outcome, suite: Suite, system: str) -> tuple[Past, bool]:
+    """The history with this session in it, and whether it could be stored: where not, that costs no report."""
+    from fabricheck.commands.store import report as report_stored
+    from fabricheck.report.past import Past, past_of
+    from fabricheck.session.storing import store_session
+
+    try:
+        stored = store_session(store, session, outcome, suite, system, just_now=True)
+        report_stored(stored)
+        return past_of(store, system, suite.root, session=stored.entry.session), True
+    except UserError as error:
+        click.echo(f"fabricheck: {error}", err=True)
+        return Past(notes=(f"The run could not be stored, so no history is shown: {error}",)), False

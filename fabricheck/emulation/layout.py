@@ -13,7 +13,7 @@ import networkx as nx
 
 from fabricheck.errors import UserError
 from fabricheck.topology.model import Topology
-from fabricheck.topology.network import Network, node_of
+from fabricheck.topology.network import Network
 
 # A plane is all NICs of one name. It has a /16 with a /24 for each switch, so that traffic of a NIC stays on its plane.
 _FIRST_PLANE = 78
@@ -175,7 +175,3 @@ class Layout:
 def switch_of(layout: Layout, end: Device) -> str:
     """The switch or node whose namespace a device is in."""
     return end.namespace.removeprefix(layout.prefix)
-
-
-def is_trunk(layout: Layout, cable: Cable) -> bool:
-    return not any(node_of(switch_of(layout, end)) in layout.network.nodes for end in cable.ends)

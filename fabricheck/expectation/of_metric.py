@@ -63,7 +63,7 @@ class _Question:
     operation: str
     transport: str
     schedule: str
-    gpus: tuple[Gpu, ...]  # one a rank, in order; empty for the host port
+    gpus: tuple[Gpu, ...]  # one a rank, in order; empty for the host backend
     ranks: int
     nodes: int
     ends: tuple[str, ...]  # the node or port of each rank in the network; empty where that is not known
@@ -116,7 +116,7 @@ def expectation(
 
     `operation`, `implementation`, `transport`, `schedule` and `bytes` as in the result file. `devices`: the GPU of
     each rank, as node-local index or name, in rank order (source and destination of a pair, the root of a rooted
-    collective first); empty for the host port. `nodes`: on how many nodes the ranks are. `ends`: the node or port of
+    collective first); empty for the host backend. `nodes`: on how many nodes the ranks are. `ends`: the node or port of
     each rank in the topology's network, where it has one; `loads`: messages of all pairs of a contended round, by link
     (`between_nodes.link_loads`). `ranks`: how many ranks;
     needed only where `devices` is empty or names each GPU of a node once for several nodes (default: as many as

@@ -22,7 +22,7 @@ from fabricheck.errors import UserError
 from fabricheck.judge.statistics import median_interval
 from fabricheck.records.operations import GROUP_PATTERNS
 from fabricheck.records.run import Run, Samples
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import one_to_one, packed, round_robin
 
@@ -145,10 +145,11 @@ def goodput_by_active(run: Run, operation: str) -> dict[int, Samples]:
     return dict(sorted(found.items()))
 
 
-def find_associations(run: Run, topology: Topology) -> Iterator[Problem]:
+def find_associations(run: Run, topology: Topology) -> Iterator[Problem | Finding]:
     """Which GPU uses which NIC, by the rail pattern of a run between two nodes; nothing for other runs.
 
-    PASS, or DEGRADED where the topology says otherwise. A run whose ranks do not drive devices says the same of ranks.
+    A problem where the topology says otherwise: DEGRADED. A run whose ranks do not drive devices says the same of
+    ranks.
     """
     hosts = Counter(each.host for each in run.ranks)
     if len(hosts) != 2 or len(set(hosts.values())) != 1 or not topology.nics or run.footer is None:
@@ -161,9 +162,11 @@ def find_associations(run: Run, topology: Topology) -> Iterator[Problem]:
     noise = max(_half_width(each) for each in samples.values())
     found = infer_association(goodput, nic_gbps=rate, gpus=min(hosts.values()), noise=noise)
     wrong = found.scheme is not None and topology.nic_scheme not in (None, found.scheme)
-    said = f", and the topology says {topology.nic_scheme}" if wrong else ""
-    verdict = Verdict.DEGRADED if wrong else Verdict.PASS
-    yield Problem(verdict, f"{_RAIL}: association to NICs: {found.reason}{said}")
+    text = f"{_RAIL}: association to NICs: {found.reason}"
+    if wrong:
+        yield Problem(Verdict.DEGRADED, f"{text}, and the topology says {topology.nic_scheme}")
+    else:
+        yield Finding(text)
 
 
 def _half_width(samples: Samples) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fabricheck.records.case import Case
 from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.tuning import ACCEPTED
@@ -29,6 +30,11 @@ class CaseRun:
     partition: str = ""
     tags: tuple[str, ...] = ()
     trusted: bool = True
+
+    @classmethod
+    def of_case(cls, run: Run, case: Case) -> CaseRun:
+        """A run of a session: of one that just ended, or of a stored one."""
+        return cls(run, case.test, case.environment, case.partition, case.tags, case.trusts_its_run)
 
     @classmethod
     def of_file(cls, run: Run) -> CaseRun:

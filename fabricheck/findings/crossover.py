@@ -11,7 +11,7 @@ import numpy as np
 
 from fabricheck.findings.case_runs import CaseRun, Measured, common_points, groups_of, partners
 from fabricheck.judge.statistics import ratio_interval
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding
 from fabricheck.units import format_size
 
 Faster = Literal["*CCL", "MPI", ""]
@@ -123,10 +123,10 @@ def comparisons(runs: Iterable[CaseRun]) -> Iterator[Comparison]:
             yield Comparison(operation, nodes, ranks, pairs, mpi.environment, as_transfers, sizes)
 
 
-def find_crossovers(runs: Iterable[CaseRun]) -> Iterator[Problem]:
+def find_crossovers(runs: Iterable[CaseRun]) -> Iterator[Finding]:
     """The comparisons of a session, a line each; they say how things are, and fail nothing."""
     for each in comparisons(runs):
-        yield Problem(Verdict.PASS, each.message)
+        yield Finding(each.message)
 
 
 def _ratio(size: int, measured: list[tuple[Measured, Measured]]) -> RatioAtSize:

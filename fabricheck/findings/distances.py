@@ -12,7 +12,7 @@ from fabricheck.judge.statistics import Summary, median_interval, summarize
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, UNITS, Quantity
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run, Samples
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding
 from fabricheck.topology.network import DISTANCES, Network
 from fabricheck.units import format_size
 
@@ -65,8 +65,8 @@ def distance_classes(run: Run, network: Network) -> Iterator[DistanceClass]:
         yield DistanceClass(operation, schedule, size, quantity, distance, pairs, summary, interval)
 
 
-def find_distance_classes(run: Run, network: Network) -> Iterator[Problem]:
+def find_distance_classes(run: Run, network: Network) -> Iterator[Finding]:
     """The classes of a run that was not cut off, a line each; they say how things are, and fail nothing."""
     if run.footer is not None:
         for each in distance_classes(run, network):
-            yield Problem(Verdict.PASS, each.message)
+            yield Finding(each.message)

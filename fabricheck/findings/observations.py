@@ -15,7 +15,7 @@ from fabricheck.findings import hypotheses
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.hypotheses import Evidence, Found
 from fabricheck.judge.system import SystemJudge
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding
 
 Answer = Literal["holds", "does not hold", "cannot be tested here"]
 
@@ -59,7 +59,7 @@ def observe(runs: Iterable[CaseRun], judge: SystemJudge) -> tuple[Observation, .
     return tuple(found)
 
 
-def find_observations(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[Problem]:
+def find_observations(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
     """What a session says of the observations, and one line for the others; nothing where it says nothing of any.
 
     They fail nothing.
@@ -72,11 +72,11 @@ def find_observations(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[P
         if each.verdict == "cannot be tested here":
             untested.append(f"{each.number} ({each.where})" if each.where else str(each.number))
         else:
-            tested.append(Problem(Verdict.PASS, each.message))
+            tested.append(Finding(each.message))
     yield from tested
     if tested and untested:
         why = "`fabricheck observations` says why"
-        yield Problem(Verdict.PASS, f"observations that cannot be tested here: {', '.join(untested)}; {why}")
+        yield Finding(f"observations that cannot be tested here: {', '.join(untested)}; {why}")
 
 
 @dataclass(frozen=True)

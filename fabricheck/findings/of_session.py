@@ -1,4 +1,4 @@
-"""What a session says beside the metrics of its runs: lines of information, and parts of the network that are slow."""
+"""All that a session tells beside the verdicts on its metrics: findings, and problems such as a slow part."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fabricheck.findings.scaling import find_scalings
 from fabricheck.findings.slowdown import find_slowdowns
 from fabricheck.judge.system import SystemJudge
 from fabricheck.localization.judge import judge_pairs
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding, Problem
 
 
-def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem]:
-    """The findings of a session: first those of each run by itself, then those of its runs together.
+def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | Finding]:
+    """What a session tells: first of each run by itself, then of its runs together.
 
     Raises UserError where a run was on nodes or devices that the topology does not have.
     """
@@ -30,7 +30,7 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem]:
     yield from find_observations(runs, judge)
 
 
-def _of_one(run: CaseRun, judge: SystemJudge) -> Iterator[Problem]:
+def _of_one(run: CaseRun, judge: SystemJudge) -> Iterator[Problem | Finding]:
     topology = judge.topology_of(run.partition)
     if topology is not None:
         if topology.network is not None:
@@ -40,7 +40,7 @@ def _of_one(run: CaseRun, judge: SystemJudge) -> Iterator[Problem]:
     yield from find_slowdowns(run)
 
 
-def find_unused_gpus(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem]:
+def find_unused_gpus(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
     """Partitions whose runs drove fewer GPUs of a node than its topology has: they pass without the others."""
     used: dict[str, int] = {}
     for each in runs:
@@ -53,4 +53,4 @@ def find_unused_gpus(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Pr
         if topology is not None and number < len(topology.gpus):
             where = partition or topology.system
             text = f"{where}: of the {len(topology.gpus)} GPUs that its topology has, no run drove more than {number}"
-            yield Problem(Verdict.PASS, text)
+            yield Finding(text)

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from fabricheck.judge.statistics import ratio_interval
 
 CONFIDENCE = 0.95
-# Less is no difference: two jobs that measure the same, one after the other, may differ by so much (second_witness).
+# Less is no difference: two jobs that measure the same, one after the other, may differ by so much
+# (interleaved.cross_check).
 MARGIN = 0.03
 
 # True, False, or None where the data leave it open.

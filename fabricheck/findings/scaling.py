@@ -13,7 +13,7 @@ from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.statistics import median_interval
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.run import Samples
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding
 from fabricheck.units import format_size
 
 # The paper's size of each; where it was not measured, the largest one that all node counts have.
@@ -89,10 +89,10 @@ def scalings(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[Scaling]:
             yield Scaling(operation, size, label, tuple(by_nodes[nodes][size] for nodes in sorted(by_nodes)))
 
 
-def find_scalings(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[Problem]:
+def find_scalings(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
     """The scalings of a session, a line each; they say how things are, and fail nothing."""
     for each in scalings(runs, judge):
-        yield Problem(Verdict.PASS, each.message)
+        yield Finding(each.message)
 
 
 def _point(samples: Samples, nodes: int, expected: float | None) -> ScalePoint:

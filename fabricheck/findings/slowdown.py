@@ -11,7 +11,7 @@ from fabricheck.errors import UserError
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.records.operations import VICTIMS
 from fabricheck.records.run import Run, Samples
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding
 from fabricheck.units import format_size
 
 
@@ -57,7 +57,7 @@ def slowdowns(run: Run) -> Iterator[Slowdown]:
                 yield slowdown(each, partner)
 
 
-def find_slowdowns(run: CaseRun) -> Iterator[Problem]:
+def find_slowdowns(run: CaseRun) -> Iterator[Finding]:
     """For each victim pattern of a run the worst slowdown over victims and sizes, a line each; they fail nothing."""
     if not run.is_evidence:
         return
@@ -71,4 +71,4 @@ def find_slowdowns(run: CaseRun) -> Iterator[Problem]:
             f"{operation} ({run.label}): beside the aggressor the victim takes at worst {median.median:.3g} x its time "
             f"alone at the median ({median.who}), and {tail.p99:.3g} x at the 99th percentile{at_tail}"
         )
-        yield Problem(Verdict.PASS, text)
+        yield Finding(text)

@@ -128,7 +128,7 @@ def calibrate(
         first=kept["started"].min(),  # type: ignore[arg-type]
         last=kept["started"].max(),  # type: ignore[arg-type]
         software=kept["software"][0],
-        nodes=tuple(kept["nodes"].explode(empty_as_null=False).drop_nulls().unique().sort()),
+        nodes=tuple(sorted({node for nodes in kept["nodes"].drop_nulls().to_list() for node in nodes})),
         references=tuple(sorted(references, key=lambda each: each.key)),
         refused=tuple(sorted(refused, key=lambda each: each.key)),
     )

@@ -58,8 +58,7 @@ def limits_of_system(judge: SystemJudge) -> Limits:
         ranks = range(int(who[3:])) if who.startswith("all") else [int(each) for each in who.split("_")]
         per_node = len(topology.gpus)
         scope: Scope = "node" if nodes <= 1 else "network"
-        asked = (str(transport), operation, scope, per_node > 0)
-        rule = next((each for each in judge.policy.floors if each.matches(*asked, schedule=schedule)), None)
+        rule = judge.policy.floor_for(str(transport), operation, scope, per_node > 0, schedule=schedule)
         try:
             found = expectation(
                 topology,

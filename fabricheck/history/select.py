@@ -22,7 +22,7 @@ def select_runs(frame: pl.DataFrame, text: str) -> pl.DataFrame:
     kind, colon, name = text.partition(":")
     if colon and kind == "tag":
         found = frame.filter(pl.col("tags").list.contains(name))
-        known = frame["tags"].explode(empty_as_null=False).drop_nulls().unique().sort().to_list()
+        known = sorted({tag for tags in frame["tags"].drop_nulls().to_list() for tag in tags})
         return found if not found.is_empty() else fail_unknown("run with the tag", name, known)
     if colon and kind == "software":
         return _by_software(frame, name)

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from fabricheck.history.calibrate import Calibration
-from fabricheck.history.compare import Change, Comparison, Finding, Side, Suspect
+from fabricheck.history.compare import Change, Comparison, MetricChange, Side, Suspect
 from fabricheck.history.shared import say
 from fabricheck.history.watch import Alarm, Page, WatchResult
 
@@ -80,10 +80,10 @@ def comparison_lines(found: Comparison) -> Iterator[str]:
     for suspect in found.suspects:
         yield f"  suspect: {suspect_line(suspect)}"
     for verdict in Change:
-        members = [each for each in found.findings if each.verdict is verdict]
+        members = [each for each in found.metrics if each.verdict is verdict]
         most = len(members) if verdict is Change.REGRESSED else _MOST_LINES
         for finding in members[:most]:
-            yield _finding_line(finding, found.options.confidence)
+            yield _metric_line(finding, found.options.confidence)
         if len(members) > most:
             yield f"  {verdict.value}: {len(members) - most} more; --json has them all"
     for title, keys in (("vanished", found.vanished), ("new", found.new)):
@@ -96,7 +96,7 @@ def comparison_counts(found: Comparison) -> str:
     options = found.options
     counts = ", ".join(f"{found.count(each)} {each.value}" for each in Change)
     return (
-        f"{len(found.findings)} metrics: {counts}; {len(found.vanished)} vanished, {len(found.new)} new "
+        f"{len(found.metrics)} metrics: {counts}; {len(found.vanished)} vanished, {len(found.new)} new "
         f"(false discoveries {options.false_discovery:.0%}, margin {options.margin:.0%}, power {options.power:.0%})"
     )
 
@@ -117,7 +117,7 @@ def versions(software: str) -> str:
     return ", ".join(f"{name} {version}" for name, version in json.loads(software).items())
 
 
-def _finding_line(each: Finding, confidence: float) -> str:
+def _metric_line(each: MetricChange, confidence: float) -> str:
     low, high = each.interval
     could = "" if each.verdict in (Change.REGRESSED, Change.IMPROVED) else _could_show(each)
     unequal = f"; UNEQUAL {'; '.join(each.unequal)}" if each.unequal else ""
@@ -132,7 +132,7 @@ def _finding_line(each: Finding, confidence: float) -> str:
     )
 
 
-def _could_show(each: Finding) -> str:
+def _could_show(each: MetricChange) -> str:
     if not math.isfinite(each.smallest_change):
         return "; nothing is known of how much it varies"
     return f"; a loss of {size(each.smallest_change)} or more would have shown"

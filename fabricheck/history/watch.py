@@ -271,16 +271,17 @@ def _alarm(series: Series, found: MetricAlarm) -> Alarm:
 def change_point(scores: Floats) -> int:
     """Index of the first value of the second of two segments of `scores`, shape (n,), n ≥ 2.
 
-    The two means that fit best in least squares (ruptures: Truong, Oudre, Vayatis, Signal Processing 167, 2020), with
-    values beyond what a single night may count for cut off.
+    The two means that fit best in least squares, of equal ones the earliest; values beyond what a single night may
+    count for are cut off.
     """
-    import ruptures
-
     kept = np.clip(scores, -4.0, 8.0)
     if kept.size < 3:
         return kept.size - 1
-    search = ruptures.Dynp(model="l2", min_size=1, jump=1).fit(kept.reshape(-1, 1))
-    return int(search.predict(n_bkps=1)[0])
+    first = np.arange(1, kept.size)  # sizes of the first segment
+    sums = np.cumsum(kept)[:-1]
+    # The sum of squares within the segments is that of all values less this.
+    between = sums**2 / first + (kept.sum() - sums) ** 2 / (kept.size - first)
+    return int(first[np.argmax(between)])
 
 
 @dataclass

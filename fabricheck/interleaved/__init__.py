@@ -1,4 +1,4 @@
-"""A and B by turns in one job: does a setting still help, and does another tool get the same.
+"""A and B interleaved in one job: does a setting still help, and does another tool get the same.
 
 Here: the rounds and the statistics of their ratios. Not here: how the rounds are started (rfm).
 """

@@ -1,4 +1,4 @@
-"""Whether a second benchmark, run in turn with fabricbench in one job, gives the same numbers."""
+"""Whether a second benchmark, run interleaved with fabricbench in one job, gives the same numbers."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def compare(
     rounds: Sequence[Round],
     *,
     unit: str,
-    witness: str,
+    tool: str,
     large_bytes: int = LARGE_BYTES,
     tolerance: float = TOLERANCE,
     confidence: float = CONFIDENCE,
 ) -> Comparison:
-    """The comparison of `operation` at `size` bytes over rounds in which both ran in turn.
+    """The comparison of `operation` at `size` bytes over rounds in which both ran.
 
     INVALID where a number is no measurement; INCOMPLETE where there are too few rounds for an interval (6 at 95%). At
     sizes of `large_bytes` and more that take LEAST_US and more, DEGRADED where the ratio is outside 1 ± `tolerance`, or
@@ -71,9 +71,7 @@ def compare(
     numbers = [number for each in rounds for number in (each.ours, each.theirs)]
     what = f"{operation} of {format_size(size)}"
     if not rounds or not all(math.isfinite(number) and number > 0 for number in numbers):
-        reason = (
-            f"{what}: {'no rounds' if not rounds else 'a value that is no measurement'} of fabricbench and {witness}"
-        )
+        reason = f"{what}: {'no rounds' if not rounds else 'a value that is no measurement'} of fabricbench and {tool}"
         verdict = Verdict.INCOMPLETE if not rounds else Verdict.INVALID
         none = math.nan
         return Comparison(operation, size, unit, none, none, none, (none, none), verdict, reason)
@@ -82,7 +80,7 @@ def compare(
     ratio, interval = median(ratios), median_interval(ratios, confidence)
     low, high = interval
     said = (
-        f"{what}: fabricbench {ours:.4g} {unit}, {witness} {theirs:.4g} {unit}, ratio {ratio:.3f} "
+        f"{what}: fabricbench {ours:.4g} {unit}, {tool} {theirs:.4g} {unit}, ratio {ratio:.3f} "
         f"({confidence:.0%} interval {low:.3f} to {high:.3f} of {len(rounds)} rounds)"
     )
     time_us = theirs if unit == "us" else 8e-3 * size / theirs

@@ -1,4 +1,4 @@
-"""Launches of one benchmark by turns under two settings, A and B: what a job left of them, and whether they compare.
+"""Interleaved launches of one benchmark under two settings, A and B: what a job left of them, and whether they compare.
 
 A folder `rounds` holds `sides.json`, which says what is compared, and of each launch ROUND-SIDE.jsonl (its result file)
 and ROUND-SIDE.status (its exit status).

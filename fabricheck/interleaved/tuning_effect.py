@@ -1,4 +1,4 @@
-"""What a setting changes: launches with and without it by turns, compared round by round.
+"""What a setting changes: launches with and without it, interleaved and compared round by round.
 
 The unit is the launch, not the iteration: two launches of one and the same program differ by more than the iterations
 of either of them, because connections, channels and memory are laid out anew (Kalibera and Jones, ISMM 2013: repeat at
@@ -28,7 +28,7 @@ from fabricheck.judge.policy import Policy
 from fabricheck.judge.statistics import robust_mean
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, Quantity
 from fabricheck.records.run import Groups, Run, Samples
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.units import format_size
 
@@ -264,7 +264,7 @@ def _needed(case: Path, sides: Sides, runs: Mapping[str, Run]) -> str:
     if not good or by_side["b"] != [0] * FEWEST_ROUNDS or any(each in (None, 0) for each in by_side["a"]):
         return ""
     ends = " and ".join(map(str, by_side["a"]))
-    return f"without it fabricbench ended with exit status {ends}, and with it, by turns, with 0"
+    return f"without it fabricbench ended with exit status {ends}, and with it, interleaved, with 0"
 
 
 def _where(runs: Mapping[str, Run], sides: Sides) -> str:
@@ -294,10 +294,11 @@ def read_comparison(case: Path, policy: Policy) -> Comparison | None:
     return compare_rounds(case, sides, runs, policy)
 
 
-def find_tuning_effects(cases: Iterable[Path], policy: Policy) -> Iterator[Problem]:
+def find_tuning_effects(cases: Iterable[Path], policy: Policy) -> Iterator[Problem | Finding]:
     """A line for each comparison in the folders of test cases that ended as they should.
 
-    PASS, or DEGRADED where the site's own tuning costs performance; INCOMPLETE where there is nothing to compare.
+    A problem where the site's own tuning costs performance (DEGRADED), or where there is nothing to compare
+    (INCOMPLETE).
     """
     for case in cases:
         try:
@@ -305,5 +306,7 @@ def find_tuning_effects(cases: Iterable[Path], policy: Policy) -> Iterator[Probl
         except UserError as error:
             yield Problem(Verdict.INCOMPLETE, str(error))
             continue
-        if found is not None:
+        if found is not None and found.verdict is Verdict.PASS:
+            yield Finding(found.message)
+        elif found is not None:
             yield Problem(found.verdict, found.message)

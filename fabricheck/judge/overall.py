@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.verdict import Problem, Verdict, worst
 
+#: How bad a verdict is, from 0 for PASS: for sorting.
+SEVERITY: Mapping[Verdict, int] = {verdict: number for number, verdict in enumerate(Verdict)}
+
 NOTHING_JUDGED = Problem(Verdict.INVALID, "the run has no metric, so there is nothing to judge")
-
-
 NO_RUNS = Problem(Verdict.INCOMPLETE, "there is no run, so nothing was measured")
 
 
-_SEVERITY = {verdict: number for number, verdict in enumerate(Verdict)}
+def problems_of(judged: RunJudgement) -> tuple[Problem, ...]:
+    """The problems of a run, the cause before what follows from it; having nothing to judge is one."""
+    return judged.problems if judged.judgements or judged.problems else (NOTHING_JUDGED,)
 
 
 def verdict_of(judged: RunJudgement) -> Verdict:
@@ -28,25 +31,22 @@ def verdict_of(judged: RunJudgement) -> Verdict:
     )
 
 
-def problems_of(judged: RunJudgement) -> tuple[Problem, ...]:
-    """The problems of a run, the cause before what follows from it; having nothing to judge is one."""
-    if not judged.judgements and all(each.verdict is Verdict.PASS for each in judged.problems):
-        return (*judged.problems, NOTHING_JUDGED)
-    return judged.problems
-
-
 def overall(runs: Sequence[RunJudgement], problems: Sequence[Problem] = ()) -> tuple[Verdict, tuple[Problem, ...]]:
-    """The verdict on all runs together, and the problems that belong to none of them. No runs are no pass."""
+    """The verdict on all runs together, and the problems that belong to none of them, worst first.
+
+    No runs are no pass.
+    """
     found = tuple(problems) if runs else (*problems, NO_RUNS)
     verdicts = [*(verdict_of(each) for each in runs), *(each.verdict for each in found)]
-    return worst(verdicts), tuple(sorted(found, key=lambda each: -_SEVERITY[each.verdict]))
+    return worst(verdicts), tuple(sorted(found, key=lambda each: -SEVERITY[each.verdict]))
+
+
+def worst_first(runs: Sequence[RunJudgement]) -> tuple[RunJudgement, ...]:
+    """The runs by their verdicts, in their own order where these are the same."""
+    return tuple(sorted(runs, key=lambda each: -SEVERITY[verdict_of(each)]))
 
 
 def count(verdicts: Iterable[Verdict]) -> tuple[tuple[Verdict, int], ...]:
     """How many there are of each verdict, worst first, without those that nothing has."""
     found = Counter(verdicts)
     return tuple((each, found[each]) for each in reversed(Verdict) if found[each])
-
-
-def worst_first(runs: Sequence[RunJudgement]) -> tuple[RunJudgement, ...]:
-    return tuple(sorted(runs, key=lambda each: -_SEVERITY[verdict_of(each)]))

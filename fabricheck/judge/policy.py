@@ -13,9 +13,9 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from fabricheck.records.operations import (
     MEMORY_PATHS,
     PAIRS,
+    Backend,
     HostKind,
     Operation,
-    Port,
     Schedule,
     Transport,
     uses_host_memory,
@@ -34,7 +34,7 @@ class FloorRule:
     """A share of the expected goodput under which a run fails, for the measurements that it matches.
 
     An axis that is `None` matches everything; `scope` is whether the ranks share a node or not, `devices` whether they
-    drove devices (in the host port they do not). `host_memory`: kinds of host memory that the data come from or go to.
+    drove devices (the host backend does not). `host_memory`: kinds of host memory that the data come from or go to.
     """
 
     __pydantic_config__ = _STRICT
@@ -78,13 +78,13 @@ class LatencyRule:
     minimum_us: Annotated[float, Field(gt=0)]
     source: _Source
     transport: Transport | None = None
-    port: Port | None = None
+    backend: Backend | None = None
     shared_devices: bool | None = None
 
-    def matches(self, transport: str, port: str, shared_devices: bool = False) -> bool:
+    def matches(self, transport: str, backend: str, shared_devices: bool = False) -> bool:
         return (
             self.transport in (None, transport)
-            and self.port in (None, port)
+            and self.backend in (None, backend)
             and self.shared_devices in (None, shared_devices)
         )
 
@@ -132,16 +132,31 @@ class Policy:
     source: str = "built in"
 
     def floor(self, run: Run, samples: Samples) -> FloorRule | None:
-        transport, devices = str(run.header["transport"]), run.header["port"] != "host"
+        """The floor of a measurement; None where no rule is about it."""
+        transport, devices = str(run.header["transport"]), run.header["backend"] != "host"
         scope = scope_of(run, samples)
         kind = host_memory_of(run, samples)
-        asked = (transport, samples.operation, scope, devices, kind)
-        return next((rule for rule in self.floors if rule.matches(*asked, schedule=samples.schedule)), None)
+        return self.floor_for(transport, samples.operation, scope, devices, kind, schedule=samples.schedule)
+
+    def floor_for(
+        self,
+        transport: str,
+        operation: str,
+        scope: Scope,
+        devices: bool,
+        host_memory: str | None = None,
+        *,
+        schedule: str | None = None,
+    ) -> FloorRule | None:
+        """The first rule of `floors` that matches a measurement, given by its axes; `floor` takes them of a run."""
+        asked = (transport, operation, scope, devices, host_memory)
+        return next((rule for rule in self.floors if rule.matches(*asked, schedule=schedule)), None)
 
     def latency(self, run: Run) -> LatencyRule | None:
-        transport, port = str(run.header["transport"]), str(run.header["port"])
+        """The limits of a small transfer of a run; None where no rule is about it."""
+        transport, backend = str(run.header["transport"]), str(run.header["backend"])
         shared = bool(run.header["plan"].get("shared_devices"))
-        return next((rule for rule in self.latencies if rule.matches(transport, port, shared)), None)
+        return next((rule for rule in self.latencies if rule.matches(transport, backend, shared)), None)
 
 
 def host_memory_of(run: Run, samples: Samples) -> str | None:

@@ -78,14 +78,6 @@ def ratio_interval(
     return low, high
 
 
-def interval_coverage(count: int, confidence: float = 0.95) -> float:
-    """Probability with which `median_interval` of `count` independent values covers the median of a continuous one."""
-    from scipy.stats import binom
-
-    k = max(_rank_of_bound(count, confidence), 1)
-    return float(1 - 2 * binom.cdf(k - 1, count, 0.5))
-
-
 def fewest_for_interval(confidence: float = 0.95) -> int:
     """The smallest number of values that have a confidence interval of the median: 6 for 95%."""
     count = 1

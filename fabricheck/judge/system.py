@@ -70,7 +70,7 @@ class SystemJudge:
             return {}
         own: dict[str, Key] = {
             "transport": run.header["transport"],
-            "port": run.header["port"],
+            "backend": run.header["backend"],
             "num_tasks": len(run.ranks),
         }
         return self.references.of(test).lookup({**own, **attributes})

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from fabricheck.errors import UserError
 from fabricheck.judge.policy import Policy
-from fabricheck.localization.localize import Suspect, locate
+from fabricheck.localization.localize import locate
 from fabricheck.localization.results import OPERATIONS, pairs_of
 from fabricheck.localization.routes import Ways, design
+from fabricheck.localization.suspects import Suspect
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.topology.network import Network, node_of

@@ -24,6 +24,7 @@ from scipy.stats import t as student
 
 from fabricheck.errors import UserError
 from fabricheck.localization.routes import Design, FloatArray, IntArray
+from fabricheck.localization.suspects import Evidence, Localization, Suspect
 
 _OUTLIERS, _OUTLIER_WIDTH = 0.01, 5.0
 # Losses that are tried, as -log(1 - loss): 1% to 95%.
@@ -39,69 +40,6 @@ _MOST_TURNS = 30
 _AROUND: FloatArray = np.linspace(-1, 1, 9)
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """One pair over a suspect: its goodput as a share of what all healthy pairs give."""
-
-    source: str
-    destination: str
-    round: int
-    share: float
-
-
-@dataclass(frozen=True)
-class Suspect:
-    """A fault: one of `components` (the data cannot tell which), all of `kind` or of `several`.
-
-    `loss`, `low`, `high`: share that is lost, and its 95% interval. `evidence`: the pairs over it; where routes are
-    unknown, those that may be. `chance`: probability of such data in a healthy network, over all its components.
-    """
-
-    components: tuple[str, ...]
-    kind: str
-    loss: float
-    low: float
-    high: float
-    chance: float
-    evidence: tuple[Evidence, ...]
-
-    @property
-    def place(self) -> str:
-        """The components in words."""
-        if len(self.components) > 1:
-            return f"{', '.join(self.components[:-1])} or {self.components[-1]}"
-        return self.components[0]
-
-    @property
-    def message(self) -> str:
-        """One line for the administrator."""
-        pairs = len(self.evidence)
-        return (
-            f"{self.place} loses {self.loss:.0%} ({self.low:.0%} to {self.high:.0%}): "
-            f"{pairs} {'pair' if pairs == 1 else 'pairs'} over it, chance {self.chance:.1g}"
-        )
-
-
-@dataclass(frozen=True)
-class Localization:
-    """What was found. `noise`: relative standard deviation of a reading; `scale`: what healthy pairs give of expected.
-
-    `readings`: how many were used; `doubtful`: how many were not, since what to expect of them is not known.
-    `closest`: components that explain best what is left, proven or not, then the suspects: what to measure again.
-    `unseen`: components that no reading went over. `detectable`: by component, the least loss that is found in nine of
-    ten cases.
-    """
-
-    suspects: tuple[Suspect, ...]
-    noise: float
-    scale: float
-    readings: int
-    doubtful: int
-    closest: tuple[str, ...]
-    unseen: tuple[str, ...]
-    detectable: dict[str, float]
-
-
 def locate(design: Design, measured_gbps: npt.ArrayLike, *, alarm: float = 0.01, most: int = 4) -> Localization:
     """What explains the readings of a design; `measured_gbps`: shape (R,), as its readings.
 
@@ -109,14 +47,6 @@ def locate(design: Design, measured_gbps: npt.ArrayLike, *, alarm: float = 0.01,
     are looked for. Raises UserError for values that are not above zero, or fewer than eight usable readings.
     """
     return Locator(design, alarm=alarm, most=most).locate(measured_gbps)
-
-
-def equivalent(design: Design) -> dict[str, frozenset[str]]:
-    """For each component those that no data of these readings can tell from it, itself included.
-
-    They lie on the same pairs with the same probability; a node, its only port and its cable always do.
-    """
-    return Locator(design).equivalents
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +148,10 @@ class Locator:
 
     @property
     def equivalents(self) -> dict[str, frozenset[str]]:
-        """See `equivalent`."""
+        """For each component those that no data of these readings can tell from it, itself included.
+
+        They lie on the same pairs with the same probability; a node, its only port and its cable always do.
+        """
         # A component has up to two hypotheses; the first of them is the one that every pair feels.
         names = self.design.ways.components
         first: dict[int, int] = {}

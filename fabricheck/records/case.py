@@ -17,7 +17,8 @@ class Case:
     `name` starts with that of the test class, which its parameters follow; `partition` is `system:partition`.
     `attributes` are those of the test that are text or whole numbers, by which references may be indexed. `folder` is
     where ReFrame left its files, `None` where it did not get that far. `not_applicable`: it was skipped because the
-    site's own description leaves nothing to measure. `declared_lack`: what the site says that the machine lacks for it.
+    site's own description leaves nothing to measure. `declared_unsupported`: what it needs
+    and the site says that the machine does not support.
     """
 
     name: str
@@ -31,7 +32,7 @@ class Case:
     is_build: bool
     tags: tuple[str, ...] = ()
     not_applicable: bool = False
-    declared_lack: str = ""
+    declared_unsupported: str = ""
 
     def __str__(self) -> str:
         return f"{self.name} @{self.partition}+{self.environment}"
@@ -44,13 +45,23 @@ class Case:
     @property
     def verdict(self) -> Verdict:
         """What ReFrame's result comes to: what the test says itself, else INCOMPLETE where nothing was judged."""
+        return self._verdict(measured=bool(self.result_files()))
+
+    @property
+    def trusts_its_run(self) -> bool:
+        """Whether its check let the run of its result file count: it measured what was asked for, and all of it.
+
+        The verdict on speed and data is another matter. Nothing is asked of the folder, which a stored case lost.
+        """
+        return self._verdict(measured=True) not in (Verdict.INVALID, Verdict.INCOMPLETE)
+
+    def _verdict(self, *, measured: bool) -> Verdict:
         if self.result == "pass":
             return Verdict.PASS
         named = named_verdict(self.reason or "")
         if named is not None:
             return named
-        judged = self.phase in ("sanity", "performance") and self.result_files()
-        return Verdict.FAIL if judged else Verdict.INCOMPLETE
+        return Verdict.FAIL if measured and self.phase in ("sanity", "performance") else Verdict.INCOMPLETE
 
     @property
     def does_not_apply(self) -> bool:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

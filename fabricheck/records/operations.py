@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
+from fabricheck.errors import UserError
+
 Family = Literal["pair", "collective", "group", "striping", "sparse", "victim", "memory"]
 
 
@@ -103,7 +105,18 @@ Implementation = Literal["transfers", "library"]
 Schedule = Literal["uncontended", "contended"]
 Transport = Literal["staging", "copy", "kernel", "ccl", "mpi"]
 HostKind = Literal["pageable", "pinned", "noncoherent", "managed", "migrated"]
-Port = Literal["host", "cuda", "hip"]
+Backend = Literal["host", "cuda", "hip"]
+
+
+def backend_of(extras: Mapping[str, object]) -> str:
+    """The backend of fabricbench that the `extras` of an environment ask for; `host` where they name none.
+
+    Raises UserError where they have the key `port`, which is what `backend` was called up to version 0.1.
+    """
+    if "port" in extras:
+        value = extras["port"]
+        raise UserError(f"the environment's extras have 'port': {value!r}: the key is called 'backend' now: rename it")
+    return str(extras.get("backend", "host"))
 
 
 def uses_host_memory(operation: str, buffers: str | None) -> bool:

@@ -27,7 +27,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Rank:
-    """One MPI rank: where it ran and which device it drove (`None` in the host port)."""
+    """One MPI rank: where it ran and which device it drove (`None` in the host backend)."""
 
     rank: int
     host: str

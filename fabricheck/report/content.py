@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fabricheck.judge.overall import _SEVERITY
+from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import Quantity
@@ -169,7 +169,7 @@ def groups_of(judged: RunJudgement) -> tuple[Group, ...]:
         )
         found.setdefault(key, []).append(each)
     groups = (Group(*key, tuple(sorted(members, key=_badness))) for key, members in found.items())
-    return tuple(sorted(groups, key=lambda each: -_SEVERITY[each.verdict]))
+    return tuple(sorted(groups, key=lambda each: -SEVERITY[each.verdict]))
 
 
 def together(groups: Sequence[Group]) -> tuple[tuple[Group, ...], ...]:
@@ -201,7 +201,7 @@ def label_of(judged: Judgement, world: int) -> str:
 def judgements_of(groups: Sequence[Group]) -> tuple[Judgement, ...]:
     """The metrics of several groups, worst verdict first, else in their order."""
     found = [each for group in groups for each in group.judgements]
-    return tuple(sorted(found, key=lambda each: -_SEVERITY[each.verdict]))
+    return tuple(sorted(found, key=lambda each: -SEVERITY[each.verdict]))
 
 
 def _badness(judged: Judgement) -> tuple[int, float]:
@@ -209,8 +209,8 @@ def _badness(judged: Judgement) -> tuple[int, float]:
     target = judged.expectation.expected or (judged.reference.value if judged.reference else None) or 1.0
     ratio = judged.value / target
     if math.isnan(ratio):
-        return -_SEVERITY[judged.verdict], -math.inf
-    return -_SEVERITY[judged.verdict], ratio if judged.better == "higher" else -ratio
+        return -SEVERITY[judged.verdict], -math.inf
+    return -SEVERITY[judged.verdict], ratio if judged.better == "higher" else -ratio
 
 
 def who(samples: Samples, world: int) -> str:
@@ -251,7 +251,7 @@ def facts_of(judged: RunJudgement) -> Facts:
     clock = header.get("clock")
     program = f"{header.get('program', '?')} {header.get('version', '')}".strip()
     if header:
-        program += f", port {header.get('port')} on {header.get('platform')}"
+        program += f", backend {header.get('backend')} on {header.get('platform')}"
     if clock:
         program += f", clock {clock.get('source')} ({clock.get('overhead_ns')} ns)"
     return Facts(

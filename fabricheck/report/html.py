@@ -8,13 +8,9 @@ escaping would still not run.
 
 from __future__ import annotations
 
-import base64
-import gzip
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 
 import jinja2
@@ -40,7 +36,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Rank
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.report.content import (
     Facts,
     Group,
@@ -58,6 +54,7 @@ from fabricheck.report.content import (
     together,
     who,
 )
+from fabricheck.report.embedded import own_file, packed, packed_plotly, plotly_hash, script_hash
 from fabricheck.report.figures import Figure, Rows, figures_of
 from fabricheck.report.figures.changes import changes_figure
 from fabricheck.report.figures.history import overview, page_figure, states_table
@@ -67,8 +64,8 @@ from fabricheck.report.places import places_of
 from fabricheck.units import format_size, size_label
 
 # What keeps the page short where a run is large; what is left out is counted where it would stand.
-_MOST_FINDINGS = 30
-_MOST_NAMED = 3  # of those with the same finding
+_MOST_NOT_PASSED = 30
+_MOST_NAMED = 3  # of those with the same verdict
 _MOST_ROWS = 64
 _MOST_SOURCES = 6
 _MOST_RANKS = 64
@@ -130,7 +127,7 @@ class _Run:
 
 
 @dataclass(frozen=True)
-class _Finding:
+class _NotPassed:
     """Something that is not PASS, for the top of the page."""
 
     run: _Run
@@ -193,13 +190,14 @@ def write_html(
     title: str,
     system: str,
     problems: Sequence[Problem] = (),
+    findings: Sequence[Finding] = (),
     past: Past | None = None,
 ) -> None:
-    """Writes the report of `runs` to `path`; `problems` are those of the whole that belong to no run.
+    """Writes the report of `runs` to `path`; `problems` and `findings` are those of the session that belong to no run.
 
     The file appears whole or not at all. Raises UserError where it cannot be written.
     """
-    text = render_html(runs, title=title, system=system, problems=problems, past=past)
+    text = render_html(runs, title=title, system=system, problems=problems, findings=findings, past=past)
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
         unfinished.write_text(text, encoding="utf-8")
@@ -215,6 +213,7 @@ def render_html(
     title: str,
     system: str,
     problems: Sequence[Problem] = (),
+    findings: Sequence[Finding] = (),
     past: Past | None = None,
 ) -> str:
     """The report as text. Everything that comes from a result file or a store is escaped.
@@ -226,7 +225,7 @@ def render_html(
     metrics = [each for run in runs for each in run.judgements]
     ranked = worst_first(runs)
     shown = [_run(each, f"run{place}") for place, each in enumerate(ranked, start=1)]
-    findings = _findings(ranked, shown)
+    not_passed = _not_passed(ranked, shown)
     history = _history(past.watched) if past.watched is not None else None
     comparison = _comparison(past.comparison) if past.comparison is not None else None
     result = past.watched.result if past.watched is not None else None
@@ -238,32 +237,32 @@ def render_html(
         *(figure for run in shown for figure in run.figures),
     ]
     plots = ",".join(figure.plot for figure in figures)
-    style, script = _own_file("report.css"), _own_file("report.js")
+    style, script = own_file("report.css"), own_file("report.js")
     return _template().render(
         title=title,
         system=system,
         verdict=verdict,
-        bad=[each for each in all_problems if each.verdict is not Verdict.PASS],
-        found_out=[each for each in all_problems if each.verdict is Verdict.PASS],
+        problems=all_problems,
+        findings=findings,
         places=places[:_MOST_PLACES],
         more_places=max(0, len(places) - _MOST_PLACES),
         notes=past.notes,
         comparison=comparison,
         history=history,
         runs=shown,
-        findings=findings[:_MOST_FINDINGS],
-        more_findings=count(each.verdict for each in findings[_MOST_FINDINGS:]),
+        not_passed=not_passed[:_MOST_NOT_PASSED],
+        more_not_passed=count(each.verdict for each in not_passed[_MOST_NOT_PASSED:]),
         run_counts=count(verdict_of(each) for each in runs),
         metric_counts=count(each.verdict for each in metrics),
         uncalibrated=sum(not each.calibrated for each in metrics),
         style=Markup(style),
         script=Markup(script),
         policy=Markup(
-            f"default-src 'none'; script-src {_hash(script.encode())} {_plotly_hash()}; style-src 'unsafe-inline'; "
-            "img-src data: blob:; base-uri 'none'; form-action 'none'"
+            f"default-src 'none'; script-src {script_hash(script.encode())} {plotly_hash()}; "
+            "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
         ),
-        plotly=_packed_plotly(),
-        plots=_packed(f"[{plots}]".encode()),
+        plotly=packed_plotly(),
+        plots=packed(f"[{plots}]".encode()),
     )
 
 
@@ -395,11 +394,11 @@ def _sources(judgements: Sequence[Judgement], world: int) -> tuple[str, ...]:
     )
 
 
-def _findings(ranked: Sequence[RunJudgement], runs: Sequence[_Run]) -> list[_Finding]:
+def _not_passed(ranked: Sequence[RunJudgement], runs: Sequence[_Run]) -> list[_NotPassed]:
     """The problems, and what is not PASS of each group of metrics: who, worst first, and the reason of the worst."""
     found = []
     for judged, run in zip(ranked, runs, strict=True):
-        found += [_Finding(run, verdict, "", message) for verdict, message in run.problems]
+        found += [_NotPassed(run, verdict, "", message) for verdict, message in run.problems]
         for group in groups_of(judged):
             for verdict, alike in group.by_verdict.items():
                 if verdict is Verdict.PASS:
@@ -407,7 +406,7 @@ def _findings(ranked: Sequence[RunJudgement], runs: Sequence[_Run]) -> list[_Fin
                 named = [who(each.samples, len(judged.run.ranks)) for each in alike[:_MOST_NAMED]]
                 more = f" and {len(alike) - _MOST_NAMED} more" if len(alike) > _MOST_NAMED else ""
                 what = f"{group.name} {', '.join(named)}{more}"
-                found.append(_Finding(run, verdict, what, reason_without_source(alike[0])))
+                found.append(_NotPassed(run, verdict, what, reason_without_source(alike[0])))
     return sorted(found, key=lambda each: -_ORDER.index(each.verdict))
 
 
@@ -430,30 +429,3 @@ def _shown(value: object) -> object:
     if isinstance(value, (Markup, int)) or (isinstance(value, str) and value.isascii() and value.isprintable()):
         return value
     return printable(value)
-
-
-def _own_file(name: str) -> str:
-    return (resources.files("fabricheck.report") / name).read_text(encoding="utf-8")
-
-
-def _packed(content: bytes) -> str:
-    """gzip and base64, which nothing can break out of; the same text for the same content each time."""
-    return base64.b64encode(gzip.compress(content, mtime=0)).decode("ascii")
-
-
-def _hash(script: bytes) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode('ascii')}'"
-
-
-def _plotly() -> bytes:
-    return (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
-
-
-@lru_cache(maxsize=1)
-def _plotly_hash() -> str:
-    return _hash(_plotly())
-
-
-@lru_cache(maxsize=1)
-def _packed_plotly() -> str:
-    return _packed(_plotly())

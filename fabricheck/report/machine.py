@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,18 +12,24 @@ from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 from fabricheck.judge.as_json import problems_as_json, run_as_json
 from fabricheck.judge.overall import overall, problems_of, verdict_of
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.verdict import EXIT_CODES, Problem, Verdict
+from fabricheck.records.verdict import EXIT_CODES, Finding, Problem, Verdict
 from fabricheck.report.content import facts_of, printable, quantity_of
 
+# The verdict and the message of what failed.
+_Failure = tuple[Verdict, str]
 
-def write_json(runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Problem]) -> None:
-    """Write the verdict, the problems of the session and every judged run with its metrics."""
+
+def write_json(
+    runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Problem], findings: Sequence[Finding]
+) -> None:
+    """Write the verdict, the problems and the findings of the session, and every judged run with its metrics."""
     verdict, found = overall(runs, problems)
     content = {
         "system": system,
         "verdict": verdict.value,
         "exit_status": EXIT_CODES[verdict],
         "problems": problems_as_json(found),
+        "findings": [{"message": each.message} for each in findings],
         "runs": [{"test": each.test, **run_as_json(each)} for each in runs],
     }
     path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
@@ -36,25 +42,27 @@ def write_junit(runs: Sequence[RunJudgement], path: Path, *, system: str, proble
     """
     _, found = overall(runs, problems)
     root = ElementTree.Element("testsuites", name=f"fabricheck {system}")
-    _suite(root, "session", [("everything was measured", found)])
+    _suite(root, "session", [("everything was measured", _failures(found))])
     for each in runs:
-        cases = [("results", problems_of(each))]
-        cases += [(one.name, (Problem(one.verdict, one.reason),)) for one in each.judgements]
+        cases = [("results", _failures(problems_of(each)))]
+        for one in each.judgements:
+            cases.append((one.name, [] if one.verdict is Verdict.PASS else [(one.verdict, one.reason)]))
         _suite(root, each.test or each.run.path, cases)
     ElementTree.indent(root)
     ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
 
 
-def _suite(root: ElementTree.Element, name: str, cases: Sequence[tuple[str, Sequence[Problem]]]) -> None:
+def _failures(problems: Iterable[Problem]) -> list[_Failure]:
+    return [(each.verdict, each.message) for each in problems]
+
+
+def _suite(root: ElementTree.Element, name: str, cases: Sequence[tuple[str, Sequence[_Failure]]]) -> None:
     suite = ElementTree.SubElement(root, "testsuite", name=printable(name), tests=str(len(cases)))
-    failed = 0
-    for title, problems in cases:
+    for title, failures in cases:
         case = ElementTree.SubElement(suite, "testcase", classname=printable(name), name=printable(title))
-        bad = [each for each in problems if each.verdict is not Verdict.PASS]
-        failed += bool(bad)
-        for each in bad:
-            ElementTree.SubElement(case, "failure", type=each.verdict.value, message=printable(each.message))
-    suite.set("failures", str(failed))
+        for verdict, message in failures:
+            ElementTree.SubElement(case, "failure", type=verdict.value, message=printable(message))
+    suite.set("failures", str(sum(bool(failures) for _, failures in cases)))
 
 
 def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Problem]) -> None:

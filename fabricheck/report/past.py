@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from fabricheck.errors import UserError
+from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.of_session import find_all
 from fabricheck.history.compare import Comparison, compare
 from fabricheck.history.select import select_runs
@@ -15,9 +16,9 @@ from fabricheck.history.series import check_history
 from fabricheck.history.watch import Watched, find_accepted, watch_series
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict, split
 from fabricheck.store.reading import entries_of, find_entries, history
-from fabricheck.store.replay import case_run, replay
+from fabricheck.store.replay import replay
 from fabricheck.store.session import read_record
 
 
@@ -32,7 +33,7 @@ class Past:
 
 @dataclass(frozen=True)
 class StoredSession:
-    """A session out of the store, judged by the suite as it is now; `problems` are those of no single run.
+    """A session out of the store, judged by the suite as it is now; `problems` and `findings` are those of no run.
 
     `session`: its whole id; `started`: UTC, as in the store; `notes`: what a reader has to know of how it was judged.
     """
@@ -41,6 +42,7 @@ class StoredSession:
     started: str
     judged: tuple[RunJudgement, ...]
     problems: tuple[Problem, ...]
+    findings: tuple[Finding, ...]
     notes: tuple[str, ...]
 
 
@@ -58,16 +60,18 @@ def stored_session(store: Path, system: str, session: str | None, root: Path) ->
         )
     record = read_record(entry)
     judged = tuple(each.judged for each in found.runs)
-    runs = [case_run(each.stored) for each in found.runs]
+    runs = [CaseRun.of_case(each.stored.run, each.stored.case) for each in found.runs]
     now = tuple(find_all(runs, SystemJudge.of(system, root)))
     said = {each.message for each in now}
-    kept = [Problem(Verdict(each.verdict), each.message) for each in record.problems if each.message not in said]
-    other = (
-        f"The session is judged by another {', another '.join(found.other)} than when it was stored"
-        if found.other
-        else ""
-    )
-    return StoredSession(entry.session, record.started, judged, (*kept, *now), (other,) if other else ())
+    # What the runs do not tell: that a check did not run, what does not apply.
+    before: list[Problem | Finding] = [
+        *(Problem(Verdict(each.verdict), each.message) for each in record.problems),
+        *(Finding(each.message) for each in record.findings),
+    ]
+    problems, findings = split([*(each for each in before if each.message not in said), *now])
+    other = ", another ".join(found.other)
+    notes = (f"The session is judged by another {other} than when it was stored",) if other else ()
+    return StoredSession(entry.session, record.started, judged, problems, findings, notes)
 
 
 def past_of(

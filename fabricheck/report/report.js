@@ -5,6 +5,8 @@
   const places = [...document.querySelectorAll(".plot")];
   const tables = places.map((place) => place.closest("figure").querySelector("details"));
   const paperWidth = 680;
+  // Named one by one: plotly's own choice has a button that sends the figure's data to another host.
+  const toolbar = [["toImage"], ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "resetScale2d"]];
   let figures = [];
 
   async function unpack(id) {
@@ -27,7 +29,7 @@
     if (!("drawn" in place.dataset)) place.replaceChildren();
     place.dataset.drawn = "";
     Plotly.react(place, data, themed(layout), {responsive: true, displaylogo: false,
-      modeBarButtonsToRemove: ["select2d", "lasso2d"]});
+      plotlyServerURL: "", modeBarButtons: toolbar});
   }
 
   const redraw = () => places.filter((place) => "drawn" in place.dataset).forEach(draw);

@@ -11,7 +11,7 @@ import click
 from fabricheck.judge.overall import count, overall, problems_of, verdict_of, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.report.content import (
     Group,
     facts_of,
@@ -72,11 +72,12 @@ _DETAILS = (
 
 @dataclass(frozen=True)
 class _Line:
-    """Text, or a row of the table where `cells` are given. `verdict` is shown before it in its colour."""
+    """Text, or a row of the table where `cells` are given. `verdict` is shown before it in its colour, else `label`."""
 
     verdict: Verdict | None
     text: str
     cells: tuple[str, ...] = ()
+    label: str = ""
 
 
 def render(
@@ -86,28 +87,34 @@ def render(
     color: bool,
     height: int = 40,
     problems: Sequence[Problem] = (),
+    findings: Sequence[Finding] = (),
 ) -> str:
     """Text of at most `width` columns and, by folding what is better to counts, at most `height` lines.
 
-    `problems` are those of the whole that belong to no run. A terminal has at least 40 columns and 24 lines.
+    `problems` and `findings` are those of the session that belong to no run. A terminal has at least 40
+    columns and 24 lines.
     """
     width, height = max(width, _NARROWEST), max(height, _LOWEST)
     text: list[str] = []
     for detail in _DETAILS:
-        text = _layout(list(_lines(runs, problems, detail, width)), width, color)
+        text = _layout(list(_lines(runs, problems, findings, detail, width)), width, color)
         if len(text) <= height:
             break
     return "\n".join(text)
 
 
-def _lines(runs: Sequence[RunJudgement], problems: Sequence[Problem], detail: _Detail, width: int) -> Iterator[_Line]:
+def _lines(
+    runs: Sequence[RunJudgement],
+    problems: Sequence[Problem],
+    findings: Sequence[Finding],
+    detail: _Detail,
+    width: int,
+) -> Iterator[_Line]:
     verdict, problems = overall(runs, problems)
     first, *more = _wrap(_totals(runs), width - 12, 3)
     yield _Line(verdict, first)
     yield from (_Line(None, f"{_INDENT}{line}") for line in more)
-    notes = [(each.verdict, each.message) for each in problems if each.verdict is Verdict.PASS]
-    wrong = [(each.verdict, each.message) for each in problems if each.verdict is not Verdict.PASS]
-    yield from _problem_lines(wrong, detail, width)
+    yield from _problem_lines(((each.verdict, each.message) for each in problems), detail, width)
     ranked = worst_first(runs)
     bad = [each for each in ranked if verdict_of(each) is not Verdict.PASS]
     passes = ranked[len(bad) :]
@@ -115,7 +122,7 @@ def _lines(runs: Sequence[RunJudgement], problems: Sequence[Problem], detail: _D
         yield from _run_lines(each, detail, width)
     if rest := bad[detail.runs :]:
         yield _Line(None, f"{_INDENT}and {plural(len(rest), 'more run')}: {_counts(verdict_of(each) for each in rest)}")
-    yield from _problem_lines(notes, detail, width, "note")
+    yield from _finding_lines(findings, detail, width)
     for each in passes[: detail.passes]:
         yield from _run_lines(each, detail, width)
     if passes[detail.passes :]:
@@ -171,9 +178,7 @@ def _run_lines(judged: RunJudgement, detail: _Detail, width: int) -> Iterator[_L
         yield _Line(None, f"{_INDENT}and {plural(len(rest), 'more metric')}: {_counts(each.verdict for each in rest)}")
 
 
-def _problem_lines(
-    messages: Iterable[tuple[Verdict, str]], detail: _Detail, width: int, called: str = "problem"
-) -> Iterator[_Line]:
+def _problem_lines(messages: Iterable[tuple[Verdict, str]], detail: _Detail, width: int) -> Iterator[_Line]:
     all_ = list(messages)
     for verdict, message in all_[: detail.problems]:
         first, *more = _wrap(message, width - 12, detail.reason_lines)
@@ -181,8 +186,17 @@ def _problem_lines(
         yield from (_Line(None, f"{_INDENT}{line}") for line in more)
     if rest := all_[detail.problems :]:
         yield _Line(
-            None, f"{_INDENT}and {plural(len(rest), f'more {called}')}: {_counts(verdict for verdict, _ in rest)}"
+            None, f"{_INDENT}and {plural(len(rest), 'more problem')}: {_counts(verdict for verdict, _ in rest)}"
         )
+
+
+def _finding_lines(findings: Sequence[Finding], detail: _Detail, width: int) -> Iterator[_Line]:
+    for each in findings[: detail.problems]:
+        first, *more = _wrap(each.message, width - 12, detail.reason_lines)
+        yield _Line(None, first, label="finding")
+        yield from (_Line(None, f"{_INDENT}{line}") for line in more)
+    if rest := len(findings[detail.problems :]):
+        yield _Line(None, f"{_INDENT}and {plural(rest, 'more finding')}")
 
 
 def _group_lines(group: Group, world: int, detail: _Detail, width: int) -> Iterator[_Line]:
@@ -228,13 +242,10 @@ def _layout(lines: Sequence[_Line], width: int, color: bool) -> list[str]:
     text = []
     for line in lines:
         content = _columns(line.cells, widths) if line.cells else line.text
-        content = _clip(content, width if line.verdict is None else spare)
-        if line.verdict is None:
-            text.append(content.rstrip())
-            continue
-        label = line.verdict.value
-        padding = " " * (12 - len(label))
-        styled = click.style(label, fg=_COLORS[line.verdict], bold=True) if color else label
+        label = line.verdict.value if line.verdict is not None else line.label
+        content = _clip(content, spare if label else width)
+        padding = " " * (12 - len(label)) if label else ""
+        styled = click.style(label, fg=_COLORS[line.verdict], bold=True) if color and line.verdict else label
         text.append(f"{styled}{padding}{content}".rstrip())
     return text
 

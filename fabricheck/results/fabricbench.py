@@ -6,22 +6,18 @@ ended, when the job started) is in `fabricheck.results.guards`.
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
 
-import numpy as np
-from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic import JsonValue
 
 from fabricheck.errors import UserError
 from fabricheck.records.operations import GROUP_PATTERNS, MEMORY_PATHS, PAIRS, SPARSE, STRIPING, VICTIMS
-from fabricheck.records.run import Device, Groups, Rank, Run, Samples
+from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench_format import (
     FORMAT,
@@ -32,10 +28,12 @@ from fabricheck.results.fabricbench_format import (
     RankModel,
     SamplesModel,
     SeriesModel,
+    with_todays_words,
 )
+from fabricheck.results.fabricbench_records import rank_of, samples_of
 from fabricheck.results.guards import list_ranks
+from fabricheck.results.strict_json import BadLineError, parse_line, validate
 
-_Model = TypeVar("_Model", bound=BaseModel)
 # What makes two samples lines the same measurement, and what a planned series must agree with.
 _Key = tuple[str, str, int, tuple[int, ...], tuple[int, ...], str, int]
 
@@ -56,13 +54,13 @@ def read_run(path: str | PathLike[str]) -> Run:
     return _read(path).run()
 
 
-def read_lack(path: str | PathLike[str]) -> str | None:
-    """What the machine lacks for a measurement, where the benchmark ended for that reason and wrote it down.
+def read_unsupported(path: str | PathLike[str]) -> str | None:
+    """What of a measurement the machine does not support, where the benchmark ended for that reason and wrote it down.
 
     None for a run that ended in any other way. Raises UserError only when there is no file to read.
     """
     error = _read(path).error
-    return error.message if error is not None and error.kind == "lack" else None
+    return error.message if error is not None and error.kind == "unsupported" else None
 
 
 def _read(path: str | PathLike[str]) -> _Reader:
@@ -76,55 +74,6 @@ def _read(path: str | PathLike[str]) -> _Reader:
     reader = _Reader(str(path))
     reader.read(content)
     return reader
-
-
-class _BadLineError(Exception):
-    """A line that is not what it has to be, and why."""
-
-
-def _no_constant(text: str) -> float:
-    raise _BadLineError(f"holds {text}, which is not JSON: a value that was never measured")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise _BadLineError(f"holds the number {text[:32]}, which is beyond a 64-bit float")
-    return number
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-        raise _BadLineError(f"has the field {twice!r} twice")
-    return result
-
-
-def _parse_line(line: bytes) -> JsonObject:
-    try:
-        value = json.loads(
-            line.decode("utf-8"),
-            parse_constant=_no_constant,
-            parse_float=_finite,
-            object_pairs_hook=_without_duplicates,
-        )
-    except UnicodeDecodeError:
-        raise _BadLineError("is not UTF-8 text") from None
-    except (ValueError, RecursionError):
-        raise _BadLineError("is not a JSON object") from None
-    if not isinstance(value, dict):
-        raise _BadLineError("is not a JSON object")
-    return value
-
-
-def _validate(model: type[_Model], value: JsonObject) -> _Model:
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the line"
-        raise _BadLineError(f"is not valid: {where}: {first['msg']}") from None
 
 
 def _one_line(text: str, limit: int = 600) -> str:
@@ -182,7 +131,7 @@ class _Reader:
                 break
             try:
                 self.read_line(number, line)
-            except _BadLineError as error:
+            except BadLineError as error:
                 self.unreadable = True
                 if number == self.last:
                     self.incomplete(number, f"the last line {error}: the file was cut off; run the benchmark again")
@@ -202,14 +151,14 @@ class _Reader:
             self.invalid(1, f"a planted defect was requested ({self.header.plan.injected}) and nothing noticed it")
 
     def read_line(self, number: int, line: bytes) -> None:
-        value = _parse_line(line)
+        value = with_todays_words(parse_line(line))
         kind = value.get("record")
         if number == 1 and kind != "header":
             self.invalid(number, "the file does not begin with a header: it is not a whole result of fabricbench")
         if kind == "header":
             self.read_header(number, value)
         elif kind == "samples":
-            each = _validate(SamplesModel, value)
+            each = validate(SamplesModel, value)
             if each.index != len(self.samples):
                 self.invalid(
                     number,
@@ -219,13 +168,13 @@ class _Reader:
             self.samples.append(each)
             self.sample_lines.append(number)
         elif kind == "footer":
-            self.footer, self.raw_footer, self.end = _validate(FooterModel, value), value, number
+            self.footer, self.raw_footer, self.end = validate(FooterModel, value), value, number
             self.check_run_id(number, self.footer.run_id)
         elif kind == "error":
-            self.error, self.end = _validate(ErrorModel, value), number
+            self.error, self.end = validate(ErrorModel, value), number
             self.check_run_id(number, self.error.run_id)
         else:
-            raise _BadLineError(f"is of the unknown kind {_show(kind)}")
+            raise BadLineError(f"is of the unknown kind {_show(kind)}")
 
     def read_header(self, number: int, value: JsonObject) -> None:
         if number != 1:
@@ -237,7 +186,7 @@ class _Reader:
                 number, f"the format version is {_show(version)} and this program reads {FORMAT}: use matching versions"
             )
             return
-        self.header, self.raw_header = _validate(HeaderModel, value), value
+        self.header, self.raw_header = validate(HeaderModel, value), value
 
     def check_run_id(self, number: int, run_id: str) -> None:
         if self.header is not None and run_id != self.header.run_id:
@@ -271,13 +220,13 @@ class _Reader:
                     f"rank {each.rank} stands in place {position} of the header: a rank is missing, doubled or moved",
                 )
                 break
-        gpu = header.port != "host"
+        gpu = header.backend != "host"
         for each in header.ranks:
             if gpu != (each.device is not None):
-                what = "has no device, so nothing says what it drove" if gpu else "names a device in the host port"
+                what = "has no device, so nothing says what it drove" if gpu else "names a device in the host backend"
                 self.invalid(1, f"rank {each.rank} {what}")
         if gpu == (header.platform == "host"):
-            self.invalid(1, f"the port {header.port} cannot run on the platform {header.platform}")
+            self.invalid(1, f"the backend {header.backend} cannot run on the platform {header.platform}")
         if not header.plan.shared_devices:
             self.check_devices(header.ranks)
         self.check_host_memory(header)
@@ -465,8 +414,8 @@ class _Reader:
         return Run(
             path=self.path,
             header=self.raw_header,
-            ranks=tuple(_rank(each) for each in header.ranks) if header is not None else (),
-            samples=tuple(_samples(each, messages.get(_key(each, each.bytes), [])) for each in self.samples),
+            ranks=tuple(rank_of(each) for each in header.ranks) if header is not None else (),
+            samples=tuple(samples_of(each, messages.get(_key(each, each.bytes), [])) for each in self.samples),
             footer=self.raw_footer if self.footer is not None else None,
             problems=tuple(self.problems),
         )
@@ -485,36 +434,3 @@ def _timed_ns(samples: Sequence[SamplesModel]) -> int:
     for together in rounds.values():
         total += sum(max(times) for times in zip(*together, strict=False))
     return total
-
-
-def _rank(each: RankModel) -> Rank:
-    device = Device(**each.device.model_dump()) if each.device is not None else None
-    return Rank(
-        rank=each.rank,
-        host=each.host,
-        local_rank=each.local_rank,
-        pid=each.pid,
-        cpus=each.cpus,
-        numa_node=each.numa_node,
-        device=device,
-    )
-
-
-def _samples(each: SamplesModel, messages: Sequence[Sequence[int]]) -> Samples:
-    times = np.array(each.times_ns, dtype=np.int64)
-    times.flags.writeable = False
-    return Samples(
-        operation=each.operation,
-        implementation=each.implementation,
-        schedule=each.schedule,
-        round=each.round,
-        ranks=tuple(each.ranks),
-        bytes=each.bytes,
-        warmup=each.warmup,
-        stopped=each.stopped,
-        wrong_bytes=each.wrong_bytes,
-        times_ns=times,
-        statistic=each.statistic,
-        groups=Groups(*each.groups) if each.groups is not None else None,
-        messages=tuple((source, destination, size) for source, destination, size in messages),
-    )

@@ -13,10 +13,10 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 from fabricheck.records.operations import (
+    Backend,
     HostKind,
     Implementation,
     Operation,
-    Port,
     Schedule,
     Transport,
     uses_host_memory,
@@ -175,7 +175,7 @@ class HeaderModel(_Line):
     run_id: RunId
     program: Text
     version: Text
-    port: Port
+    backend: Backend
     platform: Literal["host", "nvidia", "amd"]
     transport: Transport
     started_utc: Annotated[str, AfterValidator(_is_utc)]
@@ -234,7 +234,7 @@ class FooterModel(_Line):
 class ErrorModel(_Line):
     record: Literal["error"]
     run_id: RunId
-    kind: Literal["timeout", "crash", "library", "memory", "input", "lack"]
+    kind: Literal["timeout", "crash", "library", "memory", "input", "unsupported"]
     message: str
     operation: Operation | None
     bytes: Positive | None
@@ -242,3 +242,15 @@ class ErrorModel(_Line):
 
 
 JsonObject = dict[str, JsonValue]
+
+
+def with_todays_words(value: JsonObject) -> JsonObject:
+    """A header or an error line as it is written today.
+
+    Up to version 0.1 a header had `port` for `backend`, and an error the kind `lack` for `unsupported`.
+    """
+    if value.get("record") == "header" and "port" in value and "backend" not in value:
+        return {"backend" if key == "port" else key: field for key, field in value.items()}
+    if value.get("record") == "error" and value.get("kind") == "lack":
+        return {**value, "kind": "unsupported"}
+    return value

@@ -31,7 +31,7 @@ def require(
     run: Run,
     *,
     transport: str,
-    port: str,
+    backend: str,
     ranks: int,
     nodes: int,
     devices: bool,
@@ -43,6 +43,7 @@ def require(
     plan: Mapping[str, str] | None = None,
     paths_forbidden: Collection[str] = (),
     paths_required: Collection[str] = (),
+    described: str = "",
     interfaces: Collection[str] = (),
     verified: bool = True,
 ) -> tuple[Problem, ...]:
@@ -54,7 +55,8 @@ def require(
     name of the MPI library, where it is known. `plan`: what its fields of these names must say, such as `host_memory`.
     `paths_forbidden` and `paths_required` are regular expressions, searched for in the paths that the libraries
     reported (`NET/Socket`): any match of a forbidden one and a required one without a match are INVALID, and so is a
-    library that reported nothing where something is required. `interfaces`: the network interfaces over which the data
+    library that reported nothing where something is required; `described`: the path that the site's files ask for, in
+    their words. `interfaces`: the network interfaces over which the data
     of several nodes may go. `verified`: the data must have been checked.
     Raises UserError for a regular expression that is not one.
     """
@@ -69,14 +71,14 @@ def require(
         return tuple(problems)
     messages = [
         *_place_mistakes(run, ranks, nodes, devices),
-        *_plan_mistakes(run.header, transport, port, operations, implementation, verified),
+        *_plan_mistakes(run.header, transport, backend, operations, implementation, verified),
         *_library_mistakes(run.header, mpi_library),
         *_environment_mistakes(run.header, environment or {}),
         *_setting_mistakes(run.header["plan"], plan or {}),
     ]
     problems += [Problem(Verdict.INVALID, _flat(f"{run.path}:1: {message}")) for message in messages]
     if run.footer is not None:
-        messages = list(path_mistakes(run.footer["proof"], forbidden, required))
+        messages = list(path_mistakes(run.footer["proof"], forbidden, required, described))
         messages += _interface_mistakes(run.footer["proof"].get("interfaces", {}), interfaces)
     else:
         messages = ["there is no footer, so nothing proves which way the data went"] if required else []
@@ -114,7 +116,7 @@ def require_fresh(
     return tuple(problems)
 
 
-_SPOKE = re.compile(r"fabricbench: nothing went on for .*?: (?:all ranks of the node of )?ranks? (\d+)")
+_SPOKE = re.compile(r"fabricbench: (?:no progress|nothing went on) for .*?: (?:all ranks of the node of )?ranks? (\d+)")
 
 
 def require_words_of_all_nodes(run: Run, errors: str) -> tuple[Problem, ...]:
@@ -166,12 +168,12 @@ def _place_mistakes(run: Run, ranks: int, nodes: int, devices: bool) -> Iterable
 def _plan_mistakes(  # noqa: PLR0917  (each is what the caller asked for)
     header: Mapping[str, Any],
     transport: str,
-    port: str,
+    backend: str,
     operations: Collection[str],
     implementation: str | None,
     verified: bool,
 ) -> Iterable[str]:
-    for name, wanted in (("transport", transport), ("port", port)):
+    for name, wanted in (("transport", transport), ("backend", backend)):
         if header[name] != wanted:
             yield f"the {name} was {header[name]} and not {wanted}, which this check is about"
     plan = header["plan"]
@@ -212,14 +214,18 @@ def _setting_mistakes(plan: Mapping[str, Any], wanted: Mapping[str, str]) -> Ite
 
 
 def path_mistakes(
-    proof: Mapping[str, Any], forbidden: Iterable[re.Pattern[str]], required: Iterable[re.Pattern[str]]
+    proof: Mapping[str, Any],
+    forbidden: Iterable[re.Pattern[str]],
+    required: Iterable[re.Pattern[str]],
+    described: str = "",
 ) -> Iterable[str]:
     """What is wrong with the `paths` of a proof: forbidden ones that were taken, and required ones that were not."""
     paths = sorted(proof["paths"])
+    instead = f"the site's path is {described}" if described else "it measured a fall-back"
     for pattern in forbidden:
         matches = [path for path in paths if pattern.search(path)]
         if matches:
-            yield f"the data went by {', '.join(matches)}, which this check forbids: it measured a fall-back"
+            yield f"the data went by {', '.join(matches)}, which this check forbids: {instead}"
     for pattern in required:
         if proof["evidence"] is None:
             yield f"no library reported which way the data went, and {pattern.pattern!r} has to be proven"

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.environment import is_recorded
-from fabricheck.results.guards import compile_patterns, path_mistakes
 from fabricheck.results.vendor_text import read_lines
 
 # Paths over which no fast fabric goes: each is a fall-back wherever there is one.
@@ -37,34 +35,6 @@ class TransportProof:
     paths: Mapping[str, int] = field(default_factory=dict)
     evidence: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
-
-
-def path_problems(
-    proof: TransportProof,
-    *,
-    forbidden: Collection[str] = FALL_BACKS,
-    required: Collection[str] = (),
-    path: str = "",
-) -> tuple[Problem, ...]:
-    """INVALID for each forbidden path that was taken, and each required one that was not; none where all is well.
-
-    Both are regular expressions, searched for in the names of the paths; UserError for one that is none. A required
-    path is not proven by a library that said nothing.
-    """
-    given = {"paths": dict(proof.paths), "evidence": proof.evidence}
-    mistakes = path_mistakes(given, compile_patterns(forbidden), compile_patterns(required))
-    where = f"{path}: " if path else ""
-    return tuple(Problem(Verdict.INVALID, f"{where}{mistake}") for mistake in mistakes)
-
-
-def environment_problems(proof: TransportProof, wanted: Mapping[str, str], *, path: str = "") -> tuple[Problem, ...]:
-    """INVALID for each variable that the library did not have in effect with the wanted value."""
-    where = f"{path}: " if path else ""
-    return tuple(
-        Problem(Verdict.INVALID, f"{where}{name} was {proof.facts.get(name, 'not reported')} and not {value}")
-        for name, value in wanted.items()
-        if proof.facts.get(name) != value
-    )
 
 
 def merge_proofs(*proofs: TransportProof) -> TransportProof:

@@ -5,22 +5,23 @@ judging.
 """
 
 from fabricheck.rfm.build import BuildFabricbench
-from fabricheck.rfm.cross_check import ImbWitness, NcclWitness, OsuWitness
+from fabricheck.rfm.cross_check import CrossCheck
 from fabricheck.rfm.measure import FabricbenchCheck
-from fabricheck.rfm.tuning import ServiceLevelComparison, TuningComparison, settings_to_compare
-from fabricheck.rfm.vendor import ImbCheck, NcclTestsCheck, OsuCheck, RcclTestsCheck
+from fabricheck.rfm.suite_parts import ImbSuite, NcclTestsSuite, OsuSuite, RcclTestsSuite
+from fabricheck.rfm.tuning import InterleavedCheck, ServiceLevelComparison, TuningComparison, settings_to_compare
+from fabricheck.rfm.vendor import VendorCheck
 
 __all__ = [
     "BuildFabricbench",
+    "CrossCheck",
     "FabricbenchCheck",
-    "ImbCheck",
-    "ImbWitness",
-    "NcclTestsCheck",
-    "NcclWitness",
-    "OsuCheck",
-    "OsuWitness",
-    "RcclTestsCheck",
+    "ImbSuite",
+    "InterleavedCheck",
+    "NcclTestsSuite",
+    "OsuSuite",
+    "RcclTestsSuite",
     "ServiceLevelComparison",
     "TuningComparison",
+    "VendorCheck",
     "settings_to_compare",
 ]

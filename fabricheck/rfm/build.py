@@ -12,23 +12,24 @@ from reframe.core.builtins import run_after, run_before, sanity_function, variab
 from reframe.core.exceptions import SanityError
 from reframe.utility import sanity as sn
 
+from fabricheck.records.operations import backend_of
 from fabricheck.suite import suite_root
 
-# Ports of fabricbench, and the CMake variable that names what the GPU code is compiled for.
+# Backends of fabricbench, and the CMake variable that names what the GPU code is compiled for.
 ARCHITECTURES = {"host": None, "cuda": "CMAKE_CUDA_ARCHITECTURES", "hip": "GPU_TARGETS"}
 
 
-def missing_port(port: str) -> str | None:
-    """Why there is nothing to build for `port`, as one line; `None` where there is."""
-    if port in ARCHITECTURES:
+def missing_backend(backend: str) -> str | None:
+    """Why there is nothing to build for `backend`, as one line; `None` where there is."""
+    if backend in ARCHITECTURES:
         return None
-    return f"fabricbench has no port for {port!r} yet, only for {', '.join(ARCHITECTURES)}"
+    return f"fabricbench has no backend for {backend!r} yet, only for {', '.join(ARCHITECTURES)}"
 
 
 class BuildFabricbench(rfm.CompileOnlyRegressionTest):
-    """The port that the environment's `extras` ask for.
+    """The backend that the environment's `extras` ask for.
 
-    `port`: host, cuda or hip. `mpicxx`: the compiler wrapper of the MPI library, where CMake does not find it by
+    `backend`: host, cuda or hip. `mpicxx`: the compiler wrapper of the MPI library, where CMake does not find it by
     itself. `gpu_arch`: what to compile for (`90`, `gfx90a`; several with `;`). `cmake_options`: a list of further
     options, such as `-DNCCL_ROOT=…`. `hip_platform`: `nvidia` for HIP's own back end for NVIDIA devices.
     """
@@ -48,8 +49,8 @@ class BuildFabricbench(rfm.CompileOnlyRegressionTest):
             self.sourcesdir = None
 
     @run_after("setup")
-    def check_port(self) -> None:
-        reason = missing_port(self.current_environ.extras.get("port", "host"))
+    def check_backend(self) -> None:
+        reason = missing_backend(backend_of(self.current_environ.extras))
         self.skip_if(reason is not None, reason)
 
     @run_before("compile")
@@ -61,15 +62,15 @@ class BuildFabricbench(rfm.CompileOnlyRegressionTest):
             cmake.commands = [f"{shlex.quote(self.program)} --version"]
             return
         extras = self.current_environ.extras
-        port = extras.get("port", "host")
-        options = [f"-DFABRICHECK_PORT={port}", "-DBUILD_TESTING=OFF"]
+        backend = backend_of(extras)
+        options = [f"-DFABRICHECK_BACKEND={backend}", "-DBUILD_TESTING=OFF"]
         if "mpicxx" in extras:
             options.append(f"-DMPI_CXX_COMPILER={extras['mpicxx']}")
-        if ARCHITECTURES[port] and "gpu_arch" in extras:
-            options.append(f"'-D{ARCHITECTURES[port]}={extras['gpu_arch']}'")
+        if ARCHITECTURES[backend] and "gpu_arch" in extras:
+            options.append(f"'-D{ARCHITECTURES[backend]}={extras['gpu_arch']}'")
         if "hip_platform" in extras:
             options.append(f"-DFABRICHECK_HIP_PLATFORM={extras['hip_platform']}")
-        if port == "hip" and extras.get("hip_platform", "amd") == "amd":
+        if backend == "hip" and extras.get("hip_platform", "amd") == "amd":
             cmake.cxx = "hipcc"
         if not {"nccl", "rccl"} & set(self.current_environ.features):
             options.append("-DFABRICHECK_CCL=OFF")

@@ -1,15 +1,16 @@
-"""A job that launches fabricbench by turns with and without a setting, and says what the setting changes today."""
+"""A job that launches fabricbench with and without a setting, interleaved, and says what the setting changes today."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import reframe.core.runtime as rt
-import reframe.utility.sanity as sn
-from reframe.core.builtins import run_after, run_before, variable
-from reframe.core.exceptions import PerformanceError, ReframeError, ReframeSyntaxError
+from reframe.core.builtins import run_after, variable
+from reframe.core.exceptions import ReframeError, ReframeSyntaxError
+from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck.errors import UserError
 from fabricheck.interleaved.rounds import FOLDER, Launch, Sides, launches, require_alike, write_sides
@@ -17,7 +18,9 @@ from fabricheck.interleaved.tuning_effect import FEWEST_ROUNDS, Kind, compare_ro
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict, worst
-from fabricheck.rfm.measure import FabricbenchCheck, launch_command, profile_of
+from fabricheck.rfm.launch import launch_command, profile_of
+from fabricheck.rfm.measure import FabricbenchCheck
+from fabricheck.rfm.paths import ANY_PATH
 from fabricheck.tuning import Profile, Setting
 
 WHOLE_PROFILE = "whole-profile"
@@ -39,19 +42,20 @@ def _profiles_of_system() -> list[Profile]:
     return [profile_of(partition.extras) for partition in rt.runtime().system.partitions]
 
 
-class ByTurns(FabricbenchCheck):
+class InterleavedCheck(FabricbenchCheck):
     """Launches fabricbench as ever, then `rounds` times on either of two sides, and compares the sides.
 
     The contract, by phase, where it differs from FabricbenchCheck's:
 
-    - *class body*: a subclass says in `sides` what is compared.
+    - *class body*: a test names beside it who says in `sides` what is compared (`TuningComparison`):
+      `class TuningOfNode(rfm.RunOnlyRegressionTest, TuningComparison, InterleavedCheck)`.
     - *run*: the first launch has the site's own tuning and is the measurement of this test, judged and stored as any
       other; it also warms up. The launches to compare follow in the order A B, B A, A B, …, with nothing but the
       compared variables different; they are kept in the folder `rounds` and never stored.
       A job ends with the first launch that fails, but for side A where B is the site's: it has a second chance, and
       where it fails again, the setting is needed.
     - *sanity*: every launch is guarded as the first is: the variables of its side were in effect, or unset, on all
-      ranks, ranks and devices are the same. What the libraries have to prove of the way is asked of sides that have
+      ranks, ranks and devices are the same. What the libraries have to prove of their path is asked of sides that have
       all of the site's tuning; the other is the question.
     - *performance*: the gain of each metric is a performance variable; PerformanceError with DEGRADED where the
       site's own tuning costs performance.
@@ -60,19 +64,20 @@ class ByTurns(FabricbenchCheck):
     #: Launches of either side; an even number, so that what drifts steadily cancels.
     rounds = variable(int, value=8)
 
+    job_time = "60m"
+    further_files = (FOLDER,)
+
     @run_after("init")
-    def take_time(self) -> None:
+    def need_rounds(self) -> None:
         if self.rounds < FEWEST_ROUNDS or self.rounds % 2:
             raise ReframeSyntaxError(f"rounds is {self.rounds}, and has to be an even number")
-        self.time_limit = "60m"
-        self.keep_files = [*self.keep_files, FOLDER]
 
     def sides(self) -> Sides:
         """What is compared; asked before the run, when `tuning` is known."""
         raise NotImplementedError
 
-    @run_before("run")
-    def add_rounds(self) -> None:
+    def write_command(self) -> None:
+        super().write_command()
         self.compared = self.sides()
         safety = {each.variable for each in self.profile.settings if each.without == "harms"}
         if safety & {*self.compared.a, *self.compared.b}:
@@ -89,7 +94,7 @@ class ByTurns(FabricbenchCheck):
                 for name, value in self.compared.of(each.side).items()
             ]
             output = str(each.result(Path()))
-            program = [self.executable, *self.fabricbench_options(output), "--quiet"]
+            program = [self.executable, *self.plan().options(output), "--quiet"]
             second_chance = each == Launch(1, "a") and self.compared.site == "b"
             commands += [
                 f"{launch} {' '.join(program)}",
@@ -120,25 +125,21 @@ class ByTurns(FabricbenchCheck):
 
     def read_side(self, case: Path, launch: Launch) -> Run:
         environment = {**self.wanted_environment(), **self.compared.of(launch.side)}
-        paths = self.paths() if self.compared.site in (launch.side, "a") else ([], [])
+        paths = self.paths() if self.compared.site in (launch.side, "a") else ANY_PATH
         return self.read_guarded(launch.result(case), 0, environment, paths)
 
-    @run_before("performance")
-    def set_gains(self) -> None:
+    def further_metrics(self) -> Iterable[tuple[str, float]]:
         for each in self.comparison.effects:
-            name = "".join(letter if letter.isalnum() else "_" for letter in each.name.lower()) + "_gain"
-            self.perf_variables[name] = sn.make_performance_function(lambda value=each.gain: value, "x")
-            self.reference[f"{self.current_partition.fullname}:{name}"] = (1, None, None, "x")
+            yield "".join(letter if letter.isalnum() else "_" for letter in each.name.lower()) + "_gain", each.gain
 
-    @run_after("performance")
-    def tuning_costs_nothing(self) -> None:
+    def further_problems(self) -> Iterable[Problem]:
         if self.comparison.verdict is not Verdict.PASS:
             hurt = f"{len(self.comparison.of(Kind.HURTS))} of {len(self.comparison.effects)} metrics"
-            raise PerformanceError(f"{self.comparison.verdict.value}: {self.compared.title} hurts {hurt}")
+            yield Problem(self.comparison.verdict, f"{self.compared.title} hurts {hurt}")
 
 
-class TuningComparison(ByTurns):
-    """What one variable of the partition's tuning profile changes, or the whole profile.
+class TuningComparison(RegressionTestPlugin):
+    """What one variable of the partition's tuning profile changes, or the whole profile; for an InterleavedCheck.
 
     `setting`, a parameter with the values of `settings_to_compare`, says which. A variable: A is the profile without
     it, B the whole profile. The whole profile: A is none of it, but for what the profile marks with `without`, B all of
@@ -151,7 +152,7 @@ class TuningComparison(ByTurns):
         settings = [each for profile in _profiles_of_system() for each in profile.settings]
         readers = {each.library for each in settings if each.variable == self.setting}
         if readers and not readers & {*self.libraries}:
-            self.valid_systems = []
+            self.valid_systems: list[str] = []
 
     @run_after("setup")
     def leave_out_what_is_not_set(self) -> None:
@@ -168,9 +169,10 @@ class TuningComparison(ByTurns):
             self.leave_out_if(harmful, never)
 
     def chosen(self) -> tuple[Setting, ...]:
+        profile: Profile = self.profile
         if self.setting == WHOLE_PROFILE:
-            return self.profile.dispensable(self.libraries)
-        return tuple(each for each in self.profile.read_by(self.libraries) if each.variable == self.setting)
+            return profile.dispensable(self.libraries)
+        return tuple(each for each in profile.read_by(self.libraries) if each.variable == self.setting)
 
     def sides(self) -> Sides:
         chosen = self.chosen()
@@ -187,8 +189,8 @@ class TuningComparison(ByTurns):
         )
 
 
-class ServiceLevelComparison(ByTurns):
-    """What another InfiniBand service level changes: A is the site's tuning, B the same with that level.
+class ServiceLevelComparison(RegressionTestPlugin):
+    """What another InfiniBand service level changes, for an InterleavedCheck: A is the site's tuning, B has that level.
 
     A site asks for it by naming the level to try, `extras["service_level"]` of a partition; elsewhere there is no test.
     Median and 99th percentile of the iterations are compared.
@@ -197,7 +199,7 @@ class ServiceLevelComparison(ByTurns):
     @run_after("init")
     def leave_out_where_nobody_asked(self) -> None:
         if not any("service_level" in partition.extras for partition in rt.runtime().system.partitions):
-            self.valid_systems = []
+            self.valid_systems: list[str] = []
 
     @run_after("setup")
     def leave_out_without_level(self) -> None:

@@ -1,9 +1,9 @@
-"""What a session came to: the verdicts of its runs, and its own problems."""
+"""What a session came to: the verdicts of its runs, its own problems, and its findings."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.findings.case_runs import CaseRun
@@ -14,38 +14,26 @@ from fabricheck.judge.references import ALL_OTHERS
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict, split
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session.problems import failure_of
 from fabricheck.session.reading import Session
 from fabricheck.site.validation import test_classes
 from fabricheck.suite import Suite
-from fabricheck.suites.sources import load_tools
-from fabricheck.tuning import load_profiles
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run of the suite came to: `problems` are those of the run as a whole, not of one result file.
+    """What a session came to: `problems` and `findings` are those of the session, not of one result file.
 
     `cases` are those that left the files of `judged`, in the same order.
     """
 
     verdict: Verdict
     problems: tuple[Problem, ...]
+    findings: tuple[Finding, ...]
     judged: tuple[RunJudgement, ...]
     cases: tuple[Case, ...]
-
-
-def require_files(suite: Suite, system: str) -> None:
-    """Raises UserError for the first mistake in a file that a run on `system` needs, but ReFrame's own settings.
-
-    ReFrame would find it only in the middle of the run, with the traceback of a check, or not at all.
-    """
-
-    SystemJudge.of(system, suite.root)
-    load_profiles(suite.root / "config" / "tuning.yaml")
-    load_tools(suite.root / "config" / "vendor.yaml")
 
 
 def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
@@ -53,29 +41,31 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
 
     The verdict is the worst of all files and of the session's own problems.
     """
-
     judge = SystemJudge.of(system, suite.root)
     found = [(case, file) for case in session.cases for file in case.result_files()]
+    cases = tuple(case for case, _ in found)
     judged = tuple(
         replace(judge.judge(read_run(file), case.test, case.attributes), test=str(case)) for case, file in found
     )
-    runs = tuple(_case_run(each, case) for each, (case, _) in zip(judged, found, strict=True))
-    problems = (
-        *not_said_by_runs(session, judged),
-        *_missing_checks(suite, judge),
-        *find_all(runs, judge),
-        *_found_by_turns(session.cases, judge),
+    runs = tuple(CaseRun.of_case(each.run, case) for each, case in zip(judged, cases, strict=True))
+    problems, findings = split(
+        [
+            *not_said_by_runs(session, judged),
+            *_missing_checks(suite, judge),
+            *session.findings,
+            *find_all(runs, judge),
+            *_tuning_effects(session.cases, judge),
+        ]
     )
     verdict, _ = overall(judged, problems)
-    return Outcome(verdict, problems, judged, tuple(case for case, _ in found))
+    return Outcome(verdict, problems, findings, judged, cases)
 
 
-def not_said_by_runs(session: Session, judged: Sequence[RunJudgement]) -> Iterable[Problem]:
+def not_said_by_runs(session: Session, judged: Sequence[RunJudgement]) -> Iterator[Problem]:
     """The session's problems, without those of test cases whose runs say the same themselves, and no word less.
 
     A check that failed says its worst, and may add what only it knows, such as the launcher's last words.
     """
-
     said: dict[str, set[str]] = {}
     for each in judged:
         lines = said.setdefault(each.test, set())
@@ -92,29 +82,19 @@ def _worst_of(case: Case) -> str:
     return re.sub(r" \(and \d+ more\)$", "", first.partition(" error: ")[2])
 
 
-def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterable[Problem]:
+def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterator[Problem]:
     """A check file that is gone leaves no trace in ReFrame, but the system's references still name its tests."""
-
     if judge.references is None:
         return
-    known = test_classes(suite.root / "checks")
+    checks = suite.root / "checks"
+    known = test_classes(checks)
     for name in (*judge.references.tests, *judge.references.uncalibrated):
         if name not in (*known, ALL_OTHERS):
-            message = (
-                f"{judge.references.path} names {name}, which is not in {suite.root / 'checks'}: is a file missing?"
-            )
-            yield Problem(Verdict.INCOMPLETE, message)
+            text = f"{judge.references.path} names {name}, which is not in {checks}: is a file missing?"
+            yield Problem(Verdict.INCOMPLETE, text)
 
 
-def _case_run(judged: RunJudgement, case: Case) -> CaseRun:
-    """A check that was given another verdict than one on speed or data measured something else, or not all."""
-
-    trusted = case.verdict not in (Verdict.INVALID, Verdict.INCOMPLETE)
-    return CaseRun(judged.run, case.test, case.environment, case.partition, case.tags, trusted)
-
-
-def _found_by_turns(cases: Iterable[Case], judge: SystemJudge) -> Iterable[Problem]:
+def _tuning_effects(cases: Iterable[Case], judge: SystemJudge) -> Iterator[Problem | Finding]:
     """What settings change, of the cases whose launches are comparable: their own sanity says the others' problems."""
-
     comparable = (case for case in cases if case.result == "pass" or case.phase == "performance")
     return find_tuning_effects((case.folder for case in comparable if case.folder), judge.policy)

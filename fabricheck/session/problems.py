@@ -1,17 +1,16 @@
-"""What keeps a session from being green, beside the verdicts of its runs."""
+"""What the test cases of a session say beside their measurements: what keeps it from being green, and what does not."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from fabricheck.records.case import Case
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict
 
 
-def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: str = "") -> list[Problem]:
-    """Everything that keeps a run from being green; as PASS, which tests do not apply to the system, and
-    which of them could be measured although the site says otherwise.
+def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: str = "") -> tuple[Problem, ...]:
+    """Everything that keeps a session from being green, whatever its measurements are worth.
 
     `listed`: how many test cases ReFrame said it would run. `status`: its exit status. `last_error`: what it said last,
     which counts where no test case explains the status.
@@ -19,25 +18,31 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
     problems = []
     if len(cases) != listed:
         problems.append(Problem(Verdict.INCOMPLETE, f"{listed} test cases were selected and {len(cases)} were run"))
-    for members in _alike(case for case in cases if case.does_not_apply):
-        what = "does not apply" if len(members) == 1 else "do not apply"
-        problems.append(Problem(Verdict.PASS, _say(members, what)))
     failed = [case for case in cases if case.result != "pass" and not case.does_not_apply]
     problems += [failure_of(case) for case in failed if case.result_files()]
     for members in _alike(case for case in failed if not case.result_files()):
         problems.append(Problem(members[0].verdict, _say(members, _how(members[0]))))
-    for case in (each for each in cases if each.result == "pass"):
-        if not case.is_build and not case.result_files():
+    for case in cases:
+        if case.result == "pass" and not case.is_build and not case.result_files():
             problems.append(Problem(Verdict.INCOMPLETE, f"{case}: passed without leaving a result file"))
-        elif case.declared_lack:
-            text = f"was measured, although the site says that this machine lacks {case.declared_lack}"
-            problems.append(Problem(Verdict.PASS, f"{case}: {text}: take that out of the partition's lacks"))
     if not any(not case.is_build and not case.not_applicable for case in cases):
         problems.append(Problem(Verdict.INCOMPLETE, "not one measurement was run"))
-    if status != 0 and all(each.verdict is Verdict.PASS for each in problems):
+    if status != 0 and not problems:
         why = last_error or "it does not say why"
         problems.append(Problem(Verdict.INCOMPLETE, f"ReFrame ended with exit status {status}: {why}"))
-    return problems
+    return tuple(problems)
+
+
+def find_what_applies(cases: Sequence[Case]) -> Iterator[Finding]:
+    """Which tests do not apply to the system, and which could be measured although the site says otherwise."""
+    for members in _alike(case for case in cases if case.does_not_apply):
+        yield Finding(_say(members, "does not apply" if len(members) == 1 else "do not apply"))
+    for case in cases:
+        if case.result == "pass" and case.declared_unsupported and case.result_files():
+            text = (
+                f"was measured, although the site says that this machine does not support {case.declared_unsupported}"
+            )
+            yield Finding(f"{case}: {text}: take that out of the partition's unsupported")
 
 
 def failure_of(case: Case) -> Problem:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.records.case import Case
-from fabricheck.records.verdict import Problem
-from fabricheck.session.problems import find_problems
+from fabricheck.records.verdict import Finding, Problem
+from fabricheck.session.problems import find_problems, find_what_applies
 
+#: The name of ReFrame's run report in the folder of a session.
 REPORT = "reframe.json"
-
 
 # What ReFrame 4.10 itself says of a session in its report; what else is there came from --session-extras.
 _OF_REFRAME = frozenset(
@@ -45,12 +45,23 @@ _OF_REFRAME = frozenset(
 
 @dataclass(frozen=True)
 class Session:
-    """What came of a run: every test case, the result files and all that keeps the run from being green."""
+    """What ReFrame left in `folder`: every test case, and what they say beside their measurements."""
 
     folder: Path
     cases: tuple[Case, ...]
-    files: tuple[Path, ...]
     problems: tuple[Problem, ...]
+    findings: tuple[Finding, ...] = ()
+
+    @classmethod
+    def of(cls, folder: Path, cases: Sequence[Case], listed: int, status: int = 0, last_error: str = "") -> Session:
+        """The session of test cases; the other arguments are those of `find_problems`."""
+        problems = find_problems(listed, status, cases, last_error)
+        return cls(folder, tuple(cases), problems, tuple(find_what_applies(cases)))
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The result files, in the order of their test cases."""
+        return tuple(file for case in self.cases for file in case.result_files())
 
 
 @dataclass(frozen=True)
@@ -71,15 +82,18 @@ class SessionInfo:
     stages: Path
 
 
-def read_cases(report: Path) -> tuple[Case, ...]:
-    """The test cases in ReFrame's run report; none where it wrote no report. The last try of a case counts."""
-    if not report.exists():
-        return ()
-    runs = json.loads(report.read_text())["runs"]
-    cases = {}
-    for one in (case for run in runs for case in run["testcases"]):
-        cases[one["unique_name"], one["partition"], one["environ"]] = _case(one)
-    return tuple(cases.values())
+def read_session(folder: Path) -> Session:
+    """The session whose files lie in `folder`, as `run_suite` left them there or on the machine that it came from.
+
+    Raises `UserError` where ReFrame's report is not in it or cannot be read.
+    """
+    report = folder / REPORT
+    info = read_info(report)
+    try:
+        cases = tuple(_move(case, info, folder) for case in read_cases(report))
+    except (KeyError, TypeError):
+        raise UserError(f"{report}: is no report of a run that ReFrame 4.10 wrote to its end") from None
+    return Session.of(folder, cases, info.cases)
 
 
 def read_info(report: Path) -> SessionInfo:
@@ -103,19 +117,15 @@ def read_info(report: Path) -> SessionInfo:
         raise UserError(f"{report}: is no report of a run that ReFrame 4.10 wrote to its end") from None
 
 
-def read_session(folder: Path) -> Session:
-    """The session whose files lie in `folder`, as `run_suite` left them there or on the machine that it came from.
-
-    Raises `UserError` where ReFrame's report is not in it or cannot be read.
-    """
-    report = folder / REPORT
-    info = read_info(report)
-    try:
-        cases = tuple(_move(case, info, folder) for case in read_cases(report))
-    except (KeyError, TypeError):
-        raise UserError(f"{report}: is no report of a run that ReFrame 4.10 wrote to its end") from None
-    files = tuple(file for case in cases for file in case.result_files())
-    return Session(folder, cases, files, tuple(find_problems(info.cases, 0, cases)))
+def read_cases(report: Path) -> tuple[Case, ...]:
+    """The test cases in ReFrame's run report; none where it wrote no report. The last try of a case counts."""
+    if not report.exists():
+        return ()
+    runs = json.loads(report.read_text())["runs"]
+    cases = {}
+    for one in (case for run in runs for case in run["testcases"]):
+        cases[one["unique_name"], one["partition"], one["environ"]] = _case(one)
+    return tuple(cases.values())
 
 
 def _move(case: Case, info: SessionInfo, folder: Path) -> Case:
@@ -124,10 +134,6 @@ def _move(case: Case, info: SessionInfo, folder: Path) -> Case:
         if case.folder is not None and case.folder.is_relative_to(before):
             return replace(case, folder=now / case.folder.relative_to(before))
     return case
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(sorted(map(str, value))) if isinstance(value, list) else ()
 
 
 def _case(record: Mapping[str, object]) -> Case:
@@ -154,5 +160,9 @@ def _case(record: Mapping[str, object]) -> Case:
         is_build=bool(record["fixture"]),
         tags=_texts(record.get("tags")),
         not_applicable=record.get("not_applicable") is True,
-        declared_lack=text("declared_lack") or "",
+        declared_unsupported=text("declared_unsupported") or "",
     )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(sorted(map(str, value))) if isinstance(value, list) else ()

@@ -2,7 +2,7 @@
 
 ReFrame's exit status alone is not enough: a check file that cannot be loaded, an environment that is missing or a job
 without an accounting record leave fewer tests, or none, and still exit status 0. So the test cases are counted before
-and after, and everything that is not a pass becomes a `Problem`.
+and after, and everything that is not a pass becomes a problem (fabricheck.session.problems).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.session.problems import find_problems
 from fabricheck.session.reading import REPORT, Session, read_cases
 from fabricheck.suite import Suite
 
@@ -59,9 +58,7 @@ def run_suite(suite: Suite, selection: Selection, output: Path) -> Session:
     listed = _listing(command, environment, suite.settings(selection.whole_system), folder).count
     status = _run(["--run"], command, environment)
     cases = read_cases(report)
-    files = tuple(file for case in cases for file in case.result_files())
-    problems = find_problems(listed, status, cases, _last_error(output / "reframe.log"))
-    return Session(folder, cases, files, tuple(problems))
+    return Session.of(folder, cases, listed, status, _last_error(output / "reframe.log"))
 
 
 @dataclass(frozen=True)
@@ -92,9 +89,9 @@ def _command(suite: Suite, selection: Selection) -> list[str]:
         known = ", ".join(suite.systems()) or "none"
         raise UserError(f"unknown system '{selection.whole_system}': {suite.root / 'site_configs'} has {known}")
     return [
-        # Nothing runs beside anything else, and whatever ReFrame would only warn of ends the run. Not as a mode in the
-        # configuration: with --mode, ReFrame 4.10.4 forgets --prgenv.
-        *(reframe_program(), "--exec-policy=serial", "--warn-as-error"),
+        # Nothing runs beside anything else. Not as a mode in the configuration: with --mode, ReFrame 4.10.4 forgets
+        # --prgenv.
+        *(reframe_program(), "--exec-policy=serial"),
         *("--checkpath", str(suite.root / "checks"), "--recursive"),
         *selection.arguments(),
     ]
@@ -140,6 +137,9 @@ def _environment(suite: Suite, selection: Selection, output: Path) -> dict[str, 
         "RFM_CONFIG_FILES": ":".join(map(str, suite.config_files(selection.whole_system))),
         "RFM_PREFIX": str(output.resolve()),
         "RFM_REFERENCE_PREFIX": str(suite.root / "reference_values"),
+        # Whatever ReFrame would only warn of ends the run. ReFrame 4.9 does not know this and would refuse the option:
+        # there `_listing` finds the warnings.
+        "RFM_WARN_AS_ERROR": "yes",
         # CMake may come from a wheel, beside this Python.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
     }
@@ -152,8 +152,10 @@ def _listing(command: Sequence[str], environment: Mapping[str, str], settings: P
     """Raises `UserError` where nothing is selected or ReFrame fails; what it said then is left in `folder`."""
     listing = subprocess.run([*command, "--list=C"], env=environment, capture_output=True, text=True, check=False)
     count = re.search(r"^Concretized (\d+) test case", listing.stdout, re.MULTILINE)
-    if listing.returncode != 0 or count is None:
-        said, log = f"{listing.stdout}\n{listing.stderr}", folder / "listing.txt"
+    said = f"{listing.stdout}\n{listing.stderr}"
+    warned = re.search(r"^(?:\x1b\[[0-9;]*m)?WARNING: ", said, re.MULTILINE)
+    if listing.returncode != 0 or count is None or warned is not None:
+        log = folder / "listing.txt"
         log.write_text(said, encoding="utf-8")
         raise UserError(f"ReFrame cannot list the checks: {_essence(said, settings)}; all that it said is in {log}")
     if int(count[1]) == 0:
@@ -167,7 +169,9 @@ def _listing(command: Sequence[str], environment: Mapping[str, str], settings: P
 def _essence(said: str, settings: Path) -> str:
     """What ReFrame's output says why it ended; where it has no word for it, the system's settings are to blame."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    errors = [line.partition(": ")[2] for line in lines if re.match(r"ERROR: (?!Traceback)|reframe: error: ", line)]
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
+    begin = r"ERROR: (?!Traceback)|reframe: error: |WARNING: "
+    errors = [line.partition(": ")[2] for line in lines if re.match(begin, line)]
     if errors:
         return re.sub(r"^(run session stopped: |user error: )+", "", errors[0])
     trace = said.rpartition("Traceback (most recent call last):\n")[2]

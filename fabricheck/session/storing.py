@@ -29,7 +29,6 @@ def store_session(
     `just_now`: the suite and this host are still what they were when it ran, so their versions are its versions.
     Raises UserError as `fabricheck.store.writing.append` does, and where ReFrame left no report.
     """
-
     info = read_info(session.folder / REPORT)
     new = NewSession(
         system=system,
@@ -44,6 +43,7 @@ def store_session(
         },
         verdict=outcome.verdict,
         problems=outcome.problems,
+        findings=outcome.findings,
         cases=outcome.cases,
         judged=outcome.judged,
         root=suite.root,
@@ -54,7 +54,6 @@ def store_session(
 
 def import_folder(store: Path, folder: Path, suite: Suite, system: str | None) -> Appended:
     """Judge and store the session in a run's folder. Raises UserError where it is of another system than `system`."""
-
     session = read_session(folder)
     found = sorted({case.partition.partition(":")[0] for case in session.cases})
     if not found:
@@ -67,7 +66,6 @@ def import_folder(store: Path, folder: Path, suite: Suite, system: str | None) -
 
 def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, case: Case) -> Appended:
     """Judge and store result files that no report of ReFrame belongs to, as one session."""
-
     judge = SystemJudge.of(system, suite.root)
     judged = [judge.judge(read_run(file), case.test, case.attributes) for file in files]
     now = datetime.now(timezone.utc)
@@ -84,6 +82,7 @@ def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, 
         software={},
         verdict=worst(one.verdict for one in judged),
         problems=(),
+        findings=(),
         cases=[case] * len(judged),
         judged=judged,
         root=suite.root,
@@ -93,13 +92,19 @@ def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, 
 
 
 def attributes_of(keys: Iterable[str], system: str, partition: str, environment: str) -> dict[str, Key]:
+    """What references may be indexed by: what ReFrame would know, and `NAME=VALUE` of `keys`, which may replace it.
 
+    Raises UserError for a key that is not of this form.
+    """
     own = {"$system": system, "$partition": f"{system}:{partition}", "$environ": environment}
     return {**own, **dict(map(parse_attribute, keys))}
 
 
 def case_of_files(test: str, attributes: Mapping[str, Key], tags: Sequence[str]) -> Case:
+    """The test case of files that no report of ReFrame belongs to: it passed, since nobody says otherwise.
 
+    `test`: its name; `attributes`: as of `attributes_of`. Raises UserError where the name is empty.
+    """
     if not test.strip():
         raise UserError("--test is empty: give the test's name, such as 'PingPong %transport=mpi'")
     return Case(

@@ -1,4 +1,5 @@
 """A site's files: written from what a node says of itself, and checked together.
 
-Here: capture, discover, validate. Not here: what the files mean for a measurement (topology, expectation).
+Here: capture, discover, validate, and what settings of clusters share. Not here: what the files mean for a measurement
+(topology, expectation).
 """

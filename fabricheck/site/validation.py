@@ -11,11 +11,11 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.of_metric import TRANSPORTS, expectation
+from fabricheck.extras import renamed_keys, unsupported_problems
 from fabricheck.judge.published import load_published
 from fabricheck.judge.references import ALL_OTHERS, References, load_references
 from fabricheck.records.metrics import MetricName, parse_metric_name
-from fabricheck.records.operations import SPARSE
-from fabricheck.results.fabricbench_format import PLAN_SETTINGS, is_plan_setting
+from fabricheck.records.operations import SPARSE, backend_of
 from fabricheck.topology.model import Topology, load_topology, partition_files
 from fabricheck.units import parse_rate
 
@@ -155,10 +155,16 @@ def _settings_problems(root: Path, system: str, topologies: Mapping[str, Topolog
         yield f"{settings}: does not exist: ReFrame cannot know the system"
         return
     try:
-        partitions = _partitions(settings, system)
+        partitions, environments = _loaded(settings, system)
     except UserError as error:
         yield str(error)
         return
+    for environment in environments:
+        try:
+            extras = environment.get("extras")
+            backend_of(extras if isinstance(extras, dict) else {})
+        except UserError as error:
+            yield f"{settings}: environment {environment['name']}: {error}"
     names = {str(one["name"]) for one in partitions}
     for name in sorted(topologies):
         if name and name not in names:
@@ -166,8 +172,8 @@ def _settings_problems(root: Path, system: str, topologies: Mapping[str, Topolog
     yield from _extras_problems(root, settings, partitions, topologies)
 
 
-def _partitions(settings: Path, system: str) -> list[dict[str, object]]:
-    """The partitions of a system's settings. Raises UserError where ReFrame does not load them."""
+def _loaded(settings: Path, system: str) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """The partitions and the environments of a system's settings. Raises UserError where ReFrame does not load them."""
     import reframe.core.config as reframe_config
     from reframe.core.exceptions import ReframeError
     from reframe.core.systems import System
@@ -177,7 +183,7 @@ def _partitions(settings: Path, system: str) -> list[dict[str, object]]:
         config.validate()
         config.select_subconfig(system)
         System.create(config)
-        return list(config.get("systems/0/partitions"))
+        return list(config.get("systems/0/partitions")), list(config.get("environments"))
     except Exception as error:  # settings are a program, and may fail in any way
         what = "" if isinstance(error, ReframeError) else f"{type(error).__name__}: "
         raise UserError(f"{settings}: ReFrame does not load it: {what}{' '.join(str(error).split())}") from None
@@ -190,7 +196,7 @@ def require_partition(root: Path, system: str) -> None:
     if not colon or not settings.is_file():
         return
     with contextlib.redirect_stderr(io.StringIO()):  # what the settings leave out is of no interest here
-        names = [str(one["name"]) for one in _partitions(settings, name)]
+        names = [str(one["name"]) for one in _loaded(settings, name)[0]]
     if partition not in names:
         raise UserError(f"{name} has no partition {partition!r}: {settings} has {', '.join(names)}")
 
@@ -211,7 +217,7 @@ def _extras_problems(
         level = extras.get("service_level", 0)
         if re.fullmatch(ACCEPTED["NCCL_IB_SL"], str(level)) is None or int(str(level)) > _MOST_SERVICE_LEVEL:
             yield f"{where}: service_level {level!r} is no service level of InfiniBand, 0 to {_MOST_SERVICE_LEVEL}"
-        for problem in _lack_problems(extras.get("lacks", {})):
+        for problem in (*renamed_keys(extras), *unsupported_problems(extras.get("unsupported", {}))):
             yield f"{where}: {problem}"
         devices = partition.get("devices")
         gpus = [one for one in devices if one.get("type") == "gpu"] if isinstance(devices, list) else []
@@ -219,15 +225,3 @@ def _extras_problems(
         topology = topologies.get(str(partition["name"]), topologies.get(""))
         if gpus and topology is not None and count != len(topology.gpus):
             yield f"{where}: has {count} GPUs, its topology {len(topology.gpus)}"
-
-
-def _lack_problems(lacks: object) -> Iterator[str]:
-    """What the machine is said to lack: a reason by the setting that needs it."""
-    if not isinstance(lacks, dict):
-        yield "lacks is no map of settings, such as host_numa=remote, to reasons"
-        return
-    for setting, reason in lacks.items():
-        if not is_plan_setting(*str(setting).partition("=")[::2]):
-            yield f"lacks {setting!r}, which is no NAME=VALUE of {', '.join(PLAN_SETTINGS)} that fabricbench has"
-        if not isinstance(reason, str) or not reason.strip():
-            yield f"lacks {setting!r} without a reason: say what showed it, and when"

@@ -15,7 +15,7 @@ from fabricheck.site.facts import Facts, FoundLink
 
 _UNKNOWN_RATE = "FILL IN Gb/s"
 
-_PORTS = {"nvidia": "cuda", "amd": "hip", "none": "host"}
+_BACKENDS = {"nvidia": "cuda", "amd": "hip", "none": "host"}
 
 
 def write_site(facts: Facts, directory: Path) -> list[Path]:
@@ -102,8 +102,8 @@ def _what(facts: Facts) -> str:
 
 def settings_text(facts: Facts, system: str) -> str:
     """A settings.py for ReFrame that runs on the node itself; scheduler and modules are the site's to add."""
-    port = _PORTS[facts.vendor]
-    features = [port] if not facts.gpus else ["gpu", port, *(["nvlink"] if _has(facts, "NVLink") else [])]
+    backend = _BACKENDS[facts.vendor]
+    features = [backend] if not facts.gpus else ["gpu", backend, *(["nvlink"] if _has(facts, "NVLink") else [])]
     if facts.has_switch:
         features.append("nvswitch")
     cores = max(1, facts.cores)
@@ -114,9 +114,10 @@ def settings_text(facts: Facts, system: str) -> str:
         device = f'{{"type": "gpu", "arch": "{gpu.arch}", "model": "{gpu.model}", "num_devices": {len(facts.gpus)}}}'
         devices = f'                    "devices": [{device}],\n'
     listed = ", ".join(f'"{one}"' for one in features)
-    lacks = ""
+    unsupported = ""
     if facts.gpus and facts.cores and len(facts.numa_nodes) == 1:
-        lacks = '                        "lacks": {"host_numa=remote": "one NUMA node, by `fabricheck discover`"},\n'
+        reason = "one NUMA node, by `fabricheck discover`"
+        unsupported = f'                        "unsupported": {{"host_numa=remote": "{reason}"}},\n'
     return f'''"""{_what(facts)}, as `fabricheck discover` found it: add the site's scheduler and modules."""
 
 site_configuration = {{
@@ -145,7 +146,7 @@ site_configuration = {{
                     "extras": {{
                         "tuning_profile": "default",
                         "gpus_per_node": {len(facts.gpus)},
-{lacks}                    }},
+{unsupported}                    }},
                 }}
             ],
         }}
@@ -157,7 +158,7 @@ site_configuration = {{
             "features": ["mpi"],
             "cc": "cc",
             "cxx": "c++",
-            "extras": {{"port": "{port}", "mpicxx": "mpicxx"}},
+            "extras": {{"backend": "{backend}", "mpicxx": "mpicxx"}},
         }},
     ],
 }}

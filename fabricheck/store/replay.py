@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
-from fabricheck.findings.case_runs import CaseRun
 from fabricheck.judge.policy import load_policy
 from fabricheck.judge.references import load_references
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.case import named_verdict
-from fabricheck.records.verdict import Verdict
 from fabricheck.store.folders import Entry
 from fabricheck.store.reading import find_entries, stored_runs
 from fabricheck.store.session import SessionRecord, Yardsticks, read_record
@@ -88,20 +85,8 @@ def replay(
         yield ReplayedSession(entry, runs, other, False)
 
 
-def case_run(stored: StoredRun) -> CaseRun:
-    """A stored run as the findings of a session take it: to be trusted where its check was given no other verdict than
-    one on speed or data."""
-    return CaseRun(
-        stored.run,
-        stored.test_class,
-        str(stored.attributes.get("$environ", "")),
-        str(stored.attributes.get("$partition", "")),
-        trusted=stored.result == "pass" or named_verdict(stored.reason) in (Verdict.DEGRADED, Verdict.FAIL),
-    )
-
-
 def _replay_run(stored: StoredRun, judge: SystemJudge) -> Replayed:
-    judged = replace(judge.judge(stored.run, stored.test_class, stored.attributes), test=str(stored))
+    judged = replace(judge.judge(stored.run, stored.case.test, stored.case.attributes), test=str(stored))
     now = judgement_bytes(judged)
     changes = tuple(_changes(json.loads(stored.judgement), json.loads(now))) if now != stored.judgement else ()
     return Replayed(stored, judged, changes)

@@ -27,9 +27,15 @@ class _Model(BaseModel):
 
 
 class ProblemRecord(_Model):
-    """A problem of the session, not of one run."""
+    """A problem of the session, not of one run. In format 1 a finding was a problem whose verdict is PASS."""
 
     verdict: VerdictName
+    message: str
+
+
+class FindingRecord(_Model):
+    """What the session told beside its verdicts; it changed none."""
+
     message: str
 
 
@@ -44,11 +50,12 @@ class Yardsticks(_Model):
 class SessionRecord(_Model):
     """The session: when and where it was, what it came to, and which runs are in the entry.
 
-    `stored` is when the entry was written. `software` are versions that all its runs share,
+    Format 1 had no findings of their own; `read_record` brings it into the shape of format 2. `stored` is when the
+    entry was written. `software` are versions that all its runs share,
     `judged_by` those of the program and the suite that judged them.
     """
 
-    format: Literal[1] = 1
+    format: Literal[1, 2] = 2
     session: str
     system: str
     started: Moment
@@ -60,6 +67,7 @@ class SessionRecord(_Model):
     yardsticks: Yardsticks
     verdict: VerdictName
     problems: list[ProblemRecord]
+    findings: list[FindingRecord] = []
     runs: list[str]
     metrics: Annotated[int, Field(ge=0)]
 
@@ -77,4 +85,10 @@ def read_record(entry: Entry, content: bytes | None = None) -> SessionRecord:
         raise entry.damage(f"holds data of the system {record.system!r} and lies with another one's")
     if record.session != entry.session or record.started.translate(_COMPACT) != entry.started:
         raise entry.damage(f"holds session {record.session} of {record.started}, which is not what its name says")
-    return record
+    return _findings_apart(record)
+
+
+def _findings_apart(record: SessionRecord) -> SessionRecord:
+    findings = [FindingRecord(message=each.message) for each in record.problems if each.verdict == "PASS"]
+    problems = [each for each in record.problems if each.verdict != "PASS"]
+    return record.model_copy(update={"problems": problems, "findings": [*findings, *record.findings]})

@@ -20,7 +20,6 @@ import polars as pl
 from scipy.stats import median_abs_deviation
 
 from fabricheck.judge.as_json import run_as_json
-from fabricheck.judge.references import Key
 from fabricheck.judge.statistics import median_interval
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.localization.components import components_of
@@ -125,24 +124,19 @@ class Measured:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as it came back from the store; `judgement` are the bytes of its judgement at the time.
+    """A run as it came back from the store, with its test case, whose files are not kept.
 
-    `result` and `reason` are ReFrame's of its test case; `reason` is empty where it passed.
+    `judgement` are the bytes of its judgement at the time.
     """
 
     run_id: str
     session: str
-    system: str
-    test: str
-    test_class: str
-    attributes: Mapping[str, Key]
+    case: Case
     run: Run
     judgement: bytes
-    result: str
-    reason: str
 
     def __str__(self) -> str:
-        return f"{self.test} @{self.attributes.get('$partition')}+{self.attributes.get('$environ')}"
+        return str(self.case)
 
 
 def judgement_bytes(judged: RunJudgement) -> bytes:
@@ -290,21 +284,31 @@ def stored_runs(runs: pl.DataFrame, samples: pl.DataFrame) -> Iterable[StoredRun
                 footer=record["footer"],
                 problems=tuple(Problem(Verdict(verdict), message) for verdict, message in record["problems"]),
             )
-            attributes = json.loads(row["attributes"])
+            case = _case(row)
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"the record of run {row['run_id']} cannot be read: {error}") from None
         yield StoredRun(
             run_id=row["run_id"],
             session=row["session"],
-            system=row["system"],
-            test=row["test"],
-            test_class=row["test_class"],
-            attributes=attributes,
+            case=case,
             run=run,
             judgement=row["judgement"].encode("ascii"),
-            result=row["result"],
-            reason=row["result_reason"] or "",
         )
+
+
+def _case(row: Mapping[str, Any]) -> Case:
+    return Case(
+        name=row["test"],
+        environment=row["environment"],
+        partition=f"{row['system']}:{row['partition']}",
+        attributes=json.loads(row["attributes"]),
+        result=row["result"],
+        phase=row["phase"],
+        reason=row["result_reason"],
+        folder=None,
+        is_build=False,
+        tags=tuple(row["tags"]),
+    )
 
 
 def clean(text: str) -> str:

@@ -12,12 +12,12 @@ from pathlib import Path
 from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.store import folders, tables
 from fabricheck.store.changes import software_of, tuning_of, versions_of_suite
 from fabricheck.store.folders import Entry
-from fabricheck.store.session import ProblemRecord, SessionRecord, Yardsticks, read_record
+from fabricheck.store.session import FindingRecord, ProblemRecord, SessionRecord, Yardsticks, read_record
 from fabricheck.topology.model import partition_files
 
 # Clocks of the machines of one site differ by less than this.
@@ -31,9 +31,9 @@ _NO_SESSION = uuid.UUID("6f0d1b5e-7f43-4a0a-9f0e-0c9d9b5b8a51")
 class NewSession:
     """A session to be stored: what ReFrame says of it, what was judged, and by what.
 
-    `cases` are those of `judged`, in the same order. `problems` are those of the session, not of one run. `root` is
-    the suite. `software` are versions that all its runs share, `host_facts` what this host says of itself where the
-    session ran just now.
+    `cases` are those of `judged`, in the same order. `problems` and `findings` are those of the session, not of one
+    run. `root` is the suite. `software` are versions that all its runs share, `host_facts` what this host says of
+    itself where the session ran just now.
     """
 
     system: str
@@ -44,6 +44,7 @@ class NewSession:
     software: Mapping[str, str]
     verdict: Verdict
     problems: Sequence[Problem]
+    findings: Sequence[Finding]
     cases: Sequence[Case]
     judged: Sequence[RunJudgement]
     root: Path
@@ -98,6 +99,7 @@ def append(store: Path, new: NewSession, now: datetime | None = None) -> Appende
         yardsticks=yardsticks_of(new.system, new.root),
         verdict=new.verdict.value,
         problems=[ProblemRecord(verdict=one.verdict.value, message=tables.clean(one.message)) for one in new.problems],
+        findings=[FindingRecord(message=tables.clean(one.message)) for one in new.findings],
         runs=run_ids,
         metrics=metrics.height,
     )

@@ -129,7 +129,7 @@ class Asked:
     benchmark: Benchmark
     sizes: tuple[int, ...]
     ranks: int
-    port: str = "host"
+    backend: str = "host"
     buffers: str = "H"
     iterations: int = 100
     warmup: int = 20
@@ -186,7 +186,7 @@ def options(asked: Asked) -> list[str]:
         if not each.pair:
             found += ["-f", "-M", str(max(512 << 20, 4 * max(asked.planned_bytes)))]
         if asked.device:
-            found += ["-d", "rocm" if asked.port == "hip" else "cuda"]
+            found += ["-d", "rocm" if asked.backend == "hip" else "cuda"]
         return [*found, *(asked.buffers.split() if each.pair and asked.device else [])]
     if each.tool == "imb":
         # Lengths are cut at the largest of -msglog, iterations at a volume of 40 MB.

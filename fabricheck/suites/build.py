@@ -1,4 +1,4 @@
-"""How the vendor suites are built, by port, and what a build that failed says."""
+"""How the vendor suites are built, by backend, and what a build that failed says."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
+from fabricheck.records.operations import backend_of
 from fabricheck.suites.sources import Tool
 
 # Where the build of IMB that checks its data lies; its name has to be the same as the other's.
@@ -30,7 +31,7 @@ _ERROR = re.compile(
 class Toolchain:
     """What a suite is built with. Paths may hold shell variables; where a home is empty the build finds it itself."""
 
-    port: str
+    backend: str
     mpicc: str
     mpicxx: str
     gpu_arch: tuple[str, ...] = ()
@@ -45,7 +46,7 @@ class Toolchain:
         """The toolchain of an environment with these `extras` (docs/vendor-suites.md) and `features`."""
         mpicxx = str(extras.get("mpicxx", "mpicxx"))
         return cls(
-            port=str(extras.get("port", "host")),
+            backend=backend_of(extras),
             mpicc=str(extras.get("mpicc") or c_wrapper(mpicxx)),
             mpicxx=mpicxx,
             gpu_arch=tuple(each for each in str(extras.get("gpu_arch", "")).split(";") if each),
@@ -75,7 +76,7 @@ def c_wrapper(mpicxx: str) -> str:
 def build_commands(name: str, chain: Toolchain, source: Path, prefix: Path) -> list[str]:
     """The shell commands that build the tool `name` from the tree `source`, to be run in that tree.
 
-    What they make lies below `prefix` or `source`. Raises UserError for a tool that has no build for the port.
+    What they make lies below `prefix` or `source`. Raises UserError for a tool that has no build for the backend.
     """
     commands = {"osu": _osu, "nccl-tests": _nccl_tests, "rccl-tests": _rccl_tests, "imb": _imb}
     if name not in commands:
@@ -85,14 +86,14 @@ def build_commands(name: str, chain: Toolchain, source: Path, prefix: Path) -> l
 
 def _osu(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
     options = [f"CC={_quoted(chain.mpicc)}", f"CXX={_quoted(chain.mpicxx)}", f"--prefix={_quoted(str(prefix))}"]
-    if chain.port == "cuda":
+    if chain.backend == "cuda":
         options += ["--enable-cuda", f'--with-cuda="{chain.cuda_home}"']
         if chain.gpu_arch:
             flags = " ".join(_gencode(arch) for arch in chain.gpu_arch)
             options.append(f'NVCCFLAGS="{flags}"')
         if chain.ccl:
             options += ["--enable-ncclomb", f'--with-nccl="{chain.nccl_home}"']
-    elif chain.port == "hip":
+    elif chain.backend == "hip":
         options += ["--enable-rocm", f'--with-rocm="{chain.rocm_path}"']
         if chain.ccl:
             options += ["--enable-rcclomb", f'--with-rccl="{chain.rccl_home}"']
@@ -100,8 +101,8 @@ def _osu(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
 
 
 def _nccl_tests(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
-    if chain.port != "cuda":
-        raise UserError(f"nccl-tests are for the port cuda, not {chain.port}: rccl-tests are for hip")
+    if chain.backend != "cuda":
+        raise UserError(f"nccl-tests are for the backend cuda, not {chain.backend}: rccl-tests are for hip")
     flags = " ".join(_gencode(arch) for arch in chain.gpu_arch)
     gencode = f' NVCC_GENCODE="{flags}"' if flags else ""
     homes = f'MPI_HOME="{chain.mpi_home}" CUDA_HOME="{chain.cuda_home}" NCCL_HOME="{chain.nccl_home}"'
@@ -109,8 +110,8 @@ def _nccl_tests(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
 
 
 def _rccl_tests(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
-    if chain.port != "hip":
-        raise UserError(f"rccl-tests are for the port hip, not {chain.port}: nccl-tests are for cuda")
+    if chain.backend != "hip":
+        raise UserError(f"rccl-tests are for the backend hip, not {chain.backend}: nccl-tests are for cuda")
     targets = ";".join(chain.gpu_arch)
     if (source / "Makefile").is_file():
         # The README says HIP_HOME; the Makefile reads ROCM_PATH.

@@ -1,4 +1,4 @@
-"""Rounds of fabricbench and a vendor tool in turn, as numbers that can be compared."""
+"""Interleaved rounds of fabricbench and a vendor tool, as numbers that can be compared."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ def one_way_us(samples: Samples, statistic: str = "iterations") -> float:
 
 
 def compare_rounds(
-    ours: Sequence[Iterable[Samples]], theirs: Sequence[Iterable[Samples]], witness: str
+    ours: Sequence[Iterable[Samples]], theirs: Sequence[Iterable[Samples]], tool: str
 ) -> tuple[Comparison, ...]:
     """The comparison of each operation and size that the first round of fabricbench has, in that order.
 
-    `ours` and `theirs` hold the samples of each round; a size that a round lacks on either side makes that round's
-    comparison fall out, and too few rounds are INCOMPLETE. Goodput (Gb/s) from 64 KiB up, below that latency (µs).
+    `ours` and `theirs` hold the samples of each round; a size that a round does not have on either side makes
+    that round's comparison fall out, and too few rounds are INCOMPLETE. Goodput (Gb/s) from 64 KiB up, below that
+    latency (µs).
     """
     mine = [{(each.operation, each.bytes): each for each in one} for one in ours]
     peers = [{(each.operation, each.bytes): each for each in one} for one in theirs]
@@ -41,14 +42,14 @@ def compare_rounds(
             times = one_way_us(a[key], b[key].statistic), one_way_us(b[key], b[key].statistic)
             rounds.append(Round(*(8e-3 * size / time if goodput else time for time in times)))
         unit = "Gb/s" if goodput else "us"
-        found.append(compare(operation, size, rounds, unit=unit, witness=witness))
+        found.append(compare(operation, size, rounds, unit=unit, tool=tool))
     return tuple(found)
 
 
 def table(comparisons: Iterable[Comparison]) -> str:
     """The comparisons as a Markdown table."""
     lines = [
-        "| operation | bytes | fabricbench | witness | unit | ratio | 95% interval | verdict |",
+        "| operation | bytes | fabricbench | suite | unit | ratio | 95% interval | verdict |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for each in comparisons:

@@ -19,6 +19,7 @@ import numpy as np
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench_format import FORMAT
+from fabricheck.results.nccl_tests_json import clean_nccl_tests_json
 from fabricheck.results.proof_logs import TransportProof
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.suites.benchmarks import Asked
@@ -113,7 +114,7 @@ def _header(measured: Measured, run_id: str) -> dict[str, Any]:
     place, asked, output, job = measured.place.header, measured.asked, measured.output, measured.job
     iterations = max((each.times_ns.size for each in measured.samples), default=1)
     verified = bool(measured.samples) and all(each.wrong_bytes >= 0 for each in measured.samples)
-    host = asked.port == "host"
+    host = asked.backend == "host"
     series = asked.series
     return {
         **place,
@@ -121,7 +122,7 @@ def _header(measured: Measured, run_id: str) -> dict[str, Any]:
         "run_id": run_id,
         "program": output.tool,
         "version": output.version or "unknown",
-        "port": asked.port,
+        "backend": asked.backend,
         "platform": "host" if host else place["platform"],
         "transport": job.transport,
         "started_utc": job.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -193,14 +194,20 @@ def timed_ns(samples: Iterable[Samples]) -> int:
 
 
 def drop_environment(report: Path) -> None:
-    """Takes the environment out of a JSON report of nccl-tests, which holds all of it, secrets and all.
+    """Leaves of a JSON report of nccl-tests, which holds the whole environment, secrets and all, what may be kept.
 
-    A report that is no JSON is emptied: it may hold the environment too.
+    That is what `clean_nccl_tests_json` vouches for. JSON that it does not know only loses the environment, so that its
+    parser can say what is wrong; a report that is no JSON is emptied, since it may hold the environment too.
     """
     if not report.exists():
         return
+    text = report.read_text(errors="replace")
+    clean = clean_nccl_tests_json(text)
+    if clean is not None:
+        report.write_text(clean)
+        return
     try:
-        content = json.loads(report.read_text())
+        content = json.loads(text)
         content.pop("env", None)
     except (ValueError, TypeError, AttributeError, RecursionError):
         report.write_text("")

@@ -20,7 +20,7 @@ import scipy.optimize
 import scipy.sparse
 
 from fabricheck.errors import UserError
-from fabricheck.topology.model import Gpu, Link, Topology
+from fabricheck.topology.model import Gpu, Topology
 
 Edge = tuple[str, str]
 
@@ -345,10 +345,6 @@ class NodeGraph:
     def flow_gbps(self, source: Gpu, destination: Gpu) -> float:
         """Gb/s from one GPU to another over all paths at once: the least cut between the two."""
         return self.cut_gbps([source.name], [destination.name])
-
-    def links_of(self, edge: Edge) -> tuple[Link, ...]:
-        """The kinds of links that an edge is made of."""
-        return tuple(link for link in self.topology.links if set(link.ends) == set(edge))
 
 
 @lru_cache(maxsize=64)

@@ -75,7 +75,8 @@ class Topology:
     be kept for each.
 
     `host_memory_gbps`: bandwidth of the node's memory in Gb/s; `host_memory_measured`: it is unknown, and values rest
-    on the copy bandwidth that each run measures. Raises UserError when names do not fit together.
+    on the copy bandwidth that each run measures. `ccl_path_…`: the path that *CCL has to take, where the file says it
+    (`fabricheck.topology.transport_paths`). Raises UserError when names do not fit together.
     """
 
     system: str
@@ -90,6 +91,8 @@ class Topology:
     host_memory_gbps: float | None = None
     host_memory_measured: bool = False
     network: Network | None = None
+    ccl_path_in_node: str | None = None
+    ccl_path_between_nodes: str | None = None
 
     def __post_init__(self) -> None:
         known: set[str] = set()
@@ -129,7 +132,7 @@ def load_topology(path: Path) -> Topology:
     _check_names(file, entry)
     _check_links(file, entry)
     _check_association(file, entry)
-    memory = entry.host_memory
+    memory, paths = entry.host_memory, entry.transport_paths
     return Topology(
         system=entry.system,
         description=entry.description,
@@ -147,6 +150,8 @@ def load_topology(path: Path) -> Topology:
         host_memory_gbps=parse_rate(memory.rate) if isinstance(memory, MemoryEntry) else None,
         host_memory_measured=memory == "measured",
         network=network_from(file, entry.network, [nic.name for nic in entry.nics]) if entry.network else None,
+        ccl_path_in_node=paths.node.ccl if paths and paths.node else None,
+        ccl_path_between_nodes=paths.network.ccl if paths and paths.network else None,
     )
 
 

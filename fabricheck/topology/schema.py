@@ -125,6 +125,29 @@ class NetworkEntry(_Strict):
     links: Annotated[list[NetworkLinkEntry], Field(min_length=1)]
 
 
+class NodePathsEntry(_Strict):
+    """Paths inside a node."""
+
+    ccl: Annotated[Literal["P2P", "SHM"] | None, Field(description="the path of NCCL or RCCL")] = None
+
+
+class NetworkPathsEntry(_Strict):
+    """Paths between nodes."""
+
+    ccl: Annotated[
+        Literal["NET/IB/GDRDMA", "NET/IB", "NET/OFI", "NET/Socket"] | None,
+        Field(description="the path of NCCL or RCCL"),
+    ] = None
+
+
+class TransportPathsEntry(_Strict):
+    """Paths that libraries have to take where they are other than the hardware implies; a run by another is INVALID."""
+
+    node: NodePathsEntry | None = None
+    network: NetworkPathsEntry | None = None
+    source: Source
+
+
 class TopologyFile(_Strict):
     """The node of one system, and what joins its nodes."""
 
@@ -142,3 +165,4 @@ class TopologyFile(_Strict):
         Field(description="of the node; `measured`: nominal values rest on the copy bandwidth that each run measures"),
     ] = None
     network: NetworkEntry | None = None
+    transport_paths: TransportPathsEntry | None = None

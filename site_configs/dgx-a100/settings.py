@@ -3,47 +3,17 @@
 The paper does not name the site. DGX BasePOD and SuperPOD have Slurm; put the partition of yours into access.
 """
 
-import os
+from fabricheck.site.gpu_cluster import Cluster, Gpus, Jobs, Software, gpu_cluster
 
-site_configuration = {
-    "systems": [
-        {
-            "name": "dgx-a100",
-            "descr": "DGX A100",
-            "hostnames": ["dgx-?[0-9]+"],
-            # Elsewhere, to describe the tests without the system, there are no modules.
-            "modules_system": "lmod" if "LMOD_CMD" in os.environ else "nomod",
-            "partitions": [
-                {
-                    "name": "gpu",
-                    "descr": "GPU nodes",
-                    "scheduler": "slurm",
-                    "launcher": "srun",
-                    "access": ["--exclusive"],
-                    "environs": ["openmpi"],
-                    "max_jobs": 1,
-                    "time_limit": "30m",
-                    "features": ["gpu", "cuda", "nvlink", "nvswitch", "remote", "multinode"],
-                    "devices": [{"type": "gpu", "arch": "sm_80", "model": "A100", "num_devices": 8}],
-                    "resources": [
-                        {"name": "_rfm_gpu", "options": ["--gpus-per-node={num_gpus_per_node}"]},
-                    ],
-                    # tuning_profile: a name in config/tuning.yaml
-                    "extras": {"tuning_profile": "default", "gpus_per_node": 8},
-                }
-            ],
-        }
-    ],
-    "environments": [
-        {
-            "name": "openmpi",
-            "target_systems": ["dgx-a100"],
-            "modules": ["cuda", "openmpi", "nccl"],
-            "cc": "mpicc",
-            "cxx": "mpicxx",
-            "ftn": "",
-            "features": ["mpi", "cuda", "nccl"],
-            "extras": {"port": "cuda", "mpi": "openmpi", "mpicxx": "mpicxx", "gpu_arch": "80"},
-        },
-    ],
-}
+site_configuration = gpu_cluster(
+    Cluster(
+        name="dgx-a100",
+        descr="DGX A100",
+        hostnames=["dgx-?[0-9]+"],
+        jobs=Jobs(access=["--exclusive"]),
+        gpus=Gpus(count=8, model="A100", arch="sm_80", api="cuda", links=["nvlink", "nvswitch"]),
+        software=Software(
+            name="openmpi", modules=["cuda", "openmpi", "nccl"], mpi="openmpi", gpu_arch="80", ccl="nccl"
+        ),
+    )
+)

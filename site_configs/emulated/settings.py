@@ -70,7 +70,7 @@ site_configuration = {
             "cc": "cc",
             "cxx": "c++",
             "extras": {
-                "port": "host",
+                "backend": "host",
                 "mpi": name.partition("-")[0],
                 "mpicxx": f"/usr/bin/mpicxx.{name.partition('-')[0]}",
                 "required_environment": required[name],

@@ -60,7 +60,7 @@ ucx_variables = (
 )
 # What UCX's own log has to name: device memory that goes straight to the peer.
 ucx_proof = {"mpi": ["^cuda: .*cuda_ipc"]}
-common = {"port": "cuda", "gpu_arch": "90", "vendor": {}, "cmake_options": [f"-DNCCL_ROOT={nccl}"] if nccl else []}
+common = {"backend": "cuda", "gpu_arch": "90", "vendor": {}, "cmake_options": [f"-DNCCL_ROOT={nccl}"] if nccl else []}
 as_root = [["OMPI_ALLOW_RUN_AS_ROOT", "1"], ["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"]] if os.geteuid() == 0 else []
 
 environments = []
@@ -155,9 +155,9 @@ site_configuration = {
                     "devices": [{"type": "gpu", "arch": "sm_90", "model": "H200", "num_devices": gpus}],
                     "processor": {"num_cpus": os.cpu_count(), "num_cpus_per_core": 1, "num_sockets": 1},
                     # tuning_profile: a name in config/tuning.yaml
-                    "extras": {"tuning_profile": "hgx-h200", "lacks": lacks},
+                    "extras": {"tuning_profile": "hgx-h200", "unsupported": unsupported},
                 }
-                for name, (description, gpus, lacks) in partitions.items()
+                for name, (description, gpus, unsupported) in partitions.items()
             ],
         }
     ],

@@ -52,7 +52,7 @@ site_configuration = {
             # mpi: the family, for fabricheck.mpi.launch(); mpicxx: for CMake's MPI_CXX_COMPILER; vendor: the vendor
             # suites that are there (docs/vendor-suites.md), others where their variables are set
             "extras": {
-                "port": "host",
+                "backend": "host",
                 "mpi": one.name,
                 "mpi_version": one.version,
                 "mpi_origin": one.origin,

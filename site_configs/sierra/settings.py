@@ -3,44 +3,17 @@
 The paper does not say how its jobs were started; LSF with lrun is what Sierra itself has (Livermore Computing pages).
 """
 
-import os
+from fabricheck.site.gpu_cluster import Cluster, Gpus, Jobs, Software, gpu_cluster
 
-site_configuration = {
-    "systems": [
-        {
-            "name": "sierra",
-            "descr": "Sierra-like OpenPOWER node, V100",
-            "hostnames": ["sierra[0-9]+", "lassen[0-9]+"],
-            # Elsewhere, to describe the tests without the system, there are no modules.
-            "modules_system": "lmod" if "LMOD_CMD" in os.environ else "nomod",
-            "partitions": [
-                {
-                    "name": "gpu",
-                    "descr": "GPU nodes",
-                    "scheduler": "lsf",
-                    "launcher": "lrun",
-                    "access": ["-q pbatch"],
-                    "environs": ["spectrum-mpi"],
-                    "max_jobs": 1,
-                    "time_limit": "30m",
-                    "features": ["gpu", "cuda", "nvlink", "remote", "multinode"],
-                    "devices": [{"type": "gpu", "arch": "sm_70", "model": "V100", "num_devices": 4}],
-                    # tuning_profile: a name in config/tuning.yaml
-                    "extras": {"tuning_profile": "default", "gpus_per_node": 4},
-                }
-            ],
-        }
-    ],
-    "environments": [
-        {
-            "name": "spectrum-mpi",
-            "target_systems": ["sierra"],
-            "modules": ["gcc", "spectrum-mpi", "cuda/9.2.148"],
-            "cc": "mpicc",
-            "cxx": "mpicxx",
-            "ftn": "",
-            "features": ["mpi", "cuda"],
-            "extras": {"port": "cuda", "mpi": "spectrum-mpi", "mpicxx": "mpicxx", "gpu_arch": "70"},
-        },
-    ],
-}
+site_configuration = gpu_cluster(
+    Cluster(
+        name="sierra",
+        descr="Sierra-like OpenPOWER node, V100",
+        hostnames=["sierra[0-9]+", "lassen[0-9]+"],
+        jobs=Jobs(access=["-q pbatch"], scheduler="lsf", launcher="lrun"),
+        gpus=Gpus(count=4, model="V100", arch="sm_70", api="cuda", links=["nvlink"]),
+        software=Software(
+            name="spectrum-mpi", modules=["gcc", "spectrum-mpi", "cuda/9.2.148"], mpi="spectrum-mpi", gpu_arch="70"
+        ),
+    )
+)

@@ -3,11 +3,11 @@
 Batch system, launcher and modules as in the Summit user guide. ReFrame has no jsrun launcher, so it is added here.
 """
 
-import os
-
 from reframe.core.backends import register_launcher
 from reframe.core.launchers import JobLauncher
 from reframe.utility import osext
+
+from fabricheck.site.gpu_cluster import Cluster, Gpus, Jobs, Software, gpu_cluster
 
 GPUS, CORES = 6, 42
 
@@ -32,42 +32,19 @@ class JsrunLauncher(JobLauncher):
         ]
 
 
-site_configuration = {
-    "systems": [
-        {
-            "name": "summit",
-            "descr": "Summit, V100",
-            "hostnames": ["login[0-9]+.summit.olcf.ornl.gov", "batch[0-9]+"],
-            # Elsewhere, to describe the tests without the system, there are no modules.
-            "modules_system": "lmod" if "LMOD_CMD" in os.environ else "nomod",
-            "partitions": [
-                {
-                    "name": "gpu",
-                    "descr": "GPU nodes",
-                    "scheduler": "lsf",
-                    "launcher": "jsrun",
-                    "access": [f"-P {osext.osgroup()}", "-q batch"],
-                    "environs": ["spectrum-mpi"],
-                    "max_jobs": 1,
-                    "time_limit": "30m",
-                    "features": ["gpu", "cuda", "nvlink", "remote", "multinode"],
-                    "devices": [{"type": "gpu", "arch": "sm_70", "model": "V100", "num_devices": 6}],
-                    # tuning_profile: a name in config/tuning.yaml
-                    "extras": {"tuning_profile": "default", "gpus_per_node": 6},
-                }
-            ],
-        }
-    ],
-    "environments": [
-        {
-            "name": "spectrum-mpi",
-            "target_systems": ["summit"],
-            "modules": ["gcc", "spectrum-mpi", "cuda", "nccl"],
-            "cc": "mpicc",
-            "cxx": "mpicxx",
-            "ftn": "",
-            "features": ["mpi", "cuda", "nccl"],
-            "extras": {"port": "cuda", "mpi": "spectrum-mpi", "mpicxx": "mpicxx", "gpu_arch": "70"},
-        },
-    ],
-}
+site_configuration = gpu_cluster(
+    Cluster(
+        name="summit",
+        descr="Summit, V100",
+        hostnames=["login[0-9]+.summit.olcf.ornl.gov", "batch[0-9]+"],
+        jobs=Jobs(access=[f"-P {osext.osgroup()}", "-q batch"], scheduler="lsf", launcher="jsrun"),
+        gpus=Gpus(count=6, model="V100", arch="sm_70", api="cuda", links=["nvlink"]),
+        software=Software(
+            name="spectrum-mpi",
+            modules=["gcc", "spectrum-mpi", "cuda", "nccl"],
+            mpi="spectrum-mpi",
+            gpu_arch="70",
+            ccl="nccl",
+        ),
+    )
+)

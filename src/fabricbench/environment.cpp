@@ -74,18 +74,21 @@ std::string node_identity() {
 }
 
 std::vector<int> allowed_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
   std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &set)) cpus.push_back(static_cast<int>(cpu));
+  // The kernel refuses a mask that is smaller than its own.
+  for (std::size_t most = CPU_SETSIZE; most <= (std::size_t{1} << 20); most *= 2) {
+    cpu_set_t* set = CPU_ALLOC(most);
+    if (set == nullptr) break;
+    const std::size_t bytes = CPU_ALLOC_SIZE(most);
+    const bool known = sched_getaffinity(0, bytes, set) == 0;
+    for (std::size_t cpu = 0; known && cpu < most; ++cpu) {
+      if (CPU_ISSET_S(cpu, bytes, set)) cpus.push_back(static_cast<int>(cpu));
     }
+    CPU_FREE(set);
+    if (known) break;
   }
   return cpus;
 }
-
-int available_cores() { return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)); }
 
 int numa_node_of_cpu(int cpu) {
   for (int node = 0; node < 256; ++node) {

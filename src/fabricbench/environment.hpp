@@ -9,12 +9,11 @@
 namespace fabricbench {
 
 std::string host_name();
-std::string node_identity();  // the same for all processes that share this node's memory, and for no others
-std::vector<int> allowed_cpus();
-int available_cores();
-int numa_node_of_cpu(int cpu);  // -1 where the kernel does not say
-std::string utc_now();          // 2026-11-21T05:54:06Z
-std::string random_id();        // 32 hexadecimal digits
+std::string node_identity();      // the same for all processes that share this node's memory, and for no others
+std::vector<int> allowed_cpus();  // of this process, by its affinity mask
+int numa_node_of_cpu(int cpu);    // -1 where the kernel does not say
+std::string utc_now();            // 2026-11-21T05:54:06Z
+std::string random_id();          // 32 hexadecimal digits
 
 // The launchers' variables for the rank's number on its node, most specific first: srun's SLURM_LOCALID is also set
 // inside an allocation in which mpirun started the ranks.

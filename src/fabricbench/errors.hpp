@@ -1,4 +1,4 @@
-// The two ways in which a run ends early: the user's mistake, and something that failed.
+// How a run ends early: a mistake of the user, what the machine does not support, or what failed.
 #pragma once
 
 #include <stdexcept>
@@ -12,7 +12,7 @@ struct InputError : std::runtime_error {
 };
 
 // What was asked for needs something that this machine does not have; exit status 6. Every rank raises it alike.
-struct LackError : std::runtime_error {
+struct UnsupportedError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
@@ -26,6 +26,6 @@ inline constexpr int kExitInput = 2;
 inline constexpr int kExitFailed = 3;
 inline constexpr int kExitTimeout = 4;
 inline constexpr int kExitWrongData = 5;
-inline constexpr int kExitLack = 6;
+inline constexpr int kExitUnsupported = 6;
 
 }  // namespace fabricbench

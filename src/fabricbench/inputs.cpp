@@ -35,7 +35,7 @@ Round parse_round(const std::vector<std::string>& words, int ranks) {
     for (const int rank : {pair.first, pair.second}) {
       if (rank >= ranks) {
         throw InputError("there is no rank " + std::to_string(rank) + " in a run of " + std::to_string(ranks) +
-                         ": mend the file or start more ranks");
+                         ": fix the file or start more ranks");
       }
       if (!busy.insert(rank).second) {
         throw InputError("rank " + std::to_string(rank) + " is in the round twice: a rank has one partner at a time");

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
 
 #include "fabricbench/contention.hpp"
@@ -160,7 +159,7 @@ class Loop {
         }
       }
       for (const std::int64_t time : slowest) totals_.timed_ns += keep ? time : 0;
-      last_ns_ = std::accumulate(slowest.end() - static_cast<std::ptrdiff_t>(lanes_), slowest.end(), std::int64_t{0});
+      typical_ns_ = typical_iteration_ns(slowest, lanes_);
     }
     totals_.recording_ns += now_ns() - start;
   }
@@ -185,11 +184,8 @@ class Loop {
     return done + more;
   }
 
-  // How many iterations fit into a time, going by the last one.
-  std::int64_t affordable(double seconds) const {
-    return static_cast<std::int64_t>(
-        std::min(1e9, seconds * 1e9 / static_cast<double>(std::max<std::int64_t>(last_ns_, 1))));
-  }
+  // Going by the batch before.
+  std::int64_t affordable(double seconds) const { return affordable_iterations(seconds, typical_ns_); }
 
   Decision decide_first() {
     std::int64_t first = 0;
@@ -280,7 +276,7 @@ class Loop {
   std::size_t lanes_;  // records of a group: 2 where it is measured alone and beside an aggressor
   std::vector<std::int64_t> local_;
   std::vector<std::vector<std::int64_t>> times_;
-  std::int64_t last_ns_ = 0;
+  std::int64_t typical_ns_ = 0;  // of an iteration of the last batch; on rank 0
   std::uint64_t verified_iteration_ = 0;
   std::uint64_t wrong_ = 0;
 };

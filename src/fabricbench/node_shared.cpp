@@ -37,7 +37,7 @@ NodeShared::NodeShared(const World& world)
   if (world.node_rank == 0) shm_unlink(name);
   slots_ = static_cast<Slot*>(mapped_);
   flags_ = reinterpret_cast<Counter*>(slots_ + ranks);
-  yields_ = world.node_size > available_cores();
+  yields_ = world.shares_cores;
 }
 
 void NodeShared::map(const char* name, int flags) {

@@ -38,13 +38,13 @@ Schedule parse_schedule(const std::string& text) {
 
 Verify parse_verify(const std::string& text) {
   const char* const names[] = {"batch", "every", "off"};
-  const std::string name = one_of(text, names, "way to verify");
+  const std::string name = one_of(text, names, "time to verify");
   return name == "batch" ? Verify::batch : name == "every" ? Verify::every : Verify::off;
 }
 
 Access parse_access(const std::string& text) {
   const char* const names[] = {"write", "read"};
-  return one_of(text, names, "way to reach a peer") == "write" ? Access::write : Access::read;
+  return one_of(text, names, "side that moves the data") == "write" ? Access::write : Access::read;
 }
 
 device::HostKind parse_host_kind(const std::string& text) {
@@ -98,199 +98,134 @@ std::string parse_file_name(const std::string& text, const char* option) {
   return text;
 }
 
-enum Option : int {
-  kTransport = 256,
-  kStepTransports,
-  kOperations,
-  kImplementation,
-  kSchedules,
-  kPairs,
-  kRounds,
-  kGroups,
-  kGroupSize,
-  kMatrix,
-  kVictims,
-  kAggressorSize,
-  kTogether,
-  kBuffers,
-  kAccess,
-  kHostMemory,
-  kHostNuma,
-  kSizes,
-  kIterations,
-  kMinimum,
-  kMaximum,
-  kBudget,
-  kWarmup,
-  kVerify,
-  kTimeout,
-  kShareDevices,
-  kRanksPerDevice,
-  kOutput,
-  kExpectRanks,
-  kExpectNodes,
-  kQuiet,
-  kInject,
-  kHelp,
-  kVersion
+// An option: its name, whether it takes a value, and what it sets.
+struct OptionRow {
+  const char* name;
+  bool has_value;
+  void (*set)(Options& options, const std::string& text);
 };
 
-const option kLongOptions[] = {{"transport", required_argument, nullptr, kTransport},
-                               {"step-transports", required_argument, nullptr, kStepTransports},
-                               {"operations", required_argument, nullptr, kOperations},
-                               {"implementation", required_argument, nullptr, kImplementation},
-                               {"schedules", required_argument, nullptr, kSchedules},
-                               {"pairs", required_argument, nullptr, kPairs},
-                               {"rounds", required_argument, nullptr, kRounds},
-                               {"groups", required_argument, nullptr, kGroups},
-                               {"group-size", required_argument, nullptr, kGroupSize},
-                               {"matrix", required_argument, nullptr, kMatrix},
-                               {"victims", required_argument, nullptr, kVictims},
-                               {"aggressor-size", required_argument, nullptr, kAggressorSize},
-                               {"together", required_argument, nullptr, kTogether},
-                               {"buffers", required_argument, nullptr, kBuffers},
-                               {"access", required_argument, nullptr, kAccess},
-                               {"host-memory", required_argument, nullptr, kHostMemory},
-                               {"host-numa", required_argument, nullptr, kHostNuma},
-                               {"sizes", required_argument, nullptr, kSizes},
-                               {"iterations", required_argument, nullptr, kIterations},
-                               {"min-iterations", required_argument, nullptr, kMinimum},
-                               {"max-iterations", required_argument, nullptr, kMaximum},
-                               {"budget", required_argument, nullptr, kBudget},
-                               {"warmup", required_argument, nullptr, kWarmup},
-                               {"verify", required_argument, nullptr, kVerify},
-                               {"timeout", required_argument, nullptr, kTimeout},
-                               {"share-devices", no_argument, nullptr, kShareDevices},
-                               {"ranks-per-device", required_argument, nullptr, kRanksPerDevice},
-                               {"output", required_argument, nullptr, kOutput},
-                               {"expect-ranks", required_argument, nullptr, kExpectRanks},
-                               {"expect-nodes", required_argument, nullptr, kExpectNodes},
-                               {"quiet", no_argument, nullptr, kQuiet},
-                               {"inject", required_argument, nullptr, kInject},
-                               {"help", no_argument, nullptr, kHelp},
-                               {"version", no_argument, nullptr, kVersion},
-                               {nullptr, 0, nullptr, 0}};
+const OptionRow kOptions[] = {
+    {"transport", true,
+     [](Options& o, const std::string& text) { o.transport = one_of(text, kTransports, "transport"); }},
+    {"step-transports", true,
+     [](Options& o, const std::string& text) {
+       o.step_transports.clear();
+       for (const std::string& name : split(text, ','))
+         o.step_transports.push_back(one_of(name, kTransports, "transport"));
+       if (o.step_transports.size() != 3)
+         throw InputError("'" + text + "' is not a transport for each of split, translate and assemble: write a,b,c");
+     }},
+    {"operations", true,
+     [](Options& o, const std::string& text) {
+       o.operations.clear();
+       for (const std::string& name : split(text, ',')) o.operations.push_back(parse_operation(name));
+     }},
+    {"implementation", true,
+     [](Options& o, const std::string& text) { o.implementation = parse_implementation(text); }},
+    {"schedules", true,
+     [](Options& o, const std::string& text) {
+       o.schedules.clear();
+       for (const std::string& name : split(text, ',')) o.schedules.push_back(parse_schedule(name));
+     }},
+    {"pairs", true,
+     [](Options& o, const std::string& text) {
+       o.pairs.clear();
+       if (text != "all") {
+         for (const std::string& pair : split(text, ',')) o.pairs.push_back(parse_pair(pair));
+       }
+     }},
+    {"rounds", true, [](Options& o, const std::string& text) { o.rounds_file = parse_file_name(text, "--rounds"); }},
+    {"groups", true, [](Options& o, const std::string& text) { o.shapes = parse_shapes(text); }},
+    {"group-size", true,
+     [](Options& o, const std::string& text) { o.group_size = parse_count(text, 1, "a number of ranks"); }},
+    {"matrix", true, [](Options& o, const std::string& text) { o.matrix_file = parse_file_name(text, "--matrix"); }},
+    {"victims", true, [](Options& o, const std::string& text) { o.victims = parse_ranks(text, ','); }},
+    {"aggressor-size", true, [](Options& o, const std::string& text) { o.aggressor_size = parse_size(text); }},
+    {"together", true,
+     [](Options& o, const std::string& text) {
+       o.together.clear();
+       for (const std::string& set : split(text, ',')) o.together.push_back(parse_ranks(set, '+'));
+     }},
+    {"buffers", true, [](Options& o, const std::string& text) { o.ends = parse_ends(text); }},
+    {"access", true, [](Options& o, const std::string& text) { o.access = parse_access(text); }},
+    {"host-memory", true, [](Options& o, const std::string& text) { o.host_memory = parse_host_kind(text); }},
+    {"host-numa", true, [](Options& o, const std::string& text) { o.host_placement = parse_placement(text); }},
+    {"sizes", true,
+     [](Options& o, const std::string& text) {
+       o.sizes = parse_sizes(text);
+       o.sizes_given = true;
+     }},
+    {"iterations", true,
+     [](Options& o, const std::string& text) {
+       o.fixed_iterations = parse_integer(text, 1, "a number of iterations");
+     }},
+    {"min-iterations", true,
+     [](Options& o, const std::string& text) {
+       o.minimum_iterations = parse_integer(text, 8, "a least number of iterations");
+     }},
+    {"max-iterations", true,
+     [](Options& o, const std::string& text) {
+       o.maximum_iterations = parse_integer(text, 8, "a greatest number of iterations");
+     }},
+    {"budget", true,
+     [](Options& o, const std::string& text) { o.budget_s = parse_positive(text, "a time in seconds"); }},
+    {"warmup", true,
+     [](Options& o, const std::string& text) { o.warmup = parse_integer(text, 1, "a number of warm-up iterations"); }},
+    {"verify", true, [](Options& o, const std::string& text) { o.verify = parse_verify(text); }},
+    {"timeout", true,
+     [](Options& o, const std::string& text) { o.timeout_s = parse_positive(text, "a time in seconds"); }},
+    {"share-devices", false, [](Options& o, const std::string&) { o.share_devices = true; }},
+    {"ranks-per-device", true,
+     [](Options& o, const std::string& text) { o.ranks_per_device = parse_integer(text, 1, "a number of ranks"); }},
+    {"output", true, [](Options& o, const std::string& text) { o.output = text; }},
+    {"expect-ranks", true,
+     [](Options& o, const std::string& text) { o.expected_ranks = parse_integer(text, 1, "a number of ranks"); }},
+    {"expect-nodes", true,
+     [](Options& o, const std::string& text) { o.expected_nodes = parse_integer(text, 1, "a number of nodes"); }},
+    {"quiet", false, [](Options& o, const std::string&) { o.quiet = true; }},
+    {"inject", true,
+     [](Options& o, const std::string& text) {
+       const auto parts = split(text, ':');
+       o.injected = one_of(parts[0], kDefects, "planted defect");
+       if (parts.size() > 1) o.injected_rank = static_cast<int>(parse_integer(parts[1], 0, "a rank"));
+     }},
+    {"help", false, [](Options& o, const std::string&) { o.show_help = true; }},
+    {"list-operations", false, [](Options& o, const std::string&) { o.show_operations = true; }},
+    {"version", false, [](Options& o, const std::string&) { o.show_version = true; }},
+};
 
-void set(Options& options, int option, const std::string& text) {
-  switch (option) {
-    case kTransport:
-      options.transport = one_of(text, kTransports, "transport");
-      break;
-    case kStepTransports:
-      options.step_transports.clear();
-      for (const std::string& name : split(text, ','))
-        options.step_transports.push_back(one_of(name, kTransports, "transport"));
-      if (options.step_transports.size() != 3)
-        throw InputError("'" + text + "' is not a transport for each of split, translate and assemble: write a,b,c");
-      break;
-    case kOperations:
-      options.operations.clear();
-      for (const std::string& name : split(text, ',')) options.operations.push_back(parse_operation(name));
-      break;
-    case kImplementation:
-      options.implementation = parse_implementation(text);
-      break;
-    case kSchedules:
-      options.schedules.clear();
-      for (const std::string& name : split(text, ',')) options.schedules.push_back(parse_schedule(name));
-      break;
-    case kPairs:
-      options.pairs.clear();
-      if (text != "all") {
-        for (const std::string& pair : split(text, ',')) options.pairs.push_back(parse_pair(pair));
-      }
-      break;
-    case kRounds:
-      options.rounds_file = parse_file_name(text, "--rounds");
-      break;
-    case kGroups:
-      options.shapes = parse_shapes(text);
-      break;
-    case kGroupSize:
-      options.group_size = parse_count(text, 1, "a number of ranks");
-      break;
-    case kMatrix:
-      options.matrix_file = parse_file_name(text, "--matrix");
-      break;
-    case kVictims:
-      options.victims = parse_ranks(text, ',');
-      break;
-    case kAggressorSize:
-      options.aggressor_size = parse_size(text);
-      break;
-    case kTogether:
-      options.together.clear();
-      for (const std::string& set : split(text, ',')) options.together.push_back(parse_ranks(set, '+'));
-      break;
-    case kBuffers:
-      options.ends = parse_ends(text);
-      break;
-    case kAccess:
-      options.access = parse_access(text);
-      break;
-    case kHostMemory:
-      options.host_memory = parse_host_kind(text);
-      break;
-    case kHostNuma:
-      options.host_placement = parse_placement(text);
-      break;
-    case kSizes:
-      options.sizes = parse_sizes(text);
-      options.sizes_given = true;
-      break;
-    case kIterations:
-      options.fixed_iterations = parse_integer(text, 1, "a number of iterations");
-      break;
-    case kMinimum:
-      options.minimum_iterations = parse_integer(text, 8, "a least number of iterations");
-      break;
-    case kMaximum:
-      options.maximum_iterations = parse_integer(text, 8, "a greatest number of iterations");
-      break;
-    case kBudget:
-      options.budget_s = parse_positive(text, "a time in seconds");
-      break;
-    case kWarmup:
-      options.warmup = parse_integer(text, 1, "a number of warm-up iterations");
-      break;
-    case kVerify:
-      options.verify = parse_verify(text);
-      break;
-    case kTimeout:
-      options.timeout_s = parse_positive(text, "a time in seconds");
-      break;
-    case kShareDevices:
-      options.share_devices = true;
-      break;
-    case kRanksPerDevice:
-      options.ranks_per_device = parse_integer(text, 1, "a number of ranks");
-      break;
-    case kOutput:
-      options.output = text;
-      break;
-    case kExpectRanks:
-      options.expected_ranks = parse_integer(text, 1, "a number of ranks");
-      break;
-    case kExpectNodes:
-      options.expected_nodes = parse_integer(text, 1, "a number of nodes");
-      break;
-    case kQuiet:
-      options.quiet = true;
-      break;
-    case kInject: {
-      const auto parts = split(text, ':');
-      options.injected = one_of(parts[0], kDefects, "planted defect");
-      if (parts.size() > 1) options.injected_rank = static_cast<int>(parse_integer(parts[1], 0, "a rank"));
-      break;
-    }
-    case kHelp:
-      options.show_help = true;
-      break;
-    case kVersion:
-      options.show_version = true;
-      break;
-    default:
-      break;
+constexpr int kFirstOption = 256;  // beyond all characters, which stand for short options
+
+// The table as getopt_long takes it.
+std::vector<option> long_options() {
+  std::vector<option> result;
+  for (const OptionRow& row : kOptions) {
+    result.push_back({row.name, row.has_value ? required_argument : no_argument, nullptr,
+                      kFirstOption + static_cast<int>(result.size())});
+  }
+  result.push_back({nullptr, 0, nullptr, 0});
+  return result;
+}
+
+// What each option allows and all of them together do not.
+void check_together(const Options& options) {
+  if (!options.rounds_file.empty() && !options.pairs.empty()) {
+    throw InputError("--rounds and --pairs both say which pairs to measure: give one of the two");
+  }
+  if (!options.rounds_file.empty() &&
+      std::none_of(options.operations.begin(), options.operations.end(), is_pair_operation)) {
+    throw InputError("--rounds holds pairs and none of the --operations is between two ranks");
+  }
+  const bool pipelined =
+      std::count(options.operations.begin(), options.operations.end(), Operation::striping_pipelined) > 0;
+  if (!options.step_transports.empty() && pipelined) {
+    throw InputError(
+        "striping_pipelined takes its steps at the same time, so all by one transport: leave it out or "
+        "leave out --step-transports");
+  }
+  if (options.minimum_iterations > options.maximum_iterations) {
+    throw InputError("--min-iterations is above --max-iterations (" + std::to_string(options.maximum_iterations) + ")");
   }
 }
 
@@ -388,109 +323,26 @@ Options parse_options(int count, char** arguments) {
   Options options;
   options.operations = {Operation::pingpong};
   options.schedules = {Schedule::uncontended, Schedule::contended};
+  const std::vector<option> known = long_options();
   opterr = 0;
-  optind = 0;  // glibc: begin anew
+  optind = 0;  // glibc: from the start
   for (;;) {
     const int here = std::max(optind, 1);
-    const int option = getopt_long(count, arguments, "+:h", kLongOptions, nullptr);
+    const int option = getopt_long(count, arguments, "+:h", known.data(), nullptr);
     if (option == -1) break;
     if (option == '?')
       throw InputError("there is no option '" + std::string(arguments[here]) + "' (or it takes no value): see --help");
     if (option == ':') throw InputError("the option '" + std::string(arguments[here]) + "' needs a value");
-    set(options, option == 'h' ? kHelp : option, optarg == nullptr ? "" : optarg);
+    if (option == 'h') {
+      options.show_help = true;
+    } else {
+      kOptions[option - kFirstOption].set(options, optarg == nullptr ? "" : optarg);
+    }
   }
   if (optind < count) throw InputError("unexpected argument '" + std::string(arguments[optind]) + "': see --help");
   if (options.sizes.empty()) options.sizes = parse_sizes("1B:1GiB");
-  if (!options.rounds_file.empty() && !options.pairs.empty()) {
-    throw InputError("--rounds and --pairs both say which pairs to measure: give one of the two");
-  }
-  if (!options.rounds_file.empty() &&
-      std::none_of(options.operations.begin(), options.operations.end(), is_pair_operation)) {
-    throw InputError("--rounds holds pairs and none of the --operations is between two ranks");
-  }
-  const bool pipelined =
-      std::count(options.operations.begin(), options.operations.end(), Operation::striping_pipelined) > 0;
-  if (!options.step_transports.empty() && pipelined) {
-    throw InputError(
-        "striping_pipelined takes its steps at the same time, so all by one transport: leave it out or "
-        "leave out --step-transports");
-  }
-  if (options.minimum_iterations > options.maximum_iterations) {
-    throw InputError("--min-iterations is above --max-iterations (" + std::to_string(options.maximum_iterations) + ")");
-  }
+  check_together(options);
   return options;
-}
-
-std::string help_text() {
-  return R"(fabricbench: measures the paths between the ranks of an MPI job and the devices that they drive.
-
-  mpirun -n 4 fabricbench --transport ccl --operations pingpong,allreduce --output result.jsonl
-
-What
-  --transport NAME        staging, copy, kernel, ccl or mpi (the host port has mpi only)    [mpi]
-  --step-transports A,B,C of the steps of striping: split, translate, assemble         [as --transport]
-  --operations LIST       of pairs: pingpong, unidirectional, bidirectional                 [pingpong]
-                          of all ranks: alltoall, allreduce, allgather, reduce_scatter,
-                          broadcast, reduce
-                          between groups: rail_, symmetric_ with unidirectional,
-                          bidirectional or omnidirectional, asymmetric_ with the first two
-                          over two groups: striping, striping_pipelined, and its parts _split,
-                          _translate, _assemble, beside striping_direct
-                          of a matrix: sparse, sparse_intra, sparse_inter, sparse_alltoallv
-                          of victims: victim_pingpong_alltoall, victim_pingpong_incast,
-                          victim_alltoall_alltoall, victim_alltoall_incast
-                          of each GPU: host_to_device, device_to_host, host_bidirectional,
-                          host_stream (host to host by a kernel), local_copy
-  --implementation WHICH  of an operation: transfers, library, or automatic                 [automatic]
-  --schedules LIST        of pairs: uncontended (one pair at a time), contended (rounds in
-                          which every rank takes part once); of GPUs: alone, together       [uncontended,contended]
-  --pairs LIST            pairs of ranks such as 0-1,2-3, or all                            [all]
-  --rounds FILE           the rounds of pairs to measure, in place of all pairs: a round a
-                          line, such as 0-1 3-2; pairs of a round go at the same time
-  --groups LIST           of patterns between groups: NxGxK, N groups of G consecutive ranks of
-                          which K take part; N and K may be spans   [2xGx1-G, then more groups]
-  --group-size G          ranks of a group                   [those of a node; half of one node]
-  --matrix FILE           of sparse operations: who sends how many bytes to whom, in Matrix
-                          Market's coordinate format; with --sizes, scaled to that total
-  --victims RANKS         of victim operations                            [0,LAST; every other]
-  --aggressor-size SIZE   of each message to an incast, of each rank's alltoall buffer      [1MiB]
-  --buffers ENDS          where the buffers of the first and second rank of a pair lie, such
-                          as host-device                                                    [device-device]
-  --access WHICH          who moves what goes between two GPUs by copy or kernel: the source
-                          (write) or the destination (read)                                 [write]
-  --host-memory KIND      pageable, pinned, noncoherent (pinned, cached by the GPU: AMD),
-                          managed (read and written where it lies), migrated (managed, whose
-                          pages go to the device)                [pinned; host port: pageable]
-  --host-numa WHERE       host memory on the NUMA node that is local to the GPU, or remote;
-                          any: what the runtime chooses                                     [any]
-  --together SETS         contended operations of each GPU: sets of ranks that go at the
-                          same time, such as 0+1,0+2,0+1+2+3     [the first 2, 3, … all ranks]
-  --sizes SIZES           MIN:MAX[:FACTOR], or a list such as 8,64KiB,1GiB                  [1B:1GiB]
-How often
-  --iterations N          a fixed number; without it, as many as are needed for a 95%
-                          confidence interval of the median within 1%, bounded by:
-  --min-iterations N      at least                                                          [20]
-  --max-iterations N      at most                                                           [1000]
-  --budget SECONDS        measuring time of one size of one pair or group                   [1]
-  --warmup N              iterations that are not kept (fewer where they would take
-                          more than a fifth of the budget)                                  [10]
-Safeguards
-  --verify WHEN           check the data before the first and after the last iteration of
-                          each batch, after every iteration, or off                         [batch]
-  --timeout SECONDS       an iteration or a preparation that takes longer ends the run       [60]
-  --expect-ranks N        refuse to run with another number of ranks
-  --expect-nodes N        refuse to run on another number of nodes
-  --share-devices         let several ranks of a node drive one device
-  --ranks-per-device N    so many neighbouring ranks drive one device, which they then share [1]
-Output
-  --output FILE           JSON Lines: every sample, in order
-  --quiet                 no table and no progress
-  --inject DEFECT[:RANK]  plant a defect, to see it found: wrong-byte, hang, kill, crash, no-footer
-  --version, --help
-
-Exit status: 0 measured and right, 2 wrong arguments, 3 something failed, 4 a time-out, 5 wrong data,
-6 this machine lacks something that the measurement needs.
-)";
 }
 
 }  // namespace fabricbench

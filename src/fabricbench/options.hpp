@@ -50,7 +50,7 @@ struct Options {
   std::vector<std::vector<int>> together;  // sets of ranks that use their memory paths at once; empty: as planned
   Ends ends;
   Access access = Access::write;
-  std::optional<device::HostKind> host_memory;  // unset: what the port has
+  std::optional<device::HostKind> host_memory;  // unset: what the backend has
   HostPlacement host_placement = HostPlacement::any;
   std::vector<std::uint64_t> sizes;
   bool sizes_given = false;
@@ -72,11 +72,11 @@ struct Options {
 
   bool show_help = false;
   bool show_version = false;
+  bool show_operations = false;
 };
 
 // Parses the arguments; InputError says what is wrong with them.
 Options parse_options(int count, char** arguments);
-std::string help_text();
 
 // A whole number from `minimum` up that an int can hold.
 int parse_count(const std::string& text, int minimum, const char* what);

@@ -2,76 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <utility>
 
-#include "fabricbench/errors.hpp"
-#include "fabricbench/text.hpp"
-
 namespace fabricbench {
 namespace {
-
-enum class Kind { pair, collective, rail, asymmetric, symmetric, striping, sparse, victim, memory };
-enum class Direction { none, unidirectional, bidirectional, omnidirectional };
-
-struct Description {
-  Operation operation;
-  const char* name;
-  Kind kind;
-  bool reduction;
-  bool divided;  // the buffer is divided among the ranks
-  Direction direction;
-};
-
-constexpr Direction kNone = Direction::none;
-constexpr Direction kUni = Direction::unidirectional;
-constexpr Direction kBi = Direction::bidirectional;
-constexpr Direction kOmni = Direction::omnidirectional;
-
-constexpr Description kDescriptions[] = {
-    {Operation::pingpong, "pingpong", Kind::pair, false, false, kNone},
-    {Operation::unidirectional, "unidirectional", Kind::pair, false, false, kNone},
-    {Operation::bidirectional, "bidirectional", Kind::pair, false, false, kNone},
-    {Operation::alltoall, "alltoall", Kind::collective, false, true, kNone},
-    {Operation::allreduce, "allreduce", Kind::collective, true, false, kNone},
-    {Operation::allgather, "allgather", Kind::collective, false, true, kNone},
-    {Operation::reduce_scatter, "reduce_scatter", Kind::collective, true, true, kNone},
-    {Operation::broadcast, "broadcast", Kind::collective, false, false, kNone},
-    {Operation::reduce, "reduce", Kind::collective, true, false, kNone},
-    {Operation::rail_unidirectional, "rail_unidirectional", Kind::rail, false, false, kUni},
-    {Operation::rail_bidirectional, "rail_bidirectional", Kind::rail, false, false, kBi},
-    {Operation::rail_omnidirectional, "rail_omnidirectional", Kind::rail, false, false, kOmni},
-    {Operation::asymmetric_unidirectional, "asymmetric_unidirectional", Kind::asymmetric, false, false, kUni},
-    {Operation::asymmetric_bidirectional, "asymmetric_bidirectional", Kind::asymmetric, false, false, kBi},
-    {Operation::symmetric_unidirectional, "symmetric_unidirectional", Kind::symmetric, false, false, kUni},
-    {Operation::symmetric_bidirectional, "symmetric_bidirectional", Kind::symmetric, false, false, kBi},
-    {Operation::symmetric_omnidirectional, "symmetric_omnidirectional", Kind::symmetric, false, false, kOmni},
-    {Operation::striping, "striping", Kind::striping, false, false, kNone},
-    {Operation::striping_pipelined, "striping_pipelined", Kind::striping, false, false, kNone},
-    {Operation::striping_split, "striping_split", Kind::striping, false, false, kNone},
-    {Operation::striping_translate, "striping_translate", Kind::striping, false, false, kNone},
-    {Operation::striping_assemble, "striping_assemble", Kind::striping, false, false, kNone},
-    {Operation::striping_direct, "striping_direct", Kind::striping, false, false, kNone},
-    {Operation::sparse, "sparse", Kind::sparse, false, false, kNone},
-    {Operation::sparse_intra, "sparse_intra", Kind::sparse, false, false, kNone},
-    {Operation::sparse_inter, "sparse_inter", Kind::sparse, false, false, kNone},
-    {Operation::sparse_alltoallv, "sparse_alltoallv", Kind::sparse, false, false, kNone},
-    {Operation::victim_pingpong_alltoall, "victim_pingpong_alltoall", Kind::victim, false, false, kNone},
-    {Operation::victim_pingpong_incast, "victim_pingpong_incast", Kind::victim, false, false, kNone},
-    {Operation::victim_alltoall_alltoall, "victim_alltoall_alltoall", Kind::victim, false, true, kNone},
-    {Operation::victim_alltoall_incast, "victim_alltoall_incast", Kind::victim, false, true, kNone},
-    {Operation::host_to_device, "host_to_device", Kind::memory, false, true, kNone},
-    {Operation::device_to_host, "device_to_host", Kind::memory, false, true, kNone},
-    {Operation::host_bidirectional, "host_bidirectional", Kind::memory, false, true, kNone},
-    {Operation::host_stream, "host_stream", Kind::memory, false, true, kNone},
-    {Operation::local_copy, "local_copy", Kind::memory, false, true, kNone},
-};
-
-const Description& describe(Operation operation) {
-  return *std::find_if(std::begin(kDescriptions), std::end(kDescriptions),
-                       [&](const Description& each) { return each.operation == operation; });
-}
 
 // Lays the messages of a step out one after another in the buffers of their ranks.
 class Layout {
@@ -117,7 +54,9 @@ Step group_step(const Description& pattern, const std::vector<int>& ranks, std::
   for (int a = 0; a < shape.groups; ++a) {
     for (int away = 1; away < shape.groups; ++away) {
       const int b = (a + away) % shape.groups;
-      if (a != 0 && (pattern.direction == kUni || (pattern.direction == kBi && b != 0))) continue;
+      if (a != 0 &&
+          (pattern.direction == Direction::unidirectional || (pattern.direction == Direction::bidirectional && b != 0)))
+        continue;
       for (const auto& [i, j] : members(pattern.kind, shape, a == 0)) {
         layout.add(ranks[static_cast<std::size_t>(a * shape.size + i)],
                    ranks[static_cast<std::size_t>(b * shape.size + j)], message);
@@ -199,6 +138,50 @@ std::vector<Step> striping_steps(Operation operation, const std::vector<int>& ra
   return steps;
 }
 
+std::vector<Step> pair_steps(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes) {
+  const Transfer there{ranks[0], ranks[1], bytes};
+  const Transfer back{ranks[1], ranks[0], bytes};
+  if (operation == Operation::unidirectional) return {{there}};
+  if (operation == Operation::bidirectional) return {{there, back}};
+  return {{there}, {back}};
+}
+
+// Calls add(source, destination) for the places of every source and every destination, itself included; with `only`,
+// for those where that place is one of the two.
+template <typename Add>
+void for_each_exchange(std::size_t ranks, std::optional<std::size_t> only, Add&& add) {
+  for (std::size_t source = 0; source < ranks; ++source) {
+    if (only && *only != source) {
+      add(source, *only);
+      continue;
+    }
+    // Beginning with the next rank, so that the first transfers do not all go to the same one.
+    for (std::size_t k = 1; k <= ranks; ++k) add(source, (source + k) % ranks);
+  }
+}
+
+// Of all ranks, or `only` the transfers of the rank at one place: those of all are the square of their number.
+Step collective_step(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes,
+                     std::optional<std::size_t> only) {
+  const std::uint64_t share = bytes / ranks.size();
+  Step step;
+  if (describe(operation).has(kRooted)) {
+    const bool from_root = operation == Operation::broadcast;
+    for (std::size_t place = from_root ? 1 : 0; place < ranks.size(); ++place) {
+      if (only && *only != 0 && *only != place) continue;
+      step.push_back(from_root ? Transfer{ranks[0], ranks[place], bytes} : Transfer{ranks[place], ranks[0], bytes});
+    }
+    return step;
+  }
+  for_each_exchange(ranks.size(), only, [&](std::size_t s, std::size_t d) {
+    Transfer transfer{ranks[s], ranks[d], operation == Operation::allreduce ? bytes : share};
+    if (operation == Operation::alltoall || operation == Operation::reduce_scatter) transfer.source_offset = d * share;
+    if (operation == Operation::alltoall || operation == Operation::allgather) transfer.destination_offset = s * share;
+    step.push_back(transfer);
+  });
+  return step;
+}
+
 // The transfers of a memory path on one rank, which all go at the same time.
 Step memory_path(Operation operation, int rank, std::uint64_t bytes) {
   const auto from = [&](Place source, Place destination) {
@@ -220,137 +203,58 @@ Step memory_path(Operation operation, int rank, std::uint64_t bytes) {
 
 }  // namespace
 
-const std::vector<Operation>& all_operations() {
-  static const std::vector<Operation> operations = [] {
-    std::vector<Operation> result;
-    for (const Description& each : kDescriptions) result.push_back(each.operation);
-    return result;
-  }();
-  return operations;
-}
-
 std::string to_string(const Shape& shape) {
   return std::to_string(shape.groups) + "x" + std::to_string(shape.size) + "x" + std::to_string(shape.active);
 }
 
 std::vector<int> numbers(const Shape& shape) { return {shape.groups, shape.size, shape.active}; }
 
-std::string to_string(Operation operation) { return describe(operation).name; }
-
-Operation parse_operation(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Description& each : kDescriptions) {
-    if (name == each.name) return each.operation;
-    names.emplace_back(each.name);
-  }
-  throw InputError("there is no operation '" + name + "': choose from " + join(names, ", "));
-}
-
-bool is_pair_operation(Operation operation) { return describe(operation).kind == Kind::pair; }
-bool is_striping(Operation operation) { return describe(operation).kind == Kind::striping; }
-bool is_sparse(Operation operation) { return describe(operation).kind == Kind::sparse; }
-bool is_victim(Operation operation) { return describe(operation).kind == Kind::victim; }
-bool has_shape(Operation operation) { return is_striping(operation) || describe(operation).direction != kNone; }
 bool can_have(Operation operation, const Shape& shape) {
   const bool two_groups = is_striping(operation) || describe(operation).kind == Kind::asymmetric;
   return (!two_groups || shape.groups == 2) && (!is_striping(operation) || shape.active >= 2);
 }
-bool is_memory_path(Operation operation) { return describe(operation).kind == Kind::memory; }
-bool is_collective(Operation operation) { return describe(operation).kind == Kind::collective; }
-bool is_reduction(Operation operation) { return describe(operation).reduction; }
-bool is_round_trip(Operation operation) {
-  return operation == Operation::pingpong || operation == Operation::victim_pingpong_alltoall ||
-         operation == Operation::victim_pingpong_incast;
-}
-bool is_symmetric(Operation operation) { return operation == Operation::bidirectional; }
 
 std::uint64_t granularity(Operation operation, std::size_t ranks, const Shape& shape) {
   const Description& description = describe(operation);
   if (is_striping(operation)) return static_cast<std::uint64_t>(shape.active) * kStripingPieces;
   if (has_shape(operation)) return messages_of_first_group(description, shape);
-  return (description.divided ? ranks : 1) * (description.reduction ? sizeof(float) : 1);
+  return (description.has(kDivides) ? ranks : 1) * (description.has(kReduces) ? sizeof(float) : 1);
 }
 
 std::vector<Step> transfers(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes,
                             const Shape& shape) {
-  const std::uint64_t share = bytes / ranks.size();
-  Step step;
-  switch (operation) {
-    case Operation::pingpong:
-      return {{{ranks[0], ranks[1], bytes}}, {{ranks[1], ranks[0], bytes}}};
-    case Operation::unidirectional:
-      return {{{ranks[0], ranks[1], bytes}}};
-    case Operation::bidirectional:
-      return {{{ranks[0], ranks[1], bytes}, {ranks[1], ranks[0], bytes}}};
-    case Operation::alltoall:
-    case Operation::reduce_scatter:
-      for (std::size_t s = 0; s < ranks.size(); ++s) {
-        // Beginning with the next rank, so that the first transfers do not all go to the same one.
-        for (std::size_t k = 1; k <= ranks.size(); ++k) {
-          const std::size_t d = (s + k) % ranks.size();
-          const std::uint64_t destination_offset = operation == Operation::alltoall ? s * share : 0;
-          step.push_back({ranks[s], ranks[d], share, d * share, destination_offset});
-        }
-      }
-      return {step};
-    case Operation::allgather:
-      for (std::size_t s = 0; s < ranks.size(); ++s) {
-        for (std::size_t k = 1; k <= ranks.size(); ++k) {
-          step.push_back({ranks[s], ranks[(s + k) % ranks.size()], share, 0, s * share});
-        }
-      }
-      return {step};
-    case Operation::allreduce:
-      for (const int source : ranks) {
-        for (const int destination : ranks) step.push_back({source, destination, bytes});
-      }
-      return {step};
-    case Operation::broadcast:
-      for (const int destination : ranks) {
-        if (destination != ranks[0]) step.push_back({ranks[0], destination, bytes});
-      }
-      return {step};
-    case Operation::reduce:
-      for (const int source : ranks) step.push_back({source, ranks[0], bytes});
-      return {step};
-    case Operation::rail_unidirectional:
-    case Operation::rail_bidirectional:
-    case Operation::rail_omnidirectional:
-    case Operation::asymmetric_unidirectional:
-    case Operation::asymmetric_bidirectional:
-    case Operation::symmetric_unidirectional:
-    case Operation::symmetric_bidirectional:
-    case Operation::symmetric_omnidirectional:
-      return {group_step(describe(operation), ranks, bytes, shape)};
-    case Operation::striping:
-    case Operation::striping_pipelined:
-    case Operation::striping_split:
-    case Operation::striping_translate:
-    case Operation::striping_assemble:
-    case Operation::striping_direct:
+  const Description& description = describe(operation);
+  switch (description.kind) {
+    case Kind::pair:
+      return pair_steps(operation, ranks, bytes);
+    case Kind::collective:
+      return {collective_step(operation, ranks, bytes, std::nullopt)};
+    case Kind::rail:
+    case Kind::asymmetric:
+    case Kind::symmetric:
+      return {group_step(description, ranks, bytes, shape)};
+    case Kind::striping:
       return striping_steps(operation, ranks, bytes, shape);
-    case Operation::victim_pingpong_alltoall:
-    case Operation::victim_pingpong_incast:
-      return transfers(Operation::pingpong, ranks, bytes);
-    case Operation::victim_alltoall_alltoall:
-    case Operation::victim_alltoall_incast:
-      return transfers(Operation::alltoall, ranks, bytes);
-    case Operation::sparse:
-    case Operation::sparse_intra:
-    case Operation::sparse_inter:
-    case Operation::sparse_alltoallv:
+    case Kind::victim:
+      return transfers(description.has(kDivides) ? Operation::alltoall : Operation::pingpong, ranks, bytes);
+    case Kind::sparse:
       break;  // their transfers are in the user's matrix
-    case Operation::host_to_device:
-    case Operation::device_to_host:
-    case Operation::host_bidirectional:
-    case Operation::host_stream:
-    case Operation::local_copy:
+    case Kind::memory: {
+      Step step;
       for (const int rank : ranks) {
-        for (const Transfer& each : memory_path(operation, rank, share)) step.push_back(each);
+        for (const Transfer& each : memory_path(operation, rank, bytes / ranks.size())) step.push_back(each);
       }
       return {step};
+    }
   }
   return {};
+}
+
+std::vector<Step> own_collective_transfers(Operation operation, int rank, const std::vector<int>& ranks,
+                                           std::uint64_t bytes) {
+  const auto place = std::find(ranks.begin(), ranks.end(), rank);
+  if (place == ranks.end()) return {{}};
+  return {collective_step(operation, ranks, bytes, static_cast<std::size_t>(place - ranks.begin()))};
 }
 
 std::vector<int> awaited_by(int rank, const std::vector<Step>& steps) {
@@ -412,8 +316,7 @@ Step sparse_step(const std::map<std::pair<int, int>, std::uint64_t>& messages) {
 }
 
 std::vector<Step> aggressor_transfers(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes) {
-  if (operation == Operation::victim_pingpong_alltoall || operation == Operation::victim_alltoall_alltoall)
-    return transfers(Operation::alltoall, ranks, bytes);
+  if (!describe(operation).has(kIncast)) return transfers(Operation::alltoall, ranks, bytes);
   Layout layout;
   for (std::size_t i = 1; i < ranks.size(); ++i) layout.add(ranks[i], ranks[0], bytes);
   return {std::move(layout).step()};

@@ -7,9 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "fabricbench/operations.hpp"
+
 namespace fabricbench {
 
-// Where a buffer lies: in the memory of its rank's device (in the host port, of the host), or of the host.
+// Where a buffer lies: in the memory of its rank's device (of the host backend: of the host), or of the host.
 enum class Place { device, host };
 
 // `bytes` from the send buffer of rank `source` at `source_offset` to the receive buffer of rank `destination` at
@@ -39,45 +41,6 @@ inline constexpr int kStripingPieces = 8;
 // Transfers of a step go at the same time; a rank begins its next step when its part of this one is done.
 using Step = std::vector<Transfer>;
 
-enum class Operation {
-  pingpong,
-  unidirectional,
-  bidirectional,
-  alltoall,
-  allreduce,
-  allgather,
-  reduce_scatter,
-  broadcast,
-  reduce,
-  rail_unidirectional,
-  rail_bidirectional,
-  rail_omnidirectional,
-  asymmetric_unidirectional,
-  asymmetric_bidirectional,
-  symmetric_unidirectional,
-  symmetric_bidirectional,
-  symmetric_omnidirectional,
-  striping,
-  striping_pipelined,
-  striping_split,
-  striping_translate,
-  striping_assemble,
-  striping_direct,
-  sparse,
-  sparse_intra,
-  sparse_inter,
-  sparse_alltoallv,
-  victim_pingpong_alltoall,
-  victim_pingpong_incast,
-  victim_alltoall_alltoall,
-  victim_alltoall_incast,
-  host_to_device,
-  device_to_host,
-  host_bidirectional,
-  host_stream,
-  local_copy
-};
-
 // The parameters (n, g, k) of a pattern between groups (CommBench, ICS'24, section 4.3): `groups` groups of `size`
 // consecutive ranks, of which the first `active` of a group take part. All 0 where a pattern knows no groups.
 struct Shape {
@@ -95,32 +58,9 @@ struct Shape {
 std::string to_string(const Shape& shape);
 std::vector<int> numbers(const Shape& shape);
 
-const std::vector<Operation>& all_operations();
-std::string to_string(Operation operation);
-Operation parse_operation(const std::string& name);
-
-// An operation between two ranks, the first of which begins.
-bool is_pair_operation(Operation operation);
-// A pattern between groups of ranks, which has a shape; and whether it can have this one: asymmetric patterns and
-// striping are between two groups, and striping takes at least two ranks of each.
-bool has_shape(Operation operation);
+// Whether an operation with a shape can have this one: asymmetric patterns and striping are between two groups, and
+// striping takes at least two ranks of each.
 bool can_have(Operation operation, const Shape& shape);
-// One message from rank to rank in stripes, or a part of that, over the ranks of two groups (CommBench, section 4.2).
-bool is_striping(Operation operation);
-// The messages of a matrix that the user hands in.
-bool is_sparse(Operation operation);
-// A pattern that is measured by turns alone and beside an aggressor.
-bool is_victim(Operation operation);
-// A path between memories that one rank uses by itself, or several ranks at once, each for itself.
-bool is_memory_path(Operation operation);
-// What libraries have an implementation of their own for.
-bool is_collective(Operation operation);
-// An operation that adds numbers, and so is not just a list of transfers.
-bool is_reduction(Operation operation);
-// What is timed is there and back.
-bool is_round_trip(Operation operation);
-// Both directions of a pair are one and the same measurement.
-bool is_symmetric(Operation operation);
 
 // What the buffer size of an operation must be a multiple of, for `ranks` ranks (1 where anything goes).
 std::uint64_t granularity(Operation operation, std::size_t ranks, const Shape& shape = {});
@@ -130,6 +70,11 @@ std::uint64_t granularity(Operation operation, std::size_t ranks, const Shape& s
 // format.
 std::vector<Step> transfers(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes,
                             const Shape& shape = {});
+
+// Of a collective: only the transfers in which `rank` takes part, at most two for each other rank, in the order that
+// they have among those of all ranks.
+std::vector<Step> own_collective_transfers(Operation operation, int rank, const std::vector<int>& ranks,
+                                           std::uint64_t bytes);
 
 // The ranks that `rank` sends to, where it begins: where it receives nothing in the first step that it has a part in.
 // Their clocks have to run before it sends, or what they received in time would look as if it took none.

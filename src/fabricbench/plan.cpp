@@ -191,7 +191,7 @@ void add_victims(std::vector<Series>& plan, const Options& options, int ranks, S
   }
   if (const int last = *std::max_element(victims.begin(), victims.end()); last >= ranks) {
     throw InputError("there is no rank " + std::to_string(last) + " in a run of " + std::to_string(ranks) +
-                     ": mend --victims or start more ranks");
+                     ": fix --victims or start more ranks");
   }
   if (pair && victims.size() != 2)
     throw InputError(to_string(series.operation) + " has two victims: give --victims such as 0,3");
@@ -220,7 +220,7 @@ void add_rank_sets(std::vector<Series>& plan, const Options& options, const std:
   for (const std::vector<int>& set : sets) {
     if (const int last = *std::max_element(set.begin(), set.end()); last >= static_cast<int>(ranks.size())) {
       throw InputError("there is no rank " + std::to_string(last) + " in a run of " + std::to_string(ranks.size()) +
-                       ": mend --together or start more ranks");
+                       ": fix --together or start more ranks");
     }
     series.groups = {set};
     series.sizes = rounded_sizes(options.sizes, granularity(series.operation, set.size()));
@@ -236,10 +236,14 @@ std::vector<Schedule> Series::schedules() const {
   return {schedule};
 }
 
-Measurement Series::at(std::uint64_t bytes) const {
+Measurement Series::at(std::uint64_t bytes, std::optional<int> rank) const {
   Measurement measurement{operation, implementation, schedule, round, bytes, {}, shape, aggressor};
-  for (const std::vector<int>& ranks : groups)
-    measurement.groups.push_back({ranks, steps.empty() ? transfers(operation, ranks, bytes, shape) : steps});
+  const bool only_own = rank && is_collective(operation);
+  for (const std::vector<int>& ranks : groups) {
+    measurement.groups.push_back({ranks, !steps.empty() ? steps
+                                         : only_own     ? own_collective_transfers(operation, *rank, ranks, bytes)
+                                                        : transfers(operation, ranks, bytes, shape)});
+  }
   if (is_pair_operation(operation)) {
     for (Group& group : measurement.groups) group.steps = placed(std::move(group.steps), group.ranks, ends);
   }
@@ -250,7 +254,7 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
   for (const auto& [a, b] : options.pairs) {
     if (std::max(a, b) >= ranks) {
       throw InputError("there is no rank " + std::to_string(std::max(a, b)) + " in a run of " + std::to_string(ranks) +
-                       ": mend --pairs or start more ranks");
+                       ": fix --pairs or start more ranks");
     }
   }
   const std::vector<int> all = first_ranks(ranks);

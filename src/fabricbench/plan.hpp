@@ -13,7 +13,7 @@ namespace fabricbench {
 // A pair or group at one size; one samples record.
 struct Group {
   std::vector<int> ranks;
-  std::vector<Step> steps;
+  std::vector<Step> steps;  // of a collective: as Series::at says
 };
 
 // What is measured between two barriers: groups with no rank in common, at the same time.
@@ -42,9 +42,11 @@ struct Series {
   std::optional<Group> aggressor;
   Ends ends;  // of pairs
 
-  // Those of the records at one size: both where the groups are measured by turns alone and beside an aggressor.
+  // Those of the records at one size: both where the groups are measured alone and beside an aggressor, interleaved.
   std::vector<Schedule> schedules() const;
-  Measurement at(std::uint64_t bytes) const;
+  // With the transfers of all ranks; with `rank`, those of a collective are that rank's only, since those of all are
+  // the square of the number of ranks.
+  Measurement at(std::uint64_t bytes, std::optional<int> rank = std::nullopt) const;
 };
 
 // Which implementation of an operation a transport has: `automatic` answered with transfers or library, or InputError.

@@ -11,13 +11,14 @@
 
 #include "fabricbench/environment.hpp"
 #include "fabricbench/json.hpp"
+#include "fabricbench/private_log.hpp"
 #include "fabricbench/proof_logs.hpp"
 
 namespace fabricbench {
 namespace {
 
 // Marks the second start, in which UCX finds its variables set.
-constexpr char kStartedAnew[] = "FABRICBENCH_STARTED_ANEW";
+constexpr char kRestarted[] = "FABRICBENCH_RESTARTED";
 
 bool is_set(const char* name) { return std::getenv(name) != nullptr; }
 
@@ -48,35 +49,36 @@ void interfaces_json(Json& json, const World& world, const SentBytes& before) {
 }  // namespace
 
 Proof::Proof(const std::string& transport, char** arguments) {
-  const char* directory = std::getenv("TMPDIR");
-  const std::string path =
-      std::string(directory == nullptr ? "/tmp" : directory) + "/fabricbench." + std::to_string(getpid()) + ".log";
   if (transport == "ccl" && !is_set("NCCL_DEBUG") && !is_set("NCCL_DEBUG_FILE")) {
+    path_ = make_private_log();
+    if (path_.empty()) return;
     setenv("NCCL_DEBUG", "INFO", 1);
     setenv("NCCL_DEBUG_SUBSYS", "INIT,NET", 0);
-    setenv("NCCL_DEBUG_FILE", path.c_str(), 1);
+    setenv("NCCL_DEBUG_FILE", path_.c_str(), 1);
     evidence_ = "NCCL_DEBUG";
     own_variables_ = {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"};
-    path_ = path;
-  } else if (transport == "mpi" && is_set(kStartedAnew)) {
-    unsetenv(kStartedAnew);
+  } else if (transport == "mpi" && is_set(kRestarted) && is_set("UCX_LOG_FILE")) {
+    unsetenv(kRestarted);
+    path_ = std::getenv("UCX_LOG_FILE");
+    adopt_private_log(path_);
     evidence_ = "UCX_PROTO_INFO";
     own_variables_ = {"UCX_PROTO_INFO", "UCX_LOG_LEVEL", "UCX_LOG_FILE"};
-    path_ = path;
   } else if (transport == "mpi" && !is_set("UCX_LOG_FILE") && !is_set("UCX_LOG_LEVEL") && !is_set("UCX_PROTO_INFO")) {
+    const std::string path = make_private_log();
+    if (path.empty()) return;
     setenv("UCX_PROTO_INFO", "y", 1);
     setenv("UCX_LOG_LEVEL", "info", 1);
     setenv("UCX_LOG_FILE", path.c_str(), 1);
-    setenv(kStartedAnew, "1", 1);
+    setenv(kRestarted, "1", 1);
     execv("/proc/self/exe", arguments);
     // Where that is not allowed the run goes on, without this evidence.
-    unsetenv(kStartedAnew);
+    unsetenv(kRestarted);
+    for (const char* name : {"UCX_PROTO_INFO", "UCX_LOG_LEVEL", "UCX_LOG_FILE"}) unsetenv(name);
+    remove_private_log();
   }
 }
 
-Proof::~Proof() {
-  if (!path_.empty()) unlink(path_.c_str());
-}
+Proof::~Proof() { remove_private_log(); }
 
 void Proof::begin_counting(const World& world) {
   if (world.node_count > 1 && world.node_rank == 0) sent_before_ = sent_bytes();

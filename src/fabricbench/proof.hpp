@@ -1,4 +1,4 @@
-// What the libraries themselves, and the kernel's counters, say about the way the data went.
+// What the libraries themselves, and the kernel's counters, say about the path that the data took.
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 
 namespace fabricbench {
 
-// Asks NCCL/RCCL (NCCL_DEBUG) or UCX (UCX_PROTO_INFO) to write down which paths they choose, into a file of this
-// process under TMPDIR. What the user has set already stays. Call it before MPI_Init.
+// Asks NCCL/RCCL (NCCL_DEBUG) or UCX (UCX_PROTO_INFO) to write down which paths they choose, into a private log of this
+// process. What the user has set already stays, and there is no evidence where no log can be made. Call it before
+// MPI_Init.
 class Proof {
  public:
-  // May start the program anew under the same process id: UCX reads its variables while it is loaded.
+  // May restart the program under the same process id: UCX reads its variables while it is loaded.
   Proof(const std::string& transport, char** arguments);
   ~Proof();
   Proof(const Proof&) = delete;

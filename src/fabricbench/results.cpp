@@ -30,6 +30,14 @@ std::string who(const Record& record) {
   return std::to_string(ranks[0]) + (is_symmetric(record.operation) ? "<>" : "->") + std::to_string(ranks[1]);
 }
 
+void progress_json(Json& json, const Progress& progress) {
+  if (progress.operation.empty()) {
+    json.key("operation").null().key("bytes").null();
+  } else {
+    json.field("operation", progress.operation).field("bytes", progress.bytes);
+  }
+}
+
 }  // namespace
 
 ResultFile::ResultFile(const std::string& path, std::string run_id) : path_(path), run_id_(std::move(run_id)) {
@@ -40,7 +48,7 @@ ResultFile::ResultFile(const std::string& path, std::string run_id) : path_(path
                                            " exists already, and results are never written over: choose another name"
                                      : "--output " + path + " cannot be written: " + std::strerror(errno));
   }
-  prepare_crash_lines();
+  begin({});
 }
 
 ResultFile::~ResultFile() {
@@ -122,42 +130,30 @@ void ResultFile::write_error(const std::string& kind, const std::string& message
   if (closed_.exchange(true)) return;
   Json json;
   json.begin_object().field("record", "error").field("run_id", run_id_).field("kind", kind).field("message", message);
-  if (operation_.empty()) {
-    json.key("operation").null().key("bytes").null();
-  } else {
-    json.field("operation", operation_).field("bytes", bytes_);
-  }
+  progress_json(json, current_.get());
   json.field("missing_ranks", missing_ranks).end_object();
   const std::string line = json.text() + '\n';
   put(line.data(), line.size());
 }
 
 void ResultFile::now_measuring(const Measurement& measurement) {
-  operation_ = to_string(measurement.operation);
-  bytes_ = measurement.bytes;
-  prepare_crash_lines();
+  begin({to_string(measurement.operation), measurement.bytes});
 }
 
-void ResultFile::now_measuring_nothing() {
-  operation_.clear();
-  bytes_ = 0;
-  prepare_crash_lines();
-}
+void ResultFile::now_measuring_nothing() { begin({}); }
 
-void ResultFile::prepare_crash_lines() {
+void ResultFile::begin(Progress progress) {
   const int next = 1 - crash_line_.load();
+  const std::string during =
+      progress.operation.empty() ? "" : " during " + progress.operation + " of " + format_size(progress.bytes);
   Json json;
   json.begin_object().field("record", "error").field("run_id", run_id_).field("kind", "crash");
-  json.field("message", "rank 0 was ended by signal " + std::string(kSignalPlace) +
-                            (operation_.empty() ? "" : " during " + operation_ + " of " + format_size(bytes_)));
-  if (operation_.empty()) {
-    json.key("operation").null().key("bytes").null();
-  } else {
-    json.field("operation", operation_).field("bytes", bytes_);
-  }
+  json.field("message", "rank 0 was ended by signal " + std::string(kSignalPlace) + during);
+  progress_json(json, progress);
   json.field("missing_ranks", std::vector<int>{}).end_object();
   std::snprintf(crash_lines_[next], sizeof crash_lines_[next], "%s\n", json.text().c_str());
   crash_line_.store(next);
+  current_.set(std::move(progress));
 }
 
 void ResultFile::write_crash(int signal) noexcept {

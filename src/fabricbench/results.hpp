@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fabricbench/plan.hpp"
+#include "fabricbench/progress.hpp"
 
 namespace fabricbench {
 
@@ -60,15 +61,14 @@ class ResultFile {
 
  private:
   void put(const char* text, std::size_t length) noexcept;
-  void prepare_crash_lines();
+  void begin(Progress progress);
 
   std::string path_;
   std::string run_id_;
   int file_ = -1;
   std::atomic<bool> closed_{false};
-  std::string operation_;
-  std::uint64_t bytes_ = 0;
-  // Two, so that one is whole while the other is being written.
+  CurrentProgress current_;
+  // Two, so that one is whole while the other is being written: a signal handler can take no lock.
   char crash_lines_[2][512] = {};
   std::atomic<int> crash_line_{0};
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace fabricbench {
 
@@ -31,6 +32,22 @@ MedianInterval median_interval(std::vector<std::int64_t> samples) {
   }
   return {median, static_cast<double>(samples[static_cast<std::size_t>(low - 1)]),
           static_cast<double>(samples[static_cast<std::size_t>(high - 1)])};
+}
+
+std::int64_t typical_iteration_ns(const std::vector<std::int64_t>& times, std::size_t parts) {
+  std::vector<std::int64_t> iterations;
+  for (std::size_t i = 0; i + parts <= times.size(); i += parts) {
+    const auto first = times.begin() + static_cast<std::ptrdiff_t>(i);
+    iterations.push_back(std::accumulate(first, first + static_cast<std::ptrdiff_t>(parts), std::int64_t{0}));
+  }
+  if (iterations.empty()) return 0;
+  std::sort(iterations.begin(), iterations.end());
+  return static_cast<std::int64_t>(quantile(iterations, 0.5));
+}
+
+std::int64_t affordable_iterations(double seconds, std::int64_t iteration_ns) {
+  return static_cast<std::int64_t>(
+      std::min(1e9, seconds * 1e9 / static_cast<double>(std::max<std::int64_t>(iteration_ns, 1))));
 }
 
 }  // namespace fabricbench

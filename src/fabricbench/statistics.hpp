@@ -1,6 +1,7 @@
 // Order statistics of measured times.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -20,5 +21,13 @@ MedianInterval median_interval(std::vector<std::int64_t> samples);
 
 // Quantile q in [0, 1] of `sorted` (not empty), linear between neighbours.
 double quantile(const std::vector<std::int64_t>& sorted, double q);
+
+// Nanoseconds that an iteration of a batch typically takes: the median, so that one hiccup counts for nothing. Where a
+// group is measured alone and beside an aggressor, an iteration has `parts` consecutive times, which add up. 0 for no
+// times.
+std::int64_t typical_iteration_ns(const std::vector<std::int64_t>& times, std::size_t parts);
+
+// How many iterations of `iteration_ns` fit into a time; at most 10^9.
+std::int64_t affordable_iterations(double seconds, std::int64_t iteration_ns);
 
 }  // namespace fabricbench

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "fabricbench/errors.hpp"
+#include "fabricbench/private_log.hpp"
 #include "fabricbench/text.hpp"
 
 namespace fabricbench {
@@ -48,6 +49,7 @@ void on_signal(int signal) {
     (void)!write(STDERR_FILENO, line, length);
     (void)!write(STDERR_FILENO, "\n", 1);
   }
+  remove_private_log();
   ::signal(signal, SIG_DFL);
   raise(signal);
 }
@@ -83,6 +85,7 @@ void Watchdog::watch() {
           const bool crash = std::strstr(message, "signal") != nullptr;
           results_->write_error(crash ? "crash" : "library", message);
           std::fprintf(stderr, "fabricbench: %s\n", message);
+          remove_private_log();
           _exit(kExitFailed);
         }
       }
@@ -110,7 +113,7 @@ std::vector<int> Watchdog::ranks_behind() const {
   return behind;
 }
 
-// The first rank of the node that is not itself behind. A node that says nothing is known by that.
+// The first rank of the node that is not itself behind. A node that does not report is known by that.
 bool Watchdog::speaks_for_node(const std::vector<int>& behind) const {
   const auto first = std::find_if(world_.node_ranks.begin(), world_.node_ranks.end(), [&](int rank) {
     return std::find(behind.begin(), behind.end(), rank) == behind.end();
@@ -122,7 +125,7 @@ void Watchdog::expire() {
   const std::vector<int> behind = ranks_behind();
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%g s", timeout_s_);
-  std::string message = std::string("nothing went on for ") + seconds + ": ";
+  std::string message = std::string("no progress for ") + seconds + ": ";
   if (!behind.empty()) {
     message += list(behind) + " did not arrive";
   } else {
@@ -131,6 +134,8 @@ void Watchdog::expire() {
     if (world_.node_count > 1) message += ", or for another node";
   }
   if (results_ != nullptr) results_->write_error("timeout", message, behind);
+  // Before the wait, in which a launcher may end this process.
+  remove_private_log();
   if (speaks_for_node(behind)) std::fprintf(stderr, "fabricbench: %s\n", message.c_str());
   const double for_others_s = world_.node_count > 1 ? std::max(kLeastForOthers_s, kShareForOthers * timeout_s_) : 0;
   const double for_record_s = results_ == nullptr ? kForRecord_s : 0;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "fabricbench/cores.hpp"
 #include "fabricbench/environment.hpp"
 #include "fabricbench/errors.hpp"
+#include "fabricbench/text.hpp"
 
 namespace fabricbench {
 
@@ -31,6 +33,10 @@ World::World() {
   mpi_check(MPI_Bcast(&node_count, 1, MPI_INT, 0, node), "MPI_Bcast");
   node_ranks.resize(static_cast<std::size_t>(node_size));
   mpi_check(MPI_Allgather(&rank, 1, MPI_INT, node_ranks.data(), 1, MPI_INT, node), "MPI_Allgather");
+  std::vector<std::vector<int>> allowed;
+  for (const std::string& cpus : gather_strings(format_ranges(allowed_cpus()), node))
+    allowed.push_back(parse_ranges(cpus));
+  shares_cores = !have_a_core_each(allowed);
 }
 
 bool World::on_this_node(int world_rank) const {
@@ -50,15 +56,18 @@ std::string World::from_first(const std::string& mine) const {
   return text;
 }
 
-std::vector<std::string> World::gather_strings(const std::string& mine) const {
+std::vector<std::string> World::gather_strings(const std::string& mine, MPI_Comm ranks) {
+  int size = 0;
+  mpi_check(MPI_Comm_size(ranks, &size), "MPI_Comm_size");
   const int length = static_cast<int>(mine.size());
   std::vector<int> lengths(static_cast<std::size_t>(size));
-  mpi_check(MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, all), "MPI_Allgather");
+  mpi_check(MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, ranks), "MPI_Allgather");
   std::vector<int> starts(lengths.size(), 0);
   for (std::size_t i = 1; i < lengths.size(); ++i) starts[i] = starts[i - 1] + lengths[i - 1];
   std::string joined(static_cast<std::size_t>(starts.back() + lengths.back()), '\0');
-  mpi_check(MPI_Allgatherv(mine.data(), length, MPI_CHAR, joined.data(), lengths.data(), starts.data(), MPI_CHAR, all),
-            "MPI_Allgatherv");
+  mpi_check(
+      MPI_Allgatherv(mine.data(), length, MPI_CHAR, joined.data(), lengths.data(), starts.data(), MPI_CHAR, ranks),
+      "MPI_Allgatherv");
   std::vector<std::string> result;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     result.push_back(joined.substr(static_cast<std::size_t>(starts[i]), static_cast<std::size_t>(lengths[i])));

@@ -24,6 +24,7 @@ struct World {
   int node_size = 1;
   int node_count = 1;
   std::vector<int> node_ranks;  // world ranks of this node
+  bool shares_cores = false;    // some ranks of this node have to share a core
   bool on_this_node(int world_rank) const;
   // The place of a rank of this node among those of the node.
   int node_rank_of(int world_rank) const;
@@ -32,7 +33,10 @@ struct World {
   std::string from_first(const std::string& mine) const;
 
   // One string of every rank, in rank order, on every rank.
-  std::vector<std::string> gather_strings(const std::string& mine) const;
+  std::vector<std::string> gather_strings(const std::string& mine) const { return gather_strings(mine, all); }
+
+ private:
+  static std::vector<std::string> gather_strings(const std::string& mine, MPI_Comm ranks);
 };
 
 }  // namespace fabricbench

@@ -125,7 +125,8 @@ bool communicates(const std::string& name, const Shape& shape, int a, int i, int
 
 std::vector<Operation> group_operations() {
   std::vector<Operation> result;
-  for (const Operation operation : all_operations()) {
+  for (const Description& row : all_operations()) {
+    const Operation operation = row.operation;
     if (has_shape(operation) && !is_striping(operation)) result.push_back(operation);
   }
   return result;
@@ -249,12 +250,15 @@ TEST(aggressors_do_alltoall_or_send_all_to_the_first) {
 }
 
 TEST(names_are_those_of_the_result_format) {
-  for (const Operation operation : all_operations()) CHECK(parse_operation(to_string(operation)) == operation);
-  CHECK_EQUAL(all_operations().size(), 36u);
+  for (const Description& row : all_operations()) {
+    CHECK(parse_operation(row.name) == row.operation);
+    CHECK_EQUAL(to_string(describe(row.operation).operation), row.name);
+  }
 }
 
 TEST(a_memory_path_stays_on_its_rank_and_shares_the_bytes_out) {
-  for (const Operation operation : all_operations()) {
+  for (const Description& row : all_operations()) {
+    const Operation operation = row.operation;
     if (!is_memory_path(operation)) continue;
     const auto steps = transfers(operation, {1, 3}, 64);
     CHECK_EQUAL(steps.size(), 1u);
@@ -269,4 +273,19 @@ TEST(buffers_of_a_pair_lie_where_they_were_put) {
   const auto steps = placed(transfers(Operation::pingpong, {2, 5}, 8), {2, 5}, {Place::host, Place::device});
   CHECK_EQUAL(steps[0], (Step{{2, 5, 8, 0, 0, false, Place::host, Place::device}}));
   CHECK_EQUAL(steps[1], (Step{{5, 2, 8, 0, 0, false, Place::device, Place::host}}));
+}
+
+TEST(the_transfers_of_one_rank_of_a_collective_are_its_part_of_those_of_all) {
+  const std::vector<int> some{3, 0, 7, 5};
+  for (const Description& row : all_operations()) {
+    if (row.kind != Kind::collective) continue;
+    const Step all = transfers(row.operation, some, 48)[0];
+    for (const int rank : {3, 0, 7, 5, 6}) {
+      Step own;
+      for (const Transfer& each : all) {
+        if (each.source == rank || each.destination == rank) own.push_back(each);
+      }
+      CHECK_EQUAL(own_collective_transfers(row.operation, rank, some, 48)[0], own);
+    }
+  }
 }

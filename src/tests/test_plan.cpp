@@ -234,3 +234,29 @@ TEST(plan_refuses_to_put_the_buffers_of_anything_but_pairs) {
           std::string::npos);
   }
 }
+
+// Those of all ranks would be 17 million transfers of 800 MB on every rank.
+TEST(plan_gives_a_rank_of_a_collective_its_own_transfers_only) {
+  constexpr int kRanks = 4096;
+  Options options = options_for({Operation::alltoall, Operation::allreduce, Operation::broadcast}, "64KiB");
+  const auto library = [](Operation, Implementation) { return Implementation::library; };
+  for (const Chooser& choose : {Chooser(library), Chooser(as_transfers)}) {
+    const auto plan = make_plan(options, kRanks, choose);
+    const auto step = [&](std::size_t series, int rank) {
+      return plan[series].at(plan[series].sizes[0], rank).groups[0].steps[0];
+    };
+    const Step alltoall = step(0, 5);
+    CHECK_EQUAL(alltoall.size(), 2u * kRanks - 1);
+    std::uint64_t sent = 0;
+    std::uint64_t received = 0;
+    for (const Transfer& each : alltoall) {
+      sent += each.source == 5 ? each.bytes : 0;
+      received += each.destination == 5 ? each.bytes : 0;
+    }
+    CHECK_EQUAL(sent, 65536u);
+    CHECK_EQUAL(received, 65536u);
+    CHECK_EQUAL(step(1, 5).size(), 2u * kRanks - 1);
+    CHECK_EQUAL(step(2, 5).size(), 1u);
+    CHECK_EQUAL(step(2, 0).size(), kRanks - 1u);
+  }
+}

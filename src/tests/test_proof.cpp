@@ -1,4 +1,12 @@
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
 #include "check.hpp"
+#include "fabricbench/private_log.hpp"
 #include "fabricbench/proof_logs.hpp"
 
 using namespace fabricbench;
@@ -39,4 +47,33 @@ TEST(ucx_log_names_the_lanes_of_each_kind_of_memory) {
 TEST(logs_without_paths_prove_nothing) {
   CHECK(paths_in_ccl_log("").empty());
   CHECK(paths_in_ucx_log("UCX INFO version 1.22\n").empty());
+}
+
+// What a predictable name allowed: two containers with the same process id and a shared TMPDIR write one file.
+TEST(a_log_lies_in_a_directory_of_its_own_that_is_removed_with_it) {
+  char parent[] = "/tmp/fabricbench-test.XXXXXX";
+  CHECK(mkdtemp(parent) != nullptr);
+  const char* before = std::getenv("TMPDIR");
+  const std::string kept = before == nullptr ? "" : before;
+  setenv("TMPDIR", parent, 1);
+  const std::string first = make_private_log();
+  std::ofstream(first) << "a line";
+  CHECK_EQUAL(first.rfind(parent, 0), 0u);
+  const std::string directory = first.substr(0, first.rfind('/'));
+  struct stat status{};
+  CHECK(directory != parent && stat(directory.c_str(), &status) == 0);
+  CHECK_EQUAL(status.st_mode & 0777u, 0700u);
+  remove_private_log();
+  remove_private_log();
+  CHECK(stat(directory.c_str(), &status) != 0);
+  const std::string second = make_private_log();
+  CHECK(second != first);
+  remove_private_log();
+  CHECK_EQUAL(rmdir(parent), 0);  // nothing is left in it
+  CHECK_EQUAL(make_private_log(), "");
+  if (before == nullptr) {
+    unsetenv("TMPDIR");
+  } else {
+    setenv("TMPDIR", kept.c_str(), 1);
+  }
 }

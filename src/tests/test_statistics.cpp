@@ -43,3 +43,22 @@ TEST(quantiles_are_linear_between_neighbours) {
   CHECK_EQUAL(quantile({0, 10}, 0.25), 2.5);
   CHECK_EQUAL(quantile({7}, 0.95), 7.0);
 }
+
+TEST(one_hiccup_does_not_say_how_long_an_iteration_takes) {
+  // The last of twenty iterations of 1 us took 0.6 s: half a second is still room for 500,000.
+  std::vector<std::int64_t> times(20, 1000);
+  times.back() = 600'000'000;
+  CHECK_EQUAL(typical_iteration_ns(times, 1), 1000);
+  CHECK_EQUAL(affordable_iterations(0.5, typical_iteration_ns(times, 1)), 500'000);
+}
+
+TEST(an_iteration_alone_and_beside_an_aggressor_is_both_times) {
+  CHECK_EQUAL(typical_iteration_ns({1, 10, 2, 20, 1, 9000}, 2), 22);
+  CHECK_EQUAL(typical_iteration_ns({}, 1), 0);
+}
+
+TEST(no_time_affords_nothing_and_any_time_a_bounded_number) {
+  CHECK_EQUAL(affordable_iterations(0, 1000), 0);
+  CHECK_EQUAL(affordable_iterations(1, 0), 1'000'000'000);
+  CHECK_EQUAL(affordable_iterations(0.5, 600'000'000), 0);
+}

@@ -197,6 +197,36 @@ def test_history_comparison_and_drawing_are_shown_and_can_be_reached_by_keyboard
     assert page.locator("section[aria-labelledby=history] table").first.is_visible()
 
 
+def test_no_button_and_no_link_leads_to_another_host(open_page: Open, everything: Shown) -> None:
+    """plotly's own toolbar would send the site's data to a cloud service, and has its maker's address as a logo."""
+    opened = open_page(
+        [pair_run(bad={(0, 3): Verdict.FAIL})], shown=everything, viewport={"width": 1200, "height": 800}
+    )
+    page, opened_pages = opened.page, list[str]()
+    page.context.on("page", lambda other: opened_pages.append(other.url))
+    figures = draw_all(page)
+    addresses = page.locator("[href], [src], [action]").evaluate_all(
+        "places => places.flatMap((place) => ['href', 'src', 'action'].map((name) => place.getAttribute(name)))"
+    )
+    assert {address.partition(":")[0] for address in addresses if address and not address.startswith("#")} == {"data"}
+    buttons = page.locator(".modebar-btn")
+    assert buttons.count() >= 7 * figures
+    titles = {button.get_attribute("data-title") for button in buttons.all()}
+    assert titles == {"Download plot as a PNG", "Zoom", "Pan", "Zoom in", "Zoom out", "Autoscale", "Reset axes"}
+    figure = page.locator(".plot.matrix").first
+    for button in figure.locator(".modebar-btn").all():
+        figure.hover(force=True)
+        button.click()
+    page.wait_for_timeout(500)
+    assert page.locator(".plotly-cloud-dialog, .js-link-to-tool").count() == 0
+    assert opened_pages == []
+    assert {address.partition(":")[0] for address in opened.requests} <= {"blob", "data"}
+    assert (
+        page.evaluate("Plotly.newPlot(document.createElement('div'), []).then((plot) => plot._context.plotlyServerURL)")
+        == ""
+    )
+
+
 def test_without_scripts_the_past_can_be_read(open_page: Open, everything: Shown) -> None:
     page = open_page([pair_run()], shown=everything, java_script_enabled=False).page
     for figure in page.locator(
@@ -343,6 +373,7 @@ def test_on_paper_all_is_open_drawn_and_dark_on_white(open_page: Open, everythin
     wait_until(page, "getComputedStyle(document.querySelector('.plot .xtick text')).fill !== 'rgb(0, 0, 0)'")
 
 
+@pytest.mark.full
 def test_it_prints(open_page: Open) -> None:
     page = open_page([pair_run()]).page
     assert page.pdf(format="A4").startswith(b"%PDF")

@@ -98,14 +98,11 @@ def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     settings = tmp_path / "site_configs" / "lumi" / "settings.py"
     text = settings.read_text(encoding="utf-8")
-    settings.write_text(
-        text.replace('"num_devices": 8', '"num_devices": 4').replace(
-            '"tuning_profile": "lumi"', '"tuning_profile": "moon"'
-        )
-    )
+    settings.write_text(text.replace("count=8", "count=4").replace('tuning_profile="lumi"', 'tuning_profile="moon"'))
     leonardo = tmp_path / "site_configs" / "leonardo" / "settings.py"
     text = leonardo.read_text(encoding="utf-8")
-    leonardo.write_text(text.replace('"extras": {"tun', '"extras": {"service_level": 16, "tun'))
+    own = 'tuning_profile="leonardo", extras={"service_level": 16}'
+    leonardo.write_text(text.replace('tuning_profile="leonardo"', own))
     result = CliRunner().invoke(validate, ["lumi", "alps", "leonardo"], catch_exceptions=False)
     assert result.exit_code == 1
     assert "leonardo: 1 wrong" in result.stdout
@@ -117,16 +114,20 @@ def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("lacks", "said"),
+    ("unsupported", "said"),
     [
-        ('{"host_numa=elsewhere": "why"}', "lacks 'host_numa=elsewhere', which is no NAME=VALUE of access, buffers"),
-        ('{"page_migration": "why"}', "lacks 'page_migration', which is no NAME=VALUE"),
-        ('{"host_numa=remote": ""}', "lacks 'host_numa=remote' without a reason"),
-        ('["host_numa=remote"]', "lacks is no map of settings"),
+        (
+            '{"host_numa=elsewhere": "why"}',
+            "unsupported has 'host_numa=elsewhere', which is no NAME=VALUE of access, buffers",
+        ),
+        ('{"page_migration": "why"}', "unsupported has 'page_migration', which is no NAME=VALUE"),
+        ('{"host_numa=remote": ""}', "unsupported has 'host_numa=remote' without a reason"),
+        ('["host_numa=remote"]', "unsupported is no map of settings"),
+        ('{}, "lacks": {}', "'lacks' in extras is called 'unsupported' now: rename it"),
     ],
 )
-def test_validate_wants_lacks_that_a_test_can_meet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str, said: str
+def test_validate_wants_settings_that_a_test_can_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unsupported: str, said: str
 ) -> None:
     import shutil
 
@@ -135,9 +136,8 @@ def test_validate_wants_lacks_that_a_test_can_meet(
     monkeypatch.chdir(tmp_path)
     settings = tmp_path / "site_configs" / "lumi" / "settings.py"
     text = settings.read_text(encoding="utf-8")
-    settings.write_text(
-        text.replace('"tuning_profile": "lumi"', f'"tuning_profile": "lumi", "lacks": {lacks}'), encoding="utf-8"
-    )
+    own = f'tuning_profile="lumi", extras={{"unsupported": {unsupported}}}'
+    settings.write_text(text.replace('tuning_profile="lumi"', own), encoding="utf-8")
     result = CliRunner().invoke(validate, ["lumi"], catch_exceptions=False)
     assert result.exit_code == 1
     assert said in result.stdout
@@ -162,7 +162,16 @@ def test_validate_wants_references_of_every_test_or_a_reason(tmp_path: Path, mon
     assert "alps.yaml: does not exist" in result.stdout
 
 
-@pytest.mark.parametrize("system", [*PAPERS, "local", "emulated"])
+LISTED_QUICKLY = ("local", "emulated", "lumi")
+
+
+@pytest.mark.parametrize(
+    "system",
+    [
+        *LISTED_QUICKLY,
+        *(pytest.param(each, marks=pytest.mark.full) for each in PAPERS if each not in LISTED_QUICKLY),
+    ],
+)
 def test_reframe_lists_the_tests_of_every_system_offline(system: str, tmp_path: Path) -> None:
     import os
     import subprocess

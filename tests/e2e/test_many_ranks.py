@@ -18,7 +18,8 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session.reframe import reframe_program
 from fabricheck.suite import suite_root
-from tests.e2e.test_patterns import MATRIX, Bench, openmpi
+from tests.bench import Bench
+from tests.e2e.test_patterns import MATRIX, openmpi
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 
@@ -26,7 +27,7 @@ __all__ = ["openmpi"]
 SHORT = "--sizes=1KiB,64KiB --iterations=8 --warmup=2 --output=result.jsonl --quiet"
 
 
-@pytest.mark.parametrize("ranks", [8, 16])
+@pytest.mark.parametrize("ranks", [8, pytest.param(16, marks=pytest.mark.full)])
 def test_every_pair_and_collective(openmpi: Bench, tmp_path: Path, ranks: int) -> None:
     job = openmpi.run(tmp_path, f"--operations={','.join([*PAIRS, *COLLECTIVES])} {SHORT}", ranks=ranks)
     assert job.returncode == 0, job.stdout + job.stderr
@@ -49,7 +50,10 @@ def test_every_pair_and_collective(openmpi: Bench, tmp_path: Path, ranks: int) -
     assert judged.verdict not in (Verdict.INVALID, Verdict.INCOMPLETE), judged.problems
 
 
-@pytest.mark.parametrize(("ranks", "groups"), [(8, (2, 4)), (16, (2, 8)), (16, (4, 4))])
+@pytest.mark.parametrize(
+    ("ranks", "groups"),
+    [(8, (2, 4)), *(pytest.param(16, each, marks=pytest.mark.full) for each in ((2, 8), (4, 4)))],
+)
 def test_every_pattern_between_groups(openmpi: Bench, tmp_path: Path, ranks: int, groups: tuple[int, int]) -> None:
     number, size = groups
     patterns = [*GROUP_PATTERNS, *sorted(STRIPING), *sorted(SPARSE), *VICTIMS]
@@ -68,7 +72,14 @@ def test_every_pattern_between_groups(openmpi: Bench, tmp_path: Path, ranks: int
     assert judged.verdict not in (Verdict.INVALID, Verdict.INCOMPLETE), judged.problems
 
 
-@pytest.mark.parametrize(("gpus", "together"), [(1, []), (2, ["0+1"]), (3, ["0+1", "0+1+2"])])
+@pytest.mark.parametrize(
+    ("gpus", "together"),
+    [
+        pytest.param(1, [], marks=pytest.mark.full),
+        (2, ["0+1"]),
+        pytest.param(3, ["0+1", "0+1+2"], marks=pytest.mark.full),
+    ],
+)
 def test_every_check_of_a_small_node_has_something_to_measure(
     openmpi: Bench, tmp_path: Path, gpus: int, together: list[str]
 ) -> None:
@@ -81,7 +92,7 @@ def test_every_check_of_a_small_node_has_something_to_measure(
     assert {"host_to_device", "local_copy", "pingpong"} <= asked
     if gpus == 1:
         return
-    # What each operation is between so few ranks does not depend on the port.
+    # What each operation is between so few ranks does not depend on the backend.
     operations = sorted(asked - {*MEMORY_PATHS})
     job = openmpi.run(tmp_path, f"--operations={','.join(operations)} --matrix={MATRIX} {SHORT}", ranks=gpus)
     assert job.returncode == 0, job.stdout + job.stderr

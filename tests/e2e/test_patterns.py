@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,39 +11,13 @@ from fabricheck.records.metrics import expected_metric_names, metrics_of
 from fabricheck.records.operations import GROUP_PATTERNS, SPARSE, STRIPING, VICTIMS
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
+from tests.bench import Bench, built
 from tools import build
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 
-RANKS = 4
 MATRIX = build.ROOT / "src" / "data" / "irregular48.mtx"
 PATTERNS = [*GROUP_PATTERNS, *sorted(STRIPING), *sorted(SPARSE), *VICTIMS]
-
-
-@dataclass(frozen=True)
-class Bench:
-    """The host port with one MPI, and how its launcher starts it."""
-
-    installation: mpi.Installation
-    program: Path
-
-    def run(self, folder: Path, *options: str, ranks: int = RANKS) -> subprocess.CompletedProcess[str]:
-        launch = mpi.launch(self.installation.name, ranks, 1)
-        variables = {**self.installation.environment, **launch.environment}
-        script = [
-            *(f'export {name}="{value}"' for name, value in variables.items()),
-            *self.installation.shell_commands,
-            f"exec mpirun -n {ranks} {' '.join(launch.options)} {self.program} {' '.join(options)}",
-        ]
-        command = ["bash", "-c", "\n".join(script)]
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
-
-
-def built(name: str) -> Bench:
-    installation = mpi.find(name)
-    if installation is None:
-        pytest.skip(f"no {name} on this machine")
-    return Bench(installation, build.build(f"host-{name}") / "fabricbench")
 
 
 @pytest.fixture(scope="module", params=mpi.NAMES)

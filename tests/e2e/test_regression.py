@@ -18,7 +18,7 @@ from fabricheck.emulation.cluster import Cluster
 from fabricheck.store.folders import scan
 from tests.cluster import Site
 
-pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(900)]
 
 LINK = "nid002:hsn0"
 PERCENT = 5

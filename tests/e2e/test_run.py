@@ -53,6 +53,7 @@ def test_a_run_is_stored_and_the_same_file_again_is_not(toy: ToySuite) -> None:
     assert not (toy.output.with_name("third") / "store").exists()
 
 
+@pytest.mark.full
 def test_a_history_that_is_refused_is_a_note_on_the_page(toy: ToySuite) -> None:
     accepted = toy.suite.root / "reference_values" / "accepted"
     accepted.mkdir(parents=True)
@@ -76,7 +77,13 @@ def test_a_folder_that_is_no_store_is_refused_before_anything_runs(toy: ToySuite
 
 @pytest.mark.parametrize(
     "file",
-    ["config/policy.yaml", "config/tuning.yaml", "config/vendor.yaml", "site_configs/toy/topology.yaml"],
+    [
+        "config/policy.yaml",
+        *(
+            pytest.param(each, marks=pytest.mark.full)
+            for each in ("config/tuning.yaml", "config/vendor.yaml", "site_configs/toy/topology.yaml")
+        ),
+    ],
 )
 def test_a_mistake_in_a_file_is_one_line_before_anything_runs(toy: ToySuite, file: str) -> None:
     path = toy.suite.root / file
@@ -95,6 +102,10 @@ def test_the_checks_that_would_run_are_listed(toy: ToySuite) -> None:
     assert job.stdout == "Measures @toy:default+none\n"
     assert not list(toy.output.glob("runs/*"))
     assert not (toy.output / "store").exists()
+
+
+@pytest.mark.full
+def test_a_list_of_nothing_or_with_a_mistake_is_refused(toy: ToySuite) -> None:
     nothing = fabricheck_run(toy, "--list", "--tag", "no-such")
     assert nothing.returncode == 2
     assert "no check is selected" in nothing.stderr
@@ -121,6 +132,7 @@ def test_a_wrong_byte_fails(toy: ToySuite) -> None:
     assert fabricheck_run(toy).returncode == 3
 
 
+@pytest.mark.full
 def test_an_implausible_value_is_invalid(toy: ToySuite) -> None:
     lines = toy.result.read_text().splitlines(keepends=True)
     head, _, tail = lines[2].partition('"times_ns":[')
@@ -135,6 +147,7 @@ def test_a_failing_check_is_red_whatever_its_numbers(toy: ToySuite) -> None:
     assert fabricheck_run(toy).returncode == 3
 
 
+@pytest.mark.full
 def test_a_check_that_was_skipped_is_red(toy: ToySuite) -> None:
     toy.plant(
         "@sanity_function", '@run_before("run")\n    def leave(self):\n        self.skip()\n\n    @sanity_function'

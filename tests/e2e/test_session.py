@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.reading import Session
-from fabricheck.session.reframe import Selection, run_suite
+from fabricheck.session.reframe import Selection, reframe_program, run_suite
 from tests.toy import CHECK, SETTINGS, ToySuite
 
 pytestmark = pytest.mark.e2e
@@ -61,6 +63,17 @@ def test_a_check_file_that_cannot_be_loaded(toy: ToySuite) -> None:
     (toy.check.parent / "broken.py").write_text("import no_such_module\n" + CHECK.replace("Measures", "Other"))
     with pytest.raises(UserError, match="no_such_module"):
         run(toy)
+
+
+def test_a_warning_ends_the_run_with_a_reframe_that_cannot_make_it_an_error(
+    toy: ToySuite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ReFrame 4.9 does not know RFM_WARN_AS_ERROR."""
+    older = tmp_path / "reframe"
+    older.write_text(f'#!/bin/sh\nunset RFM_WARN_AS_ERROR\nexec {reframe_program()} "$@"\n')
+    older.chmod(0o755)
+    monkeypatch.setattr("fabricheck.session.reframe.reframe_program", lambda: str(older))
+    test_a_check_file_that_cannot_be_loaded(toy)
 
 
 def test_nothing_selected(toy: ToySuite) -> None:

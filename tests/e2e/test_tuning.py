@@ -1,4 +1,4 @@
-"""Settings of Open MPI on and off by turns on this machine: one that truly hurts, and one that nobody reads."""
+"""Settings of Open MPI on and off, interleaved, on this machine: one that truly hurts, and one that nobody reads."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ SETTING = """
 LEVEL = """
 import reframe as rfm
 
-from fabricheck.rfm import ServiceLevelComparison
+from fabricheck.rfm import InterleavedCheck, ServiceLevelComparison
 
 
 @rfm.simple_test
-class LevelHere(rfm.RunOnlyRegressionTest, ServiceLevelComparison):
+class LevelHere(rfm.RunOnlyRegressionTest, ServiceLevelComparison, InterleavedCheck):
     transport = "mpi"
     operations = ["pingpong"]
     schedules = ["uncontended"]
@@ -57,10 +57,10 @@ class Finished:
     status: int
     output: str
     folder: Path
-    problems: dict[str, str]
+    told: dict[str, str]  # each problem with its verdict, and each finding
 
     def said(self, of: str) -> str:
-        (line,) = [message for message in self.problems if message.startswith(of)]
+        (line,) = [message for message in self.told if message.startswith(of)]
         return line
 
     @property
@@ -110,8 +110,9 @@ def run(suite: Path, name: str, *options: str, built: str = "built", rounds: int
     assert job.returncode != 2, job.stdout + job.stderr
     (folder,) = output.glob("runs/local-*")
     written = json.loads((folder / "verdict.json").read_text())
-    problems = {each["message"]: each["verdict"] for each in written["problems"]}
-    return Finished(job.returncode, job.stdout + job.stderr, folder, problems)
+    told = {each["message"]: each["verdict"] for each in written["problems"]}
+    told |= {each["message"]: "finding" for each in written["findings"]}
+    return Finished(job.returncode, job.stdout + job.stderr, folder, told)
 
 
 def chosen(setting: str) -> str:
@@ -129,16 +130,17 @@ def test_what_hurts_is_said_to_and_makes_the_run_degraded(compared: Finished) ->
     assert " hurts: " in line
     assert "helps" not in line
     assert "pingpong 8B latency " in line
-    assert compared.problems[line] == "DEGRADED"
+    assert compared.told[line] == "DEGRADED"
 
 
 def test_what_nobody_reads_neither_helps_nor_hurts(compared: Finished) -> None:
     line = compared.said("MPICH_GPU_IPC_THRESHOLD=1 (")
     assert "helps" not in line
     assert "hurts" not in line
-    assert compared.problems[line] == "PASS"
+    assert compared.told[line] == "finding"
 
 
+@pytest.mark.full
 def test_the_whole_profile_is_on_or_off_but_for_what_keeps_the_machine_safe(suite: Path) -> None:
     done = run(suite, "whole", chosen("whole-profile"), rounds=2)
     assert done.said("the whole profile by-turns (OMPI_MCA_btl=tcp,self, MPICH_GPU_IPC_THRESHOLD=1) (")
@@ -163,7 +165,7 @@ def test_what_keeps_the_machine_safe_is_never_taken_away(compared: Finished) -> 
     line = compared.said(f"TuningOfNode %transport=mpi %setting={SAFETY[0]} ")
     assert "does not apply: the tuning profile by-turns says that" in line
     assert "is never to be taken away" in line
-    assert compared.problems[line] == "PASS"
+    assert compared.told[line] == "finding"
 
 
 def test_every_launch_is_kept_and_only_the_first_of_a_test_is_stored(compared: Finished, suite: Path) -> None:
@@ -187,24 +189,25 @@ def test_every_launch_is_kept_and_only_the_first_of_a_test_is_stored(compared: F
 ONLY = chosen(UNREAD[0])
 
 
+@pytest.mark.full
 def test_a_side_that_was_not_in_effect_is_invalid(suite: Path) -> None:
     settings = suite / "site_configs" / "local" / "settings.py"
     before = settings.read_text()
     # The launcher sets it on both sides.
-    edit(settings, '"port": "host",', f'"port": "host", "launcher_options": ["-x", "{"=".join(UNREAD)}"],')
+    edit(settings, '"backend": "host",', f'"backend": "host", "launcher_options": ["-x", "{"=".join(UNREAD)}"],')
     try:
         done = run(suite, "always-set", ONLY, rounds=2)
     finally:
         settings.write_text(before)
     assert done.status == 5, done.output
-    (line,) = done.problems
+    (line,) = done.told
     assert "MPICH_GPU_IPC_THRESHOLD was '1' and not unset on all ranks" in line
 
 
 def test_another_service_level_is_information_whatever_it_does(compared: Finished) -> None:
     line = compared.said("UCX_IB_SL=3 against the default (mpi, 2 ranks on 1 node, openmpi): ")
     assert "pingpong 8B latency at percentile 99 " in line
-    assert compared.problems[line] == "PASS"
+    assert compared.told[line] == "finding"
 
 
 def wrapped(suite: Path, name: str, lines: str) -> None:
@@ -216,6 +219,7 @@ def wrapped(suite: Path, name: str, lines: str) -> None:
     program.chmod(0o755)
 
 
+@pytest.mark.full
 def test_what_does_not_run_without_the_variable_needs_it(suite: Path) -> None:
     wrapped(suite, "needy", f'[ -n "${UNREAD[0]}" ] || exit 3')
     done = run(suite, "needed", ONLY, built="needy", rounds=2)
@@ -224,10 +228,11 @@ def test_what_does_not_run_without_the_variable_needs_it(suite: Path) -> None:
     assert "): needed: without it fabricbench ended with exit status 3 and 3" in line
 
 
+@pytest.mark.full
 def test_a_launch_that_fails_once_is_incomplete(suite: Path) -> None:
     once = suite / "failed-once"
     wrapped(suite, "flaky", f'[ -n "${UNREAD[0]}" ] || {{ mkdir "{once}" 2>/dev/null && exit 3; }}')
     done = run(suite, "failed", ONLY, built="flaky", rounds=2)
     assert done.status == 4, done.output
-    (line,) = done.problems
+    (line,) = done.told
     assert "launch 1-a of 2 rounds ended with exit status " in line

@@ -1,4 +1,4 @@
-"""What a machine lacks, by the real ReFrame and a benchmark that says so: missing, or as the site has it."""
+"""What a machine does not support, by the real ReFrame and a benchmark that says so: missing, or as the site has it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fabricheck.records.verdict import Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.session.reframe import Selection, run_suite
 from fabricheck.suite import suite_root
 from tests.toy import ToySuite
@@ -21,19 +21,19 @@ site_configuration = {
     "systems": [{"name": "toy", "hostnames": [".*"], "partitions": [
         {"name": "default", "scheduler": "local", "launcher": "local", "environs": ["none"], "max_jobs": 1,
          "features": ["gpu"], "devices": [{"type": "gpu", "arch": "sm_90", "num_devices": 4}],
-         "processor": {"num_cpus": 1}, "extras": {"lacks": LACKS}}]}],
+         "processor": {"num_cpus": 1}, "extras": {EXTRAS}}]}],
     "environments": [{"name": "none", "features": ["mpi", "nccl"], "target_systems": ["toy"],
-                      "extras": {"port": "cuda"}}],
+                      "extras": {"backend": "cuda"}}],
 }
 """
-LACK = "nid001: all memory is on one NUMA node, so none is remote"
+REASON = "nid001: all memory is on one NUMA node, so none is remote"
 NOTHING: dict[str, Any] = {"operation": None, "bytes": None, "missing_ranks": []}
-ERROR = {"record": "error", "run_id": "0" * 32, "kind": "lack", "message": LACK, **NOTHING}
+ERROR = {"record": "error", "run_id": "0" * 32, "kind": "unsupported", "message": REASON, **NOTHING}
 
 
-def problems(toy: ToySuite, lacks: str) -> list[tuple[Verdict, str]]:
+def told(toy: ToySuite, extras: str) -> tuple[list[Problem], list[Finding]]:
     root = toy.suite.root
-    (root / "site_configs/toy/settings.py").write_text(SETTINGS.replace("LACKS", lacks), encoding="utf-8")
+    (root / "site_configs/toy/settings.py").write_text(SETTINGS.replace("EXTRAS", extras), encoding="utf-8")
     shutil.copy(suite_root() / "checks/memory_paths.py", toy.check)
     program = root / "built/none/fabricbench"
     program.parent.mkdir(parents=True, exist_ok=True)
@@ -47,17 +47,24 @@ def problems(toy: ToySuite, lacks: str) -> list[tuple[Verdict, str]]:
         "toy", names=("HostNuma %host_numa=remote",), more=(f"--setvar=BuildFabricbench.prebuilt={built}",)
     )
     session = run_suite(toy.suite, selection, toy.output)
-    return [(each.verdict, each.message) for each in session.problems if each.message.startswith("HostNuma")]
+    problems = [each for each in session.problems if each.message.startswith("HostNuma")]
+    return problems, [each for each in session.findings if each.message.startswith("HostNuma")]
 
 
-def test_a_lack_that_nobody_declared_leaves_the_run_incomplete(toy: ToySuite) -> None:
-    ((verdict, message),) = problems(toy, "{'host_memory=managed': 'another lack'}")
-    assert verdict is Verdict.INCOMPLETE
-    assert message.endswith(f"skip: this node cannot run it: {LACK}")
+def test_what_nobody_declared_leaves_the_run_incomplete(toy: ToySuite) -> None:
+    (problem,), findings = told(toy, "'unsupported': {'host_memory=managed': 'another reason'}")
+    assert (problem.verdict, findings) == (Verdict.INCOMPLETE, [])
+    assert problem.message.endswith(f"skip: this node cannot run it: {REASON}")
 
 
-def test_a_lack_that_the_site_declares_does_not_apply(toy: ToySuite) -> None:
-    ((verdict, message),) = problems(toy, "{'host_numa=remote': 'one NUMA node'}")
-    assert verdict is Verdict.PASS
-    assert "does not apply: this node cannot run it: " in message
-    assert message.endswith(f"{LACK}, as the site says (host_numa=remote: one NUMA node)")
+def test_what_the_site_declares_does_not_apply(toy: ToySuite) -> None:
+    problems, (finding,) = told(toy, "'unsupported': {'host_numa=remote': 'one NUMA node'}")
+    assert problems == []
+    assert "does not apply: this node cannot run it: " in finding.message
+    assert finding.message.endswith(f"{REASON}, as the site says (host_numa=remote: one NUMA node)")
+
+
+def test_the_key_of_an_earlier_version_is_named_with_the_new_one(toy: ToySuite) -> None:
+    (problem,), findings = told(toy, "'lacks': {'host_numa=remote': 'one NUMA node'}")
+    assert (problem.verdict, findings) == (Verdict.INCOMPLETE, [])
+    assert problem.message.endswith("partition toy:default: 'lacks' in extras is called 'unsupported' now: rename it")

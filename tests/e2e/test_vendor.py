@@ -141,6 +141,7 @@ def planted(suite: Path, imb: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return run(suite, FABRICHECK_IMB=str(prefix))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_defect_is_red(name: str, planted: Finished) -> None:
     _, verdict, said = PLANTED[name]
@@ -186,6 +187,7 @@ def test_a_build_that_fails_shows_its_first_error_and_the_known_cause(osu_suite:
     assert "Known cause: CUDA 13 changed cudaMemPrefetchAsync" in reason
 
 
+@pytest.mark.full
 def test_without_network_and_source_the_check_is_skipped_and_says_what_to_set(osu_suite: Path) -> None:
     file = osu_suite / "config" / "vendor.yaml"
     text = file.read_text()
@@ -200,15 +202,16 @@ def test_without_network_and_source_the_check_is_skipped_and_says_what_to_set(os
     assert said in " ".join(done.output.split())
 
 
-def test_two_benchmarks_in_turn(imb: Path, tmp_path: Path) -> None:
+@pytest.mark.full
+def test_two_benchmarks_interleaved(imb: Path, tmp_path: Path) -> None:
     """The job alternates and both are read; whether they agree is no matter on a machine that others use too."""
     edits = {"8B:32MiB": "1KiB:64KiB", '"bidirectional", "alltoall", "allreduce"]': '"alltoall"]'}
-    root = copy_suite(tmp_path / "suite", "second_witness.py", **edits)
+    root = copy_suite(tmp_path / "suite", "cross_check.py", **edits)
     settings = root / "site_configs" / "local" / "settings.py"
     text = settings.read_text()
     assert '"launcher": "mpirun",' in text
     settings.write_text(text.replace('"launcher": "mpirun",', '"launcher": "mpirun", "features": ["exclusive"],'))
-    done = run(root, "--name=SecondWitnessImb", FABRICHECK_IMB=str(imb))
+    done = run(root, "--name=CrossCheckImb", FABRICHECK_IMB=str(imb))
     assert done.status == 0, done.output
     # The share of a rank of 64 KiB is 32 KiB, and sizes go up by four.
     for operation, sizes in (("pingpong", 4), ("alltoall", 3)):

@@ -22,6 +22,7 @@ from fabricheck.judge.policy import load_policy
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.model import Topology, load_topology
 from fabricheck.topology.network import Network
+from tests.effort import effort
 from tests.expectation.nodes import ROOT
 from tests.made_runs import MIB, made_run, made_samples
 
@@ -140,7 +141,7 @@ def test_nodes_do_not_forward(tmp_path: Path) -> None:
     assert least_cut_gbps(here, frozenset(("nid1", "nid2"))) == 100
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=effort(25))
 @given(trunk=st.integers(1, 2000), count=st.integers(1, 3))
 def test_no_message_alone_is_expected_above_what_all_ways_carry(
     tmp_path_factory: pytest.TempPathFactory, trunk: int, count: int

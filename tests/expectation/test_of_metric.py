@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import networkx as nx
 import pytest
 
 from fabricheck.errors import UserError
@@ -237,10 +238,16 @@ def test_both_directions_inside_a_gpu_share_its_memory(transport: str) -> None:
 
 def test_a_part_of_the_node() -> None:
     lumi = system("lumi")
-    assert ask(lumi, "allreduce", (0, 1)).expected is not None
-    # 0 and 5 are not linked: data pass the GCDs between them
+    # The two GCDs of a package have four links of 400 Gb/s, and each sends all of an allreduce of two to the other.
+    assert ask(lumi, "allreduce", (0, 1)).expected == pytest.approx(1600)
+    # 0 and 5 are not linked: data pass the GCDs between them, by one path (400 Gb/s) or by all there are.
+    links: nx.Graph[str] = nx.Graph()
+    for link in lumi.links:
+        if set(link.ends) <= {gpu.name for gpu in lumi.gpus}:
+            links.add_edge(*link.ends, capacity=link.count * link.rate_gbps)
+    all_paths = nx.maximum_flow_value(links, lumi.gpus[0].name, lumi.gpus[5].name)
     apart = ask(lumi, "broadcast", (0, 5)).expected
-    assert apart is not None and apart >= 400
+    assert apart is not None and 400 <= apart <= all_paths
 
 
 def test_a_single_rank_of_a_collective_has_no_rate() -> None:

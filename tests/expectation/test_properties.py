@@ -14,6 +14,7 @@ from fabricheck.expectation import goodput
 from fabricheck.topology import nic
 from fabricheck.topology.graph import NodeGraph
 from fabricheck.topology.model import Gpu, Topology
+from tests.effort import effort
 from tests.expectation.nodes import PAPERS, graph, node, system
 
 COUNTS = st.integers(1, 4)
@@ -56,7 +57,7 @@ def pairs(topology: Topology) -> list[tuple[Gpu, Gpu]]:
 
 
 @pytest.mark.parametrize("operation", SENT)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=effort(60))
 @given(topology=nodes())
 def test_goodput_is_never_above_injection(operation: str, topology: Topology) -> None:
     made = NodeGraph(topology)
@@ -69,7 +70,7 @@ def test_goodput_is_never_above_injection_on_the_papers_systems(operation: str, 
     assert SENT[operation](graph(name)) <= graph(name).least_injection_gbps * (1 + 1e-9)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=effort(60))
 @given(topology=nodes())
 def test_a_pair_is_never_above_either_ends_injection(topology: Topology) -> None:
     made = NodeGraph(topology)
@@ -79,7 +80,7 @@ def test_a_pair_is_never_above_either_ends_injection(topology: Topology) -> None
         assert goodput.broadcast(made, a) <= made.injection_gbps(a) * (1 + 1e-9)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=effort(60))
 @given(topology=nodes(), data=st.data())
 def test_a_link_never_lowers_an_expectation(topology: Topology, data: st.DataObject) -> None:
     a, b = data.draw(st.sampled_from(list(itertools.combinations(range(len(topology.gpus)), 2))))
@@ -96,7 +97,7 @@ def test_a_link_never_lowers_an_expectation(topology: Topology, data: st.DataObj
     assert bisections[0] >= bisections[1] * (1 - 1e-9)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=effort(60))
 @given(topology=near_nodes(), data=st.data())
 def test_a_link_never_lowers_the_alltoall_of_near_gpus(topology: Topology, data: st.DataObject) -> None:
     a, b = data.draw(st.sampled_from(list(itertools.combinations(range(len(topology.gpus)), 2))))
@@ -106,7 +107,7 @@ def test_a_link_never_lowers_the_alltoall_of_near_gpus(topology: Topology, data:
     assert goodput.copy_allgather(after) >= goodput.copy_allgather(before) * (1 - 1e-9)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=effort(60))
 @given(topology=nodes(), data=st.data())
 def test_renumbering_permutes_the_answer(topology: Topology, data: st.DataObject) -> None:
     size = len(topology.gpus)
@@ -150,7 +151,7 @@ def test_more_active_gpus_never_lower_a_packed_node(f: float, k: int, p: int) ->
     assert nic.packed(f, k + 1, p) >= nic.packed(f, k, p) >= f
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=effort(40))
 @given(topology=nodes())
 def test_rings_share_no_link(topology: Topology) -> None:
     made = NodeGraph(topology)

@@ -38,24 +38,30 @@ def replace(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new), encoding="utf-8")
 
 
-@pytest.mark.parametrize("attempt", [2, 3])
-def test_the_healthy_cluster_is_green(site: Site, attempt: int) -> None:
-    """The first time, when it has no references, is that of the fixture."""
-    done = site.run(ALL)
+@pytest.mark.parametrize(
+    ("partition", "attempt"),
+    [(LEAF, 2), *(pytest.param(ALL, attempt, marks=pytest.mark.full) for attempt in (2, 3))],
+)
+def test_the_healthy_cluster_is_green(site: Site, partition: str, attempt: int) -> None:
+    """The first time, when it has no references, is when they are taken."""
+    done = site.run(partition)
     assert done.status == 0, f"attempt {attempt}: {done.output}"
 
 
 @pytest.mark.parametrize("scheme", ["packed", "round-robin"])
+@pytest.mark.full
 def test_ports_are_told_by_the_group_patterns(site: Site, scheme: str) -> None:
     """Four ranks of a node use its two ports in either way."""
     # Of eight iterations a few that TCP has to send again are enough for several ways to fit.
     more = ("--", "--setvar=NodeGroups.budget=3")
     done = site.run("two-ports", *more, environment=f"openmpi-{scheme}", name="NodeGroups")
     assert done.status == 0, done.output
-    (problem,) = done.problems
-    assert f"rail_unidirectional: association to NICs: {scheme} over 2 NICs" in problem
+    assert done.problems == ()
+    (finding,) = done.findings
+    assert f"rail_unidirectional: association to NICs: {scheme} over 2 NICs" in finding
 
 
+@pytest.mark.full
 def test_collectives_over_more_and_more_nodes(site: Site) -> None:
     """Each count of nodes is a run of its own, judged by what its links allow."""
     done = site.run(ALL, name="NetworkCollectives")
@@ -65,7 +71,14 @@ def test_collectives_over_more_and_more_nodes(site: Site) -> None:
     assert all({one.operation for one in run.samples} == {"alltoall", "allreduce"} for run in runs)
 
 
-@pytest.mark.parametrize(("percent", "verdict"), [(5, Verdict.DEGRADED), (10, Verdict.DEGRADED), (50, Verdict.FAIL)])
+@pytest.mark.parametrize(
+    ("percent", "verdict"),
+    [
+        pytest.param(5, Verdict.DEGRADED, marks=pytest.mark.full),
+        (10, Verdict.DEGRADED),
+        pytest.param(50, Verdict.FAIL, marks=pytest.mark.full),
+    ],
+)
 def test_a_slow_link(site: Site, percent: int, verdict: Verdict) -> None:
     faults.slow(site.cluster, "nid002:hsn0", percent)
     expect(
@@ -73,6 +86,7 @@ def test_a_slow_link(site: Site, percent: int, verdict: Verdict) -> None:
     )
 
 
+@pytest.mark.full
 def test_a_slow_link_without_references(site: Site) -> None:
     """What is expected of the link by its nominal rate is still asked for."""
     (site.root / "reference_values/emulated.yaml").write_text("$uncalibrated: {'*': lost}\n", encoding="utf-8")
@@ -81,28 +95,33 @@ def test_a_slow_link_without_references(site: Site) -> None:
     expect(site.run(LEAF), "references are missing, and a link is 50% slower", how, Verdict.FAIL, "acceptance limit")
 
 
+@pytest.mark.full
 def test_a_link_that_is_slow_in_one_direction(site: Site) -> None:
     faults.slow(site.cluster, "nid002:hsn0", 50, one_side=True)
     expect(site.run(LEAF), "a link has the wrong rate on one side", "fault slow --one-side", Verdict.FAIL, "nid002")
 
 
+@pytest.mark.full
 def test_a_slow_trunk(site: Site) -> None:
     faults.slow(site.cluster, "leaf0--spine0", 60)
     expect(site.run(ALL), "a trunk is 60% slower", "fault slow leaf0--spine0", Verdict.FAIL, "leaf0--spine0")
 
 
+@pytest.mark.full
 def test_a_link_that_flaps(site: Site) -> None:
     faults.flap(site.cluster, "nid002:hsn0", 1.0)
     done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=4")
     expect(done, "a link goes down and up", "fault flap nid002:hsn0", Verdict.INCOMPLETE, "fabricbench: ")
 
 
+@pytest.mark.full
 def test_a_port_without_carrier(site: Site) -> None:
     faults.unplug(site.cluster, "nid003:hsn0")
     done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=3")
     expect(done, "a cable is unplugged", "fault unplug nid003:hsn0", Verdict.INCOMPLETE, "")
 
 
+@pytest.mark.full
 def test_a_node_that_is_down_before_the_job(site: Site) -> None:
     faults.node_down(site.cluster, "nid004")
     site.cluster.run(["scontrol", "update", "NodeName=nid004", "State=DOWN", "Reason=test"], timeout_s=20)
@@ -129,6 +148,7 @@ def test_a_node_that_is_down_before_the_job(site: Site) -> None:
     ],
     ids=["node-down", "killed", "hangs"],
 )
+@pytest.mark.full
 def test_what_happens_during_the_job(
     site: Site, fault: str, how: str, plant: Callable[[Site], None], said: str
 ) -> None:
@@ -169,6 +189,7 @@ def signal_ranks(site: Site, node: str, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
+@pytest.mark.full
 def test_another_network(site: Site) -> None:
     """Open MPI takes the management network, and no variable says so: the kernel's counters do."""
     replace(site.root / "site_configs/emulated/modulefiles/fabricheck-openmpi", "if_include hsn0", "if_include mgmt0")
@@ -179,6 +200,7 @@ def test_another_network(site: Site) -> None:
     )
 
 
+@pytest.mark.full
 def test_a_variable_that_the_launcher_does_not_pass_on(site: Site) -> None:
     settings = site.root / "site_configs/emulated/settings.py"
     replace(settings, 'if "-" in name else []', 'if "-" in name else ["--export=PATH,SLURM_MPI_TYPE"]')
@@ -187,6 +209,7 @@ def test_a_variable_that_the_launcher_does_not_pass_on(site: Site) -> None:
     expect(done, "the launcher does not pass a variable on", "srun --export", Verdict.INVALID, said)
 
 
+@pytest.mark.full
 def test_the_wrong_module(site: Site) -> None:
     modules = site.root / "site_configs/emulated/modulefiles"
     (modules / "fabricheck-mpich").write_bytes((modules / "fabricheck-openmpi").read_bytes())
@@ -195,6 +218,7 @@ def test_the_wrong_module(site: Site) -> None:
     expect(done, "the wrong module is loaded", "Open MPI's module for MPICH", Verdict.INCOMPLETE, said)
 
 
+@pytest.mark.full
 def test_faster_than_the_link(site: Site) -> None:
     for port in ("nid001:hsn0", "nid002:hsn0"):
         faults.unshaped(site.cluster, port)
@@ -202,6 +226,7 @@ def test_faster_than_the_link(site: Site) -> None:
     expect(done, "a value is above the nominal rate", "fault unshaped", Verdict.INVALID, "plausible")
 
 
+@pytest.mark.full
 def test_a_full_file_system(site: Site) -> None:
     """The stage directory is on a file system that is full when the results are written."""
     output = site.root / f"output{site.runs + 1}"

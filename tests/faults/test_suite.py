@@ -90,6 +90,7 @@ def test_the_results_database_is_locked(toy: ToySuite) -> None:
     assert [file.read_text() for file in done.results] == [toy.result.read_text()]
 
 
+@pytest.mark.full
 def test_the_results_database_is_damaged(toy: ToySuite) -> None:
     assert run(toy).status == 0
     database = toy.output / "results.db"
@@ -101,6 +102,7 @@ def test_the_results_database_is_damaged(toy: ToySuite) -> None:
     assert [file.read_text() for file in done.results] == [toy.result.read_text()]
 
 
+@pytest.mark.full
 def test_two_ranks_on_one_device(toy: ToySuite) -> None:
     """A stand-in: the recorded result of a GPU node, in which a rank's device was changed to another's."""
     lines = (DATA / "synthetic_cuda_4ranks.jsonl").read_text().splitlines()
@@ -114,6 +116,7 @@ def test_two_ranks_on_one_device(toy: ToySuite) -> None:
     expect(done, "two ranks drive one device", "the result file was edited", Verdict.INVALID, "device")
 
 
+@pytest.mark.full
 def test_the_clock_jumps(toy: ToySuite) -> None:
     """A stand-in: a clock cannot be set back without disturbing all else that runs."""
     lines = toy.result.read_text().splitlines()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fabricheck.errors import UserError
 from fabricheck.findings.association import Association, find_associations, infer_association
 from fabricheck.records.run import Groups, Run
-from fabricheck.records.verdict import Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.topology import nic
 from tests.expectation.nodes import system
 from tests.made_runs import MIB, made_run, made_samples
@@ -149,12 +149,12 @@ def test_a_run_says_how_nics_are_used_and_whether_the_topology_does() -> None:
     emulated = system("emulated")
     run = run_of({1: 0.095, 2: 0.095, 3: 0.1425, 4: 0.19})
     (found,) = find_associations(run, emulated)
-    assert found.verdict is Verdict.PASS
+    assert isinstance(found, Finding)
     assert found.message.startswith("rail_unidirectional: association to NICs: packed over 2 NICs at 95%")
     (found,) = find_associations(run, replace(emulated, nic_scheme="round-robin"))
-    assert found.verdict is Verdict.DEGRADED
+    assert isinstance(found, Problem) and found.verdict is Verdict.DEGRADED
     assert found.message.endswith("and the topology says round-robin")
     (found,) = find_associations(run, replace(emulated, nic_scheme="packed"))
-    assert found.verdict is Verdict.PASS
+    assert isinstance(found, Finding)
     assert not list(find_associations(replace(run, ranks=run.ranks[:4]), emulated))
     assert not list(find_associations(replace(run, samples=()), emulated))

@@ -8,7 +8,7 @@ import pytest
 
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.crossover import Crossover, comparisons, crossover, find_crossovers
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict
 from tests.made_runs import MIB, made_case, made_run, made_samples, noisy
 
 NODE = ["nid001"] * 4
@@ -93,7 +93,7 @@ def test_a_library_that_needs_no_mpi_stands_beside_every_mpi_library() -> None:
     ccl, mpi = session([2, 2, 2, 2])
     found = list(comparisons([ccl, mpi, made_case(mpi.run, environment="openmpi")]))
     assert [each.environment for each in found] == ["mpich", "openmpi"]
-    assert [each.verdict for each in find_crossovers([ccl, mpi])] == [Verdict.PASS]
+    assert [type(each) for each in find_crossovers([ccl, mpi])] == [Finding]
 
 
 def test_repetitions_count_together() -> None:

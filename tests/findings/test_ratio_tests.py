@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fabricheck.findings.ratio_tests import Claim, Truth, all_of, any_of, both, count, most_of
 from fabricheck.judge.statistics import ratio_interval
+from tests.effort import effort
 
 
 def claim(ratio: float, *, bound: float = 1.0, noise: float = 0.0, above: bool = True, count: int = 30) -> Claim:
@@ -16,7 +17,7 @@ def claim(ratio: float, *, bound: float = 1.0, noise: float = 0.0, above: bool =
     return Claim([ratio * spread], [np.ones(count)], bound, above=above)
 
 
-@settings(max_examples=30)
+@settings(max_examples=effort(30))
 @given(
     values=st.lists(st.floats(0.1, 10), min_size=30, max_size=60),
     others=st.lists(st.floats(0.1, 10), min_size=30, max_size=60),

@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import t
 
 from fabricheck.errors import UserError
-from fabricheck.history.compare import Change, CompareOptions, Comparison, compare, discoveries, moderated_test
+from fabricheck.history.compare import Change, Comparison, compare
+from fabricheck.history.shift_test import CompareOptions, discoveries, moderated_test
 from fabricheck.history.text import comparison_lines, to_json
 from tests.history.histories import NOW, SYSTEM, Made, history, normal
 
@@ -27,16 +28,16 @@ def test_a_planted_loss_is_found_and_nothing_else() -> None:
     slower = Made("slower", [1 / each for each in normal(98, 10, spread=0.005, drop=0.05, onset=5)], better="lower")
     faster = Made("faster", normal(97, 10, spread=0.005, drop=-0.05, onset=5))
     found = compared([*fleet(20), lost, slower, faster])
-    verdicts = {each.key.metric: each.verdict for each in found.findings}
+    verdicts = {each.key.metric: each.verdict for each in found.metrics}
     assert verdicts.pop("lost") is verdicts.pop("slower") is Change.REGRESSED
     assert verdicts.pop("faster") is Change.IMPROVED
     assert set(verdicts.values()) == {Change.SAME}
     assert found.exit_status == 1
-    one = next(each for each in found.findings if each.key.metric == "lost")
+    one = next(each for each in found.metrics if each.key.metric == "lost")
     assert one.change == pytest.approx(-0.05, abs=0.01)
     assert one.interval[0] < one.change < one.interval[1] < 0
     assert (one.base_runs, one.candidate_runs) == (5, 5)
-    two = next(each for each in found.findings if each.key.metric == "slower")
+    two = next(each for each in found.metrics if each.key.metric == "slower")
     assert two.change == pytest.approx(0.0526, abs=0.01)
     assert two.effect < -3
 
@@ -61,22 +62,22 @@ def test_what_regressed_metrics_share_is_named() -> None:
 
 def test_nothing_changed() -> None:
     found = compared(fleet(20))
-    assert {each.verdict for each in found.findings} == {Change.SAME}
+    assert {each.verdict for each in found.metrics} == {Change.SAME}
     assert found.exit_status == 0
 
 
 def test_too_noisy_to_say_is_not_green() -> None:
     found = compared([Made(f"m{each}", normal(each, 10, spread=0.2)) for each in range(20)])
-    assert {each.verdict for each in found.findings} == {Change.CANNOT_SAY}
+    assert {each.verdict for each in found.metrics} == {Change.CANNOT_SAY}
     assert found.exit_status == 4
-    assert all(each.smallest_change > 0.05 for each in found.findings)
+    assert all(each.smallest_change > 0.05 for each in found.metrics)
 
 
 def test_one_run_a_side_of_an_unknown_metric_says_nothing() -> None:
     found = compare(history([Made("a", [100.0, 50.0])]), SYSTEM, "s000", "s001", now=NOW)
-    assert found.findings[0].verdict is Change.CANNOT_SAY
-    assert found.findings[0].smallest_change == np.inf
-    assert json.loads(to_json(found))["findings"][0]["smallest_change"] is None
+    assert found.metrics[0].verdict is Change.CANNOT_SAY
+    assert found.metrics[0].smallest_change == np.inf
+    assert json.loads(to_json(found))["metrics"][0]["smallest_change"] is None
     (line,) = [each for each in comparison_lines(found) if "cannot say" in each and " -> " in each]
     assert "-50.0% (too few runs for an interval)" in line
 
@@ -85,7 +86,7 @@ def test_one_run_a_side_is_enough_where_the_history_knows_the_variation() -> Non
     metrics = [Made(f"m{each:02}", normal(each, 42, spread=0.01)) for each in range(5)]
     lost = Made("lost", normal(9, 42, spread=0.01, drop=0.1, onset=41))
     found = compare(history([*metrics, lost]), SYSTEM, "s040", "s041", now=NOW)
-    assert [each.key.metric for each in found.findings if each.verdict is Change.REGRESSED] == ["lost"]
+    assert [each.key.metric for each in found.metrics if each.verdict is Change.REGRESSED] == ["lost"]
 
 
 def test_one_bad_run_is_no_regression() -> None:
@@ -93,7 +94,7 @@ def test_one_bad_run_is_no_regression() -> None:
     values[67] *= 0.7
     metrics = [Made(f"m{each:02}", normal(each, 70, spread=0.01)) for each in range(5)]
     found = compare(history([*metrics, Made("dip", values)]), SYSTEM, "2026-03-02..2026-03-06", "2026-03-07..", now=NOW)
-    assert Change.REGRESSED not in {each.verdict for each in found.findings}
+    assert Change.REGRESSED not in {each.verdict for each in found.metrics}
 
 
 def test_vanished_and_new_tests_are_named() -> None:
@@ -113,7 +114,7 @@ def test_unequal_conditions_are_flagged() -> None:
     moved = [Made("m", [*normal(1, 5), *[None] * 5]), Made("m", [*[None] * 5, *normal(2, 5)], nodes=("n7",))]
     metrics = [*fleet(10), *moved]
     found = compared(metrics, software={5: {"nccl": "2.29.1"}}, tuning={5: {"profile": "fast"}})
-    unequal = next(each.unequal for each in found.findings if each.key.metric == "m")
+    unequal = next(each.unequal for each in found.metrics if each.key.metric == "m")
     assert any("n0 -> n7" in each for each in unequal)
     assert any("fast" in each for each in unequal)
     assert found.software_changes == ("nccl: 2.28.3 -> 2.29.1",)

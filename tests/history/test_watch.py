@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.signal import lfilter
 
 from fabricheck.errors import UserError
@@ -194,6 +196,18 @@ def test_a_change_point() -> None:
     assert change_point(np.asarray([0.1, -0.2, 0.3, 4.0, 4.1])) == 3
     assert change_point(np.asarray([0.0, 5.0])) == 1
     assert change_point(np.asarray([*np.zeros(30), 0.3, *np.full(10, 5.0)])) == 31
+    assert change_point(np.zeros(5)) == 1
+
+
+@given(st.lists(st.floats(-4.0, 8.0), min_size=2, max_size=30))
+def test_no_other_change_point_fits_better(scores: list[float]) -> None:
+    values = np.asarray(scores)
+
+    def squares(place: int) -> float:
+        return sum(float(np.sum((part - part.mean()) ** 2)) for part in (values[:place], values[place:]))
+
+    best = min(map(squares, range(1, values.size)))
+    assert squares(change_point(values)) <= best + 1e-9
 
 
 def test_accepted_changes_are_read(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from fabricheck.suites.cross_check import compare_rounds, one_way_us, table
 
 
 def judged(*ratios: float, size: int = LARGE_BYTES) -> Comparison:
-    return compare("allreduce", size, [Round(100 * each, 100) for each in ratios], unit="Gb/s", witness="osu")
+    return compare("allreduce", size, [Round(100 * each, 100) for each in ratios], unit="Gb/s", tool="osu")
 
 
 def samples(
@@ -78,14 +78,14 @@ def test_too_few_rounds_are_incomplete(size: int) -> None:
 def test_what_is_no_measurement_is_invalid(number: float, size: int) -> None:
     rounds = [Round(1, 1)] * 6
     for bad in (Round(number, 1), Round(1, number)):
-        found = compare("allreduce", size, [*rounds, bad], unit="us", witness="osu")
+        found = compare("allreduce", size, [*rounds, bad], unit="us", tool="osu")
         assert found.verdict is Verdict.INVALID
 
 
 @given(st.lists(st.floats(0.5, 2), min_size=6, max_size=30), st.floats(0.1, 1e6))
 def test_what_drifts_from_round_to_round_cancels(drift: list[float], theirs: float) -> None:
     rounds = [Round(1.01 * each * theirs, each * theirs) for each in drift]
-    found = compare("allreduce", LARGE_BYTES, rounds, unit="us", witness="osu")
+    found = compare("allreduce", LARGE_BYTES, rounds, unit="us", tool="osu")
     assert found.verdict is Verdict.PASS
     assert found.ratio == pytest.approx(1.01)
     assert found.interval[0] <= found.ratio <= found.interval[1]
@@ -107,7 +107,7 @@ def test_a_round_trip_counts_half() -> None:
     assert (found.ours, found.unit) == (1.0, "us")
 
 
-def test_a_size_that_the_witness_lacks_is_incomplete() -> None:
+def test_a_size_that_the_suite_does_not_have_is_incomplete() -> None:
     ours = [[samples(1000), samples(1000, size=2 * LARGE_BYTES)]] * 6
     found = compare_rounds(ours, [[samples(1000)]] * 6, "osu")
     assert [each.verdict for each in found] == [Verdict.PASS, Verdict.INCOMPLETE]
@@ -125,5 +125,5 @@ def test_the_table_has_a_line_for_each() -> None:
 def test_what_is_over_at_once_is_not_judged() -> None:
     """16 MiB at 3,000 Gb/s take 45 us, of which the start is a part that counts."""
     rounds = [Round(1.05 * 3000, 3000)] * 6
-    assert compare("alltoall", LARGE_BYTES, rounds, unit="Gb/s", witness="osu").verdict is Verdict.PASS
-    assert compare("alltoall", 16 * LARGE_BYTES, rounds, unit="Gb/s", witness="osu").verdict is Verdict.DEGRADED
+    assert compare("alltoall", LARGE_BYTES, rounds, unit="Gb/s", tool="osu").verdict is Verdict.PASS
+    assert compare("alltoall", 16 * LARGE_BYTES, rounds, unit="Gb/s", tool="osu").verdict is Verdict.DEGRADED

@@ -23,7 +23,7 @@ from fabricheck.interleaved.tuning_effect import (
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.statistics import robust_mean
 from fabricheck.records.run import Run, Samples
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict
 from tests.result_files import HOST, Line, changed, lines_of, settle, write
 
 MIB = 1 << 20
@@ -142,7 +142,7 @@ def drifting(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("noise", [normal, heavy, drifting])
-@pytest.mark.parametrize("count", [4, 8, 12])
+@pytest.mark.parametrize("count", [4, pytest.param(8, marks=pytest.mark.full), 12])
 @pytest.mark.parametrize("confidence", [0.95, 0.995])
 def test_the_interval_of_a_mean_covers_it_as_often_as_it_says(
     noise: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray], count: int, confidence: float
@@ -171,7 +171,7 @@ def test_a_mean_needs_two_finite_values(bad: list[float]) -> None:
         robust_mean(bad)
 
 
-@pytest.mark.parametrize("noise", [normal, heavy, drifting])
+@pytest.mark.parametrize("noise", [normal, *(pytest.param(each, marks=pytest.mark.full) for each in (heavy, drifting))])
 def test_all_intervals_of_a_comparison_hold_together(
     noise: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray],
 ) -> None:
@@ -224,9 +224,15 @@ def lines_with(sides: Sides, launch: Launch, speed: float) -> list[Line]:
     return lines
 
 
-def found_in(folder: Path) -> Problem:
-    (problem,) = find_tuning_effects([folder], Policy())
-    return problem
+def found_in(folder: Path) -> Problem | Finding:
+    (found,) = find_tuning_effects([folder], Policy())
+    return found
+
+
+def problem_in(folder: Path) -> Problem:
+    found = found_in(folder)
+    assert isinstance(found, Problem)
+    return found
 
 
 def comparison(folder: Path) -> Comparison:
@@ -242,7 +248,7 @@ def test_a_case_without_rounds_says_nothing(tmp_path: Path) -> None:
 
 def test_what_helps_is_information(tmp_path: Path) -> None:
     found = found_in(case_with(tmp_path / "case"))
-    assert found.verdict is Verdict.PASS
+    assert isinstance(found, Finding)
     assert found.message.startswith("NCCL_PROTO=LL (mpi, 2 ranks on 1 node, openmpi): helps: pingpong ")
     assert "goodput +20.0% (+" in found.message
     assert "latency -16.7% (-" in found.message
@@ -250,28 +256,28 @@ def test_what_helps_is_information(tmp_path: Path) -> None:
 
 
 def test_the_sites_own_tuning_that_hurts_is_degraded(tmp_path: Path) -> None:
-    hurts = found_in(case_with(tmp_path / "case", gain=0.8))
+    hurts = problem_in(case_with(tmp_path / "case", gain=0.8))
     assert hurts.verdict is Verdict.DEGRADED
     assert "): hurts: pingpong" in hurts.message
     # Another setting than the site's that is worse is none of its faults.
     other = found_in(case_with(tmp_path / "other", gain=0.8, sides=replace(SIDES, site="a")))
-    assert other.verdict is Verdict.PASS
+    assert isinstance(other, Finding)
     assert "): hurts: pingpong" in other.message
 
 
 def test_what_does_nothing_is_said_to(tmp_path: Path) -> None:
     found = found_in(case_with(tmp_path / "case", gain=1.0))
-    assert found.verdict is Verdict.PASS
+    assert isinstance(found, Finding)
     assert "): does nothing (each surely within ±2%): pingpong" in found.message
 
 
 def test_a_launch_that_is_missing_or_failed_leaves_nothing_to_compare(tmp_path: Path) -> None:
     case = case_with(tmp_path / "lost")
     Launch(3, "b").result(case).unlink()
-    assert found_in(case).verdict is Verdict.INCOMPLETE
+    assert problem_in(case).verdict is Verdict.INCOMPLETE
     case = case_with(tmp_path / "failed")
     (case / "rounds" / "3-a.status").write_text("1\n")
-    problem = found_in(case)
+    problem = problem_in(case)
     assert problem.verdict is Verdict.INCOMPLETE
     assert "launch 3-a of 4 rounds ended with exit status 1" in problem.message
     (case / "rounds" / "3-a.status").unlink()
@@ -282,7 +288,7 @@ def test_a_result_file_that_was_cut_off_leaves_nothing_to_compare(tmp_path: Path
     case = case_with(tmp_path / "case")
     file = Launch(2, "a").result(case)
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
-    assert found_in(case).verdict is Verdict.INCOMPLETE
+    assert problem_in(case).verdict is Verdict.INCOMPLETE
     (case / "rounds" / "sides.json").write_text("{}")
     assert "does not say what was compared" in found_in(case).message
 
@@ -302,7 +308,7 @@ def test_launches_differ_in_what_is_compared_and_in_nothing_else(
     lines = lines_with(SIDES, Launch(4, "b"), 1.2)
     change(lines)
     write(Launch(4, "b").result(case), lines)
-    problem = found_in(case)
+    problem = problem_in(case)
     assert problem.verdict is Verdict.INCOMPLETE
     assert f"differs from {Launch(1, 'a').result(case)} in {what}: they cannot be compared" in problem.message
 
@@ -332,7 +338,7 @@ def test_a_setting_without_which_nothing_runs_is_needed(tmp_path: Path) -> None:
     assert found.verdict is Verdict.PASS
     assert found.message == (
         "NCCL_PROTO=LL (mpi, 2 ranks on 1 node, openmpi): needed: without it fabricbench ended with exit status "
-        "139 and 139, and with it, by turns, with 0"
+        "139 and 139, and with it, interleaved, with 0"
     )
 
 
@@ -341,7 +347,7 @@ def test_a_setting_without_which_nothing_runs_is_needed(tmp_path: Path) -> None:
     [{"a1": 139, "b1": 0, "b2": 0, "a2": 0}, {"a1": 139, "b1": 0, "b2": 1}, {"a1": 139, "b1": 0, "b2": 0}, {"a1": 139}],
 )
 def test_failing_once_or_on_both_sides_is_no_need(tmp_path: Path, statuses: dict[str, int]) -> None:
-    problem = found_in(ended(tmp_path, **statuses))
+    problem = problem_in(ended(tmp_path, **statuses))
     assert problem.verdict is Verdict.INCOMPLETE
     assert "launch 1-a of 4 rounds ended with exit status 139" in problem.message
 

@@ -28,8 +28,8 @@ def test_the_policy_of_the_suite() -> None:
     last = policy.floors[-1]
     assert (last.transport, last.operations, last.scope, last.devices) == (None, None, None, None)
     for transport in ("staging", "copy", "kernel", "ccl", "mpi"):
-        for port in ("host", "cuda", "hip"):
-            assert any(rule.matches(transport, port) for rule in policy.latencies)
+        for backend in ("host", "cuda", "hip"):
+            assert any(rule.matches(transport, backend) for rule in policy.latencies)
     for rule in policy.latencies:
         assert rule.minimum_us < rule.limit_us
 
@@ -57,7 +57,7 @@ floors:
 
 
 def test_rules_of_latency_match_transport_and_port() -> None:
-    rule = LatencyRule(limit_us=10, minimum_us=1, source="x", transport="ccl", port="hip")
+    rule = LatencyRule(limit_us=10, minimum_us=1, source="x", transport="ccl", backend="hip")
     assert [rule.matches(*each) for each in (("ccl", "hip"), ("ccl", "cuda"), ("mpi", "hip"))] == [True, False, False]
     assert rule.limit_for("pingpong", 2) == 10
     assert rule.limit_for("allreduce", 4) == 60

@@ -132,7 +132,7 @@ MISTAKES = {
     "endless value": (one("[.inf, -0.1, null, Gb/s]"), "positive and finite"),
     "no value": (one("[null, -0.1, null, Gb/s]"), "positive and finite"),
     "value as text": (one("['1', -0.1, null, Gb/s]"), "'1' is not a number"),
-    "YAML's text that looks like a number": (one("[1e3, -0.1, null, Gb/s]"), "'1e3' is not a number"),
+    "YAML's text that looks like a number": (one("[1e3, -0.1, null, Gb/s]"), "read 1e3 differently"),
     "value as truth": (one("[true, -0.1, null, Gb/s]"), "True is not a number"),
     "three only": (one("[1, -0.1, null]"), "has to be"),
     "five": (one("[1, -0.1, null, Gb/s, run1]"), "has to be"),

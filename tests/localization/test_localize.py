@@ -12,9 +12,10 @@ import pytest
 
 from benchmarks.localization import KINDS, Bench, Case, Fault, fat_tree, healthy_share, is_right, measure, taken
 from fabricheck.errors import UserError
-from fabricheck.localization.localize import Localization, Locator, equivalent, locate
+from fabricheck.localization.localize import Locator, locate
 from fabricheck.localization.plan import screen
 from fabricheck.localization.routes import Design, FloatArray, Ways, design
+from fabricheck.localization.suspects import Localization
 
 NETWORK = fat_tree(32, 4, 2, trunk_gbps=400.0)
 RAILS = fat_tree(32, 8, 2, nics=2, trunk_gbps=400.0)
@@ -88,12 +89,13 @@ def test_a_common_factor_is_no_fault(bench: Bench) -> None:
 def test_what_cannot_be_told_apart_is_named_together() -> None:
     ways = Ways(NETWORK)
     readings = design(ways, screen(ways, NETWORK.nodes, 6, adaptive=True).pairs, adaptive=True)
-    alike = equivalent(readings)
+    alike = Locator(readings).equivalents
     assert alike["nid00004"] == {"nid00004", "nid00004:hsn0", "nid00004:hsn0--leaf0"}
     assert alike["leaf1--spine0"] == {"leaf1--spine0", "leaf1--spine1"}
     assert alike["leaf1"] == {"leaf1"}
     rails = Ways(RAILS)
-    alike = equivalent(design(rails, screen(rails, RAILS.ports, 6, adaptive=True).pairs, adaptive=True))
+    readings = design(rails, screen(rails, RAILS.ports, 6, adaptive=True).pairs, adaptive=True)
+    alike = Locator(readings).equivalents
     assert alike["nid00004"] == {"nid00004"}
     assert alike["nid00004:hsn1"] == {"nid00004:hsn1", "nid00004:hsn1--leaf4"}
 

@@ -15,6 +15,7 @@ from fabricheck.errors import UserError
 from fabricheck.localization.plan import Plan, all_pairs, circle, retest, screen, write_rounds
 from fabricheck.localization.routes import Ways, design
 from fabricheck.topology.network import node_of
+from tests.effort import effort
 
 SMALL = fat_tree(24, 6, 2)
 
@@ -52,7 +53,7 @@ def test_the_text_is_that_of_fabricbench() -> None:
     assert write_rounds(all_pairs(["a", "b", "c", "d"])) == "2-3 0-1\n1-3 0-2\n0-3 1-2\n"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=effort(40), deadline=None)
 @given(
     st.sets(st.integers(0, 23), min_size=2),
     st.integers(1, 6),
@@ -120,7 +121,7 @@ def test_unknown_routes_that_may_collide_are_doubtful() -> None:
     assert not design(Ways(network), [crossing[:1], crossing[1:]]).doubtful.any()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=effort(40), deadline=None)
 @given(st.integers(0, 23), st.integers(0, 23), st.integers(0, 2**31))
 def test_suspects_meet_good_nodes_on_other_leaves(one: int, other: int, seed: int) -> None:
     bad = {SMALL.nodes[one], SMALL.nodes[other]}

@@ -86,7 +86,7 @@ def header(ranks: Sequence[Rank], records: Iterable[Samples], **changes: Any) ->
     return {
         "program": "fabricbench",
         "version": "0.1.0",
-        "port": "cuda",
+        "backend": "cuda",
         "platform": "nvidia",
         "transport": "ccl",
         "started_utc": "2026-11-21T05:54:06Z",

@@ -26,10 +26,11 @@ from fabricheck.history.watch import watch_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Reference
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.report.html import render_html, write_html
 from fabricheck.report.past import Past
 from fabricheck.topology.model import Topology
+from tests.effort import effort
 from tests.expectation.nodes import node
 from tests.history.histories import START, SYSTEM, Made, normal
 from tests.report.pasts import compared, pair_metrics, past_with_everything, watched
@@ -129,12 +130,12 @@ def test_what_is_not_pass_stands_on_top_with_a_link() -> None:
     assert set(groups) == {(" open", "FAIL"), ("", "PASS")}
 
 
-def test_what_was_found_out_is_no_problem() -> None:
-    problems = [Problem(Verdict.PASS, "it scales"), Problem(Verdict.FAIL, "a part is slow")]
-    source = render_html([pair_run()], title="t", system="s", problems=problems)
-    of_the_whole, found_out = source.index("Problems of the whole"), source.index("What was found out")
-    assert of_the_whole < source.index("a part is slow") < found_out < source.index("it scales")
-    assert "Problems of the whole" not in render_html([pair_run()], title="t", system="s", problems=problems[:1])
+def test_a_finding_is_no_problem() -> None:
+    problems, findings = [Problem(Verdict.FAIL, "a part is slow")], [Finding("it scales")]
+    source = render_html([pair_run()], title="t", system="s", problems=problems, findings=findings)
+    of_session, found = source.index("Session problems"), source.index("<h2>Findings")
+    assert of_session < source.index("a part is slow") < found < source.index("it scales")
+    assert "Session problems" not in render_html([pair_run()], title="t", system="s", findings=findings)
 
 
 def test_a_history_of_one_session_has_no_curve() -> None:
@@ -233,7 +234,7 @@ def test_the_place_of_a_fault_stands_on_top() -> None:
     problem = Problem(Verdict.DEGRADED, "nid002:hsn0 loses 10%: 6 pairs over it", "nid002:hsn0")
     run = replace(pair_run(bad={(0, 3): Verdict.FAIL, (3, 0): Verdict.FAIL}), topology=SQUARE)
     source = render_html([pair_run(), run], title="t", system="s", problems=[problem], past=past_with_everything())
-    assert source.index("A note.") < source.index('id="places"') < source.index('id="findings"')
+    assert source.index("A note.") < source.index('id="places"') < source.index('id="not-passed"')
     entries = re.findall(r"<li>(.*?)</li>", source.split('id="places"')[1].split("</ul>")[0])
     assert [re.sub("<.*?>", "", each).split(":  ")[0].split(" (")[0] for each in entries] == [
         "nid002:hsn0", "n2:nic0", "n2:nic0", "nid001:gpu0-gpu3",
@@ -329,7 +330,7 @@ def past_named(name: str) -> Past:
     return Past(found, comparison, (name,))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=effort(8), deadline=None)
 @given(name=NASTY.filter(lambda name: name.isprintable()))
 def test_no_name_of_the_past_makes_an_element(name: str) -> None:
     source, plain = (
@@ -362,7 +363,7 @@ def named_square(name: str) -> Topology:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=effort(40), deadline=None)
 @given(name=NASTY)
 def test_no_name_makes_an_element_or_an_attribute(name: str) -> None:
     run = judged(
@@ -457,7 +458,7 @@ def full_run(number: int, *, degraded: bool) -> RunJudgement:
     return judged(found, ranks=[rank(each) for each in range(21)])
 
 
-@pytest.mark.parametrize("degraded", [False, True])
+@pytest.mark.parametrize("degraded", [pytest.param(False, marks=pytest.mark.full), True])
 def test_twenty_full_runs_stay_under_five_megabytes(degraded: bool) -> None:
     runs = twenty_runs(degraded=degraded)
     assert [len(run.run.samples) for run in runs] == [400] * 20
@@ -472,6 +473,7 @@ def _all_higher(count: int) -> tuple[Better, ...]:
     return (better,) * count
 
 
+@pytest.mark.full
 def test_so_they_do_with_a_year_of_a_thousand_metrics() -> None:
     """Twenty pages are open, each about fifty metrics that lost a tenth, and the software changes every month."""
     nights, metrics = 365, 1000

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fabricheck.records.verdict import EXIT_CODES, Problem, Verdict
+from fabricheck.records.verdict import EXIT_CODES, Finding, Problem, Verdict
 from fabricheck.report.machine import write_json, write_junit, write_prometheus
 from tests.report.synthetic import pair_run
 
@@ -23,10 +23,11 @@ def prometheus(path: Path) -> dict[str, list[tuple[dict[str, str], float]]]:
 
 def test_json_holds_the_verdict_the_problems_and_every_metric(tmp_path: Path) -> None:
     run = pair_run(bad={(2, 1): Verdict.FAIL})
-    write_json([run], tmp_path / "verdict.json", system="example", problems=[LOST])
+    write_json([run], tmp_path / "verdict.json", system="example", problems=[LOST], findings=[Finding("it scales")])
     content = json.loads((tmp_path / "verdict.json").read_text(encoding="utf-8"))
     assert (content["verdict"], content["exit_status"]) == ("INCOMPLETE", EXIT_CODES[Verdict.INCOMPLETE])
     assert content["problems"] == [{"verdict": "INCOMPLETE", "message": LOST.message}]
+    assert content["findings"] == [{"message": "it scales"}]
     (only,) = content["runs"]
     assert only["hosts"] == ["nid001"]
     assert [each["name"] for each in only["metrics"]] == [each.name for each in run.judgements]

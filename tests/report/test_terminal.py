@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricheck.records.judgement import Reference
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.report.terminal import render
+from tests.effort import effort
 from tests.report.synthetic import GIB, judged, judgement, pair_run, samples
 
 VERDICTS = st.sampled_from(list(Verdict))
+OF_PROBLEMS = st.sampled_from([each for each in Verdict if each is not Verdict.PASS])
 
 
 def test_pairs_that_pass_are_one_row() -> None:
@@ -51,6 +53,14 @@ def test_each_problem_has_a_line() -> None:
         assert f"INCOMPLETE  line {each}: a line is missing" in lines
 
 
+def test_a_finding_has_a_line_and_no_verdict() -> None:
+    text = render([pair_run()], width=120, color=True, findings=[Finding("it scales"), Finding("it is fast")])
+    first, *more = text.splitlines()
+    assert "PASS" in first
+    assert "finding     it scales" in more
+    assert "finding     it is fast" in more
+
+
 def test_red_runs_are_shown_in_full_before_green_ones() -> None:
     """Twenty runs that pass may not push the reason of the one that fails off the screen."""
     bad = pair_run(bad={(2, 1): Verdict.FAIL})
@@ -84,7 +94,7 @@ def test_names_cannot_move_the_cursor() -> None:
     assert "\x1b" not in render([run], width=100, color=False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=effort(60), deadline=None)
 @given(
     bad=st.lists(
         st.dictionaries(
@@ -94,16 +104,23 @@ def test_names_cannot_move_the_cursor() -> None:
         ),
         max_size=12,
     ),
-    problems=st.lists(st.tuples(VERDICTS, st.text(max_size=400)), max_size=30),
+    problems=st.lists(st.tuples(OF_PROBLEMS, st.text(max_size=400)), max_size=30),
+    findings=st.lists(st.text(max_size=400), max_size=30),
     width=st.integers(40, 160),
     height=st.integers(24, 60),
 )
 def test_it_fits_the_screen_and_says_the_worst(
-    bad: list[dict[tuple[int, int], Verdict]], problems: list[tuple[Verdict, str]], width: int, height: int
+    bad: list[dict[tuple[int, int], Verdict]],
+    problems: list[tuple[Verdict, str]],
+    findings: list[str],
+    width: int,
+    height: int,
 ) -> None:
+    notes = list(map(Finding, findings))
     found = [Problem(verdict, message) for verdict, message in problems]
     runs = [pair_run(bad=each, problems=found if number % 3 == 0 else ()) for number, each in enumerate(bad)]
-    lines = render(runs, width=width, color=False, height=height, problems=found).splitlines()
+    text = render(runs, width=width, color=False, height=height, problems=found, findings=notes)
+    lines = text.splitlines()
     assert len(lines) <= height
     assert max(map(len, lines)) <= width
     order = list(Verdict)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from fabricheck.errors import UserError
 from fabricheck.records.run import Groups
 from fabricheck.records.verdict import Verdict
-from fabricheck.results.fabricbench import read_run
+from fabricheck.results.fabricbench import read_run, read_unsupported
+from tests.effort import effort
 from tests.result_files import CUDA, HOST, PATTERNS, Line, changed, lines_of, said, settle, verdicts
 
 FAIL, INCOMPLETE, INVALID = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.INVALID
@@ -28,6 +29,25 @@ def test_a_valid_file_has_no_problem(path: Path) -> None:
     assert run.footer == lines[-1]
     assert [each.times_ns.tolist() for each in run.samples] == [line["times_ns"] for line in lines[1:-1]]
     assert [rank.rank for rank in run.ranks] == list(range(len(lines[0]["ranks"])))
+
+
+def test_files_from_before_the_words_changed_are_read(tmp_path: Path) -> None:
+    def as_before(header: Line) -> None:
+        header["port"] = header.pop("backend")
+
+    run = changed(tmp_path, _header(as_before))
+    assert run.problems == ()
+    assert run.header == lines_of(HOST)[0]
+    old = tmp_path / "old.jsonl"
+    error: dict[str, Any] = {
+        "kind": "lack",
+        "message": "no NUMA",
+        "operation": None,
+        "bytes": None,
+        "missing_ranks": [],
+    }
+    old.write_text(json.dumps({"record": "error", "run_id": "0" * 32, **error}) + "\n")
+    assert read_unsupported(old) == "no NUMA"
 
 
 def test_samples_are_typed_and_frozen() -> None:
@@ -181,8 +201,12 @@ DEFECTS: dict[str, tuple[Callable[[list[Line]], object], Verdict, str]] = {
         INVALID,
         "speaks of rank 7",
     ),
-    "GPU platform of the host port": (_line(0, platform="nvidia"), INVALID, "the port host cannot run on the platform"),
-    "GPU port without devices": (_line(0, port="cuda", platform="nvidia"), INVALID, ":1: rank 0 has no device"),
+    "GPU platform of the host backend": (
+        _line(0, platform="nvidia"),
+        INVALID,
+        "the backend host cannot run on the platform",
+    ),
+    "GPU backend without devices": (_line(0, backend="cuda", platform="nvidia"), INVALID, ":1: rank 0 has no device"),
     "plan measures twice": (
         _header(lambda header: header["plan"]["series"][0]["bytes"].append(8)),
         INVALID,
@@ -322,8 +346,8 @@ def test_a_pair_has_two_ranks(tmp_path: Path) -> None:
 
 
 def test_the_host_port_has_no_devices(tmp_path: Path) -> None:
-    run = changed(tmp_path, _line(0, port="host", platform="host"), CUDA)
-    assert "rank 0 names a device in the host port" in said(run)
+    run = changed(tmp_path, _line(0, backend="host", platform="host"), CUDA)
+    assert "rank 0 names a device in the host backend" in said(run)
 
 
 def test_a_file_without_the_repeated_count_is_read(tmp_path: Path) -> None:
@@ -398,7 +422,7 @@ FREE = {
     "uuid", "memory_bytes", "local_rank_source", "oversubscribed", "libraries", "environment",
     "environment_differences", "clock", "host_copy_gbps", "sizes", "implementation", "budget_s", "minimum", "maximum",
     "warmup", "datatype", "verify", "shared_devices", "stopped", "wall_ns", "setup_ns", "verify_ns", "recording_ns",
-    "proof", "transport", "platform", "port", "device", "times_ns", "rounds", "matrix", "messages", "aggressors",
+    "proof", "transport", "platform", "backend", "device", "times_ns", "rounds", "matrix", "messages", "aggressors",
 }  # fmt: skip
 
 
@@ -461,7 +485,7 @@ def mutations(draw: st.DrawFn, source: Path) -> bytes:
 
 
 @pytest.mark.parametrize("source", [HOST, CUDA, PATTERNS], ids=lambda path: path.stem)
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=effort(600), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_mutation_is_harmless_or_found(tmp_path: Path, source: Path, data: st.DataObject) -> None:
     content = data.draw(mutations(source))
@@ -479,7 +503,7 @@ def test_a_mutation_is_harmless_or_found(tmp_path: Path, source: Path, data: st.
             ]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=effort(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=200))
 def test_any_bytes_can_be_read(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "bytes.jsonl"

@@ -12,11 +12,13 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import list_ranks, require, require_fresh, require_words_of_all_nodes
-from tests.result_files import CUDA, Line, lines_of, write
+from tests.result_files import CUDA, HOST, Line, lines_of, write
+
+OF_HOST = set(lines_of(HOST)[0]["plan"]["operations"])
 
 ASKED: dict[str, Any] = {
     "transport": "ccl",
-    "port": "cuda",
+    "backend": "cuda",
     "ranks": 4,
     "nodes": 1,
     "devices": True,
@@ -42,30 +44,49 @@ def test_the_run_that_was_asked_for_has_no_problem() -> None:
     assert require(read_run(CUDA), **ASKED) == ()
 
 
+TUNING = ": the tuning that was asked for was not in effect"
+
+
 @pytest.mark.parametrize(
-    ("asked", "verdict", "message"),
+    ("asked", "message"),
     [
-        ({"transport": "mpi"}, Verdict.INVALID, ":1: the transport was ccl and not mpi"),
-        ({"port": "hip"}, Verdict.INVALID, ":1: the port was cuda and not hip"),
-        ({"ranks": 8}, Verdict.INVALID, ":1: 4 ranks ran and not 8"),
-        ({"nodes": 2}, Verdict.INVALID, ":1: the ranks were on 1 nodes (nid001) and not on 2"),
-        ({"devices": False}, Verdict.INVALID, ":1: ranks 0-3 drove a device where none was wanted"),
-        ({"exit_code": 1}, Verdict.INCOMPLETE, "the benchmark ended with exit status 1"),
-        ({"exit_code": -9}, Verdict.INCOMPLETE, "exit status -9"),
-        ({"operations": {"pingpong"}}, Verdict.INVALID, "the operations were allreduce, pingpong and not pingpong"),
-        ({"operations": {"pingpong", "allreduce", "alltoall"}}, Verdict.INVALID, "and not allreduce, alltoall"),
-        ({"implementation": "library"}, Verdict.INVALID, "pingpong did not use the implementation library"),
-        ({"environment": {"NCCL_NVLS_ENABLE": "1"}}, Verdict.INVALID, "NCCL_NVLS_ENABLE was '0' and not '1' on all"),
-        ({"environment": {"NCCL_PROTO": "LL"}}, Verdict.INVALID, "NCCL_PROTO was unset and not 'LL' on all ranks"),
-        ({"environment": {"NCCL_NVLS_ENABLE": None}}, Verdict.INVALID, "was '0' and not unset on all ranks"),
-        ({"paths_forbidden": ["P2P"]}, Verdict.INVALID, "the data went by P2P/CUMEM, which this check forbids"),
-        ({"paths_required": ["NET/IB"]}, Verdict.INVALID, "the data went by P2P/CUMEM and not by 'NET/IB'"),
+        ({"transport": "mpi"}, ":1: the transport was ccl and not mpi, which this check is about"),
+        ({"backend": "hip"}, ":1: the backend was cuda and not hip, which this check is about"),
+        ({"ranks": 8}, ":1: 4 ranks ran and not 8: check the launcher and the MPI library"),
+        ({"nodes": 2}, ":1: the ranks were on 1 nodes (nid001) and not on 2"),
+        ({"devices": False}, ":1: ranks 0-3 drove a device where none was wanted"),
+        ({"operations": {"pingpong"}}, ":1: the operations were allreduce, pingpong and not pingpong"),
+        (
+            {"operations": {"pingpong", "allreduce", "alltoall"}},
+            ":1: the operations were allreduce, pingpong and not allreduce, alltoall, pingpong",
+        ),
+        ({"implementation": "library"}, ":1: pingpong did not use the implementation library"),
+        (
+            {"environment": {"NCCL_NVLS_ENABLE": "1"}},
+            f":1: NCCL_NVLS_ENABLE was '0' and not '1' on all ranks{TUNING}",
+        ),
+        ({"environment": {"NCCL_PROTO": "LL"}}, f":1: NCCL_PROTO was unset and not 'LL' on all ranks{TUNING}"),
+        (
+            {"environment": {"NCCL_NVLS_ENABLE": None}},
+            f":1: NCCL_NVLS_ENABLE was '0' and not unset on all ranks{TUNING}",
+        ),
+        (
+            {"paths_forbidden": ["P2P"]},
+            ": the data went by P2P/CUMEM, which this check forbids: it measured a fall-back",
+        ),
+        ({"paths_required": ["NET/IB"]}, ": the data went by P2P/CUMEM and not by 'NET/IB'"),
     ],
 )
-def test_something_else_than_asked_for_is_found(asked: dict[str, Any], verdict: Verdict, message: str) -> None:
-    problems = require(read_run(CUDA), **(ASKED | asked))
-    assert [problem.verdict for problem in problems] == [verdict]
-    assert message in messages(problems)
+def test_something_else_than_asked_for_is_found(asked: dict[str, Any], message: str) -> None:
+    (problem,) = require(read_run(CUDA), **(ASKED | asked))
+    assert (problem.verdict, problem.message) == (Verdict.INVALID, f"{CUDA}{message}")
+
+
+@pytest.mark.parametrize("exit_code", [1, -9])
+def test_a_program_that_failed_left_a_part(exit_code: int) -> None:
+    (problem,) = require(read_run(CUDA), **(ASKED | {"exit_code": exit_code}))
+    assert problem.verdict is Verdict.INCOMPLETE
+    assert problem.message == f"{CUDA}: the benchmark ended with exit status {exit_code}; see its error output"
 
 
 def test_a_rank_without_the_tuning_is_named(tmp_path: Path) -> None:
@@ -110,6 +131,80 @@ def test_a_run_without_a_valid_header_is_not_the_right_one(tmp_path: Path) -> No
     run = read_run(write(tmp_path / "run.jsonl", lines_of(CUDA)[1:]))
     problems = require(run, **(ASKED | {"exit_code": 1}))
     assert [problem.verdict for problem in problems] == [Verdict.INCOMPLETE, Verdict.INVALID]
+    assert [problem.message for problem in problems] == [
+        f"{run.path}: the benchmark ended with exit status 1; see its error output",
+        f"{run.path}:1: the header is not valid, so nothing shows that the right thing was measured",
+    ]
+
+
+def test_ranks_without_a_device_are_named() -> None:
+    run = read_run(HOST)
+    asked: dict[str, Any] = {
+        "transport": "mpi",
+        "backend": "host",
+        "ranks": 2,
+        "nodes": 1,
+        "exit_code": 0,
+        "operations": OF_HOST,
+    }
+    assert require(run, **asked, devices=False) == ()
+    (problem,) = require(run, **asked, devices=True)
+    assert (problem.verdict, problem.message) == (Verdict.INVALID, f"{HOST}:1: ranks 0-1 drove no device")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"mpi_library": "Open MPI"}, None),
+        (
+            {"mpi_library": "MPICH"},
+            "the MPI library was Open MPI and not MPICH: another module was loaded than this environment names",
+        ),
+        ({"plan": {"datatype": "float32"}}, None),
+        ({"plan": {"datatype": "float64"}}, "datatype was float32 and not float64, which this check is about"),
+        ({"plan": {"host_memory": "pinned"}}, "host_memory was not given and not pinned, which this check is about"),
+    ],
+)
+def test_library_and_plan_are_those_of_the_check(asked: dict[str, Any], message: str | None) -> None:
+    problems = require(read_run(CUDA), **(ASKED | asked))
+    assert [(problem.verdict, problem.message) for problem in problems] == (
+        [(Verdict.INVALID, f"{CUDA}:1: {message}")] if message else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "allowed", "message"),
+    [
+        ({"nid001": {"hsn0": 900, "mgmt0": 100}}, ["hsn0"], None),  # a tenth is what MPI's start sends beside the data
+        (
+            {"nid001": {"hsn0": 899, "mgmt0": 101}},
+            ["hsn0"],
+            "10% of what nid001 sent went over mgmt0 and not over hsn0: the library took another network",
+        ),
+        # Two that are no business of the data count together, and the worse is named.
+        (
+            {"nid001": {"hsn0": 1000}, "nid002": {"hsn0": 880, "mgmt0": 50, "lo": 70}},
+            ["hsn0", "hsn1"],
+            "7% of what nid002 sent went over lo and not over hsn0 or hsn1: the library took another network",
+        ),
+        # The first host says it for all.
+        (
+            {"nid001": {"mgmt0": 5}, "nid002": {"mgmt0": 5}},
+            ["hsn0"],
+            "100% of what nid001 sent went over mgmt0 and not over hsn0: the library took another network",
+        ),
+        ({"nid001": {"hsn0": 0, "mgmt0": 0}}, ["hsn0"], None),
+        ({"nid001": {"mgmt0": 5}}, [], None),  # nobody said which networks the data may take
+    ],
+)
+def test_data_that_took_another_network_are_invalid(
+    tmp_path: Path, sent: dict[str, dict[str, int]], allowed: list[str], message: str | None
+) -> None:
+    run = cuda_run(tmp_path, proof={"paths": {"P2P/CUMEM": 24}, "evidence": "NCCL_DEBUG", "interfaces": sent})
+    problems = require(run, **ASKED, interfaces=allowed)
+    assert [(problem.verdict, problem.message) for problem in problems] == (
+        [(Verdict.INVALID, f"{run.path}: {message}")] if message else []
+    )
 
 
 def test_data_have_to_be_verified_unless_the_check_says_so(tmp_path: Path) -> None:
@@ -136,7 +231,9 @@ def test_a_stale_file_is_found() -> None:
     berlin = timezone(timedelta(hours=1))
     assert require_fresh(run, not_before=started.astimezone(berlin)) == ()
     stale = require_fresh(run, not_before=started + timedelta(seconds=1))
-    assert "the run began at 2026-11-21T05:54:06Z, before this check did" in messages(stale)
+    assert messages(stale) == (
+        f"{CUDA}:1: the run began at 2026-11-21T05:54:06Z, before this check did: the file was left by an earlier one"
+    )
     assert stale[0].verdict is Verdict.INVALID
 
 
@@ -144,12 +241,17 @@ def test_a_run_that_was_seen_before_is_found() -> None:
     run = read_run(CUDA)
     then = datetime(2026, 1, 1, tzinfo=timezone.utc)
     assert require_fresh(run, not_before=then, seen_run_ids={"0" * 32}) == ()
-    assert "was seen before" in messages(require_fresh(run, not_before=then, seen_run_ids={run.header["run_id"]}))
+    (seen,) = require_fresh(run, not_before=then, seen_run_ids={run.header["run_id"]})
+    assert seen.verdict is Verdict.INVALID
+    said = "was seen before: the same file was handed in again"
+    assert seen.message == f"{CUDA}:1: run {run.header['run_id']} {said}"
 
 
 def test_a_run_without_a_header_is_never_fresh(tmp_path: Path) -> None:
     run = read_run(write(tmp_path / "run.jsonl", lines_of(CUDA)[1:]))
-    assert require_fresh(run, not_before=datetime(2026, 1, 1, tzinfo=timezone.utc)) != ()
+    problems = require_fresh(run, not_before=datetime(2026, 1, 1, tzinfo=timezone.utc))
+    assert [problem.verdict for problem in problems] == [Verdict.INVALID]
+    assert messages(problems) == f"{run.path}:1: the header is not valid, so nothing shows when the run was"
 
 
 def test_a_time_without_a_zone_is_refused() -> None:
@@ -157,8 +259,8 @@ def test_a_time_without_a_zone_is_refused() -> None:
         require_fresh(read_run(CUDA), not_before=datetime(2026, 1, 1))
 
 
-SPOKE = "fabricbench: nothing went on for 8 s: all ranks of the node of rank {} wait for each other\n"
-BEHIND = "fabricbench: nothing went on for 8 s: ranks 2-3 did not arrive\n"
+SPOKE = "fabricbench: no progress for 8 s: all ranks of the node of rank {} wait for each other\n"
+BEHIND = "fabricbench: no progress for 8 s: ranks 2-3 did not arrive\n"
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+import fabricheck.rfm
 from fabricheck.results.fabricbench_format import PLAN_SETTINGS, is_plan_setting
 from tests.expectation.nodes import ROOT
 
 # docs/methodology.md and docs/vendor-suites.md say what they mean.
-TAGS = {"smoke", "nightly", "acceptance", "observations", "tuning", "vendor", "vendor-mixed", "witness"}
+TAGS = {"smoke", "nightly", "acceptance", "observations", "tuning", "vendor", "vendor-mixed", "cross-check"}
 
 
 def classes() -> Iterator[tuple[str, dict[str, ast.expr]]]:
@@ -51,6 +52,19 @@ def test_every_known_tag_is_used() -> None:
     assert {tag for each in CHECKS.values() for tag in ast.literal_eval(each["tags"])} == TAGS
 
 
+def depth(mixin: type) -> int:
+    """How many classes of fabricheck.rfm stand above each other, this one included."""
+    ours = [base for base in mixin.__bases__ if base.__module__.startswith("fabricheck.rfm")]
+    return 1 + max(map(depth, ours), default=0)
+
+
+def test_mixins_are_two_deep_at_most() -> None:
+    """More cannot be read: what one changes of another's phases is found by looking at both."""
+    mixins = [each for each in vars(fabricheck.rfm).values() if isinstance(each, type)]
+    assert len(mixins) > 8
+    assert [each.__name__ for each in mixins if depth(each) > 2] == []
+
+
 def values_of(value: ast.expr) -> list[object]:
     """Of an attribute: its own value, or those of a parameter."""
     if isinstance(value, ast.Call):
@@ -62,7 +76,7 @@ def values_of(value: ast.expr) -> list[object]:
 OURS = {name: found for name, found in CHECKS.items() if "tool" not in found and not name.startswith(("Osu", "Imb"))}
 
 
-@pytest.mark.parametrize("name", [each for each in OURS if not each.startswith("SecondWitness")])
+@pytest.mark.parametrize("name", [each for each in OURS if not each.startswith("CrossCheck")])
 def test_each_option_that_is_set_is_passed_on(name: str) -> None:
     """An attribute that `plan_settings` forgets would measure fabricbench's default under the test's name."""
     found = CHECKS[name]

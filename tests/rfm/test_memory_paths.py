@@ -16,7 +16,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.metrics import metric_name, metrics_of, parse_metric_name
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
-from fabricheck.results.fabricbench import read_lack, read_run
+from fabricheck.results.fabricbench import read_run, read_unsupported
 from fabricheck.results.guards import require
 from tests.expectation.nodes import ROOT, system
 from tests.result_files import CUDA, Line, lines_of, said, settle, verdicts, write
@@ -143,7 +143,7 @@ def test_settings_have_to_be_those_that_were_asked_for(tmp_path: Path) -> None:
         found = require(
             run,
             transport="copy",
-            port="cuda",
+            backend="cuda",
             ranks=4,
             nodes=1,
             devices=True,
@@ -204,11 +204,11 @@ def _error(kind: str) -> Line:
 
 
 def test_what_a_machine_lacks_is_told_from_other_ends(tmp_path: Path) -> None:
-    lack = write(tmp_path / "lack.jsonl", [_error("lack")])
-    assert read_lack(lack) == "nid001: all memory is on one NUMA node, so none is remote"
-    assert Verdict.INCOMPLETE in verdicts(read_run(lack))
+    file = write(tmp_path / "lack.jsonl", [_error("lack")])
+    assert read_unsupported(file) == "nid001: all memory is on one NUMA node, so none is remote"
+    assert Verdict.INCOMPLETE in verdicts(read_run(file))
     for name, lines in {"other": [_error("library")], "whole": lines_of(CUDA), "empty": []}.items():
-        assert read_lack(write(tmp_path / f"{name}.jsonl", lines)) is None
+        assert read_unsupported(write(tmp_path / f"{name}.jsonl", lines)) is None
 
 
 def test_placements_of_gpus_with_two_parts() -> None:

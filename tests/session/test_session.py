@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from fabricheck.errors import UserError
+from fabricheck.findings.case_runs import CaseRun
 from fabricheck.records.case import Case
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.session.outcome import not_said_by_runs
-from fabricheck.session.problems import failure_of, find_problems
+from fabricheck.session.problems import failure_of, find_problems, find_what_applies
 from fabricheck.session.reading import Session, read_cases
 from fabricheck.session.reframe import Selection, run_suite
 from fabricheck.suite import Suite, suite_root
+from tests.made_runs import made_run
 from tests.report.synthetic import GIB, judged, judgement, samples
 
 
@@ -54,22 +56,23 @@ def test_whatever_is_not_a_pass_is_a_problem(tmp_path: Path, result: str) -> Non
     assert verdicts(case(tmp_path / "measured", result)) == [measured]
 
 
-LACK = "nid001: all memory is on one NUMA node, so none is remote"
+UNSUPPORTED = "nid001: all memory is on one NUMA node, so none is remote"
 
 
-def test_a_skip_says_what_the_node_lacks(tmp_path: Path) -> None:
-    (one,) = read(tmp_path, [record(result="skip", fail_phase=None, fail_reason=None, left_out=LACK)])
+def test_a_skip_says_what_the_node_does_not_support(tmp_path: Path) -> None:
+    (one,) = read(tmp_path, [record(result="skip", fail_phase=None, fail_reason=None, left_out=UNSUPPORTED)])
     (problem,) = find_problems(1, 0, [one])
     assert problem.verdict is Verdict.INCOMPLETE
-    assert problem.message.endswith(f": skip: {LACK}")
+    assert problem.message.endswith(f": skip: {UNSUPPORTED}")
 
 
 def test_what_the_site_says_that_it_lacks_does_not_apply(tmp_path: Path) -> None:
-    skipped = record(result="skip", fail_reason=None, left_out=LACK, not_applicable=True)
+    skipped = record(result="skip", fail_reason=None, left_out=UNSUPPORTED, not_applicable=True)
     (one,) = read(tmp_path, [skipped])
-    (problem,) = find_problems(2, 0, [one, case(tmp_path / "run")])
-    assert problem.verdict is Verdict.PASS
-    assert problem.message.endswith(f": does not apply: {LACK}")
+    cases = [one, case(tmp_path / "run")]
+    assert find_problems(2, 0, cases) == ()
+    (finding,) = find_what_applies(cases)
+    assert finding.message.endswith(f": does not apply: {UNSUPPORTED}")
 
 
 def test_tests_that_do_not_apply_for_one_reason_are_one_line(tmp_path: Path) -> None:
@@ -77,9 +80,11 @@ def test_tests_that_do_not_apply_for_one_reason_are_one_line(tmp_path: Path) -> 
     named = ["T %size=8", "T %size=9", "U"]
     records = [record(unique_name=f"x{index}", name=name, **few) for index, name in enumerate(named)]
     records.append(record(unique_name="x3", **{**few, "left_out": "needs 4 ranks"}))
-    first, second = find_problems(5, 0, [*read(tmp_path, records), case(tmp_path / "run")])
-    assert first == Problem(Verdict.PASS, "3 tests @local:default+openmpi: do not apply: needs 2 ranks: T (2), U")
-    assert second == Problem(Verdict.PASS, "T %size=8 @local:default+openmpi: does not apply: needs 4 ranks")
+    cases = [*read(tmp_path, records), case(tmp_path / "run")]
+    assert find_problems(5, 0, cases) == ()
+    first, second = find_what_applies(cases)
+    assert first == Finding("3 tests @local:default+openmpi: do not apply: needs 2 ranks: T (2), U")
+    assert second == Finding("T %size=8 @local:default+openmpi: does not apply: needs 4 ranks")
 
 
 def test_tests_that_left_nothing_for_one_reason_are_one_line(tmp_path: Path) -> None:
@@ -100,10 +105,10 @@ def test_an_empty_file_is_no_result(tmp_path: Path) -> None:
 
 
 def test_a_lack_that_is_declared_and_not_there_is_said(tmp_path: Path) -> None:
-    measured = replace(case(tmp_path / "run"), declared_lack="host_numa=remote: one NUMA node")
-    (problem,) = find_problems(1, 0, [measured])
-    assert problem.verdict is Verdict.PASS
-    assert "was measured, although the site says that this machine lacks host_numa=remote" in problem.message
+    measured = replace(case(tmp_path / "run"), declared_unsupported="host_numa=remote: one NUMA node")
+    assert find_problems(1, 0, [measured]) == ()
+    (finding,) = find_what_applies([measured])
+    assert "was measured, although the site says that this machine does not support host_numa=remote" in finding.message
 
 
 def test_the_problem_names_the_case_the_phase_and_the_reason_in_one_line(tmp_path: Path) -> None:
@@ -113,6 +118,34 @@ def test_the_problem_names_the_case_the_phase_and_the_reason_in_one_line(tmp_pat
 
 def test_a_pass_without_a_result_file(tmp_path: Path) -> None:
     assert verdicts(case(tmp_path / "run", with_file=False)) == [Verdict.INCOMPLETE]
+
+
+def test_a_problem_is_never_pass() -> None:
+    with pytest.raises(ValueError, match="a problem cannot be PASS, which is for findings: it scales"):
+        Problem(Verdict.PASS, "it scales")
+
+
+@pytest.mark.parametrize(
+    ("result", "phase", "reason", "trusted"),
+    [
+        ("pass", None, None, True),
+        ("fail", "performance", "performance error: DEGRADED: it is slow", True),
+        ("fail", "sanity", "sanity error: FAIL: wrong bytes", True),
+        ("fail", "sanity", "sanity error: it is broken", True),
+        ("fail", "sanity", "sanity error: INVALID: another transport", False),
+        ("fail", "sanity", "sanity error: INCOMPLETE: a GPU is missing", False),
+        ("fail", "run", "job error: time-out", False),
+        ("abort", None, None, False),
+    ],
+)
+def test_a_run_is_trusted_by_one_rule_while_its_files_are_there_and_when_it_comes_out_of_the_store(
+    tmp_path: Path, result: str, phase: str | None, reason: str | None, trusted: bool
+) -> None:
+    ended = replace(case(tmp_path / "run"), result=result, phase=phase, reason=reason)
+    run = made_run(["x"] * 2, [])
+    assert CaseRun.of_case(run, ended).trusted is trusted
+    assert CaseRun.of_case(run, replace(ended, folder=None)).trusted is trusted
+    assert trusted is (ended.verdict not in (Verdict.INVALID, Verdict.INCOMPLETE))
 
 
 def test_an_exit_status_that_nothing_explains(tmp_path: Path) -> None:
@@ -214,8 +247,8 @@ def test_what_a_run_says_itself_is_said_once() -> None:
     run = replace(judged([one, good]), test=str(itself))
     others = (
         *map(failure_of, cases[1:]),
-        Problem(Verdict.PASS, failure_of(itself).message),
+        Problem(Verdict.DEGRADED, failure_of(itself).message),
         Problem(Verdict.INCOMPLETE, "2 test cases were selected and 1 were run"),
     )
-    session = Session(Path("x"), cases, (), (failure_of(itself), *others))
+    session = Session(Path("x"), cases, (failure_of(itself), *others))
     assert tuple(not_said_by_runs(session, [run])) == others

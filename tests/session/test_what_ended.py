@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabricheck.rfm.measure import what_ended
+from fabricheck.rfm.outcome import what_ended
 
 CANCELLED = ["srun: launch/slurm: _step_signal: Terminating StepId=40.0", "*** STEP 40.0 ON nid001 CANCELLED AT …"]
 OTHERS = ["srun: error: nid004: task 3: Terminated", "srun: error: nid001: task 0: Terminated"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def test_settings_load_in_reframe(tmp_path: Path) -> None:
     partition = settings["systems"][0]["partitions"][0]
     assert partition["devices"] == [{"type": "gpu", "arch": "sm_90", "model": "H200", "num_devices": 4}]
     assert partition["processor"]["num_cpus"] == 64
-    assert partition["extras"]["lacks"] == {"host_numa=remote": "one NUMA node, by `fabricheck discover`"}
+    assert partition["extras"]["unsupported"] == {"host_numa=remote": "one NUMA node, by `fabricheck discover`"}
 
 
 def test_nvidia_smi_alone_tells_counts_and_asks_for_the_rest(tmp_path: Path) -> None:
@@ -192,7 +193,7 @@ def test_nics_and_numa_from_sysfs(tmp_path: Path) -> None:
 
 
 def test_this_machine(tmp_path: Path) -> None:
-    """Whatever this machine is, capture and discover describe it with files that load or say what to fill in."""
+    """Whatever this machine is, its files say what the kernel says; they load, or name what has to be filled in."""
     kept = CliRunner().invoke(capture, [str(tmp_path / "kept")], catch_exceptions=False)
     assert kept.exit_code == 0
     assert (tmp_path / "kept" / capturing.NUMA).exists()
@@ -200,9 +201,30 @@ def test_this_machine(tmp_path: Path) -> None:
         discover, ["--from", str(tmp_path / "kept"), "--output", str(tmp_path / "here")], catch_exceptions=False
     )
     assert done.exit_code == 0
-    text = (tmp_path / "here" / "topology.yaml").read_text(encoding="utf-8")
-    if "FILL IN" not in text:
-        assert load_topology(tmp_path / "here" / "topology.yaml").system == "here"
+    file = tmp_path / "here" / "topology.yaml"
+    text = file.read_text(encoding="utf-8")
+    if "FILL IN" in text:
+        with pytest.raises(UserError, match="FILL IN"):
+            load_topology(file)
+        file.write_text(text.replace("FILL IN", "1"), encoding="utf-8")
+    topology = load_topology(file)
+    (found,) = runpy.run_path(str(tmp_path / "here" / "settings.py"))["site_configuration"]["systems"]
+    (partition,) = found["partitions"]
+    assert (topology.system, found["name"]) == ("here", "here")
+    assert found["hostnames"] == [socket.gethostname().split(".")[0]]
+    # The kernel's word, read by other means than capture's.
+    domains = [each for each in Path("/sys/devices/system/node").glob("node*/cpulist") if each.read_text().strip()]
+    assert len(topology.cpus) == len(domains or [0])
+    places = [
+        ((each / "physical_package_id").read_text(), (each / "core_id").read_text())
+        for each in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology")
+    ]
+    assert partition["processor"]["num_cpus"] == len(set(places))
+    assert partition["processor"]["num_sockets"] == len({package for package, _ in places})
+    nvidia = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+    if nvidia or not topology.gpus:
+        assert len(topology.gpus) == nvidia
+    assert sum(each["num_devices"] for each in partition.get("devices", ())) == len(topology.gpus)
 
 
 def test_mistakes_are_one_line(tmp_path: Path) -> None:

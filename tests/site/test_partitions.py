@@ -18,6 +18,7 @@ from fabricheck.errors import UserError
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.scaling import scalings
 from fabricheck.judge.system import SystemJudge
+from fabricheck.records.operations import backend_of
 from fabricheck.results.fabricbench import read_run
 from fabricheck.store.tables import Measured, metrics_table
 from fabricheck.store.writing import yardsticks_of
@@ -104,6 +105,18 @@ def test_validate_looks_at_the_files_of_all_partitions(suite: Path, monkeypatch:
     assert "topology-slow.yaml: there is no partition 'slow'" in said.stdout
     assert "topology-gpu8.yaml: system: is 'hgx-h100'" in said.stdout
     assert "partition gpu: has 4 GPUs, its topology 8" in said.stdout
+
+
+def test_an_old_key_of_an_environment_is_named_with_the_new_one(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(suite)
+    settings = suite / "site_configs" / "hgx-h200" / "settings.py"
+    settings.write_text(settings.read_text().replace('"backend": "cuda"', '"port": "cuda"'))
+    said = CliRunner().invoke(validate, ["hgx-h200"], catch_exceptions=False)
+    assert said.exit_code == 1
+    assert "the environment's extras have 'port': 'cuda': the key is called 'backend' now: rename it" in said.stdout
+    with pytest.raises(UserError, match="is called 'backend' now"):
+        backend_of({"port": "cuda"})
+    assert (backend_of({"backend": "hip"}), backend_of({})) == ("hip", "host")
 
 
 def test_expected_takes_a_partition() -> None:

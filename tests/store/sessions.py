@@ -97,6 +97,7 @@ def session_of(
         "software": {"suite": "0123abcd"},
         "verdict": worst(each.verdict for each in judged),
         "problems": problems,
+        "findings": (),
         "cases": cases,
         "judged": judged,
         "root": root,

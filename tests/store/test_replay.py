@@ -171,5 +171,5 @@ def test_attributes_choose_the_same_references_again(root: Path, store: Path) ->
     assert any(each.reference is not None for each in new.judged[0].judgements)
     entry = append(store, new, NOW).entry
     (stored,) = stored_runs(entry)
-    assert stored.attributes == {**own.attributes, "ranks": 7}
+    assert stored.case.attributes == {**own.attributes, "ranks": 7}
     assert not any(each.changed for each in replay(store, root))

@@ -16,6 +16,7 @@ from fabricheck.store import folders, history
 from fabricheck.store.folders import FILES, METRICS, PRUNED, RUNS, SAMPLES, SESSION, SUMS, Entry
 from fabricheck.store.reading import stored_runs
 from fabricheck.store.upkeep import prune, verify
+from tests.effort import effort
 from tests.store.sessions import FIRST_NIGHT, NOW, add
 
 DAY = timedelta(days=1)
@@ -41,7 +42,7 @@ def test_a_store_as_it_was_written(root: Path, store: Path) -> None:
     assert (found.entries, found.metrics, found.damage, found.remarks) == (3, 12, (), ())
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=effort(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     name=st.sampled_from([*FILES, SUMS]),
     place=st.floats(0, 1, exclude_max=True),
@@ -108,7 +109,7 @@ def test_files_of_another_entry_with_right_checksums(root: Path, store: Path) ->
     with pytest.raises(UserError, match="its columns are not those of this format"):
         history(store, system="local")
     forge(entry, METRICS, originals[METRICS])
-    for text in (b"{}", b"[", originals[SESSION].replace(b'"format": 1', b'"format": 2')):
+    for text in (b"{}", b"[", originals[SESSION].replace(b'"format": 2', b'"format": 3')):
         forge(entry, SESSION, text)
         (line,) = damage_of(store)
         assert "session.json is not of this format" in line

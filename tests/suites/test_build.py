@@ -1,4 +1,4 @@
-"""Build options by port, and what a build that failed says."""
+"""Build options by backend, and what a build that failed says."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fabricheck.suites.build import Toolchain, build_commands, c_wrapper, explai
 from fabricheck.suites.sources import Tool, load_tools
 
 CUDA = {
-    "port": "cuda",
+    "backend": "cuda",
     "mpicxx": "/opt/mpi/bin/mpicxx",
     "gpu_arch": "80;90",
     "cuda_home": "/cuda",
     "nccl_home": "/nccl",
 }
-HIP = {"port": "hip", "mpicxx": "CC", "gpu_arch": "gfx90a", "rocm_path": "/rocm", "rccl_home": "/rccl"}
+HIP = {"backend": "hip", "mpicxx": "CC", "gpu_arch": "gfx90a", "rocm_path": "/rocm", "rccl_home": "/rccl"}
 
 # The end of a real build of OMB 7.4 with CUDA 13, shortened.
 OMB_CUDA_13 = """\

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tools.build import forget_other_options
 
-OLD = ["-DFABRICHECK_PORT=host", "-DMPI_CXX_COMPILER=/wheel/bin/mpicxx"]
+OLD = ["-DFABRICHECK_BACKEND=host", "-DMPI_CXX_COMPILER=/wheel/bin/mpicxx"]
 NEW = [OLD[0], "-DMPI_CXX_COMPILER=/usr/bin/mpicxx"]
 
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-import yaml
+from ruamel.yaml import YAML
 
 from fabricheck.topology.model import load_topology
 from fabricheck.topology.schema import TopologyFile
@@ -19,7 +19,7 @@ def test_published_schema_is_current() -> None:
 def test_the_documented_example_loads(tmp_path: Path) -> None:
     text = (DOCS / "topology-format.md").read_text(encoding="utf-8")
     example = text.split("```yaml\n", 1)[1].split("```", 1)[0]
-    assert yaml.safe_load(example)["system"] == "example"
+    assert YAML(typ="safe").load(example)["system"] == "example"
     file = tmp_path / "topology.yaml"
     file.write_text(example, encoding="utf-8")
     assert load_topology(file).nic_scheme == "packed"

@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from fabricheck.history.compare import Change, Comparison, Finding
+from fabricheck.history.compare import Change, Comparison, MetricChange
 from fabricheck.history.text import percent, size
 from fabricheck.report.content import number, plural
 from fabricheck.report.figures.history import short_names
@@ -40,21 +40,21 @@ _WIDEST, _BEYOND, _LEAST_REACH = 100.0, 300.0, 2.0
 
 def changes_figure(found: Comparison) -> Figure | None:
     """The changes of the worst metrics with their intervals; none where the two sides share no metric."""
-    if not found.findings:
+    if not found.metrics:
         return None
-    shown = found.findings[:_MOST_DRAWN]
-    names = short_names([each.key for each in found.findings])
+    shown = found.metrics[:_MOST_DRAWN]
+    names = short_names([each.key for each in found.metrics])
     low, high = _reach(shown)
     labels, shared = told_apart(names[: len(shown)])
     traces = [_trace(verdict, shown, names, found) for verdict in Change]
     counts = ", ".join(f"{found.count(each)} {each.value}" for each in Change if found.count(each))
     worst = shown[0]
     summary = (
-        f"{plural(len(found.findings), 'metric')}: {counts}. "
-        f"{'The worst' if len(found.findings) > 1 else 'It'} is {names[0]} with {_change(worst)}, "
+        f"{plural(len(found.metrics), 'metric')}: {counts}. "
+        f"{'The worst' if len(found.metrics) > 1 else 'It'} is {names[0]} with {_change(worst)}, "
         f"{worst.verdict.value}. Of a latency, more is worse"
     )
-    if len(found.findings) > len(shown):
+    if len(found.metrics) > len(shown):
         summary += f". The worst {len(shown)} are drawn"
     if shared:
         summary += f". Names in the figure are the part … of {shared}"
@@ -85,7 +85,7 @@ def changes_figure(found: Comparison) -> Figure | None:
     )
 
 
-def _trace(verdict: Change, shown: Sequence[Finding], names: Sequence[str], found: Comparison) -> Any:
+def _trace(verdict: Change, shown: Sequence[MetricChange], names: Sequence[str], found: Comparison) -> Any:
     color, symbol = _LOOKS[verdict]
     own = [(place, each) for place, each in enumerate(shown) if each.verdict is verdict]
     changes = [_held(each.change) for _, each in own]
@@ -110,7 +110,7 @@ def _trace(verdict: Change, shown: Sequence[Finding], names: Sequence[str], foun
     )
 
 
-def _reach(shown: Sequence[Finding]) -> tuple[float, float]:
+def _reach(shown: Sequence[MetricChange]) -> tuple[float, float]:
     """The ends of the axis: the furthest changes, and the ends of intervals that have one; no change is among them."""
     known = [100 * value for each in shown for value in (each.change, *each.interval) if math.isfinite(value)]
     low, high = min([-_LEAST_REACH, *known]), max([_LEAST_REACH, *known])
@@ -128,14 +128,14 @@ def _end(end: float, side: int) -> float:
     return _held(end) if math.isfinite(end) else side * _BEYOND
 
 
-def _described(each: Finding) -> str:
+def _described(each: MetricChange) -> str:
     return (
         f"{number(each.base)} → {number(each.candidate)} {each.unit}, {_change(each)}, {each.verdict.value}; "
         f"{each.base_runs} and {each.candidate_runs} runs"
     )
 
 
-def _change(each: Finding) -> str:
+def _change(each: MetricChange) -> str:
     low, high = each.interval
     return f"{percent(each.change)} ({percent(low)} to {percent(high)})"
 
@@ -155,7 +155,7 @@ def _table(found: Comparison, names: Sequence[str]) -> Rows:
             ),
             Cell(shortened("; ".join(each.unequal))),
         )
-        for name, each in zip(names, found.findings[:_MOST_ROWS], strict=False)
+        for name, each in zip(names, found.metrics[:_MOST_ROWS], strict=False)
     ]
     return Rows(
         head=(
@@ -171,5 +171,5 @@ def _table(found: Comparison, names: Sequence[str]) -> Rows:
         ),
         rows=tuple(rows),
         texts=(1, 8),
-        note=left_out(len(found.findings[_MOST_ROWS:]), "metrics"),
+        note=left_out(len(found.metrics[_MOST_ROWS:]), "metrics"),
     )

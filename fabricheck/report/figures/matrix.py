@@ -117,12 +117,7 @@ def _heat_map(
     small = max(len(matrix.sources), len(matrix.destinations)) <= _RANKS_WITH_TEXT
     text = [[_cell_text(cell) for cell in row] for row in matrix.cells] if small else None
     higher = group.quantity == "goodput"
-    # In % of expected all matrices share one scale, so that they can be compared at a glance.
-    low, high = (0.0, 100.0) if relative else (0.0, max(known, default=1.0))
-    if not higher:
-        # From the best to twice that, or to the worst.
-        low = 100.0 if relative else min(known, default=1.0)
-        high = max(2 * low, *known, 0.0)
+    low, high = _scale(known, relative=relative, higher=higher)
     destinations, sources = [str(each) for each in matrix.destinations], [str(each) for each in matrix.sources]
     traces: list[Any] = [
         go.Heatmap(
@@ -155,8 +150,21 @@ def _heat_map(
                 showlegend=False,
             )
         )
-    size = min(max(len(matrix.sources), 4), 16)
-    layout = {
+    return to_json(traces, _layout(len(matrix.sources)))
+
+
+def _scale(known: list[float], *, relative: bool, higher: bool) -> tuple[float, float]:
+    """The values at both ends of the colours. In % of expected all matrices share them, to be compared at a glance."""
+    if higher:
+        return 0.0, 100.0 if relative else max(known, default=1.0)
+    # From the best to twice that, or to the worst.
+    low = 100.0 if relative else min(known, default=1.0)
+    return low, max(2 * low, *known, 0.0)
+
+
+def _layout(sources: int) -> dict[str, Any]:
+    size = min(max(sources, 4), 16)
+    return {
         "height": 130 + 34 * size,
         "margin": {"l": 60, "r": 10, "t": 10, "b": 50},
         "xaxis": {"title": {"text": "destination rank"}, "type": "category", "showgrid": False, "zeroline": False},
@@ -168,7 +176,6 @@ def _heat_map(
             "zeroline": False,
         },
     }
-    return to_json(traces, layout)
 
 
 def _cell_text(cell: Cell) -> str:

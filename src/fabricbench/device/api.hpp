@@ -1,4 +1,4 @@
-// The GPU API under one set of names. The cuda and hip ports differ in this file and nowhere else.
+// The GPU API under one set of names. The cuda and hip backends differ in this file and nowhere else.
 #pragma once
 
 #if defined(FABRICBENCH_CUDA)

@@ -1,4 +1,4 @@
-// The devices that the ranks drive. One implementation a kind of port: device_host.cpp, device_gpu.cu.
+// The devices that the ranks drive. One implementation a kind of backend: device_host.cpp, device_gpu.cu.
 #pragma once
 
 #include <array>
@@ -26,16 +26,16 @@ struct Versions {
   std::string driver;   // of the kernel module
 };
 
-const char* port();      // host, cuda, hip
+const char* backend();   // host, cuda, hip
 const char* platform();  // host, nvidia, amd
-bool present();          // false in the host port
+bool present();          // false in the host backend
 Versions versions();
 
 int count();
 void select(int index);
 Info info(int index);
 
-// Memory on the device (in the host port: on the host). `bytes` of 0 is no memory.
+// Memory on the device (in the host backend: on the host). `bytes` of 0 is no memory.
 class Memory {
  public:
   explicit Memory(std::size_t bytes = 0);
@@ -54,7 +54,7 @@ class Memory {
 enum class HostKind { pageable, pinned, noncoherent, managed, migrated };
 
 // Why the selected device cannot use this kind of host memory, by a kernel or by its copy engine; empty where it can.
-std::string lack_of(HostKind kind, bool by_kernel);
+std::string why_unsupported(HostKind kind, bool by_kernel);
 
 // Host memory. `bytes` of 0 is no memory. Only pageable and pinned memory can be put on a NUMA node; elsewhere the
 // runtime chooses.

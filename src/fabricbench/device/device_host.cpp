@@ -1,4 +1,4 @@
-// The host port: the "device" is the memory of the host, and a stream does its work at once.
+// The host backend: the "device" is the memory of the host, and a stream does its work at once.
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -23,11 +23,11 @@ std::byte* allocate(std::size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-[[noreturn]] void not_here() { throw RunError("library", "the host port has no device"); }
+[[noreturn]] void not_here() { throw RunError("library", "the host backend has no device"); }
 
 }  // namespace
 
-const char* port() { return "host"; }
+const char* backend() { return "host"; }
 const char* platform() { return "host"; }
 bool present() { return false; }
 Versions versions() { return {}; }
@@ -43,8 +43,8 @@ Memory& Memory::operator=(Memory&& other) noexcept {
   return *this;
 }
 
-std::string lack_of(HostKind kind, bool) {
-  return kind == HostKind::pageable ? "" : "the host port has pageable memory only: use the cuda or hip port";
+std::string why_unsupported(HostKind kind, bool) {
+  return kind == HostKind::pageable ? "" : "the host backend has pageable memory only: use the cuda or hip backend";
 }
 
 HostMemory::HostMemory(std::size_t bytes, HostKind kind, int numa_node)

@@ -19,8 +19,8 @@ std::unique_ptr<Transport> make_transport(const std::string& name, [[maybe_unuse
         "-DRCCL_ROOT=");
 #endif
 #endif
-  throw InputError("the host port has no transport '" + name +
-                   "', which needs a GPU: use --transport mpi, or build the cuda or hip port");
+  throw InputError("the host backend has no transport '" + name +
+                   "', which needs a GPU: use --transport mpi, or build the cuda or hip backend");
 }
 
 std::byte* source_of(const Transfer& sent, const Context& context) {

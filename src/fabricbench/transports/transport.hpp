@@ -66,8 +66,8 @@ class Transport {
   virtual std::map<std::string, std::string> library() const { return {}; }
 };
 
-// The transport of that name, or InputError where this port has none. One that works inside a node only has to have no
-// more than one, unless it is `for_a_step`: then it is not asked for what goes between nodes.
+// The transport of that name, or InputError where this backend has none. One that works inside a node only has to have
+// no more than one, unless it is `for_a_step`: then it is not asked for what goes between nodes.
 std::unique_ptr<Transport> make_transport(const std::string& name, bool for_a_step = false);
 // `main`, but for the steps of a striped message: split, translate, assemble.
 std::unique_ptr<Transport> make_stepwise(const std::string& main, const std::vector<std::string>& steps);

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from fabricheck.results.imb import parse_imb
 from fabricheck.results.nccl_tests import parse_nccl_tests, parse_nccl_tests_json
 from fabricheck.results.osu import parse_osu
+from tests.effort import effort
 from tests.results.suites import render
 
 times = st.floats(min_value=0.5, max_value=5e5)
@@ -26,7 +27,7 @@ def _close(found: float, wanted: float, printed: float) -> bool:
     return abs(found - wanted) <= printed + 0.5
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=effort(150), deadline=None)
 @given(table=tables, style=st.sampled_from(["nccl-tests", "classic", "rccl-tests", "2.9"]), stamps=st.booleans())
 def test_nccl_tests_in_every_style(table: render.NcclTable, style: str, stamps: bool) -> None:
     output = parse_nccl_tests(table.text(style, stamps), ranks=table.ranks, tool=table.tool)
@@ -38,7 +39,7 @@ def test_nccl_tests_in_every_style(table: render.NcclTable, style: str, stamps: 
         assert _close(each.times_ns[0], 1e3 * time, printed)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=effort(100), deadline=None)
 @given(table=tables, iterations=st.integers(0, 30))
 def test_the_file_of_nccl_tests(table: render.NcclTable, iterations: int) -> None:
     output = parse_nccl_tests_json(table.json(iterations), ranks=table.ranks, tool=table.tool)
@@ -51,7 +52,7 @@ def test_the_file_of_nccl_tests(table: render.NcclTable, iterations: int) -> Non
         assert _close(each.times_ns[-1], 1e3 * time * (1 + max(iterations - 1, 0) / 1000), 1e-3)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=effort(100), deadline=None)
 @given(
     values=st.lists(st.floats(min_value=0.01, max_value=5e5), min_size=1, max_size=20),
     validated=st.booleans(),
@@ -75,7 +76,7 @@ def test_osu(values: list[float], validated: bool) -> None:
         assert _close(each.times_ns[0], 1e3 * size / float(cells[0]), 1.0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=effort(100), deadline=None)
 @given(values=st.lists(st.floats(min_value=0.01, max_value=5e5), min_size=2, max_size=20))
 def test_imb(values: list[float]) -> None:
     sizes = [0] + [1 << power for power in range(len(values) - 1)]
@@ -89,7 +90,7 @@ def test_imb(values: list[float]) -> None:
         assert _close(each.times_ns[0], 2e3 * value, 10.0)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=effort(300), deadline=None)
 @given(text=st.text(max_size=300))
 def test_any_text_can_be_read(text: str) -> None:
     for parse in (parse_osu, parse_nccl_tests, parse_nccl_tests_json, parse_imb):

@@ -14,6 +14,8 @@ from fabricheck.results import environment
 from fabricheck.results.imb import parse_imb
 from fabricheck.results.nccl_tests import clean_nccl_tests_json, parse_nccl_tests, parse_nccl_tests_json
 from fabricheck.results.osu import parse_osu
+from fabricheck.suites.runs import drop_environment
+from tests.effort import effort
 from tests.results.suites.mutations import DATA
 
 SECRET = "Xq7-planted-9Zk"
@@ -46,7 +48,7 @@ def planted(where: str) -> str:
 
 
 @pytest.mark.parametrize("where", ["env", "args", "program", "errors", "host", "new field", "experiment"])
-def test_a_planted_secret_never_survives(where: str) -> None:
+def test_a_planted_secret_never_survives(where: str, tmp_path: Path) -> None:
     text = planted(where)
     assert SECRET in text
     clean = clean_nccl_tests_json(text)
@@ -58,6 +60,10 @@ def test_a_planted_secret_never_survives(where: str) -> None:
     assert [each.times_ns.tolist() for each in again.samples] == [each.times_ns.tolist() for each in output.samples]
     assert again.facts == output.facts
     assert again.facts["NCCL_NVLS_ENABLE"] == "0"
+    report = tmp_path / "report.json"
+    report.write_text(text)
+    drop_environment(report)
+    assert SECRET not in report.read_text()
 
 
 def test_the_recorded_file_loses_its_secret_and_nothing_that_was_measured() -> None:
@@ -70,7 +76,7 @@ def test_the_recorded_file_loses_its_secret_and_nothing_that_was_measured() -> N
     assert parse_nccl_tests_json(clean).problems == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=effort(200), deadline=None)
 @given(cut=st.integers(0, len(FILE) - 1))
 def test_nothing_is_stored_of_a_file_that_was_cut_off(cut: int) -> None:
     assert clean_nccl_tests_json(FILE[:cut]) is None

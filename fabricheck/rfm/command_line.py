@@ -1,0 +1,91 @@
+"""The command line of fabricbench, from what a test wants to know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fabricheck.suite import suite_root
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What fabricbench is asked to measure. Fields as its options of the same names, and empty for its own defaults.
+
+    `budget` and `timeout` in seconds; `sizes` as `1B:1GiB:4` or a list; `pairs` and `together` as fabricbench reads
+    them; `settings`: options of memory paths by name; `more`: options that are passed on as they are.
+    """
+
+    transport: str
+    operations: Sequence[str]
+    schedules: Sequence[str]
+    sizes: str
+    warmup: int
+    timeout: float
+    ranks: int
+    nodes: int
+    pairs: str = ""
+    iterations: int = 0
+    implementation: str = ""
+    budget: float = 0.0
+    least_iterations: int = 0
+    matrix: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    ranks_per_device: int = 1
+    together: str = ""
+    more: Sequence[str] = ()
+
+    def options(self, output: str) -> list[str]:
+        """The options for a run that leaves its result in the file `output`."""
+        return [
+            f"--transport={self.transport}",
+            f"--operations={','.join(self.operations)}",
+            *([f"--implementation={self.implementation}"] if self.implementation else []),
+            f"--schedules={','.join(self.schedules)}",
+            *([f"--pairs={self.pairs}"] if self.pairs else []),
+            f"--sizes={self.sizes}",
+            *([f"--iterations={self.iterations}"] if self.iterations else []),
+            *([f"--budget={self.budget:g}"] if self.budget else []),
+            *([f"--min-iterations={self.least_iterations}"] if self.least_iterations else []),
+            f"--warmup={self.warmup}",
+            f"--timeout={self.timeout:g}",
+            f"--expect-ranks={self.ranks}",
+            f"--expect-nodes={self.nodes}",
+            f"--output={output}",
+            # A relative name is below the suite's folder.
+            *([f"--matrix={suite_root() / self.matrix}"] if self.matrix else []),
+            *(f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()),
+            *([f"--ranks-per-device={self.ranks_per_device}"] if self.ranks_per_device > 1 else []),
+            *([f"--together={self.together}"] if self.together else []),
+            *self.more,
+        ]
+
+
+def place_options(transport: str, ranks: int, nodes: int, output: str) -> list[str]:
+    """Options for a tiny run whose header tells where ranks are, on which devices, with which libraries."""
+    return [
+        f"--transport={transport}",
+        "--operations=pingpong",
+        "--schedules=uncontended",
+        "--pairs=0-1",
+        "--sizes=8B",
+        "--iterations=10",
+        f"--expect-ranks={ranks}",
+        f"--expect-nodes={nodes}",
+        "--quiet",
+        f"--output={output}",
+    ]
+
+
+def ranks_together(placement: str, where: str, ranks: int) -> str:
+    """Which ranks go at the same time, as `0+1,0+1+2`: `same-gpu` parts of one GPU, or `spread` over GPUs.
+
+    `where`: `system:partition`, whose topology says which GPUs those are; rank i drives GPU i. Empty where no GPUs can
+    be placed so.
+    """
+    from fabricheck.expectation.memory import placements
+    from fabricheck.topology.model import find_topology
+
+    found = placements(find_topology(where, suite_root() / "site_configs"), ranks)
+    sets = found.same_gpu if placement == "same-gpu" else found.spread
+    return ",".join("+".join(map(str, one)) for one in sets)

@@ -1,0 +1,52 @@
+"""How the ranks of a test are started: launcher, binding, environment, tuning profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import reframe as rfm
+
+from fabricheck import mpi
+from fabricheck.suite import suite_root
+from fabricheck.tuning import Profile, load_profiles
+
+
+def prepare_launcher(test: rfm.RegressionTest) -> None:
+    """Gives the job of `test` the launcher's options and variables, and a limit for waiting; before the run phase."""
+    extras = test.current_partition.extras
+    if (limit := extras.get("max_pending_time")) is not None:
+        # A job that cannot start, such as for a node that is down, must not wait for ever.
+        test.max_pending_time = limit
+    test.job.launcher.options += test.current_environ.extras.get("launcher_options", [])
+    launcher = test.current_partition.launcher_type.registered_name
+    if launcher == "srun":
+        # Else srun waits until the job's time is over for ranks that hang.
+        test.env_vars["SLURM_KILL_BAD_EXIT"] = "1"
+    family = test.current_environ.extras.get("mpi")
+    if launcher == "mpirun" and family in mpi.NAMES:
+        launch = mpi.launch(family, test.num_tasks, cores_of(test))
+        test.job.launcher.options += list(launch.options)
+        test.env_vars.update(launch.environment)
+
+
+def cores_of(test: rfm.RegressionTest) -> int:
+    """Physical cores of a node: those of the partition's description, else of this machine."""
+    return int(test.current_partition.processor.num_cores or mpi.physical_cores())
+
+
+def gpus_of(test: rfm.RegressionTest) -> int:
+    """GPUs of a node, by the partition's description."""
+    return next((each.num_devices for each in test.current_partition.devices if each.device_type == "gpu"), 0)
+
+
+def launch_command(test: rfm.RegressionTest) -> str:
+    """How the launcher starts the ranks of `test`, for further commands of its job; before the run phase."""
+    # ReFrame tells the job only when it runs it.
+    test.job.num_tasks = test.num_tasks
+    test.job.num_tasks_per_node = test.num_tasks_per_node
+    return str(test.job.launcher.run_command(test.job))
+
+
+def profile_of(extras: Mapping[str, object]) -> Profile:
+    """The tuning profile that the `extras` of a partition name. Raises UserError where there is none of that name."""
+    return load_profiles(suite_root() / "config" / "tuning.yaml").profile(str(extras.get("tuning_profile", "default")))

@@ -1,0 +1,72 @@
+"""What a job left behind that is no measurement: its exit status, who ended it, and all that as one line."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from reframe.core.exceptions import SanityError
+
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.results.fabricbench import read_unsupported
+
+RESULT = "result.jsonl"
+EXIT_STATUS = "exit-status"
+
+# fabricbench's exit status where all was measured and data arrived wrong, and where the machine cannot run it.
+WRONG_DATA = 5
+UNSUPPORTED = 6
+
+# How launchers and Slurm say that a node, a rank or the job was ended, what explains the others first.
+_ENDED = (
+    re.compile(r"srun: error: Node failure on "),
+    re.compile(r"srun: error: \S+: tasks? \S+: (?!Exited|Terminated)"),
+    re.compile(r"noticed that process rank .* exited on signal"),
+    re.compile(r"\*\*\* JOB .* CANCELLED"),
+)
+# srun ends the others with the first task that ended: what was terminated before that is no consequence.
+_TERMINATED = re.compile(r"srun: error: \S+: tasks? \S+: Terminated")
+_OTHERS_ENDED = re.compile(r"Terminating StepId|\*\*\* STEP .* CANCELLED")
+
+
+def read_exit_status(folder: Path, more: str) -> int:
+    """The exit status that the job left in `folder`. SanityError, which ends with `more`, where there is none."""
+    try:
+        return int((folder / EXIT_STATUS).read_text())
+    except (OSError, ValueError):
+        text = f"the job ended before fabricbench did and left no exit status{more}"
+        raise SanityError(f"INCOMPLETE: {text}") from None
+
+
+def unsupported_reason(folder: Path, status: int) -> str | None:
+    """Why this node cannot run the measurement, where fabricbench ended for that reason."""
+    file = folder / RESULT
+    return read_unsupported(file) if status == UNSUPPORTED and file.exists() else None
+
+
+def describe_end(errors: str) -> str:
+    """What ended a rank, by launcher or scheduler, and the last line that fabricbench said on stderr (`errors`)."""
+    lines = errors.splitlines()
+    ended = what_ended(lines)
+    said = next((line for line in reversed(lines) if line.startswith("fabricbench:")), "")
+    return "".join(f": {each}" for each in (ended, said) if each)
+
+
+def what_ended(lines: Sequence[str]) -> str:
+    """Of what launcher and scheduler said, the line about the rank, node or job that ended first; else empty."""
+    before = itertools.takewhile(lambda line: not _OTHERS_ENDED.search(line), lines)
+    found = itertools.chain(
+        (line for how in _ENDED for line in lines if how.search(line)),
+        (line for line in before if _TERMINATED.search(line)),
+    )
+    return next(found, "")
+
+
+def summary(problems: Iterable[Problem], more: str) -> str:
+    """One line: the worst first, with how many others there are, and `more` at its end."""
+    order = list(Verdict)
+    ranked = sorted(problems, key=lambda each: order.index(each.verdict), reverse=True)
+    others = f" (and {len(ranked) - 1} more)" if len(ranked) > 1 else ""
+    return f"{ranked[0].verdict.value}: {ranked[0].message}{others}{more}"

@@ -1,0 +1,168 @@
+"""The vendor suites as fixtures: fetched and built once for each environment."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from pathlib import Path
+from typing import Any
+
+import reframe as rfm
+from reframe.core.builtins import fixture, run_before, sanity_function, variable
+from reframe.core.exceptions import SanityError
+
+from fabricheck.errors import UserError
+from fabricheck.rfm.outcome import EXIT_STATUS
+from fabricheck.suite import suite_root
+from fabricheck.suites.build import CHECKED, Toolchain, build_commands, explain_failure
+from fabricheck.suites.sources import (
+    Kind,
+    NotAvailableError,
+    Source,
+    Tool,
+    fetch,
+    find_program,
+    find_source,
+    load_tools,
+    what_the_site_says,
+)
+
+BUILD_LOG = "build.log"
+
+
+def vendor_tool(name: str) -> Tool:
+    """The tool of that name in config/vendor.yaml; UserError where there is none."""
+    tools = _tools(suite_root() / "config" / "vendor.yaml")
+    if name not in tools:
+        raise UserError(f"config/vendor.yaml has no tool {name!r}: choose from {', '.join(tools)}")
+    return tools[name]
+
+
+# Every test asks, as often as it has parameters.
+_tools = functools.lru_cache(load_tools)
+
+
+class FetchVendor(rfm.RunOnlyRegressionTest):
+    """Lays the source tree of a tool into its stage directory, or finds the installed one.
+
+    Skipped, saying what to set, where the site has none and the release cannot be fetched.
+    """
+
+    tool = variable(str)
+    descr = "fetch a vendor suite"
+    local = True
+    executable = "true"
+    sourcesdir = None
+
+    @run_before("run")
+    def fetch(self) -> None:
+        tool = vendor_tool(self.tool)
+        said = what_the_site_says(self.tool, tool, self.current_environ.extras)
+        self.skip_if(said is None, f"{tool.title} is left out here: {tool.how_to_say}")
+        self.source: Source = find_source(tool, str(said))
+        try:
+            self.tree = fetch(tool, self.source, Path(self.stagedir) / "fetched")
+        except NotAvailableError as error:
+            self.skip(str(error))
+
+    @sanity_function
+    def is_there(self) -> bool:
+        return self.source.is_installed or (self.tree is not None and self.tree.is_dir())
+
+
+class BuildVendor(rfm.CompileOnlyRegressionTest):
+    """Builds what was fetched, once for each partition and environment; an installed suite is taken as it is.
+
+    A subclass names the `tool` and fetches it as the fixture `fetched`. What the environment's `extras` say of
+    compilers and libraries is described in docs/vendor-suites.md.
+    """
+
+    tool = variable(str)
+    descr = "build a vendor suite"
+    build_system = "CustomBuild"
+    build_locally = True
+    build_time_limit = "60m"
+    sourcesdir = None
+
+    @run_before("compile")
+    def configure(self) -> None:
+        build: Any = self.build_system  # its name in the class, ReFrame's object from here on
+        self.installed = Path(self.stagedir) / "installed"
+        tree = self.fetched.tree
+        if tree is None:
+            build.commands = ["true"]
+            return
+        chain = Toolchain.of(self.current_environ.extras, self.current_environ.features)
+        commands = build_commands(self.tool, chain, tree, self.installed)
+        copy = shlex.quote(str(Path(self.stagedir) / "build"))
+        script = " && ".join([f"cp -a {shlex.quote(str(tree))} {copy}", f"cd {copy}", *commands])
+        # ReFrame would end at the first command that fails and show the last lines, not the first error.
+        build.commands = [f"( {script} ) > {BUILD_LOG} 2>&1 && echo 0 > {EXIT_STATUS} || echo $? > {EXIT_STATUS}"]
+
+    @property
+    def module(self) -> str | None:
+        return self.fetched.source.where if self.fetched.source.kind is Kind.MODULE else None
+
+    @property
+    def root(self) -> Path:
+        return Path(self.stagedir) if self.fetched.tree is not None else Path(self.fetched.source.where)
+
+    def program(self, name: str) -> str | None:
+        """The path of a program of the suite, or its name where a module brings it; `None` where it has none."""
+        if self.module is not None:
+            return name
+        found = find_program(self.installed, name) or find_program(self.root, name)
+        return str(found) if found is not None else None
+
+    def checked_program(self, name: str) -> str | None:
+        """The program of that name that checks its data, where it is another one."""
+        found = find_program(self.installed / CHECKED, name)
+        return str(found) if found is not None else None
+
+    @sanity_function
+    def is_built(self) -> bool:
+        tool = vendor_tool(self.tool)
+        if self.fetched.tree is not None:
+            status = (Path(self.stagedir) / EXIT_STATUS).read_text().strip()
+            if status != "0":
+                log = (Path(self.stagedir) / BUILD_LOG).read_text(errors="replace")
+                raise SanityError(f"INCOMPLETE: {explain_failure(tool, log, int(status or -1))}")
+        if self.program(tool.program) is None:
+            raise SanityError(f"INCOMPLETE: the build of {tool.title} left no {tool.program} behind")
+        return True
+
+
+class FetchOsu(FetchVendor):
+    tool = "osu"
+
+
+class FetchNcclTests(FetchVendor):
+    tool = "nccl-tests"
+
+
+class FetchRcclTests(FetchVendor):
+    tool = "rccl-tests"
+
+
+class FetchImb(FetchVendor):
+    tool = "imb"
+
+
+class BuildOsu(BuildVendor):
+    tool = "osu"
+    fetched = fixture(FetchOsu, scope="environment")
+
+
+class BuildNcclTests(BuildVendor):
+    tool = "nccl-tests"
+    fetched = fixture(FetchNcclTests, scope="environment")
+
+
+class BuildRcclTests(BuildVendor):
+    tool = "rccl-tests"
+    fetched = fixture(FetchRcclTests, scope="environment")
+
+
+class BuildImb(BuildVendor):
+    tool = "imb"
+    fetched = fixture(FetchImb, scope="environment")

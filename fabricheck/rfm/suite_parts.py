@@ -1,0 +1,197 @@
+"""What a test of a vendor suite is made of beside its measurement: which suite, and what follows from the suite."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import reframe.core.runtime as rt
+from reframe.core.builtins import fixture, run_after, variable
+from reframe.core.exceptions import SanityError
+from reframe.core.pipeline import RegressionTestPlugin
+
+from fabricheck.records.operations import backend_of
+from fabricheck.results.environment import without_values
+from fabricheck.results.vendor_output import VendorOutput
+from fabricheck.rfm.outcome import EXIT_STATUS
+from fabricheck.rfm.paths import paths_of, paths_of_suite
+from fabricheck.rfm.suite_build import BuildImb, BuildNcclTests, BuildOsu, BuildRcclTests, vendor_tool
+from fabricheck.suites.benchmarks import FACTOR, REDUCTIONS, Asked, Benchmark, benchmark, options, sizes_between
+from fabricheck.suites.outputs import parse
+from fabricheck.suites.sources import what_the_site_says
+from fabricheck.topology.transport_paths import Paths
+from fabricheck.units import parse_size
+
+ERRORS = "vendor.err"
+CHECKED_OUTPUT = "checked.out"
+
+# What an environment needs to have besides MPI.
+NEEDED = {"nccl-tests": ["nccl"], "rccl-tests": ["rccl"]}
+
+
+class OsuSuite(RegressionTestPlugin):
+    """The OSU Micro-Benchmarks over MPI."""
+
+    tool = "osu"
+    transport = "mpi"
+    suite = fixture(BuildOsu, scope="environment")
+
+
+class NcclTestsSuite(RegressionTestPlugin):
+    """nccl-tests."""
+
+    tool = "nccl-tests"
+    transport = "ccl"
+    suite = fixture(BuildNcclTests, scope="environment")
+    buffers = "D D"
+
+
+class RcclTestsSuite(RegressionTestPlugin):
+    """rccl-tests."""
+
+    tool = "rccl-tests"
+    transport = "ccl"
+    suite = fixture(BuildRcclTests, scope="environment")
+    buffers = "D D"
+
+
+class ImbSuite(RegressionTestPlugin):
+    """The Intel MPI Benchmarks."""
+
+    tool = "imb"
+    transport = "mpi"
+    suite = fixture(BuildImb, scope="environment")
+
+
+class SuiteParts(RegressionTestPlugin):
+    """What follows from the suite (`OsuSuite` and the others) and its benchmark `bench`, for a FabricbenchCheck.
+
+    The class body of a test says `sizes` (smallest and largest, as `8B:1MiB`), `buffers` (`H H`, `D D`, `H D`, `D H`)
+    and `nodes`, which may be parameters. Only environments are selected whose site has the tool, or can fetch it; two
+    ranks run benchmarks between two, on one node or on two.
+    """
+
+    iterations = variable(int, value=100)
+
+    @run_after("init")
+    def name_operation(self) -> None:
+        self.operations = [self.benchmark.operation]
+
+    @property
+    def benchmark(self) -> Benchmark:
+        return benchmark(self.tool, self.bench)
+
+    @property
+    def on_device(self) -> bool:
+        return "D" in self.buffers or self.transport == "ccl"
+
+    def fitting_systems(self) -> list[str]:
+        return [" ".join(["+multinode" if self.nodes > 1 else "-emulated", *(["+gpu"] if self.on_device else [])])]
+
+    def fitting_environments(self) -> list[str]:
+        features = ["mpi", *NEEDED.get(self.tool, ())]
+        if self.on_device and self.transport == "mpi" and self.benchmark.operation in REDUCTIONS:
+            features.append("device-collectives")
+        return environments_with(self.tool, features)
+
+    @property
+    def backend(self) -> str:
+        return backend_of(self.current_environ.extras) if self.on_device else "host"
+
+    def choose_operations(self) -> None:
+        """All of them: what the environment cannot do was not selected."""
+
+    def set_ranks(self) -> None:
+        super().set_ranks()
+        if self.benchmark.pair and self.bench != "mbw_mr":
+            self.num_tasks = 2
+            self.num_tasks_per_node = 2 // self.nodes
+            if self.backend != "host":
+                self.num_gpus_per_node = self.num_tasks_per_node
+
+    def asked(self) -> Asked:
+        first, _, last = self.chosen_sizes().partition(":")
+        each = self.benchmark
+        smallest, largest = parse_size(first), parse_size(last)
+        if not each.pair:
+            if each.shares:
+                largest = max(largest // self.num_tasks, smallest)
+            elif each.tool != "imb" or each.operation in REDUCTIONS:
+                smallest = max(smallest, 4)
+            if each.tool in ("nccl-tests", "rccl-tests") and each.buffer_bytes(smallest, self.num_tasks) == 0:
+                smallest = 16 * self.num_tasks
+        return Asked(
+            benchmark=each,
+            sizes=sizes_between(smallest, largest, FACTOR[self.tool]),
+            ranks=self.num_tasks,
+            backend=self.backend,
+            buffers=self.buffers if self.backend != "host" else "H",
+            iterations=self.iterations,
+        )
+
+    def checking_command(self, launch: str, program: str, asked: Asked) -> list[str]:
+        """The run that checks the data, where that is another one; nothing where this build of the suite cannot."""
+        checking: str | None = program if self.tool == "osu" else None
+        if self.tool == "imb" and not asked.device:
+            checking = self.suite.checked_program(asked.benchmark.program)
+        if checking is None:
+            return []
+        run = shlex.join([checking, *options(asked.checking)])
+        failed = f"{{ status=$?; echo $status > {EXIT_STATUS}; exit $status; }}"
+        return [f"{launch} {run} > {CHECKED_OUTPUT} 2> {ERRORS} || {failed}"]
+
+    def suite_program(self, asked: Asked) -> str:
+        """The program to run; its module is loaded, where the site has the suite as one."""
+        name = f"{asked.benchmark.program}-GPU" if self.tool == "imb" and asked.device else asked.benchmark.program
+        program = self.suite.program(name)
+        if program is None:
+            raise SanityError(f"INCOMPLETE: the suite in {self.suite.root} has no {name}")
+        if self.suite.module is not None:
+            self.modules = [self.suite.module]
+        return str(program)
+
+    def paths(self) -> Paths:
+        paths = paths_of(self.transport, self.current_partition.fullname, self.nodes, self.current_environ.extras)
+        return paths_of_suite(paths, self.transport, self.backend, self.nodes)
+
+    def last_words(self) -> str:
+        """The last line of the tool's error output."""
+        file = Path(self.stagedir) / ERRORS
+        text = file.read_text(errors="replace") if file.exists() else ""
+        lines = [line for line in text.splitlines() if line.strip()]
+        return f": {without_values(lines[-1].strip())[:200]}" if lines else ""
+
+    def checked_output(self, asked: Asked) -> VendorOutput | None:
+        """What the run that checks the data printed; `None` where there is none."""
+        file = Path(self.stagedir) / CHECKED_OUTPUT
+        return parse(asked.checking, file.read_text(errors="replace"), CHECKED_OUTPUT) if file.exists() else None
+
+
+@functools.cache
+def _say_once(text: str) -> None:
+    print(f"fabricheck: {text}", file=sys.stderr)
+
+
+def environments_with(tool: str, features: Sequence[str]) -> list[str]:
+    """Names of the environments of this system that have `features` and do not leave the tool out.
+
+    Where all leave it out, one line on stderr says so: a check that silently does not exist is a check that passes.
+    """
+    known = vendor_tool(tool)
+    environs = [each for partition in rt.runtime().system.partitions for each in partition.environs]
+    fitting = [each for each in environs if set(features) <= set(each.features)]
+    chosen = [each.name for each in fitting if what_the_site_says(tool, known, each.extras) is not None]
+    if fitting and not chosen:
+        _say_once(f"{known.title} is left out on {rt.runtime().system.name}: {known.how_to_say}")
+    return list(dict.fromkeys(chosen))
+
+
+def library_path(mpicxx: str | None) -> list[str]:
+    """Where a program that was built elsewhere, such as Intel's, finds this environment's MPI library."""
+    if mpicxx is None or not Path(mpicxx).is_absolute():
+        return []
+    folder = shlex.quote(str(Path(mpicxx).parent.parent / "lib"))
+    return [f"export LD_LIBRARY_PATH={folder}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"]

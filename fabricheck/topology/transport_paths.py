@@ -1,0 +1,71 @@
+"""The path that *CCL has to take, inside a node and between nodes: as topology.yaml says, else by the hardware."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from fabricheck.results.proof_logs import FALL_BACKS, HOST_STAGING
+from fabricheck.topology.model import Topology
+
+_SOCKET = r"^NET/Socket"
+_ANY_NETWORK = "any network but sockets"
+
+# Links between GPUs over which *CCL has no reason to leave the device.
+_DIRECT = re.compile(r"NVLink|Infinity Fabric|Xe Link")
+# By a NIC's model, the path of *CCL over it. Slingshot-10 has NICs of more than one maker, and no default.
+_OF_NIC = (
+    (re.compile(r"ConnectX|InfiniBand"), "NET/IB/GDRDMA"),
+    (re.compile(r"Cassini|Slingshot-11"), "NET/OFI"),
+    (re.compile(r"Ethernet|veth"), "NET/Socket"),
+)
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Paths that the libraries must not, and must, have reported: regular expressions for the `proof` of a footer.
+
+    `described`: what they follow from, in the words of topology.yaml.
+    """
+
+    forbidden: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    described: str = ""
+
+
+#: By name, inside a node.
+_IN_NODE = {
+    "P2P": Paths(HOST_STAGING, ("^P2P",), "P2P"),
+    "SHM": Paths((r"^NET/",), ("^SHM",), "SHM"),
+    "": Paths((_SOCKET,)),
+}
+#: By name, between nodes. What goes on inside each of the nodes is no part of it.
+_BETWEEN_NODES = {
+    "NET/IB/GDRDMA": Paths((_SOCKET, r"^NET/IB/(?!.*GDRDMA)"), (r"^NET/IB/.*GDRDMA",), "NET/IB/GDRDMA"),
+    "NET/IB": Paths((_SOCKET,), (r"^NET/IB/",), "NET/IB"),
+    "NET/OFI": Paths(FALL_BACKS, (r"^NET/(?:OFI|AWS|Libfabric)",), "NET/OFI"),
+    "NET/Socket": Paths((), (_SOCKET,), "NET/Socket"),
+    "": Paths(FALL_BACKS, (r"^NET/",), _ANY_NETWORK),
+}
+
+
+def ccl_paths(topology: Topology, nodes: int) -> Paths:
+    """The paths of a run of *CCL over all GPUs of one node, or over `nodes` nodes."""
+    inside = _IN_NODE[topology.ccl_path_in_node or _default_in_node(topology)]
+    if nodes == 1:
+        return inside
+    between = _BETWEEN_NODES[topology.ccl_path_between_nodes or _default_between_nodes(topology)]
+    # Some runs have pairs inside their nodes too: those must not go through the host's memory where they need not.
+    staging = ("^SHM",) if inside.described == "P2P" else ()
+    return Paths((*between.forbidden, *staging), between.required, between.described)
+
+
+def _default_in_node(topology: Topology) -> str:
+    fabric = {gpu.name for gpu in topology.gpus} | {switch.name for switch in topology.switches}
+    direct = any(set(link.ends) <= fabric and _DIRECT.match(link.technology) for link in topology.links)
+    return "P2P" if direct else ""
+
+
+def _default_between_nodes(topology: Topology) -> str:
+    found = {path for nic in topology.nics for model, path in _OF_NIC if model.search(nic.model)}
+    return found.pop() if len(found) == 1 else ""

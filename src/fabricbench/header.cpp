@@ -1,0 +1,276 @@
+#include "fabricbench/header.hpp"
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "fabricbench/device/device.hpp"
+#include "fabricbench/json.hpp"
+#include "fabricbench/numa.hpp"
+#include "fabricbench/text.hpp"
+
+namespace fabricbench {
+namespace {
+
+struct MpiLibrary {
+  std::string name;
+  std::string version;
+};
+
+MpiLibrary mpi_library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string whole(text, static_cast<std::size_t>(length));
+  const auto number_after = [&](const std::string& label) {
+    std::size_t start = whole.find(label);
+    if (start == std::string::npos) return std::string();
+    start = whole.find_first_of("0123456789", start + label.size());
+    return start == std::string::npos ? std::string()
+                                      : whole.substr(start, whole.find_first_not_of("0123456789.abrc", start) - start);
+  };
+  // CRAY and MVAPICH come first: they are made from MPICH and say so.
+  const MpiLibrary known[] = {{"Open MPI", "Open MPI v"},
+                              {"Cray MPICH", "CRAY MPICH version"},
+                              {"MVAPICH", "MVAPICH"},
+                              {"Intel MPI", "Intel(R) MPI Library"},
+                              {"MPICH", "MPICH Version:"}};
+  for (const auto& [name, label] : known) {
+    if (const std::string version = number_after(label); !version.empty()) return {name, version};
+  }
+  return {whole.substr(0, whole.find_first_of(",\n")), ""};
+}
+
+std::string rank_json(const World& world, int local_rank, int device_index, const std::string& host_memory) {
+  const std::vector<int> cpus = allowed_cpus();
+  std::set<int> nodes;
+  for (const int cpu : cpus) nodes.insert(numa_node_of_cpu(cpu));
+  Json json;
+  json.begin_object()
+      .field("rank", world.rank)
+      .field("host", host_name())
+      .field("local_rank", local_rank)
+      .field("pid", getpid())
+      .field("cpus", format_ranges(cpus))
+      .field("numa_node", nodes.size() == 1 ? *nodes.begin() : -1)
+      .key("device");
+  if (device_index < 0) {
+    json.null();
+  } else {
+    const device::Info info = device::info(device_index);
+    json.begin_object()
+        .field("index", info.index)
+        .field("name", info.name)
+        .field("bus_id", info.bus_id)
+        .field("uuid", info.uuid)
+        .field("numa_node", info.numa_node)
+        .field("memory_bytes", info.memory_bytes)
+        .end_object();
+  }
+  if (!host_memory.empty()) json.key("host_memory").literal(host_memory);
+  return json.end_object().text();
+}
+
+// Where the environment of other ranks differs from that of rank 0.
+void differences_json(Json& json, const std::vector<std::string>& environments) {
+  const auto parse = [](const std::string& text) {
+    std::map<std::string, std::string> result;
+    for (const std::string& entry : split(text, '\0')) {
+      if (const std::size_t equals = entry.find('='); equals != std::string::npos)
+        result[entry.substr(0, equals)] = entry.substr(equals + 1);
+    }
+    return result;
+  };
+  // What a launcher gives each rank on purpose.
+  const auto is_per_rank = [](const std::string& name) {
+    return name.rfind("OMPI_MCA_ess", 0) == 0 || name.rfind("OMPI_MCA_orte", 0) == 0;
+  };
+  const auto first = parse(environments[0]);
+  json.begin_array();
+  for (std::size_t rank = 1; rank < environments.size(); ++rank) {
+    const auto other = parse(environments[rank]);
+    const auto entry = [&](const std::string& name, const std::string* value) {
+      if (is_per_rank(name)) return;
+      json.begin_object().field("rank", rank).field("name", name).key("value");
+      if (value == nullptr) {
+        json.null();
+      } else {
+        json.value(*value);
+      }
+      json.end_object();
+    };
+    for (const auto& [name, value] : first) {
+      const auto found = other.find(name);
+      if (found == other.end()) {
+        entry(name, nullptr);
+      } else if (found->second != value) {
+        entry(name, &found->second);
+      }
+    }
+    for (const auto& [name, value] : other) {
+      if (first.find(name) == first.end()) entry(name, &value);
+    }
+  }
+  json.end_array();
+}
+
+void series_json(Json& json, const Series& series, Schedule schedule) {
+  for (const std::vector<int>& ranks : series.groups) {
+    json.begin_object()
+        .field("operation", to_string(series.operation))
+        .field("implementation", to_string(series.implementation))
+        .field("schedule", to_string(schedule))
+        .field("round", series.round)
+        .field("ranks", ranks);
+    if (series.shape.groups > 0) json.field("groups", numbers(series.shape));
+    json.field("bytes", series.sizes);
+    if (!series.steps.empty()) {
+      json.key("messages").begin_array();
+      for (const Transfer& each : series.steps[0])
+        json.begin_array().value(each.source).value(each.destination).value(each.bytes).end_array();
+      json.end_array();
+    }
+    if (series.aggressor) json.field("aggressors", series.aggressor->ranks);
+    json.end_object();
+  }
+}
+
+// Whether some transport moves data into or out of the memory of other ranks by itself.
+bool has_access(const Options& options) {
+  const auto moves = [](const std::string& name) { return name == "copy" || name == "kernel"; };
+  return moves(options.transport) || std::any_of(options.step_transports.begin(), options.step_transports.end(), moves);
+}
+
+void plan_json(Json& json, const Options& options, const std::vector<Series>& plan) {
+  std::vector<std::string> operations;
+  for (const Operation operation : options.operations) operations.push_back(to_string(operation));
+  std::set<std::string> schedules;
+  for (const Series& series : plan) {
+    for (const Schedule schedule : series.schedules()) schedules.insert(to_string(schedule));
+  }
+  json.begin_object()
+      .field("operations", operations)
+      .field("implementation", to_string(options.implementation))
+      .field("schedules", std::vector<std::string>(schedules.rbegin(), schedules.rend()))
+      .field("sizes", options.sizes)
+      .field("warmup", options.warmup);
+  if (!options.rounds_file.empty()) json.field("rounds", options.rounds_file);
+  if (!options.step_transports.empty()) json.field("step_transports", options.step_transports);
+  if (!options.matrix_file.empty()) json.field("matrix", options.matrix_file);
+  json.key("iterations").begin_object();
+  if (options.fixed_iterations) {
+    json.field("mode", "fixed")
+        .field("minimum", *options.fixed_iterations)
+        .field("maximum", *options.fixed_iterations)
+        .key("budget_s")
+        .null();
+  } else {
+    json.field("mode", "adaptive")
+        .field("minimum", options.minimum_iterations)
+        .field("maximum", options.maximum_iterations)
+        .field("budget_s", options.budget_s);
+  }
+  json.end_object().field("datatype", "float32").field("verify", to_string(options.verify));
+  if (has_access(options)) json.field("access", to_string(options.access));
+  if (!(options.ends == Ends{})) json.field("buffers", to_string(options.ends));
+  if (const HostBufferBytes host = host_buffer_bytes(plan); host.send + host.receive > 0) {
+    json.field("host_memory", to_string(*options.host_memory)).field("host_numa", to_string(options.host_placement));
+  }
+  json.field("shared_devices", options.share_devices || options.ranks_per_device > 1);
+  json.key("injected");
+  if (options.injected.empty()) {
+    json.null();
+  } else {
+    json.value(options.injected);
+  }
+  json.key("series").begin_array();
+  for (const Series& series : plan) {
+    for (const Schedule schedule : series.schedules()) {
+      series_json(json, series, schedule);
+    }
+  }
+  json.end_array().end_object();
+}
+
+void libraries_json(Json& json, const Transport& transport) {
+  const MpiLibrary mpi = mpi_library();
+  json.begin_object();
+  json.key("mpi").begin_object().field("name", mpi.name).field("version", mpi.version).end_object();
+  for (const auto& [name, version] : transport.library())
+    json.key("ccl").begin_object().field("name", name).field("version", version).end_object();
+  if (device::present()) {
+    const device::Versions versions = device::versions();
+    json.key("gpu")
+        .begin_object()
+        .field("name", versions.name)
+        .field("version", versions.runtime)
+        .field("driver", versions.driver)
+        .end_object();
+  }
+  json.end_object();
+}
+
+}  // namespace
+
+std::string host_memory_json(const device::HostMemory& memory, int wanted_node) {
+  return Json()
+      .begin_object()
+      .field("allocation", memory.allocation())
+      .field("numa_node", numa_node_of_page(memory.data()))
+      .field("wanted_numa_node", wanted_node)
+      .end_object()
+      .text();
+}
+
+std::string header_json(const World& world, const Options& options, const Invocation& invocation,
+                        const Transport& transport, const std::vector<Series>& plan, const std::string& run_id,
+                        int device_index, const std::string& host_memory) {
+  std::string mine;
+  for (const auto& [name, value] : invocation.environment) mine += name + '=' + value + '\0';
+  const std::vector<std::string> environments = world.gather_strings(mine);
+  const std::vector<std::string> ranks =
+      world.gather_strings(rank_json(world, invocation.local.value, device_index, host_memory));
+  const int crowded = world.shares_cores ? 1 : 0;
+  int oversubscribed = 0;
+  mpi_check(MPI_Allreduce(&crowded, &oversubscribed, 1, MPI_INT, MPI_MAX, world.all), "MPI_Allreduce");
+  if (world.rank != 0) return {};
+
+  const ClockFacts clock = clock_facts();
+  Json json;
+  json.begin_object()
+      .field("record", "header")
+      .field("format", 1)
+      .field("run_id", run_id)
+      .field("program", "fabricbench")
+      .field("version", FABRICBENCH_VERSION)
+      .field("backend", device::backend())
+      .field("platform", device::platform())
+      .field("transport", options.transport)
+      .field("started_utc", utc_now())
+      .field("command", invocation.command)
+      .key("ranks")
+      .begin_array();
+  for (const std::string& rank : ranks) json.literal(rank);
+  json.end_array().field("local_rank_source", invocation.local.variable).field("oversubscribed", oversubscribed == 1);
+  json.key("libraries");
+  libraries_json(json, transport);
+  json.key("environment").begin_object();
+  for (const auto& [name, value] : invocation.environment) json.field(name, value);
+  json.end_object().key("environment_differences");
+  differences_json(json, environments);
+  json.key("clock")
+      .begin_object()
+      .field("source", "CLOCK_MONOTONIC")
+      .field("resolution_ns", clock.resolution_ns)
+      .field("overhead_ns", clock.overhead_ns)
+      .end_object();
+  json.field("host_copy_gbps", host_copy_gbps());
+  json.key("plan");
+  plan_json(json, options, plan);
+  json.field("expected_records", record_count(plan)).end_object();
+  return json.text();
+}
+
+}  // namespace fabricbench

@@ -1,0 +1,160 @@
+#include "fabricbench/help.hpp"
+
+#include <vector>
+
+#include "fabricbench/json.hpp"
+#include "fabricbench/patterns.hpp"
+
+namespace fabricbench {
+namespace {
+
+constexpr std::size_t kColumn = 26;  // where what an option does begins
+constexpr std::size_t kWidth = 92;
+
+// What the operations of a kind are, as a line of the help text begins with it.
+struct Family {
+  const char* title;
+  std::vector<Kind> kinds;
+};
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> all = {{"of pairs", {Kind::pair}},
+                                          {"of all ranks", {Kind::collective}},
+                                          {"between groups", {Kind::rail, Kind::asymmetric, Kind::symmetric}},
+                                          {"over two groups", {Kind::striping}},
+                                          {"of a matrix", {Kind::sparse}},
+                                          {"of victims", {Kind::victim}},
+                                          {"of each GPU (host_stream: host to host by a kernel)", {Kind::memory}}};
+  return all;
+}
+
+// "title: a, b, c", broken where a line is full, each line but the first behind a margin.
+std::string family_text(const Family& family) {
+  const std::string margin(kColumn, ' ');
+  std::string text;
+  std::string line = std::string(family.title) + ":";
+  std::string separator = " ";
+  for (const Kind kind : family.kinds) {
+    for (const Description& row : all_operations()) {
+      if (row.kind != kind) continue;
+      const std::string next = separator + row.name;
+      separator = ", ";
+      if (kColumn + line.size() + next.size() < kWidth) {
+        line += next;
+        continue;
+      }
+      text += line + (next[0] == ',' ? "," : "") + "\n" + margin;
+      line = row.name;
+    }
+  }
+  return text + line + "\n";
+}
+
+std::string operations_text() {
+  std::string text = "  --operations LIST       ";
+  for (const Family& family : families()) {
+    text += text.back() == '\n' ? std::string(kColumn, ' ') : "";
+    text += family_text(family);
+  }
+  const std::size_t end = text.find('\n');
+  text.insert(end, std::string(kWidth - end, ' ') + "[pingpong]");
+  return text;
+}
+
+bool needs_host_memory(const Description& row) {
+  if (row.kind != Kind::memory) return false;
+  const std::vector<Step> steps = transfers(row.operation, {0}, 8);
+  for (const Transfer& transfer : steps[0]) {
+    if (transfer.source_place == Place::host || transfer.destination_place == Place::host) return true;
+  }
+  return false;
+}
+
+constexpr char kBefore[] =
+    R"(fabricbench: measures the paths between the ranks of an MPI job and the devices that they drive.
+
+  mpirun -n 4 fabricbench --transport ccl --operations pingpong,allreduce --output result.jsonl
+
+What
+  --transport NAME        staging, copy, kernel, ccl or mpi (the host backend has mpi only) [mpi]
+  --step-transports A,B,C of the steps of striping: split, translate, assemble         [as --transport]
+)";
+constexpr char kAfter[] =
+    R"(  --implementation WHICH  of an operation: transfers, library, or automatic                 [automatic]
+  --schedules LIST        of pairs: uncontended (one pair at a time), contended (rounds in
+                          which every rank takes part once); of GPUs: alone, together       [uncontended,contended]
+  --pairs LIST            pairs of ranks such as 0-1,2-3, or all                            [all]
+  --rounds FILE           the rounds of pairs to measure, in place of all pairs: a round a
+                          line, such as 0-1 3-2; pairs of a round go at the same time
+  --groups LIST           of patterns between groups: NxGxK, N groups of G consecutive ranks of
+                          which K take part; N and K may be spans   [2xGx1-G, then more groups]
+  --group-size G          ranks of a group                   [those of a node; half of one node]
+  --matrix FILE           of sparse operations: who sends how many bytes to whom, in Matrix
+                          Market's coordinate format; with --sizes, scaled to that total
+  --victims RANKS         of victim operations                            [0,LAST; every other]
+  --aggressor-size SIZE   of each message to an incast, of each rank's alltoall buffer      [1MiB]
+  --buffers ENDS          where the buffers of the first and second rank of a pair lie, such
+                          as host-device                                                    [device-device]
+  --access WHICH          who moves what goes between two GPUs by copy or kernel: the source
+                          (write) or the destination (read)                                 [write]
+  --host-memory KIND      pageable, pinned, noncoherent (pinned, cached by the GPU: AMD),
+                          managed (read and written where it lies), migrated (managed, whose
+                          pages go to the device)                [pinned; host backend: pageable]
+  --host-numa WHERE       host memory on the NUMA node that is local to the GPU, or remote;
+                          any: what the runtime chooses                                     [any]
+  --together SETS         contended operations of each GPU: sets of ranks that go at the
+                          same time, such as 0+1,0+2,0+1+2+3     [the first 2, 3, … all ranks]
+  --sizes SIZES           MIN:MAX[:FACTOR], or a list such as 8,64KiB,1GiB                  [1B:1GiB]
+How often
+  --iterations N          a fixed number; without it, as many as are needed for a 95%
+                          confidence interval of the median within 1%, bounded by:
+  --min-iterations N      at least                                                          [20]
+  --max-iterations N      at most                                                           [1000]
+  --budget SECONDS        measuring time of one size of one pair or group                   [1]
+  --warmup N              iterations that are not kept (fewer where they would take
+                          more than a fifth of the budget)                                  [10]
+Safeguards
+  --verify WHEN           check the data before the first and after the last iteration of
+                          each batch, after every iteration, or off                         [batch]
+  --timeout SECONDS       an iteration or a preparation that takes longer ends the run       [60]
+  --expect-ranks N        refuse to run with another number of ranks
+  --expect-nodes N        refuse to run on another number of nodes
+  --share-devices         let several ranks of a node drive one device
+  --ranks-per-device N    so many neighbouring ranks drive one device, which they then share [1]
+Output
+  --output FILE           JSON Lines: every sample, in order
+  --quiet                 no table and no progress
+  --inject DEFECT[:RANK]  plant a defect, to see it found: wrong-byte, hang, kill, crash, no-footer
+  --list-operations       the operations and their properties, in JSON
+  --version, --help
+
+Exit status: 0 measured and right, 2 wrong arguments, 3 something failed, 4 a time-out, 5 wrong data,
+6 this machine does not support what the measurement needs.
+)";
+
+}  // namespace
+
+std::string help_text() { return kBefore + operations_text() + kAfter; }
+
+std::string operations_json() {
+  Json json;
+  json.begin_array();
+  for (const Description& row : all_operations()) {
+    json.begin_object()
+        .field("name", row.name)
+        .field("family", row.direction == Direction::none ? to_string(row.kind) : "group")
+        .field("round_trip", row.has(kRoundTrip))
+        .field("rooted", row.has(kRooted))
+        .field("host", needs_host_memory(row))
+        .field("victim", row.kind != Kind::victim ? ""
+                         : row.has(kRoundTrip)    ? "pingpong"
+                                                  : "alltoall")
+        .field("pattern", row.direction == Direction::none
+                              ? std::vector<std::string>{"", ""}
+                              : std::vector<std::string>{to_string(row.kind), to_string(row.direction)})
+        .end_object();
+  }
+  return json.end_array().text();
+}
+
+}  // namespace fabricbench

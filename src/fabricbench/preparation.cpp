@@ -1,0 +1,180 @@
+#include "fabricbench/preparation.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "fabricbench/device/device.hpp"
+#include "fabricbench/errors.hpp"
+#include "fabricbench/numa.hpp"
+#include "fabricbench/text.hpp"
+
+namespace fabricbench {
+namespace {
+
+constexpr std::uint64_t kMostManaged = std::uint64_t{1} << 30;
+
+// The number that all nodes have, where the ranks of each are next to one another; else kNoCommonSize.
+int ranks_of_a_node(const World& world) {
+  const int first = world.node_ranks.front();
+  const bool fits = world.node_size * world.node_count == world.size && first % world.node_size == 0 &&
+                    world.node_ranks.back() == first + world.node_size - 1;
+  int mine = fits ? 1 : 0;
+  int all = 0;
+  mpi_check(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, world.all), "MPI_Allreduce");
+  return all == 1 ? world.node_size : kNoCommonSize;
+}
+
+// Rank 0 reads for all: a file need not be on every node, and all ranks have to see the same.
+std::string input(const World& world, const std::string& path, const char* option) {
+  std::string text;
+  bool found = true;
+  try {
+    if (world.rank == 0) text = read_input(path, option);
+  } catch (const InputError& error) {
+    std::fprintf(stderr, "fabricbench: %s\n", error.what());
+    found = false;
+  }
+  agree(world, found);
+  return world.from_first(text);
+}
+
+}  // namespace
+
+void agree(const World& world, bool fine) {
+  int mine = fine ? 1 : 0;
+  int all = 0;
+  mpi_check(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, world.all), "MPI_Allreduce");
+  if (all == 0) throw InputError("");
+}
+
+void check_world(const Options& options, const World& world, LocalRank& local) {
+  if (const int launched = launched_ranks(); launched > 0 && launched != world.size) {
+    throw InputError(
+        "the launcher started " + std::to_string(launched) + " ranks and MPI sees " + std::to_string(world.size) +
+        ": use the launcher (under srun, the --mpi plugin) that belongs to the MPI library of this program");
+  }
+  if (options.expected_ranks && *options.expected_ranks != world.size) {
+    throw InputError("this run has " + std::to_string(world.size) + " ranks and --expect-ranks asks for " +
+                     std::to_string(*options.expected_ranks));
+  }
+  if (options.expected_nodes && *options.expected_nodes != world.node_count) {
+    throw InputError("this run is on " + std::to_string(world.node_count) + " nodes and --expect-nodes asks for " +
+                     std::to_string(*options.expected_nodes));
+  }
+  // The launcher's number is right only if it numbers the ranks of the node.
+  std::vector<int> numbers(static_cast<std::size_t>(world.node_size));
+  mpi_check(MPI_Allgather(&local.value, 1, MPI_INT, numbers.data(), 1, MPI_INT, world.node), "MPI_Allgather");
+  std::sort(numbers.begin(), numbers.end());
+  for (int i = 0; i < world.node_size; ++i) {
+    if (numbers[static_cast<std::size_t>(i)] != i) local = {world.node_rank, "order on the node"};
+  }
+}
+
+void read_inputs(Options& options, const World& world) {
+  if (options.group_size == 0 && world.node_count > 1) options.group_size = ranks_of_a_node(world);
+  if (!options.rounds_file.empty()) {
+    options.rounds = parse_rounds(input(world, options.rounds_file, "--rounds"), options.rounds_file, world.size);
+  }
+  if (!options.matrix_file.empty())
+    options.matrix = parse_matrix(input(world, options.matrix_file, "--matrix"), options.matrix_file);
+}
+
+Implementation choose(const Transport& transport, Operation operation, Implementation wanted) {
+  if (!transport.has_library(operation) && !transport.has_transfers(operation)) {
+    throw InputError("this transport has no " + to_string(operation) +
+                     ": leave it out, or use --transport mpi or staging");
+  }
+  if (wanted == Implementation::automatic || !is_collective(operation)) wanted = transport.preferred(operation);
+  if (wanted == Implementation::library && !transport.has_library(operation)) {
+    throw InputError("this transport has no collective of its own for " + to_string(operation) +
+                     ": use --implementation transfers");
+  }
+  if (wanted == Implementation::transfers && !transport.has_transfers(operation)) {
+    throw InputError("this transport cannot run " + to_string(operation) +
+                     ", which adds numbers, as a list of transfers: use --implementation library");
+  }
+  return wanted;
+}
+
+void check_paths(const Options& options, const Transport& transport, const std::vector<Series>& plan) {
+  for (const Series& series : plan) {
+    if (is_collective(series.operation)) continue;
+    const Transfer first = series.at(series.sizes.front()).groups[0].steps[0][0];
+    if (!transport.reaches(first)) {
+      throw InputError("the transport " + options.transport + " does not run " + to_string(series.operation) +
+                       " between these memories: --transport copy or kernel moves data between a GPU and its host, "
+                       "mpi between the buffers of two ranks wherever they lie");
+    }
+  }
+  const HostBufferBytes host = host_buffer_bytes(plan);
+  if (host.send + host.receive > 0 && options.host_memory == device::HostKind::migrated) {
+    const bool only_there = std::all_of(plan.begin(), plan.end(), [](const Series& series) {
+      return series.operation == Operation::host_to_device || series.operation == Operation::device_to_host;
+    });
+    if (options.transport != "kernel" || !only_there) {
+      throw InputError(
+          "pages migrate to the kernel or processor that uses them: --host-memory migrated is for host_to_device and "
+          "device_to_host with --transport kernel");
+    }
+  }
+  const bool managed =
+      options.host_memory == device::HostKind::managed || options.host_memory == device::HostKind::migrated;
+  if (managed && host.send + host.receive > kMostManaged) {
+    throw InputError("managed memory is measured up to " + format_size(kMostManaged) +
+                     " in all, as more than a device has free can hang it: choose smaller --sizes");
+  }
+  const bool placed = options.host_placement != HostPlacement::any;
+  if (placed && options.host_memory != device::HostKind::pinned && options.host_memory != device::HostKind::pageable)
+    throw InputError("--host-numa is for pinned and pageable memory: the runtime places the others");
+}
+
+void require(const World& world, const std::string& reason) {
+  for (const std::string& first : world.gather_strings(reason.empty() ? reason : host_name() + ": " + reason)) {
+    if (!first.empty()) throw UnsupportedError(first);
+  }
+}
+
+int host_node(const Options& options, const World& world, int device_index) {
+  if (options.host_placement == HostPlacement::any) return kAnyNode;
+  int node = device_index >= 0 ? device::info(device_index).numa_node : numa_node_of_cpu(allowed_cpus().front());
+  const bool remote = options.host_placement == HostPlacement::remote;
+  require(world, remote && !has_numa() ? "all memory is on one NUMA node, so none is remote" : "");
+  require(world, node < 0 && has_numa() ? "the kernel does not say on which NUMA node the GPU is" : "");
+  return remote ? farthest_numa_node(node) : std::max(node, 0);
+}
+
+int select_device(const Options& options, const World& world, const LocalRank& local) {
+  if (!device::present()) return -1;
+  const int devices = device::count();
+  if (devices == 0)
+    throw InputError("no GPU is visible on " + host_name() +
+                     ": check the driver and CUDA_VISIBLE_DEVICES, or use the host backend");
+  const int index = local.value / static_cast<int>(options.ranks_per_device) % devices;
+  device::select(index);
+  const std::vector<std::string> hosts = world.gather_strings(host_name());
+  const std::vector<std::string> uuids = world.gather_strings(device::info(index).uuid);
+  for (std::size_t a = 0; a < uuids.size() && !options.share_devices && options.ranks_per_device == 1; ++a) {
+    for (std::size_t b = a + 1; b < uuids.size(); ++b) {
+      if (hosts[a] != hosts[b] || uuids[a] != uuids[b]) continue;
+      throw InputError("ranks " + std::to_string(a) + " and " + std::to_string(b) + " would both drive " + uuids[a] +
+                       ": on " + hosts[a] + " are " + std::to_string(std::count(hosts.begin(), hosts.end(), hosts[a])) +
+                       " ranks, and rank " + std::to_string(world.rank) + " sees " + std::to_string(devices) +
+                       (devices == 1 ? " GPU" : " GPUs") +
+                       ": is a GPU missing? Else start at most one rank a GPU, leave all GPUs of a node visible to "
+                       "its ranks, or pass --share-devices");
+    }
+  }
+  return index;
+}
+
+void select_device_early(const Options& options, const LocalRank& local) {
+  if (!device::present() || local.value < 0) return;
+  try {
+    if (const int devices = device::count(); devices > 0)
+      device::select(local.value / static_cast<int>(options.ranks_per_device) % devices);
+  } catch (const RunError&) {
+    // It is said once MPI can say it once for all ranks.
+  }
+}
+
+}  // namespace fabricbench

@@ -1,0 +1,48 @@
+#include "fabricbench/private_log.hpp"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+
+namespace fabricbench {
+namespace {
+
+constexpr char kFile[] = "/libraries.log";
+
+// Plain characters, since a signal handler reads them. `made` is set last, once both are whole.
+char directory[PATH_MAX] = "";
+char log_file[PATH_MAX] = "";
+std::atomic<bool> made{false};
+
+}  // namespace
+
+std::string make_private_log() {
+  const char* parent = std::getenv("TMPDIR");
+  const std::string pattern =
+      std::string(parent == nullptr || *parent == '\0' ? "/tmp" : parent) + "/fabricbench.XXXXXX";
+  if (pattern.size() + sizeof kFile > sizeof log_file) return {};
+  std::string name = pattern;
+  if (mkdtemp(name.data()) == nullptr) return {};
+  adopt_private_log(name + kFile);
+  return log_file;
+}
+
+void adopt_private_log(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos || path.size() >= sizeof log_file) return;
+  std::snprintf(log_file, sizeof log_file, "%s", path.c_str());
+  std::snprintf(directory, sizeof directory, "%s", path.substr(0, slash).c_str());
+  made.store(true);
+}
+
+void remove_private_log() noexcept {
+  if (!made.exchange(false)) return;
+  unlink(log_file);
+  rmdir(directory);
+}
+
+}  // namespace fabricbench

@@ -1,0 +1,210 @@
+#include "fabricbench/session.hpp"
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "fabricbench/device/device.hpp"
+#include "fabricbench/errors.hpp"
+#include "fabricbench/measure.hpp"
+#include "fabricbench/node_shared.hpp"
+#include "fabricbench/numa.hpp"
+#include "fabricbench/preparation.hpp"
+#include "fabricbench/private_log.hpp"
+#include "fabricbench/results.hpp"
+#include "fabricbench/text.hpp"
+#include "fabricbench/transports/transport.hpp"
+#include "fabricbench/watchdog.hpp"
+#include "fabricbench/world.hpp"
+
+namespace fabricbench {
+namespace {
+
+// Times a part of the run into a total.
+class Stopwatch {
+ public:
+  explicit Stopwatch(std::int64_t& total) : total_(total), start_(now_ns()) {}
+  ~Stopwatch() { total_ += now_ns() - start_; }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  std::int64_t& total_;
+  std::int64_t start_;
+};
+
+class Session {
+ public:
+  Session(Options options, Invocation invocation) : options_(std::move(options)), invocation_(std::move(invocation)) {
+    if (!options_.host_memory)
+      options_.host_memory = device::present() ? device::HostKind::pinned : device::HostKind::pageable;
+  }
+
+  int run(Proof& proof, std::int64_t begin) {
+    World world;
+    check_world(options_, world, invocation_.local);
+    read_inputs(options_, world);
+    const std::unique_ptr<Transport> transport = options_.step_transports.empty()
+                                                     ? make_transport(options_.transport)
+                                                     : make_stepwise(options_.transport, options_.step_transports);
+    const std::vector<Series> plan = make_plan(options_, world.size, [&](Operation operation, Implementation wanted) {
+      return choose(*transport, operation, wanted);
+    });
+    check_paths(options_, *transport, plan);
+    if (world.rank == 0) results_ = open_results();
+    agree(world, world.rank != 0 || results_ != nullptr);
+
+    NodeShared shared(world);
+    Watchdog watchdog(world, shared, results_.get(), options_.timeout_s);
+    alarm(0);  // the watchdog looks on from here
+    install_signal_handlers(world, shared, results_.get());
+    try {
+      measure_all(world, shared, *transport, plan, proof, begin);
+    } catch (const UnsupportedError& error) {
+      if (results_) results_->write_error("unsupported", error.what());
+      throw;
+    } catch (const RunError& error) {
+      fail(world, shared, error);
+    }
+    return totals_.wrong_bytes > 0 ? kExitWrongData : 0;
+  }
+
+ private:
+  // Null, after a line on stderr, where the file cannot be opened.
+  std::unique_ptr<ResultFile> open_results() {
+    try {
+      return std::make_unique<ResultFile>(options_.output, random_id());
+    } catch (const InputError& error) {
+      std::fprintf(stderr, "fabricbench: %s\n", error.what());
+      return nullptr;
+    }
+  }
+
+  void measure_all(const World& world, NodeShared& shared, Transport& transport, const std::vector<Series>& plan,
+                   Proof& proof, std::int64_t begin) {
+    totals_.setup_ns = now_ns() - begin;  // MPI's own start
+    std::optional<Stopwatch> setup(std::in_place, totals_.setup_ns);
+    const int device_index = select_device(options_, world, invocation_.local);
+    shared.advance();
+    const std::uint64_t bytes = buffer_bytes(plan);
+    device::Stream stream;
+    device::Memory send(bytes);
+    device::Memory receive(bytes);
+    stream.set_byte(send.data(), bytes, 0);
+    stream.set_byte(receive.data(), bytes, 0);
+    stream.synchronize();
+    shared.advance();
+    // Managed memory is the last to come: it takes what is left.
+    const HostBufferBytes host = host_buffer_bytes(plan);
+    const device::HostKind kind = *options_.host_memory;
+    const bool uses_host = host.send + host.receive > 0;
+    const int node = uses_host ? host_node(options_, world, device_index) : kAnyNode;
+    require(world, uses_host ? device::why_unsupported(kind, options_.transport == "kernel") : "");
+    device::HostMemory host_send(host.send, kind, node);
+    device::HostMemory host_receive(host.receive, kind, node);
+    shared.advance();
+    const Context context{world, shared, stream, send, receive, bytes, host_send, host_receive, kind, options_.access};
+    transport.set_up(context);
+    shared.advance();
+    const std::string host_memory = uses_host ? host_memory_json(host.send > 0 ? host_send : host_receive, node) : "";
+    const std::string run_id = results_ ? results_->run_id() : "";
+    const std::string header =
+        header_json(world, options_, invocation_, transport, plan, run_id, device_index, host_memory);
+    if (results_) results_->write_line(header);
+    proof.begin_counting(world);
+    setup.reset();
+
+    if (results_ && !options_.quiet) print_table_head();
+    const std::size_t planned = record_count(plan);
+    for (const Series& series : plan) run_series(series, context, transport, planned);
+    if (results_) results_->now_measuring_nothing();
+    finish(proof.collect(world), begin);
+    // Every rank ends with the same exit status.
+    mpi_check(MPI_Bcast(&totals_.wrong_bytes, 1, MPI_INT64_T, 0, world.all), "MPI_Bcast");
+    shared.advance();
+  }
+
+  void run_series(const Series& series, const Context& context, Transport& transport, std::size_t planned) {
+    for (const std::uint64_t size : series.sizes) {
+      const Measurement measurement = series.at(size, context.world.rank);
+      if (results_) {
+        results_->now_measuring(measurement);
+        progress(planned, measurement);
+      }
+      const std::vector<Record> records = measure(measurement, options_, context, transport, totals_);
+      record(records);
+      totals_.records += measurement.groups.size() * series.schedules().size();
+      context.shared.advance();
+    }
+  }
+
+  // Rank 0 writes the footer and the last line on stdout.
+  void finish(const std::string& proven, std::int64_t begin) {
+    if (!results_) return;
+    clear_progress();
+    totals_.wall_ns = now_ns() - begin;
+    if (options_.injected != "no-footer") results_->write_footer(totals_, proven);
+    if (!options_.quiet) {
+      std::printf("%zu records, %llu samples, %lld wrong bytes, %.1f s, of which %.1f s inside the clock; paths: %s\n",
+                  totals_.records, static_cast<unsigned long long>(totals_.samples),
+                  static_cast<long long>(totals_.wrong_bytes), static_cast<double>(totals_.wall_ns) / 1e9,
+                  static_cast<double>(totals_.timed_ns) / 1e9, proven.c_str());
+    }
+  }
+
+  void record(const std::vector<Record>& records) {
+    const Stopwatch watch(totals_.recording_ns);
+    std::size_t index = totals_.records;
+    for (const Record& each : records) {
+      totals_.samples += each.times_ns.size();
+      totals_.wrong_bytes += std::max<std::int64_t>(each.wrong_bytes, 0);
+      results_->write(each, index++);
+      if (!options_.quiet) {
+        clear_progress();
+        print_table_row(each);
+      }
+    }
+  }
+
+  void progress(std::size_t planned, const Measurement& measurement) const {
+    if (options_.quiet || !isatty(STDERR_FILENO)) return;
+    std::fprintf(stderr, "\r\033[K[%zu/%zu] %s %s", totals_.records, planned, to_string(measurement.operation).c_str(),
+                 format_size(measurement.bytes).c_str());
+  }
+  void clear_progress() const {
+    if (!options_.quiet && isatty(STDERR_FILENO)) std::fprintf(stderr, "\r\033[K");
+  }
+
+  // What failed on one rank ends them all; rank 0 writes it down, for itself or for the rank that left the message.
+  [[noreturn]] void fail(const World& world, NodeShared& shared, const RunError& error) {
+    const std::string message = "rank " + std::to_string(world.rank) + " on " + host_name() + ": " + error.what();
+    std::fprintf(stderr, "fabricbench: %s\n", message.c_str());
+    if (results_) {
+      results_->write_error(error.kind, message);
+    } else {
+      shared.leave_message(message.c_str());
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    }
+    remove_private_log();
+    MPI_Abort(MPI_COMM_WORLD, kExitFailed);
+    _exit(kExitFailed);
+  }
+
+  Options options_;
+  Invocation invocation_;
+  std::unique_ptr<ResultFile> results_;  // on rank 0 only
+  Totals totals_;
+};
+
+}  // namespace
+
+int run_session(Options options, Invocation invocation, Proof& proof, std::int64_t begin) {
+  return Session(std::move(options), std::move(invocation)).run(proof, begin);
+}
+
+}  // namespace fabricbench

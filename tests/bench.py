@@ -1,0 +1,50 @@
+"""fabricbench on the host backend, with the MPI libraries of this machine."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from fabricheck import mpi
+from tools import build
+
+RANKS = 4
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The program with one MPI, and how its launcher starts it.
+
+    `launcher`: what the launcher itself is started by, such as `taskset -c 0`; `wrapper`: what each rank is started by.
+    """
+
+    installation: mpi.Installation
+    program: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    launcher: str = ""
+    wrapper: str = ""
+
+    def run(self, folder: Path, *options: str, ranks: int = RANKS) -> subprocess.CompletedProcess[str]:
+        launch = mpi.launch(self.installation.name, ranks, 1)
+        variables = {**self.installation.environment, **launch.environment, **self.environment}
+        mpirun = f"mpirun -n {ranks} {' '.join(launch.options)} {self.wrapper} {self.program} {' '.join(options)}"
+        script = [
+            *([f"{self.launcher} bash <<'END'"] if self.launcher else []),
+            *(f'export {name}="{value}"' for name, value in variables.items()),
+            *self.installation.shell_commands,
+            mpirun,
+            *(["END"] if self.launcher else []),
+        ]
+        command = ["bash", "-c", "\n".join(script)]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+
+
+def built(name: str) -> Bench:
+    installation = mpi.find(name)
+    if installation is None:
+        pytest.skip(f"no {name} on this machine")
+    return Bench(installation, build.build(f"host-{name}") / "fabricbench")

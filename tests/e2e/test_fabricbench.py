@@ -1,0 +1,148 @@
+"""What fabricbench itself promises, with real MPI: whose time is kept, whose core it is, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from fabricheck import mpi
+from fabricheck.records.operations import OPERATIONS
+from fabricheck.results.fabricbench import read_run
+from tests.bench import Bench, built
+from tools.build import ROOT
+
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
+
+DELAY_MS = 20
+# Between the program and its MPI library: the calls return later on one rank only, when the others are done.
+LATE_RANK = r"""
+#include <mpi.h>
+#include <cstdlib>
+#include <ctime>
+
+static int late(int result) {
+  int rank = 0;
+  PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == std::atoi(std::getenv("LATE_RANK"))) {
+    timespec delay{0, DELAY_MS * 1000000L};
+    nanosleep(&delay, nullptr);
+  }
+  return result;
+}
+
+extern "C" int MPI_Allreduce(const void* send, void* receive, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  return late(PMPI_Allreduce(send, receive, count, type, op, comm));
+}
+extern "C" int MPI_Recv(void* data, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status* status) {
+  return late(PMPI_Recv(data, n, type, from, tag, comm, status));
+}
+"""
+
+
+@pytest.fixture(scope="module", params=mpi.NAMES)
+def bench(request: pytest.FixtureRequest) -> Bench:
+    return built(request.param)
+
+
+@pytest.fixture(scope="module")
+def openmpi() -> Bench:
+    """For what does not depend on the MPI library."""
+    return built("openmpi")
+
+
+def test_operations_are_those_of_the_package(openmpi: Bench) -> None:
+    said = subprocess.run([openmpi.program, "--list-operations"], capture_output=True, text=True, check=True).stdout
+    table = [{"name": name, **asdict(traits), "pattern": list(traits.pattern)} for name, traits in OPERATIONS.items()]
+    assert json.loads(said) == table
+
+
+def test_the_help_names_every_operation_and_every_option(openmpi: Bench) -> None:
+    said = subprocess.run([openmpi.program, "--help"], capture_output=True, text=True, check=True).stdout
+    words = set(re.findall(r"[\w-]+", said))
+    assert set(OPERATIONS) <= words
+    options = (ROOT / "src" / "fabricbench" / "options.cpp").read_text()
+    names = re.findall(r'^    {"([\w-]+)", (?:true|false),', options, re.MULTILINE)
+    assert len(names) > 30
+    assert {f"--{name}" for name in names} <= words
+    assert max(map(len, said.splitlines())) <= 120
+
+
+def late_rank(bench: Bench, rank: int, folder: Path) -> Bench:
+    """The same program, with calls of one rank that return `DELAY_MS` late."""
+    (folder / "late.cpp").write_text(LATE_RANK.replace("DELAY_MS", str(DELAY_MS)))
+    compiler = [str(bench.installation.mpicxx), "-shared", "-fPIC", "late.cpp", "-o", "liblate.so"]
+    subprocess.run(compiler, cwd=folder, check=True)
+    return replace(bench, wrapper=f"env LATE_RANK={rank} LD_PRELOAD={folder / 'liblate.so'}")
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_the_time_of_the_slowest_rank_is_the_one_that_is_kept(bench: Bench, rank: int, tmp_path: Path) -> None:
+    job = late_rank(bench, rank, tmp_path).run(
+        tmp_path,
+        "--operations=allreduce --implementation=library --sizes=64 --iterations=8 --warmup=2 --verify=off",
+        "--output=result.jsonl",
+        ranks=3,
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    (samples,) = read_run(tmp_path / "result.jsonl").samples
+    assert len(samples.times_ns) == 8
+    assert min(samples.times_ns) >= DELAY_MS * 1_000_000
+
+
+def test_the_time_of_a_pair_is_that_of_its_slower_rank(bench: Bench, tmp_path: Path) -> None:
+    job = late_rank(bench, 1, tmp_path).run(
+        tmp_path,
+        "--operations=unidirectional --pairs=0-1 --schedules=uncontended --sizes=64 --iterations=8 --warmup=2",
+        "--verify=off --output=result.jsonl",
+        ranks=2,
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    (samples,) = read_run(tmp_path / "result.jsonl").samples
+    assert min(samples.times_ns) >= DELAY_MS * 1_000_000
+
+
+def test_cores_are_counted_as_they_are_allowed(bench: Bench, tmp_path: Path) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        pytest.skip("this machine has one core, on which two ranks always share it")
+    found = []
+    for number in (1, 2):
+        allowed = ",".join(map(str, cores[:number]))
+        job = replace(bench, launcher=f"taskset -c {allowed}").run(
+            tmp_path,
+            f"--operations=pingpong --sizes=8 --iterations=8 --quiet --output={number}.jsonl",
+            ranks=2,
+        )
+        assert job.returncode == 0, job.stdout + job.stderr
+        header = read_run(tmp_path / f"{number}.jsonl").header
+        found.append((header["oversubscribed"], {rank["cpus"] for rank in header["ranks"]}))
+    assert [oversubscribed for oversubscribed, _ in found] == [True, False]
+    assert found[0][1] == {str(cores[0])}
+
+
+@pytest.mark.parametrize("inject", ["", "--inject=crash:1", "--inject=crash:0", "--inject=hang:1"])
+def test_no_log_is_left_behind(openmpi: Bench, inject: str, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    job = replace(openmpi, wrapper=f"env TMPDIR={temporary}").run(
+        tmp_path,
+        "--operations=pingpong --sizes=8,16 --iterations=8 --quiet --timeout=3",
+        f"{inject} --output=result.jsonl",
+        ranks=2,
+    )
+    assert (job.returncode != 0) == bool(inject), job.stdout + job.stderr
+    assert [path.name for path in temporary.iterdir() if path.name.startswith("fabricbench")] == []
+
+
+def test_a_temporary_folder_that_cannot_be_written_ends_nothing(openmpi: Bench, tmp_path: Path) -> None:
+    job = replace(openmpi, wrapper=f"env TMPDIR={tmp_path / 'missing'}").run(
+        tmp_path, "--operations=pingpong --sizes=8 --iterations=8 --quiet --output=result.jsonl", ranks=2
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert read_run(tmp_path / "result.jsonl").problems == ()

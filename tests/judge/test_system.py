@@ -1,0 +1,122 @@
+"""The judge of a system: which of its files count for a run, and what it says where one is missing or unclear."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.judge.system import SystemJudge, choose_test, judge_files, parse_attribute
+from fabricheck.results.fabricbench import read_run
+from tests.result_files import CUDA, HOST
+from tests.store.sessions import make_suite
+
+METRIC = "allreduce_uncontended_all4_1gib_goodput"
+REFERENCES = """
+$sources:
+  run1: {kind: vendor, source: made up for a test}
+$provenance: {Indexed: run1, Other: run1}
+Indexed:
+  $index: [flavour, transport, backend, num_tasks]
+  sweet:
+    ccl: {cuda: {4: {METRIC: [1000, -0.1, 0.1, Gb/s]}}}
+  sour:
+    ccl: {cuda: {4: {METRIC: [2000, -0.1, 0.1, Gb/s]}}}
+Other:
+  '*': {METRIC: [3000, -0.1, 0.1, Gb/s]}
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_suite(tmp_path)
+
+
+@pytest.fixture
+def references(root: Path) -> Path:
+    file = root / "reference_values" / "hgx-h200.yaml"
+    file.write_text(REFERENCES.replace("METRIC", METRIC), encoding="utf-8")
+    return root
+
+
+def value(root: Path, test: str | None, **attributes: str | int) -> float | None:
+    """The reference that the metric is judged by."""
+    (judged,) = judge_files([CUDA], "hgx-h200", test=test, attributes=attributes, root=root)
+    (metric,) = [each for each in judged.judgements if each.name == METRIC]
+    return metric.reference.value if metric.reference else None
+
+
+def test_references_are_those_of_the_test_and_its_attributes(references: Path) -> None:
+    """What the result file says of itself, the transport, the backend and the ranks, need not be said."""
+    assert value(references, "Indexed", flavour="sweet") == 1000
+    assert value(references, "Indexed", flavour="sour") == 2000
+    assert value(references, "Other", **{"$partition": "hgx-h200:gpu"}) == 3000
+
+
+def test_what_is_said_counts_more_than_what_the_file_says(references: Path) -> None:
+    assert value(references, "Indexed", flavour="sweet", transport="mpi") is None
+
+
+def test_which_test_it_was_has_to_be_said_where_there_are_several(references: Path) -> None:
+    with pytest.raises(UserError) as error:
+        judge_files([CUDA], "hgx-h200", root=references)
+    file = references / "reference_values" / "hgx-h200.yaml"
+    assert str(error.value) == f"{file}: say with --test whose references count: Indexed, Other"
+    known = SystemJudge.of("hgx-h200", references).references
+    assert known is not None
+    assert choose_test(known, "Other") == "Other"
+    with pytest.raises(UserError, match="Nobody"):
+        choose_test(known, "Nobody")
+
+
+def test_one_test_alone_need_not_be_said(references: Path) -> None:
+    file = references / "reference_values" / "hgx-h200.yaml"
+    text = file.read_text(encoding="utf-8")
+    alone = text[: text.index("Indexed:\n")].replace("Indexed: run1, ", "") + text[text.index("Other:\n") :]
+    file.write_text(alone, encoding="utf-8")
+    assert value(references, None, **{"$partition": "hgx-h200:gpu"}) == 3000
+
+
+def test_without_references_nothing_is_compared_and_no_test_can_be_named(root: Path) -> None:
+    assert value(root, None) is None
+    with pytest.raises(UserError) as error:
+        judge_files([CUDA], "hgx-h200", test="Other", root=root)
+    assert str(error.value) == "there are no references of hgx-h200, so none of 'Other': leave out --test"
+
+
+def test_every_file_is_judged_in_its_order(root: Path) -> None:
+    judged = judge_files([CUDA, HOST, CUDA], "hgx-h200", root=root)
+    assert [each.run.path for each in judged] == [str(CUDA), str(HOST), str(CUDA)]
+
+
+def test_a_test_without_references_is_judged_by_the_model_alone(references: Path) -> None:
+    judged = SystemJudge.of("hgx-h200", references).judge(read_run(CUDA), "Unknown")
+    assert judged.judgements
+    assert all(each.reference is None for each in judged.judgements)
+    assert judged.topology is not None and judged.topology.system == "hgx-h200"
+
+
+def test_an_unknown_system_is_refused(root: Path) -> None:
+    with pytest.raises(UserError, match="nowhere"):
+        SystemJudge.of("nowhere", root)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a=b", ("a", "b")),
+        ("a=4", ("a", 4)),
+        ("a=-4", ("a", "-4")),
+        ("a=b=c", ("a", "b=c")),
+    ],
+)
+def test_a_key_is_a_name_and_a_value(text: str, found: tuple[str, str | int]) -> None:
+    assert parse_attribute(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "a", "a=", "=b", "="])
+def test_anything_else_is_no_key(text: str) -> None:
+    with pytest.raises(UserError) as error:
+        parse_attribute(text)
+    assert str(error.value) == f"--key {text!r} is not NAME=VALUE"

@@ -1,0 +1,76 @@
+"""Which path *CCL has to take: on each shipped system by its hardware, else as the file says, and what another is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fabricheck.results.guards import compile_patterns, path_mistakes
+from fabricheck.topology.model import find_topology
+from fabricheck.topology.transport_paths import Paths, ccl_paths
+from tests.expectation.nodes import ROOT
+
+
+def mistakes(paths: Paths, *taken: str) -> list[str]:
+    proof = {"paths": dict.fromkeys(taken, 1), "evidence": "NCCL_DEBUG" if taken else None}
+    forbidden, required = compile_patterns(paths.forbidden), compile_patterns(paths.required)
+    return list(path_mistakes(proof, forbidden, required, paths.described))
+
+
+def paths(system: str, nodes: int) -> Paths:
+    return ccl_paths(find_topology(system, ROOT / "site_configs"), nodes)
+
+
+@pytest.mark.parametrize(
+    ("system", "inside", "between"),
+    [
+        ("alps", "P2P", "NET/OFI"),
+        ("lumi", "P2P", "NET/OFI"),
+        ("leonardo", "P2P", "NET/IB/GDRDMA"),
+        ("summit", "P2P", "NET/IB/GDRDMA"),
+        ("frontier", "P2P", "NET/OFI"),
+        ("dgx-a100", "P2P", "NET/IB/GDRDMA"),
+        ("hgx-h200", "P2P", "any network but sockets"),
+        ("local", "", "any network but sockets"),
+        ("emulated", "", "NET/Socket"),
+    ],
+)
+def test_the_default_follows_from_the_hardware(system: str, inside: str, between: str) -> None:
+    assert (paths(system, 1).described, paths(system, 2).described) == (inside, between)
+
+
+def test_inside_a_node_with_direct_links() -> None:
+    leonardo = paths("leonardo", 1)
+    assert mistakes(leonardo, "P2P/CUMEM") == []
+    assert mistakes(leonardo, "P2P/CUMEM", "SHM/direct/direct") == [
+        "the data went by SHM/direct/direct, which this check forbids: the site's path is P2P"
+    ]
+    assert "NET/IB/0/GDRDMA" in mistakes(leonardo, "P2P/CUMEM", "NET/IB/0/GDRDMA")[0]
+    assert "no library reported" in mistakes(leonardo)[0]
+
+
+def test_between_nodes_the_network_is_the_path() -> None:
+    leonardo = paths("leonardo", 2)
+    assert mistakes(leonardo, "P2P/CUMEM", "NET/IB/0/GDRDMA") == []
+    # One rank a node has no pair inside it.
+    assert mistakes(leonardo, "NET/IB/0/GDRDMA") == []
+    (message,) = mistakes(leonardo, "NET/IB/0/GDRDMA", "NET/IB/1")
+    assert message == "the data went by NET/IB/1, which this check forbids: the site's path is NET/IB/GDRDMA"
+    assert any("NET/Socket/0" in each for each in mistakes(leonardo, "P2P/CUMEM", "NET/Socket/0"))
+    assert any("SHM" in each for each in mistakes(leonardo, "SHM/direct/direct", "NET/IB/0/GDRDMA"))
+    assert mistakes(leonardo, "P2P/CUMEM") != []
+
+
+def test_tcp_below_the_plugin_is_not_slingshot() -> None:
+    alps = paths("alps", 2)
+    assert mistakes(alps, "NET/AWS", "P2P/CUMEM") == []
+    assert mistakes(alps, "NET/AWS Libfabric/0/GDRDMA", "NET/OFI provider cxi") == []
+    assert "provider tcp" in mistakes(alps, "NET/AWS Libfabric/0", "NET/OFI provider tcp;ofi_rxm")[0]
+
+
+def test_a_site_may_say_another_path() -> None:
+    leonardo = find_topology("leonardo", ROOT / "site_configs")
+    said = replace(leonardo, ccl_path_in_node="SHM", ccl_path_between_nodes="NET/IB")
+    assert mistakes(ccl_paths(said, 1), "SHM/direct/direct") == []
+    assert mistakes(ccl_paths(said, 2), "SHM/direct/direct", "NET/IB/1") == []
