@@ -4,7 +4,8 @@
 
 builds into build/TARGET. `host-openmpi` and `host-mpich` are what a laptop runs, and what is built when no target is
 named; the others treat warnings as errors, and with CI=true all do: `lint-gcc` and `lint-clang` (host backend), `cuda`
-(sm_80 and sm_90) and `hip` (gfx90a).
+(sm_80 and sm_90), `hip` (gfx90a), `standins` (for GPU libraries, fabricheck/emulation/standins) and `hip-emulated`, the
+HIP backend with the stand-in of RCCL, which is built before it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fabricheck import mpi
+from fabricheck.emulation import node
 from fabricheck.errors import UserError
 from tools import cuda_home
 
@@ -28,8 +30,10 @@ STRICT = "-DFABRICHECK_WARNINGS_AS_ERRORS=ON"
 
 def options(target: str) -> list[str]:
     """CMake's options for a target. Raises `UserError` for an unknown one, or when its compiler is not here."""
+    if target == "standins":
+        return []
     if target not in _OPTIONS:
-        raise UserError(f"unknown target '{target}': choose from {', '.join(_OPTIONS)}")
+        raise UserError(f"unknown target '{target}': choose from {', '.join([*_OPTIONS, 'standins'])}")
     return _OPTIONS[target]()
 
 
@@ -39,6 +43,8 @@ def build(target: str, source: Path = ROOT / "src", folder: Path | None = None, 
     `tests`: the unit tests too.
     """
     folder = folder or ROOT / "build" / target
+    if target == "standins":
+        return node.build(folder, strict=True)
     what = [] if tests else ["--target", "fabricbench"]
     chosen = options(target)
     forget_other_options(folder, chosen)
@@ -112,6 +118,17 @@ def _hip() -> list[str]:
     ]
 
 
+def _hip_emulated() -> list[str]:
+    standins = build("standins")
+    root = standins / "rccl"
+    root.mkdir(exist_ok=True)
+    for name, folder in {"include": RCCL_SHIM, "lib": standins}.items():
+        (root / name).unlink(missing_ok=True)
+        (root / name).symlink_to(folder)
+    left_out = ("-DFABRICHECK_CCL=", "-DRCCL_ROOT=")
+    return [*(each for each in _hip() if not each.startswith(left_out)), f"-DRCCL_ROOT={root}"]
+
+
 def _program(name: str) -> str:
     found = shutil.which(name)
     if found is None:
@@ -126,6 +143,7 @@ _OPTIONS: dict[str, Callable[[], list[str]]] = {
     "lint-clang": lambda: _lint("clang++"),
     "cuda": _cuda,
     "hip": _hip,
+    "hip-emulated": _hip_emulated,
 }
 
 

@@ -45,23 +45,27 @@ LARGEST_ALLOCATION = 256 << 20
 
 @dataclass(frozen=True)
 class _Model:
-    """A GPU as the runtime and NVML describe it; `arch` as compilers name it, `units` its multiprocessors."""
+    """A GPU as the runtime and NVML describe it; `arch` as compilers name it, `units` its multiprocessors.
+
+    `bus_bits`: width of its memory's bus.
+    """
 
     vendor: str
     name: str
     arch: str
     units: int
     memory_gib: int
+    bus_bits: int
     pageable: bool = False
 
 
 _MODELS: Mapping[str, _Model] = {
-    "V100": _Model("nvidia", "Tesla V100-SXM2-16GB", "sm_70", 80, 16),
-    "A100": _Model("nvidia", "NVIDIA A100-SXM4-40GB", "sm_80", 108, 40),
-    "H100": _Model("nvidia", "NVIDIA GH200 120GB", "sm_90", 132, 96, pageable=True),
-    "H200": _Model("nvidia", "NVIDIA H200", "sm_90", 132, 140),
-    "MI250X": _Model("amd", "AMD Instinct MI250X", "gfx90a", 110, 64),
-    "MI300A": _Model("amd", "AMD Instinct MI300A", "gfx942", 228, 128, pageable=True),
+    "V100": _Model("nvidia", "Tesla V100-SXM2-16GB", "sm_70", 80, 16, 4096),
+    "A100": _Model("nvidia", "NVIDIA A100-SXM4-40GB", "sm_80", 108, 40, 5120),
+    "H100": _Model("nvidia", "NVIDIA GH200 120GB", "sm_90", 132, 96, 6144, pageable=True),
+    "H200": _Model("nvidia", "NVIDIA H200", "sm_90", 132, 140, 6144),
+    "MI250X": _Model("amd", "AMD Instinct MI250X", "gfx90a", 110, 64, 4096),
+    "MI300A": _Model("amd", "AMD Instinct MI300A", "gfx942", 228, 128, 8192, pageable=True),
 }
 
 VERSIONS: Mapping[str, Mapping[str, Any]] = {
@@ -273,6 +277,20 @@ def _gpu(topology: Topology, choices: Choices, gpu: Gpu) -> dict[str, Any]:
         "nic_index": topology.nics.index(nic) if nic else -1,
         "nvlinks": _nvlinks(topology, gpu),
         "pcie": _pcie(topology, gpu),
+        "nvml": _state(topology, model),
+    }
+
+
+def _state(topology: Topology, model: _Model) -> dict[str, int]:
+    """What NVML says of a healthy GPU. Clock and width of the memory's bus give its bandwidth: two bits a clock."""
+    gbps = topology.gpu_memory_gbps or _MEMORY_GBPS
+    return {
+        "memory_bus_bits": model.bus_bits,
+        "memory_clock_mhz": round(gbps * 1000 / model.bus_bits / 2),
+        "sm_clock_max_mhz": 1980,
+        "temperature_c": 35,
+        "power_mw": 120_000,
+        "power_limit_mw": 700_000,
     }
 
 

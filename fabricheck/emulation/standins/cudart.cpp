@@ -62,8 +62,8 @@ constexpr Message kMessages[] = {
 
 const Message& message(cudaError_t error) {
   static constexpr Message unknown{cudaErrorUnknown, "cudaErrorUnknown", "unknown error"};
-  const auto* found =
-      std::find_if(std::begin(kMessages), std::end(kMessages), [&](const Message& each) { return each.error == error; });
+  const auto* found = std::find_if(std::begin(kMessages), std::end(kMessages),
+                                   [&](const Message& each) { return each.error == error; });
   return found == std::end(kMessages) ? unknown : *found;
 }
 
@@ -351,7 +351,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   stream_of(stream).synchronize();
   return cudaSuccess;
 }
-cudaError_t cudaStreamQuery(cudaStream_t stream) { return stream_of(stream).is_idle() ? cudaSuccess : cudaErrorNotReady; }
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return stream_of(stream).is_idle() ? cudaSuccess : cudaErrorNotReady;
+}
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   wait_for_event(stream_of(stream), *reinterpret_cast<Event*>(event));
   return cudaSuccess;

@@ -34,7 +34,7 @@ struct Link {
   std::string name;
   std::string source;
   std::string destination;
-  double rate;                            // bits a nanosecond
+  double rate;                             // bits a nanosecond
   std::array<double, kMovers> efficiency;  // share of the rate that is payload
 };
 

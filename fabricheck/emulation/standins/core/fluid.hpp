@@ -53,7 +53,7 @@ struct Fluid {
   TaskId* active;  // delayed or flowing
   std::int32_t* active_count;
   std::int64_t* time;
-  const double* capacity;     // of each link, bits a nanosecond
+  const double* capacity;      // of each link, bits a nanosecond
   const std::int16_t* others;  // flows of other programs over each link, which never end
   // Called with each task that has ended; may be null.
   void (*ended)(void* context, TaskId id);

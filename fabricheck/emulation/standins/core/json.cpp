@@ -139,9 +139,7 @@ const Json& Json::operator[](const std::string& name) const {
   return found == fields_.end() ? none : found->second;
 }
 
-long long Json::integer(long long otherwise) const {
-  return kind_ == Kind::number ? std::llround(number_) : otherwise;
-}
+long long Json::integer(long long otherwise) const { return kind_ == Kind::number ? std::llround(number_) : otherwise; }
 
 bool Json::truth(bool otherwise) const { return kind_ == Kind::boolean ? number_ != 0 : otherwise; }
 

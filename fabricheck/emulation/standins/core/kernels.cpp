@@ -8,6 +8,7 @@
 
 #include "core/description.hpp"
 #include "core/ending.hpp"
+#include "core/managed.hpp"
 #include "core/memory.hpp"
 #include "fabricbench/device/pattern.hpp"
 
@@ -98,8 +99,7 @@ void compare_sums(void** arguments, Stream& stream) {
         for (std::size_t k = 0; k < 8; ++k) sums[k] += (bytes >> (8 * k)) & 0xFF;
       }
       for (std::uint64_t k = (first + i) % 8; k < 8 && i < count; ++k, ++i)
-        *total += static_cast<unsigned>(
-            pattern::differing_bytes(in[i], pattern::bits_of(static_cast<float>(sums[k]))));
+        *total += static_cast<unsigned>(pattern::differing_bytes(in[i], pattern::bits_of(static_cast<float>(sums[k]))));
     }
   });
 }
@@ -178,8 +178,14 @@ void enqueue_copy(Stream& stream, void* destination, const void* source, std::si
   const int from = place_of(source, host);
   const int to = place_of(destination, host);
   std::vector<Flow> flows;
-  // From host to host the processor copies, in its own time.
-  if (bytes > 0 && !(from == host && to == host)) flows.push_back(flow_between(from, to, bytes, mover));
+  if (bytes > 0 && !(from == host && to == host)) {
+    flows.push_back(flow_between(from, to, bytes, mover));
+  } else if (bytes > 0 && mover == Mover::kernel) {
+    // What a kernel copies from host to host comes to the GPU and goes back at the same time.
+    flows.push_back(flow_between(host, stream.gpu(), bytes, mover));
+    add_route(flows.back(), stream.gpu(), host, mover);
+  }
+  // A runtime copies from host to host by the processor, in its own time.
   const std::int64_t delay = description().latency_ns[static_cast<std::size_t>(mover)];
   if (bytes <= kCaptured && bytes > 0 && from == host && !region_of(source)) {
     // A runtime reads pageable memory before the call returns.
@@ -208,7 +214,7 @@ void migrate(Stream& stream, const void* managed, std::size_t bytes, int gpu) {
   set_place(managed, gpu);
   std::vector<Flow> flows;
   if (from != to) flows.push_back(flow_between(from, to, bytes, Mover::copy));
-  stream.enqueue(flows, latency(), nullptr);
+  stream.enqueue(flows, latency(), [=] { place_pages(managed, bytes, gpu); });
 }
 
 }  // namespace emulation

@@ -13,6 +13,7 @@
 
 #include "core/description.hpp"
 #include "core/ending.hpp"
+#include "core/managed.hpp"
 #include "core/timeline.hpp"
 
 namespace emulation {
@@ -109,10 +110,14 @@ Result allocate_device(void** pointer, std::size_t bytes, int gpu) {
 }
 
 Result allocate_host(void** pointer, std::size_t bytes, Kind kind) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  // Managed memory has whole blocks of its own (managed.cpp).
+  const std::size_t alignment = kind == Kind::managed ? kManagedBlock : 1;
+  const std::size_t mapped_bytes = kind == Kind::managed ? bytes + 2 * kManagedBlock : bytes;
+  void* memory = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return Result::out_of_memory;
-  keep({reinterpret_cast<std::uintptr_t>(memory), bytes, kind, -1, {}, nullptr, memory, bytes});
-  *pointer = memory;
+  const std::uintptr_t begin = (reinterpret_cast<std::uintptr_t>(memory) + alignment - 1) / alignment * alignment;
+  keep({begin, bytes, kind, -1, {}, nullptr, memory, mapped_bytes});
+  *pointer = reinterpret_cast<void*>(begin);
   return Result::success;
 }
 
@@ -123,6 +128,7 @@ Result release(void* pointer) {
       region->kind == Kind::registered)
     return Result::unknown_pointer;
   take(pointer);
+  if (region->kind == Kind::managed) place_pages(pointer, region->bytes, -1);
   munmap(region->mapped, region->mapped_bytes);
   if (region->kind == Kind::device) {
     unlink(file_of(region->handle).c_str());
@@ -154,8 +160,7 @@ Result handle_of(void* pointer, Handle& handle) {
 Result open_handle(void** pointer, const Handle& handle, int gpu) {
   if (handle.magic != kMagic) return Result::invalid;
   const Description& node = description();
-  if (gpu != handle.gpu &&
-      !(node.route(gpu, handle.gpu).peer_access && node.route(handle.gpu, gpu).peer_access))
+  if (gpu != handle.gpu && !(node.route(gpu, handle.gpu).peer_access && node.route(handle.gpu, gpu).peer_access))
     return Result::no_peer_access;
   void* mapped = map_file(file_of(handle), 0, contents_bytes() + handle.bytes);
   if (mapped == nullptr) return Result::invalid;

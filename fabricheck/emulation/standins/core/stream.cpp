@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/description.hpp"
+#include "core/managed.hpp"
 
 namespace emulation {
 
@@ -41,6 +42,8 @@ void Stream::enqueue(const std::vector<Flow>& flows, std::int64_t latency, std::
 
 void Stream::move_all() {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  if (moves_.empty()) return;
+  const AsDevice acting;
   while (!moves_.empty()) {
     const std::function<void()> move = std::move(moves_.front());
     moves_.pop_front();

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -22,13 +21,13 @@
 
 #include "core/clock.hpp"
 #include "core/ending.hpp"
+#include "core/prompt.hpp"
 
 namespace emulation {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x66636865636b0001;  // changes with the layout of Shared
 constexpr std::int64_t kLookForDeadEvery = 200'000'000;
-constexpr std::uint64_t kShortestSlice = 100'000;  // that Linux grants
 constexpr std::int64_t kLongestSleep = 100'000'000;
 // A wait that is longer than this is looked at again on the way: others may have made its task end earlier.
 constexpr std::int64_t kLongWait = 1'500'000;
@@ -52,50 +51,14 @@ void make_mutex(pthread_mutex_t& mutex) {
   pthread_mutexattr_destroy(&attributes);
 }
 
-struct Scheduling {
-  std::uint32_t size, policy;
-  std::uint64_t flags;
-  std::int32_t nice;
-  std::uint32_t priority;
-  std::uint64_t runtime, deadline, period;
-};
-
-// With more processes than cores, and ranks that wait by spinning, a process that has slept would run milliseconds
-// late. While this lives it runs as soon as it wakes: as a real-time process where that is allowed (as root). Before
-// and after, Linux 6.12 and later are asked to let it run in short slices. Failing all that, times are what they are.
-class Prompt {
- public:
-  Prompt() {
-    Scheduling before{};
-    if (!allowed || syscall(SYS_sched_getattr, 0, &before, sizeof before, 0) != 0 || before.policy != SCHED_OTHER)
-      return;
-    nice_ = before.nice;
-    Scheduling wanted{};
-    wanted.size = sizeof wanted;
-    wanted.policy = SCHED_FIFO;
-    wanted.priority = 1;
-    allowed = is_prompt_ = syscall(SYS_sched_setattr, 0, &wanted, 0) == 0;
+// What processes that are planted, and not there, have of a GPU's memory.
+std::uint64_t taken_by_others(const Gpu& gpu) {
+  std::uint64_t taken = 0;
+  for (const Json& each : faults().content["processes"].items()) {
+    if (each["gpu"].text() == gpu.name) taken += static_cast<std::uint64_t>(each["memory_bytes"].integer());
   }
-  ~Prompt() {
-    if (is_prompt_) ask_for_short_slices(nice_);
-  }
-  Prompt(const Prompt&) = delete;
-  Prompt& operator=(const Prompt&) = delete;
-
-  static void ask_for_short_slices(int nice) {
-    Scheduling wanted{};
-    wanted.size = sizeof wanted;
-    wanted.policy = SCHED_OTHER;
-    wanted.nice = nice;
-    wanted.runtime = kShortestSlice;
-    syscall(SYS_sched_setattr, 0, &wanted, 0);
-  }
-
- private:
-  static inline std::atomic<bool> allowed{true};
-  bool is_prompt_ = false;
-  int nice_ = 0;
-};
+  return taken;
+}
 
 Shared* map_shared(const std::string& path) {
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -139,7 +102,8 @@ void add_route(Flow& flow, int source, int destination, Mover mover, double shar
   for (const std::uint16_t link : node.route(source, destination).links) {
     const double efficiency = node.links[link].efficiency[static_cast<std::size_t>(mover)];
     const auto weight = static_cast<float>(share / efficiency);
-    const auto same = std::find_if(flow.uses.begin(), flow.uses.end(), [&](const Use& use) { return use.link == link; });
+    const auto same =
+        std::find_if(flow.uses.begin(), flow.uses.end(), [&](const Use& use) { return use.link == link; });
     if (same != flow.uses.end()) {
       same->weight += weight;
     } else {
@@ -265,8 +229,14 @@ void Timeline::ended(void* timeline, TaskId id) {
 }
 
 Fluid Timeline::fluid(bool frees) {
-  return {shared_->tasks,         shared_->edges,    shared_->active,  &shared_->active_count,
-          &shared_->time,         shared_->capacity, shared_->others,  frees ? &Timeline::ended : nullptr,
+  return {shared_->tasks,
+          shared_->edges,
+          shared_->active,
+          &shared_->active_count,
+          &shared_->time,
+          shared_->capacity,
+          shared_->others,
+          frees ? &Timeline::ended : nullptr,
           this};
 }
 
@@ -312,8 +282,8 @@ void Timeline::predict() {
   std::copy_n(shared_->active, shared_->active_count, active.begin());
   std::int32_t count = shared_->active_count;
   std::int64_t time = shared_->time;
-  Fluid ahead{tasks.data(), edges.data(),     active.data(),   &count,  &time,
-              shared_->capacity, shared_->others, nullptr, nullptr};
+  Fluid ahead{tasks.data(),      edges.data(),    active.data(), &count, &time,
+              shared_->capacity, shared_->others, nullptr,       nullptr};
   ahead.advance(kNever);
   for (std::size_t id = 0; id < tasks.size(); ++id)
     shared_->tasks[id].predicted = tasks[id].state == State::done ? tasks[id].finish : kNever;
@@ -370,10 +340,11 @@ void Timeline::wake(std::atomic<std::uint32_t>& word) {
 }
 
 bool Timeline::take_memory(int gpu, std::uint64_t bytes) {
+  const Gpu& one = description().gpus[static_cast<std::size_t>(gpu)];
+  std::uint64_t used = taken_by_others(one);
   lock();
-  std::uint64_t used = 0;
   for (const Process& each : shared_->processes) used += each.pid != 0 ? each.used[gpu] : 0;
-  const bool fits = used + bytes <= description().gpus[static_cast<std::size_t>(gpu)].memory_bytes;
+  const bool fits = used + bytes <= one.memory_bytes;
   if (fits) shared_->processes[process_].used[gpu] += bytes;
   unlock();
   return fits;
@@ -386,7 +357,7 @@ void Timeline::give_memory(int gpu, std::uint64_t bytes) {
 }
 
 std::uint64_t Timeline::memory_used(int gpu) {
-  std::uint64_t used = 0;
+  std::uint64_t used = taken_by_others(description().gpus[static_cast<std::size_t>(gpu)]);
   for (const Process& each : processes()) used += each.used[gpu];
   return used;
 }
@@ -401,96 +372,6 @@ std::vector<Process> Timeline::processes() {
                [](const Process& each) { return each.pid != 0; });
   unlock();
   return result;
-}
-
-Timeline::Change::Change(Timeline& timeline) : timeline_(timeline), now_(0) {
-  timeline_.lock();
-  now_ = now_ns();
-  timeline_.advance(now_);
-}
-
-Timeline::Change::~Change() {
-  Shared& shared = *timeline_.shared_;
-  if (changed_) {
-    ++shared.generation;
-    timeline_.advance(now_);
-  }
-  const bool wakes = changed_ && shared.blocked > 0;
-  timeline_.unlock();
-  if (wakes) wake(shared.changes);
-}
-
-TaskId Timeline::Change::task(const std::vector<TaskId>& after, std::int64_t latency, const Flow* flow, int holds) {
-  Shared& shared = *timeline_.shared_;
-  TaskId id = shared.first_free_task;
-  if (id != kNoTask) {
-    shared.first_free_task = shared.tasks[id].next_free;
-  } else {
-    id = shared.tasks_used++;
-    if (static_cast<std::size_t>(id) >= kMostTasks)
-      end_run("more than " + std::to_string(kMostTasks) + " operations are under way on this node");
-  }
-  Task& task = shared.tasks[id];
-  task = Task{};
-  task.state = State::waiting;
-  task.process = static_cast<std::int16_t>(timeline_.process_);
-  task.first_edge = -1;
-  task.ready = now_;
-  task.latency = latency;
-  task.waits = holds;
-  if (flow != nullptr) {
-    task.bits = flow->bits;
-    task.uses = static_cast<std::uint8_t>(flow->uses.size());
-    std::copy(flow->uses.begin(), flow->uses.end(), task.use);
-  }
-  for (const TaskId before : after) {
-    if (before == kNoTask) continue;
-    const Task& earlier = shared.tasks[before];
-    if (earlier.state == State::done) {
-      task.ready = std::max(task.ready, earlier.finish);
-    } else {
-      ++task.waits;
-      add_edge(before, id);
-    }
-  }
-  if (task.waits == 0) timeline_.fluid(true).activate(id);
-  changed_ = true;
-  return id;
-}
-
-void Timeline::Change::add_edge(TaskId from, TaskId to) {
-  Shared& shared = *timeline_.shared_;
-  std::int32_t edge = shared.first_free_edge;
-  if (edge >= 0) {
-    shared.first_free_edge = shared.edges[edge].next;
-  } else {
-    edge = shared.edges_used++;
-    if (static_cast<std::size_t>(edge) >= kMostEdges) end_run("too many operations of this node wait for others");
-  }
-  shared.edges[edge] = {to, shared.tasks[from].first_edge};
-  shared.tasks[from].first_edge = edge;
-}
-
-void Timeline::Change::join(TaskId task, TaskId next) {
-  Shared& shared = *timeline_.shared_;
-  changed_ = true;
-  if (shared.tasks[task].state != State::done) return add_edge(task, next);
-  shared.tasks[next].ready = std::max(shared.tasks[next].ready, shared.tasks[task].finish);
-  unhold(next);
-}
-
-void Timeline::Change::unhold(TaskId id) {
-  Task& task = timeline_.shared_->tasks[id];
-  task.ready = std::max(task.ready, now_);
-  changed_ = true;
-  if (--task.waits == 0 && task.state == State::waiting) timeline_.fluid(true).activate(id);
-}
-
-void Timeline::Change::release(TaskId id) {
-  if (id == kNoTask) return;
-  Task& task = timeline_.shared_->tasks[id];
-  task.released = true;
-  if (task.state == State::done) timeline_.free_task(id);
 }
 
 }  // namespace emulation

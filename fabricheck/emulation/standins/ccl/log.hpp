@@ -1,0 +1,20 @@
+// The log that NCCL writes with NCCL_DEBUG, to the file that NCCL_DEBUG_FILE names or to stdout.
+#pragma once
+
+#include <string>
+
+namespace emulation::ccl {
+
+enum class Topic { init, p2p, shm, net, env };
+
+// "host:pid:tid [device] NCCL INFO <text>", where level and subsystem are asked for.
+void log_info(Topic topic, int device, const std::string& text);
+void log_version(int device, int rank);
+
+// NCCL or RCCL: which of the two this library stands in for.
+bool is_rccl();
+int version_number();
+std::string version_text();
+bool is_on(const char* variable);
+
+}  // namespace emulation::ccl

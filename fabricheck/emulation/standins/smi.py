@@ -1,0 +1,190 @@
+"""What rocm-smi and amd-smi say of an emulated node's GPUs: in JSON, and the topology as text.
+
+    smi.py rocm-smi|amd-smi ARGUMENTS…
+
+The names of the fields are those of ROCm 6. An option that is not stood in for ends with exit status 2 and is named.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Gpu = Mapping[str, Any]
+_MARK = "emulated "
+
+
+class Node:
+    """The description and the faults of the node that FABRICHECK_EMULATED_NODE names."""
+
+    def __init__(self) -> None:
+        folder = Path(os.environ.get("FABRICHECK_EMULATED_NODE", "/nowhere"))
+        self.content: dict[str, Any] = json.loads((folder / "node.json").read_text(encoding="utf-8"))
+        faults = folder / "faults.json"
+        self.faults: dict[str, Any] = json.loads(faults.read_text(encoding="utf-8")) if faults.exists() else {}
+        by_name = {gpu["name"]: gpu for gpu in self.content["gpus"]}
+        order = [*self.faults.get("gpu_order", []), *by_name]
+        missing = self.faults.get("missing_gpus", [])
+        self.gpus: list[Gpu] = [by_name[name] for name in dict.fromkeys(order) if name not in missing]
+
+    def fact(self, gpu: Gpu, name: str, otherwise: Any = 0) -> Any:
+        return self.faults.get("nvml", {}).get(gpu["name"], {}).get(name, gpu["nvml"].get(name, otherwise))
+
+    def throttle(self, gpu: Gpu) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.faults.get("throttle", {}).get(gpu["name"], {})
+        return found
+
+    def processes(self, gpu: Gpu) -> list[Mapping[str, Any]]:
+        return [one for one in self.faults.get("processes", []) if one["gpu"] == gpu["name"]]
+
+    def version(self, name: str) -> Any:
+        return {**self.content["versions"], **self.faults.get("versions", {})}.get(name)
+
+    def clock_mhz(self, gpu: Gpu) -> int:
+        return int(self.fact(gpu, "sm_clock_max_mhz") * self.throttle(gpu).get("factor", 1))
+
+    def hops(self, a: Gpu, b: Gpu) -> int:
+        if a["name"] == b["name"]:
+            return 0
+        route = next(one for one in self.content["routes"] if (one["from"], one["to"]) == (a["name"], b["name"]))
+        return len(route["links"])
+
+
+def _card(node: Node, gpu: Gpu) -> dict[str, dict[str, str]]:
+    """By option of rocm-smi: the fields of a GPU."""
+    used = sum(one.get("memory_bytes", 0) for one in node.processes(gpu))
+    power = node.fact(gpu, "power_mw") / 1000
+    clock = node.clock_mhz(gpu)
+    errors = {name: str(node.fact(gpu, f"{name}_ecc_errors")) for name in ("corrected", "uncorrected")}
+    return {
+        "--showproductname": {"Card Series": _MARK + gpu["model"], "GFX Version": gpu["arch"]},
+        "--showuniqueid": {"Unique ID": "0x" + gpu["uuid"].removeprefix("GPU-").replace("-", "")[:16]},
+        "--showbus": {"PCI Bus": gpu["bus_id"].upper()},
+        "--showtemp": {"Temperature (Sensor junction) (C)": f"{node.fact(gpu, 'temperature_c'):.1f}"},
+        "--showpower": {"Average Graphics Package Power (W)": f"{power:.1f}"},
+        "--showclocks": {
+            "sclk clock speed:": f"({clock}Mhz)",
+            "mclk clock speed:": f"({node.fact(gpu, 'memory_clock_mhz')}Mhz)",
+        },
+        "--showmeminfo": {
+            "VRAM Total Memory (B)": str(gpu["memory_bytes"]),
+            "VRAM Total Used Memory (B)": str(used),
+        },
+        "--showrasinfo": {
+            "RAS correctable errors": errors["corrected"],
+            "RAS uncorrectable errors": errors["uncorrected"],
+        },
+        "--showtoponuma": {"(Topology) Numa Node": str(gpu["numa_node"])},
+        "--showuse": {"GPU use (%)": "0"},
+    }
+
+
+_SHORT = {"-i": "--showuniqueid", "-t": "--showtemp", "-P": "--showpower", "-c": "--showclocks", "-u": "--showuse"}
+_WORDS = {"vram", "all"}  # arguments of --showmeminfo and --showrasinfo
+
+
+def rocm_smi(node: Node, arguments: Sequence[str]) -> str:
+    """The answer of rocm-smi. Raises ValueError for an option that is not stood in for."""
+    options = [_SHORT.get(each, each) for each in arguments if each not in _WORDS]
+    if "--showtopo" in options:
+        return _topology(node)
+    asked = [each for each in options if each != "--json"]
+    system: dict[str, str] = {}
+    cards: dict[str, dict[str, str]] = {}
+    for number, gpu in enumerate(node.gpus):
+        known = _card(node, gpu)
+        fields = cards.setdefault(f"card{number}", {})
+        for each in asked or ["--showproductname", "--showbus"]:
+            if each in known:
+                fields |= known[each]
+    for each in asked:
+        if each == "--showdriverversion":
+            system["Driver version"] = str(node.version("driver"))
+        elif each in ("--showpids", "--showpidgpus"):
+            system |= {f"PID{one['pid']}": one.get("name", "") for gpu in node.gpus for one in node.processes(gpu)}
+        elif not node.gpus or each not in _card(node, node.gpus[0]):
+            raise ValueError(f"rocm-smi {each}")
+    return json.dumps({**cards, **({"system": system} if system else {})})
+
+
+def _topology(node: Node) -> str:
+    """The tables of `rocm-smi --showtopo`."""
+    names = [f"GPU{number}" for number, _ in enumerate(node.gpus)]
+
+    def table(title: str, cell: Callable[[Gpu, Gpu], str]) -> list[str]:
+        rows = [" " * 7 + "".join(f"{name:<13}" for name in names)]
+        for name, a in zip(names, node.gpus, strict=True):
+            rows.append(f"{name:<7}" + "".join(f"{cell(a, b):<13}" for b in node.gpus))
+        return [f" {title} ".center(80, "="), *rows, ""]
+
+    lines = ["", " ROCm System Management Interface ".center(80, "=")]
+    lines += table("Weight between two GPUs", lambda a, b: str(15 * node.hops(a, b)))
+    lines += table("Hops between two GPUs", lambda a, b: str(node.hops(a, b)))
+    lines += table("Link Type between two GPUs", lambda a, b: "0" if a["name"] == b["name"] else "XGMI")
+    lines.append(" Numa Nodes ".center(80, "="))
+    for number, gpu in enumerate(node.gpus):
+        lines.append(f"GPU[{number}]\t\t: (Topology) Numa Node: {gpu['numa_node']}")
+        lines.append(f"GPU[{number}]\t\t: (Topology) Numa Affinity: {gpu['numa_node']}")
+    return "\n".join([*lines, " End of ROCm SMI Log ".center(80, "=")])
+
+
+def amd_smi(node: Node, arguments: Sequence[str]) -> str:
+    """The answer of `amd-smi list|static|metric|process [--json]`. Raises ValueError for another call."""
+    words = [each for each in arguments if not each.startswith("-")]
+    found = []
+    for number, gpu in enumerate(node.gpus):
+        one: dict[str, Any] = {"gpu": number}
+        if words == ["list"]:
+            one |= {"bdf": gpu["bus_id"], "uuid": gpu["uuid"]}
+        elif words == ["static"]:
+            one["asic"] = {"market_name": _MARK + gpu["model"], "target_graphics_version": gpu["arch"]}
+            one["driver"] = {"name": "amdgpu", "version": node.version("driver")}
+            one["numa"] = {"node": gpu["numa_node"]}
+        elif words == ["metric"]:
+            reasons = node.throttle(gpu).get("reasons", [])
+            one["temperature"] = {"hotspot": {"value": node.fact(gpu, "temperature_c"), "unit": "C"}}
+            one["power"] = {"socket_power": {"value": node.fact(gpu, "power_mw") // 1000, "unit": "W"}}
+            one["power"]["throttle_status"] = "THROTTLED" if reasons else "UNTHROTTLED"
+            one["throttle"] = {"reasons": reasons}
+            one["clock"] = {"gfx_0": {"clk": {"value": node.clock_mhz(gpu), "unit": "MHz"}}}
+            one["ecc"] = {
+                "total_correctable_count": node.fact(gpu, "corrected_ecc_errors"),
+                "total_uncorrectable_count": node.fact(gpu, "uncorrected_ecc_errors"),
+            }
+        elif words == ["process"]:
+            one["process_list"] = [
+                {
+                    "process_info": {
+                        "name": each.get("name", ""),
+                        "pid": each["pid"],
+                        "memory_usage": each.get("memory_bytes", 0),
+                    }
+                }
+                for each in node.processes(gpu)
+            ]
+        else:
+            raise ValueError(f"amd-smi {' '.join(arguments)}")
+        found.append(one)
+    return json.dumps(found)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the answer; exit status 2 for what is not stood in for, or where there is no node."""
+    program, *rest = arguments
+    try:
+        print({"rocm-smi": rocm_smi, "amd-smi": amd_smi}[program](Node(), rest))
+    except ValueError as error:
+        print(f"fabricheck emulation: nothing stands in for `{error}`", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"fabricheck emulation: there is no emulated node: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,331 @@
+"""The real CUDA and HIP builds of fabricbench on one emulated node: time is what the link graph says, data are right.
+
+Each goodput is the best of several iterations: no transfer can be faster than its links, and whatever else this machine
+does can only make one slower.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricheck import mpi
+from fabricheck.emulation import node, node_faults
+from fabricheck.emulation.description import EFFICIENCY, MOVERS, Choices
+from fabricheck.errors import UserError
+from fabricheck.topology.graph import node_graph
+from fabricheck.topology.model import Topology, find_topology
+from tools import build
+
+pytestmark = [pytest.mark.e2e, pytest.mark.compile, pytest.mark.quiet, pytest.mark.timeout(1800)]
+
+SCALE = 0.001
+SIZE = 4 << 20
+ITERATIONS = ("--iterations=5", "--warmup=1")
+MORE_ITERATIONS = ("--iterations=20", "--warmup=1")  # where the best of them is compared with the truth
+# System, target of tools.build, ranks: all GPUs of a node.
+NODES = {"alps": ("cuda", 4), "lumi": ("hip-emulated", 8)}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run of fabricbench left: its exit status, what it said, header, records by operation and ranks, footer."""
+
+    status: int
+    said: str
+    header: Mapping[str, Any]
+    records: Sequence[Mapping[str, Any]]
+    footer: Mapping[str, Any]
+
+    def gbps(self, operation: str, ranks: Sequence[int] | None = None) -> float:
+        """Best goodput of a record in Gb/s, of what one rank sends."""
+        found = next(
+            one for one in self.records if one["operation"] == operation and ranks in (None, list(one["ranks"]))
+        )
+        assert found["wrong_bytes"] == 0
+        return float(8 * int(found["bytes"]) / min(found["times_ns"]))
+
+    @property
+    def paths(self) -> Mapping[str, int]:
+        found: Mapping[str, int] = self.footer["proof"]["paths"]
+        return found
+
+
+@dataclass
+class Machine:
+    """An emulated node of a system and how to run fabricbench on it."""
+
+    system: str
+    folder: Path
+    variables: Mapping[str, str]
+    program: Path
+    ranks: int
+    runs: int = field(default=0)
+
+    @property
+    def topology(self) -> Topology:
+        return find_topology(self.system, build.ROOT / "site_configs")
+
+    def plant(self, faults: Mapping[str, Any]) -> None:
+        node_faults.plant(self.folder, faults)
+
+    def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        return {**os.environ, **self.variables, **(extra or {})}
+
+    def run(self, *options: str, ranks: int | None = None, variables: Mapping[str, str] | None = None) -> Run:
+        self.runs += 1
+        output = self.folder / f"result-{self.runs}.jsonl"
+        open_mpi = mpi.find("openmpi")
+        assert open_mpi is not None
+        launch = mpi.launch("openmpi", 64, 1)
+        command = [str(open_mpi.mpirun), *launch.options, "-n", str(ranks or self.ranks), str(self.program)]
+        done = subprocess.run(
+            [*command, *options, f"--output={output}", "--quiet"],
+            env=self.environment({**open_mpi.environment, **launch.environment, **(variables or {})}) | _path(self),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        lines = [json.loads(line) for line in output.read_text().splitlines()] if output.exists() else []
+        by_kind: dict[str, list[Any]] = {"header": [], "footer": [], "record": []}
+        for line in lines:
+            by_kind.setdefault(line["record"] if line["record"] in by_kind else "record", []).append(line)
+        header, footer = ((by_kind[kind] or [{}])[0] for kind in ("header", "footer"))
+        records = [one for one in by_kind["record"] if "times_ns" in one]
+        return Run(done.returncode, done.stdout + done.stderr, header, records, footer)
+
+
+def _path(machine: Machine) -> dict[str, str]:
+    return {"PATH": machine.variables["PATH"]}
+
+
+@pytest.fixture(scope="module")
+def standins() -> Path:
+    try:
+        return build.build("standins")
+    except UserError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module", params=NODES)
+def machine(request: pytest.FixtureRequest, standins: Path) -> Iterator[Machine]:
+    yield from _machine(request.param, standins)
+
+
+@pytest.fixture(scope="module")
+def alps(standins: Path) -> Iterator[Machine]:
+    yield from _machine("alps", standins)
+
+
+def _machine(system: str, standins: Path) -> Iterator[Machine]:
+    target, ranks = NODES[system]
+    try:
+        program = build.build(target, tests=False) / "fabricbench"
+    except UserError as error:
+        pytest.skip(str(error))
+    topology = find_topology(system, build.ROOT / "site_configs")
+    with node.node(topology, standins, Choices(SCALE)) as variables:
+        yield Machine(system, Path(variables[node.VARIABLE]), variables, program, ranks)
+
+
+@pytest.fixture(autouse=True)
+def no_faults(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    for name in ("machine", "alps"):
+        if name in request.fixturenames:
+            request.getfixturevalue(name).plant({})
+
+
+def efficiency(technology: str, mover: str) -> float:
+    shares = next(shares for prefix, shares in EFFICIENCY.items() if technology.startswith(prefix))
+    return shares[MOVERS.index(mover)]
+
+
+def expected(topology: Topology, mover: str, source: int, destination: int) -> float:
+    """Gb/s of one transfer alone: the narrowest link of the widest path."""
+    graph = node_graph(topology)
+    path = graph.widest_path(topology.gpu(source), topology.gpu(destination))
+    shares = [min(efficiency(link.technology, mover) for link in graph.links_of(edge)) for edge in path.edges]
+    return SCALE * min(graph.rate(edge) * share for edge, share in zip(path.edges, shares, strict=True))
+
+
+def share_of_all_pairs(topology: Topology, mover: str) -> float:
+    """Gb/s of each pair when all GPUs send to all at once."""
+    return SCALE * node_graph(topology).pair_share_gbps * efficiency(topology.links[0].technology, mover)
+
+
+def test_links_are_shared_max_min_fairly(standins: Path) -> None:
+    done = subprocess.run([standins / "fluid_test"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("transport", ("copy", "kernel", "ccl"))
+def test_pairs_and_alltoall_take_what_the_link_graph_says(machine: Machine, transport: str) -> None:
+    topology = machine.topology
+    options = ("--schedules=uncontended", "--pairs=0-1,0-2", f"--sizes={SIZE}", *MORE_ITERATIONS)
+    run = machine.run(f"--transport={transport}", *options, "--operations=unidirectional,bidirectional,alltoall")
+    assert run.status == 0, run.said
+    for destination in (1, 2):
+        alone = expected(topology, transport, 0, destination)
+        assert run.gbps("unidirectional", [0, destination]) == pytest.approx(alone, rel=0.05)
+        assert run.gbps("bidirectional", [0, destination]) == pytest.approx(alone, rel=0.05), "both directions are free"
+    # A rank's buffer is split among all ranks, itself included.
+    all_pairs = share_of_all_pairs(topology, transport) * machine.ranks
+    assert run.gbps("alltoall") == pytest.approx(all_pairs, rel=0.05)
+
+
+def test_a_run_cannot_be_taken_for_one_on_real_gpus(machine: Machine) -> None:
+    run = machine.run("--transport=copy", "--operations=alltoall", "--sizes=1MiB", *ITERATIONS)
+    devices = [rank["device"] for rank in run.header["ranks"]]
+    assert len({one["uuid"] for one in devices}) == machine.ranks
+    assert all(one["name"].startswith("emulated ") for one in devices)
+    assert all(one["uuid"].startswith("GPU-656d756c") for one in devices)
+
+
+def test_collectives_give_right_sums(machine: Machine) -> None:
+    operations = "allreduce,reduce,reduce_scatter,allgather,broadcast,alltoall"
+    options = ("--implementation=library", "--sizes=8KiB,1MiB", "--verify=every", *ITERATIONS)
+    run = machine.run("--transport=ccl", f"--operations={operations}", *options)
+    assert run.status == 0, run.said
+    assert len(run.records) == 12
+    assert all(one["wrong_bytes"] == 0 for one in run.records)
+    assert set(run.paths) == {"P2P/IPC" if machine.system == "lumi" else "P2P/CUMEM"}
+
+
+def test_memory_paths_and_staging(machine: Machine) -> None:
+    operations = "host_to_device,device_to_host"
+    options = ("--schedules=uncontended", f"--sizes={SIZE}", *MORE_ITERATIONS)
+    run = machine.run("--transport=copy", f"--operations={operations}", *options, ranks=1)
+    assert run.status == 0, run.said
+    topology = machine.topology
+    ends = {topology.gpu(0).name}, {cpu.name for cpu in topology.cpus}
+    link = next(one for one in topology.links if all(set(one.ends) & end for end in ends))
+    wanted = SCALE * link.total_gbps * efficiency(link.technology, "copy")
+    for operation in operations.split(","):
+        assert run.gbps(operation) == pytest.approx(wanted, rel=0.05)
+    staged = machine.run("--transport=staging", "--operations=pingpong", "--pairs=0-1", "--sizes=64KiB", *ITERATIONS)
+    assert staged.status == 0 and staged.records[0]["wrong_bytes"] == 0, staged.said
+    assert staged.gbps("pingpong") < wanted
+
+
+def test_pages_that_the_host_draws_back(alps: Machine) -> None:
+    options = ("--host-memory=migrated", "--schedules=uncontended", f"--sizes={SIZE}", *MORE_ITERATIONS)
+    run = alps.run("--transport=kernel", "--operations=host_to_device,device_to_host", *options, ranks=1)
+    assert run.status == 0, run.said
+    link = SCALE * 3600 * efficiency("NVLink-C2C", "kernel")
+    assert run.gbps("host_to_device") == pytest.approx(link, rel=0.05)
+    assert 0.5 * link < run.gbps("device_to_host") < link, "block by block: slower than a copy"
+
+
+def test_a_link_at_half_rate_shows_in_its_direction_only(machine: Machine) -> None:
+    names = [gpu.name for gpu in machine.topology.gpus]
+    machine.plant({"links": {f"{names[0]}->{names[1]}": 0.5}})
+    options = ("--schedules=uncontended", "--pairs=0-1,1-0", f"--sizes={SIZE}", *MORE_ITERATIONS)
+    run = machine.run("--transport=copy", "--operations=unidirectional", *options, ranks=2)
+    healthy = expected(machine.topology, "copy", 0, 1)
+    assert run.gbps("unidirectional", [0, 1]) == pytest.approx(healthy / 2, rel=0.05)
+    assert run.gbps("unidirectional", [1, 0]) == pytest.approx(healthy, rel=0.05)
+
+
+def test_a_missing_gpu_and_another_order(alps: Machine) -> None:
+    alps.plant({"missing_gpus": ["gpu2"]})
+    run = alps.run("--transport=copy", "--operations=alltoall", "--sizes=8", *ITERATIONS)
+    assert run.status == 2 and "is a GPU missing?" in run.said
+    alps.plant({"gpu_order": ["gpu3", "gpu2", "gpu1", "gpu0"]})
+    run = alps.run("--transport=copy", "--operations=alltoall", "--sizes=8", *ITERATIONS)
+    bus_ids = [rank["device"]["bus_id"] for rank in run.header["ranks"]]
+    assert bus_ids == sorted(bus_ids, reverse=True)
+
+
+def test_a_hung_gpu_ends_in_a_time_out(alps: Machine) -> None:
+    alps.plant({"hung_gpus": ["gpu1"]})
+    run = alps.run("--transport=copy", "--operations=pingpong", "--sizes=8", "--timeout=3", *ITERATIONS, ranks=2)
+    assert run.status == 4, run.said
+
+
+def test_another_process_takes_its_share(alps: Machine) -> None:
+    busy = {"gpu": "gpu0", "pid": 4242, "name": "python", "memory_bytes": 1 << 30, "flows": [["gpu0", "gpu1"]]}
+    alps.plant({"processes": [busy]})
+    run = alps.run(
+        "--transport=copy", "--operations=unidirectional", "--pairs=0-1", f"--sizes={SIZE}", *ITERATIONS, ranks=2
+    )
+    share = expected(alps.topology, "copy", 0, 1)
+    assert run.gbps("unidirectional", [0, 1]) < 0.6 * share
+
+
+@pytest.mark.parametrize(
+    "variables, path",
+    (
+        ({"NCCL_P2P_DISABLE": "1"}, "SHM/direct/direct"),
+        ({"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET": "Socket"}, "NET/Socket/0"),
+    ),
+)
+def test_nccl_says_which_path_it_took(alps: Machine, variables: Mapping[str, str], path: str) -> None:
+    options = ("--transport=ccl", "--operations=pingpong", "--pairs=0-1", "--sizes=256KiB", *ITERATIONS)
+    run = alps.run(*options, ranks=2, variables={**variables, "NCCL_SOCKET_IFNAME": "lo"})
+    assert run.status == 0, run.said
+    assert set(run.paths) == {path}
+
+
+def test_a_killed_rank_leaves_nothing_behind(alps: Machine) -> None:
+    options = ("--transport=copy", "--operations=pingpong", "--pairs=0-1", f"--sizes={SIZE}")
+    killed = alps.run("--transport=copy", "--operations=pingpong", f"--sizes=8,{SIZE}", "--inject=kill", ranks=2)
+    assert killed.status not in (0, 2)
+    assert alps.run(*options, *ITERATIONS, ranks=2).status == 0
+    assert not list(alps.folder.glob("memory-*"))
+
+
+def test_what_is_too_large_or_not_stood_in_for_is_one_line(alps: Machine) -> None:
+    run = alps.run("--transport=copy", "--operations=pingpong", "--sizes=1GiB", *ITERATIONS, ranks=2)
+    assert run.status == 3 and "are refused: this emulated node allows allocations of up to" in run.said
+    call = "import ctypes; ctypes.CDLL('libcudart.so.13').cudaGraphCreate(None, 0)"
+    done = subprocess.run(
+        ["python", "-c", call], env=alps.environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 70
+    assert done.stderr == (
+        "fabricheck emulation: the stand-in of libcudart has no cudaGraphCreate: on an emulated node only what "
+        "fabricbench and discover call can run\n"
+    )
+
+
+ASK_NVML = """
+import json
+import pynvml as n
+n.nvmlInit()
+gpu = n.nvmlDeviceGetHandleByIndex(0)
+links = [n.nvmlDeviceGetNvLinkState(gpu, number) for number in range(18)]
+print(json.dumps([n.nvmlDeviceGetCount(), n.nvmlDeviceGetName(gpu), links, n.nvmlDeviceGetCurrPcieLinkGeneration(gpu),
+    n.nvmlDeviceGetCurrentClocksEventReasons(gpu), [one.pid for one in n.nvmlDeviceGetComputeRunningProcesses(gpu)]]))
+"""
+
+
+def test_nvml_tells_what_was_planted(standins: Path, tmp_path: Path) -> None:
+    topology = find_topology("hgx-h200", build.ROOT / "site_configs")
+    with node.node(topology, standins, Choices(SCALE), tmp_path) as variables:
+
+        def ask() -> Any:
+            done = subprocess.run(
+                ["python", "-c", ASK_NVML], env={**os.environ, **variables}, capture_output=True, text=True, check=True
+            )
+            return json.loads(done.stdout)
+
+        assert ask() == [4, "emulated NVIDIA H200", [1] * 18, 5, 0, []]
+        faults = {
+            "nvlinks": {"gpu0": {"3": {"state": "inactive"}}},
+            "pcie": {"gpu0": {"generation": 3}},
+            "throttle": {"gpu0": {"factor": 0.5, "reasons": ["sw_thermal_slowdown"]}},
+            "processes": [{"gpu": "gpu0", "pid": 4242, "name": "python", "memory_bytes": 1 << 30}],
+            "missing_gpus": ["gpu3"],
+        }
+        node_faults.plant(tmp_path, faults)
+        down = [0 if number == 3 else 1 for number in range(18)]
+        assert ask() == [3, "emulated NVIDIA H200", down, 3, 0x20, [4242]]
