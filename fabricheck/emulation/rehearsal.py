@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
-from fabricheck.emulation import standins
+from fabricheck.emulation import node
 from fabricheck.emulation.cluster import FOLDER, Cluster, require_machine
 from fabricheck.emulation.description import Choices, vendor_of, write_node
 from fabricheck.emulation.miniature import Miniature, node_names, plan, scaled_topology, write_suite
@@ -38,13 +36,8 @@ MPI_VARIABLES = {
 LARGEST_ALLOCATION = 64 << 20
 
 
-@dataclass(frozen=True)
-class Toolchain:
-    """What GPU code is compiled with here. `options` are CMake's, for fabricbench; `path` goes before PATH."""
-
-    backend: str
-    options: tuple[str, ...]
-    path: str = ""
+#: What tools/build.py calls the programs for a vendor's GPUs.
+TARGETS: Mapping[str, str] = {"nvidia": "cuda", "amd": "hip-emulated"}
 
 
 def up_in_miniature(name: str, nodes: int, scale: float | None, root: Path, cluster_name: str) -> Cluster:
@@ -61,8 +54,8 @@ def up_in_miniature(name: str, nodes: int, scale: float | None, root: Path, clus
             YAML().dump(scaled_topology(chosen, root), stream)
         topology = load_topology(file)
         vendor = vendor_of(topology)
-        libraries = build_standins(root, vendor)
-        program = build_fabricbench(root, toolchain(root, vendor, libraries))
+        libraries = node.build(root / "build" / "standins", mpicxx=MPICXX)
+        program = build_fabricbench(root, vendor)
         cluster = Cluster.up(file, cluster_name)
     try:
         _furnish(cluster, chosen, root, libraries, program)
@@ -78,9 +71,9 @@ def suite_of(cluster: str) -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def gpu_folder(cluster: str, node: str) -> Path:
+def gpu_folder(cluster: str, host: str) -> Path:
     """Where the emulated GPUs of a node have their description, their faults and their memory."""
-    return FOLDER / cluster / "gpus" / node
+    return FOLDER / cluster / "gpus" / host
 
 
 def variables_of(cluster: str) -> dict[str, str]:
@@ -91,83 +84,29 @@ def variables_of(cluster: str) -> dict[str, str]:
     return {"FABRICHECK_SUITE": str(suite), "FABRICHECK_BUILT": str(suite / "built")}
 
 
-def toolchain(root: Path, vendor: str, libraries: Path) -> Toolchain:
-    """The compiler of GPU code for a vendor's devices. Raises UserError where there is none."""
-    if vendor == "amd":
-        if shutil.which("hipcc") is None:
-            raise UserError("there is no hipcc here, with which the hip backend is compiled: apt-get install hipcc")
-        options = ("-DGPU_TARGETS=gfx90a", f"-DRCCL_ROOT={libraries}", "-DCMAKE_CXX_COMPILER=hipcc")
-        return Toolchain("hip", options)
-    home = cuda_home(root)
-    nccl = home.parent / "nccl"
-    options = (
-        f"-DCMAKE_CUDA_COMPILER={home / 'bin' / 'nvcc'}",
-        f"-DCUDAToolkit_ROOT={home}",
-        "-DCMAKE_CUDA_ARCHITECTURES=80",
-        *([f"-DNCCL_ROOT={nccl}"] if nccl.is_dir() else []),
-    )
-    return Toolchain("cuda", options)
-
-
-def cuda_home(root: Path) -> Path:
-    """The CUDA toolkit: from the wheels that `make test` unpacks, else that of the nvcc on the PATH."""
-    wheels = Path(sys.prefix) / "cuda" / "nvidia" / "cu13"
-    found = shutil.which("nvcc")
-    if wheels.is_dir():
-        return wheels
-    if found is None:
-        raise UserError(
-            f"there is no CUDA compiler here: {root}/tools/setup.sh test installs it, or put nvcc on the PATH"
-        )
-    return Path(found).resolve().parent.parent
-
-
-def build_standins(root: Path, vendor: str) -> Path:
-    """The folder with the stand-ins for a vendor's libraries, which are built where they are not yet."""
-    hip = next(iter(sorted(Path("/usr/lib/x86_64-linux-gnu").glob("libamdhip64.so.*"))), None)
-    if vendor == "amd" and hip is None:
-        raise UserError("there is no libamdhip64 here: apt-get install libamdhip64-dev")
-    return standins.build(
-        root / "build" / f"standins-{vendor}",
-        cuda=cuda_home(root) if vendor == "nvidia" else None,
-        hip=hip if vendor == "amd" else None,
-        hip_include=Path("/usr/include"),
-        mpicxx=MPICXX,
-    )
-
-
-def build_fabricbench(root: Path, chosen: Toolchain) -> Path:
-    """The program for emulated GPUs, built where it is not yet or its sources have changed."""
-    folder = root / "build" / f"miniature-{chosen.backend}"
-    configure = [
-        *(
-            "cmake",
-            "-S",
-            str(root / "src"),
-            "-B",
-            str(folder),
-            f"-DFABRICHECK_BACKEND={chosen.backend}",
-            f"-DFABRICHECK_PORT={chosen.backend}",
-        ),
-        *(f"-DMPI_CXX_COMPILER={MPICXX}", "-DBUILD_TESTING=OFF", *chosen.options),
-    ]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    for step in (configure, ["cmake", "--build", str(folder), "--parallel", str(os.cpu_count() or 1)]):
-        done = subprocess.run(step, capture_output=True, text=True, check=False, env={**os.environ, "PATH": path})
-        if done.returncode != 0:
-            tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-            raise UserError(f"fabricbench does not build for emulated GPUs: '{' '.join(step)}' failed:\n{tail}")
-    return folder / "fabricbench"
+def build_fabricbench(root: Path, vendor: str) -> Path:
+    """The program for emulated GPUs of a vendor, built in build/ of the checkout `root` unless it is there already."""
+    target = TARGETS[vendor]
+    if not (root / "tools" / "build.py").is_file():
+        raise UserError(f"{root} is no checkout of Fabricheck, with whose tools the emulated GPUs' program is built")
+    environment = {**os.environ, "FABRICHECK_MPI": "machine", "PYTHONPATH": str(root)}
+    command = [sys.executable, "-m", "tools.build", target]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=environment)
+    program = root / "build" / target / "fabricbench"
+    if done.returncode != 0 or not program.is_file():
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+        raise UserError(f"fabricbench does not build for emulated GPUs: `python -m tools.build {target}` said\n{tail}")
+    return program
 
 
 def _furnish(cluster: Cluster, chosen: Miniature, root: Path, libraries: Path, program: Path) -> None:
     """Emulated GPUs for each node, and the suite with which the login node runs checks on them."""
     name, topology = cluster.layout.name, cluster.layout.topology
-    for node in node_names(chosen):
+    for host in node_names(chosen):
         write_node(
             topology,
-            gpu_folder(name, node),
-            Choices(scale=1.0, node=node, largest_allocation=LARGEST_ALLOCATION),  # the topology is scaled already
+            gpu_folder(name, host),
+            Choices(scale=1.0, node=host, largest_allocation=LARGEST_ALLOCATION),  # the topology is scaled already
         )
     prolog = cluster.folder / "prolog.sh"
     prolog.write_text(_prolog(topology, name, libraries), encoding="utf-8")
@@ -206,7 +145,7 @@ def _prolog(topology: Topology, cluster: str, libraries: Path) -> str:
     every = ",".join(nic.name for nic in topology.nics) or "mgmt0"
     return (
         "#!/bin/sh\n"
-        f'echo "export {standins.VARIABLE}={FOLDER / cluster / "gpus"}/$(hostname)"\n'
+        f'echo "export {node.VARIABLE}={FOLDER / cluster / "gpus"}/$(hostname)"\n'
         f'echo "export LD_PRELOAD={libraries / "libfabricheck-gpu-aware-mpi.so"}"\n'
         'case "$SLURM_LOCALID" in\n'
         f'{cases}  *) echo "export OMPI_MCA_btl_tcp_if_include={every}" ;;\n'
