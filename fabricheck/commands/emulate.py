@@ -36,8 +36,8 @@ def emulate() -> None:
 def up(*, system: str | None, nodes: int, scale: float | None, topology: Path | None, name: str) -> None:
     """Build a cluster; returns when all nodes are idle.
 
-    SYSTEM is a system of site_configs/ that is brought up in miniature: emulated nodes with its NICs and GPUs, all rates
-    scaled. Stand-ins take the place of the GPU libraries; what runs there is a rehearsal and no measurement.
+    SYSTEM is a system of site_configs/ that is brought up in miniature: emulated nodes with its NICs and GPUs, and all
+    rates scaled. Stand-ins take the place of the GPU libraries; what runs there is a rehearsal and no measurement.
 
     \b
     fabricheck emulate up alps --nodes 2

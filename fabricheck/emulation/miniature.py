@@ -199,7 +199,7 @@ def write_suite(miniature: Miniature, root: Path, folder: Path, environment: Map
     return topology
 
 
-_SETTINGS = '''"""Written by `fabricheck emulate up`: a system's settings on emulated nodes. A rehearsal, not a machine."""
+_SETTINGS = '''"""Written by `fabricheck emulate up`: settings for emulated nodes. A rehearsal, not a machine."""
 
 from pathlib import Path
 
