@@ -17,6 +17,13 @@ def renamed_keys(extras: Mapping[str, object]) -> Iterator[str]:
             yield f"{old!r} in extras is called {new!r} now: rename it"
 
 
+def most_bytes_problems(extras: Mapping[str, object]) -> Iterator[str]:
+    """What is wrong with `most_bytes`, the largest size that checks of a partition measure, in bytes."""
+    most = extras.get("most_bytes", 1)
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        yield f"most_bytes {most!r} in extras is no number of bytes: give a whole number, such as {1 << 20}"
+
+
 def unsupported_settings(extras: Mapping[str, object], settings: Mapping[str, str]) -> str:
     """What of `settings` a partition says that it does not support, with its reasons; empty where all is supported."""
     unsupported = extras.get("unsupported")

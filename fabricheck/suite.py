@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,10 +10,16 @@ from fabricheck.errors import UserError
 
 
 def suite_root() -> Path:
-    """The suite that holds the current directory, else the one that this package was installed from in place.
+    """The suite that FABRICHECK_SUITE names, else the one that holds the current directory, else the one that this
+    package was installed from in place.
 
-    Raises UserError where there is neither.
+    Raises UserError where there is none of them.
     """
+    named = os.environ.get("FABRICHECK_SUITE")
+    if named is not None:
+        if not (Path(named) / "site_configs").is_dir():
+            raise UserError(f"FABRICHECK_SUITE is {named!r}, which has no site_configs/: name the folder of a suite")
+        return Path(named).resolve()
     here = Path.cwd()
     for each in (here, *here.parents, Path(__file__).resolve().parent.parent):
         if (each / "site_configs").is_dir() and (each / "config").is_dir():

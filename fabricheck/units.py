@@ -54,6 +54,21 @@ def size_label(size: int) -> str:
     return format_size(size).lower()
 
 
+def bound_sizes(sizes: str, most: int) -> str:
+    """Sizes as fabricbench takes them (`8B,1GiB`, or `1B:1GiB:4`) with none above `most` bytes.
+
+    In a list `most` takes the place of what is larger, once. A range ends there.
+    """
+    if ":" in sizes:
+        first, last, *factor = sizes.split(":")
+        return ":".join([*(_bound(each, most) for each in (first, last)), *factor])
+    return ",".join(dict.fromkeys(_bound(each, most) for each in sizes.split(",")))
+
+
+def _bound(size: str, most: int) -> str:
+    return size if parse_size(size) <= most else format_size(most)
+
+
 def parse_rate(text: str) -> float:
     """Gb/s (10^9 bit/s) of a rate with its unit, such as `200 Gb/s` or `25 GB/s`.
 

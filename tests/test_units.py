@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
-from fabricheck.units import format_size, parse_rate, parse_size, size_label
+from fabricheck.units import bound_sizes, format_size, parse_rate, parse_size, size_label
 
 
 @pytest.mark.parametrize(
@@ -111,3 +111,19 @@ def test_a_unit_is_never_guessed(text: str) -> None:
 def test_what_is_no_rate_is_refused(text: str) -> None:
     with pytest.raises(UserError):
         parse_rate(text)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "most", "bounded"),
+    [
+        ("8B,1GiB", 1 << 20, "8B,1MiB"),
+        ("1MiB,64MiB,1GiB", 1 << 20, "1MiB"),
+        ("8B,2MiB", 1 << 30, "8B,2MiB"),
+        ("64MiB", 1000, "1000B"),
+        ("1B:1GiB:4", 1 << 20, "1B:1MiB:4"),
+        ("8B:1GiB", 1 << 20, "8B:1MiB"),
+        ("16B:16MiB:4", 8, "8B:8B:4"),
+    ],
+)
+def test_sizes_are_bounded(sizes: str, most: int, bounded: str) -> None:
+    assert bound_sizes(sizes, most) == bounded

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fabricheck.errors import UserError
+
 if TYPE_CHECKING:
     from fabricheck.emulation.cluster import Cluster
 
@@ -22,21 +24,38 @@ def emulate() -> None:
 
 
 @emulate.command()
+@click.argument("system", required=False, metavar="[SYSTEM[:PARTITION]]")
+@click.option("--nodes", type=int, default=2, show_default=True, help="Of a system in miniature.")
+@click.option("--scale", type=float, help="Of all its rates.  [default: ports carry 100 Mb/s]")
 @click.option(
     "--topology",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A topology.yaml with a network.  [default: that of the system `emulated`]",
 )
 @_name
-def up(*, topology: Path | None, name: str) -> None:
-    """Build a cluster; returns when all nodes are idle."""
+def up(*, system: str | None, nodes: int, scale: float | None, topology: Path | None, name: str) -> None:
+    """Build a cluster; returns when all nodes are idle.
+
+    SYSTEM is a system of site_configs/ that is brought up in miniature: emulated nodes with its NICs and GPUs, and all
+    rates scaled. Stand-ins take the place of the GPU libraries; what runs there is a rehearsal and no measurement.
+
+    \b
+    fabricheck emulate up alps --nodes 2
+    fabricheck emulate exec -- fabricheck run --system alps --tag smoke
+    """
     from fabricheck.emulation.cluster import Cluster
+    from fabricheck.emulation.rehearsal import up_in_miniature
     from fabricheck.suite import suite_root
 
     begin = time.monotonic()
-    cluster = Cluster.up(topology or suite_root() / "site_configs" / "emulated" / "topology.yaml", name)
-    nodes = len(cluster.layout.network.nodes)
-    click.echo(f"{name}: {nodes} nodes are idle after {time.monotonic() - begin:.1f} s")
+    if system is not None and system != "emulated":
+        if topology is not None:
+            raise UserError("SYSTEM and --topology exclude each other")
+        cluster = up_in_miniature(system, nodes, scale, suite_root(), name)
+    else:
+        cluster = Cluster.up(topology or suite_root() / "site_configs" / "emulated" / "topology.yaml", name)
+    count = len(cluster.layout.network.nodes)
+    click.echo(f"{name}: {count} nodes are idle after {time.monotonic() - begin:.1f} s")
 
 
 @emulate.command()
@@ -74,11 +93,12 @@ def status(context: click.Context, *, name: str) -> None:
 def exec(*, name: str, command: tuple[str, ...]) -> None:
     """Run a command on the login node."""
     from fabricheck.emulation.layout import LOGIN
+    from fabricheck.emulation.rehearsal import variables_of
     from fabricheck.emulation.slurm import in_login
 
     cluster = _cluster(name)
     words = [*in_login(cluster.layout, LOGIN), *command]
-    os.execvpe(words[0], words, cluster.environment())
+    os.execvpe(words[0], words, {**cluster.environment(), **variables_of(name)})
 
 
 @emulate.group()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--built",
+    envvar="FABRICHECK_BUILT",
     type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
     help="Do not build fabricbench: take ENVIRONMENT/fabricbench below this folder.",
 )

@@ -31,6 +31,9 @@ PACKAGES: Mapping[str, str] = {
 DEFAULT_NAME = "emulated"
 FOLDER = Path("/run/fabricheck")
 
+# Routes of what is sent from a port's own address; the numbers of these tables mean nothing elsewhere.
+EVERY_PLANE, FIRST_TABLE = "10.0.0.0/8", 100
+
 # Shaped with this latency, a queue holds what a burst leaves behind, and TCP sees loss only when it is really too fast.
 _QUEUE = "latency 20ms"
 
@@ -237,9 +240,10 @@ class Cluster:
             f"address add {self.layout.management_address(node)}/16 dev mgmt0",
             "link set mgmt0 up",
         ]
-        for name in self.layout.network.ports_of(node):
+        for number, name in enumerate(self.layout.network.ports_of(node)):
             port = self.layout.ports[name]
             lines += [f"address add {port.address}/24 dev {port.device.name}", f"link set {port.device.name} up"]
+            lines.append(f"rule add from {port.address} lookup {FIRST_TABLE + number}")
         _ip(namespace, lines)
         self._shape_all(namespace)
 
@@ -274,7 +278,13 @@ class Cluster:
         """What `ip` is told for the routes of a node or switch. They are gone when their device was down."""
         if of in self.layout.network.nodes:
             ports = [self.layout.ports[name] for name in self.layout.network.ports_of(of)]
-            return [f"route replace {port.plane} via {port.gateway} dev {port.device.name}" for port in ports]
+            lines = [f"route replace {port.plane} via {port.gateway} dev {port.device.name}" for port in ports]
+            # What a program sends from the address of a port leaves by that port, wherever it goes.
+            lines += [
+                f"route replace {EVERY_PLANE} via {port.gateway} dev {port.device.name} table {FIRST_TABLE + number}"
+                for number, port in enumerate(ports)
+            ]
+            return lines
         return [
             f"route replace {subnet} " + " ".join(f"nexthop via {each}" for each in gateways)
             for subnet, gateways in self.layout.routes(of)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ from fabricheck.topology.network import Network
 # A plane is all NICs of one name. It has a /16 with a /24 for each switch, so that traffic of a NIC stays on its plane.
 _FIRST_PLANE = 78
 _MOST_PLANES, _MOST_SWITCHES, _MOST_PORTS = 100, 250, 250
+ALONE = Network(("nid001",), (), (), ())
 LOGIN = "login"
 LOGIN_ADDRESS = "10.77.255.254"
 
@@ -69,17 +71,18 @@ class Layout:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        network = self.topology.network
-        if network is None:
+        if self.topology.network is None and (self.topology.nics or not self.topology.gpus):
             raise UserError(f"the topology of {self.topology.system} has no network: an emulated cluster is made of it")
-        longest = max(len([p for p in network.ports if network.leaf_of(p) == one.name]) for one in network.switches)
+        network = self.network
+        below = Counter(network.leaf_of(port) for port in network.ports)
+        longest = max(below.values(), default=0)
         if len(self.planes) > _MOST_PLANES or len(network.switches) > _MOST_SWITCHES or longest > _MOST_PORTS:
             raise UserError(f"the network of {self.topology.system} is too large to be emulated on one machine")
 
     @property
     def network(self) -> Network:
-        assert self.topology.network is not None
-        return self.topology.network
+        """The described network; a node with GPUs and no NICs is alone."""
+        return self.topology.network or ALONE
 
     @property
     def prefix(self) -> str:

@@ -66,10 +66,11 @@ def _first(paths: Iterable[Path]) -> Path | None:
     return next((path for path in paths if path.exists()), None)
 
 
-def build(folder: Path, real: Real | None = None, *, strict: bool = False) -> Path:
+def build(folder: Path, real: Real | None = None, *, mpicxx: Path | None = None, strict: bool = False) -> Path:
     """Build the stand-ins of all that is here into a folder, and return it. Raises UserError.
 
-    `strict`: compiler warnings are errors. The programs rocm-smi and amd-smi lie there too.
+    `mpicxx`: of an MPI library that is to be made GPU-aware. `strict`: compiler warnings are errors. The programs
+    rocm-smi and amd-smi lie there too.
     """
     real = real or find_real()
     if real.cudart is None and real.hip is None:
@@ -84,6 +85,7 @@ def build(folder: Path, real: Real | None = None, *, strict: bool = False) -> Pa
     }
     options = [f"-DFABRICHECK_WARNINGS_AS_ERRORS={'ON' if strict else 'OFF'}"]
     options += [f"-D{name}={path or ''}" for name, path in named.items()]
+    options += ["-DSTANDIN_MPI=ON", f"-DMPI_CXX_COMPILER={mpicxx}"] if mpicxx is not None else ["-DSTANDIN_MPI=OFF"]
     for step in (
         ["cmake", "-S", str(SOURCES), "-B", str(folder), *options],
         ["cmake", "--build", str(folder), "--parallel", str(os.cpu_count() or 1)],

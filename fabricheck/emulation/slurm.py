@@ -80,10 +80,11 @@ def _topology_conf(layout: Layout) -> str:
 
 
 def _nodes_of_leaves(layout: Layout) -> dict[str, list[str]]:
-    """The nodes by the leaf of their first port."""
+    """The nodes by the leaf of their first port; those without a port are on one of their own."""
     found: dict[str, list[str]] = {}
     for node in layout.network.nodes:
-        found.setdefault(layout.network.leaf_of(layout.network.ports_of(node)[0]), []).append(node)
+        ports = layout.network.ports_of(node)
+        found.setdefault(layout.network.leaf_of(ports[0]) if ports else "no-leaf", []).append(node)
     return found
 
 

@@ -16,7 +16,7 @@ from reframe.core.exceptions import PerformanceError, ReframeError, SanityError
 from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck import mpi
-from fabricheck.extras import renamed_keys, unsupported_settings
+from fabricheck.extras import most_bytes_problems, renamed_keys, unsupported_settings
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import expected_metric_names
@@ -40,6 +40,7 @@ from fabricheck.rfm.outcome import (
 from fabricheck.rfm.paths import paths_of
 from fabricheck.topology.transport_paths import Paths
 from fabricheck.tuning import Library, Profile, libraries_of
+from fabricheck.units import bound_sizes
 
 if TYPE_CHECKING:
     from fabricheck.judge.system import SystemJudge
@@ -172,7 +173,8 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_after("setup")
     def lay_out(self) -> None:
-        for line in renamed_keys(self.current_partition.extras):
+        extras = self.current_partition.extras
+        for line in (*renamed_keys(extras), *most_bytes_problems(extras)):
             raise ReframeError(f"partition {self.current_partition.fullname}: {line}")
         reason = missing_backend(self.backend)
         self.leave_out_if(reason is not None, reason or "", described=False)
@@ -257,8 +259,11 @@ class FabricbenchCheck(RegressionTestPlugin):
         )
 
     def chosen_sizes(self) -> str:
+        """Those of the test, none above the partition's `extras["most_bytes"]`."""
         kind = "host" if self.backend == "host" else self.transport
-        return str(self.sizes[kind if kind in self.sizes else "other"])
+        sizes = str(self.sizes[kind if kind in self.sizes else "other"])
+        most = self.current_partition.extras.get("most_bytes")
+        return sizes if most is None else bound_sizes(sizes, most)
 
     def chosen_settings(self) -> dict[str, str]:
         return {name: str(getattr(self, name)) for name in self.plan_settings}

@@ -125,7 +125,7 @@ class SuiteParts(RegressionTestPlugin):
                 smallest = 16 * self.num_tasks
         return Asked(
             benchmark=each,
-            sizes=sizes_between(smallest, largest, FACTOR[self.tool]),
+            sizes=sizes_between(smallest, max(largest, smallest), FACTOR[self.tool]),
             ranks=self.num_tasks,
             backend=self.backend,
             buffers=self.buffers if self.backend != "host" else "H",

@@ -1,0 +1,209 @@
+"""Any described system in miniature: its topology with rates scaled by one factor, its partition on emulated nodes.
+
+What comes out is a suite of its own: links to the checks, sources and configuration of this one, and a site folder with
+the scaled topology.yaml and settings for the emulated cluster. So everything that reads a site's files, the model
+before all, knows the miniature's rates, and nothing has to be scaled back.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from fabricheck.errors import UserError
+from fabricheck.topology.model import Topology, load_topology, partition_files
+from fabricheck.topology.network import fold
+from fabricheck.units import parse_rate
+from fabricheck.yamlfile import read_yaml
+
+#: What a NIC of a miniature carries where no scale is given: two cores can serve the ports of a few nodes.
+NIC_MBPS = 100.0
+#: The scale of nodes without NICs.
+WITHOUT_NICS = 1 / 2000
+#: What the kernel's shaper keeps to on this kind of machine, in Gb/s.
+SLOWEST_GBPS, FASTEST_GBPS = 1e-3, 4.0
+#: Bytes that may pass a shaped port at once.
+BURST_BYTES = 64 << 10
+#: The largest transfer: 10 to 100 ms over a port or a link.
+MOST_BYTES = 1 << 20
+MOST_NODES = 64
+#: Folders of the suite that a miniature shares.
+SHARED = ("checks", "config", "src", "fabricheck", "tools")
+
+
+@dataclass(frozen=True)
+class Miniature:
+    """A system's partition on `nodes` emulated nodes; every rate is `scale` times the described one."""
+
+    system: str
+    partition: str
+    nodes: int
+    scale: float
+
+
+def plan(name: str, nodes: int, scale: float | None, root: Path) -> Miniature:
+    """The miniature of `SYSTEM` or `SYSTEM:PARTITION` of the suite at `root`.
+
+    Without `scale`, ports carry `NIC_MBPS`. Raises UserError for an unknown system, and for nodes or a scale that this
+    machine cannot emulate.
+    """
+    system, _, partition = name.partition(":")
+    topology = load_topology(topology_file(system, partition, root))
+    if not 1 <= nodes <= MOST_NODES:
+        raise UserError(f"--nodes {nodes}: a miniature has 1 to {MOST_NODES} nodes")
+    if nodes > 1 and not topology.nics:
+        raise UserError(
+            f"--nodes {nodes}: {name} has no NICs in its topology, so its nodes cannot be joined: --nodes 1"
+        )
+    fastest = max((nic.rate_gbps for nic in topology.nics), default=None)
+    if scale is None:
+        scale = NIC_MBPS / 1e3 / fastest if fastest else WITHOUT_NICS
+    if not (math.isfinite(scale) and 0 < scale <= 1):
+        raise UserError(f"--scale {scale:g}: is more than 0 and at most 1")
+    for nic in topology.nics if nodes > 1 else ():
+        rate = nic.rate_gbps * scale
+        if not SLOWEST_GBPS <= rate <= FASTEST_GBPS:
+            good = NIC_MBPS / 1e3 / nic.rate_gbps
+            raise UserError(
+                f"--scale {scale:g}: {nic.name} would carry {rate * 1e3:g} Mb/s, and the kernel shapes "
+                f"{SLOWEST_GBPS * 1e3:g} to {FASTEST_GBPS * 1e3:g} Mb/s here: choose --scale {good:g}"
+            )
+    return Miniature(system, partition, nodes, scale)
+
+
+def topology_file(system: str, partition: str, root: Path) -> Path:
+    """The topology.yaml of a system's partition. Raises UserError where there is none."""
+    folder = root / "site_configs" / system
+    file = partition_files(system, root / "site_configs").get(partition, folder / "topology.yaml")
+    if not file.is_file():
+        known = sorted(found.parent.name for found in (root / "site_configs").glob("*/topology.yaml"))
+        raise UserError(f"there is no system {system!r} to emulate: systems are {', '.join(known)}")
+    return file
+
+
+def scaled_topology(miniature: Miniature, root: Path) -> dict[str, Any]:
+    """The content of the miniature's topology.yaml."""
+    file = topology_file(miniature.system, miniature.partition, root)
+    topology = load_topology(file)
+    content = dict(read_yaml(file).content)
+    why = f"miniature: {miniature.scale:g} of"
+
+    def scaled(entry: Mapping[str, Any], rate: str = "rate") -> dict[str, Any]:
+        known = entry.get(rate)
+        if known is None:
+            return dict(entry)
+        if isinstance(known, Mapping):
+            less: Any = {way: _scaled_rate(text, miniature.scale) for way, text in known.items()}
+        else:
+            less = _scaled_rate(known, miniature.scale)
+        return {**entry, rate: less, "source": f"{why} {entry['source']}"}
+
+    content["description"] = f"{content['description']}, in miniature ({miniature.nodes} emulated nodes)"
+    content["links"] = [scaled(link) for link in content.get("links", [])]
+    content["cpus"] = [scaled(cpu, "device_rate") for cpu in content["cpus"]]
+    content["nics"] = [{**scaled(nic), "burst_bytes": BURST_BYTES} for nic in content.get("nics", [])]
+    if "gpu_memory" in content:
+        content["gpu_memory"] = scaled(content["gpu_memory"])
+    # The memory of the machine that emulates is not scaled.
+    content["host_memory"] = "measured"
+    content.pop("network", None)
+    if miniature.nodes > 1:
+        content["network"] = small_network(topology, miniature)
+    return content
+
+
+def _scaled_rate(text: str, scale: float) -> str:
+    return f"{parse_rate(text) * scale * 1e3:.9g} Mb/s"
+
+
+def node_names(miniature: Miniature) -> tuple[str, ...]:
+    return tuple(f"nid{number:03}" for number in range(1, miniature.nodes + 1))
+
+
+def small_network(topology: Topology, miniature: Miniature) -> dict[str, Any]:
+    """Switches and cables of a few nodes: ports that share a switch in the system share one here.
+
+    Where a node has ports on several switches, a spine joins them, at the rate of all the ports below.
+    """
+    nodes = fold(node_names(miniature))
+    leaves = _leaf_of_nics(topology)
+    count = len(set(leaves.values()))
+    source = "miniature: the shaper is set to it"
+    links = []
+    for nic in topology.nics:
+        rate = f"{nic.rate_gbps * miniature.scale * 1e3:.9g} Mb/s"
+        leaf = f"leaf{leaves[nic.name]}"
+        links.append(
+            {"technology": "shaped veth", "rate": rate, "source": source, "pairs": [[f"{nodes}:{nic.name}", leaf]]}
+        )
+    switches = [{"name": f"leaf[0-{count - 1}]" if count > 1 else "leaf0"}]
+    if count > 1:
+        switches.append({"name": "spine0"})
+        below = max(
+            sum(nic.rate_gbps for nic in topology.nics if leaves[nic.name] == leaf) for leaf in set(leaves.values())
+        )
+        rate = f"{below * miniature.nodes * miniature.scale * 1e3:.9g} Mb/s"
+        links.append(
+            {"technology": "shaped veth", "rate": rate, "source": source, "pairs": [[f"leaf[0-{count - 1}]", "spine0"]]}
+        )
+    return {"nodes": nodes, "switches": switches, "links": links}
+
+
+def _leaf_of_nics(topology: Topology) -> dict[str, int]:
+    """A number for the switch of each NIC, by the first node of the described network; 0 where there is none."""
+    network = topology.network
+    if network is None:
+        return {nic.name: 0 for nic in topology.nics}
+    numbers: dict[str, int] = {}
+    found = {}
+    for port in network.ports_of(network.nodes[0]):
+        found[port.partition(":")[2]] = numbers.setdefault(network.leaf_of(port), len(numbers))
+    return {nic.name: found.get(nic.name, 0) for nic in topology.nics}
+
+
+def write_suite(miniature: Miniature, root: Path, folder: Path, environment: Mapping[str, Any]) -> Path:
+    """Write the suite of a miniature into `folder`, and return the path of its topology.yaml.
+
+    `environment`: what fabricheck.emulation.settings needs to know of the programs and libraries of the miniature.
+    """
+    site = folder / "site_configs" / miniature.system
+    site.mkdir(parents=True)
+    for name in SHARED:
+        (folder / name).symlink_to(root / name)
+    (folder / "reference_values").mkdir()
+    topology = site / "topology.yaml"
+    writer = YAML()
+    writer.width = 118
+    with topology.open("w", encoding="utf-8") as file:
+        file.write("# Written by `fabricheck emulate up`: a rehearsal, not a machine.\n")
+        writer.dump(scaled_topology(miniature, root), file)
+    described = {
+        "settings": str(root / "site_configs" / miniature.system / "settings.py"),
+        "system": miniature.system,
+        "partition": miniature.partition,
+        "nodes": miniature.nodes,
+        "scale": miniature.scale,
+        "nics": [nic.name for nic in load_topology(topology).nics],
+        "most_bytes": MOST_BYTES,
+        **environment,
+    }
+    (site / "miniature.json").write_text(json.dumps(described, indent=1), encoding="utf-8")
+    (site / "settings.py").write_text(_SETTINGS, encoding="utf-8")
+    load_topology(topology)
+    return topology
+
+
+_SETTINGS = '''"""Written by `fabricheck emulate up`: settings for emulated nodes. A rehearsal, not a machine."""
+
+from pathlib import Path
+
+from fabricheck.emulation.settings import of_miniature
+
+site_configuration = of_miniature(Path(__file__).with_name("miniature.json"))
+'''

@@ -1,0 +1,153 @@
+"""A system in miniature, brought up: its cluster, its emulated GPUs, the programs and libraries that it runs with."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from fabricheck.emulation import node
+from fabricheck.emulation.cluster import FOLDER, Cluster, require_machine
+from fabricheck.emulation.description import Choices, vendor_of, write_node
+from fabricheck.emulation.miniature import Miniature, node_names, plan, scaled_topology, write_suite
+from fabricheck.errors import UserError
+from fabricheck.topology.model import Topology, load_topology
+from fabricheck.topology.nic import nic_of
+
+#: Debian's Open MPI: Slurm starts it, and it can be told which NIC each rank uses.
+MPICXX = Path("/usr/bin/mpicxx.openmpi")
+MPI_VARIABLES = {
+    "OMPI_MCA_pml": "ob1",
+    "OMPI_MCA_btl": "tcp,self,vader",
+    # Ranks of other users do not read each other's memory, so the library need not try.
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "SLURM_MPI_TYPE": "pmix",
+    "SLURM_PMIX_FENCE": "ring",
+}
+#: Bytes that one buffer of an emulated GPU may have: a machine holds those of all.
+LARGEST_ALLOCATION = 64 << 20
+
+
+#: What tools/build.py calls the programs for a vendor's GPUs.
+TARGETS: Mapping[str, str] = {"nvidia": "cuda", "amd": "hip-emulated"}
+
+
+def up_in_miniature(name: str, nodes: int, scale: float | None, root: Path, cluster_name: str) -> Cluster:
+    """Bring up `SYSTEM[:PARTITION]` of the suite at `root` on emulated nodes; all are idle when this returns.
+
+    Raises UserError for an unknown system, nodes or a scale that do not fit, and where a compiler or a stand-in is
+    missing.
+    """
+    require_machine()
+    chosen = plan(name, nodes, scale, root)
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "topology.yaml"
+        with file.open("w", encoding="utf-8") as stream:
+            YAML().dump(scaled_topology(chosen, root), stream)
+        topology = load_topology(file)
+        vendor = vendor_of(topology)
+        libraries = node.build(root / "build" / "standins", mpicxx=MPICXX)
+        program = build_fabricbench(root, vendor)
+        cluster = Cluster.up(file, cluster_name)
+    try:
+        _furnish(cluster, chosen, root, libraries, program)
+    except BaseException:
+        cluster.down_now()
+        raise
+    return cluster
+
+
+def suite_of(cluster: str) -> Path | None:
+    """The suite of the miniature that a cluster is; None where it is none."""
+    folder = FOLDER / cluster / "suite"
+    return folder if folder.is_dir() else None
+
+
+def gpu_folder(cluster: str, host: str) -> Path:
+    """Where the emulated GPUs of a node have their description, their faults and their memory."""
+    return FOLDER / cluster / "gpus" / host
+
+
+def variables_of(cluster: str) -> dict[str, str]:
+    """What a command on the login node of a miniature needs to find its suite and programs."""
+    suite = suite_of(cluster)
+    if suite is None:
+        return {}
+    return {"FABRICHECK_SUITE": str(suite), "FABRICHECK_BUILT": str(suite / "built")}
+
+
+def build_fabricbench(root: Path, vendor: str) -> Path:
+    """The program for emulated GPUs of a vendor, built in build/ of the checkout `root` unless it is there already."""
+    target = TARGETS[vendor]
+    if not (root / "tools" / "build.py").is_file():
+        raise UserError(f"{root} is no checkout of Fabricheck, with whose tools the emulated GPUs' program is built")
+    environment = {**os.environ, "FABRICHECK_MPI": "machine", "PYTHONPATH": str(root)}
+    command = [sys.executable, "-m", "tools.build", target]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=environment)
+    program = root / "build" / target / "fabricbench"
+    if done.returncode != 0 or not program.is_file():
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+        raise UserError(f"fabricbench does not build for emulated GPUs: `python -m tools.build {target}` said\n{tail}")
+    return program
+
+
+def _furnish(cluster: Cluster, chosen: Miniature, root: Path, libraries: Path, program: Path) -> None:
+    """Emulated GPUs for each node, and the suite with which the login node runs checks on them."""
+    name, topology = cluster.layout.name, cluster.layout.topology
+    for host in node_names(chosen):
+        write_node(
+            topology,
+            gpu_folder(name, host),
+            Choices(scale=1.0, node=host, largest_allocation=LARGEST_ALLOCATION),  # the topology is scaled already
+        )
+    prolog = cluster.folder / "prolog.sh"
+    prolog.write_text(_prolog(topology, name, libraries), encoding="utf-8")
+    prolog.chmod(0o755)
+    environment: Mapping[str, Any] = {
+        "env_vars": [*map(list, MPI_VARIABLES.items()), ["LD_LIBRARY_PATH", f"{libraries}:$LD_LIBRARY_PATH"]],
+        "extras": {"mpi": "openmpi", "mpicxx": str(MPICXX), "launcher_options": [f"--task-prolog={prolog}"]},
+    }
+    suite = cluster.folder / "suite"
+    write_suite(chosen, root, suite, {"environment": environment})
+    output = root / "output" / "miniatures" / name
+    output.mkdir(parents=True, exist_ok=True)
+    (suite / "output").symlink_to(output)
+    settings = _environments(suite, chosen.system)
+    for each in settings:
+        built = suite / "built" / each
+        built.mkdir(parents=True)
+        with contextlib.suppress(FileExistsError):
+            (built / "fabricbench").symlink_to(program)
+
+
+def _environments(suite: Path, system: str) -> list[str]:
+    from fabricheck.emulation.settings import of_miniature
+
+    content = of_miniature(suite / "site_configs" / system / "miniature.json")
+    return [each["name"] for each in content["environments"]]
+
+
+def _prolog(topology: Topology, cluster: str, libraries: Path) -> str:
+    """What each rank is told before it starts: its node's GPUs, and the NIC of its own GPU for MPI."""
+    gpus = sorted(topology.gpus, key=lambda gpu: gpu.index)
+    nics = [nic_of(topology, gpu) for gpu in gpus]
+    cases = "".join(
+        f'  {rank}) echo "export OMPI_MCA_btl_tcp_if_include={nic.name}" ;;\n' for rank, nic in enumerate(nics) if nic
+    )
+    every = ",".join(nic.name for nic in topology.nics) or "mgmt0"
+    return (
+        "#!/bin/sh\n"
+        f'echo "export {node.VARIABLE}={FOLDER / cluster / "gpus"}/$(hostname)"\n'
+        f'echo "export LD_PRELOAD={libraries / "libfabricheck-gpu-aware-mpi.so"}"\n'
+        'case "$SLURM_LOCALID" in\n'
+        f'{cases}  *) echo "export OMPI_MCA_btl_tcp_if_include={every}" ;;\n'
+        "esac\n"
+    )

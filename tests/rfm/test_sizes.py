@@ -1,0 +1,50 @@
+"""Which sizes a check asks for, where the partition has room for all of them and where it has not."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fabricheck.rfm.measure import FabricbenchCheck
+from fabricheck.rfm.suite_parts import SuiteParts
+from fabricheck.suites.benchmarks import benchmark
+
+SIZES = {"host": "8B,1GiB", "staging": "1B:64MiB:4", "other": "1MiB,64MiB,1GiB"}
+
+
+def check(backend: str, transport: str, extras: dict[str, object], **more: Any) -> Any:
+    """What `chosen_sizes` reads of a test."""
+    given: dict[str, Any] = {"backend": backend, "transport": transport, "sizes": SIZES, **more}
+    return SimpleNamespace(current_partition=SimpleNamespace(extras=extras), **given)
+
+
+@pytest.mark.parametrize(
+    ("backend", "transport", "whole", "bounded"),
+    [
+        ("host", "mpi", "8B,1GiB", "8B,1MiB"),
+        ("cuda", "staging", "1B:64MiB:4", "1B:1MiB:4"),
+        ("cuda", "ccl", "1MiB,64MiB,1GiB", "1MiB"),
+    ],
+)
+def test_no_size_is_above_the_partitions_limit(backend: str, transport: str, whole: str, bounded: str) -> None:
+    assert FabricbenchCheck.chosen_sizes(check(backend, transport, {})) == whole
+    assert FabricbenchCheck.chosen_sizes(check(backend, transport, {"most_bytes": 1 << 20})) == bounded
+
+
+@pytest.mark.parametrize(
+    ("tool", "bench", "most"),
+    [("osu", "bw", 1 << 20), ("osu", "alltoall", 1 << 20), ("nccl-tests", "all_reduce", 1 << 20)],
+)
+def test_nor_is_one_of_a_vendor_suite(tool: str, bench: str, most: int) -> None:
+    def largest(extras: dict[str, object]) -> int:
+        parts = check("cuda", "mpi", extras, benchmark=benchmark(tool, bench), tool=tool, num_tasks=4, buffers="D D")
+        parts.sizes, parts.iterations = {"other": "8B:1GiB"}, 100
+        parts.chosen_sizes = lambda: FabricbenchCheck.chosen_sizes(parts)
+        return max(SuiteParts.asked(parts).planned_bytes)
+
+    assert largest({}) > most
+    assert most // 4 < largest({"most_bytes": most}) <= most
+    # Smaller than the least that the tool can be asked for: that.
+    assert largest({"most_bytes": 8}) <= 64
