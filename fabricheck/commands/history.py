@@ -117,10 +117,10 @@ def compare(
 @click.option(
     "--accepted", type=_FILE, help="Changes that were accepted.  [default: reference_values/accepted/SYSTEM.yaml]"
 )
-@click.option("--warm-up", default=20, show_default=True, help="Sessions of a metric before it can alarm.")
+@click.option("--warm-up", default=20, show_default=True, help="Sessions of a metric before it can raise an alert.")
 @_JSON
 def watch(*, system: str, store: Path | None, accepted: Path | None, warm_up: int, as_json: bool) -> None:
-    """Go through the history of a SYSTEM night by night and report what got worse, and since when.
+    """Go through the history of a SYSTEM session by session and report what got worse, and since when.
 
     The exit status is 1 while something is worse that nobody accepted, 4 where nothing is but a metric is missing or
     none can be watched yet, else 0; 2 is a mistake in what was given.
