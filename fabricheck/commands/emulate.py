@@ -83,7 +83,7 @@ def exec(*, name: str, command: tuple[str, ...]) -> None:
 
 @emulate.group()
 def fault() -> None:
-    """Break something, or mend it again."""
+    """Plant a fault, or remove it again."""
 
 
 def _cluster(name: str) -> Cluster:
