@@ -80,9 +80,16 @@ def calibrate(
 @click.argument("candidate")
 @click.option("--system", default="local", show_default=True, help="The system that the runs are of.")
 @_STORE
-@click.option("--false-discovery", default=0.01, show_default=True, help="Share of the regressions that may be none.")
-@click.option("--margin", default=0.05, show_default=True, help="A loss that has to be seen, for `same`.")
-@click.option("--power", default=0.95, show_default=True, help="How surely it has to be.")
+@click.option(
+    "--false-discovery",
+    default=0.01,
+    show_default=True,
+    help="False discovery rate: how many of the regressions found may be false.",
+)
+@click.option("--margin", default=0.05, show_default=True, help="The loss that has to be ruled out, for `same`.")
+@click.option(
+    "--power", default=0.95, show_default=True, help="The probability with which that loss would have been found."
+)
 @_JSON
 def compare(
     *,

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _ADAPTIVE = click.option(
-    "--adaptive", is_flag=True, help="The switches spread pairs evenly over ways of equal cost; else they may collide."
+    "--adaptive",
+    is_flag=True,
+    help="The switches spread pairs evenly over routes of equal cost; else they may collide.",
 )
 _ROUTES = click.option(
     "--routes",
     "routes_file",
     type=_FILE,
-    help="The ways that are known: a line for each pair, SOURCE DESTINATION and the parts that tell its way.",
+    help="Known routes: a line for each pair, SOURCE DESTINATION and the parts that tell its route.",
 )
 
 
@@ -37,7 +39,9 @@ def pairwise() -> None:
 @pairwise.command()
 @click.argument("system")
 @click.option("--nodes", required=True, metavar="LIST", help="The nodes in rank order, such as nid[001-064].")
-@click.option("--rounds", "count", type=click.IntRange(min=1), help="So many random rounds; left out: all pairs once.")
+@click.option(
+    "--rounds", "count", type=click.IntRange(min=1), help="Number of random rounds; without it, every pair once."
+)
 @click.option(
     "--ports", is_flag=True, help="One rank for each port of a node, in the order of the file; else one a node."
 )
