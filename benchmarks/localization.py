@@ -74,7 +74,7 @@ def taken(design: Design, random: np.random.Generator) -> FloatArray:
 def healthy_share(design: Design, faults: Sequence[Fault], took: FloatArray) -> FloatArray:
     """What each pair gets of what is expected, without noise, shape (R,).
 
-    Computed apart from the locator's model: a lower rate by sharing the links anew.
+    Computed apart from the locator's model: a lower rate by sharing the links again.
     """
     share = np.ones(len(design.places))
     on = took[design.way] > 0

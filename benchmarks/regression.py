@@ -1,14 +1,14 @@
 """Measures calibrate, compare and watch on simulated metrics whose truth is known, beside other rules on the same data.
 
 The others: a change of 10% from a perfect reference; the interquartile rule (worse than the third quartile of the last
-60 nights by 1.5 interquartile ranges); and Apache Otava at its defaults (p = 0.001, window 50), in an environment of
+60 sessions by 1.5 interquartile ranges); and Apache Otava at its defaults (p = 0.001, window 50), in an environment of
 its own, which is made in a temporary folder unless --otava names its Python.
 
     python -m benchmarks.regression --output table.md                         # some minutes
     python -m benchmarks.regression --full --output docs/regression-benchmark.md
 
-One night of one metric is a metric-night; 30,000 of them are a month of 1,000 metrics. With --full each kind of noise
-has more than 10^6 metric-nights.
+One session of one metric is a metric-session; 30,000 of them are a month of 1,000 metrics. With --full each kind of
+noise has more than 10^6 metric-sessions.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from fabricheck.history.watch import watch
 Floats = npt.NDArray[np.float64]
 Generator = np.random.Generator
 
-MONTH = 30_000  # metric-nights of 1,000 metrics
-VARIATION = 0.02  # from night to night, relative, where a row does not say otherwise
-BASELINE = 60  # nights that the other rules look back
+MONTH = 30_000  # metric-sessions of 1,000 metrics
+VARIATION = 0.02  # from session to session, relative, where a row does not say otherwise
+BASELINE = 60  # sessions that the other rules look back
 OTAVA = "apache-otava==0.8.0"
 
 # Runs in Otava's own environment: a matrix of series in, for each the indices of its change points out.
@@ -63,85 +63,85 @@ print(json.dumps(found))
 
 @dataclass(frozen=True)
 class Null:
-    """Noise of a healthy metric: `make(generator, metrics, nights)` in units of its night-to-night variation."""
+    """Noise of a healthy metric: `make(generator, metrics, sessions)` in units of its session-to-session variation."""
 
     name: str
     make: Callable[[Generator, int, int], Floats]
     asked: bool = True  # one of the kinds that the target names
 
 
-def gaussian(rng: Generator, metrics: int, nights: int) -> Floats:
-    return rng.standard_normal((metrics, nights))
+def gaussian(rng: Generator, metrics: int, sessions: int) -> Floats:
+    return rng.standard_normal((metrics, sessions))
 
 
 def bimodal(share: float, distance: float) -> Callable[[Generator, int, int], Floats]:
-    """A share of the nights in a mode that is worse by `distance` spreads of a mode; scaled to a variance of 1."""
+    """A share of the sessions in a mode that is worse by `distance` spreads of a mode; scaled to a variance of 1."""
 
-    def make(rng: Generator, metrics: int, nights: int) -> Floats:
-        values = rng.standard_normal((metrics, nights)) + distance * (rng.random((metrics, nights)) < share)
+    def make(rng: Generator, metrics: int, sessions: int) -> Floats:
+        values = rng.standard_normal((metrics, sessions)) + distance * (rng.random((metrics, sessions)) < share)
         return np.asarray(values / np.sqrt(1 + distance**2 * share * (1 - share)))
 
     return make
 
 
 def sticky(switch: float, distance: float) -> Callable[[Generator, int, int], Floats]:
-    """Two modes of equal weight, of which one lasts for 1/switch nights on average."""
+    """Two modes of equal weight, of which one lasts for 1/switch sessions on average."""
 
-    def make(rng: Generator, metrics: int, nights: int) -> Floats:
-        changes = rng.random((metrics, nights)) < switch
+    def make(rng: Generator, metrics: int, sessions: int) -> Floats:
+        changes = rng.random((metrics, sessions)) < switch
         mode = (np.cumsum(changes, axis=1) + rng.integers(0, 2, (metrics, 1))) % 2
-        return np.asarray((rng.standard_normal((metrics, nights)) + distance * mode) / np.sqrt(1 + distance**2 / 4))
+        return np.asarray((rng.standard_normal((metrics, sessions)) + distance * mode) / np.sqrt(1 + distance**2 / 4))
 
     return make
 
 
 def autocorrelated(correlation: float) -> Callable[[Generator, int, int], Floats]:
-    def make(rng: Generator, metrics: int, nights: int) -> Floats:
-        noise = rng.standard_normal((metrics, nights + 100)) * np.sqrt(1 - correlation**2)
+    def make(rng: Generator, metrics: int, sessions: int) -> Floats:
+        noise = rng.standard_normal((metrics, sessions + 100)) * np.sqrt(1 - correlation**2)
         return np.asarray(lfilter([1], [1, -correlation], noise, axis=1)[:, 100:])
 
     return make
 
 
 def dips(rate: float) -> Callable[[Generator, int, int], Floats]:
-    """Single nights that are worse by 3 to 10 spreads."""
+    """Single sessions that are worse by 3 to 10 spreads."""
 
-    def make(rng: Generator, metrics: int, nights: int) -> Floats:
-        values = rng.standard_normal((metrics, nights))
+    def make(rng: Generator, metrics: int, sessions: int) -> Floats:
+        values = rng.standard_normal((metrics, sessions))
         return values + (rng.random(values.shape) < rate) * rng.uniform(3, 10, values.shape)
 
     return make
 
 
 def heavy_tailed(freedom: float) -> Callable[[Generator, int, int], Floats]:
-    def make(rng: Generator, metrics: int, nights: int) -> Floats:
-        return np.asarray(rng.standard_t(freedom, (metrics, nights)) / np.sqrt(freedom / (freedom - 2)))
+    def make(rng: Generator, metrics: int, sessions: int) -> Floats:
+        return np.asarray(rng.standard_t(freedom, (metrics, sessions)) / np.sqrt(freedom / (freedom - 2)))
 
     return make
 
 
 SIMPLE = (
     Null("Gaussian", gaussian),
-    Null("bimodal, worse mode 30% of nights, 4 spreads away", bimodal(0.3, 4)),
-    Null("bimodal, worse mode 15% of nights, 6 spreads away", bimodal(0.15, 6)),
+    Null("bimodal, worse mode 30% of sessions, 4 spreads away", bimodal(0.3, 4)),
+    Null("bimodal, worse mode 15% of sessions, 6 spreads away", bimodal(0.15, 6)),
     Null("autocorrelated, 0.3", autocorrelated(0.3)),
     Null("autocorrelated, 0.6", autocorrelated(0.6)),
-    Null("dips on 1% of nights", dips(0.01)),
-    Null("dips on 5% of nights", dips(0.05)),
+    Null("dips on 1% of sessions", dips(0.01)),
+    Null("dips on 5% of sessions", dips(0.05)),
     Null("heavy tails, t with 5 degrees of freedom", heavy_tailed(5), asked=False),
 )
 
 
-def mixture(rng: Generator, metrics: int, nights: int) -> Floats:
+def mixture(rng: Generator, metrics: int, sessions: int) -> Floats:
     """The same number of metrics of each simple kind."""
     each = metrics // len(SIMPLE)
-    return np.concatenate([kind.make(rng, each, nights) for kind in SIMPLE])
+    return np.concatenate([kind.make(rng, each, sessions) for kind in SIMPLE])
 
 
 NULLS = (
     *SIMPLE,
     Null("a mixture of all above", mixture),
-    Null("two lasting modes, ten nights on average, 3 spreads apart", sticky(0.1, 3), asked=False),
+    Null("two lasting modes, ten sessions on average, 3 spreads apart", sticky(0.1, 3), asked=False),
 )
 
 
@@ -185,11 +185,11 @@ def make_otava(folder: Path) -> str:
 
 
 def interquartile(values: Floats) -> npt.NDArray[np.bool_]:
-    """Which nights after the first BASELINE the interquartile rule flags; shape (metrics, nights - BASELINE)."""
+    """Which sessions after the first BASELINE the interquartile rule flags; shape (metrics, sessions - BASELINE)."""
     flags = []
-    for night in range(BASELINE, values.shape[1]):
-        low, high = np.quantile(values[:, night - BASELINE : night], [0.25, 0.75], axis=1)
-        flags.append(values[:, night] > high + 1.5 * (high - low))
+    for session in range(BASELINE, values.shape[1]):
+        low, high = np.quantile(values[:, session - BASELINE : session], [0.25, 0.75], axis=1)
+        flags.append(values[:, session] > high + 1.5 * (high - low))
     return np.stack(flags, axis=1)
 
 
@@ -203,9 +203,9 @@ def poisson(count: int, exposure: float) -> str:
 def false_alarms(report: Report, arguments: argparse.Namespace, python: str) -> None:
     def row(number: int, null: Null) -> list[str]:
         rng = np.random.default_rng([arguments.seed, 1, number])
-        values = VARIATION * null.make(rng, arguments.metrics, arguments.nights)
+        values = VARIATION * null.make(rng, arguments.metrics, arguments.sessions)
         found = monitor(values)
-        watched = int(found.watched_nights.sum())
+        watched = int(found.watched_sessions.sum())
         flagged = interquartile(values[:, : BASELINE + 200])
         ten = 0.05 / VARIATION * values > -np.log(0.9)
         clean = values[: arguments.series, :BASELINE]
@@ -213,8 +213,8 @@ def false_alarms(report: Report, arguments: argparse.Namespace, python: str) -> 
         return [
             null.name + ("" if null.asked else " (not asked for)"),
             f"{watched:,}",
-            str(len(found.alarms)),
-            poisson(len(found.alarms), watched / MONTH),
+            str(len(found.alerts)),
+            poisson(len(found.alerts), watched / MONTH),
             f"{ten.mean() * MONTH:,.0f}",
             f"{flagged.mean() * MONTH:,.0f}",
             f"{otava_series / len(clean):.1%}",
@@ -222,24 +222,24 @@ def false_alarms(report: Report, arguments: argparse.Namespace, python: str) -> 
 
     report.table(
         "False alarms",
-        ("null series", "metric-nights watched", "alarms", "a month and 1,000 metrics (95% interval)",
-         "±10% at 5% variation", "interquartile rule", "Otava: clean 60-night series with a change"),
+        ("null series", "metric-sessions watched", "alerts", "a month and 1,000 metrics (95% interval)",
+         "±10% at 5% variation", "interquartile rule", "Otava: clean 60-session series with a change"),
         (row(number, null) for number, null in enumerate(NULLS)),
-        f"{arguments.metrics} metrics from their first night on, none shares a component with another, so each alarm "
-        "is a page of its own. The other rules: flagged nights a month and 1,000 metrics.",
+        f"{arguments.metrics} metrics from their first session on, none shares a component with another, so each alert "
+        "is an incident of its own. The other rules: flagged sessions a month and 1,000 metrics.",
     )  # fmt: skip
 
 
-def first_alarms(found: Monitored, metrics: int, onset: int) -> Floats:
-    """Nights from the onset to the first alarm of each metric that had none before it; infinite where none came."""
-    nights = np.full(metrics, np.inf)
+def first_alerts(found: Monitored, metrics: int, onset: int) -> Floats:
+    """Sessions from the onset to the first alert of each metric that had none before it; infinite where none came."""
+    sessions = np.full(metrics, np.inf)
     before = np.zeros(metrics, dtype=np.bool_)
-    for each in found.alarms:
-        if each.night < onset:
+    for each in found.alerts:
+        if each.session < onset:
             before[each.metric] = True
         else:
-            nights[each.metric] = min(nights[each.metric], each.night - onset + 1)
-    return nights[~before]
+            sessions[each.metric] = min(sessions[each.metric], each.session - onset + 1)
+    return sessions[~before]
 
 
 def dropped(rng: Generator, null: Null, metrics: int, onset: int, drop: float) -> Floats:
@@ -248,8 +248,8 @@ def dropped(rng: Generator, null: Null, metrics: int, onset: int, drop: float) -
     return values
 
 
-def say_nights(nights: Floats) -> str:
-    middle = float(np.median(nights))
+def say_sessions(sessions: Floats) -> str:
+    middle = float(np.median(sessions))
     return f"{middle:.0f}" if np.isfinite(middle) else "none"
 
 
@@ -261,24 +261,24 @@ def power(report: Report, arguments: argparse.Namespace, _: str) -> None:
         found = []
         for drop in (3.5, 5.0):
             rng = np.random.default_rng([arguments.seed, 2, number])
-            nights = np.concatenate(
+            sessions = np.concatenate(
                 [
-                    first_alarms(monitor(dropped(rng, null, arguments.metrics, onset, drop)), arguments.metrics, onset)
+                    first_alerts(monitor(dropped(rng, null, arguments.metrics, onset, drop)), arguments.metrics, onset)
                     for _ in range(arguments.systems if null is SIMPLE[0] else 1)
                 ]
             )
-            within = int((nights <= 3).sum())
-            interval = binomtest(within, nights.size).proportion_ci(method="exact")
-            share = f"{within / nights.size:.1%} ({100 * interval.low:.1f}-{100 * interval.high:.1f})"
-            found += [share, say_nights(nights)]
+            within = int((sessions <= 3).sum())
+            interval = binomtest(within, sessions.size).proportion_ci(method="exact")
+            share = f"{within / sessions.size:.1%} ({100 * interval.low:.1f}-{100 * interval.high:.1f})"
+            found += [share, say_sessions(sessions)]
         return [null.name, str(onset), *found]
 
     report.table(
         "Power and latency of watch",
-        ("noise", "nights before the drop", "3.5 variations: found in 3 nights", "median nights",
-         "5 variations: found in 3 nights", "median nights"),
+        ("noise", "sessions before the drop", "3.5 variations: found in 3 sessions", "median sessions",
+         "5 variations: found in 3 sessions", "median sessions"),
         (row(number, *case) for number, case in enumerate(cases)),
-        f"{arguments.metrics} metrics drop at once and for good, by that many times their night-to-night variation; "
+        f"{arguments.metrics} metrics drop at once and for good, by that many times their variation between sessions; "
         f"Gaussian ones of {arguments.systems} systems. With the 95% interval.",
     )  # fmt: skip
 
@@ -288,25 +288,25 @@ def power_of_others(report: Report, arguments: argparse.Namespace, python: str) 
         rng = np.random.default_rng([arguments.seed, 3, number])
         values = variation * rng.standard_normal((arguments.series, 200 + 15))
         values[:, 200:] -= np.log1p(-drop)
-        ours = first_alarms(monitor(values), arguments.series, 200)
+        ours = first_alerts(monitor(values), arguments.series, 200)
         ten = _first(values[:, 200:] > -np.log(0.9))
         quartile = _first(interquartile(values[:, 200 - BASELINE :]))
         theirs = np.full(arguments.series, np.inf)
-        for night in range(1, 16):
+        for session in range(1, 16):
             open_ = np.flatnonzero(np.isinf(theirs))
-            points = otava(python, -values[open_, 200 - BASELINE : 200 + night])
+            points = otava(python, -values[open_, 200 - BASELINE : 200 + session])
             hit = [any(point >= BASELINE - 5 for point in each) for each in points]
-            theirs[open_[np.asarray(hit, dtype=np.bool_)]] = night
-        cells = [f"{np.mean(each <= 3):.0%}, {say_nights(each)}" for each in (ours, ten, quartile, theirs)]
+            theirs[open_[np.asarray(hit, dtype=np.bool_)]] = session
+        cells = [f"{np.mean(each <= 3):.0%}, {say_sessions(each)}" for each in (ours, ten, quartile, theirs)]
         return [f"{drop:.0%} at {variation:.0%} variation", *cells]
 
     report.table(
         "The same drops by the other rules",
         ("drop", "watch", "±10%", "interquartile rule", "Otava"),
         (row(number, *each) for number, each in enumerate(((0.02, 0.07), (0.02, 0.08), (0.03, 0.05), (0.02, 0.10)))),
-        f"Found within 3 nights, and the median night of the first finding within 15. {arguments.series} Gaussian "
-        f"metrics, 200 nights before the drop for watch, {BASELINE} for the interquartile rule and Otava, whose "
-        "finding counts from 5 nights before the drop on. ±10% compares with the true value.",
+        f"Found within 3 sessions, and the median session of the first finding within 15. {arguments.series} Gaussian "
+        f"metrics, 200 sessions before the drop for watch, {BASELINE} for the interquartile rule and Otava, whose "
+        "finding counts from 5 sessions before the drop on. ±10% compares with the true value.",
     )
 
 
@@ -319,13 +319,13 @@ def drift(report: Report, arguments: argparse.Namespace, _: str) -> None:
         rng = np.random.default_rng([arguments.seed, 4, number])
         values = variation * rng.standard_normal((arguments.metrics, onset + 60))
         values[:, onset:] -= np.log1p(-0.002 * np.arange(1, 61))
-        nights = first_alarms(monitor(values), arguments.metrics, onset)
-        return [f"{variation:.0%}", str(onset), f"{np.mean(nights <= 25):.1%}", f"-{0.2 * np.median(nights):.1f}%"]
+        sessions = first_alerts(monitor(values), arguments.metrics, onset)
+        return [f"{variation:.0%}", str(onset), f"{np.mean(sessions <= 25):.1%}", f"-{0.2 * np.median(sessions):.1f}%"]
 
     cases = [(variation, onset) for variation in (0.01, 0.02, 0.03) for onset in (60, 200)]
     report.table(
-        "A drift of 0.2% a night",
-        ("variation", "nights before", "found before -5%", "median loss when found"),
+        "A drift of 0.2% a session",
+        ("variation", "sessions before", "found before -5%", "median loss when found"),
         (row(number, *each) for number, each in enumerate(cases)),
     )
 
@@ -398,19 +398,19 @@ def coverage(report: Report, arguments: argparse.Namespace, _: str) -> None:
 
 
 def history(values: Floats) -> pl.DataFrame:
-    """A history of metrics with these logarithms, a session a night."""
-    metrics, nights = values.shape
+    """A history of metrics with these logarithms, a session a session."""
+    metrics, sessions = values.shape
     start = datetime(2026, 1, 1, 2, tzinfo=timezone.utc)
-    night, metric = np.divmod(np.arange(nights * metrics), metrics)
-    starts = [start + timedelta(days=each) for each in range(nights)]
-    size = nights * metrics
+    session, metric = np.divmod(np.arange(sessions * metrics), metrics)
+    starts = [start + timedelta(days=each) for each in range(sessions)]
+    size = sessions * metrics
     frame = pl.DataFrame(
         {
-            "session": [f"s{each:04}" for each in night],
-            "run_id": [f"r{each:04}" for each in night],
-            "started": [starts[each] for each in night],
+            "session": [f"s{each:04}" for each in session],
+            "run_id": [f"r{each:04}" for each in session],
+            "started": [starts[each] for each in session],
             "metric": [f"metric_{each:04}" for each in metric],
-            "value": np.exp(-values[metric, night]) * 100,
+            "value": np.exp(-values[metric, session]) * 100,
             "components": [[f"link{each % 100}", f"node{each % 10}"] for each in metric],
         },
         schema_overrides={"started": pl.Datetime("us", "UTC")},
@@ -427,18 +427,18 @@ def history(values: Floats) -> pl.DataFrame:
 
 
 def speed(report: Report, arguments: argparse.Namespace, python: str) -> None:
-    def row(nights: int) -> list[str]:
+    def row(sessions: int) -> list[str]:
         rng = np.random.default_rng([arguments.seed, 7])
-        values = VARIATION * rng.standard_normal((1000, nights))
+        values = VARIATION * rng.standard_normal((1000, sessions))
         frame = history(values)
         begin = time.perf_counter()
         watch(frame, "sim", now=frame["started"][-1])
         ours = time.perf_counter() - begin
         begin = time.perf_counter()
         otava(python, -values)
-        return [f"1,000 x {nights}", f"{ours:.1f} s", f"{time.perf_counter() - begin:.1f} s"]
+        return [f"1,000 x {sessions}", f"{ours:.1f} s", f"{time.perf_counter() - begin:.1f} s"]
 
-    report.table("Speed", ("metrics x nights", "watch", "Otava, once at the end"), map(row, (365, 1000)))
+    report.table("Speed", ("metrics x sessions", "watch", "Otava, once at the end"), map(row, (365, 1000)))
 
 
 TABLES = ["false-alarms", "power", "drift", "other-rules", "compare", "coverage", "speed"]
@@ -451,15 +451,15 @@ def main() -> int:
     parser.add_argument("--otava", help="a Python that has apache-otava; without it one is made")
     parser.add_argument("--seed", type=int, default=20261121)
     parser.add_argument("--metrics", type=int, default=1000)
-    parser.add_argument("--nights", type=int, default=300, help="of each null series")
+    parser.add_argument("--sessions", type=int, default=300, help="of each null series")
     parser.add_argument("--series", type=int, default=100, help="for the rules that are slow, and comparisons")
     parser.add_argument("--systems", type=int, default=1, help="with as many metrics each, for the power")
-    parser.add_argument("--full", action="store_true", help="the same as --nights 1100 --series 300 --systems 5")
+    parser.add_argument("--full", action="store_true", help="the same as --sessions 1100 --series 300 --systems 5")
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES, metavar="TABLE", help=", ".join(TABLES))
     arguments = parser.parse_args()
     if arguments.full:
-        arguments.nights, arguments.series, arguments.systems = 1100, 300, 5
-    names = ("seed", "metrics", "nights", "series", "systems")
+        arguments.sessions, arguments.series, arguments.systems = 1100, 300, 5
+    names = ("seed", "metrics", "sessions", "series", "systems")
     given = [f"--{name} {getattr(arguments, name)}" for name in names]
     if arguments.tables != TABLES:
         given.append(f"--tables {' '.join(arguments.tables)}")

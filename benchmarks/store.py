@@ -1,8 +1,8 @@
-"""How long it takes to write, read and verify a sample store of a million metric-nights, and how large it is.
+"""How long it takes to write, read and verify a sample store of a million metric-sessions, and how large it is.
 
-    python -m benchmarks.store --nights 1000 --metrics 1000 --iterations 100
+    python -m benchmarks.store --sessions 1000 --metrics 1000 --iterations 100
 
-Nights are made up, but for their form: runs of 50 pairs each, with headers, judgements and samples of the size that
+Sessions are made up, but for their form: runs of 50 pairs each, with headers, judgements and samples of the size that
 fabricbench's have. They are written as `fabricheck run` writes them, checksums and flushes included. Prints Markdown.
 """
 
@@ -43,24 +43,24 @@ _Result = TypeVar("_Result")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nights", type=int, default=1000)
-    parser.add_argument("--metrics", type=int, default=1000, help="a night")
+    parser.add_argument("--sessions", type=int, default=1000)
+    parser.add_argument("--metrics", type=int, default=1000, help="of each session")
     parser.add_argument("--iterations", type=int, default=100, help="kept of each metric")
     parser.add_argument("--folder", type=Path, help="where to make the store; it is removed again")
     arguments = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="store-benchmark-", dir=arguments.folder))
     try:
-        measure(work / "store", arguments.nights, arguments.metrics, arguments.iterations)
+        measure(work / "store", arguments.sessions, arguments.metrics, arguments.iterations)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def measure(store: Path, nights: int, metrics: int, iterations: int) -> None:
-    template = Night.like_a_real_one(metrics, iterations)
+def measure(store: Path, sessions: int, metrics: int, iterations: int) -> None:
+    template = MadeSession.like_a_real_one(metrics, iterations)
     folders.create(store)
     start = time.monotonic()
-    for night in range(nights):
-        template.write(store, night)
+    for number in range(sessions):
+        template.write(store, number)
     wrote = time.monotonic() - start
     sizes = {name: sum(file.stat().st_size for file in store.glob(f"*/*/{name}")) for name in folders.FILES}
     table, cold = seconds(lambda: history(store, system="benchmark"))
@@ -69,14 +69,14 @@ def measure(store: Path, nights: int, metrics: int, iterations: int) -> None:
     found, verified = seconds(lambda: verify(store))
     if found.damage:
         sys.exit(found.damage[0])
-    print(f"{nights} nights x {metrics} metrics x {iterations} iterations, {os.cpu_count()} cores\n")
+    print(f"{sessions} sessions x {metrics} metrics x {iterations} iterations, {os.cpu_count()} cores\n")
     print("| what | |\n|---|---|")
-    print(f"| writing a night | {wrote / nights * 1e3:.0f} ms |")
-    print(f"| `history` of {table.height} metric-nights | {cold:.1f} s, again {again:.1f} s |")
+    print(f"| writing a session | {wrote / sessions * 1e3:.0f} ms |")
+    print(f"| `history` of {table.height} metric-sessions | {cold:.1f} s, again {again:.1f} s |")
     print(f"| peak memory of reading | {peak:.2f} GiB |")
     print(f"| `verify` | {verified:.1f} s |")
     for name, size in sizes.items():
-        print(f"| {name} | {size / 1e6:.1f} MB, {size / nights / metrics:.0f} B a metric-night |")
+        print(f"| {name} | {size / 1e6:.1f} MB, {size / sessions / metrics:.0f} B a metric-session |")
 
 
 def seconds(work: Callable[[], _Result]) -> tuple[_Result, float]:
@@ -85,16 +85,16 @@ def seconds(work: Callable[[], _Result]) -> tuple[_Result, float]:
     return result, time.monotonic() - start
 
 
-class Night:
-    """The tables of one night; `write` gives each night its own ids, times and values."""
+class MadeSession:
+    """The tables of one session; `write` gives each session its own ids, times and values."""
 
     def __init__(self, runs: pl.DataFrame, metrics: pl.DataFrame, samples: pl.DataFrame) -> None:
         self.runs, self.metrics, self.samples = runs, metrics, samples
         self.rng = np.random.default_rng(1)
 
     @classmethod
-    def like_a_real_one(cls, metrics: int, iterations: int) -> Night:
-        """A night whose rows are those of a result file with GPUs, as often as it takes."""
+    def like_a_real_one(cls, metrics: int, iterations: int) -> MadeSession:
+        """A session whose rows are those of a result file with GPUs, as often as it takes."""
         judged = SystemJudge.of("hgx-h200").judge(read_run(suite_root() / RESULT))
         case = Case("PingPong %transport=ccl", "openmpi", "benchmark:gpu", {}, "pass", None, None, None, False)
         measured = [tables.Measured(case, judged, '{"NCCL":"2.28.3"}', "{}")]
@@ -126,10 +126,10 @@ class Night:
             ),
         )
 
-    def write(self, store: Path, night: int) -> None:
-        """Append the night as `fabricheck.store.writing.append` does, with its own ids and values."""
-        session, started = f"{night:08d}-benchmark", FIRST + timedelta(days=night)
-        own = [pl.concat_str(pl.lit(f"{night:08x}"), pl.col("run_id").str.slice(8)).alias("run_id")]
+    def write(self, store: Path, number: int) -> None:
+        """Append the session as `fabricheck.store.writing.append` does, with its own ids and values."""
+        session, started = f"{number:08d}-benchmark", FIRST + timedelta(days=number)
+        own = [pl.concat_str(pl.lit(f"{number:08x}"), pl.col("run_id").str.slice(8)).alias("run_id")]
         place = [
             *own,
             pl.lit(session).alias("session"),

@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend."""
+"""Errors that are the user's to fix."""
 
 
 class UserError(Exception):

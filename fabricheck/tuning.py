@@ -193,7 +193,7 @@ def _accepted(file: YamlFile, place: Place, setting: _SettingModel) -> re.Patter
     if setting.accepts is None:
         file.fail(
             (*place, "variable"),
-            f"{name} is unknown: mend the name, or say with `accepts`, a regular expression, which values it takes",
+            f"{name} is unknown: correct the name, or say with `accepts`, a regular expression, which values it takes",
         )
     if not is_recorded(name):
         file.fail((*place, "variable"), f"{name} is none of those that fabricbench records: no run could prove it")

@@ -62,7 +62,7 @@ def build(target: str, source: Path = ROOT / "src", folder: Path | None = None, 
 
 
 def forget_other_options(folder: Path, chosen: Sequence[str]) -> None:
-    """Has a folder that was built with other options configured anew.
+    """Has a folder that was built with other options re-configured.
 
     CMake keeps the libraries that it found for an MPI, and would link them although another is asked for now.
     """

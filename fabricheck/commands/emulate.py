@@ -71,7 +71,7 @@ def down(*, name: str) -> None:
 @_name
 @click.pass_context
 def status(context: click.Context, *, name: str) -> None:
-    """Say how the nodes are and what was planted. The exit status is 1 where a node or a daemon is not there."""
+    """Print the state of the nodes and what was planted. The exit status is 1 where a node or a daemon is not there."""
     found = _cluster(name).status()
     for node, state in found.nodes.items():
         click.echo(f"{node}  {state}")
@@ -103,7 +103,7 @@ def exec(*, name: str, command: tuple[str, ...]) -> None:
 
 @emulate.group()
 def fault() -> None:
-    """Break something, or mend it again."""
+    """Plant a fault, or remove it again."""
 
 
 def _cluster(name: str) -> Cluster:
@@ -123,7 +123,7 @@ def _plant(name: str, plant: Callable[[Cluster], None]) -> None:
 @fault.command()
 @click.argument("link")
 @click.argument("percent", type=float)
-@click.option("--one-side", is_flag=True, help="Only what the first end sends.")
+@click.option("--one-side", is_flag=True, help="Slow down only what the first end sends.")
 @_name
 def slow(*, link: str, percent: float, one_side: bool, name: str) -> None:
     """A link (nid001:hsn0, or leaf0--spine0) loses PERCENT of its rate."""
@@ -197,7 +197,7 @@ def loss(*, port: str, per_10000: int, name: str) -> None:
 @fault.command()
 @_name
 def clear(*, name: str) -> None:
-    """Mend everything."""
+    """Remove all faults."""
     from fabricheck.emulation import faults
 
     _plant(name, faults.clear)

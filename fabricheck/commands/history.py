@@ -80,9 +80,16 @@ def calibrate(
 @click.argument("candidate")
 @click.option("--system", default="local", show_default=True, help="The system that the runs are of.")
 @_STORE
-@click.option("--false-discovery", default=0.01, show_default=True, help="Share of the regressions that may be none.")
-@click.option("--margin", default=0.05, show_default=True, help="A loss that has to be seen, for `same`.")
-@click.option("--power", default=0.95, show_default=True, help="How surely it has to be.")
+@click.option(
+    "--false-discovery",
+    default=0.01,
+    show_default=True,
+    help="False discovery rate: how many of the regressions found may be false.",
+)
+@click.option("--margin", default=0.05, show_default=True, help="The loss that has to be ruled out, for `same`.")
+@click.option(
+    "--power", default=0.95, show_default=True, help="The probability with which that loss would have been found."
+)
 @_JSON
 def compare(
     *,
@@ -117,10 +124,10 @@ def compare(
 @click.option(
     "--accepted", type=_FILE, help="Changes that were accepted.  [default: reference_values/accepted/SYSTEM.yaml]"
 )
-@click.option("--warm-up", default=20, show_default=True, help="Sessions of a metric before it can alarm.")
+@click.option("--warm-up", default=20, show_default=True, help="Sessions of a metric before it can raise an alert.")
 @_JSON
 def watch(*, system: str, store: Path | None, accepted: Path | None, warm_up: int, as_json: bool) -> None:
-    """Go through the history of a SYSTEM night by night and report what got worse, and since when.
+    """Go through the history of a SYSTEM session by session and report what got worse, and since when.
 
     The exit status is 1 while something is worse that nobody accepted, 4 where nothing is but a metric is missing or
     none can be watched yet, else 0; 2 is a mistake in what was given.

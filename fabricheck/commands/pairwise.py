@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _ADAPTIVE = click.option(
-    "--adaptive", is_flag=True, help="The switches spread pairs evenly over ways of equal cost; else they may collide."
+    "--adaptive",
+    is_flag=True,
+    help="The switches spread pairs evenly over routes of equal cost; else they may collide.",
 )
 _ROUTES = click.option(
     "--routes",
     "routes_file",
     type=_FILE,
-    help="The ways that are known: a line for each pair, SOURCE DESTINATION and the parts that tell its way.",
+    help="Known routes: a line for each pair, SOURCE DESTINATION and the parts that tell its route.",
 )
 
 
@@ -37,7 +39,9 @@ def pairwise() -> None:
 @pairwise.command()
 @click.argument("system")
 @click.option("--nodes", required=True, metavar="LIST", help="The nodes in rank order, such as nid[001-064].")
-@click.option("--rounds", "count", type=click.IntRange(min=1), help="So many random rounds; left out: all pairs once.")
+@click.option(
+    "--rounds", "count", type=click.IntRange(min=1), help="Number of random rounds; without it, every pair once."
+)
 @click.option(
     "--ports", is_flag=True, help="One rank for each port of a node, in the order of the file; else one a node."
 )
@@ -161,9 +165,9 @@ def report(found: Localization, ways: Ways) -> Iterable[str]:
     for kind, (least, names) in sorted(_least(found.detectable, ways).items()):
         yield f"least loss that would be found, {kind}: {least:.0%} ({names} of them seen)"
     if found.unseen:
-        yield f"{len(found.unseen)} parts were on no pair's way, {found.unseen[0]} among them: nothing is known of them"
+        yield f"{len(found.unseen)} parts were on no pair's route, {found.unseen[0]} among them: not measured"
     if found.suspects:
-        yield f"measure again: --suspects {','.join(found.closest)}"
+        yield f"next: measure these again with fabricheck pairwise plan --suspects {','.join(found.closest)}"
 
 
 def _least(detectable: Mapping[str, float], ways: Ways) -> dict[str, tuple[float, int]]:
@@ -187,7 +191,7 @@ def _network(system: str) -> Network:
 
 
 def _routing(network: Network, path: Path | None) -> Routing | None:
-    """Known ways from a file: `SOURCE DESTINATION PART...`; the way is the one that goes over all these parts."""
+    """Known routes from a file: `SOURCE DESTINATION PART...`; the route is the one that goes over all these parts."""
     from fabricheck.topology.network import Route
 
     if path is None:
@@ -202,11 +206,11 @@ def _routing(network: Network, path: Path | None) -> Routing | None:
         if not words:
             continue
         if len(words) < 3:
-            raise UserError(f"{path}:{number}: give SOURCE DESTINATION and the parts that tell the way between them")
+            raise UserError(f"{path}:{number}: give SOURCE DESTINATION and the parts that tell the route between them")
         fitting = [one for one in network.routes(*words[:2]) if set(words[2:]) <= set(one.components)]
         if len(fitting) != 1:
             raise UserError(
-                f"{path}:{number}: {len(fitting)} of the shortest ways from {words[0]} to {words[1]} go there"
+                f"{path}:{number}: {len(fitting)} of the shortest routes from {words[0]} to {words[1]} go there"
             )
         known[words[0], words[1]] = fitting[0].components
 

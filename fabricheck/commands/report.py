@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Shown:
-    """What a page is about; `problems` and `findings` are those of no single run, `past` is what the store adds."""
+    """What a report is about; `problems` and `findings` are those of no single run, `past` is what the store adds."""
 
     title: str
     judged: tuple[RunJudgement, ...]

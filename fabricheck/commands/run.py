@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     help="The sample store to add the run to.  [default: store/ in the output]",
 )
 @click.option("--no-store", is_flag=True, help="Do not add the run to a store.")
-@click.option("--list", "only_list", is_flag=True, help="Only say which checks would run.")
+@click.option("--list", "only_list", is_flag=True, help="List the checks that would run, and run none.")
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
 @click.pass_context
 def run(

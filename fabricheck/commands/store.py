@@ -79,7 +79,7 @@ def verify(context: click.Context, *, store: Path | None) -> None:
 @click.option(
     "--samples", "days", type=click.FloatRange(min=0), required=True, metavar="DAYS", help="Keep samples this long."
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 @click.pass_context
 def prune(context: click.Context, *, store: Path | None, days: float, dry_run: bool) -> None:
     """Remove the samples of old sessions; their metrics, headers and judgements stay for ever.

@@ -42,8 +42,8 @@ def flap(cluster: Cluster, link: str, period_s: float) -> None:
     half = f"{period_s / 2:g}"
     ip = f"ip -n {device.namespace}"
     # The routes over a device are gone once it was down.
-    mend = "".join(f"; {ip} {line}" for line in cluster.route_lines(switch_of(cluster.layout, device)))
-    down, up = f"{ip} link set {device.name} down", f"{ip} link set {device.name} up{mend}"
+    restore = "".join(f"; {ip} {line}" for line in cluster.route_lines(switch_of(cluster.layout, device)))
+    down, up = f"{ip} link set {device.name} down", f"{ip} link set {device.name} up{restore}"
     role = f"flap {cable.name}"
     _stop(cluster, role)
     cluster.launch_helper(role, ["sh", "-c", f"while :; do {down}; sleep {half}; {up}; sleep {half}; done"])

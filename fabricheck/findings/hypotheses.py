@@ -15,7 +15,7 @@ import numpy as np
 from fabricheck.findings.case_runs import CaseRun, Floats, Group, Point, common_points, groups_of, partners
 from fabricheck.findings.ratio_tests import (
     MARGIN,
-    Claim,
+    RatioTest,
     Truth,
     all_of,
     any_of,
@@ -85,11 +85,11 @@ def tuning_helps(evidence: Evidence) -> Iterator[Found]:
     ]
     if not found:
         return
-    claims = [claim for claim, *_ in found]
+    tests = [test for test, *_ in found]
     best, point, more, less = max(found, key=lambda each: each[0].ratio.low)
     names = ", ".join(sorted(f"{name}={value}" for name, value in more.settings - less.settings))
     most = f"most {_what(point)} over {more.transport} with {names}: {best.ratio} times"
-    yield _found(any_of(claims), f"{count(claims, 'faster', 'not')} of {len(claims)}; {most}")
+    yield _found(any_of(tests), f"{count(tests, 'faster', 'not')} of {len(tests)}; {most}")
 
 
 def _settings_apart(groups: Sequence[Group], wanted: Callable[[frozenset[str]], bool]) -> Iterator[tuple[Group, Group]]:
@@ -117,17 +117,17 @@ def mpi_is_highest(evidence: Evidence) -> Iterator[Found]:
         points = {way: _largest(set(_pairs_in_node(mpi)) & set(way.points)) for way in ways}
         if not any(points[way] for way in ways if way.transport != "staging"):
             continue
-        claims = {
+        tests = {
             way: [no_faster(way.points[point].gbps, mpi.points[point].gbps) for point in points[way]]
             for way in ways
             if points[way]
         }
         said = "; ".join(
-            f"{way.transport} ÷ MPI at most {max((claim.ratio for claim in each), key=lambda ratio: ratio.value)} "
+            f"{way.transport} ÷ MPI at most {max((test.ratio for test in each), key=lambda ratio: ratio.value)} "
             f"over {len(each)} pairs at {format_size(points[way][0].bytes)}"
-            for way, each in claims.items()
+            for way, each in tests.items()
         )
-        truth = all_of([claim for each in claims.values() for claim in each])
+        truth = all_of([test for each in tests.values() for test in each])
         yield _found(truth, said + _latencies([mpi, *ways]), mpi.environment)
 
 
@@ -159,13 +159,14 @@ def ccl_underuses_links(evidence: Evidence) -> Iterator[Found]:
             measured = [each.points[point].gbps for each in others if point in each.points]
             if measured:
                 best[point] = max(measured, key=lambda values: float(np.median(values)))
-        claims = {
-            point: Claim([ccl.points[point].gbps], [best[point]], UNDERUSED, above=False) for point in _largest(best)
+        tests = {
+            point: RatioTest([ccl.points[point].gbps], [best[point]], UNDERUSED, above=False)
+            for point in _largest(best)
         }
-        if claims:
-            point = min(claims, key=lambda each: claims[each].ratio.value)
-            numbers = f"*CCL ÷ the better of the others is {claims[point].ratio} at least over {len(claims)} pairs"
-            yield _found(any_of(list(claims.values())), f"{numbers} at {format_size(point.bytes)}", ccl.environment)
+        if tests:
+            point = min(tests, key=lambda each: tests[each].ratio.value)
+            numbers = f"*CCL ÷ the better of the others is {tests[point].ratio} at least over {len(tests)} pairs"
+            yield _found(any_of(list(tests.values())), f"{numbers} at {format_size(point.bytes)}", ccl.environment)
 
 
 def _pairs_in_node(group: Group) -> list[Point]:
@@ -192,20 +193,20 @@ def _largest(points: Iterable[Point]) -> list[Point]:
 def ccl_wins_in_node(evidence: Evidence) -> Iterator[Found]:
     """Goodput of *CCL over that of MPI for every collective and size over the GPUs of one node."""
     for mpi, ccl in partners(evidence.groups, "mpi", "ccl"):
-        claims = {
+        tests = {
             point: faster(ccl.points[point].gbps, mpi.points[point].gbps)
             for point in _collectives(ccl, mpi)
             if len(point.hosts) == 1
         }
-        if not claims:
+        if not tests:
             continue
-        ordered = sorted(claims, key=lambda point: claims[point].ratio.value)
-        least, most = (f"{claims[point].ratio} ({_what(point)})" for point in (ordered[0], ordered[-1]))
+        ordered = sorted(tests, key=lambda point: tests[point].ratio.value)
+        least, most = (f"{tests[point].ratio} ({_what(point)})" for point in (ordered[0], ordered[-1]))
         numbers = (
-            f"of {len(claims)} operations and sizes {count(claims.values(), 'faster', 'not')}; *CCL ÷ MPI from {least} "
+            f"of {len(tests)} operations and sizes {count(tests.values(), 'faster', 'not')}; *CCL ÷ MPI from {least} "
             f"to {most}{_room(evidence, ccl, ordered)}"
         )
-        yield _found(most_of(list(claims.values())), numbers, mpi.environment)
+        yield _found(most_of(list(tests.values())), numbers, mpi.environment)
 
 
 def _collectives(ccl: Group, mpi: Group) -> list[Point]:
@@ -235,7 +236,7 @@ def _room(evidence: Evidence, ccl: Group, points: Iterable[Point]) -> str:
 
 
 def ccl_leads_at_few_nodes(evidence: Evidence) -> Iterator[Found]:
-    """Three claims for each operation: *CCL is faster at the fewest nodes with large transfers, and its lead is larger
+    """Three tests for each operation: *CCL is faster at the fewest nodes with large transfers, and its lead is larger
     there than at the most nodes, and than with small transfers."""
     by_environment: dict[tuple[str, str], dict[_Place, tuple[Floats, Floats]]] = defaultdict(dict)
     for mpi, ccl in partners(evidence.groups, "mpi", "ccl"):
@@ -245,14 +246,14 @@ def ccl_leads_at_few_nodes(evidence: Evidence) -> Iterator[Found]:
                 measured = (ccl.points[point].gbps, mpi.points[point].gbps)
                 by_environment[mpi.partition, mpi.environment].setdefault(place, measured)
     for (_, environment), found in by_environment.items():
-        claims = {
-            text: claim
+        tests = {
+            text: test
             for operation in dict.fromkeys(place.operation for place in found)
-            for text, claim in _claims_of_scale(operation, found)
+            for text, test in _tests_of_scale(operation, found)
         }
-        if claims:
-            numbers = "; ".join(f"{text} {claim.ratio}" for text, claim in claims.items())
-            yield _found(all_of(list(claims.values())), numbers, environment)
+        if tests:
+            numbers = "; ".join(f"{text} {test.ratio}" for text, test in tests.items())
+            yield _found(all_of(list(tests.values())), numbers, environment)
 
 
 @dataclass(frozen=True)
@@ -262,7 +263,7 @@ class _Place:
     bytes: int
 
 
-def _claims_of_scale(operation: str, found: Mapping[_Place, tuple[Floats, Floats]]) -> Iterator[tuple[str, Claim]]:
+def _tests_of_scale(operation: str, found: Mapping[_Place, tuple[Floats, Floats]]) -> Iterator[tuple[str, RatioTest]]:
     """None for an operation that was measured over one number of nodes only."""
     mine = [place for place in found if place.operation == operation]
     few, many = min(place.nodes for place in mine), max(place.nodes for place in mine)
@@ -275,10 +276,10 @@ def _claims_of_scale(operation: str, found: Mapping[_Place, tuple[Floats, Floats
     what = f"{operation} of {format_size(large)} on {few} {'node' if few == 1 else 'nodes'}: *CCL ÷ MPI"
     yield what, faster(ccl, mpi)
     other_ccl, other_mpi = found[_Place(operation, many, large)]
-    yield f"that over the one on {many} nodes", Claim([ccl, other_mpi], [mpi, other_ccl], 1 + MARGIN)
+    yield f"that over the one on {many} nodes", RatioTest([ccl, other_mpi], [mpi, other_ccl], 1 + MARGIN)
     if small < large:
         other_ccl, other_mpi = found[_Place(operation, few, small)]
-        yield f"and over the one of {format_size(small)}", Claim([ccl, other_mpi], [mpi, other_ccl], 1 + MARGIN)
+        yield f"and over the one of {format_size(small)}", RatioTest([ccl, other_mpi], [mpi, other_ccl], 1 + MARGIN)
 
 
 # 5. and 6. Point to point between nodes ----------------------------------------------------------------------------
@@ -294,11 +295,11 @@ def mpi_wins_between_nodes(evidence: Evidence) -> Iterator[Found]:
             continue
         truths, numbers = [], []
         for size in (small, large):
-            claims = [faster(mpi.points[point].gbps, ccl.points[point].gbps) for point in points if point.bytes == size]
-            truths.append(most_of(claims))
-            best = max((claim.ratio for claim in claims), key=lambda ratio: ratio.value)
-            said = count(claims, "faster", "not")
-            numbers.append(f"at {format_size(size)} of {len(claims)} pairs {said}, MPI ÷ *CCL at most {best}")
+            tests = [faster(mpi.points[point].gbps, ccl.points[point].gbps) for point in points if point.bytes == size]
+            truths.append(most_of(tests))
+            best = max((test.ratio for test in tests), key=lambda ratio: ratio.value)
+            said = count(tests, "faster", "not")
+            numbers.append(f"at {format_size(size)} of {len(tests)} pairs {said}, MPI ÷ *CCL at most {best}")
         yield _found(both(truths), "; ".join(numbers), mpi.environment)
 
 
@@ -317,24 +318,24 @@ def location_is_marginal(evidence: Evidence) -> Iterator[Found]:
                 distance = topology.network.distance(*point.hosts)
                 median = float(np.median(measured.gbps))
                 classes[point.operation, point.schedule, point.bytes][distance].append(median)
-        claims = dict(_claim_of_distance(*key, found) for key, found in classes.items() if len(found) > 1)
-        if claims:
+        tests = dict(_test_of_distance(*key, found) for key, found in classes.items() if len(found) > 1)
+        if tests:
             label = ", ".join(filter(None, (group.transport, group.environment)))
-            numbers = "; ".join(f"{text} {claim.ratio}" for text, claim in claims.items())
-            yield _found(all_of(list(claims.values())), numbers, label)
+            numbers = "; ".join(f"{text} {test.ratio}" for text, test in tests.items())
+            yield _found(all_of(list(tests.values())), numbers, label)
 
 
-def _claim_of_distance(
+def _test_of_distance(
     operation: str, schedule: str, size: int, classes: Mapping[str, Sequence[float]]
-) -> tuple[str, Claim]:
+) -> tuple[str, RatioTest]:
     order = [each for each in DISTANCES if each in classes]
     near, far = (np.array(classes[each]) for each in (order[0], order[-1]))
     pairs = f"{len(far)} pairs {order[-1]} ÷ {len(near)} {order[0]}"
     what = f"{operation} {schedule} of {format_size(size)}"
     if size < SMALLEST_GOODPUT_BYTES:
         # Of one size, so times are as the inverse of goodputs.
-        return f"{what}: time of {pairs}", Claim([near], [far], MARGINAL_LATENCY, above=False)
-    return f"{what}: goodput of {pairs}", Claim([far], [near], MARGINAL_GOODPUT)
+        return f"{what}: time of {pairs}", RatioTest([near], [far], MARGINAL_LATENCY, above=False)
+    return f"{what}: goodput of {pairs}", RatioTest([far], [near], MARGINAL_GOODPUT)
 
 
 def _is_between_nodes(point: Point) -> bool:
@@ -358,10 +359,10 @@ def noise_slows_collectives(evidence: Evidence) -> Iterator[Found]:
         if point.operation in ("alltoall", "allreduce") and len(point.hosts) > 1
     ]
     if found:
-        claims = [claim for claim, _ in found]
+        tests = [test for test, _ in found]
         worst, what = max(found, key=lambda each: each[0].ratio.value)
-        said = count(claims, "lose", "do not")
-        yield _found(any_of(claims), f"of {len(claims)} {said}; without noise ÷ with it {worst.ratio} at most: {what}")
+        said = count(tests, "lose", "do not")
+        yield _found(any_of(tests), f"of {len(tests)} {said}; without noise ÷ with it {worst.ratio} at most: {what}")
 
 
 def _victims_between_nodes(run: CaseRun) -> Iterator[Slowdown]:

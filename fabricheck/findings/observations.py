@@ -113,7 +113,7 @@ _TESTS = (
         "GPU-Aware MPI provides the highest goodput for intra-node point-to-point transfers on all the analyzed "
         "systems. For small transfers, the optimal solution changes across the systems, depending on architectural "
         "features and specific optimization implemented by MPI.",
-        "inside a node no other way gives a large ping-pong between any two GPUs more goodput than GPU-aware MPI",
+        "inside a node no other transport gives a large ping-pong between any two GPUs more goodput than GPU-aware MPI",
         "De Sensi et al., SC24, section III-C",
         "ping-pong between GPUs of one node by MPI, and by *CCL or peer copies (PingPong)",
         hypotheses.mpi_is_highest,

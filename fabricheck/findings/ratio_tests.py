@@ -1,4 +1,4 @@
-"""Claims about ratios of medians, and what their intervals say of them: true, false, or left open by noise."""
+"""Tests of ratios of medians: true, false, or inconclusive, by their intervals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONFIDENCE = 0.95
 # (interleaved.cross_check).
 MARGIN = 0.03
 
-# True, False, or None where the data leave it open.
+# True, False, or None where the data are inconclusive.
 Truth = bool | None
 
 
@@ -32,7 +32,7 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Claim:
+class RatioTest:
     """That the product of the medians of `numerators` over that of `denominators` is above `bound`.
 
     With `above` False, that it is not. Each is an array of values above 0, shape (iterations,).
@@ -45,11 +45,11 @@ class Claim:
 
     @property
     def ratio(self) -> Ratio:
-        """With the interval of this claim alone, at 95%."""
+        """With the interval of this test alone, at 95%."""
         return self._ratio(1)
 
     def truth(self, among: int = 1) -> Truth:
-        """By an interval at which as many claims as `among` hold together with 95% (Bonferroni).
+        """By an interval at which as many tests as `among` hold together with 95% (Bonferroni).
 
         None where the bound lies in the interval.
         """
@@ -66,34 +66,34 @@ class Claim:
         return Ratio(float(value), *ratio_interval(self.numerators, self.denominators, confidence))
 
 
-def faster(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> Claim:
+def faster(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> RatioTest:
     """That the first goodput is higher than the second by more than the margin."""
-    return Claim([one], [other], 1 + MARGIN)
+    return RatioTest([one], [other], 1 + MARGIN)
 
 
-def no_faster(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> Claim:
+def no_faster(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> RatioTest:
     """That it is not."""
-    return Claim([one], [other], 1 + MARGIN, above=False)
+    return RatioTest([one], [other], 1 + MARGIN, above=False)
 
 
-def all_of(claims: Sequence[Claim]) -> Truth:
-    """True where every claim is, by its own interval; False where one is, by an interval that allows for their number:
+def all_of(tests: Sequence[RatioTest]) -> Truth:
+    """True where every test is, by its own interval; False where one is, by an interval that allows for their number:
     among many that are true, chance alone makes one look false."""
-    if claims and all(each.truth() is True for each in claims):
+    if tests and all(each.truth() is True for each in tests):
         return True
-    return False if any(each.truth(len(claims)) is False for each in claims) else None
+    return False if any(each.truth(len(tests)) is False for each in tests) else None
 
 
-def any_of(claims: Sequence[Claim]) -> Truth:
-    """True where one claim is, by an interval that allows for their number; False where every one is, by its own."""
-    if any(each.truth(len(claims)) is True for each in claims):
+def any_of(tests: Sequence[RatioTest]) -> Truth:
+    """True where one test is, by an interval that allows for their number; False where every one is, by its own."""
+    if any(each.truth(len(tests)) is True for each in tests):
         return True
-    return False if claims and all(each.truth() is False for each in claims) else None
+    return False if tests and all(each.truth() is False for each in tests) else None
 
 
-def most_of(claims: Sequence[Claim]) -> Truth:
-    """Whether more than half are true, each by its own interval; None where that hangs on those that are open."""
-    truths = [each.truth() for each in claims]
+def most_of(tests: Sequence[RatioTest]) -> Truth:
+    """Whether more than half are true, each by its own interval; None where that hangs on the inconclusive ones."""
+    truths = [each.truth() for each in tests]
     if 2 * truths.count(True) > len(truths):
         return True
     return False if truths and 2 * (truths.count(True) + truths.count(None)) <= len(truths) else None
@@ -105,8 +105,8 @@ def both(truths: Iterable[Truth]) -> Truth:
     return False if False in truths else None if None in truths or not truths else True
 
 
-def count(claims: Iterable[Claim], yes: str, no: str) -> str:
-    """How many of the claims are true, false and open, such as `3 faster, 1 not`."""
-    truths = [each.truth() for each in claims]
-    found = ((True, yes), (False, no), (None, "open"))
+def count(tests: Iterable[RatioTest], yes: str, no: str) -> str:
+    """How many of the tests are true, false and inconclusive, such as `3 faster, 1 not`."""
+    truths = [each.truth() for each in tests]
+    found = ((True, yes), (False, no), (None, "inconclusive"))
     return ", ".join(f"{truths.count(truth)} {word}" for truth, word in found if truth in truths)

@@ -32,7 +32,7 @@ class Slowdown:
 
 
 def slowdown(alone: Samples, beside: Samples) -> Slowdown:
-    """Of two records of one victim that were measured by turns. Raises UserError where they are not that."""
+    """Of two records of one victim that were measured interleaved. Raises UserError where they are not that."""
     same = ("operation", "ranks", "bytes")
     if [getattr(alone, name) for name in same] != [getattr(beside, name) for name in same] or (
         alone.schedule,

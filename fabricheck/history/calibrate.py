@@ -218,8 +218,8 @@ def _implausible(value: float, unit: str, better: str, expectation: Expectation 
         share = expectation.floor_fraction
         floor = expected * share if better == "higher" else expected / share
         if value < floor if better == "higher" else value > floor:
-            side = "under" if better == "higher" else "above"
-            return f"{value:g} {unit} is {side} the acceptance limit, {floor:.4g} {unit} ({expectation.source})"
+            side = "under the floor" if better == "higher" else "above the limit"
+            return f"{value:g} {unit} is {side}, {floor:.4g} {unit} ({expectation.source})"
     return None
 
 

@@ -1,11 +1,11 @@
 """How often a CUSUM of a healthy metric crosses its threshold, by the kind of noise that the metric has.
 
-A chart adds up, night by night, how far the metric was on its worse side, S = max(0, S + min(z, CLIP) - k), and alarms
-where S > h (Page, Biometrika 41, 1954). What h costs in false alarms depends on the noise. A `Kind` of noise is a
-normal process of first order with a correlation from night to night, some of whose nights are bad by `BadNights`: dips,
-or the worse of two modes. The rate of false alarms of each kind is calculated on a grid of (S, z) as a Markov chain, as
-Brook and Evans (Biometrika 59, 1972) do for independent values, and lies in hazard.json: `python -m
-fabricheck.history.hazard` writes it.
+A chart adds up, session by session, how far the metric was on its worse side, S = max(0, S + min(z, CLIP) - k), and
+raises an alert where S > h (Page, Biometrika 41, 1954). What h costs in false alarms depends on the noise. A `Kind` of
+noise is a normal process of first order with a correlation from session to session, some of whose sessions are bad by
+`BadSessions`: dips, or the worse of two modes. The rate of false alarms of each kind is calculated on a grid of (S, z)
+as a Markov chain, as Brook and Evans (Biometrika 59, 1972) do for independent values, and lies in hazard.json, which
+`python -m fabricheck.history.hazard` writes.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from scipy.stats import norm
 
 Floats = npt.NDArray[np.float64]
 
-# A single night counts for no more than this many spreads, so that it alone cannot alarm.
+# A single session counts for no more than this many spreads, so that it alone cannot raise an alert.
 CLIP = 4.0
 CORRELATIONS = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75)
 _STEP = 0.2
 _LOWEST = -4.0
-# A worse mode may be more common than the nights of the baseline happened to show.
+# A worse mode may be more common than the sessions of the baseline happened to show.
 _MORE_OFTEN = 1.35
-_MOST_NIGHTS = 150  # after these, or when it changes by less than this a night, the rate is that of a long run
+_MOST_SESSIONS = 150  # after these, or when it changes by less than this a session, the rate is that of a long run
 _SETTLED = 1e-4
-_LEAST_NIGHTS = 15
+_LEAST_SESSIONS = 15
 _LEAST_RATE = 1e-8  # thresholds beyond this rate are of no use
 _FILE = Path(__file__).with_name("hazard.json")
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One CUSUM: `allowance` is k, in spreads; `alarms_per_night` is the rate of false alarms it may have.
+    """One CUSUM: `allowance` is k, in spreads; `false_alarms_per_session` is the rate of false alarms it may have.
 
     k is half the drop that the chart is quickest for (Moustakides, Annals of Statistics 14, 1986).
     """
 
     name: str
     allowance: float
-    alarms_per_night: float
+    false_alarms_per_session: float
     thresholds: tuple[float, ...]  # those of the table
 
 
@@ -60,8 +60,8 @@ CHARTS = (
 
 
 @dataclass(frozen=True)
-class BadNights:
-    """A share of the nights that lie around `depth`, in spreads, with a standard deviation of `width`.
+class BadSessions:
+    """A share of the sessions that lie around `depth`, in spreads, with a standard deviation of `width`.
 
     Those of a second mode belong to the spread: with them the mean is 0. Dips (`width` 0) do not: without them mean and
     variance are 0 and 1.
@@ -73,20 +73,20 @@ class BadNights:
 
     @property
     def others(self) -> tuple[float, float]:
-        """Mean and standard deviation of the other nights."""
+        """Mean and standard deviation of the other sessions."""
         if self.width == 0:
             return 0.0, 1.0
         return -self.rate * self.depth / (1 - self.rate), self.width
 
 
-def _mode(rate: float, width: float, deeper: float) -> BadNights:
-    """Two modes of equal width, the worse one with a share `rate` of the nights; `deeper` than the spread tells, where
-    that was cut off or is of few nights."""
-    return BadNights(rate, round(deeper * float(np.sqrt((1 - width**2) * (1 - rate) / rate)), 3), width)
+def _mode(rate: float, width: float, deeper: float) -> BadSessions:
+    """Two modes of equal width, the worse one with a share `rate` of the sessions; `deeper` than the spread tells,
+    where that was cut off or is of few sessions."""
+    return BadSessions(rate, round(deeper * float(np.sqrt((1 - width**2) * (1 - rate) / rate)), 3), width)
 
 
-BAD_NIGHTS = (
-    *(BadNights(rate, CLIP) for rate in (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15)),
+BAD_SESSIONS = (
+    *(BadSessions(rate, CLIP) for rate in (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15)),
     *(
         _mode(rate, width, deeper)
         for deeper in (1.0, 1.2, 1.45)
@@ -98,14 +98,14 @@ BAD_NIGHTS = (
 @dataclass(frozen=True)
 class Kind:
     correlation: float
-    bad: BadNights
+    bad: BadSessions
 
 
-KINDS = tuple(Kind(correlation, bad) for correlation in CORRELATIONS for bad in BAD_NIGHTS)
+KINDS = tuple(Kind(correlation, bad) for correlation in CORRELATIONS for bad in BAD_SESSIONS)
 
 
 def false_alarm_rate(chart: Chart, kind: Kind, threshold: float) -> float:
-    """False alarms a night of a chart that has run for long, for one kind of noise; threshold in multiples of 0.2."""
+    """False alarms a session of a chart that has run for long, for one kind of noise; threshold in multiples of 0.2."""
     u = np.arange(round(_LOWEST / _STEP), round(-_LOWEST / _STEP) + 1) * _STEP
     edges = np.concatenate([[-np.inf], (u[:-1] + u[1:]) / 2, [np.inf]])
     innovation = np.sqrt(1 - kind.correlation**2)
@@ -116,8 +116,8 @@ def false_alarm_rate(chart: Chart, kind: Kind, threshold: float) -> float:
     states = round(threshold / _STEP) + 1  # S = 0 … threshold
     mass = np.zeros((states, u.size))
     mass[0] = np.diff(norm.cdf(edges))
-    alarms = 0.0
-    for night in range(_MOST_NIGHTS):
+    alerts = 0.0
+    for session in range(_MOST_SESSIONS):
         after = mass @ follow
         moved = np.zeros_like(mass)
         for share, z in shares if rate else shares[:1]:
@@ -126,10 +126,10 @@ def false_alarm_rate(chart: Chart, kind: Kind, threshold: float) -> float:
                 _shift(share * after[:, column], int(move), moved[:, column])
         kept = float(moved.sum())
         mass = moved / kept
-        before, alarms = alarms, max(1.0 - kept, 0.0)
-        if night > _LEAST_NIGHTS and abs(alarms - before) <= _SETTLED * alarms:
+        before, alerts = alerts, max(1.0 - kept, 0.0)
+        if session > _LEAST_SESSIONS and abs(alerts - before) <= _SETTLED * alerts:
             break
-    return alarms
+    return alerts
 
 
 def _shift(mass: Floats, move: int, into: Floats) -> None:
@@ -144,7 +144,7 @@ def _shift(mass: Floats, move: int, into: Floats) -> None:
 
 @lru_cache(maxsize=1)
 def log_rates() -> tuple[Floats, ...]:
-    """For each chart the logarithm of the false alarms a night, shape (kinds, thresholds), from hazard.json."""
+    """For each chart the logarithm of the false alarms a session, shape (kinds, thresholds), from hazard.json."""
     content = json.loads(_FILE.read_text(encoding="utf-8"))
     return tuple(np.asarray(content[chart.name], dtype=np.float64) for chart in CHARTS)
 
@@ -160,7 +160,7 @@ def thresholds(chart: int, weights: Floats) -> Floats:
     grid = np.asarray(CHARTS[chart].thresholds)
     with np.errstate(divide="ignore"):
         expected = np.log(weights @ np.exp(table))  # (metrics, thresholds)
-    wanted = np.log(CHARTS[chart].alarms_per_night)
+    wanted = np.log(CHARTS[chart].false_alarms_per_session)
     enough = expected <= wanted
     first = np.argmax(enough, axis=1)
     before = np.maximum(first - 1, 0)
@@ -170,7 +170,7 @@ def thresholds(chart: int, weights: Floats) -> Floats:
         share = np.where(first > before, (high - wanted) / (high - low), 1.0)
     # The chain counts in steps, and its threshold lies between two of them.
     found = grid[before] + share * (grid[first] - grid[before]) + _STEP / 2
-    # One night alone is never enough.
+    # One session alone is never enough.
     found = np.maximum(found, CLIP - CHARTS[chart].allowance)
     return np.where(enough.any(axis=1), found, np.inf)
 

@@ -1,4 +1,4 @@
-"""What kind of noise each metric has, judged from its own nights and from those of all others."""
+"""What kind of noise each metric has, judged from its own sessions and from those of all others."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from fabricheck.history.hazard import BAD_NIGHTS, CORRELATIONS, KINDS
+from fabricheck.history.hazard import BAD_SESSIONS, CORRELATIONS, KINDS
 from fabricheck.history.robust import CUT
 
 Floats = npt.NDArray[np.float64]
 
-# The worse side is what false alarms come from: how many nights lie between these many spreads tells how it looks.
+# The worse side is what false alarms come from: how many sessions lie between these many spreads tells how it looks.
 _EDGES = np.asarray([-np.inf, 0.75, 1.25, 1.75, 2.25, 3.0, np.inf])
 # What is taken to be so before anything was measured, as if of this many metrics: most are quiet, some dip, have a
 # second mode or are correlated. A few metrics are judged by it, a thousand by themselves.
@@ -32,11 +32,11 @@ _INDEPENDENT = (1 - _CORRELATION**2) / (1 + _CORRELATION**2)
 def kinds_of_noise(deviations: Floats) -> Floats:
     """How probable each of KINDS is for each metric, shape (metrics, kinds); each row adds up to 1.
 
-    `deviations`, shape (metrics, nights): distance of the nights from the metric's centre in its spreads, worse side
-    positive, NaN where there is none. The correlation is told from that of successive nights, dips and modes from how
-    many nights lie how far on the worse side. How common a kind is among metrics
-    comes from all of them (empirical Bayes: Robbins, 1956; nonparametric maximum likelihood by EM, Laird, JASA 73,
-    1978), so that a metric whose few nights cannot tell is taken for what its peers are.
+    `deviations`, shape (metrics, sessions): distance of the sessions from the metric's centre in its spreads, worse
+    side positive, NaN where there is none. The correlation is told from that of successive sessions, dips and modes
+    from how many sessions lie how far on the worse side. How common a kind is among metrics comes from all of them
+    (empirical Bayes: Robbins, 1956; nonparametric maximum likelihood by EM, Laird, JASA 73, 1978), so that a metric
+    whose few sessions cannot tell is taken for what its peers are.
     """
     kept = np.clip(deviations, -CUT, CUT)
     first, second = kept[:, :-1], kept[:, 1:]
@@ -45,7 +45,7 @@ def kinds_of_noise(deviations: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         covariance = np.where(both, first * second, 0).sum(axis=1) / pairs
         found = covariance / np.nanmean(np.where(np.isfinite(kept), kept**2, np.nan), axis=1)
-    logs = _log_of_correlation(found, pairs)[:, :, None] + _log_of_bad_nights(deviations)[:, None, :]
+    logs = _log_of_correlation(found, pairs)[:, :, None] + _log_of_bad_sessions(deviations)[:, None, :]
     return _posterior(logs.reshape(len(deviations), -1))
 
 
@@ -60,8 +60,8 @@ def _log_of_correlation(found: Floats, pairs: npt.NDArray[np.int64]) -> Floats:
     return np.where(((pairs >= 3) & np.isfinite(found))[:, None], value, 0.0)
 
 
-def _log_of_bad_nights(deviations: Floats) -> Floats:
-    """Logarithm of the likelihood of each of BAD_NIGHTS, shape (metrics, bad nights)."""
+def _log_of_bad_sessions(deviations: Floats) -> Floats:
+    """Logarithm of the likelihood of each of BAD_SESSIONS, shape (metrics, bad sessions)."""
     counts = np.stack(
         [((deviations > low) & (deviations <= high)).sum(axis=1) for low, high in pairwise(_EDGES)], axis=1
     )
@@ -70,9 +70,9 @@ def _log_of_bad_nights(deviations: Floats) -> Floats:
 
 @lru_cache(maxsize=1)
 def _shares() -> Floats:
-    """How probable a night between two of _EDGES is, shape (bad nights, intervals)."""
+    """How probable a session between two of _EDGES is, shape (bad sessions, intervals)."""
     rows = []
-    for bad in BAD_NIGHTS:
+    for bad in BAD_SESSIONS:
         mean, width = bad.others
         row = (1 - bad.rate) * np.diff(norm.cdf((_EDGES - mean) / width))
         if bad.width > 0:
@@ -94,10 +94,10 @@ def _posterior(logs: Floats) -> Floats:
 
 
 def long_run_variance(weights: Floats) -> Floats:
-    """Variance of a sum of many nights over that of as many independent ones, by the kinds of noise; (metrics,)."""
+    """Variance of a sum of many sessions over that of as many independent ones, by the kinds of noise; (metrics,)."""
     return np.asarray(weights @ _LONG_RUN)
 
 
 def independent_share(weights: Floats) -> Floats:
-    """Share of the nights that counts for the spread (Bayley and Hammersley, 1946), by kind of noise; (metrics,)."""
+    """Share of the sessions that counts for the spread (Bayley and Hammersley, 1946), by kind of noise; (metrics,)."""
     return np.asarray(weights @ _INDEPENDENT)

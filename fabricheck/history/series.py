@@ -102,8 +102,8 @@ def _say(frame: pl.DataFrame) -> str:
 
 
 @dataclass(frozen=True)
-class Night:
-    """One session and when its first run started. Named for the nightly job that it mostly is."""
+class Session:
+    """One session and when its first run started."""
 
     session: str
     started: datetime
@@ -116,7 +116,7 @@ class Night:
 class Series:
     """All metrics of a system over its sessions.
 
-    `values`: float64, shape (metrics, nights), in each metric's unit; NaN where it was not measured. Where a session
+    `values`: float64, shape (metrics, sessions), in each metric's unit; NaN where it was not measured. Where a session
     measured a metric more than once, their median. `components`: by metric, the names that its path crosses.
     """
 
@@ -124,31 +124,33 @@ class Series:
     units: tuple[str, ...]
     better: tuple[Better, ...]
     components: tuple[tuple[str, ...], ...]
-    nights: tuple[Night, ...]
+    sessions: tuple[Session, ...]
     values: Floats
     software: tuple[str, ...]
     versions: npt.NDArray[np.int64]
 
-    @cached_property  # the logarithm of everything, and every alarm asks
+    @cached_property  # the logarithm of everything, and every alert asks
     def worse(self) -> Floats:
-        """How bad a value is, shape (metrics, nights): its logarithm, with the sign that makes more worse."""
+        """How bad a value is, shape (metrics, sessions): its logarithm, with the sign that makes more worse."""
         sign = np.asarray([-1.0 if each == "higher" else 1.0 for each in self.better])
         with np.errstate(invalid="ignore"):
             return np.asarray(np.log(self.values) * sign[:, None])
 
     def software_changes(self, rows: Sequence[int] | None = None) -> tuple[tuple[str, ...], ...]:
-        """By night, what software had another version than when the same metric was measured before.
+        """By session, what software had another version than when the same metric was measured before.
 
         `rows`: the metrics to ask, by number; all without it.
         """
         changed: set[tuple[int, int, int]] = set()
         for row in range(len(self.keys)) if rows is None else rows:
-            nights, versions = np.flatnonzero(np.isfinite(self.values[row])), self.versions[row]
-            for place in np.flatnonzero(np.diff(versions[nights])):
-                changed.add((int(nights[place + 1]), int(versions[nights[place]]), int(versions[nights[place + 1]])))
-        found: list[set[str]] = [set() for _ in self.nights]
-        for night, before, after in changed:
-            found[night] |= set(differences(self.software[before], self.software[after]))
+            sessions, versions = np.flatnonzero(np.isfinite(self.values[row])), self.versions[row]
+            for place in np.flatnonzero(np.diff(versions[sessions])):
+                changed.add(
+                    (int(sessions[place + 1]), int(versions[sessions[place]]), int(versions[sessions[place + 1]]))
+                )
+        found: list[set[str]] = [set() for _ in self.sessions]
+        for session, before, after in changed:
+            found[session] |= set(differences(self.software[before], self.software[after]))
         return tuple(tuple(sorted(each)) for each in found)
 
 
@@ -163,12 +165,12 @@ def differences(before: str, after: str) -> tuple[str, ...]:
 
 
 def series_of(frame: pl.DataFrame) -> Series:
-    """The series in a history that was checked: metrics in the order of their keys, nights in that of their start."""
-    nights = (
+    """The series in a history that was checked: metrics in the order of their keys, sessions in that of their start."""
+    sessions = (
         frame.group_by("session", maintain_order=True)
         .agg(pl.col("started").min())
         .sort("started", "session")
-        .with_row_index("night")
+        .with_row_index("place")
     )
     keys = (
         frame.group_by(KEY)
@@ -178,22 +180,22 @@ def series_of(frame: pl.DataFrame) -> Series:
     )
     cells = (
         frame.select("session", *KEY, "value", "software")
-        .join(nights.select("session", "night"), on="session")
+        .join(sessions.select("session", "place"), on="session")
         .join(keys.select(*KEY, "row"), on=KEY)
-        .group_by("row", "night")
+        .group_by("row", "place")
         .agg(pl.col("value").median(), pl.col("software").first())
     )
     software = cells["software"].unique().sort()
-    values = np.full((len(keys), len(nights)), np.nan)
-    values[cells["row"].to_numpy(), cells["night"].to_numpy()] = cells["value"].to_numpy()
+    values = np.full((len(keys), len(sessions)), np.nan)
+    values[cells["row"].to_numpy(), cells["place"].to_numpy()] = cells["value"].to_numpy()
     versions = np.zeros(values.shape, dtype=np.int64)
-    versions[cells["row"].to_numpy(), cells["night"].to_numpy()] = software.search_sorted(cells["software"]).to_numpy()
+    versions[cells["row"].to_numpy(), cells["place"].to_numpy()] = software.search_sorted(cells["software"]).to_numpy()
     return Series(
         keys=tuple(MetricKey(*row) for row in keys.select(KEY).iter_rows()),
         units=tuple(keys["unit"]),
         better=tuple(keys["better"]),
         components=tuple(tuple(each) for each in keys["components"].to_list()),
-        nights=tuple(Night(*row) for row in nights.select("session", "started").iter_rows()),
+        sessions=tuple(Session(*row) for row in sessions.select("session", "started").iter_rows()),
         values=values,
         software=tuple(software),
         versions=versions,

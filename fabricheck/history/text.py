@@ -13,7 +13,7 @@ from typing import Any
 from fabricheck.history.calibrate import Calibration
 from fabricheck.history.compare import Change, Comparison, MetricChange, Side, Suspect
 from fabricheck.history.shared import say
-from fabricheck.history.watch import Alarm, Page, WatchResult
+from fabricheck.history.watch import Alert, Incident, WatchResult
 
 # More of what is in order, or of one kind of message, would hide what is not.
 _MOST_LINES = 20
@@ -140,14 +140,14 @@ def _could_show(each: MetricChange) -> str:
 
 def watch_lines(found: WatchResult) -> Iterator[str]:
     yield watch_summary(found)
-    if not any(found.count(status) for status in ("watched", "alarm")):
+    if not any(found.count(status) for status in ("watched", "alert")):
         yield nothing_watched(found)
-    for page in found.pages:
-        if page.open:
-            yield from _page_lines(page)
-    closed = [page for page in found.pages if not page.open]
-    for page in closed[-_MOST_LINES:]:
-        yield closed_line(page)
+    for incident in found.incidents:
+        if incident.open:
+            yield from _incident_lines(incident)
+    closed = [incident for incident in found.incidents if not incident.open]
+    for incident in closed[-_MOST_LINES:]:
+        yield closed_line(incident)
     for state in found.states:
         if state.status in ("missing", "too irregular"):
             yield f"{state.status.upper()}: {state.key}: last measured {state.last_measured}"
@@ -157,61 +157,63 @@ def watch_summary(found: WatchResult) -> str:
     """How many sessions and metrics there are, and how the metrics stand."""
     counts = ", ".join(
         f"{found.count(status)} {status}"
-        for status in ("watched", "alarm", "warming up", "missing", "too irregular", "retired")
+        for status in ("watched", "alert", "warming up", "missing", "too irregular", "retired")
         if found.count(status)
     )
-    sessions = "1 session" if len(found.nights) == 1 else f"{len(found.nights)} sessions"
-    return f"{found.system}: {sessions} up to {found.nights[-1]}; {len(found.states)} metrics: {counts}"
+    sessions = "1 session" if len(found.sessions) == 1 else f"{len(found.sessions)} sessions"
+    return f"{found.system}: {sessions} up to {found.sessions[-1]}; {len(found.states)} metrics: {counts}"
 
 
 def nothing_watched(found: WatchResult) -> str:
     return f"nothing can be watched yet: {found.warm_up} sessions of a metric are needed and the lag after them"
 
 
-def page_name(page: Page) -> str:
-    """The most probable place of a page; without one, the metric."""
-    return str(page.alarms[0].key) if page.component is None else say(page.component, page.others)
+def incident_name(incident: Incident) -> str:
+    """The most probable place of an incident; without one, the metric."""
+    return str(incident.alerts[0].key) if incident.component is None else say(incident.component, incident.others)
 
 
-def page_evidence(page: Page) -> str:
-    """What a page rests on: how many metrics, by how much, and since when."""
-    first = page.alarms[0]
-    several = page.component is not None
-    how_many = f"{page.affected} of {page.watched} metrics that cross it got worse; the most " if several else ""
+def incident_evidence(incident: Incident) -> str:
+    """What an incident rests on: how many metrics, by how much, and since when."""
+    first = incident.alerts[0]
+    several = incident.component is not None
+    how_many = (
+        f"{incident.affected} of {incident.watched} metrics that cross it got worse; the most " if several else ""
+    )
     changed = f"; changed then: {', '.join(first.software)}" if first.software else ""
     what = f"{first.key} " if several else ""
     return (
         f"{how_many}{what}{percent(first.change)} since {first.first_bad}, last good {first.last_good}{changed}; "
-        f"raised {page.raised}"
+        f"raised {incident.raised}"
     )
 
 
-def closed_line(page: Page) -> str:
-    """A page that is no longer open, in one line."""
-    first = page.alarms[0]
+def closed_line(incident: Incident) -> str:
+    """A incident that is no longer open, in one line."""
+    first = incident.alerts[0]
     how = "accepted" if first.accepted else "over"
-    return f"{how}: {_what(page)} since {first.first_bad}, until {first.ended}"
+    return f"{how}: {_what(incident)} since {first.first_bad}, until {first.ended}"
 
 
-def _what(page: Page) -> str:
-    if page.component is None:
-        return page_name(page)
-    return f"{page_name(page)}: {page.affected} of {page.watched} metrics"
+def _what(incident: Incident) -> str:
+    if incident.component is None:
+        return incident_name(incident)
+    return f"{incident_name(incident)}: {incident.affected} of {incident.watched} metrics"
 
 
-def _page_lines(page: Page) -> Iterator[str]:
-    yield f"{'NEW' if page.new else 'OPEN'}: {_what(page)} got worse; raised {page.raised}"
-    for alarm in page.alarms[:_MOST_LINES]:
-        yield f"  {alarm_line(alarm)}"
-    if len(page.alarms) > _MOST_LINES:
-        yield f"  {len(page.alarms) - _MOST_LINES} more; --json has them all"
+def _incident_lines(incident: Incident) -> Iterator[str]:
+    yield f"{'NEW' if incident.new else 'OPEN'}: {_what(incident)} got worse; raised {incident.raised}"
+    for alert in incident.alerts[:_MOST_LINES]:
+        yield f"  {alert_line(alert)}"
+    if len(incident.alerts) > _MOST_LINES:
+        yield f"  {len(incident.alerts) - _MOST_LINES} more; --json has them all"
 
 
-def alarm_line(alarm: Alarm) -> str:
+def alert_line(alert: Alert) -> str:
     """One metric that got worse: by how much, since when, and what changed then."""
-    changed = f"; changed then: {', '.join(alarm.software)}" if alarm.software else ""
-    over = f"; over since {alarm.ended}" if alarm.ended is not None else ""
+    changed = f"; changed then: {', '.join(alert.software)}" if alert.software else ""
+    over = f"; over since {alert.ended}" if alert.ended is not None else ""
     return (
-        f"{alarm.key}: {alarm.before:.4g} -> {alarm.after:.4g} {alarm.unit}, {percent(alarm.change)}, since "
-        f"{alarm.first_bad}, last good {alarm.last_good}{changed}{over}"
+        f"{alert.key}: {alert.before:.4g} -> {alert.after:.4g} {alert.unit}, {percent(alert.change)}, since "
+        f"{alert.first_bad}, last good {alert.last_good}{changed}{over}"
     )

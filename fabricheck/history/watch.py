@@ -1,4 +1,4 @@
-"""Every night over the history: which metrics got worse, since when, and what they have in common."""
+"""Every session over the history: which metrics got worse, since when, and what they have in common."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from scipy.stats import norm
 
 from fabricheck.errors import UserError
 from fabricheck.history.hazard import CHARTS, CLIP
-from fabricheck.history.monitor import MetricAlarm, Monitored, Options, monitor
+from fabricheck.history.monitor import MetricAlert, Monitored, Options, monitor
 from fabricheck.history.robust import centre_and_spread
-from fabricheck.history.series import MetricKey, Night, Series, check_history, differences, series_of
+from fabricheck.history.series import MetricKey, Series, Session, check_history, differences, series_of
 from fabricheck.history.shared import blamed, count_crossing, groups
 from fabricheck.yamlfile import read_yaml
 
 Floats = npt.NDArray[np.float64]
 
-# Nights before and after an alarm among which the change is looked for.
+# Sessions before and after an alert among which the change is looked for.
 _BEFORE, _AFTER = 60, 30
-# Alarms this many nights apart can have one cause.
-_SAME_CAUSE_NIGHTS = 14
+# Alerts this many sessions apart can have one cause.
+_SAME_CAUSE_SESSIONS = 14
 # A metric is missed when it was not measured for this many times as long as it usually is not.
 _MISSED = 3
 _WEEK = 7
@@ -56,21 +56,21 @@ class Accepted:
 
 
 @dataclass(frozen=True)
-class Alarm:
+class Alert:
     """One metric that got worse and, with `ended` None, still is.
 
-    `raised`: the night on which the chart crossed its threshold. `last_good` and `first_bad`: the nights between which
-    the change lies. `ended`: when it was back, or `accepted`. `before` and `after`: medians in `unit`; `change` is
-    after / before - 1. `spread`: of the baseline, relative, from night to night. `sum` and `threshold` are those of the
-    chart, `software` what changed between the two nights.
+    `raised`: the session on which the chart crossed its threshold. `last_good` and `first_bad`: the sessions between
+    which the change lies. `ended`: when it was back, or `accepted`. `before` and `after`: medians in `unit`; `change`
+    is after / before - 1. `spread`: of the baseline, relative, from session to session. `sum` and `threshold` are those
+    of the chart, `software` what changed between the two sessions.
     """
 
     key: MetricKey
     unit: str
-    raised: Night
-    last_good: Night
-    first_bad: Night
-    ended: Night | None
+    raised: Session
+    last_good: Session
+    first_bad: Session
+    ended: Session | None
     accepted: bool
     before: float
     after: float
@@ -84,66 +84,67 @@ class Alarm:
 
 
 @dataclass(frozen=True)
-class Page:
-    """Alarms of one cause, the one message about them. `component` is what their paths share, None where nothing is.
+class Incident:
+    """Alerts of one cause, the one message about them. `component` is what their paths share, None where nothing is.
 
-    `affected` of `watched` metrics whose paths cross the component alarmed; without one, the alarm alone counts.
-    `new`: raised on the last night.
+    `affected`: how many of the `watched` metrics whose paths cross the component raised an alert; without a component
+    the alert alone counts.
+    `new`: raised on the last session.
     """
 
     component: str | None
-    others: tuple[str, ...]  # components that would explain the alarms as well
-    raised: Night
+    others: tuple[str, ...]  # components that would explain the alerts as well
+    raised: Session
     open: bool
     new: bool
     affected: int
     watched: int
-    alarms: tuple[Alarm, ...]
+    alerts: tuple[Alert, ...]
 
 
 @dataclass(frozen=True)
 class MetricState:
-    """How a metric stands after the last night. `nights` of baseline; `spread` is relative, from night to night.
+    """How a metric stands after the last session. `sessions` of baseline; `spread` is relative, between sessions.
 
-    `status`: `watched`; `alarm`; `warming up`; `missing`, where it was not measured lately though it used to be;
+    `status`: `watched`; `alert`; `warming up`; `missing`, where it was not measured lately though it used to be;
     `retired`, where an accepted change explains that; `too irregular`, where no threshold keeps it from false alarms.
-    `smallest_change`: the relative loss that, lasting for a week, would raise an alarm with 95% probability.
+    `smallest_change`: the relative loss that, lasting for a week, would raise an alert with 95% probability.
     """
 
     key: MetricKey
     unit: str
     status: str
-    nights: int
+    sessions: int
     centre: float
     spread: float
     correlation: float
-    bad_nights: float
+    bad_sessions: float
     smallest_change: float
-    last_measured: Night
+    last_measured: Session
 
 
 @dataclass(frozen=True)
 class WatchResult:
-    """All pages in the order of their nights, the state of every metric, and what was watched."""
+    """All incidents in the order of their sessions, the state of every metric, and what was watched."""
 
     system: str
-    nights: tuple[Night, ...]
-    pages: tuple[Page, ...]
+    sessions: tuple[Session, ...]
+    incidents: tuple[Incident, ...]
     states: tuple[MetricState, ...]
     warm_up: int
-    watched_nights: int  # metrics times nights on which an alarm was possible
+    watched_sessions: int  # metrics times sessions on which an alert was possible
 
     @property
-    def open_pages(self) -> tuple[Page, ...]:
-        return tuple(each for each in self.pages if each.open)
+    def open_incidents(self) -> tuple[Incident, ...]:
+        return tuple(each for each in self.incidents if each.open)
 
     def count(self, status: str) -> int:
         return sum(each.status == status for each in self.states)
 
     @property
     def exit_status(self) -> int:
-        """1 while a page is open; else 4 where a metric is missing or none is watched yet; else 0."""
-        if self.open_pages:
+        """1 while an incident is open; else 4 where a metric is missing or none is watched yet; else 0."""
+        if self.open_incidents:
             return 1
         blind = self.count("missing") + self.count("too irregular")
         return 4 if blind or not self.count("watched") else 0
@@ -207,28 +208,28 @@ def watch_series(
 def watch_of(series: Series, system: str, accepted: Iterable[Accepted] = (), options: Options | None = None) -> Watched:
     """Watch the series of a history that was checked."""
     options = options or Options()
-    starts = _accepted_nights(series, tuple(accepted))
+    starts = _accepted_sessions(series, tuple(accepted))
     monitored = monitor(series.worse, options, starts)
-    located = [_alarm(series, each) for each in monitored.alarms]
-    pages = _pages(series, monitored, located)
+    located = [_alert(series, each) for each in monitored.alerts]
+    incidents = _incidents(series, monitored, located)
     result = WatchResult(
         system=system,
-        nights=series.nights,
-        pages=pages,
+        sessions=series.sessions,
+        incidents=incidents,
         states=tuple(_state(series, monitored, row, options, starts) for row in range(len(series.keys))),
         warm_up=options.warm_up,
-        watched_nights=int(monitored.watched_nights.sum()),
+        watched_sessions=int(monitored.watched_sessions.sum()),
     )
     return Watched(result, series)
 
 
-def _accepted_nights(series: Series, accepted: Sequence[Accepted]) -> list[tuple[int, int]]:
+def _accepted_sessions(series: Series, accepted: Sequence[Accepted]) -> list[tuple[int, int]]:
     found = []
     for each in accepted:
         since = datetime.combine(each.since, time(), timezone.utc)
-        night = next((n for n, night in enumerate(series.nights) if _utc(night.started) >= since), None)
-        if night is not None:
-            found += [(row, night) for row, key in enumerate(series.keys) if each.matches(key)]
+        session = next((n for n, session in enumerate(series.sessions) if _utc(session.started) >= since), None)
+        if session is not None:
+            found += [(row, session) for row, key in enumerate(series.keys) if each.matches(key)]
     return found
 
 
@@ -236,25 +237,25 @@ def _utc(moment: datetime) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
 
 
-def _alarm(series: Series, found: MetricAlarm) -> Alarm:
+def _alert(series: Series, found: MetricAlert) -> Alert:
     row = found.metric
-    until = found.ended if found.ended is not None else len(series.nights)
-    window = range(max(0, found.night - _BEFORE), min(until, found.night + _AFTER, len(series.nights) - 1) + 1)
-    nights = [night for night in window if np.isfinite(series.values[row, night])]
-    place = change_point((series.worse[row, nights] - found.centre) / found.spread)
-    # The change is not later than the alarm about it.
-    place = min(place, nights.index(found.night))
-    good, bad = nights[place - 1], nights[place]
-    software = [series.software[series.versions[row, night]] for night in (good, bad)]
-    before = float(np.median(series.values[row, nights[:place]]))
-    after = float(np.median(series.values[row, nights[place:]]))
-    return Alarm(
+    until = found.ended if found.ended is not None else len(series.sessions)
+    window = range(max(0, found.session - _BEFORE), min(until, found.session + _AFTER, len(series.sessions) - 1) + 1)
+    sessions = [session for session in window if np.isfinite(series.values[row, session])]
+    place = change_point((series.worse[row, sessions] - found.centre) / found.spread)
+    # The change is not later than the alert about it.
+    place = min(place, sessions.index(found.session))
+    good, bad = sessions[place - 1], sessions[place]
+    software = [series.software[series.versions[row, session]] for session in (good, bad)]
+    before = float(np.median(series.values[row, sessions[:place]]))
+    after = float(np.median(series.values[row, sessions[place:]]))
+    return Alert(
         key=series.keys[row],
         unit=series.units[row],
-        raised=series.nights[found.night],
-        last_good=series.nights[good],
-        first_bad=series.nights[bad],
-        ended=series.nights[found.ended] if found.ended is not None else None,
+        raised=series.sessions[found.session],
+        last_good=series.sessions[good],
+        first_bad=series.sessions[bad],
+        ended=series.sessions[found.ended] if found.ended is not None else None,
         accepted=found.accepted,
         before=before,
         after=after,
@@ -271,7 +272,7 @@ def _alarm(series: Series, found: MetricAlarm) -> Alarm:
 def change_point(scores: Floats) -> int:
     """Index of the first value of the second of two segments of `scores`, shape (n,), n ≥ 2.
 
-    The two means that fit best in least squares, of equal ones the earliest; values beyond what a single night may
+    The two means that fit best in least squares, of equal ones the earliest; values beyond what a single session may
     count for are cut off.
     """
     kept = np.clip(scores, -4.0, 8.0)
@@ -285,84 +286,84 @@ def change_point(scores: Floats) -> int:
 
 
 @dataclass
-class _Incident:
-    """Alarms, by index, that are taken to have one cause; `shared` are the components of all of them."""
+class _Cause:
+    """Alerts, by index, that are taken to have one cause; `shared` are the components of all of them."""
 
-    night: int
-    alarms: list[int]
+    session: int
+    alerts: list[int]
     shared: set[str]
 
 
-def _pages(series: Series, monitored: Monitored, alarms: Sequence[Alarm]) -> tuple[Page, ...]:
-    watched = monitored.watched_nights > 0
+def _incidents(series: Series, monitored: Monitored, alerts: Sequence[Alert]) -> tuple[Incident, ...]:
+    watched = monitored.watched_sessions > 0
     crossing = count_crossing(series.components[row] for row in np.flatnonzero(watched))
-    incidents: list[_Incident] = []
-    by_night: dict[int, list[int]] = {}
-    for index, each in enumerate(monitored.alarms):
-        by_night.setdefault(each.night, []).append(index)
-    for night, raised in by_night.items():
-        rest = [index for index in raised if not _joins(incidents, index, alarms[index], night)]
-        for group in groups({index: alarms[index].components for index in rest}, crossing):
-            incidents.append(_Incident(night, list(group.members), set(group.components)))
-    return tuple(_page(series, each, alarms, crossing) for each in incidents)
+    causes: list[_Cause] = []
+    by_session: dict[int, list[int]] = {}
+    for index, each in enumerate(monitored.alerts):
+        by_session.setdefault(each.session, []).append(index)
+    for session, raised in by_session.items():
+        rest = [index for index in raised if not _joins(causes, index, alerts[index], session)]
+        for group in groups({index: alerts[index].components for index in rest}, crossing):
+            causes.append(_Cause(session, list(group.members), set(group.components)))
+    return tuple(_incident(series, each, alerts, crossing) for each in causes)
 
 
-def _joins(incidents: Sequence[_Incident], index: int, alarm: Alarm, night: int) -> bool:
-    """Whether an alarm belongs to a recent incident, which then blames only what that alarm's path crosses too."""
-    for each in reversed(incidents):
-        if night - each.night <= _SAME_CAUSE_NIGHTS and each.shared & set(alarm.components):
-            each.shared &= set(alarm.components)
-            each.alarms.append(index)
+def _joins(causes: Sequence[_Cause], index: int, alert: Alert, session: int) -> bool:
+    """Whether an alert belongs to a recent cause, which then blames only what that alert's path crosses too."""
+    for each in reversed(causes):
+        if session - each.session <= _SAME_CAUSE_SESSIONS and each.shared & set(alert.components):
+            each.shared &= set(alert.components)
+            each.alerts.append(index)
             return True
     return False
 
 
-def _page(series: Series, incident: _Incident, alarms: Sequence[Alarm], crossing: dict[str, int]) -> Page:
-    members = sorted((alarms[index] for index in incident.alarms), key=lambda each: (-abs(each.change), each.key))
-    component, others = blamed(incident.shared, crossing, _evidence(series, incident, members))
+def _incident(series: Series, cause: _Cause, alerts: Sequence[Alert], crossing: dict[str, int]) -> Incident:
+    members = sorted((alerts[index] for index in cause.alerts), key=lambda each: (-abs(each.change), each.key))
+    component, others = blamed(cause.shared, crossing, _evidence(series, cause, members))
     is_open = any(each.ended is None for each in members)
-    last = series.nights[-1]
-    return Page(
+    last = series.sessions[-1]
+    return Incident(
         component=component,
         others=others,
-        raised=series.nights[incident.night],
+        raised=series.sessions[cause.session],
         open=is_open,
         new=is_open and any(each.raised == last for each in members),
         affected=len({each.key for each in members}),
         watched=crossing[component] if component is not None else 1,
-        alarms=tuple(members),
+        alerts=tuple(members),
     )
 
 
-def _evidence(series: Series, incident: _Incident, alarms: Sequence[Alarm]) -> dict[str, float]:
-    """By component that the alarms share, what the metrics without an alarm say of it.
+def _evidence(series: Series, cause: _Cause, alerts: Sequence[Alert]) -> dict[str, float]:
+    """By component that the alerts share, what the metrics without an alert say of it.
 
-    The log likelihood that those which cross it lost what the alarmed ones did, over that they lost nothing. Only
+    The log likelihood that those which cross it lost what the alerted ones did, over that they lost nothing. Only
     metrics of the same tests and unit count: a link that lost goodput may keep its latency.
     """
-    if len(incident.shared) < 2:  # there is nothing to choose from
+    if len(cause.shared) < 2:  # there is nothing to choose from
         return {}
-    alarmed = {each.key for each in alarms}
-    kinds = {(each.key.partition, each.key.environment, each.key.test, each.unit) for each in alarms}
+    alerted = {each.key for each in alerts}
+    kinds = {(each.key.partition, each.key.environment, each.key.test, each.unit) for each in alerts}
     rows = [
         row
         for row, (key, unit) in enumerate(zip(series.keys, series.units, strict=True))
-        if key not in alarmed and (key.partition, key.environment, key.test, unit) in kinds
+        if key not in alerted and (key.partition, key.environment, key.test, unit) in kinds
     ]
-    since = min(series.nights.index(each.first_bad) for each in alarms)
+    since = min(series.sessions.index(each.first_bad) for each in alerts)
     worse = series.worse[rows]
     usual = centre_and_spread(worse[:, max(0, since - _BEFORE) : since])
     now = centre_and_spread(worse[:, since : since + _AFTER])
     with np.errstate(divide="ignore", invalid="ignore"):
         error = usual.spread * np.sqrt(1 / usual.count + 1 / now.count)
-        loss = np.median([abs(math.log1p(each.change)) for each in alarms])
+        loss = np.median([abs(math.log1p(each.change)) for each in alerts])
         shift = (now.centre - usual.centre) / error
         gain = shift * loss / error - (loss / error) ** 2 / 2
     # A single metric, however wild, is not to decide.
     gain = np.clip(np.nan_to_num(gain, nan=0.0), -_MOST_EVIDENCE, _MOST_EVIDENCE)
-    found = dict.fromkeys(incident.shared, 0.0)
+    found = dict.fromkeys(cause.shared, 0.0)
     for row, each in zip(rows, gain.tolist(), strict=True):
-        for component in incident.shared.intersection(series.components[row]):
+        for component in cause.shared.intersection(series.components[row]):
             found[component] += each
     return found
 
@@ -374,10 +375,10 @@ def _state(
     last = int(measured[-1])
     usual = float(np.median(np.diff(measured))) if measured.size > 1 else np.inf
     if monitored.open[row]:
-        status = "alarm"
-    elif any(metric == row and night > last for metric, night in accepted):
+        status = "alert"
+    elif any(metric == row and session > last for metric, session in accepted):
         status = "retired"
-    elif len(series.nights) - 1 - last > _MISSED * usual:
+    elif len(series.sessions) - 1 - last > _MISSED * usual:
         status = "missing"
     elif monitored.count[row] < options.warm_up:
         status = "warming up"
@@ -389,13 +390,13 @@ def _state(
         key=series.keys[row],
         unit=series.units[row],
         status=status,
-        nights=int(monitored.count[row]),
+        sessions=int(monitored.count[row]),
         centre=float(np.exp(sign * monitored.centre[row])),
         spread=float(monitored.spread[row]),
         correlation=float(monitored.correlation[row]) if known else float("nan"),
-        bad_nights=float(monitored.bad_nights[row]) if known else float("nan"),
+        bad_sessions=float(monitored.bad_sessions[row]) if known else float("nan"),
         smallest_change=_smallest_change(monitored, row, sign) if known else float("nan"),
-        last_measured=series.nights[last],
+        last_measured=series.sessions[last],
     )
 
 
@@ -407,5 +408,5 @@ def _smallest_change(monitored: Monitored, row: int, sign: float) -> float:
         chart.allowance + (threshold + norm.isf(0.05) * deviation) / _WEEK
         for chart, threshold in zip(CHARTS, monitored.thresholds[:, row], strict=True)
     )
-    # A night counts for no more than CLIP.
+    # A session counts for no more than CLIP.
     return float(abs(np.expm1(sign * needed * monitored.spread[row]))) if needed <= CLIP else float("inf")

@@ -1,7 +1,7 @@
 """What a setting changes: launches with and without it, interleaved and compared round by round.
 
 The unit is the launch, not the iteration: two launches of one and the same program differ by more than the iterations
-of either of them, because connections, channels and memory are laid out anew (Kalibera and Jones, ISMM 2013: repeat at
+of either of them, because connections, channels and memory are laid out again (Kalibera and Jones, ISMM 2013: repeat at
 the highest level that varies; Georges et al., OOPSLA 2007, for few repetitions). Each round has one launch of either
 side and gives, of each metric, one logarithm of a ratio; what drifts from round to round cancels in it. Over the rounds
 these have a trimmed mean and an interval of Student's kind: a median of hundreds of iterations is nearly normal, so is

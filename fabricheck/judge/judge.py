@@ -150,12 +150,12 @@ def _broken(metric: Metric, expectation: Expectation, reference: Reference | Non
     for name in ("nominal", "expected", "ceiling"):
         number = getattr(expectation, name)
         if number is not None and not (math.isfinite(number) and number > 0):
-            return f"the model's {name} value is {number}: mend the topology ({expectation.source})"
+            return f"the model's {name} value is {number}: fix the topology ({expectation.source})"
     if not 0 <= expectation.floor_fraction <= 1:
         return f"the floor is {expectation.floor_fraction} of the expected value and not between 0 and 1"
     if reference is None:
         return None
-    where = f"mend the reference ({reference.provenance})"
+    where = f"fix the reference ({reference.provenance})"
     if not (math.isfinite(reference.value) and reference.value > 0):
         return f"the reference is {reference.value}: {where}"
     if reference.unit != metric.unit:
@@ -222,7 +222,7 @@ def _decide(case: _Case) -> tuple[Verdict, str]:
         hint = "; sizes up to this one may be too small to reach it" if _is_small(metric) else ""
         return (
             Verdict.FAIL,
-            f"{case.say(value)} is {_side(case)} the acceptance limit of {case.say(case.floor)} "
+            f"{case.say(value)} is {_side(case)} the {_limit(case)} of {case.say(case.floor)} "
             f"({case.floor_source}){hint}",
         )
     if case.reference is None:
@@ -232,7 +232,8 @@ def _decide(case: _Case) -> tuple[Verdict, str]:
                 f"{case.say(value)}, and nothing to judge against: neither the model nor a reference says what it "
                 "should be",
             )
-        return Verdict.PASS, f"uncalibrated: {case.say(value)} keeps the acceptance limit of {case.say(case.floor)}"
+        side = "above" if case.higher_is_better else "under"
+        return Verdict.PASS, f"uncalibrated: {case.say(value)} is {side} the {_limit(case)} of {case.say(case.floor)}"
     return _against_reference(case, case.reference)
 
 
@@ -246,7 +247,10 @@ def _against_reference(case: _Case, reference: Reference) -> tuple[Verdict, str]
     compared = f"{case.say(value)} is {change:+.1%} of the reference {case.say(reference.value)}"
     if not case.worse(value, bound):
         if better is not None and case.worse(reference.value * (1 + better), value):
-            return Verdict.PASS, f"{compared}: better than its bounds expect; measure the reference anew"
+            return (
+                Verdict.PASS,
+                f"{compared}: better than its bounds expect; re-measure the reference (fabricheck calibrate)",
+            )
         return Verdict.PASS, f"{compared}, within its bounds"
     low, high = case.interval
     interval = f"the {case.policy.confidence:.0%} interval of the median, {low:.4g} to {high:.4g} {case.metric.unit},"
@@ -265,6 +269,11 @@ def _against_reference(case: _Case, reference: Reference) -> tuple[Verdict, str]
 
 def _side(case: _Case) -> str:
     return "under" if case.higher_is_better else "above"
+
+
+def _limit(case: _Case) -> str:
+    """A goodput has a floor; a latency must not be above its limit."""
+    return "floor" if case.higher_is_better else "limit"
 
 
 def _is_small(metric: Metric) -> bool:

@@ -40,13 +40,13 @@ _MOST_TURNS = 30
 _AROUND: FloatArray = np.linspace(-1, 1, 9)
 
 
-def locate(design: Design, measured_gbps: npt.ArrayLike, *, alarm: float = 0.01, most: int = 4) -> Localization:
+def locate(design: Design, measured_gbps: npt.ArrayLike, *, false_alarm: float = 0.01, most: int = 4) -> Localization:
     """What explains the readings of a design; `measured_gbps`: shape (R,), as its readings.
 
-    `alarm`: the probability of naming anything in a healthy network, all components together. `most`: so many faults
-    are looked for. Raises UserError for values that are not above zero, or fewer than eight usable readings.
+    `false_alarm`: the probability of naming anything in a healthy network, all components together. `most`: so many
+    faults are looked for. Raises UserError for values that are not above zero, or fewer than eight usable readings.
     """
-    return Locator(design, alarm=alarm, most=most).locate(measured_gbps)
+    return Locator(design, false_alarm=false_alarm, most=most).locate(measured_gbps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +77,8 @@ class _State:
 class Locator:
     """A design made ready, to locate faults in many sets of readings of it."""
 
-    def __init__(self, design: Design, *, alarm: float = 0.01, most: int = 4) -> None:
-        self.design, self.alarm, self.most = design, alarm, most
+    def __init__(self, design: Design, *, false_alarm: float = 0.01, most: int = 4) -> None:
+        self.design, self.false_alarm, self.most = design, false_alarm, most
         used = ~design.doubtful
         self._used: IntArray = np.flatnonzero(used)
         if self._used.size < _FEWEST_READINGS:
@@ -304,7 +304,12 @@ class Locator:
     def _kind(self, hypothesis: int) -> str:
         return self.design.ways.kinds[self.members[hypothesis][0]]
 
-    def _chance(self, gain: float) -> float:
+    @property
+    def _distinct(self) -> int:
+        """How many faults the readings can tell apart."""
+        return int(self._classes.max()) + 1
+
+    def _p_value(self, gain: float) -> float:
         """Probability that noise alone gains so much somewhere, over all hypotheses (Bonferroni).
 
         For known routes a fault is a shift of the mean of some readings of normal noise whose width is unknown: twice
@@ -313,8 +318,7 @@ class Locator:
         """
         freedom = self._used.size - 2
         squared = freedom * math.expm1(min(2 * max(gain, 0.0) / self._used.size, 700.0))
-        tests = int(self._classes.max()) + 1
-        return min(1.0, tests * float(student.sf(math.sqrt(squared), freedom)))
+        return min(1.0, self._distinct * float(student.sf(math.sqrt(squared), freedom)))
 
     def locate(self, measured_gbps: npt.ArrayLike) -> Localization:
         """See `locate`."""
@@ -331,8 +335,8 @@ class Locator:
                 each for one in beam for each in self._with_one_more(y, one, _SECONDS if best.faults else _CANDIDATES)
             ]
             # The whole search is one family: the test of each further fault has its share.
-            limit = self.alarm / (self.most + 1)
-            likely = [each for each in more if self._chance(each.likelihood - best.likelihood) <= limit]
+            limit = self.false_alarm / (self.most + 1)
+            likely = [each for each in more if self._p_value(each.likelihood - best.likelihood) <= limit]
             if not likely:
                 break
             # The best of each kind goes on: two trunks of a leaf, each with the other, explain more than the leaf.
@@ -387,7 +391,8 @@ class Locator:
             loss=-math.expm1(-loss),
             low=float(low),
             high=float(high),
-            chance=self._chance(state.likelihood - left.likelihood),
+            p_value=self._p_value(state.likelihood - left.likelihood),
+            hypotheses=self._distinct,
             evidence=self._evidence(y, state, near_best),
         )
 
@@ -418,8 +423,9 @@ class Locator:
         """
         share = np.bincount(self.entries.key, self._probability[self.entries.way], self.entries.key_reading.size)
         information = np.bincount(self.entries.key_hypothesis, share**2, len(self.members))
-        tests = int(self._classes.max()) + 1
-        needed = float(student.isf(self.alarm / tests, self._used.size - 2) + student.isf(0.1, self._used.size - 2))
+        needed = float(
+            student.isf(self.false_alarm / self._distinct, self._used.size - 2) + student.isf(0.1, self._used.size - 2)
+        )
         losses = -np.expm1(-noise * needed / np.sqrt(information))
         found: dict[str, float] = {}
         for members, loss in zip(self.members, losses.tolist(), strict=True):

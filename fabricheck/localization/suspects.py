@@ -20,7 +20,8 @@ class Suspect:
     """A fault: one of `components` (the data cannot tell which), all of `kind` or of `several`.
 
     `loss`, `low`, `high`: share that is lost, and its 95% interval. `evidence`: the pairs over it; where routes are
-    unknown, those that may be. `chance`: probability of such data in a healthy network, over all its components.
+    unknown, those that may be. `p_value`: probability of such data
+    in a healthy network, corrected for the `hypotheses`, all faults that the data can tell apart (Bonferroni).
     """
 
     components: tuple[str, ...]
@@ -28,7 +29,8 @@ class Suspect:
     loss: float
     low: float
     high: float
-    chance: float
+    p_value: float
+    hypotheses: int
     evidence: tuple[Evidence, ...]
 
     @property
@@ -44,8 +46,14 @@ class Suspect:
         pairs = len(self.evidence)
         return (
             f"{self.place} loses {self.loss:.0%} ({self.low:.0%} to {self.high:.0%}): "
-            f"{pairs} {'pair' if pairs == 1 else 'pairs'} over it, chance {self.chance:.1g}"
+            f"{pairs} {'pair' if pairs == 1 else 'pairs'} over it, {_said(self.p_value)}, corrected for "
+            f"{self.hypotheses} possible faults; look at link state, error counters and cables there"
         )
+
+
+def _said(p_value: float) -> str:
+    """A double has no number between 0 and 5e-324."""
+    return f"p = {p_value:.1g}" if p_value > 0 else "p < 1e-300"
 
 
 @dataclass(frozen=True)

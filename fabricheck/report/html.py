@@ -19,12 +19,12 @@ from markupsafe import Markup
 from fabricheck.errors import UserError
 from fabricheck.history.compare import Comparison
 from fabricheck.history.text import (
-    alarm_line,
+    alert_line,
     closed_line,
     comparison_counts,
+    incident_evidence,
+    incident_name,
     nothing_watched,
-    page_evidence,
-    page_name,
     side_runs,
     suspect_line,
     versions,
@@ -57,7 +57,7 @@ from fabricheck.report.content import (
 from fabricheck.report.embedded import own_file, packed, packed_plotly, plotly_hash, script_hash
 from fabricheck.report.figures import Figure, Rows, figures_of
 from fabricheck.report.figures.changes import changes_figure
-from fabricheck.report.figures.history import overview, page_figure, states_table
+from fabricheck.report.figures.history import incident_figure, overview, states_table
 from fabricheck.report.node import Node, node_of_run
 from fabricheck.report.past import Past
 from fabricheck.report.places import places_of
@@ -70,8 +70,8 @@ _MOST_ROWS = 64
 _MOST_SOURCES = 6
 _MOST_RANKS = 64
 _MOST_PLACES = 12
-_MOST_ALARMS = 12
-_MOST_PAGES_DRAWN = 6
+_MOST_ALERTS = 12
+_MOST_INCIDENTS_DRAWN = 6
 
 _ORDER = list(Verdict)
 
@@ -137,23 +137,23 @@ class _NotPassed:
 
 
 @dataclass(frozen=True)
-class _Page:
-    """A page of the history: `name` is the most probable place, `alarms` are texts."""
+class _Incident:
+    """An incident of the history: `name` is the most probable place, `alerts` are texts."""
 
     name: str
     new: bool
     evidence: str
-    alarms: tuple[str, ...]
-    more_alarms: int
+    alerts: tuple[str, ...]
+    more_alerts: int
 
 
 @dataclass(frozen=True)
 class _History:
-    """The history as the template shows it; `figures` has the overview, then the pages."""
+    """The history as the template shows it; `figures` has the overview, then the incidents."""
 
     summary: str
     warning: str
-    pages: tuple[_Page, ...]
+    incidents: tuple[_Incident, ...]
     closed: tuple[str, ...]
     more_closed: int
     figures: tuple[Figure, ...]
@@ -283,28 +283,28 @@ def _run(judged: RunJudgement, name: str) -> _Run:
 
 def _history(found: Watched) -> _History:
     result = found.result
-    pages = result.open_pages
-    closed = [each for each in result.pages if not each.open]
-    drawn = [*pages, *reversed(closed)][:_MOST_PAGES_DRAWN]
-    watched = any(result.count(status) for status in ("watched", "alarm"))
+    incidents = result.open_incidents
+    closed = [each for each in result.incidents if not each.open]
+    drawn = [*incidents, *reversed(closed)][:_MOST_INCIDENTS_DRAWN]
+    watched = any(result.count(status) for status in ("watched", "alert"))
     return _History(
         summary=watch_summary(result),
         warning="" if watched else nothing_watched(result),
-        pages=tuple(
-            _Page(
-                page_name(each),
+        incidents=tuple(
+            _Incident(
+                incident_name(each),
                 each.new,
-                page_evidence(each),
-                tuple(map(alarm_line, each.alarms[:_MOST_ALARMS])),
-                max(0, len(each.alarms) - _MOST_ALARMS),
+                incident_evidence(each),
+                tuple(map(alert_line, each.alerts[:_MOST_ALERTS])),
+                max(0, len(each.alerts) - _MOST_ALERTS),
             )
-            for each in pages
+            for each in incidents
         ),
-        closed=tuple(map(closed_line, reversed(closed[-_MOST_ALARMS:]))),
-        more_closed=max(0, len(closed) - _MOST_ALARMS),
+        closed=tuple(map(closed_line, reversed(closed[-_MOST_ALERTS:]))),
+        more_closed=max(0, len(closed) - _MOST_ALERTS),
         figures=(
-            *([overview(found)] if len(found.series.nights) > 1 else []),
-            *(page_figure(found, each) for each in drawn),
+            *([overview(found)] if len(found.series.sessions) > 1 else []),
+            *(incident_figure(found, each) for each in drawn),
         ),
         states=states_table(result.states),
     )
@@ -316,7 +316,7 @@ def _comparison(found: Comparison) -> _Comparison:
     return _Comparison(
         counts=comparison_counts(found),
         sides=tuple(
-            _Side(name, side.selection, side_runs(side), tuple(map(versions, side.software[:_MOST_ALARMS])))
+            _Side(name, side.selection, side_runs(side), tuple(map(versions, side.software[:_MOST_ALERTS])))
             for name, side in (("before", found.base), ("after", found.candidate))
         ),
         software=found.software_changes,

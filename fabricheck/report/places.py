@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fabricheck.errors import UserError
 from fabricheck.history.compare import Comparison
 from fabricheck.history.shared import blamed, count_crossing, groups, say
-from fabricheck.history.text import page_evidence, page_name
+from fabricheck.history.text import incident_evidence, incident_name
 from fabricheck.history.watch import WatchResult
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.localization.components import components_of
@@ -46,8 +46,8 @@ def places_of(
             if each.place
         ),
         *(
-            Place(page_name(page), "history", page_evidence(page), f"page{place}")
-            for place, page in enumerate(watched.open_pages if watched else (), start=1)
+            Place(incident_name(incident), "history", incident_evidence(incident), f"incident{place}")
+            for place, incident in enumerate(watched.open_incidents if watched else (), start=1)
         ),
         *(_of_comparison(comparison) if comparison is not None else ()),
         *(place for position, judged in enumerate(runs, start=1) for place in _of_run(judged, f"run{position}")),

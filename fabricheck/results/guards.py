@@ -120,11 +120,11 @@ _SPOKE = re.compile(r"fabricbench: (?:no progress|nothing went on) for .*?: (?:a
 
 
 def require_words_of_all_nodes(run: Run, errors: str) -> tuple[Problem, ...]:
-    """A problem that names the nodes that said nothing, where the others gave up waiting; `errors`: the run's stderr.
+    """A problem that names the nodes that did not report, where the others gave up waiting; `errors`: the run's stderr.
 
-    One rank of each node says there that nothing goes on. A node whose ranks all hang, or were killed, or that is down,
-    cannot. Nobody is named where most say nothing, or where rank 0 went on, which waits for all: then the launcher may
-    have ended them before they could speak.
+    One rank of each node reports there that there is no progress. A node whose ranks all hang, or were killed, or that
+    is down, cannot. Nobody is named where most did not report, or where rank 0 went on, which waits for all: then the
+    launcher may have ended them before they could report.
     """
     hosts = {each.rank: each.host for each in run.ranks}
     spoke = {hosts.get(int(found[1])) for found in _SPOKE.finditer(errors)} - {None}
@@ -134,7 +134,7 @@ def require_words_of_all_nodes(run: Run, errors: str) -> tuple[Problem, ...]:
         return ()
     names = ", ".join(silent)
     ranks = list_ranks(rank for rank, host in hosts.items() if host in silent)
-    text = f"{names} (rank {ranks}) said nothing when the other nodes gave up waiting: hung, killed, or down"
+    text = f"{names} (rank {ranks}) did not report when the other nodes gave up waiting: hung, killed, or down"
     return (Problem(Verdict.INCOMPLETE, f"{run.path}: {text}"),)
 
 

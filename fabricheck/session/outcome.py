@@ -64,7 +64,7 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
 def not_said_by_runs(session: Session, judged: Sequence[RunJudgement]) -> Iterator[Problem]:
     """The session's problems, without those of test cases whose runs say the same themselves, and no word less.
 
-    A check that failed says its worst, and may add what only it knows, such as the launcher's last words.
+    A check that failed says its worst, and may add what only it knows, such as the launcher's last lines of stderr.
     """
     said: dict[str, set[str]] = {}
     for each in judged:

@@ -169,14 +169,14 @@ def _check_clock(new: NewSession, older: Sequence[tuple[Entry, SessionRecord]], 
     if latest > now + _SLACK:
         raise UserError(
             f"a run of session {new.session} began at {_text(latest)} and it is {_text(now)}: a clock is wrong, so "
-            "nothing was stored; mend it and import the run's folder with `fabricheck store import`"
+            "nothing was stored; fix it and import the run's folder with `fabricheck store import`"
         )
     for entry, record in older:
         if parse_utc(record.stored) > now + _SLACK:
             raise UserError(
                 f"the clock went backwards: it is {_text(now)} and {entry.path} was stored at {record.stored}; nothing "
-                "was stored: mend the clock, or move that entry out of the store, and import the run's folder with "
-                "`fabricheck store import`"
+                "was stored: set the clock right, or move that entry out of the store, and import the run's folder "
+                "with `fabricheck store import`"
             )
 
 

@@ -121,7 +121,7 @@ class Asked:
     """What a run of a vendor tool is asked for. `sizes` are those that the tool is told, each `FACTOR` times the last.
 
     `buffers` is where rank 0 and rank 1 have their data, `H` or `D`; `H` alone where all have it on the host.
-    `check`: OMB checks its data, which sets buffers anew between iterations and so makes them slower; nccl-tests always
+    `check`: OMB checks its data, which refills buffers between iterations and so makes them slower; nccl-tests always
     check, outside the clock. `one_at_a_time`: nccl-tests wait for each iteration, as fabricbench does, instead of
     letting them overlap.
     """

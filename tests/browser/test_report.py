@@ -189,7 +189,7 @@ def test_history_comparison_and_drawing_are_shown_and_can_be_reached_by_keyboard
     link = page.locator("#places a", has_text="history")
     link.focus()
     page.keyboard.press("Enter")
-    assert page.evaluate("location.hash") == "#page1"
+    assert page.evaluate("location.hash") == "#incident1"
     for summary in page.locator("section[aria-labelledby=history] details > summary").all():
         summary.focus()
         page.keyboard.press("Enter")

@@ -107,7 +107,7 @@ def test_from_the_plan_to_the_suspect(tmp_path: Path, topology: Path, capsys: py
     out = capsys.readouterr().out
     assert out.startswith("DEGRADED  nid007, nid007:hsn0 or nid007:hsn0--leaf1 loses 1")
     assert re.search(r"\): ([89]|10) pairs over it", out)
-    assert "measure again: --suspects " in out
+    assert "measure these again with fabricheck pairwise plan --suspects " in out
     assert run("pairwise", "locate", well, "--system", topology) == 0
     assert "nothing named" in capsys.readouterr().out
 
@@ -188,8 +188,8 @@ def test_known_routes_tell_trunks_apart(tmp_path: Path, topology: Path, capsys: 
     ("text", "says"),
     [
         ("nid001 nid005\n", "routes.txt:1: give SOURCE DESTINATION"),
-        ("nid001 nid005 spine9\n", "routes.txt:1: 0 of the shortest ways"),
-        ("\nnid001 nid005 leaf0\n", "routes.txt:2: 2 of the shortest ways"),
+        ("nid001 nid005 spine9\n", "routes.txt:1: 0 of the shortest routes"),
+        ("\nnid001 nid005 leaf0\n", "routes.txt:2: 2 of the shortest routes"),
         ("nid001 nid99 spine0\n", "no node 'nid99'"),
     ],
 )

@@ -157,7 +157,7 @@ def test_replay(suite: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert run("replay", "--policy", policy) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == "  judged by another policy than when it was stored"
-    assert any(line.startswith("    now  FAIL: ") and "above the acceptance limit" in line for line in lines)
+    assert any(line.startswith("    now  FAIL: ") and "above the limit" in line for line in lines)
     assert lines[-1] == "2 runs judged again, 2 judged otherwise"
     assert run("replay", "--session", "99") == 2
     assert "there is no session '99'" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 """A link of a real cluster loses 5% of its rate: compare and watch find it and name it. Needs root.
 
-Each night is a run of the suite, with Slurm and MPI, on network namespaces whose links are shaped.
+Each session is a run of the suite, with Slurm and MPI, on network namespaces whose links are shaped.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ PERCENT = 5
 NAMED = f"{LINK} (or nid002)"
 # Six of the twelve pairs of four nodes have the node of the link at one end.
 PAIRS, CROSSING = 12, 6
-# What watch needs before it can alarm: its shortest warm-up, and the lag.
+# What watch needs before it can raise an alert: its shortest warm-up, and the lag.
 WARM_UP, LAG = 8, 5
-FEWEST_NIGHTS, MOST_NIGHTS = 5, 8
+FEWEST_SESSIONS, MOST_SESSIONS = 5, 8
 CANNOT_SAY = 4
 
 
@@ -42,21 +42,21 @@ class Nightly:
     store: Path
 
     def measure(self, firmware: int) -> None:
-        """A night. The verdict may be red, for a run is judged by itself too; that it was stored is what counts."""
-        before = self.nights
+        """A session. The verdict may be red, for a run is judged by itself too; that it was stored is what counts."""
+        before = self.sessions
         done = self.site.run("one-leaf", "--", f"--session-extras=firmware={firmware}")
-        assert self.nights == before + 1, done.output
+        assert self.sessions == before + 1, done.output
 
     def measure_until(self, firmware: int, ask: Callable[[], Answer], enough: Callable[[Answer], bool]) -> Answer:
-        """Nights until what is answered is `enough`: a busy machine is noisy and needs more of them."""
-        for night in range(1, MOST_NIGHTS + 1):
+        """Sessions until what is answered is `enough`: a busy machine is noisy and needs more of them."""
+        for session in range(1, MOST_SESSIONS + 1):
             self.measure(firmware)
-            if night >= FEWEST_NIGHTS and enough(answer := ask()):
+            if session >= FEWEST_SESSIONS and enough(answer := ask()):
                 break
         return answer
 
     @property
-    def nights(self) -> int:
+    def sessions(self) -> int:
         return len(scan(self.store / "emulated").entries) if self.store.exists() else 0
 
     def ask(self, *words: str) -> Answer:
@@ -94,11 +94,11 @@ def test_a_link_that_becomes_slower_is_found_and_named_and_a_healthy_one_is_not(
     assert f"{PAIRS} metrics: {PAIRS} watched" in said
 
     faults.slow(nightly.site.cluster, LINK, PERCENT)
-    # The first night of an alarm may have the metric of one pair only, which either of its nodes explains.
+    # The first session of an alert may have the metric of one pair only, which either of its nodes explains.
     status, said = nightly.measure_until(3, nightly.watch, lambda answer: f": {NAMED}: " in answer[1])
     assert status == 1, said
-    (page,) = [line for line in said.splitlines() if line.startswith(("NEW: ", "OPEN: "))]
-    assert f": {NAMED}: " in page
+    (incident,) = [line for line in said.splitlines() if line.startswith(("NEW: ", "OPEN: "))]
+    assert f": {NAMED}: " in incident
     assert "changed then: firmware: 2 -> 3" in said
     status, said = nightly.compare(2, 3)
     assert status == 1, said

@@ -125,7 +125,7 @@ def test_mpi_is_not_highest_where_one_pair_is_not() -> None:
     assert "latency at 8B: " in found.evidence
 
 
-def test_noise_around_the_margin_leaves_it_open() -> None:
+def test_noise_around_the_margin_is_inconclusive() -> None:
     runs = [gpus("mpi", pingpongs(100, noise=0.1)), gpus("copy", pingpongs(103, noise=0.1, seed=300))]
     (found,) = answers(2, runs)
     assert found.verdict == "cannot be tested here"
@@ -169,7 +169,7 @@ def test_ccl_wins_most_collectives_of_a_node(small: float, large: float, expecte
     assert "its allreduce of 1GiB reaches" in found.evidence and "of the model" in found.evidence
 
 
-def test_noise_leaves_collectives_open() -> None:
+def test_noise_leaves_collectives_inconclusive() -> None:
     mpi = gpus("mpi", collectives(lambda *_: 1000, noise=0.2))
     ccl = gpus("ccl", collectives(lambda *_: 1030, noise=0.2))
     assert verdict(4, [mpi, ccl]) == "cannot be tested here"
@@ -206,7 +206,7 @@ def test_ccl_leads_at_few_nodes_and_large_transfers(few: float, many: float, sma
     assert verdict(7, [runs[0], runs[2]]) == "cannot be tested here"
 
 
-def test_noise_leaves_scale_open() -> None:
+def test_noise_leaves_scale_inconclusive() -> None:
     runs = [over_nodes("mpi", nodes, lambda *_: 10, 0.1) for nodes in (2, 8)]
     runs += [over_nodes("ccl", nodes, lambda _, size: 30 if size == GIB else 10, 0.1) for nodes in (2, 8)]
     assert verdict(7, runs) == "cannot be tested here"
@@ -243,7 +243,7 @@ def test_mpi_wins_between_nodes(small: float, large: float, expected: Answer) ->
     assert verdict(5, runs[:1], SystemJudge(None, None, Policy())) == "cannot be tested here"
 
 
-def test_noise_leaves_pairs_of_nodes_open() -> None:
+def test_noise_leaves_pairs_of_nodes_inconclusive() -> None:
     runs = [
         gpus("mpi", between_nodes(0.0103, 103, noise=0.3), NODES),
         gpus("ccl", between_nodes(0.01, 100, noise=0.3, seed=5), NODES),
@@ -353,5 +353,5 @@ def test_a_session_reports_them_where_a_test_is_about_them() -> None:
     assert not list(find_observations(runs, JUDGE))
     first, last = find_observations([replace(each, tags=("nightly", TAG)) for each in runs], JUDGE)
     assert isinstance(first, Finding) and isinstance(last, Finding)
-    assert first.message.startswith("observation 2 (openmpi) does not hold: inside a node no other way")
+    assert first.message.startswith("observation 2 (openmpi) does not hold: inside a node no other transport")
     assert last.message.startswith("observations that cannot be tested here: 1, 3, 4, 5, 6, 7, 8; ")

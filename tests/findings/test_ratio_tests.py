@@ -1,4 +1,4 @@
-"""Ratios of medians: what their intervals cover, and what claims about them come to."""
+"""Ratios of medians: what their intervals cover, and what tests of them come to."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricheck.findings.ratio_tests import Claim, Truth, all_of, any_of, both, count, most_of
+from fabricheck.findings.ratio_tests import RatioTest, Truth, all_of, any_of, both, count, most_of
 from fabricheck.judge.statistics import ratio_interval
 from tests.support.effort import effort
 
 
-def claim(ratio: float, *, bound: float = 1.0, noise: float = 0.0, above: bool = True, count: int = 30) -> Claim:
+def ratio_test(
+    ratio: float, *, bound: float = 1.0, noise: float = 0.0, above: bool = True, count: int = 30
+) -> RatioTest:
     spread = 1 + noise * np.linspace(-1, 1, count)
-    return Claim([ratio * spread], [np.ones(count)], bound, above=above)
+    return RatioTest([ratio * spread], [np.ones(count)], bound, above=above)
 
 
 @settings(max_examples=effort(30))
@@ -48,9 +50,9 @@ def test_an_interval_covers_as_often_as_it_says() -> None:
 def test_too_few_values_say_nothing() -> None:
     assert ratio_interval([[2.0] * 6], [[1.0] * 40]) == (0, float("inf"))
     assert ratio_interval([[2.0] * 7], [[1.0] * 40]) == (2, 2)
-    assert claim(2, count=6).truth() is None
-    assert claim(2, count=8).truth() is True
-    assert claim(2, count=8).truth(100) is None
+    assert ratio_test(2, count=6).truth() is None
+    assert ratio_test(2, count=8).truth() is True
+    assert ratio_test(2, count=8).truth(100) is None
     with pytest.raises(ValueError, match="above 0"):
         ratio_interval([[0.0] * 9], [[1.0] * 9])
 
@@ -59,36 +61,36 @@ def test_too_few_values_say_nothing() -> None:
     ("ratio", "noise", "truth"),
     [(1.2, 0, True), (0.8, 0, False), (1.02, 0.2, None), (0.98, 0.2, None), (1.0, 0, False)],
 )
-def test_a_claim_is_open_where_the_bound_lies_in_the_interval(ratio: float, noise: float, truth: Truth) -> None:
-    assert claim(ratio, noise=noise).truth() is truth
-    assert claim(ratio, noise=noise, above=False).truth() is (None if truth is None else not truth)
+def test_a_ratio_is_inconclusive_where_the_bound_lies_in_the_interval(ratio: float, noise: float, truth: Truth) -> None:
+    assert ratio_test(ratio, noise=noise).truth() is truth
+    assert ratio_test(ratio, noise=noise, above=False).truth() is (None if truth is None else not truth)
 
 
-YES, NO, OPEN = claim(2), claim(0.5), claim(1, noise=0.5)
+YES, NO, INCONCLUSIVE = ratio_test(2), ratio_test(0.5), ratio_test(1, noise=0.5)
 
 
 @pytest.mark.parametrize(
-    ("claims", "all_", "any_", "most"),
+    ("tests", "all_", "any_", "most"),
     [
         ([], None, None, None),
         ([YES, YES], True, True, True),
         ([NO, NO], False, False, False),
         ([YES, NO], False, True, False),
         ([YES, YES, NO], False, True, True),
-        ([YES, OPEN], None, True, None),
-        ([NO, OPEN], False, None, False),
-        ([NO, OPEN, OPEN], False, None, None),
-        ([YES, YES, OPEN], None, True, True),
+        ([YES, INCONCLUSIVE], None, True, None),
+        ([NO, INCONCLUSIVE], False, None, False),
+        ([NO, INCONCLUSIVE, INCONCLUSIVE], False, None, None),
+        ([YES, YES, INCONCLUSIVE], None, True, True),
     ],
 )
-def test_claims_together(claims: list[Claim], all_: Truth, any_: Truth, most: Truth) -> None:
-    assert (all_of(claims), any_of(claims), most_of(claims)) == (all_, any_, most)
+def test_tests_together(tests: list[RatioTest], all_: Truth, any_: Truth, most: Truth) -> None:
+    assert (all_of(tests), any_of(tests), most_of(tests)) == (all_, any_, most)
 
 
 def test_one_of_many_does_not_decide_by_chance() -> None:
-    """A claim that is just false by its own interval is open among many."""
+    """A test that is just false by its own interval is open among many."""
     values = np.concatenate([np.full(10, 1.1), np.full(30, 0.9)])
-    one = Claim([values], [np.ones(40)], 1.0)
+    one = RatioTest([values], [np.ones(40)], 1.0)
     assert one.truth() is False
     assert one.truth(1000) is None
     assert all_of([one] + [YES] * 999) is None
@@ -97,5 +99,5 @@ def test_one_of_many_does_not_decide_by_chance() -> None:
 
 def test_truths_together_and_their_number() -> None:
     assert [both(each) for each in ([], [True, True], [True, None], [None, False])] == [None, True, None, False]
-    assert count([YES, YES, NO, OPEN], "faster", "not") == "2 faster, 1 not, 1 open"
+    assert count([YES, YES, NO, INCONCLUSIVE], "faster", "not") == "2 faster, 1 not, 1 inconclusive"
     assert count([NO], "faster", "not") == "1 not"

@@ -47,8 +47,8 @@ def refused(capsys: pytest.CaptureFixture[str], suite: Path, *words: str) -> str
     return said.err
 
 
-def nights(suite: Path, store: Path, count: int = 2) -> list[Entry]:
-    return [add(suite, store, night)[0] for night in range(count)]
+def sessions(suite: Path, store: Path, count: int = 2) -> list[Entry]:
+    return [add(suite, store, session)[0] for session in range(count)]
 
 
 @each_command
@@ -68,7 +68,7 @@ def test_an_empty_history(
 def test_a_damaged_store(
     suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
 ) -> None:
-    entry = nights(suite, store)[1]
+    entry = sessions(suite, store)[1]
     file = entry.path / METRICS
     file.write_bytes(file.read_bytes()[:-1])
     said = refused(capsys, suite, *command)
@@ -80,7 +80,7 @@ def test_a_damaged_store(
 def test_a_store_with_something_foreign(
     suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
 ) -> None:
-    nights(suite, store)
+    sessions(suite, store)
     (store / "local" / "thesis.tex").write_text("precious")
     assert "thesis.tex: does not belong into a store" in refused(capsys, suite, *command)
 
@@ -91,7 +91,7 @@ def test_a_folder_that_is_no_store(suite: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_session_that_does_not_exist(suite: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nights(suite, store)
+    sessions(suite, store)
     for words in (("compare", "00000000", "99999999"), ("compare", "99999999", "00000000")):
         assert "the history has no session '99999999'" in refused(capsys, suite, *words)
     assert "the history has no session 'x'" in refused(capsys, suite, "calibrate", "local", "--runs=x", "--write")
@@ -99,13 +99,13 @@ def test_a_session_that_does_not_exist(suite: Path, store: Path, capsys: pytest.
 
 
 def test_a_session_with_itself(suite: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nights(suite, store)
+    sessions(suite, store)
     assert "share 1 runs" in refused(capsys, suite, "compare", "00000000", "00000000")
 
 
 @each_command
 def test_mixed_units(suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
-    nights(suite, store, 1)
+    sessions(suite, store, 1)
     new = session_of(suite, 1, [result_file(suite, 1)])
     renamed = [replace(each, unit="GB/s" if each.unit == "Gb/s" else each.unit) for each in new.judged[0].judgements]
     append(store, replace(new, judged=[replace(new.judged[0], judgements=tuple(renamed))]), NOW)
@@ -116,7 +116,7 @@ def test_mixed_units(suite: Path, store: Path, capsys: pytest.CaptureFixture[str
 def test_the_same_run_in_two_sessions(
     suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
 ) -> None:
-    entry = nights(suite, store)[0]
+    entry = sessions(suite, store)[0]
     elsewhere = suite / "elsewhere"
     append(elsewhere, session_of(suite, 0, [result_file(suite, 0)], session="other"), NOW)
     name = f"{entry.started}-other"
@@ -129,7 +129,7 @@ def test_a_clock_that_was_wrong(
     suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
 ) -> None:
     """A node whose clock is years ahead; the clock went backwards when it was set right."""
-    nights(suite, store)
+    sessions(suite, store)
     ahead = datetime.now(timezone.utc) + timedelta(days=3000)
     text = ahead.strftime("%Y-%m-%dT%H:%M:%SZ")
     file = result_file(suite, 9, change=lambda lines: lines[0].update(started_utc=text))
@@ -139,13 +139,13 @@ def test_a_clock_that_was_wrong(
 
 @each_command
 def test_another_system(suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
-    nights(suite, store)
+    sessions(suite, store)
     other = [word.replace("local", "hgx-h200") for word in command]
     assert "holds no runs of the system 'hgx-h200', only of local" in refused(capsys, suite, *other)
 
 
 def test_references_of_another_system(suite: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nights(suite, store, 12)
+    sessions(suite, store, 12)
     file = suite / "reference_values" / "local.yaml"
     head = "$sources: {a: {kind: vendor, source: b}}\n$provenance: {PingPong: a}\nPingPong:\n"
     index = "  $index: ['$partition', '$environ', transport]\n"
@@ -166,5 +166,5 @@ def test_references_of_another_system(suite: Path, store: Path, capsys: pytest.C
 def test_options_out_of_range(
     suite: Path, store: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
 ) -> None:
-    nights(suite, store)
+    sessions(suite, store)
     assert message in refused(capsys, suite, *words)

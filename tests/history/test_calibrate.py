@@ -113,7 +113,7 @@ def test_a_metric_that_failed_or_varies_too_much_is_refused() -> None:
     ("expectation", "reason"),
     [
         (Expectation(380, 370, 380, 0.5, "the model"), "is above the most that is plausible, 380 Gb/s (the model)"),
-        (Expectation(2000, 2000, 2000, 0.5, "the model"), "is under the acceptance limit, 1000 Gb/s (the model)"),
+        (Expectation(2000, 2000, 2000, 0.5, "the model"), "is under the floor, 1000 Gb/s (the model)"),
     ],
 )
 def test_a_reference_that_cannot_be_is_refused(expectation: Expectation, reason: str) -> None:

@@ -175,14 +175,14 @@ def test_the_smallest_change_is_found_as_often_as_promised() -> None:
     assert 0.04 < np.median(expected) < 0.09
 
 
-def test_correlated_nights_are_not_taken_for_independent_ones() -> None:
+def test_correlated_sessions_are_not_taken_for_independent_ones() -> None:
     """With a correlation of 0.6 two neighbouring weeks differ by chance more than independent ones do."""
     rng = np.random.default_rng(3)
     wrong = 0
     for _ in range(100):
         noise = rng.standard_normal((50, 170)) * 0.8
-        for night in range(1, 170):
-            noise[:, night] += 0.6 * noise[:, night - 1]
+        for session in range(1, 170):
+            noise[:, session] += 0.6 * noise[:, session - 1]
         values = 0.02 * noise[:, -70:]
         tested = moderated_test(values[:, 60:65], values[:, 65:], values[:, :60], CompareOptions())
         wrong += bool(tested.worse.any() or tested.better.any())

@@ -17,18 +17,18 @@ def refused(frame: pl.DataFrame, message: str, system: str = SYSTEM) -> None:
     assert len(str(error.value).splitlines()) == 1
 
 
-def test_a_series_is_metrics_by_nights() -> None:
+def test_a_series_is_metrics_by_sessions() -> None:
     series = series_of(check_history(history(TWO), SYSTEM, now=NOW))
     assert [key.metric for key in series.keys] == ["a_goodput", "b_latency"]
     assert series.values[0].tolist() == [1, 2, 3]
     assert series.values[1][[0, 2]].tolist() == [9, 7]
-    assert str(series.nights[0]) == "2026-01-01 02:00 (s000)"
+    assert str(series.sessions[0]) == "2026-01-01 02:00 (s000)"
     # More is worse for the one, less for the other.
     assert series.worse[0, 2] < series.worse[0, 0]
     assert series.worse[1, 2] < series.worse[1, 0]
 
 
-def test_several_runs_of_a_session_count_as_one_night() -> None:
+def test_several_runs_of_a_session_count_as_one_session() -> None:
     frame = history([Made("a", [1.0, 3.0, 8.0])]).with_columns(session=pl.lit("one"))
     assert series_of(check_history(frame, SYSTEM, now=NOW)).values.tolist() == [[3.0]]
 

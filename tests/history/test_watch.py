@@ -21,99 +21,101 @@ from fabricheck.history.watch import Accepted, WatchResult, change_point, load_a
 from tests.support.histories import NOW, SYSTEM, Made, history, normal
 
 Floats = npt.NDArray[np.float64]
-NIGHTS = 120
+SESSIONS = 120
 
 
 def watched(metrics: list[Made], *accepted: Accepted, **more: object) -> WatchResult:
     return watch(history(metrics, **more), SYSTEM, accepted, now=NOW)  # type: ignore[arg-type]
 
 
-def quiet(count: int, nights: int = NIGHTS) -> list[Made]:
-    return [Made(f"m{each:02}", normal(100 + each, nights), components=[f"n0:link{each}"]) for each in range(count)]
+def quiet(count: int, sessions: int = SESSIONS) -> list[Made]:
+    return [Made(f"m{each:02}", normal(100 + each, sessions), components=[f"n0:link{each}"]) for each in range(count)]
 
 
-def lost(onset: int, *, nights: int = NIGHTS, drop: float = 0.1, name: str = "lost", seed: int = 1) -> Made:
-    return Made(name, normal(seed, nights, drop=drop, onset=onset), components=["n0", "n0:nic1"])
+def lost(onset: int, *, sessions: int = SESSIONS, drop: float = 0.1, name: str = "lost", seed: int = 1) -> Made:
+    return Made(name, normal(seed, sessions, drop=drop, onset=onset), components=["n0", "n0:nic1"])
 
 
 def test_quiet_metrics_raise_nothing() -> None:
     found = watched(quiet(20))
-    assert found.pages == ()
+    assert found.incidents == ()
     assert found.count("watched") == 20
     assert found.exit_status == 0
-    assert found.watched_nights == 20 * (NIGHTS - 25)
+    assert found.watched_sessions == 20 * (SESSIONS - 25)
 
 
 def test_a_loss_is_found_located_and_stays_open() -> None:
     found = watched([*quiet(5), lost(100)], software={100: {"nccl": "2.29.1"}})
-    (page,) = found.pages
-    (alarm,) = page.alarms
-    assert (alarm.key.metric, alarm.first_bad.session, alarm.last_good.session) == ("lost", "s100", "s099")
-    assert alarm.raised.session in ("s100", "s101", "s102")
-    assert alarm.change == pytest.approx(-0.1, abs=0.02)
-    assert alarm.software == ("nccl: 2.28.3 -> 2.29.1",)
-    assert page.open and not page.new
+    (incident,) = found.incidents
+    (alert,) = incident.alerts
+    assert (alert.key.metric, alert.first_bad.session, alert.last_good.session) == ("lost", "s100", "s099")
+    assert alert.raised.session in ("s100", "s101", "s102")
+    assert alert.change == pytest.approx(-0.1, abs=0.02)
+    assert alert.software == ("nccl: 2.28.3 -> 2.29.1",)
+    assert incident.open and not incident.new
     assert found.exit_status == 1
     state = next(each for each in found.states if each.key.metric == "lost")
-    assert state.status == "alarm"
+    assert state.status == "alert"
     assert state.centre == pytest.approx(400, rel=0.02)
 
 
 def test_a_latency_is_worse_when_it_rises() -> None:
-    values = [1e4 / each for each in normal(1, NIGHTS, drop=0.1, onset=100)]
+    values = [1e4 / each for each in normal(1, SESSIONS, drop=0.1, onset=100)]
     assert watched([Made("up", values, better="lower", unit="us")]).exit_status == 1
     assert watched([Made("up", values, better="higher")]).exit_status == 0
 
 
-def test_an_alarm_of_tonight_is_new() -> None:
-    whole = watched([lost(100)]).pages[0].alarms[0]
-    night = int(whole.raised.session[1:])
-    page = watched([lost(100, nights=night + 1)]).pages[0]
-    assert page.new
-    # What was known that night is what is said of it later: the past does not change.
-    assert page.alarms[0].raised == whole.raised
-    assert page.alarms[0].sum == whole.sum
-    assert watched([lost(100, nights=night)]).pages == ()
+def test_an_alert_of_the_latest_session_is_new() -> None:
+    whole = watched([lost(100)]).incidents[0].alerts[0]
+    session = int(whole.raised.session[1:])
+    incident = watched([lost(100, sessions=session + 1)]).incidents[0]
+    assert incident.new
+    # What was known that session is what is said of it later: the past does not change.
+    assert incident.alerts[0].raised == whole.raised
+    assert incident.alerts[0].sum == whole.sum
+    assert watched([lost(100, sessions=session)]).incidents == ()
 
 
-def pairs(slow: str, quietest: tuple[str, str], nights: int) -> list[Made]:
-    """Pairs of four nodes: those of `slow` lose 5% for the last five nights, most of them in noise."""
+def pairs(slow: str, quietest: tuple[str, str], sessions: int) -> list[Made]:
+    """Pairs of four nodes: those of `slow` lose 5% for the last five sessions, most of them in noise."""
     nodes = [f"n{each}" for each in range(4)]
     found = []
     for seed, (source, destination) in enumerate(permutations(nodes, 2), start=50):
         drop = 0.05 if slow in (source, destination) else 0.0
         spread = 0.01 if (source, destination) == quietest else 0.04
-        values = normal(seed, nights, spread=spread, drop=drop, onset=nights - 5)
+        values = normal(seed, sessions, spread=spread, drop=drop, onset=sessions - 5)
         parts = [f"{node}{part}" for node in (source, destination) for part in ("", ":hsn0")]
         found.append(Made(f"{source}_{destination}", values, components=parts))
     return found
 
 
 @pytest.mark.parametrize("slow", ["n1", "n2"])
-def test_one_alarm_is_told_by_what_the_others_lost(slow: str) -> None:
-    """Either end of the pair explains its alarm; that other pairs of one of them lost something tells which."""
-    (page,) = watched(pairs(slow, ("n1", "n2"), 60)).pages
-    assert (page.affected, page.watched) == (1, 6)
-    assert (page.component, page.others) == (f"{slow}:hsn0", (slow,))
+def test_one_alert_is_told_by_what_the_others_lost(slow: str) -> None:
+    """Either end of the pair explains its alert; that other pairs of one of them lost something tells which."""
+    (incident,) = watched(pairs(slow, ("n1", "n2"), 60)).incidents
+    assert (incident.affected, incident.watched) == (1, 6)
+    assert (incident.component, incident.others) == (f"{slow}:hsn0", (slow,))
 
 
-def test_alarms_with_a_shared_component_are_one_page() -> None:
+def test_alerts_with_a_shared_component_are_one_incident() -> None:
     shared = [
-        Made(f"x{each}", normal(50 + each, NIGHTS, drop=0.1, onset=100), components=["n0", "n0:nic1", f"n0:gpu{each}"])
+        Made(
+            f"x{each}", normal(50 + each, SESSIONS, drop=0.1, onset=100), components=["n0", "n0:nic1", f"n0:gpu{each}"]
+        )
         for each in range(4)
     ]
-    rest = [Made(f"y{each}", normal(70 + each, NIGHTS), components=["n0", f"n0:gpu{each}"]) for each in range(8)]
+    rest = [Made(f"y{each}", normal(70 + each, SESSIONS), components=["n0", f"n0:gpu{each}"]) for each in range(8)]
     found = watched([*shared, *rest])
-    (page,) = found.pages
-    assert (page.component, page.affected, page.watched) == ("n0:nic1", 4, 4)
+    (incident,) = found.incidents
+    assert (incident.component, incident.affected, incident.watched) == ("n0:nic1", 4, 4)
     assert "n0:nic1: 4 of 4 metrics" in "\n".join(watch_lines(found))
 
 
-def test_alarms_without_one_are_several_pages() -> None:
-    two = [lost(100), Made("other", normal(2, NIGHTS, drop=0.1, onset=100), components=["n7"])]
-    assert {page.component for page in watched([*quiet(3), *two]).pages} == {"n0:nic1", "n7"}
-    bare = [Made(f"x{each}", normal(each, NIGHTS, drop=0.1, onset=100)) for each in range(2)]
-    assert [page.component for page in watched(bare).pages] == [None, None]
+def test_alerts_without_one_are_several_incidents() -> None:
+    two = [lost(100), Made("other", normal(2, SESSIONS, drop=0.1, onset=100), components=["n7"])]
+    assert {incident.component for incident in watched([*quiet(3), *two]).incidents} == {"n0:nic1", "n7"}
+    bare = [Made(f"x{each}", normal(each, SESSIONS, drop=0.1, onset=100)) for each in range(2)]
+    assert [incident.component for incident in watched(bare).incidents] == [None, None]
 
 
 def test_a_history_without_a_measurement_is_one_line() -> None:
@@ -123,7 +125,7 @@ def test_a_history_without_a_measurement_is_one_line() -> None:
 
 def test_the_series_is_given_back_with_its_software_changes() -> None:
     software = {3: {"nccl": "2.29.1"}, 5: {"nccl": "2.29.1", "driver": "580"}}
-    # A metric that was not measured that night changed when it was measured again.
+    # A metric that was not measured that session changed when it was measured again.
     metrics = [Made("a", [1.0] * 8), Made("b", [1.0, 1.0, 1.0, None, 1.0, 1.0, 1.0, 1.0])]
     found = watch_series(history(metrics, software=software), SYSTEM, now=NOW)
     assert [each.key for each in found.result.states] == list(found.series.keys)
@@ -133,20 +135,20 @@ def test_the_series_is_given_back_with_its_software_changes() -> None:
     assert found.series.software_changes([0])[4] == ()
 
 
-def test_one_bad_night_is_no_alarm() -> None:
-    values = normal(1, NIGHTS)
+def test_one_bad_session_is_no_alert() -> None:
+    values = normal(1, SESSIONS)
     values[100] *= 0.3
-    assert watched([Made("dip", values)]).pages == ()
+    assert watched([Made("dip", values)]).incidents == ()
 
 
 def test_a_metric_that_recovers_closes_its_page() -> None:
-    values = normal(1, NIGHTS)
-    for night in range(60, 75):
-        values[night] *= 0.8
+    values = normal(1, SESSIONS)
+    for session in range(60, 75):
+        values[session] *= 0.8
     found = watched([Made("back", values)])
-    (page,) = found.pages
-    assert not page.open
-    assert page.alarms[0].ended is not None and not page.alarms[0].accepted
+    (incident,) = found.incidents
+    assert not incident.open
+    assert incident.alerts[0].ended is not None and not incident.alerts[0].accepted
     assert found.exit_status == 0
     assert [each.status for each in found.states] == ["watched"]
 
@@ -154,16 +156,16 @@ def test_a_metric_that_recovers_closes_its_page() -> None:
 def test_an_accepted_change_is_the_new_baseline() -> None:
     long = 200
     accepted = Accepted(since=date(2026, 4, 11), reason="the new driver", metrics=("lo*",))  # session s100
-    found = watched([lost(100, nights=long)], accepted)
-    assert [page.open for page in found.pages] == [False] * len(found.pages)
+    found = watched([lost(100, sessions=long)], accepted)
+    assert [incident.open for incident in found.incidents] == [False] * len(found.incidents)
     (state,) = found.states
     assert state.status == "watched"
     assert state.centre == pytest.approx(360, rel=0.02)
     twice = normal(1, long, drop=0.1, onset=100)
     twice[180:] = [0.9 * each for each in twice[180:]]
     again = watched([Made("lost", twice)], accepted)
-    assert [page.alarms[0].first_bad.session for page in again.open_pages] == ["s180"]
-    assert watched([lost(100, nights=long)], Accepted(date(2026, 4, 11), "x", ("nothing",))).exit_status == 1
+    assert [incident.alerts[0].first_bad.session for incident in again.open_incidents] == ["s180"]
+    assert watched([lost(100, sessions=long)], Accepted(date(2026, 4, 11), "x", ("nothing",))).exit_status == 1
 
 
 def test_a_metric_that_is_no_longer_measured_is_not_green() -> None:
@@ -174,12 +176,12 @@ def test_a_metric_that_is_no_longer_measured_is_not_green() -> None:
     assert any(line.startswith("MISSING: gpu openmpi") for line in watch_lines(found))
     retired = watched([*quiet(3), gone], Accepted(date(2026, 4, 15), "the test was removed", ("gone",)))
     assert retired.exit_status == 0
-    weekly = Made("weekly", [value if night % 7 == 0 else None for night, value in enumerate(normal(1, NIGHTS))])
+    weekly = Made("weekly", [value if session % 7 == 0 else None for session, value in enumerate(normal(1, SESSIONS))])
     assert watched([*quiet(3), weekly]).count("missing") == 0
 
 
 def test_nothing_to_watch_yet_is_not_green() -> None:
-    found = watched(quiet(3, nights=15))
+    found = watched(quiet(3, sessions=15))
     assert found.count("warming up") == 3
     assert found.exit_status == 4
     assert "nothing can be watched yet" in "\n".join(watch_lines(found))
@@ -232,12 +234,12 @@ def test_options_out_of_range_are_refused() -> None:
         Options(warm_up=3)
 
 
-def autocorrelated(rng: np.random.Generator, correlation: float, metrics: int, nights: int) -> Floats:
-    noise = rng.standard_normal((metrics, nights + 50)) * np.sqrt(1 - correlation**2)
+def autocorrelated(rng: np.random.Generator, correlation: float, metrics: int, sessions: int) -> Floats:
+    noise = rng.standard_normal((metrics, sessions + 50)) * np.sqrt(1 - correlation**2)
     return np.asarray(lfilter([1], [1, -correlation], noise, axis=1)[:, 50:])
 
 
-def test_the_kind_of_noise_is_told_from_the_nights() -> None:
+def test_the_kind_of_noise_is_told_from_the_sessions() -> None:
     rng = np.random.default_rng(1)
     normal_, correlated, dipping = (
         rng.standard_normal((100, 150)),
@@ -274,19 +276,19 @@ def test_the_table_is_what_the_chain_gives() -> None:
 
 
 def test_the_chain_gives_what_simulated_charts_do() -> None:
-    """Against 4·10^6 simulated nights; a chart is restarted when it alarms."""
+    """Against 4·10^6 simulated sessions; a chart is restarted when it alerts."""
     rng = np.random.default_rng(1)
     chart, threshold = CHARTS[0], 2.0
     values = rng.standard_normal((4000, 1000))
-    sums, alarms, counted = np.zeros(4000), 0, 0
-    for night in range(1000):
-        sums = np.maximum(sums + np.minimum(values[:, night], CLIP) - chart.allowance, 0)
+    sums, alerts, counted = np.zeros(4000), 0, 0
+    for session in range(1000):
+        sums = np.maximum(sums + np.minimum(values[:, session], CLIP) - chart.allowance, 0)
         # The chain's threshold is the middle between two of its steps.
         crossed = sums > threshold + 0.1
-        if night > 20:
-            alarms, counted = alarms + int(crossed.sum()), counted + 4000
+        if session > 20:
+            alerts, counted = alerts + int(crossed.sum()), counted + 4000
         sums[crossed] = 0
-    assert alarms / counted == pytest.approx(false_alarm_rate(chart, KINDS[0], threshold), rel=0.15)
+    assert alerts / counted == pytest.approx(false_alarm_rate(chart, KINDS[0], threshold), rel=0.15)
 
 
 @pytest.mark.parametrize(
@@ -300,23 +302,23 @@ def test_the_chain_gives_what_simulated_charts_do() -> None:
     ids=["Gaussian", "autocorrelated", "bimodal", "dips"],
 )
 def test_false_alarms_stay_rare(make: object) -> None:
-    """35,000 metric-nights, for which the target allows 1.2 alarms: 5 have a chance of 1%. The benchmark has 10^6."""
+    """35,000 metric-sessions, for which the target allows 1.2 alerts: 5 have a chance of 1%. The benchmark has 10^6."""
     values = make(np.random.default_rng(4))  # type: ignore[operator]
-    assert len(monitor(0.02 * values).alarms) < 5
+    assert len(monitor(0.02 * values).alerts) < 5
 
 
-def test_a_large_drop_is_found_in_three_nights() -> None:
+def test_a_large_drop_is_found_in_three_sessions() -> None:
     values = 0.02 * np.random.default_rng(5).standard_normal((300, 160))
     values[:, 150:] += 0.02 * 3.5
-    nights = [each.night for each in monitor(values).alarms if each.night >= 150]
-    assert sum(night < 153 for night in nights) > 0.92 * 300
-    assert np.median(nights) <= 151
+    sessions = [each.session for each in monitor(values).alerts if each.session >= 150]
+    assert sum(session < 153 for session in sessions) > 0.92 * 300
+    assert np.median(sessions) <= 151
 
 
-def test_missing_nights_do_not_matter() -> None:
+def test_missing_sessions_do_not_matter() -> None:
     rng = np.random.default_rng(6)
     values = 0.02 * rng.standard_normal((50, 300))
     values[rng.random((50, 300)) < 0.3] = np.nan
-    assert monitor(values).alarms == ()
+    assert monitor(values).alerts == ()
     values[:, 250:] += 0.2
-    assert len(monitor(values).alarms) == 50
+    assert len(monitor(values).alerts) == 50

@@ -240,7 +240,7 @@ def test_noise_above_the_bound_passes() -> None:
 def test_better_than_the_reference_passes_and_asks_for_a_new_one() -> None:
     found = goodput(around(115.0, 0.5))
     assert found.verdict is PASS
-    assert "measure the reference anew" in found.reason
+    assert "re-measure the reference" in found.reason
 
 
 @given(st.floats(0.3, 1.19), st.floats(0.0, 0.5), st.integers(1, 40))

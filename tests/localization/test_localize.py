@@ -37,7 +37,7 @@ def test_one_fault_is_named(bench: Bench, kind: str) -> None:
         (suspect,) = found.suspects
         assert suspect.low - 0.02 <= fault.loss <= suspect.high + 0.02
         assert suspect.evidence
-        assert suspect.chance < 0.01
+        assert suspect.p_value < 0.01
 
 
 def test_two_faults_are_named(bench: Bench) -> None:

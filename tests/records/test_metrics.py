@@ -88,7 +88,7 @@ def test_two_groups_never_share_a_name(one: tuple[int, ...], other: tuple[int, .
 
 
 def _same_pair_again(lines: list[Line]) -> None:
-    """Round 1 measures the first pair of round 0 anew."""
+    """Round 1 measures the first pair of round 0 again."""
     for line in (*lines[0]["plan"]["series"], *lines[1:-1]):
         if line["round"] == 1 and line["ranks"] == [0, 2]:
             line["ranks"] = [0, 3]

@@ -9,7 +9,7 @@ from fabricheck.report.figures.changes import changes_figure
 from fabricheck.report.figures.plot import told_apart
 from tests.report.test_figures import plot
 from tests.support.histories import Made, normal
-from tests.support.pasts import CHANGE, NIGHTS, UPGRADE, compared, pair_metrics
+from tests.support.pasts import CHANGE, SESSIONS, UPGRADE, compared, pair_metrics
 
 
 def figure_of(*arguments: object, **more: object) -> Figure:
@@ -24,7 +24,7 @@ def rows_of(figure: Figure) -> list[tuple[str, ...]]:
 
 
 def test_what_regressed_is_first_with_its_interval() -> None:
-    faster = Made("faster", normal(50, NIGHTS, spread=0.01, drop=-0.1, onset=CHANGE))
+    faster = Made("faster", normal(50, SESSIONS, spread=0.01, drop=-0.1, onset=CHANGE))
     figure = figure_of([*pair_metrics(), faster], software=UPGRADE)
     assert figure.summary.startswith("13 metrics: 6 regressed, 6 same, 1 improved. The worst is pingpong_uncontended_")
     rows = rows_of(figure)
@@ -68,7 +68,7 @@ def test_no_metric_in_common_makes_no_figure() -> None:
 
 
 def test_many_metrics_are_counted() -> None:
-    figure = figure_of([Made(f"m_{each}", normal(each, NIGHTS, spread=0.01)) for each in range(70)])
+    figure = figure_of([Made(f"m_{each}", normal(each, SESSIONS, spread=0.01)) for each in range(70)])
     assert "The worst 40 are drawn" in figure.summary
     assert "the part … of m_…" in figure.summary
     assert sum(len(each["y"]) for each in plot(figure)["data"]) == 40
@@ -85,7 +85,7 @@ def test_unequal_conditions_are_in_the_row() -> None:
 
 
 def test_names_cannot_be_markup() -> None:
-    figure = figure_of([Made("<i>x</i>", normal(1, NIGHTS, spread=0.01))])
+    figure = figure_of([Made("<i>x</i>", normal(1, SESSIONS, spread=0.01))])
     assert "<i>" not in figure.plot and "&lt;i&gt;" in figure.plot
 
 

@@ -1,4 +1,4 @@
-"""The history in figures and tables: a planted change is at its night, and nothing is shown as more than it is."""
+"""The history in figures and tables: a planted change is at its session, and nothing is shown as more than it is."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 
 from fabricheck.history.watch import Accepted
 from fabricheck.report.figures import Figure, Rows
-from fabricheck.report.figures.history import overview, page_figure, short_names, states_table
+from fabricheck.report.figures.history import incident_figure, overview, short_names, states_table
 from tests.report.test_figures import plot
 from tests.support.histories import Made, normal
-from tests.support.pasts import CHANGE, NIGHTS, UPGRADE, pair_metrics, watched
+from tests.support.pasts import CHANGE, SESSIONS, UPGRADE, pair_metrics, watched
 
 MOMENT = "2026-04-11 02:00"  # of session s100
 
@@ -22,18 +22,18 @@ def texts(figure: Figure) -> list[tuple[str, ...]]:
     return [tuple(cell.text for cell in row) for row in figure.table.rows]
 
 
-def test_a_planted_change_shows_at_its_night() -> None:
+def test_a_planted_change_shows_at_its_session() -> None:
     found = watched(pair_metrics(), software=UPGRADE)
-    (page,) = found.result.open_pages
-    figure = page_figure(found, page)
+    (incident,) = found.result.open_incidents
+    figure = incident_figure(found, incident)
     assert figure.title.startswith("n2:nic0 (or n2) (open)")
     assert "first bad 2026-04-11 02:00 (s100)" in figure.summary
     assert "last good 2026-04-10 02:00 (s099)".lower() in figure.summary.lower()
     content = plot(figure)
     lines = {each["name"]: each for each in content["data"]}
     assert lines[f"change {MOMENT}"]["x"] == [MOMENT] * 3
-    raised = page.raised.started.strftime("%Y-%m-%d %H:%M")
-    assert lines[f"alarm raised {raised}"]["x"][0] == raised > MOMENT
+    raised = incident.raised.started.strftime("%Y-%m-%d %H:%M")
+    assert lines[f"alert raised {raised}"]["x"][0] == raised > MOMENT
     # Six metrics, told by their ranks; each is at 100 before and at 90 since.
     named = [name for name in lines if name[0].isdigit()]
     assert sorted(named) == ["0_2", "1_2", "2_0", "2_1", "2_3", "3_2"]
@@ -44,7 +44,7 @@ def test_a_planted_change_shows_at_its_night() -> None:
         assert np.median(before) == pytest.approx(100, abs=0.5)
         assert np.median(after) == pytest.approx(90, abs=1.5)
     assert any(name.startswith("baseline ± ") for name in lines)
-    # The software is a labelled line at the same night.
+    # The software is a labelled line at the same session.
     (line,) = content["layout"]["shapes"]
     (label,) = content["layout"]["annotations"]
     assert line["x0"] == line["x1"] == label["x"] == MOMENT
@@ -52,22 +52,22 @@ def test_a_planted_change_shows_at_its_night() -> None:
     row = next(each for each in texts(figure) if "(s100)" in each[0])
     assert row[-1].startswith("first bad")
     assert "changed: nccl: 2.28.3 -> 2.29.1" in row[-1]
-    assert next(each for each in texts(figure) if str(page.raised) == each[0])[-1].startswith("alarm raised")
+    assert next(each for each in texts(figure) if str(incident.raised) == each[0])[-1].startswith("alert raised")
 
 
 def test_a_latency_that_rises_goes_down_like_a_goodput_that_falls() -> None:
-    slower = [1e4 / each for each in normal(1, NIGHTS, spread=0.01, drop=0.1, onset=CHANGE)]
+    slower = [1e4 / each for each in normal(1, SESSIONS, spread=0.01, drop=0.1, onset=CHANGE)]
     found = watched([Made("up_8b_latency", slower, better="lower", unit="us")])
-    (page,) = found.result.open_pages
-    (line,) = [each for each in plot(page_figure(found, page))["data"] if each["name"] == "up_8b_latency"]
+    (incident,) = found.result.open_incidents
+    (line,) = [each for each in plot(incident_figure(found, incident))["data"] if each["name"] == "up_8b_latency"]
     assert line["y"][-1] == pytest.approx(90, abs=3)
-    assert "(+1" in page_figure(found, page).summary  # the latency itself rose
+    assert "(+1" in incident_figure(found, incident).summary  # the latency itself rose
 
 
 def test_the_overview_has_all_metrics_and_names_the_worst() -> None:
     figure = overview(watched(pair_metrics(), software=UPGRADE))
     rows = texts(figure)
-    assert len(rows) == NIGHTS
+    assert len(rows) == SESSIONS
     before, after = rows[CHANGE - 1], rows[-1]
     assert (before[1], after[1]) == ("12", "12")
     assert float(before[2]) == pytest.approx(100, abs=1)
@@ -77,7 +77,7 @@ def test_the_overview_has_all_metrics_and_names_the_worst() -> None:
     content = plot(figure)
     assert [each["name"] for each in content["data"]] == ["median of all metrics", "worst decile", "worst"]
     assert [each["text"] for each in content["layout"]["annotations"]] == ["nccl 2.29.1"]
-    assert "Software changed in 1 night" in figure.summary
+    assert "Software changed in 1 session" in figure.summary
 
 
 def test_labels_of_neighbouring_changes_are_one() -> None:
@@ -96,27 +96,27 @@ def test_a_long_history_is_cut_and_says_so() -> None:
 
 
 def test_a_closed_page_says_how_it_ended() -> None:
-    values = normal(1, NIGHTS, spread=0.01)
-    for night in range(60, 75):
-        values[night] *= 0.8
+    values = normal(1, SESSIONS, spread=0.01)
+    for session in range(60, 75):
+        values[session] *= 0.8
     found = watched([Made("back", values)])
-    (page,) = found.result.pages
-    figure = page_figure(found, page)
+    (incident,) = found.result.incidents
+    figure = incident_figure(found, incident)
     assert figure.title.startswith("gpu openmpi PingPong") and "(over)" in figure.title
     # It ends a month after it was over.
-    assert len(texts(figure)) < NIGHTS - 2
+    assert len(texts(figure)) < SESSIONS - 2
     accepted = Accepted(since=date(2026, 4, 18), reason="seen")
-    found = watched(pair_metrics(nights=NIGHTS), accepted)
-    assert "(accepted)" in page_figure(found, found.result.pages[0]).title
+    found = watched(pair_metrics(sessions=SESSIONS), accepted)
+    assert "(accepted)" in incident_figure(found, found.result.incidents[0]).title
 
 
 def test_states_are_sorted_by_what_needs_a_look() -> None:
-    gone = Made("gone", [*normal(5, 60, spread=0.01), *[None] * (NIGHTS - 60)])
-    young = Made("young", [*[None] * (NIGHTS - 10), *normal(6, 10)])
+    gone = Made("gone", [*normal(5, 60, spread=0.01), *[None] * (SESSIONS - 60)])
+    young = Made("young", [*[None] * (SESSIONS - 10), *normal(6, 10)])
     table = states_table(watched([*pair_metrics(), gone, young]).result.states)
     rows = [tuple(cell.text for cell in row) for row in table.rows]
     statuses = [row[1] for row in rows]
-    assert statuses == ["alarm"] * 6 + ["missing", "warming up"] + ["watched"] * 6
+    assert statuses == ["alert"] * 6 + ["missing", "warming up"] + ["watched"] * 6
     assert rows[6][0] == "gone" and rows[6][-1].startswith("2026-03-01")
     assert rows[7][5] == "-"
     watching = rows[-1]
@@ -139,11 +139,11 @@ def test_one_session_is_a_history_too() -> None:
 def test_names_cannot_be_markup() -> None:
     evil = "<b>x</b>"
     metrics = [
-        Made(f"{evil}{each}", normal(each, NIGHTS, spread=0.01, drop=0.1, onset=CHANGE), components=[evil])
+        Made(f"{evil}{each}", normal(each, SESSIONS, spread=0.01, drop=0.1, onset=CHANGE), components=[evil])
         for each in range(3)
     ]
     found = watched(metrics, software={CHANGE: {evil: evil}})
-    for figure in (overview(found), *(page_figure(found, each) for each in found.result.pages)):
+    for figure in (overview(found), *(incident_figure(found, each) for each in found.result.incidents)):
         assert "<b>" not in figure.plot
         assert "&lt;b&gt;" in figure.plot
 

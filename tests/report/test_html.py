@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
-from fabricheck.history.series import Better, MetricKey, Night, Series
+from fabricheck.history.series import Better, MetricKey, Series, Session
 from fabricheck.history.text import watch_lines
 from fabricheck.history.watch import watch_of
 from fabricheck.judge.verdicts import RunJudgement
@@ -140,7 +140,8 @@ def test_a_finding_is_no_problem() -> None:
 
 def test_a_history_of_one_session_has_no_curve() -> None:
     first, second = (
-        render_html([], title="t", system="s", past=Past(watched([Made("m", normal(1, nights))]))) for nights in (1, 2)
+        render_html([], title="t", system="s", past=Past(watched([Made("m", normal(1, sessions))])))
+        for sessions in (1, 2)
     )
     assert "1 session up to" in first
     assert "All metrics of" not in first
@@ -243,13 +244,13 @@ def test_the_place_of_a_fault_stands_on_top() -> None:
     page = Page(source)
     known = {each["id"] for _, each in page.elements if "id" in each}
     wanted = [str(each["href"])[1:] for each in page.all("a")]
-    assert {"page1", "comparison", "run1"} <= set(wanted) <= known
+    assert {"incident1", "comparison", "run1"} <= set(wanted) <= known
 
 
 def test_nothing_wrong_is_no_place() -> None:
     page = page_of(replace(pair_run(), topology=SQUARE), past=Past(watched(pair_metrics(slow=None))))
     assert "most probable place" not in page.text
-    assert "No page is open" in page.text
+    assert "No incident is open" in page.text
 
 
 def test_history_and_comparison_say_what_the_commands_say() -> None:
@@ -326,7 +327,7 @@ def past_named(name: str) -> Past:
     found = watched(metrics, **more, partition=name, environment=name)
     metrics.append(Made(f"{name}gone", [*[1.0] * 30, *[None] * 10], test=name))
     comparison = compared(metrics, "2026-01-20..2026-01-30", "2026-01-31..", **more, partition=name, environment=name)
-    assert found.result.open_pages and comparison.suspects and comparison.vanished
+    assert found.result.open_incidents and comparison.suspects and comparison.vanished
     return Past(found, comparison, (name,))
 
 
@@ -475,12 +476,12 @@ def _all_higher(count: int) -> tuple[Better, ...]:
 
 @pytest.mark.full
 def test_so_they_do_with_a_year_of_a_thousand_metrics() -> None:
-    """Twenty pages are open, each about fifty metrics that lost a tenth, and the software changes every month."""
-    nights, metrics = 365, 1000
+    """Twenty incidents are open, each about fifty metrics that lost a tenth, and the software changes every month."""
+    sessions, metrics = 365, 1000
     rng = np.random.default_rng(1)
-    values = 400 * np.exp(0.01 * rng.standard_normal((metrics, nights)))
+    values = 400 * np.exp(0.01 * rng.standard_normal((metrics, sessions)))
     onset = 300 + np.arange(metrics) // 50
-    values[np.arange(nights) >= onset[:, None]] *= 0.9
+    values[np.arange(sessions) >= onset[:, None]] *= 0.9
     series = Series(
         keys=tuple(
             MetricKey("gpu", "openmpi", "PingPong", f"pingpong_{each:04}_1gib_goodput") for each in range(metrics)
@@ -490,13 +491,15 @@ def test_so_they_do_with_a_year_of_a_thousand_metrics() -> None:
         components=tuple(
             (f"n{each // 50}", f"n{each // 50}:nic0", f"n{each // 50}:gpu{each}") for each in range(metrics)
         ),
-        nights=tuple(Night(f"session-{night:08}", START + timedelta(days=night)) for night in range(nights)),
+        sessions=tuple(
+            Session(f"session-{session:08}", START + timedelta(days=session)) for session in range(sessions)
+        ),
         values=values,
         software=tuple(f'{{"nccl": "2.{version}"}}' for version in range(13)),
-        versions=np.tile(np.arange(nights) // 30, (metrics, 1)),
+        versions=np.tile(np.arange(sessions) // 30, (metrics, 1)),
     )
     found = watch_of(series, SYSTEM)
-    assert len(found.result.open_pages) == 20
+    assert len(found.result.open_incidents) == 20
     comparison = compared(
         [Made(f"pingpong_{each:04}_1gib_goodput", list(values[each, 290:330])) for each in range(200)],
         "..2026-01-10",

@@ -26,8 +26,8 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def session(night: int) -> str:
-    return f"{night:08d}-0000-4000-8000-000000000000"
+def session(number: int) -> str:
+    return f"{number:08d}-0000-4000-8000-000000000000"
 
 
 def test_the_latest_session_is_judged_again(root: Path, store: Path) -> None:
@@ -71,17 +71,17 @@ def test_sessions_that_are_not_there(root: Path, store: Path) -> None:
 
 
 def test_the_history_ends_with_the_session(root: Path, store: Path) -> None:
-    for night in range(3):
-        add(root, store, night)
+    for number in range(3):
+        add(root, store, number)
     past = past_of(store, "local", root, session=session(1))
     assert past.watched is not None and past.notes == () and past.comparison is None
-    assert [each.session for each in past.watched.result.nights] == [session(0), session(1)]
+    assert [each.session for each in past.watched.result.sessions] == [session(0), session(1)]
     assert past.watched.result.count("warming up") == len(past.watched.result.states) > 0
 
 
 def test_what_changed_since_another_session(root: Path, store: Path) -> None:
-    for night in range(3):
-        add(root, store, night)
+    for number in range(3):
+        add(root, store, number)
     found = past_of(store, "local", root, session=session(1), base=session(0)).comparison
     assert found is not None
     assert (found.base.sessions, found.candidate.sessions) == ((session(0),), (session(1),))

@@ -102,7 +102,7 @@ def test_problems_pages_and_suspects_come_first() -> None:
     )
     assert [(each.where, each.source, each.link) for each in found] == [
         ("nid002:hsn0", "pairs of nodes", ""),
-        ("n2:nic0 (or n2)", "history", "page1"),
+        ("n2:nic0 (or n2)", "history", "incident1"),
         ("n2:nic0 (or n2)", "comparison", "comparison"),
         ("nid001:gpu0-gpu1", "pingpong over ccl", "run1"),
     ]

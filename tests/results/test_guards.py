@@ -270,7 +270,7 @@ BEHIND = "fabricbench: no progress for 8 s: ranks 2-3 did not arrive\n"
         (SPOKE.format(0) + f"srun: error: killed\nnid002: {SPOKE.format(1)}", "nid003 (rank 2-3)"),
         # Rank 0 hangs itself.
         (SPOKE.format(1) + SPOKE.format(3), "nid001 (rank 0)"),
-        # Rank 0 went on, and most said nothing.
+        # Rank 0 went on, and most did not report.
         (SPOKE.format(2), None),
         (SPOKE.format(0), None),
         (SPOKE.format(0) + SPOKE.format(1) + SPOKE.format(2), None),

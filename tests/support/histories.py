@@ -47,17 +47,17 @@ def history(
 ) -> pl.DataFrame:
     """One run a session and a session a day. `software` and `tuning` hold from the session on that they name."""
     rows = []
-    nights = max(len(each.values) for each in metrics)
-    for night in range(nights):
+    sessions = max(len(each.values) for each in metrics)
+    for session in range(sessions):
         for each in metrics:
-            value = each.values[night] if night < len(each.values) else None
+            value = each.values[session] if session < len(each.values) else None
             if value is None:
                 continue
             rows.append(
                 {
-                    "session": f"s{night:03}",
-                    "run_id": f"r{night:03}-{each.test}",
-                    "started": START + timedelta(days=night),
+                    "session": f"s{session:03}",
+                    "run_id": f"r{session:03}-{each.test}",
+                    "started": START + timedelta(days=session),
                     "system": SYSTEM,
                     "partition": "gpu",
                     "environment": "openmpi",
@@ -72,18 +72,18 @@ def history(
                     "deviation": value * 0.005,
                     "verdict": each.verdict,
                     "nodes": list(each.nodes),
-                    "software": _since(software, night, {"nccl": "2.28.3"}),
-                    "tuning": _since(tuning, night, {"profile": "default"}),
+                    "software": _since(software, session, {"nccl": "2.28.3"}),
+                    "tuning": _since(tuning, session, {"profile": "default"}),
                     "components": list(each.components),
-                    "tags": list((tags or {}).get(night, ())),
+                    "tags": list((tags or {}).get(session, ())),
                     **changed,
                 }
             )
     return pl.DataFrame(rows, schema_overrides=_SCHEMA)
 
 
-def _since(changes: Mapping[int, Mapping[str, str]] | None, night: int, default: Mapping[str, str]) -> str:
-    known = [each for each in changes or {} if each <= night]
+def _since(changes: Mapping[int, Mapping[str, str]] | None, session: int, default: Mapping[str, str]) -> str:
+    known = [each for each in changes or {} if each <= session]
     return json.dumps(dict((changes or {})[max(known)] if known else default), sort_keys=True)
 
 

@@ -10,7 +10,7 @@ OLD = ["-DFABRICHECK_BACKEND=host", "-DMPI_CXX_COMPILER=/wheel/bin/mpicxx"]
 NEW = [OLD[0], "-DMPI_CXX_COMPILER=/usr/bin/mpicxx"]
 
 
-def test_other_options_are_configured_anew(tmp_path: Path) -> None:
+def test_other_options_are_configured_again(tmp_path: Path) -> None:
     folder = tmp_path / "build" / "host-openmpi"
     forget_other_options(folder, OLD)
     cache = folder / "CMakeCache.txt"
@@ -24,7 +24,7 @@ def test_other_options_are_configured_anew(tmp_path: Path) -> None:
     assert cache.exists()
 
 
-def test_a_folder_of_unknown_options_is_configured_anew(tmp_path: Path) -> None:
+def test_a_folder_of_unknown_options_is_configured_again(tmp_path: Path) -> None:
     cache = tmp_path / "CMakeCache.txt"
     cache.write_text("MPI_CXX_LIBRARIES=/wheel/lib/libmpi.so")
     forget_other_options(tmp_path, NEW)
