@@ -4,11 +4,13 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <sstream>
 
+#include "fabricbench/device/device.hpp"
 #include "fabricbench/environment.hpp"
 #include "fabricbench/json.hpp"
 #include "fabricbench/private_log.hpp"
@@ -49,6 +51,9 @@ void interfaces_json(Json& json, const World& world, const SentBytes& before) {
 }  // namespace
 
 Proof::Proof(const std::string& transport, char** arguments) {
+  // oneCCL logs to the standard output only, which is not the place for it.
+  const bool is_oneccl = transport == "ccl" && std::strcmp(device::backend(), "sycl") == 0;
+  if (is_oneccl) return;
   if (transport == "ccl" && !is_set("NCCL_DEBUG") && !is_set("NCCL_DEBUG_FILE")) {
     path_ = make_private_log();
     if (path_.empty()) return;
