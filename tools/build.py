@@ -4,7 +4,8 @@
 
 builds into build/TARGET. `host-openmpi` and `host-mpich` are what a laptop runs, and what is built when no target is
 named; the others treat warnings as errors, and with CI=true all do: `lint-gcc` and `lint-clang` (host backend), `cuda`
-(sm_80 and sm_90) and `hip` (gfx90a).
+(sm_80 and sm_90), `hip` (gfx90a) and `sycl` (by the machine's compiler, with the headers and libraries of Intel's
+wheels).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tools import cuda_home
 
 ROOT = Path(__file__).resolve().parent.parent
 CUDA_WHEELS = Path(sys.prefix) / "cuda"
+ONEAPI_WHEELS = Path(sys.prefix) / "oneapi"
 RCCL_SHIM = ROOT / "tools" / "rccl_shim" / "include"
 STRICT = "-DFABRICHECK_WARNINGS_AS_ERRORS=ON"
 
@@ -112,6 +114,19 @@ def _hip() -> list[str]:
     ]
 
 
+def _sycl() -> list[str]:
+    if not (ONEAPI_WHEELS / "include" / "sycl" / "sycl.hpp").is_file():
+        raise UserError(f"there is no SYCL in {ONEAPI_WHEELS}; `make test` installs its wheels where there are some")
+    # oneCCL's own way between processes is Intel MPI, with whose binary interface MPICH agrees.
+    return [
+        "-DFABRICHECK_BACKEND=sycl",
+        STRICT,
+        f"-DSYCL_ROOT={ONEAPI_WHEELS}",
+        f"-DCCL_ROOT={ONEAPI_WHEELS}",
+        _mpi_option("mpich"),
+    ]
+
+
 def _program(name: str) -> str:
     found = shutil.which(name)
     if found is None:
@@ -126,6 +141,7 @@ _OPTIONS: dict[str, Callable[[], list[str]]] = {
     "lint-clang": lambda: _lint("clang++"),
     "cuda": _cuda,
     "hip": _hip,
+    "sycl": _sycl,
 }
 
 
