@@ -15,7 +15,7 @@ from fabricheck.site.facts import Facts, FoundLink
 
 _UNKNOWN_RATE = "FILL IN Gb/s"
 
-_BACKENDS = {"nvidia": "cuda", "amd": "hip", "none": "host"}
+_BACKENDS = {"nvidia": "cuda", "amd": "hip", "intel": "sycl", "none": "host"}
 
 
 def write_site(facts: Facts, directory: Path) -> list[Path]:
