@@ -54,7 +54,7 @@ class Toolchain:
             nccl_home=str(extras.get("nccl_home", "${NCCL_HOME:-/usr}")),
             rocm_path=str(extras.get("rocm_path", "${ROCM_PATH:-/opt/rocm}")),
             rccl_home=str(extras.get("rccl_home", "${RCCL_HOME:-${ROCM_PATH:-/opt/rocm}}")),
-            ccl=bool({"nccl", "rccl"} & set(features)),
+            ccl=bool({"nccl", "rccl", "oneccl"} & set(features)),
         )
 
     @property
