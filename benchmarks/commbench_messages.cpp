@@ -1,7 +1,8 @@
-// Times lists of messages with CommBench, for benchmarks/side_by_side.py: a site compiles it against its own copy of CommBench
-// (https://github.com/merthidayetoglu/CommBench), here for NVIDIA GPUs, with the MPI library to compare with:
+// Times lists of messages with CommBench, for benchmarks/side_by_side.py: a site compiles it against its own copy of
+// CommBench (https://github.com/merthidayetoglu/CommBench), here for NVIDIA GPUs, with the MPI library to compare with:
 //
-//     mpicxx -fopenmp -ICommBench -I$CUDA_HOME/include benchmarks/commbench_messages.cpp -L$CUDA_HOME/lib64 -lcudart -lnccl
+//     mpicxx -fopenmp -ICommBench -I$CUDA_HOME/include benchmarks/commbench_messages.cpp -L$CUDA_HOME/lib64 -lcudart
+//     -lnccl
 //
 // commbench_messages LIBRARY ITERATIONS LIST...    LIBRARY: ipc, get, nccl or mpi; LIST: 0>2:1048576,1>3:1048576,...
 //

@@ -125,22 +125,24 @@ def read_ucx_log(text: str) -> TransportProof:
 
 _ONECCL_VARIABLE = re.compile(r"\|CCL_INFO\| ((?:CCL|FI|I_MPI)_[A-Z0-9_]+): (?!<)(\S.*?)\s*$")
 _ONECCL_VERSION = re.compile(r"\|CCL_INFO\| library version: \S*?([0-9]+(?:\.[0-9]+)+)")
-_ONECCL_TRANSPORT = re.compile(r"\|CCL_INFO\| (atl-(?:mpi|ofi)):")
-_ONECCL_FACT = re.compile(r"\s*(p2p_access|single_node|single_card|mpi_lib_attr\.hmem): (\S+)\s*$")
+_ONECCL_TRANSPORT = re.compile(r"\|CCL_INFO\| atl-(mpi|ofi):")
+_ONECCL_FACT = re.compile(r"\s*(?:p2p_access|single_node): [01]\s*")
 _ONECCL_STREAM = re.compile(r"\|CCL_INFO\| stream: \{ type: (\w+),")
 
 
 def read_oneccl_log(text: str) -> TransportProof:
-    """What oneCCL says with `CCL_LOG_LEVEL=info` (2021.17): between processes over MPI or libfabric, `atl-mpi`.
+    """What oneCCL says with `CCL_LOG_LEVEL=info` (2021.17), which names no link.
 
-    In `facts`: its variables in effect, `p2p_access` (1 where the devices reach each other's memory), `stream` (`gpu`
-    or `cpu`). It does not say over which link a message went.
+    Paths: `P2P/LevelZero` where the devices of the node reach each other's memory, `SHM/MPI` where they do not; between
+    nodes `NET/MPI` or `NET/OFI`, what it exchanges over. In `facts`: its variables in effect, and `stream`: `gpu` or
+    `cpu`.
     """
-    paths: Counter[str] = Counter()
+    found: Counter[str] = Counter()
     facts: dict[str, str] = {}
+    over = ""
     for line in read_lines(text):
         if (match := _ONECCL_TRANSPORT.search(line.text)) is not None:
-            paths[match[1]] += 1
+            over = match[1].upper()
         elif (match := _ONECCL_VARIABLE.search(line.text)) is not None:
             if is_recorded(match[1]):
                 facts[match[1]] = match[2]
@@ -149,7 +151,9 @@ def read_oneccl_log(text: str) -> TransportProof:
         elif (match := _ONECCL_STREAM.search(line.text)) is not None:
             facts["stream"] = match[1]
         elif (match := _ONECCL_FACT.fullmatch(line.text)) is not None:
-            facts[match[1]] = match[2]
+            found[match[0].strip()] += 1
+    names = {"single_node: 0": f"NET/{over}", "p2p_access: 1": "P2P/LevelZero", "p2p_access: 0": f"SHM/{over}"}
+    paths = Counter({name: found[fact] for fact, name in names.items() if over and found[fact]})
     return _proof(paths, "CCL_LOG_LEVEL", facts)
 
 

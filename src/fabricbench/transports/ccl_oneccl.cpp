@@ -10,6 +10,7 @@
 
 #include "fabricbench/device/sycl_devices.hpp"
 #include "fabricbench/errors.hpp"
+#include "fabricbench/private_log.hpp"
 #include "fabricbench/transports/transport.hpp"
 
 namespace fabricbench {
@@ -27,6 +28,12 @@ auto guarded(const char* what, const Call& call) {
 
 class OneCcl final : public Transport {
  public:
+  ~OneCcl() override {
+    const PrintsIntoLog said;
+    stream_.reset();
+    communicator_.reset();
+    store_.reset();
+  }
   bool reaches(const Transfer& transfer) const override {
     return transfer.source_place == Place::device && transfer.destination_place == Place::device;
   }
@@ -51,6 +58,7 @@ class OneCcl final : public Transport {
 };
 
 void OneCcl::set_up(const Context& context) {
+  const PrintsIntoLog said;  // where it says which paths it takes (proof.hpp)
   context_ = &context;
   const World& world = context.world;
   guarded("ccl::init", [] { ccl::init(); });
