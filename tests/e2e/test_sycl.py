@@ -21,6 +21,7 @@ from tools import build, oneapi_home
 pytestmark = [pytest.mark.e2e, pytest.mark.compile, pytest.mark.quiet, pytest.mark.timeout(1200)]
 
 STAND_IN = Path(__file__).with_name("level_zero_stand_in.cpp")
+FULL = pytest.mark.full
 # A device alone works as fast as it can; several share the processor with the ranks that wait for them.
 ONE_THREAD = {"DPCPP_CPU_NUM_CUS": "1"}
 COLLECTIVES = "alltoall,allreduce,allgather,reduce_scatter,broadcast,reduce"
@@ -74,7 +75,7 @@ def bench() -> Bench:
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A folder in which a library of Level Zero's name plays the driver's part between processes."""
     if not Path("/usr/include/level_zero/ze_api.h").is_file():
-        pytest.skip("no headers of Level Zero")
+        pytest.skip("no headers of Level Zero (Debian: libze-dev)")
     folder = tmp_path_factory.mktemp("stand-in")
     command = ["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", str(STAND_IN)]
     subprocess.run([*command, "-o", str(folder / "libze_loader.so.1")], check=True)
@@ -84,10 +85,10 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(
     "options",
     [
-        "--transport=copy --operations=host_to_device,device_to_host,host_bidirectional,local_copy",
         "--transport=kernel --operations=host_to_device,device_to_host,host_bidirectional,host_stream,local_copy",
-        "--transport=kernel --operations=host_to_device,device_to_host --host-memory=migrated",
-        "--transport=copy --operations=host_to_device,device_to_host --host-memory=pageable",
+        pytest.param("--transport=copy --operations=host_bidirectional,local_copy", marks=FULL),
+        pytest.param("--transport=kernel --operations=host_to_device --host-memory=migrated", marks=FULL),
+        pytest.param("--transport=copy --operations=device_to_host --host-memory=pageable", marks=FULL),
     ],
 )
 def test_a_device_and_its_host(bench: Bench, tmp_path: Path, options: str) -> None:
@@ -97,11 +98,11 @@ def test_a_device_and_its_host(bench: Bench, tmp_path: Path, options: str) -> No
 @pytest.mark.parametrize(
     "options",
     [
-        f"--transport=staging --operations=pingpong,{COLLECTIVES}",
-        f"--transport=mpi --operations=pingpong,bidirectional,{COLLECTIVES}",
-        "--transport=mpi --operations=pingpong --buffers=host-device",
+        f"--transport=mpi --operations=pingpong,{COLLECTIVES}",
         f"--transport=ccl --operations=pingpong,bidirectional,{COLLECTIVES}",
-        "--transport=ccl --operations=alltoall --implementation=library",
+        pytest.param(f"--transport=staging --operations=pingpong,{COLLECTIVES}", marks=FULL),
+        pytest.param("--transport=mpi --operations=pingpong --buffers=host-device", marks=FULL),
+        pytest.param("--transport=ccl --operations=alltoall --implementation=library", marks=FULL),
     ],
 )
 def test_two_ranks(bench: Bench, tmp_path: Path, options: str) -> None:
@@ -111,9 +112,9 @@ def test_two_ranks(bench: Bench, tmp_path: Path, options: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        f"--transport=copy --operations=pingpong,bidirectional,{COLLECTIVES}",
-        "--transport=copy --operations=unidirectional --access=read",
-        "--transport=kernel --operations=pingpong,bidirectional,alltoall,broadcast",
+        f"--transport=copy --operations=pingpong,{COLLECTIVES}",
+        pytest.param("--transport=copy --operations=unidirectional --access=read", marks=FULL),
+        pytest.param("--transport=kernel --operations=pingpong,bidirectional,alltoall,broadcast", marks=FULL),
     ],
 )
 def test_processes_reach_each_others_memory_by_level_zeros_calls(
@@ -150,7 +151,12 @@ def test_the_header_says_what_took_a_gpus_place(bench: Bench, tmp_path: Path) ->
     [
         ("--transport=staging", False, (2, "no GPU is visible on .*ZE_AFFINITY_MASK")),
         ("--transport=copy --share-devices", True, (6, "no Level Zero GPU, and only those have handles")),
-        ("--transport=copy --operations=host_to_device --host-memory=managed --share-devices", True, (6, "migrated")),
+        pytest.param(
+            "--transport=copy --operations=host_to_device --host-memory=managed --share-devices",
+            True,
+            (6, "migrated"),
+            marks=FULL,
+        ),
     ],
 )
 def test_what_is_missing_is_one_line(
@@ -163,6 +169,7 @@ def test_what_is_missing_is_one_line(
     assert len(lines) == 1 and re.search(message, lines[0]), job.stderr
 
 
+@FULL
 def test_without_oneccl_the_ccl_transport_is_refused(tmp_path: Path, bench: Bench) -> None:
     source, folder = tmp_path / "src", tmp_path / "build"
     shutil.copytree(build.ROOT / "src", source)
