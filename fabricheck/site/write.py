@@ -103,7 +103,8 @@ def _what(facts: Facts) -> str:
 def settings_text(facts: Facts, system: str) -> str:
     """A settings.py for ReFrame that runs on the node itself; scheduler and modules are the site's to add."""
     backend = _BACKENDS[facts.vendor]
-    features = [backend] if not facts.gpus else ["gpu", backend, *(["nvlink"] if _has(facts, "NVLink") else [])]
+    joined = [name for name, technology in (("nvlink", "NVLink"), ("xelink", "Xe Link")) if _has(facts, technology)]
+    features = ["gpu", backend, *joined] if facts.gpus else [backend]
     if facts.has_switch:
         features.append("nvswitch")
     cores = max(1, facts.cores)

@@ -291,7 +291,8 @@ def test_intel_tiles_are_gpus_and_ways_over_another_tile_are_no_links(tmp_path: 
         ("gpu1", "gpu2"): ("Xe Link x16", None),
     }
     assert "FILL IN Gb/s" in topology_text(facts, "found")
-    assert '"backend": "sycl"' in settings_text(facts, "found")
+    settings = settings_text(facts, "found")
+    assert '"backend": "sycl"' in settings and '"features": ["gpu", "sycl", "xelink"]' in settings
 
 
 def test_what_is_no_table_of_xpu_smi_is_one_line(tmp_path: Path) -> None:

@@ -98,7 +98,6 @@ class PeerMemory {
 
  private:
   std::byte* data_ = nullptr;
-  void* base_ = nullptr;  // of the allocation, where that is not `data_`
 };
 
 // What the words of a buffer hold: any bytes, or floats that are small whole numbers, whose sums are exact.

@@ -320,16 +320,11 @@ std::string HostMemory::allocation() const {
 std::string why_no_peers() { return level_zero::unsupported(); }
 IpcHandle export_memory(const Memory& memory) { return level_zero::export_memory(memory.data()); }
 
-PeerMemory::PeerMemory(const IpcHandle& handle) {
-  const level_zero::Opened opened = level_zero::open(handle);
-  data_ = opened.data;
-  base_ = opened.base;
-}
+PeerMemory::PeerMemory(const IpcHandle& handle) : data_(level_zero::open(handle)) {}
 PeerMemory::~PeerMemory() {
-  if (base_ != nullptr) level_zero::close(base_);
+  if (data_ != nullptr) level_zero::close(data_);
 }
-PeerMemory::PeerMemory(PeerMemory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), base_(std::exchange(other.base_, nullptr)) {}
+PeerMemory::PeerMemory(PeerMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
 
 Stream::Stream() {
 #if defined(FABRICBENCH_RUN_TIME_KERNELS)

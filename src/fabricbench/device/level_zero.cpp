@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <string>
 
 #include "fabricbench/device/sycl_devices.hpp"
@@ -86,6 +87,12 @@ ze_context_handle_t native_context() {
   return sycl::get_native<sycl::backend::ext_oneapi_level_zero>(shared_context());
 }
 
+// Where the allocations begin in which the memory of other processes lies: only those addresses can be closed.
+std::map<std::byte*, void*>& bases() {
+  static std::map<std::byte*, void*> opened;
+  return opened;
+}
+
 // Newer drivers fetch the descriptor themselves: their handles name the process that made them.
 bool names_process(const ze_ipc_mem_handle_t& handle, std::int32_t pid) {
   for (std::size_t i = sizeof(std::uint64_t); i + sizeof pid <= sizeof handle.data; i += sizeof pid) {
@@ -135,7 +142,7 @@ IpcHandle export_memory(std::byte* memory) {
   return handle;
 }
 
-Opened open(const IpcHandle& handle) {
+std::byte* open(const IpcHandle& handle) {
   Exported exported;
   std::memcpy(&exported, handle.data(), sizeof exported);
   int mine = -1;
@@ -151,11 +158,15 @@ Opened open(const IpcHandle& handle) {
   const ze_result_t result = loader().open_ipc_handle(native_context(), device, exported.native, 0, &base);
   if (mine >= 0) ::close(mine);  // the driver holds the memory now
   check(result, "zeMemOpenIpcHandle (is there a path between the GPUs?)");
-  return {static_cast<std::byte*>(base) + exported.offset, base};
+  std::byte* memory = static_cast<std::byte*>(base) + exported.offset;
+  bases()[memory] = base;
+  return memory;
 }
 
-void close(void* base) {
-  const ze_result_t result = loader().close_ipc_handle(native_context(), base);
+void close(std::byte* opened) noexcept {
+  const auto found = bases().find(opened);
+  const ze_result_t result = loader().close_ipc_handle(native_context(), found->second);
+  bases().erase(found);
   if (result != ZE_RESULT_SUCCESS)
     std::fprintf(stderr, "fabricbench: zeMemCloseIpcHandle failed: ze_result_t 0x%08x\n",
                  static_cast<unsigned>(result));
@@ -173,8 +184,8 @@ std::string unsupported() {
          "processes: build it with -DLEVEL_ZERO_ROOT=";
 }
 IpcHandle export_memory(std::byte*) { throw RunError("library", unsupported()); }
-Opened open(const IpcHandle&) { throw RunError("library", unsupported()); }
-void close(void*) {}
+std::byte* open(const IpcHandle&) { throw RunError("library", unsupported()); }
+void close(std::byte*) noexcept {}
 std::byte* allocate_in_rehearsal(std::size_t) { return nullptr; }
 void free_in_rehearsal(std::byte*) {}
 

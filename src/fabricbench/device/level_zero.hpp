@@ -11,14 +11,9 @@ namespace fabricbench::device::level_zero {
 // Why this process cannot exchange handles of its memory; empty where it can.
 std::string unsupported();
 IpcHandle export_memory(std::byte* memory);
-// The memory of another process of the node, as this process and its selected device address it. `base` is what
-// close() takes.
-struct Opened {
-  std::byte* data;
-  void* base;
-};
-Opened open(const IpcHandle& handle);
-void close(void* base);
+// The memory of another process of the node, as this process and its selected device address it.
+std::byte* open(const IpcHandle& handle);
+void close(std::byte* opened) noexcept;
 
 // A library in the place of the loader may play the driver's part for a processor (tests/e2e/level_zero_stand_in.cpp),
 // so that these calls run where there is no GPU. Device memory then comes from it; null where there is none.
