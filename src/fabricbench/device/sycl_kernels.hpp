@@ -3,18 +3,20 @@
 #pragma once
 
 #include <cstdint>
-#include <sycl/atomic_ref.hpp>
-#include <sycl/ext/oneapi/free_function_queries.hpp>
-#include <sycl/vector.hpp>
 
 #include "fabricbench/device/pattern.hpp"
 
 #if defined(FABRICBENCH_COMPILED_AT_RUN_TIME)
+// No more than is used: they are compiled each time that the program starts.
+#include <sycl/atomic_ref.hpp>
 #include <sycl/ext/oneapi/experimental/enqueue_functions.hpp>
+#include <sycl/ext/oneapi/free_function_queries.hpp>
 #include <sycl/ext/oneapi/kernel_properties/properties.hpp>
+#include <sycl/vector.hpp>
 #define FABRICBENCH_KERNEL \
   extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<1>)) void
 #else
+#include <sycl/sycl.hpp>
 #define FABRICBENCH_KERNEL inline void
 #endif
 
