@@ -51,6 +51,14 @@ ACCEPTED: Mapping[str, str] = {
     "MPICH_OFI_NIC_POLICY": r"NUMA|GPU|ROUND-ROBIN",
     "FI_CXI_RX_MATCH_MODE": r"hardware|software|hybrid",
     "FI_CXI_RDZV_PROTO": r"default|alt_read",
+    "MPIR_CVAR_ENABLE_GPU": _SWITCH,
+    "MPIR_CVAR_CH4_OFI_ENABLE_GPU_PIPELINE": _SWITCH,
+    "MPIR_CVAR_CH4_OFI_ENABLE_GPU_RDMA": _SWITCH,
+    "CCL_ALLREDUCE": r"topo|direct|rabenseifner|nreduce|ring|double_tree|recursive_doubling|2d",
+    "CCL_ALLREDUCE_SCALEOUT": r"direct|rabenseifner|nreduce|ring|double_tree|recursive_doubling",
+    "CCL_BCAST": r"topo|direct|ring|double_tree|naive",
+    "CCL_ZE_CACHE_OPEN_IPC_HANDLES_THRESHOLD": _POSITIVE,
+    "ZE_FLAT_DEVICE_HIERARCHY": r"FLAT|COMPOSITE|COMBINED",
     "FI_MR_CACHE_MONITOR": r"userfaultfd|kdreg2|memhooks|disabled",
 }
 

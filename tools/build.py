@@ -4,8 +4,9 @@
 
 builds into build/TARGET. `host-openmpi` and `host-mpich` are what a laptop runs, and what is built when no target is
 named; the others treat warnings as errors, and with CI=true all do: `lint-gcc` and `lint-clang` (host backend), `cuda`
-(sm_80 and sm_90), `hip` (gfx90a), `standins` (for GPU libraries, fabricheck/emulation/standins) and `hip-emulated`, the
-HIP backend with the stand-in of RCCL, which is built before it.
+(sm_80 and sm_90), `hip` (gfx90a), `sycl` (by the machine's compiler, with the headers and libraries of Intel's wheels),
+`standins` (for GPU libraries, fabricheck/emulation/standins) and `hip-emulated`, the HIP backend with the stand-in of
+RCCL, which is built before it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tools import cuda_home
 
 ROOT = Path(__file__).resolve().parent.parent
 CUDA_WHEELS = Path(sys.prefix) / "cuda"
+ONEAPI_WHEELS = Path(sys.prefix) / "oneapi"
 RCCL_SHIM = ROOT / "tools" / "rccl_shim" / "include"
 STRICT = "-DFABRICHECK_WARNINGS_AS_ERRORS=ON"
 
@@ -129,6 +131,19 @@ def _hip_emulated() -> list[str]:
     return [*(each for each in _hip() if not each.startswith(left_out)), f"-DRCCL_ROOT={root}"]
 
 
+def _sycl() -> list[str]:
+    if not (ONEAPI_WHEELS / "include" / "sycl" / "sycl.hpp").is_file():
+        raise UserError(f"there is no SYCL in {ONEAPI_WHEELS}; `make test` installs its wheels where there are some")
+    # oneCCL's own way between processes is Intel MPI, with whose binary interface MPICH agrees.
+    return [
+        "-DFABRICHECK_BACKEND=sycl",
+        STRICT,
+        f"-DSYCL_ROOT={ONEAPI_WHEELS}",
+        f"-DCCL_ROOT={ONEAPI_WHEELS}",
+        _mpi_option("mpich"),
+    ]
+
+
 def _program(name: str) -> str:
     found = shutil.which(name)
     if found is None:
@@ -144,6 +159,7 @@ _OPTIONS: dict[str, Callable[[], list[str]]] = {
     "cuda": _cuda,
     "hip": _hip,
     "hip-emulated": _hip_emulated,
+    "sycl": _sycl,
 }
 
 

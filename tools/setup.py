@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools import cuda_home
+from tools import cuda_home, oneapi_home
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -72,6 +72,8 @@ def setup_test() -> None:
     setup_lint()
     once("imb", "the Intel MPI Benchmarks from Intel's wheel", install_imb)
     once("cuda", "the CUDA compiler and NCCL from their wheels", install_cuda)
+    once("sycl", "SYCL and oneCCL from their wheels", install_sycl)
+    debian("libze-dev", "to compile the SYCL backend's calls between processes")
     debian("hipcc libamdhip64-dev", "to compile the HIP backend")
     debian("chromium", "to look at reports")
     cluster = "iproute2 nftables slurm-wlm munge environment-modules openmpi-bin libopenmpi-dev mpich libmpich-dev"
@@ -139,6 +141,17 @@ def install_cuda() -> None:
         say("there is no CUDA compiler for this machine: the CUDA backend is not compiled")
     else:
         cuda_home.complete(target)
+
+
+def install_sycl() -> None:
+    prefix = VENV / "oneapi"
+    shutil.rmtree(prefix, ignore_errors=True)
+    try:
+        pip("install", "--no-deps", "--ignore-installed", "--prefix", str(prefix), *requirements("sycl"))
+    except SetupError:
+        say("there is no SYCL for this machine: the SYCL backend is not compiled")
+    else:
+        oneapi_home.complete(prefix)
 
 
 def cmake_version() -> tuple[int, ...]:

@@ -105,7 +105,7 @@ Implementation = Literal["transfers", "library"]
 Schedule = Literal["uncontended", "contended"]
 Transport = Literal["staging", "copy", "kernel", "ccl", "mpi"]
 HostKind = Literal["pageable", "pinned", "noncoherent", "managed", "migrated"]
-Backend = Literal["host", "cuda", "hip"]
+Backend = Literal["host", "cuda", "hip", "sycl"]
 
 
 def backend_of(extras: Mapping[str, object]) -> str:

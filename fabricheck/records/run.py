@@ -15,7 +15,7 @@ from fabricheck.records.verdict import Problem
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU (or GCD, tile) as the runtime library reported it."""
+    """A GPU (or GCD, tile) as the runtime library reported it. `tile`: its number where a card has several."""
 
     index: int
     name: str
@@ -23,6 +23,7 @@ class Device:
     uuid: str
     numa_node: int
     memory_bytes: int
+    tile: int | None = None
 
 
 @dataclass(frozen=True)

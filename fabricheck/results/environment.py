@@ -24,6 +24,11 @@ RECORDED_PREFIXES = (
     "PMIX_MCA_",
     "MV2_",
     "OMP_",
+    "CCL_",
+    "ZE_",
+    "ZEX_",
+    "SYCL_",
+    "UR_",
 )
 RECORDED_NAMES = (
     "CUDA_VISIBLE_DEVICES",
@@ -35,6 +40,7 @@ RECORDED_NAMES = (
     "SLURM_CPU_BIND",
     "SLURM_JOB_PARTITION",
     "LD_PRELOAD",
+    "ONEAPI_DEVICE_SELECTOR",
 )
 # A value under a recorded prefix can still be a credential.
 SECRET_PARTS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "_KEY", "AUTH")

@@ -65,6 +65,7 @@ class DeviceModel(_Line):
     uuid: Text
     numa_node: Annotated[int, Field(ge=-1)]
     memory_bytes: Positive
+    tile: Count | None = None  # where a card has several devices: its number on the card
 
 
 class HostMemoryModel(_Line):
@@ -90,6 +91,8 @@ class LibraryModel(_Line):
     name: Text
     version: str
     driver: str | None = None
+    # Level Zero's: whether tiles are devices of their own (ZE_FLAT_DEVICE_HIERARCHY).
+    device_hierarchy: Literal["flat", "composite", "combined"] | None = None
 
 
 class DifferenceModel(_Line):
@@ -176,7 +179,7 @@ class HeaderModel(_Line):
     program: Text
     version: Text
     backend: Backend
-    platform: Literal["host", "nvidia", "amd"]
+    platform: Literal["host", "nvidia", "amd", "intel", "cpu"]
     transport: Transport
     started_utc: Annotated[str, AfterValidator(_is_utc)]
     command: list[str]

@@ -121,6 +121,42 @@ def read_ucx_log(text: str) -> TransportProof:
     return _proof(paths, "UCX_PROTO_INFO", facts)
 
 
+# oneCCL ---------------------------------------------------------------------------------------------------------------
+
+_ONECCL_VARIABLE = re.compile(r"\|CCL_INFO\| ((?:CCL|FI|I_MPI)_[A-Z0-9_]+): (?!<)(\S.*?)\s*$")
+_ONECCL_VERSION = re.compile(r"\|CCL_INFO\| library version: \S*?([0-9]+(?:\.[0-9]+)+)")
+_ONECCL_TRANSPORT = re.compile(r"\|CCL_INFO\| atl-(mpi|ofi):")
+_ONECCL_FACT = re.compile(r"\s*(?:p2p_access|single_node): [01]\s*")
+_ONECCL_STREAM = re.compile(r"\|CCL_INFO\| stream: \{ type: (\w+),")
+
+
+def read_oneccl_log(text: str) -> TransportProof:
+    """What oneCCL says with `CCL_LOG_LEVEL=info` (2021.17), which names no link.
+
+    Paths: `P2P/LevelZero` where the devices of the node reach each other's memory, `SHM/MPI` where they do not; between
+    nodes `NET/MPI` or `NET/OFI`, what it exchanges over. In `facts`: its variables in effect, and `stream`: `gpu` or
+    `cpu`.
+    """
+    found: Counter[str] = Counter()
+    facts: dict[str, str] = {}
+    over = ""
+    for line in read_lines(text):
+        if (match := _ONECCL_TRANSPORT.search(line.text)) is not None:
+            over = match[1].upper()
+        elif (match := _ONECCL_VARIABLE.search(line.text)) is not None:
+            if is_recorded(match[1]):
+                facts[match[1]] = match[2]
+        elif (match := _ONECCL_VERSION.search(line.text)) is not None:
+            facts["library"] = f"oneCCL {match[1]}"
+        elif (match := _ONECCL_STREAM.search(line.text)) is not None:
+            facts["stream"] = match[1]
+        elif (match := _ONECCL_FACT.fullmatch(line.text)) is not None:
+            found[match[0].strip()] += 1
+    names = {"single_node: 0": f"NET/{over}", "p2p_access: 1": "P2P/LevelZero", "p2p_access: 0": f"SHM/{over}"}
+    paths = Counter({name: found[fact] for fact, name in names.items() if over and found[fact]})
+    return _proof(paths, "CCL_LOG_LEVEL", facts)
+
+
 # MPICH, Intel MPI, libfabric ------------------------------------------------------------------------------------------
 
 _MPICH_VARIABLE = re.compile(r"(?:PE [0-9]+: )?\s*((?:MPICH|FI)_[A-Z0-9_]+)\s*=\s*(\S.*?)\s*")
@@ -144,6 +180,29 @@ def read_mpich_environment(text: str) -> TransportProof:
         elif (match := _MPICH_VERSION.fullmatch(stripped)) is not None:
             facts["library"] = f"{match[1]} {match[2]}"
     return _proof(paths, "MPICH_ENV_DISPLAY", facts)
+
+
+_SUMMARY_PROVIDER = re.compile(r"libfabric provider: (\S+) - .*")
+_SUMMARY_FACT = re.compile(r"(MPIDI_OFI_ENABLE_HMEM|num_nics): (\d+)")
+_SUMMARY_VERSION = re.compile(r"MPICH ([0-9][0-9A-Za-z.]*) -.*")
+
+
+def read_mpich_summary(text: str) -> TransportProof:
+    """What MPICH itself prints with `MPIR_CVAR_DEBUG_SUMMARY=1` (Aurora's is one; 5.0.2): path `OFI provider cxi`.
+
+    In `facts`: whether the provider takes device memory (`MPIDI_OFI_ENABLE_HMEM`), and over how many NICs.
+    """
+    paths: Counter[str] = Counter()
+    facts: dict[str, str] = {}
+    for line in read_lines(text):
+        stripped = line.text.strip()
+        if (match := _SUMMARY_PROVIDER.fullmatch(stripped)) is not None:
+            paths[f"OFI provider {match[1]}"] += 1
+        elif (match := _SUMMARY_FACT.fullmatch(stripped)) is not None:
+            facts[match[1]] = match[2]
+        elif (match := _SUMMARY_VERSION.fullmatch(stripped)) is not None:
+            facts["library"] = f"MPICH {match[1]}"
+    return _proof(paths, "MPIR_CVAR_DEBUG_SUMMARY", facts)
 
 
 _IMPI_LINE = re.compile(r"(?:\[[0-9]+\] )?MPI startup\(\): (.*?)\s*")

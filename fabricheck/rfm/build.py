@@ -16,7 +16,10 @@ from fabricheck.records.operations import backend_of
 from fabricheck.suite import suite_root
 
 # Backends of fabricbench, and the CMake variable that names what the GPU code is compiled for.
-ARCHITECTURES = {"host": None, "cuda": "CMAKE_CUDA_ARCHITECTURES", "hip": "GPU_TARGETS"}
+ARCHITECTURES = {"host": None, "cuda": "CMAKE_CUDA_ARCHITECTURES", "hip": "GPU_TARGETS", "sycl": "SYCL_TARGETS"}
+
+# Features of an environment whose ccl transport has a library.
+CCL_FEATURES = frozenset({"nccl", "rccl", "oneccl"})
 
 
 def missing_backend(backend: str) -> str | None:
@@ -29,9 +32,10 @@ def missing_backend(backend: str) -> str | None:
 class BuildFabricbench(rfm.CompileOnlyRegressionTest):
     """The backend that the environment's `extras` ask for.
 
-    `backend`: host, cuda or hip. `mpicxx`: the compiler wrapper of the MPI library, where CMake does not find it by
-    itself. `gpu_arch`: what to compile for (`90`, `gfx90a`; several with `;`). `cmake_options`: a list of further
-    options, such as `-DNCCL_ROOT=…`. `hip_platform`: `nvidia` for HIP's own back end for NVIDIA devices.
+    `backend`: host, cuda, hip or sycl. `mpicxx`: the compiler wrapper of the MPI library, where CMake does not find it
+    by itself. `gpu_arch`: what to compile for (`90`, `gfx90a`, `intel_gpu_pvc`; several with `;`). `cmake_options`: a
+    list of further options, such as `-DNCCL_ROOT=…`. `hip_platform`: `nvidia` for HIP's own back end for NVIDIA
+    devices. `sycl_compiler`: another than icpx.
     """
 
     descr = "build fabricbench"
@@ -72,7 +76,9 @@ class BuildFabricbench(rfm.CompileOnlyRegressionTest):
             options.append(f"-DFABRICHECK_HIP_PLATFORM={extras['hip_platform']}")
         if backend == "hip" and extras.get("hip_platform", "amd") == "amd":
             cmake.cxx = "hipcc"
-        if not {"nccl", "rccl"} & set(self.current_environ.features):
+        if backend == "sycl":
+            cmake.cxx = extras.get("sycl_compiler", "icpx")
+        if not CCL_FEATURES & set(self.current_environ.features):
             options.append("-DFABRICHECK_CCL=OFF")
         cmake.config_opts = [*options, *extras.get("cmake_options", [])]
         cmake.builddir = "build"

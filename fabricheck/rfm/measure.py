@@ -60,8 +60,9 @@ class FabricbenchCheck(RegressionTestPlugin):
       `buffers`, `host_memory`, `host_numa` (as fabricbench's options); and `placement` (`same-gpu` or `spread`: which
       GPUs go at the same time), `ranks_per_device`.
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
-      `gpu` and an environment with `nccl` or `rccl`; it does not depend on the MPI library and is measured once. More
-      than one node needs a partition with `multinode`; nodes that are emulated have no memory of their own to measure.
+      `gpu` and an environment with `nccl`, `rccl` or `oneccl`; it does not depend on the MPI library and is measured
+      once. More than one node needs a partition with `multinode`; nodes that are emulated have no memory of their own
+      to measure.
     - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition) and at least
       `ranks_per_device`; without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the
       partition's (its `extras["nodes"]`). The collectives of an MPI library take device memory only where the
@@ -108,7 +109,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: Variables that the test is about; they have to be in effect.
     settings = variable(typ.Dict[str, str], value={})
     #: The collective libraries by which the environments are known that measure GPUs without MPI.
-    gpu_libraries = variable(typ.List[str], value=["nccl", "rccl"])
+    gpu_libraries = variable(typ.List[str], value=["nccl", "rccl", "oneccl"])
     #: Whether it is about GPUs also where MPI moves the data.
     needs_gpu = variable(bool, value=False)
     #: Attributes of the test that are options of fabricbench by the same name, and that the result file has to confirm.

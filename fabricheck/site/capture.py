@@ -15,6 +15,9 @@ NVML = "nvml.json"
 NVIDIA_TOPO = "nvidia-smi_topo.txt"
 AMD_SMI_TOPO = "amd-smi_topology.txt"
 ROCM_SMI_TOPO = "rocm-smi_showtopo.txt"
+XPU_SMI_TOPO = "xpu-smi_topology.txt"
+XPU_SMI_DISCOVERY = "xpu-smi_discovery.json"
+INTEL = "intel.json"
 LSTOPO = "lstopo.xml"
 NUMA = "numa.json"
 NICS = "nics.json"
@@ -24,6 +27,8 @@ _COMMANDS = {
     NVIDIA_TOPO: ["nvidia-smi", "topo", "-m"],
     AMD_SMI_TOPO: ["amd-smi", "topology"],
     ROCM_SMI_TOPO: ["rocm-smi", "--showtopo"],
+    XPU_SMI_TOPO: ["xpu-smi", "topology", "-m"],
+    XPU_SMI_DISCOVERY: ["xpu-smi", "discovery", "-j"],
     LSTOPO: ["lstopo", "--of", "xml"],
 }
 
@@ -43,6 +48,7 @@ def capture(directory: Path, sysfs: Path = Path("/sys")) -> list[str]:
             NVML: nvml_facts(),
             NUMA: numa_facts(sysfs),
             NICS: nic_facts(sysfs),
+            INTEL: intel_facts(sysfs),
         }
         for name, content in contents.items():
             if content:
@@ -166,6 +172,23 @@ def nic_facts(sysfs: Path) -> list[dict[str, Any]]:
         # In Gb/s, as "BS_200G", in the driver's own directory.
         speed = _read(device / "device" / "port" / "speed") or _read(device / "device" / "properties" / "speed")
         found.append({"name": device.name, "kind": "cxi", "rate": speed, "numa_node": _numa(device)})
+    return found
+
+
+def intel_facts(sysfs: Path) -> list[dict[str, Any]]:
+    """Intel's GPUs by the kernel's own word: PCI address, NUMA node, and its PCIe link's speed and width at most."""
+    found = []
+    for driver in ("i915", "xe"):
+        for device in sorted(sysfs.glob(f"bus/pci/drivers/{driver}/*:*:*.*")):
+            numa = _read(device / "numa_node")
+            found.append(
+                {
+                    "bus_id": device.name,
+                    "numa_node": int(numa) if numa is not None else None,
+                    "link_speed": _read(device / "max_link_speed"),
+                    "link_width": _read(device / "max_link_width"),
+                }
+            )
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +13,8 @@ from xml.etree import ElementTree
 
 from fabricheck.errors import UserError
 from fabricheck.site import capture as names
+from fabricheck.site import xpu_smi
+from fabricheck.site.xpu_smi import read_json
 
 # NVML counts versions of NVLink in steps (nvml.h, NVML_NVLINK_VERSION_*): 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0.
 _NVLINK_GENERATION = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5}
@@ -68,7 +69,7 @@ class Facts:
     """A node as its captures describe it. `notes`: what has to be looked at by hand."""
 
     hostname: str
-    vendor: str  # nvidia, amd or none
+    vendor: str  # nvidia, amd, intel or none
     gpus: tuple[FoundGpu, ...]
     numa_nodes: tuple[int, ...]
     cores: int
@@ -85,8 +86,8 @@ def read_facts(directory: Path) -> Facts:
     if not directory.is_dir():
         raise UserError(f"{directory}: is no directory of captures: make one with `fabricheck capture {directory}`")
     notes: list[str] = []
-    nvml = _json(directory / names.NVML)
-    host = _json(directory / names.HOST) or {}
+    nvml = read_json(directory / names.NVML)
+    host = read_json(directory / names.HOST) or {}
     numa_nodes, cores, sockets = _numa(directory)
     gpus: tuple[FoundGpu, ...] = ()
     links: list[FoundLink] = []
@@ -101,9 +102,22 @@ def read_facts(directory: Path) -> Facts:
     elif (amd := _amd_file(directory)) is not None:
         vendor = "amd"
         gpus, links = _from_rocm_topo(amd, notes)
-    found_nics = _nics(_json(directory / names.NICS) or [])
+    elif (directory / names.XPU_SMI_TOPO).exists():
+        vendor = "intel"
+        gpus, links = _from_xpu_smi(directory, notes)
+    found_nics = _nics(read_json(directory / names.NICS) or [])
     if not gpus and not numa_nodes and not found_nics:
-        known = ", ".join((names.NVML, names.NVIDIA_TOPO, names.ROCM_SMI_TOPO, names.LSTOPO, names.NUMA, names.NICS))
+        known = ", ".join(
+            (
+                names.NVML,
+                names.NVIDIA_TOPO,
+                names.ROCM_SMI_TOPO,
+                names.XPU_SMI_TOPO,
+                names.LSTOPO,
+                names.NUMA,
+                names.NICS,
+            )
+        )
         raise UserError(f"{directory}: has no captures that tell of GPUs, NICs or NUMA domains: none of {known}")
     notes += [f"the rate of {link.technology} is not in the captures" for link in links if link.rate_gbps is None]
     notes += [f"the rate of {one.name} is not in the captures" for one in found_nics if one.rate_gbps is None]
@@ -123,15 +137,6 @@ def read_facts(directory: Path) -> Facts:
     )
 
 
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: is not readable JSON: {error}") from None
-
-
 def _numa(directory: Path) -> tuple[tuple[int, ...], int, int]:
     """NUMA nodes that have cores, physical cores, sockets: from lstopo's XML, else from sysfs."""
     path = directory / names.LSTOPO
@@ -149,7 +154,7 @@ def _numa(directory: Path) -> tuple[tuple[int, ...], int, int]:
             )
         )
         return indexes, objects["Core"], objects["Package"]
-    numa = _json(directory / names.NUMA)
+    numa = read_json(directory / names.NUMA)
     if not numa:
         return (), 0, 0
     return tuple(one["index"] for one in numa["nodes"]), int(numa["cores"]), int(numa["sockets"])
@@ -292,6 +297,34 @@ def _from_rocm_topo(path: Path, notes: list[str]) -> tuple[tuple[FoundGpu, ...],
         if gpu.numa is not None
     ]
     return gpus, links
+
+
+def _from_xpu_smi(directory: Path, notes: list[str]) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
+    """`xpu-smi topology -m` and `discovery -j`, with the kernel's word on PCIe links: a tile is a GPU."""
+    tiles, joined = xpu_smi.read_matrix(directory / names.XPU_SMI_TOPO)
+    discovery = directory / names.XPU_SMI_DISCOVERY
+    listed = read_json(discovery)
+    cards = xpu_smi.read_cards(listed, discovery) if listed else {}
+    kernel = {one["bus_id"]: one for one in read_json(directory / names.INTEL) or []}
+    gpus, links = [], []
+    for index, tile in enumerate(tiles):
+        card = cards.get(tile.card, xpu_smi.Card("unknown", ""))
+        pci = kernel.get(card.bus_id, {})
+        numa = pci.get("numa_node")
+        gpus.append(FoundGpu(index, f"{card.model}, tile", xpu_smi.architecture(card.model), numa))
+        if tile.number == 0 and pci.get("link_speed") and pci.get("link_width"):
+            # "32.0 GT/s PCIe": so many Gb/s a lane.
+            rate = float(pci["link_speed"].split()[0]) * int(pci["link_width"])
+            links.append(FoundLink((f"gpu{index}", f"numa{numa or 0}"), "PCIe", 1, rate, "the kernel"))
+    for (a, b), how in joined.items():
+        if how == "MDF":
+            links.append(FoundLink((f"gpu{a}", f"gpu{b}"), "MDFI", 1, None, "xpu-smi topology -m"))
+        elif (lanes := xpu_smi.lanes(how)) is not None:
+            links.append(FoundLink((f"gpu{a}", f"gpu{b}"), f"Xe Link x{lanes}", 1, None, "xpu-smi topology -m"))
+    notes.append("xpu-smi tells lanes of Xe Link and no rates, and nothing of MDFI's: fill them in")
+    if any(tile.number for tile in tiles):
+        notes.append("the PCIe link of a card stands at its first tile, and the other tiles reach it through MDFI")
+    return tuple(gpus), links
 
 
 def _matrix(text: str, what: str) -> list[list[str]]:

@@ -25,8 +25,9 @@ class Gpus:
 class Software:
     """The environment to build and measure with: its name, modules, MPI library (as `fabricheck.mpi` calls it).
 
-    `ccl`: `nccl` or `rccl`, where there is one. `gpu_arch`: what CMake is told to compile for (`90`, `gfx90a`). The
-    compiler wrappers are those of the Cray PE for Cray MPICH, else mpicc and mpicxx.
+    `ccl`: `nccl`, `rccl` or `oneccl`, where there is one. `gpu_arch`: what CMake is told to compile for (`90`,
+    `gfx90a`). The compiler wrappers are those of the Cray PE for Cray MPICH, else mpicc and mpicxx. `variables` are set
+    in each job; `features` and `extras` of the environment are added to those that follow from the rest.
     """
 
     name: str
@@ -34,6 +35,9 @@ class Software:
     mpi: str
     gpu_arch: str
     ccl: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    features: Sequence[str] = ()
+    extras: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,8 @@ def _partition(site: Cluster) -> dict[str, object]:
 def _environment(site: Cluster) -> dict[str, object]:
     software = site.software
     cray = software.mpi == "cray-mpich"
+    # Else Cray MPICH does not take device memory.
+    variables = {**({"MPICH_GPU_SUPPORT_ENABLED": "1"} if cray else {}), **software.variables}
     return {
         "name": software.name,
         "target_systems": [site.name],
@@ -117,13 +123,13 @@ def _environment(site: Cluster) -> dict[str, object]:
         "cc": "cc" if cray else "mpicc",
         "cxx": "CC" if cray else "mpicxx",
         "ftn": "",
-        # Else Cray MPICH does not take device memory.
-        **({"env_vars": [["MPICH_GPU_SUPPORT_ENABLED", "1"]]} if cray else {}),
-        "features": ["mpi", site.gpus.api, *([software.ccl] if software.ccl else [])],
+        **({"env_vars": [[name, value] for name, value in variables.items()]} if variables else {}),
+        "features": ["mpi", site.gpus.api, *([software.ccl] if software.ccl else []), *software.features],
         "extras": {
             "backend": site.gpus.api,
             "mpi": software.mpi,
             "mpicxx": "CC" if cray else "mpicxx",
             "gpu_arch": software.gpu_arch,
+            **software.extras,
         },
     }

@@ -15,7 +15,7 @@ from fabricheck.site.facts import Facts, FoundLink
 
 _UNKNOWN_RATE = "FILL IN Gb/s"
 
-_BACKENDS = {"nvidia": "cuda", "amd": "hip", "none": "host"}
+_BACKENDS = {"nvidia": "cuda", "amd": "hip", "intel": "sycl", "none": "host"}
 
 
 def write_site(facts: Facts, directory: Path) -> list[Path]:
@@ -103,7 +103,8 @@ def _what(facts: Facts) -> str:
 def settings_text(facts: Facts, system: str) -> str:
     """A settings.py for ReFrame that runs on the node itself; scheduler and modules are the site's to add."""
     backend = _BACKENDS[facts.vendor]
-    features = [backend] if not facts.gpus else ["gpu", backend, *(["nvlink"] if _has(facts, "NVLink") else [])]
+    joined = [name for name, technology in (("nvlink", "NVLink"), ("xelink", "Xe Link")) if _has(facts, technology)]
+    features = ["gpu", backend, *joined] if facts.gpus else [backend]
     if facts.has_switch:
         features.append("nvswitch")
     cores = max(1, facts.cores)

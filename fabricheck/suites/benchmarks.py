@@ -20,6 +20,8 @@ _WINDOWED = 5
 
 # What `options` has nccl-tests look for in their own help, with what is asked for where it is there.
 NCCL_REPORT = "report.json"
+# What OMB calls device memory (its option -d), by backend.
+_OSU_DEVICES = {"cuda": "cuda", "hip": "rocm", "sycl": "sycl"}
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ def options(asked: Asked) -> list[str]:
         if not each.pair:
             found += ["-f", "-M", str(max(512 << 20, 4 * max(asked.planned_bytes)))]
         if asked.device:
-            found += ["-d", "rocm" if asked.backend == "hip" else "cuda"]
+            found += ["-d", _OSU_DEVICES[asked.backend]]
         return [*found, *(asked.buffers.split() if each.pair and asked.device else [])]
     if each.tool == "imb":
         # Lengths are cut at the largest of -msglog, iterations at a volume of 40 MB.

@@ -39,6 +39,7 @@ class Toolchain:
     nccl_home: str = ""
     rocm_path: str = ""
     rccl_home: str = ""
+    sycl_home: str = ""
     ccl: bool = False
 
     @classmethod
@@ -54,7 +55,8 @@ class Toolchain:
             nccl_home=str(extras.get("nccl_home", "${NCCL_HOME:-/usr}")),
             rocm_path=str(extras.get("rocm_path", "${ROCM_PATH:-/opt/rocm}")),
             rccl_home=str(extras.get("rccl_home", "${RCCL_HOME:-${ROCM_PATH:-/opt/rocm}}")),
-            ccl=bool({"nccl", "rccl"} & set(features)),
+            sycl_home=str(extras.get("sycl_home", "${CMPLR_ROOT:-/opt/intel/oneapi/compiler/latest}")),
+            ccl=bool({"nccl", "rccl", "oneccl"} & set(features)),
         )
 
     @property
@@ -97,6 +99,8 @@ def _osu(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
         options += ["--enable-rocm", f'--with-rocm="{chain.rocm_path}"']
         if chain.ccl:
             options += ["--enable-rcclomb", f'--with-rccl="{chain.rccl_home}"']
+    elif chain.backend == "sycl":
+        options += ["--enable-sycl", f'--with-sycl="{chain.sycl_home}"']
     return [f"./configure {' '.join(options)}", "make -j 4", "make install"]
 
 

@@ -135,8 +135,8 @@ class NetworkPathsEntry(_Strict):
     """Paths between nodes."""
 
     ccl: Annotated[
-        Literal["NET/IB/GDRDMA", "NET/IB", "NET/OFI", "NET/Socket"] | None,
-        Field(description="the path of NCCL or RCCL"),
+        Literal["NET/IB/GDRDMA", "NET/IB", "NET/OFI", "NET/MPI", "NET/Socket"] | None,
+        Field(description="the path of NCCL, RCCL or oneCCL"),
     ] = None
 
 

@@ -44,6 +44,7 @@ _BETWEEN_NODES = {
     "NET/IB/GDRDMA": Paths((_SOCKET, r"^NET/IB/(?!.*GDRDMA)"), (r"^NET/IB/.*GDRDMA",), "NET/IB/GDRDMA"),
     "NET/IB": Paths((_SOCKET,), (r"^NET/IB/",), "NET/IB"),
     "NET/OFI": Paths(FALL_BACKS, (r"^NET/(?:OFI|AWS|Libfabric)",), "NET/OFI"),
+    "NET/MPI": Paths(FALL_BACKS, (r"^NET/MPI",), "NET/MPI"),  # oneCCL, which leaves it to the MPI library
     "NET/Socket": Paths((), (_SOCKET,), "NET/Socket"),
     "": Paths(FALL_BACKS, (r"^NET/",), _ANY_NETWORK),
 }

@@ -19,12 +19,13 @@ extern char** environ;
 namespace fabricbench {
 namespace {
 
-constexpr const char* kRecordedPrefixes[] = {"NCCL_",      "RCCL_", "HSA_",      "HIP_",      "ROCR_",
-                                             "MPICH_",     "FI_",   "UCX_",      "OMPI_MCA_", "I_MPI_",
-                                             "MPIR_CVAR_", "PSM2_", "PMIX_MCA_", "MV2_",      "OMP_"};
-constexpr const char* kRecordedNames[] = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",   "CUDA_DEVICE_MAX_CONNECTIONS",
-                                          "GPU_MAX_HW_QUEUES",    "SLURM_NTASKS",        "SLURM_NNODES",
-                                          "SLURM_CPU_BIND",       "SLURM_JOB_PARTITION", "LD_PRELOAD"};
+constexpr const char* kRecordedPrefixes[] = {"NCCL_", "RCCL_",     "HSA_",   "HIP_",       "ROCR_", "MPICH_",    "FI_",
+                                             "UCX_",  "OMPI_MCA_", "I_MPI_", "MPIR_CVAR_", "PSM2_", "PMIX_MCA_", "MV2_",
+                                             "OMP_",  "CCL_",      "ZE_",    "ZEX_",       "SYCL_", "UR_"};
+constexpr const char* kRecordedNames[] = {"CUDA_VISIBLE_DEVICES",  "CUDA_DEVICE_ORDER",   "CUDA_DEVICE_MAX_CONNECTIONS",
+                                          "GPU_MAX_HW_QUEUES",     "SLURM_NTASKS",        "SLURM_NNODES",
+                                          "SLURM_CPU_BIND",        "SLURM_JOB_PARTITION", "LD_PRELOAD",
+                                          "ONEAPI_DEVICE_SELECTOR"};
 // A value under a recorded prefix can still be a credential.
 constexpr const char* kSecretParts[] = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "_KEY", "AUTH"};
 

@@ -66,8 +66,9 @@ std::string rank_json(const World& world, int local_rank, int device_index, cons
         .field("bus_id", info.bus_id)
         .field("uuid", info.uuid)
         .field("numa_node", info.numa_node)
-        .field("memory_bytes", info.memory_bytes)
-        .end_object();
+        .field("memory_bytes", info.memory_bytes);
+    if (info.tile >= 0) json.field("tile", info.tile);
+    json.end_object();
   }
   if (!host_memory.empty()) json.key("host_memory").literal(host_memory);
   return json.end_object().text();
@@ -206,8 +207,9 @@ void libraries_json(Json& json, const Transport& transport) {
         .begin_object()
         .field("name", versions.name)
         .field("version", versions.runtime)
-        .field("driver", versions.driver)
-        .end_object();
+        .field("driver", versions.driver);
+    if (!versions.hierarchy.empty()) json.field("device_hierarchy", versions.hierarchy);
+    json.end_object();
   }
   json.end_object();
 }

@@ -2,6 +2,7 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -54,6 +55,13 @@ int report_and_end(const char* message, int status) {
   return status;
 }
 
+// oneCCL calls MPI from threads of its own.
+int thread_level(const Options& options) {
+  const bool uses_ccl = options.transport == "ccl" ||
+                        std::count(options.step_transports.begin(), options.step_transports.end(), "ccl") > 0;
+  return uses_ccl && std::strcmp(device::backend(), "sycl") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
+}
+
 int run(int argc, char** argv) {
   const std::int64_t begin = now_ns();
   Options options;
@@ -76,7 +84,7 @@ int run(int argc, char** argv) {
   int provided = 0;
   begin_to_wait("fabricbench: MPI did not start: is a node down, or a link between nodes?\n",
                 kStartFactor * options.timeout_s);
-  if (MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+  if (MPI_Init_thread(&argc, &argv, thread_level(options), &provided) != MPI_SUCCESS) {
     std::fprintf(stderr, "fabricbench: MPI_Init_thread failed\n");
     return kExitFailed;
   }

@@ -30,6 +30,14 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
+struct NodeMask {
+  explicit NodeMask(int node) {
+    const auto bit = static_cast<unsigned long>(node);
+    words[bit / kBitsOfWord] = 1UL << (bit % kBitsOfWord);
+  }
+  unsigned long words[kMostNodes / kBitsOfWord] = {};
+};
+
 std::vector<int> nodes_with_memory() { return parse_ranges(first_line("/sys/devices/system/node/has_memory")); }
 
 }  // namespace
@@ -42,10 +50,7 @@ Pages::Pages(std::size_t bytes, int node) : bytes_(bytes) {
                    "no " + format_size(bytes) + " of host memory: choose smaller --sizes or fewer ranks a node");
   data_ = static_cast<std::byte*>(memory);
   if (node != kAnyNode) {
-    unsigned long mask[kMostNodes / kBitsOfWord] = {};
-    const auto bit = static_cast<unsigned long>(node);
-    mask[bit / kBitsOfWord] = 1UL << (bit % kBitsOfWord);
-    if (syscall(SYS_mbind, memory, bytes, MPOL_BIND, mask, kMostNodes, MPOL_MF_STRICT) != 0) {
+    if (syscall(SYS_mbind, memory, bytes, MPOL_BIND, NodeMask(node).words, kMostNodes, MPOL_MF_STRICT) != 0) {
       const int reason = errno;
       munmap(memory, bytes);
       throw RunError("memory", "no memory on NUMA node " + std::to_string(node) + ": " + std::strerror(reason));
@@ -62,6 +67,14 @@ Pages& Pages::operator=(Pages&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;
+}
+
+MemoryPolicy::MemoryPolicy(int node) : node_(node) {
+  if (node != kAnyNode && syscall(SYS_set_mempolicy, MPOL_BIND, NodeMask(node).words, kMostNodes) != 0)
+    throw RunError("memory", "no memory on NUMA node " + std::to_string(node) + ": " + std::strerror(errno));
+}
+MemoryPolicy::~MemoryPolicy() {
+  if (node_ != kAnyNode) syscall(SYS_set_mempolicy, MPOL_DEFAULT, nullptr, 0UL);
 }
 
 int numa_node_of_page(const void* address) {

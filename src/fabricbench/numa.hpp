@@ -23,6 +23,19 @@ class Pages {
   std::size_t bytes_ = 0;
 };
 
+// While it lives, pages that this thread touches first lie on NUMA node `node` (kAnyNode: wherever the kernel puts
+// them): for memory that a driver allocates. Throws RunError where the node has no memory.
+class MemoryPolicy {
+ public:
+  explicit MemoryPolicy(int node);
+  ~MemoryPolicy();
+  MemoryPolicy(const MemoryPolicy&) = delete;
+  MemoryPolicy& operator=(const MemoryPolicy&) = delete;
+
+ private:
+  int node_;
+};
+
 // The NUMA node of the page at an address, or kAnyNode where the kernel does not say, as for memory of a driver.
 int numa_node_of_page(const void* address);
 // Whether this machine has memory on more than one NUMA node.

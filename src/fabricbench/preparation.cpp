@@ -96,6 +96,14 @@ Implementation choose(const Transport& transport, Operation operation, Implement
   return wanted;
 }
 
+bool moves_between_ranks(const std::vector<Series>& plan) {
+  return std::any_of(plan.begin(), plan.end(), [](const Series& series) {
+    if (is_collective(series.operation)) return true;
+    const Transfer first = series.at(series.sizes.front()).groups[0].steps[0][0];
+    return first.source != first.destination;
+  });
+}
+
 void check_paths(const Options& options, const Transport& transport, const std::vector<Series>& plan) {
   for (const Series& series : plan) {
     if (is_collective(series.operation)) continue;
@@ -146,9 +154,7 @@ int host_node(const Options& options, const World& world, int device_index) {
 int select_device(const Options& options, const World& world, const LocalRank& local) {
   if (!device::present()) return -1;
   const int devices = device::count();
-  if (devices == 0)
-    throw InputError("no GPU is visible on " + host_name() +
-                     ": check the driver and CUDA_VISIBLE_DEVICES, or use the host backend");
+  if (devices == 0) throw InputError("no GPU is visible on " + host_name() + ": " + device::what_to_check());
   const int index = local.value / static_cast<int>(options.ranks_per_device) % devices;
   device::select(index);
   const std::vector<std::string> hosts = world.gather_strings(host_name());

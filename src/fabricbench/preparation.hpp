@@ -25,6 +25,9 @@ Implementation choose(const Transport& transport, Operation operation, Implement
 // InputError where the transport does not move data between the memories that are asked for.
 void check_paths(const Options& options, const Transport& transport, const std::vector<Series>& plan);
 
+// Whether the plan moves data between ranks, and not only inside each.
+bool moves_between_ranks(const std::vector<Series>& plan);
+
 // UnsupportedError on all ranks where one of them has a reason why its machine cannot run this; collective.
 void require(const World& world, const std::string& reason);
 

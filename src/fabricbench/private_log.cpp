@@ -1,5 +1,6 @@
 #include "fabricbench/private_log.hpp"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <iostream>
 
 namespace fabricbench {
 namespace {
@@ -37,6 +39,26 @@ void adopt_private_log(const std::string& path) {
   std::snprintf(log_file, sizeof log_file, "%s", path.c_str());
   std::snprintf(directory, sizeof directory, "%s", path.substr(0, slash).c_str());
   made.store(true);
+}
+
+std::string private_log() { return made.load() ? log_file : ""; }
+
+PrintsIntoLog::PrintsIntoLog() {
+  if (!made.load()) return;
+  std::fflush(stdout);
+  const int log = open(log_file, O_WRONLY | O_CREAT | O_APPEND, 0600);
+  if (log < 0) return;
+  output_ = dup(STDOUT_FILENO);
+  if (output_ >= 0) dup2(log, STDOUT_FILENO);
+  close(log);
+}
+
+PrintsIntoLog::~PrintsIntoLog() {
+  if (output_ < 0) return;
+  std::fflush(stdout);
+  std::cout.flush();
+  dup2(output_, STDOUT_FILENO);
+  close(output_);
 }
 
 void remove_private_log() noexcept {

@@ -11,7 +11,22 @@ namespace fabricbench {
 std::string make_private_log();
 // Goes on with the log that this process made under `path` before it restarted itself.
 void adopt_private_log(const std::string& path);
+// The name of this process's log; empty where there is none.
+std::string private_log();
 // Removes the log and its directory, if there are any. Also from a signal handler, and more than once.
 void remove_private_log() noexcept;
+
+// While it lives, what libraries print goes into the log, if there is one, and no further: for a library that has no
+// file for it. What it printed before a failure is lost with it, and its errors come as exceptions.
+class PrintsIntoLog {
+ public:
+  PrintsIntoLog();
+  ~PrintsIntoLog();
+  PrintsIntoLog(const PrintsIntoLog&) = delete;
+  PrintsIntoLog& operator=(const PrintsIntoLog&) = delete;
+
+ private:
+  int output_ = -1;
+};
 
 }  // namespace fabricbench

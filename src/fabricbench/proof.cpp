@@ -4,11 +4,13 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <sstream>
 
+#include "fabricbench/device/device.hpp"
 #include "fabricbench/environment.hpp"
 #include "fabricbench/json.hpp"
 #include "fabricbench/private_log.hpp"
@@ -49,7 +51,15 @@ void interfaces_json(Json& json, const World& world, const SentBytes& before) {
 }  // namespace
 
 Proof::Proof(const std::string& transport, char** arguments) {
-  if (transport == "ccl" && !is_set("NCCL_DEBUG") && !is_set("NCCL_DEBUG_FILE")) {
+  if (transport == "ccl" && std::strcmp(device::backend(), "sycl") == 0) {
+    if (is_set("CCL_LOG_LEVEL")) return;
+    path_ = make_private_log();
+    if (path_.empty()) return;
+    // It goes to the standard output; the transport turns that into the log while it sets up.
+    setenv("CCL_LOG_LEVEL", "info", 1);
+    evidence_ = "CCL_LOG_LEVEL";
+    own_variables_ = {"CCL_LOG_LEVEL"};
+  } else if (transport == "ccl" && !is_set("NCCL_DEBUG") && !is_set("NCCL_DEBUG_FILE")) {
     path_ = make_private_log();
     if (path_.empty()) return;
     setenv("NCCL_DEBUG", "INFO", 1);
@@ -91,7 +101,10 @@ std::string Proof::collect(const World& world) const {
     std::fflush(nullptr);
     std::ifstream file(path_);
     const std::string log((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    for (const auto& [path, times] : evidence_ == "NCCL_DEBUG" ? paths_in_ccl_log(log) : paths_in_ucx_log(log)) {
+    const auto read = evidence_ == "NCCL_DEBUG"      ? paths_in_ccl_log
+                      : evidence_ == "CCL_LOG_LEVEL" ? paths_in_oneccl_log
+                                                     : paths_in_ucx_log;
+    for (const auto& [path, times] : read(log)) {
       lines += std::to_string(times) + ' ' + path + '\n';
     }
   }

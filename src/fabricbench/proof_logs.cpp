@@ -29,6 +29,23 @@ std::map<std::string, long> paths_in_ccl_log(const std::string& log) {
   return paths;
 }
 
+std::map<std::string, long> paths_in_oneccl_log(const std::string& log) {
+  // "… |CCL_INFO| atl-mpi:" and, of a communicator, a block with "single_node: 1" and "p2p_access: 0".
+  std::map<std::string, long> paths;
+  const std::string over = log.find("|CCL_INFO| atl-ofi:") != std::string::npos   ? "OFI"
+                           : log.find("|CCL_INFO| atl-mpi:") != std::string::npos ? "MPI"
+                                                                                  : "";
+  if (over.empty()) return paths;
+  std::istringstream stream(log);
+  for (std::string line; std::getline(stream, line);) {
+    const std::string fact = trimmed(line);
+    if (fact == "single_node: 0") ++paths["NET/" + over];
+    if (fact == "p2p_access: 1") ++paths["P2P/LevelZero"];
+    if (fact == "p2p_access: 0") ++paths["SHM/" + over];
+  }
+  return paths;
+}
+
 std::map<std::string, long> paths_in_ucx_log(const std::string& log) {
   // Tables whose rows are "| 8185..inf | rendezvous zero-copy read from remote | cuda_ipc/cuda |"; the first row of a
   // table has two cells and says which operation and memory it is about.

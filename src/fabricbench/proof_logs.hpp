@@ -6,8 +6,11 @@
 
 namespace fabricbench {
 
-// Path to the number of times that a log names it; these read NCCL's and UCX's log.
+// Path to the number of times that a log names it; these read NCCL's, UCX's and oneCCL's log.
 std::map<std::string, long> paths_in_ccl_log(const std::string& log);
 std::map<std::string, long> paths_in_ucx_log(const std::string& log);
+// oneCCL names no link. P2P/LevelZero: the devices of the node reach each other's memory; SHM/MPI: they do not; NET/MPI
+// and NET/OFI: between nodes, over MPI or libfabric.
+std::map<std::string, long> paths_in_oneccl_log(const std::string& log);
 
 }  // namespace fabricbench

@@ -108,7 +108,17 @@ class Session {
     device::HostMemory host_send(host.send, kind, node);
     device::HostMemory host_receive(host.receive, kind, node);
     shared.advance();
-    const Context context{world, shared, stream, send, receive, bytes, host_send, host_receive, kind, options_.access};
+    const Context context{world,
+                          shared,
+                          stream,
+                          send,
+                          receive,
+                          bytes,
+                          host_send,
+                          host_receive,
+                          kind,
+                          options_.access,
+                          moves_between_ranks(plan)};
     transport.set_up(context);
     shared.advance();
     const std::string host_memory = uses_host ? host_memory_json(host.send > 0 ? host_send : host_receive, node) : "";

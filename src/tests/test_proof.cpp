@@ -25,6 +25,19 @@ TEST(ccl_log_names_the_paths_of_its_channels) {
 }
 
 // Lines as UCX 1.22 prints them.
+TEST(oneccl_log_says_whether_devices_reach_each_other_and_what_joins_nodes) {
+  const std::string start = "2026:11:22-07:33:35:124:[0] |CCL_INFO| atl-mpi:\n{\n  extra_ep: 0\n}\n";
+  const std::string block = "2026:11:22-07:33:35:124:[0] |CCL_INFO| topo_manager:\n{\n  comm_size: 2\n";
+  auto paths = paths_in_oneccl_log(start + block + "  single_node: 1\n  p2p_access: 0\n}\n");
+  CHECK_EQUAL(paths.size(), 1u);
+  CHECK_EQUAL(paths["SHM/MPI"], 1);
+  paths = paths_in_oneccl_log(start + block + "  single_node: 0\n  p2p_access: 1\n}\n");
+  CHECK_EQUAL(paths.size(), 2u);
+  CHECK_EQUAL(paths["NET/MPI"], 1);
+  CHECK_EQUAL(paths["P2P/LevelZero"], 1);
+  CHECK_EQUAL(paths_in_oneccl_log("oneCCL said nothing\n").size(), 0u);
+}
+
 TEST(ucx_log_names_the_lanes_of_each_kind_of_memory) {
   const auto paths = paths_in_ucx_log(
       "[1.1] [n1:8779 :0]   "

@@ -188,7 +188,7 @@ def test_reframe_lists_the_tests_of_every_system_offline(system: str, tmp_path: 
     names = ["PingPong", "BothDirections", "Collectives", "SmokeLibraries"]
     for name in names if system != "emulated" else ["NodePairs", "NetworkCollectives", "SmokeNodes"]:
         assert f"- {name} %transport=mpi" in job.stdout
-    assert ("%transport=copy" in job.stdout) == (system not in ("local", "emulated", "aurora", "sierra"))
+    assert ("%transport=copy" in job.stdout) == (system not in ("local", "emulated", "sierra"))
     # Each variable of its profiles is a test, and no other.
     assert "%transport=mpi %setting=whole-profile" in job.stdout
     assert ("TuningOfNode %transport=ccl %setting=NCCL_NET_GDR_LEVEL" in job.stdout) == (system in ("alps", "lumi"))

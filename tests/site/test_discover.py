@@ -16,7 +16,7 @@ from fabricheck.errors import UserError
 from fabricheck.site import capture as capturing
 from fabricheck.site.facts import read_facts
 from fabricheck.site.validation import problems
-from fabricheck.site.write import topology_text, write_site
+from fabricheck.site.write import settings_text, topology_text, write_site
 from fabricheck.topology.model import Topology, load_topology
 from tests.support.nodes import ROOT, system
 
@@ -249,3 +249,63 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     write_site(read_facts(H200), tmp_path / "found")
     with pytest.raises(UserError, match="exists already"):
         write_site(read_facts(H200), tmp_path / "found")
+
+
+# The example of Intel's guide (intel/xpumanager, doc/smi_user_guide.md, "Get the system topology").
+XPU_SMI = """\
+
+         GPU 0/0|GPU 0/1|GPU 1/0|GPU 1/1|CPU Affinity
+GPU 0/0 |S      |MDF    |XL*    |XL16   |0-23,48-71
+GPU 0/1 |MDF    |S      |XL16   |XL*    |0-23,48-71
+GPU 1/0 |XL*    |XL16   |S      |MDF    |24-47,72-95
+GPU 1/1 |XL16   |XL*    |MDF    |S      |24-47,72-95
+"""
+
+
+def xpu_discovery(*bus_ids: str) -> str:
+    """In the form of the same guide ("Discover the devices in this machine")."""
+    name = "Intel(R) Data Center GPU Max 1550"
+    cards = [{"device_id": i, "device_name": name, "pci_bdf_address": bus} for i, bus in enumerate(bus_ids)]
+    return json.dumps({"device_list": cards})
+
+
+def test_intel_tiles_are_gpus_and_ways_over_another_tile_are_no_links(tmp_path: Path) -> None:
+    (tmp_path / capturing.XPU_SMI_TOPO).write_text(XPU_SMI, encoding="utf-8")
+    (tmp_path / capturing.XPU_SMI_DISCOVERY).write_text(xpu_discovery("0000:18:00.0", "0000:42:00.0"), encoding="utf-8")
+    kernel = [
+        {"bus_id": bus, "numa_node": numa, "link_speed": "32.0 GT/s PCIe", "link_width": "16"}
+        for numa, bus in enumerate(("0000:18:00.0", "0000:42:00.0"))
+    ]
+    (tmp_path / capturing.INTEL).write_text(json.dumps(kernel), encoding="utf-8")
+    facts = read_facts(tmp_path)
+    assert facts.vendor == "intel"
+    assert [(gpu.model, gpu.arch, gpu.numa) for gpu in facts.gpus] == [
+        ("Data Center GPU Max 1550, tile", "pvc", numa) for numa in (0, 0, 1, 1)
+    ]
+    assert {link.ends: (link.technology, link.rate_gbps) for link in facts.links} == {
+        ("gpu0", "numa0"): ("PCIe", 512.0),
+        ("gpu2", "numa1"): ("PCIe", 512.0),
+        ("gpu0", "gpu1"): ("MDFI", None),
+        ("gpu2", "gpu3"): ("MDFI", None),
+        ("gpu0", "gpu3"): ("Xe Link x16", None),
+        ("gpu1", "gpu2"): ("Xe Link x16", None),
+    }
+    assert "FILL IN Gb/s" in topology_text(facts, "found")
+    settings = settings_text(facts, "found")
+    assert '"backend": "sycl"' in settings and '"features": ["gpu", "sycl", "xelink"]' in settings
+
+
+def test_what_is_no_table_of_xpu_smi_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / capturing.XPU_SMI_TOPO).write_text("Error: no devices\n", encoding="utf-8")
+    with pytest.raises(UserError, match="is not the output of `xpu-smi topology -m`"):
+        read_facts(tmp_path)
+
+
+def test_intels_gpus_in_sysfs(tmp_path: Path) -> None:
+    device = tmp_path / "bus/pci/drivers/i915/0000:18:00.0"
+    device.mkdir(parents=True)
+    for name, text in (("numa_node", "0"), ("max_link_speed", "32.0 GT/s PCIe"), ("max_link_width", "16")):
+        (device / name).write_text(text + "\n")
+    assert capturing.intel_facts(tmp_path) == [
+        {"bus_id": "0000:18:00.0", "numa_node": 0, "link_speed": "32.0 GT/s PCIe", "link_width": "16"}
+    ]

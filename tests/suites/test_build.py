@@ -47,6 +47,9 @@ def test_osu_by_port() -> None:
     hip = commands("osu", HIP, ("mpi", "hip", "rccl"))
     assert '--enable-rocm --with-rocm="/rocm" --enable-rcclomb --with-rccl="/rccl"' in hip
     assert "CC=cc CXX=CC" in hip
+    sycl = commands("osu", {"backend": "sycl", "mpicxx": "mpicxx", "sycl_home": "/compiler"}, ("mpi", "oneccl"))
+    assert '--enable-sycl --with-sycl="/compiler"' in sycl
+    assert "ncclomb" not in sycl and "rcclomb" not in sycl
 
 
 def test_nccl_tests_with_mpi() -> None:

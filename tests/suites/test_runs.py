@@ -172,6 +172,7 @@ def test_buffers_of_osu() -> None:
     device = asked(backend="cuda", buffers="H D")
     assert options(device)[-4:] == ["-d", "cuda", "H", "D"]
     assert options(replace(device, backend="hip"))[-3:] == ["rocm", "H", "D"]
+    assert options(replace(device, backend="sycl"))[-3:] == ["sycl", "H", "D"]
     collective = asked("osu", "allreduce", backend="cuda", buffers="D D")
     assert options(collective)[-2:] == ["-d", "cuda"]
     assert options(collective)[options(collective).index("-T") + 1] == "mpi_float"

@@ -1,4 +1,5 @@
-// The devices that the ranks drive. One implementation a kind of backend: device_host.cpp, device_gpu.cu.
+// The devices that the ranks drive. One implementation a kind of backend: device_host.cpp, device_gpu.cu,
+// device_sycl.cpp.
 #pragma once
 
 #include <array>
@@ -18,17 +19,21 @@ struct Info {
   std::string uuid;
   int numa_node;
   std::uint64_t memory_bytes;
+  int tile = -1;  // where a card has several devices (Intel's tiles): its number on the card
 };
 
 struct Versions {
-  std::string name;     // CUDA, HIP
-  std::string runtime;  // "13.0"
-  std::string driver;   // of the kernel module
+  std::string name;       // CUDA, HIP, SYCL on Level Zero
+  std::string runtime;    // "13.0"
+  std::string driver;     // of the kernel module, or Level Zero's own
+  std::string hierarchy;  // Level Zero's: flat, composite or combined (ZE_FLAT_DEVICE_HIERARCHY); else empty
 };
 
-const char* backend();   // host, cuda, hip
-const char* platform();  // host, nvidia, amd
+const char* backend();   // host, cuda, hip, sycl
+const char* platform();  // host, nvidia, amd, intel; cpu: a processor in the place of a GPU
 bool present();          // false in the host backend
+// What to look at where count() is 0, as half a sentence.
+const char* what_to_check();
 Versions versions();
 
 int count();
@@ -79,7 +84,9 @@ class HostMemory {
 };
 
 // A handle with which another process of the node opens this process's device memory.
-using IpcHandle = std::array<std::byte, 64>;
+using IpcHandle = std::array<std::byte, 96>;
+// Why the selected device has no such handles; empty where it has.
+std::string why_no_peers();
 IpcHandle export_memory(const Memory& memory);
 class PeerMemory {
  public:

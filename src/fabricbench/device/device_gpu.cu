@@ -45,17 +45,18 @@ const char* platform() { return "amd"; }
 const char* platform() { return "nvidia"; }
 #endif
 bool present() { return true; }
+const char* what_to_check() { return "check the driver and CUDA_VISIBLE_DEVICES, or use the host backend"; }
 
 Versions versions() {
   int runtime = 0;
   check(gpuRuntimeGetVersion(&runtime), "RuntimeGetVersion");
 #if defined(FABRICBENCH_AMD)
   // 50221153 is HIP 5.2.21153; the kernel module gives its version in a file.
-  return {"HIP", dotted(runtime / 10000000, runtime / 100000 % 100), first_line("/sys/module/amdgpu/version")};
+  return {"HIP", dotted(runtime / 10000000, runtime / 100000 % 100), first_line("/sys/module/amdgpu/version"), ""};
 #elif defined(FABRICBENCH_HIP)
-  return {"HIP on CUDA", dotted(runtime / 1000, runtime % 1000 / 10), first_line("/sys/module/nvidia/version")};
+  return {"HIP on CUDA", dotted(runtime / 1000, runtime % 1000 / 10), first_line("/sys/module/nvidia/version"), ""};
 #else
-  return {"CUDA", dotted(runtime / 1000, runtime % 1000 / 10), first_line("/sys/module/nvidia/version")};
+  return {"CUDA", dotted(runtime / 1000, runtime % 1000 / 10), first_line("/sys/module/nvidia/version"), ""};
 #endif
 }
 
@@ -121,6 +122,8 @@ Memory& Memory::operator=(Memory&& other) noexcept {
   std::swap(data_, other.data_);
   return *this;
 }
+
+std::string why_no_peers() { return ""; }
 
 IpcHandle export_memory(const Memory& memory) {
   gpuIpcMemHandle_t native;

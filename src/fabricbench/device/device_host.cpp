@@ -30,6 +30,7 @@ std::byte* allocate(std::size_t bytes) {
 const char* backend() { return "host"; }
 const char* platform() { return "host"; }
 bool present() { return false; }
+const char* what_to_check() { return ""; }
 Versions versions() { return {}; }
 int count() { return 0; }
 void select(int) {}
@@ -60,6 +61,7 @@ HostMemory& HostMemory::operator=(HostMemory&& other) noexcept {
 }
 std::string HostMemory::allocation() const { return "pageable"; }
 
+std::string why_no_peers() { return "the host backend has no device"; }
 IpcHandle export_memory(const Memory&) { not_here(); }
 PeerMemory::PeerMemory(const IpcHandle&) { not_here(); }
 PeerMemory::~PeerMemory() = default;

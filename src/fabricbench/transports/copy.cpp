@@ -218,6 +218,12 @@ void Copy::set_up(const Context& context) {
     device::IpcHandle send;
     device::IpcHandle receive;
   };
+  if (!context.between_ranks) {
+    peers_.assign(static_cast<std::size_t>(world.size), {nullptr, nullptr});
+    peers_[static_cast<std::size_t>(world.rank)] = {context.send.data(), context.receive.data()};
+    return;
+  }
+  if (const std::string reason = device::why_no_peers(); !reason.empty()) throw UnsupportedError(reason);
   const Handles mine{device::export_memory(context.send), device::export_memory(context.receive)};
   std::vector<Handles> all(static_cast<std::size_t>(world.size));
   mpi_check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, world.all), "MPI_Allgather");

@@ -15,8 +15,8 @@ std::unique_ptr<Transport> make_transport(const std::string& name, [[maybe_unuse
 #else
   if (name == "ccl")
     throw InputError(
-        "this fabricbench was built without NCCL or RCCL: build it with -DFABRICHECK_CCL=ON and -DNCCL_ROOT= or "
-        "-DRCCL_ROOT=");
+        "this fabricbench was built without NCCL, RCCL or oneCCL: build it with -DFABRICHECK_CCL=ON and -DNCCL_ROOT=, "
+        "-DRCCL_ROOT= or -DCCL_ROOT=");
 #endif
 #endif
   throw InputError("the host backend has no transport '" + name +

@@ -27,6 +27,7 @@ struct Context {
   device::HostMemory& host_receive;
   device::HostKind host_kind;
   Access access;
+  bool between_ranks;  // whether the plan moves data between ranks, and not only inside each
 };
 
 // This rank's part of a measurement, made ready. run() returns when that part is done and the device is synchronised.

@@ -15,7 +15,9 @@ from fabricheck.results.proof_logs import (
     read_intel_mpi_log,
     read_libfabric_log,
     read_mpich_environment,
+    read_mpich_summary,
     read_nccl_log,
+    read_oneccl_log,
     read_ucx_log,
 )
 from tests.results.suites.mutations import DATA
@@ -135,6 +137,30 @@ def test_the_display_of_mpich() -> None:
     assert "OFI provider tcp" in mistakes(read_mpich_environment(MPICH.format(provider="tcp")))[0]
 
 
+def test_the_summary_of_mpich() -> None:
+    text = (DATA / "logs" / "host_mpich_debug_summary.txt").read_text()
+    proof = read_mpich_summary(text)
+    assert proof.paths == {"OFI provider sockets": 1}
+    assert proof.facts == {"MPIDI_OFI_ENABLE_HMEM": "0", "num_nics": "1", "library": "MPICH 5.0.2"}
+    assert "the data went by OFI provider sockets" in mistakes(proof)[0]
+    assert mistakes(read_mpich_summary(text.replace("provider: sockets -", "provider: cxi -"))) == ()
+
+
+def test_the_log_of_oneccl() -> None:
+    proof = read_oneccl_log((DATA / "logs" / "host_oneccl_info.txt").read_text())
+    assert (proof.paths, proof.evidence) == ({"SHM/MPI": 1}, "CCL_LOG_LEVEL")
+    assert proof.facts["library"] == "oneCCL 2021.17.2"
+    assert (proof.facts["stream"], proof.facts["CCL_ATL_TRANSPORT"]) == ("cpu", "mpi")
+    assert "CCL_ALLREDUCE" not in proof.facts  # it was not set
+    assert mistakes(proof, forbidden=HOST_STAGING) != ()
+
+
+def test_oneccl_between_nodes_whose_devices_reach_each_other() -> None:
+    text = (DATA / "logs" / "host_oneccl_info.txt").read_text()
+    proof = read_oneccl_log(text.replace("single_node: 1", "single_node: 0").replace("p2p_access: 0", "p2p_access: 1"))
+    assert proof.paths == {"NET/MPI": 1, "P2P/LevelZero": 1}
+
+
 def test_the_log_of_libfabric() -> None:
     log = (
         "libfabric:77:1700000000::core:core:fi_fabric_():1503<info> Opened fabric: cxi\n"
@@ -146,7 +172,7 @@ def test_the_log_of_libfabric() -> None:
 
 
 def test_a_log_without_paths_proves_nothing() -> None:
-    for name in ("nccl", "ucx", "intel_mpi", "libfabric"):
+    for name in ("nccl", "ucx", "intel_mpi", "libfabric", "oneccl"):
         proof = getattr(proof_logs, f"read_{name}_log")("srun: warning\n")
         assert (proof.paths, proof.evidence) == ({}, None)
         assert mistakes(proof) == ()

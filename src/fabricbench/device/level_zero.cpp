@@ -1,0 +1,194 @@
+#include "fabricbench/device/level_zero.hpp"
+
+#include <dlfcn.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "fabricbench/device/sycl_devices.hpp"
+#include "fabricbench/errors.hpp"
+
+#if defined(FABRICBENCH_LEVEL_ZERO)
+#include <level_zero/ze_api.h>
+#include <sycl/ext/oneapi/backend/level_zero.hpp>
+#endif
+
+namespace fabricbench::device::level_zero {
+
+#if defined(FABRICBENCH_LEVEL_ZERO)
+namespace {
+
+// Since Linux 5.3 and 5.6; the C library of a system may be older.
+constexpr long kPidfdOpen = 434;
+constexpr long kPidfdGetfd = 438;
+
+// What goes from process to process: the driver's own handle is a file descriptor of the process that made it.
+struct Exported {
+  ze_ipc_mem_handle_t native;
+  std::uint64_t offset;  // of the memory in the allocation that the handle is of
+  std::int32_t pid;
+};
+static_assert(sizeof(Exported) <= sizeof(IpcHandle), "an IPC handle is larger than expected");
+
+struct Loader {
+  decltype(&zeMemGetAddressRange) get_address_range = nullptr;
+  decltype(&zeMemGetIpcHandle) get_ipc_handle = nullptr;
+  decltype(&zeMemOpenIpcHandle) open_ipc_handle = nullptr;
+  decltype(&zeMemCloseIpcHandle) close_ipc_handle = nullptr;
+  void* (*stand_in_allocate)(std::size_t) = nullptr;
+  void (*stand_in_free)(void*) = nullptr;
+  std::string missing;
+};
+
+const Loader& loader() {
+  static const Loader loaded = [] {
+    Loader result;
+    void* library = dlopen("libze_loader.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      result.missing = "libze_loader.so.1 cannot be loaded";
+      return result;
+    }
+    const auto seek = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+      return function != nullptr;
+    };
+    const auto find = [&](auto& function, const char* name) {
+      if (!seek(function, name)) result.missing = std::string("libze_loader.so.1 has no ") + name;
+    };
+    seek(result.stand_in_allocate, "fabricheck_stand_in_allocate");
+    seek(result.stand_in_free, "fabricheck_stand_in_free");
+    find(result.get_address_range, "zeMemGetAddressRange");
+    find(result.get_ipc_handle, "zeMemGetIpcHandle");
+    find(result.open_ipc_handle, "zeMemOpenIpcHandle");
+    find(result.close_ipc_handle, "zeMemCloseIpcHandle");
+    return result;
+  }();
+  return loaded;
+}
+
+void check(ze_result_t result, const char* call) {
+  if (result == ZE_RESULT_SUCCESS) return;
+  char code[16];
+  std::snprintf(code, sizeof code, "0x%08x", static_cast<unsigned>(result));
+  throw RunError("library", std::string(call) + " failed: ze_result_t " + code);
+}
+
+bool rehearsed() { return !on_level_zero() && loader().stand_in_allocate != nullptr; }
+
+ze_context_handle_t native_context() {
+  if (rehearsed()) return nullptr;
+  return sycl::get_native<sycl::backend::ext_oneapi_level_zero>(shared_context());
+}
+
+// Where the allocations begin in which the memory of other processes lies: only those addresses can be closed.
+std::map<std::byte*, void*>& bases() {
+  static std::map<std::byte*, void*> opened;
+  return opened;
+}
+
+// Newer drivers fetch the descriptor themselves: their handles name the process that made them.
+bool names_process(const ze_ipc_mem_handle_t& handle, std::int32_t pid) {
+  for (std::size_t i = sizeof(std::uint64_t); i + sizeof pid <= sizeof handle.data; i += sizeof pid) {
+    if (std::memcmp(handle.data + i, &pid, sizeof pid) == 0) return true;
+  }
+  return false;
+}
+
+// A descriptor of this process for the file that `theirs` is in the other one.
+int fetch_descriptor(std::int32_t pid, int theirs) {
+  const auto process = static_cast<int>(syscall(kPidfdOpen, pid, 0));
+  const auto mine = process < 0 ? -1 : static_cast<int>(syscall(kPidfdGetfd, process, theirs, 0));
+  const int reason = errno;
+  if (process >= 0) ::close(process);
+  if (mine < 0) {
+    throw RunError("library", "the handle of the memory of process " + std::to_string(pid) +
+                                  " cannot be fetched (pidfd_getfd: " + std::strerror(reason) +
+                                  "): it takes Linux 5.6, and ranks of one user in one container");
+  }
+  return mine;
+}
+
+}  // namespace
+
+std::string unsupported() {
+  if (rehearsed()) return loader().missing;
+  if (!on_level_zero())
+    return "the device is no Level Zero GPU, and only those have handles of their memory for other processes: use "
+           "--transport staging or mpi";
+  if (!loader().missing.empty()) return loader().missing + ": load the site's Level Zero module";
+  return "";
+}
+
+IpcHandle export_memory(std::byte* memory) {
+  // The others may fetch descriptors of this process, which Yama forbids otherwise; elsewhere the call fails and is not
+  // needed.
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+  Exported exported{};
+  void* base = nullptr;
+  std::size_t size = 0;
+  check(loader().get_address_range(native_context(), memory, &base, &size), "zeMemGetAddressRange");
+  check(loader().get_ipc_handle(native_context(), base, &exported.native), "zeMemGetIpcHandle");
+  exported.offset = static_cast<std::uint64_t>(memory - static_cast<std::byte*>(base));
+  exported.pid = getpid();
+  IpcHandle handle{};
+  std::memcpy(handle.data(), &exported, sizeof exported);
+  return handle;
+}
+
+std::byte* open(const IpcHandle& handle) {
+  Exported exported;
+  std::memcpy(&exported, handle.data(), sizeof exported);
+  int mine = -1;
+  if (!names_process(exported.native, exported.pid)) {
+    int theirs = 0;
+    std::memcpy(&theirs, exported.native.data, sizeof theirs);
+    mine = fetch_descriptor(exported.pid, theirs);
+    std::memcpy(exported.native.data, &mine, sizeof mine);
+  }
+  void* base = nullptr;
+  const ze_device_handle_t device =
+      rehearsed() ? nullptr : sycl::get_native<sycl::backend::ext_oneapi_level_zero>(current_device());
+  const ze_result_t result = loader().open_ipc_handle(native_context(), device, exported.native, 0, &base);
+  if (mine >= 0) ::close(mine);  // the driver holds the memory now
+  check(result, "zeMemOpenIpcHandle (is there a path between the GPUs?)");
+  std::byte* memory = static_cast<std::byte*>(base) + exported.offset;
+  bases()[memory] = base;
+  return memory;
+}
+
+void close(std::byte* opened) noexcept {
+  const auto found = bases().find(opened);
+  const ze_result_t result = loader().close_ipc_handle(native_context(), found->second);
+  bases().erase(found);
+  if (result != ZE_RESULT_SUCCESS)
+    std::fprintf(stderr, "fabricbench: zeMemCloseIpcHandle failed: ze_result_t 0x%08x\n",
+                 static_cast<unsigned>(result));
+}
+
+std::byte* allocate_in_rehearsal(std::size_t bytes) {
+  return rehearsed() ? static_cast<std::byte*>(loader().stand_in_allocate(bytes)) : nullptr;
+}
+void free_in_rehearsal(std::byte* memory) { loader().stand_in_free(memory); }
+
+#else
+
+std::string unsupported() {
+  return "this fabricbench was built without Level Zero's headers, which the copy and kernel transports need between "
+         "processes: build it with -DLEVEL_ZERO_ROOT=";
+}
+IpcHandle export_memory(std::byte*) { throw RunError("library", unsupported()); }
+std::byte* open(const IpcHandle&) { throw RunError("library", unsupported()); }
+void close(std::byte*) noexcept {}
+std::byte* allocate_in_rehearsal(std::size_t) { return nullptr; }
+void free_in_rehearsal(std::byte*) {}
+
+#endif
+
+}  // namespace fabricbench::device::level_zero

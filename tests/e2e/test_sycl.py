@@ -1,0 +1,182 @@
+"""The sycl backend on the processor: SYCL's OpenCL device takes a GPU's place, and every kernel and transport runs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fabricheck import mpi
+from fabricheck.errors import UserError
+from fabricheck.records.metrics import expected_metric_names, metrics_of
+from fabricheck.records.verdict import Verdict
+from fabricheck.results.fabricbench import read_run
+from tools import build, oneapi_home
+
+pytestmark = [pytest.mark.e2e, pytest.mark.compile, pytest.mark.quiet, pytest.mark.timeout(1200)]
+
+STAND_IN = Path(__file__).with_name("level_zero_stand_in.cpp")
+FULL = pytest.mark.full
+# A device alone works as fast as it can; several share the processor with the ranks that wait for them.
+ONE_THREAD = {"DPCPP_CPU_NUM_CUS": "1"}
+COLLECTIVES = "alltoall,allreduce,allgather,reduce_scatter,broadcast,reduce"
+FEW = "--sizes=12,4KiB,1MiB --iterations=6 --warmup=2"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The sycl backend, MPICH's launcher for it, and the variables without which it finds no processor."""
+
+    program: Path
+    installation: mpi.Installation
+    processor: dict[str, str]
+
+    def run(
+        self, folder: Path, *options: str, variables: Mapping[str, str], ranks: int = 2
+    ) -> subprocess.CompletedProcess[str]:
+        launch = mpi.launch("mpich", ranks, 1)
+        every = {**self.installation.environment, **launch.environment, **ONE_THREAD, **variables}
+        script = [
+            *(f'export {name}="{value}"' for name, value in every.items()),
+            *self.installation.shell_commands,
+            f"exec mpirun -n {ranks} {' '.join([*launch.options, str(self.program), *options])} --output=result.jsonl",
+        ]
+        command = ["bash", "-c", "\n".join(script)]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+
+    def on_processor(self, folder: Path, *options: str, ranks: int = 2, **variables: str) -> None:
+        job = self.run(folder, *options, "--share-devices", ranks=ranks, variables={**self.processor, **variables})
+        assert job.returncode == 0, job.stdout + job.stderr
+        run = read_run(folder / "result.jsonl")
+        assert run.problems == ()
+        assert {each.wrong_bytes for each in run.samples} == {0}
+        assert [metric.name for metric in metrics_of(run)] == list(expected_metric_names(run.header))
+
+
+@pytest.fixture(scope="module")
+def bench() -> Bench:
+    installation = mpi.find("mpich")
+    if installation is None:
+        pytest.skip("no mpich on this machine")
+    try:
+        build.options("sycl")
+    except UserError as error:
+        pytest.skip(str(error))
+    folder = build.build("sycl", tests=False)
+    return Bench(folder / "fabricbench", installation, oneapi_home.runtime_environment(build.ONEAPI_WHEELS))
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder in which a library of Level Zero's name plays the driver's part between processes."""
+    if not Path("/usr/include/level_zero/ze_api.h").is_file():
+        pytest.skip("no headers of Level Zero (Debian: libze-dev)")
+    folder = tmp_path_factory.mktemp("stand-in")
+    command = ["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", str(STAND_IN)]
+    subprocess.run([*command, "-o", str(folder / "libze_loader.so.1")], check=True)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--transport=kernel --operations=host_to_device,device_to_host,host_bidirectional,host_stream,local_copy",
+        pytest.param("--transport=copy --operations=host_bidirectional,local_copy", marks=FULL),
+        pytest.param("--transport=kernel --operations=host_to_device --host-memory=migrated", marks=FULL),
+        pytest.param("--transport=copy --operations=device_to_host --host-memory=pageable", marks=FULL),
+    ],
+)
+def test_a_device_and_its_host(bench: Bench, tmp_path: Path, options: str) -> None:
+    bench.on_processor(tmp_path, options, FEW, "--verify=every", ranks=1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        f"--transport=mpi --operations=pingpong,{COLLECTIVES}",
+        f"--transport=ccl --operations=pingpong,bidirectional,{COLLECTIVES}",
+        pytest.param(f"--transport=staging --operations=pingpong,{COLLECTIVES}", marks=FULL),
+        pytest.param("--transport=mpi --operations=pingpong --buffers=host-device", marks=FULL),
+        pytest.param("--transport=ccl --operations=alltoall --implementation=library", marks=FULL),
+    ],
+)
+def test_two_ranks(bench: Bench, tmp_path: Path, options: str) -> None:
+    bench.on_processor(tmp_path, options, FEW)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        f"--transport=copy --operations=pingpong,{COLLECTIVES}",
+        pytest.param("--transport=copy --operations=unidirectional --access=read", marks=FULL),
+        pytest.param("--transport=kernel --operations=pingpong,bidirectional,alltoall,broadcast", marks=FULL),
+    ],
+)
+def test_processes_reach_each_others_memory_by_level_zeros_calls(
+    bench: Bench, tmp_path: Path, stand_in: str, options: str
+) -> None:
+    bench.on_processor(tmp_path, options, FEW, LD_LIBRARY_PATH=stand_in)
+
+
+def test_a_wrong_byte_is_found(bench: Bench, tmp_path: Path) -> None:
+    options = "--transport=mpi --operations=pingpong --sizes=1KiB --iterations=4 --inject=wrong-byte:1 --share-devices"
+    job = bench.run(tmp_path, options, variables=bench.processor)
+    assert job.returncode == 5, job.stdout + job.stderr
+    assert {each.verdict for each in read_run(tmp_path / "result.jsonl").problems} == {Verdict.FAIL}
+
+
+def test_the_header_says_what_took_a_gpus_place(bench: Bench, tmp_path: Path) -> None:
+    bench.on_processor(tmp_path, "--transport=ccl --operations=allreduce", FEW)
+    header = read_run(tmp_path / "result.jsonl").header
+    assert (header["backend"], header["platform"]) == ("sycl", "cpu")
+    assert header["libraries"]["gpu"]["name"] == "SYCL on OpenCL" and header["libraries"]["gpu"]["driver"]
+    assert header["libraries"]["ccl"]["name"] == "oneCCL"
+    assert header["environment"]["ONEAPI_DEVICE_SELECTOR"] == "opencl:cpu"
+    assert "CCL_LOG_LEVEL" not in header["environment"]  # that was fabricbench's own wish
+    footer = read_run(tmp_path / "result.jsonl").footer
+    assert footer is not None and footer["proof"] == {
+        "paths": {"SHM/MPI": 1},
+        "evidence": "CCL_LOG_LEVEL",
+        "interfaces": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "processor", "ending"),
+    [
+        ("--transport=staging", False, (2, "no GPU is visible on .*ZE_AFFINITY_MASK")),
+        ("--transport=copy --share-devices", True, (6, "no Level Zero GPU, and only those have handles")),
+        pytest.param(
+            "--transport=copy --operations=host_to_device --host-memory=managed --share-devices",
+            True,
+            (6, "migrated"),
+            marks=FULL,
+        ),
+    ],
+)
+def test_what_is_missing_is_one_line(
+    bench: Bench, tmp_path: Path, options: str, processor: bool, ending: tuple[int, str]
+) -> None:
+    status, message = ending
+    job = bench.run(tmp_path, options, variables=bench.processor if processor else {})
+    lines = [line for line in job.stderr.splitlines() if line.startswith("fabricbench:")]
+    assert job.returncode == status, job.stdout + job.stderr
+    assert len(lines) == 1 and re.search(message, lines[0]), job.stderr
+
+
+@FULL
+def test_without_oneccl_the_ccl_transport_is_refused(tmp_path: Path, bench: Bench) -> None:
+    source, folder = tmp_path / "src", tmp_path / "build"
+    shutil.copytree(build.ROOT / "src", source)
+    options = [*build.options("sycl"), "-DFABRICHECK_CCL=OFF"]
+    subprocess.run(["cmake", "-S", str(source), "-B", str(folder), *options], check=True, capture_output=True)
+    command = ["cmake", "--build", str(folder), "--target", "fabricbench"]
+    subprocess.run(command, check=True, capture_output=True)
+    without = Bench(folder / "fabricbench", bench.installation, bench.processor)
+    job = without.run(tmp_path, "--transport=ccl --share-devices", variables=bench.processor)
+    assert job.returncode == 2 and "built without" in job.stderr and "oneCCL" in job.stderr
