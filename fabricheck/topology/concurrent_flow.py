@@ -23,8 +23,11 @@ Ids = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
 _LARGEST_PROGRAM = 12_000  # variables after reduction that are solved in about a second
-_ROUNDS = 400  # of the bounds
-_GAP = 0.01  # at which they are near enough
+# Of the bounds: how often, how strongly use lengthens an edge, how often cuts are tried, and when both are near enough.
+_ROUNDS = 200
+_SHARPNESS = 30.0
+_SWEEP = 10
+_GAP = 0.01
 
 
 @dataclass(frozen=True)
@@ -94,9 +97,7 @@ class _Program:
         equal = scipy.sparse.csr_array((values, (rows, columns)), shape=(size * vertices, flows + 1))
         own = np.arange(size) * vertices + where
         kept = np.setdiff1d(np.arange(size * vertices), own)  # a source sends what the others receive
-        limited = scipy.sparse.csr_array(
-            (np.ones(flows, dtype=np.int64), (edge, column)), shape=(edges, flows + 1)
-        )
+        limited = scipy.sparse.csr_array((np.ones(flows, dtype=np.int64), (edge, column)), shape=(edges, flows + 1))
         hops = _distances(network, np.ones(edges))
         near = np.stack([hops[source, heads[edge]], hops[source, tails[edge]], rates[edge]])
         colour = np.append(_ids(near) + 1, 0)
@@ -187,38 +188,54 @@ def _distances(network: FlowNetwork, lengths: Matrix) -> Matrix:
 
 
 def _bounds(network: FlowNetwork) -> Bounds:
-    """Both bounds by multiplicative weights: edges that are used become longer (Arora, Hazan and Kale 2012, section 3.4).
+    """Both bounds by multiplicative weights: used edges become longer (Arora, Hazan and Kale 2012, section 3.4).
 
-    The mean of all routings so far gives the lower bound, each set of lengths an upper one: what all pairs need of
-    length for each unit of rate is no more than the edges have.
+    The mean of all routings so far gives the lower bound. Each set of lengths gives an upper one, since what all pairs
+    need of length for each unit of rate is no more than the edges have; so does each cut between near and far vertices.
     """
     heads, tails, rates = network._edges
-    edges = len(heads)
-    where = np.array(network.terminals)
+    edges, where = len(heads), np.array(network.terminals)
     index = scipy.sparse.csr_array((np.arange(1, edges + 1), (heads, tails)), shape=network.capacity.shape).toarray()
     used = np.zeros(edges)
     lower, upper = 0.0, float("inf")
     for turn in range(1, _ROUNDS + 1):
-        weight = np.exp(12.0 * (used / rates / max(float((used / rates).max()), 1e-300) - 1)) if turn > 1 else np.ones(edges)
-        lengths = weight / rates
+        busy = used / rates
+        lengths = np.exp(_SHARPNESS * (busy / busy.max() - 1)) / rates if turn > 1 else 1 / rates
         graph: Any = scipy.sparse.csr_array((lengths, (heads, tails)), shape=network.capacity.shape)
         far, previous = scipy.sparse.csgraph.dijkstra(graph, indices=list(where), return_predecessors=True)
         upper = min(upper, float((rates * lengths).sum() / far[:, where].sum()))
-        used += _tree_loads(far, previous, where, index, edges)
+        if turn % _SWEEP == 0:
+            upper = min(upper, _swept_cuts(network, far))
+        used += _tree_loads(previous, where, index, edges)
         lower = max(lower, turn / float((used / rates).max()))
         if upper <= lower * (1 + _GAP):
             break
     return Bounds(lower, upper)
 
 
-def _tree_loads(far: Matrix, previous: npt.NDArray[Any], where: Ids, index: npt.NDArray[Any], edges: int) -> Matrix:
+def _swept_cuts(network: FlowNetwork, far: Matrix) -> float:
+    """The least share of a pair over the cuts between the vertices that are nearest to a terminal and all others."""
+    terminal = np.zeros(len(network.vertices))
+    terminal[list(network.terminals)] = 1.0
+    least = float("inf")
+    for order in np.argsort(far, axis=1, kind="stable"):
+        sums = network.capacity[np.ix_(order, order)].cumsum(axis=0).cumsum(axis=1)
+        leaving = sums[:-1, -1] - np.diagonal(sums)[:-1]
+        inside = terminal[order].cumsum()[:-1]
+        pairs = inside * (network.size - inside)
+        least = min(least, float((leaving[pairs > 0] / pairs[pairs > 0]).min()))
+    return least
+
+
+def _tree_loads(previous: npt.NDArray[Any], where: Ids, index: npt.NDArray[Any], edges: int) -> Matrix:
     """How much passes each edge when every terminal sends one unit to each other one along its tree."""
     sources = np.arange(len(where))
-    below = np.zeros(far.shape)
+    below = np.zeros(previous.shape)
     below[:, where] = 1.0
     loads = np.zeros(edges)
-    # From the farthest vertex of each source to the nearest, all sources at the same time; the nearest is itself.
-    for vertex in np.argsort(-far, axis=1, kind="stable").T[:-1]:
+    # From the leaves of each tree to its root, all trees at the same time. Lengths may differ by less than a sum of
+    # them shows, so hops are counted.
+    for vertex in np.argsort(-_depths(previous), axis=1, kind="stable").T[:-1]:
         parent = previous[sources, vertex]
         reached = parent >= 0
         one, child, up = sources[reached], vertex[reached], parent[reached]
@@ -226,3 +243,14 @@ def _tree_loads(far: Matrix, previous: npt.NDArray[Any], where: Ids, index: npt.
         np.add.at(below, (one, up), amount)
         np.add.at(loads, index[up, child] - 1, amount)
     return loads
+
+
+def _depths(previous: npt.NDArray[Any]) -> Ids:
+    """Hops from the root of each tree to each vertex; `previous` is negative at roots."""
+    rows = np.arange(len(previous))[:, None]
+    depths = np.zeros(previous.shape, dtype=np.int64)
+    above = previous
+    while (inside := above >= 0).any():
+        depths += inside
+        above = np.where(inside, previous[rows, np.maximum(above, 0)], -1)
+    return depths

@@ -2,7 +2,7 @@
 
 A `FlowNetwork` has vertices, of which some are terminals (GPUs that take part); all others only forward. Rates are in
 any unit, results in the same. Every cut that is returned is one that the network has, so that a value is never below
-what an algorithm could reach; found by maximum flows on capacities rounded to 2^-29 of the demand.
+what an algorithm could reach; found by maximum flows on capacities rounded to 2^-28 of the demand.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def widest_rates(network: FlowNetwork) -> Matrix:
     np.fill_diagonal(widest, np.inf)
     for middle in range(len(widest)):
         np.maximum(widest, np.minimum(widest[:, middle, None], widest[None, middle, :]), out=widest)
-    return widest[np.ix_(network.terminals, network.terminals)]
+    found: Matrix = widest[np.ix_(network.terminals, network.terminals)]
+    return found
 
 
 def flow_between(network: FlowNetwork, source: int, destination: int) -> float:
@@ -91,9 +92,11 @@ def flow_rates(network: FlowNetwork) -> Matrix:
     """
     capacity = network.capacity
     ends = np.minimum(capacity.sum(axis=1)[:, None], capacity.sum(axis=0)[None, :])
-    near = np.stack([capacity[one] + np.minimum(capacity[one][:, None], capacity).sum(axis=0) for one in network.terminals])
+    rows = capacity[list(network.terminals)]
+    near = np.stack([row + np.minimum(row[:, None], capacity).sum(axis=0) for row in rows])
     index = np.ix_(network.terminals, network.terminals)
-    rates, near = ends[index], near[:, network.terminals]
+    rates: Matrix = ends[index]
+    near = near[:, network.terminals]
     np.fill_diagonal(near, np.inf)
     open_pairs = near < rates * (1 - 1e-12)
     if open_pairs.any():
@@ -137,7 +140,7 @@ def broadcast_cut(network: FlowNetwork, root: int) -> Cut:
     for terminal in network.terminals:
         if terminal == root:
             continue
-        demand = min(best, float(network.capacity[root].sum()), float(network.capacity[:, terminal].sum()))
+        demand = min(float(network.capacity[root].sum()), float(network.capacity[:, terminal].sum()))
         side = _source_side(network, {root: np.inf}, {terminal: np.inf}, demand)
         if network.out_of(side) < best:
             best, members = network.out_of(side), side
@@ -229,17 +232,13 @@ def _out_of_terminals(network: FlowNetwork, members: Iterable[int]) -> float:
     inside = set(members)
     others = [one for one in network.terminals if one not in inside]
     demand = float(network.capacity[sorted(inside)].sum())
-    return network.out_of(
-        _source_side(network, dict.fromkeys(inside, np.inf), dict.fromkeys(others, np.inf), demand)
-    )
+    return network.out_of(_source_side(network, dict.fromkeys(inside, np.inf), dict.fromkeys(others, np.inf), demand))
 
 
-def _source_side(
-    network: FlowNetwork, sources: dict[int, float], sinks: dict[int, float], demand: float
-) -> Mask:
+def _source_side(network: FlowNetwork, sources: dict[int, float], sinks: dict[int, float], demand: float) -> Mask:
     """The vertices on the side of a source of a least cut. `sources`, `sinks`: supply and demand of vertices.
 
-    `demand`: no more than this flows; links wider than it are narrowed to it.
+    `demand`: no more than this can flow. Links more than twice as wide are narrowed to that, and never full then.
     """
     size = len(network.vertices)
     side = np.zeros(size, dtype=bool)
@@ -247,11 +246,13 @@ def _source_side(
         side[[one for one, supply in sources.items() if np.isinf(supply)]] = True
         return _reachable(network, side)
     heads, tails, rates = network._edges
-    extra = [(size, one, rate) for one, rate in sources.items()] + [(one, size + 1, rate) for one, rate in sinks.items()]
+    extra = [(size, one, rate) for one, rate in sources.items()] + [
+        (one, size + 1, rate) for one, rate in sinks.items()
+    ]
     rows = np.concatenate([heads, [each[0] for each in extra]]).astype(np.int32)
     columns = np.concatenate([tails, [each[1] for each in extra]]).astype(np.int32)
     wanted = np.concatenate([rates, [each[2] for each in extra]])
-    whole = np.rint(np.minimum(wanted / demand, 1.0) * _WHOLE).astype(np.int32)
+    whole = np.rint(np.minimum(wanted / (2 * demand), 1.0) * _WHOLE).astype(np.int32)
     whole[np.isinf(wanted)] = _UNLIMITED  # never saturated, so that a cut parts the two for certain
     graph: Any = scipy.sparse.csr_array((whole, (rows, columns)), shape=(size + 2, size + 2))
     flow: Any = scipy.sparse.csgraph.maximum_flow(graph, size, size + 1)
@@ -263,9 +264,9 @@ def _source_side(
 
 
 def _reachable(network: FlowNetwork, start: Mask) -> Mask:
-    side = start.copy()
+    side: Mask = start.copy()
     while True:
-        more = side | (network.capacity[side] > 0).any(axis=0)
+        more: Mask = side | (network.capacity[side] > 0).any(axis=0)
         if (more == side).all():
             return side
         side = more
