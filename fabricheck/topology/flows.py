@@ -39,6 +39,11 @@ class FlowNetwork:
         """Number of terminals."""
         return len(self.terminals)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the terminals, in order."""
+        return tuple(self.vertices[one] for one in self.terminals)
+
     @cached_property
     def backwards(self) -> FlowNetwork:
         """The same with every link turned round."""
@@ -196,7 +201,7 @@ def _partition_bound(network: FlowNetwork) -> float:
     blocks: list[set[int]] = [{one} for one in network.terminals]
     bound = float("inf")
     while len(blocks) > 1:
-        found = sum(_out_of_terminals(network, block) for block in blocks) / (2 * (len(blocks) - 1))
+        found = sum(out_of_terminals(network, block) for block in blocks) / (2 * (len(blocks) - 1))
         if found >= bound * (1 - 1e-9):
             break
         bound = found
@@ -227,8 +232,8 @@ def _least_partition(network: FlowNetwork, price: float) -> list[set[int]]:
     return blocks
 
 
-def _out_of_terminals(network: FlowNetwork, members: Iterable[int]) -> float:
-    """The least cut between some terminals and all others."""
+def out_of_terminals(network: FlowNetwork, members: Iterable[int]) -> float:
+    """The least cut from some terminals (vertices) to all others."""
     inside = set(members)
     others = [one for one in network.terminals if one not in inside]
     demand = float(network.capacity[sorted(inside)].sum())

@@ -10,7 +10,7 @@ import pydantic
 
 from fabricheck.errors import UserError
 from fabricheck.topology.network import Network, network_from
-from fabricheck.topology.schema import MemoryEntry, TopologyFile
+from fabricheck.topology.schema import DirectedRate, MemoryEntry, TopologyFile
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import YamlFile, read_yaml
 
@@ -55,17 +55,27 @@ class Nic:
 
 @dataclass(frozen=True)
 class Link:
-    """`count` parallel links of `rate_gbps` each between two devices, full duplex."""
+    """`count` parallel links of `rate_gbps` each between two devices, full duplex.
+
+    `back_gbps`: rate of one link from the second end to the first, where it is another than forward.
+    """
 
     ends: tuple[str, str]
     technology: str
     count: int
     rate_gbps: float
     source: str
+    back_gbps: float | None = None
 
     @property
     def total_gbps(self) -> float:
-        """Rate of all parallel links together, in one direction, in Gb/s."""
+        """Rate of all parallel links together, in the faster direction, in Gb/s."""
+        return self.count * max(self.rate_gbps, self.back_gbps or 0.0)
+
+    def towards(self, end: str) -> float:
+        """Rate of all parallel links together, towards one of the ends, in Gb/s."""
+        if self.back_gbps is not None and end == self.ends[0]:
+            return self.count * self.back_gbps
         return self.count * self.rate_gbps
 
 
@@ -141,7 +151,7 @@ def load_topology(path: Path) -> Topology:
         switches=tuple(Switch(one.name, one.model, one.in_network_reduction) for one in entry.switches),
         nics=tuple(Nic(nic.name, nic.model, parse_rate(nic.rate), nic.source, nic.burst_bytes) for nic in entry.nics),
         links=tuple(
-            Link((pair[0], pair[1]), link.technology, link.count, parse_rate(link.rate), link.source)
+            Link((pair[0], pair[1]), link.technology, link.count, *_rates(link.rate, link.source))
             for link in entry.links
             for pair in link.pairs
         ),
@@ -153,6 +163,13 @@ def load_topology(path: Path) -> Topology:
         ccl_path_in_node=paths.node.ccl if paths and paths.node else None,
         ccl_path_between_nodes=paths.network.ccl if paths and paths.network else None,
     )
+
+
+def _rates(rate: str | DirectedRate, source: str) -> tuple[float, str, float | None]:
+    """The last fields of a Link."""
+    if isinstance(rate, str):
+        return parse_rate(rate), source, None
+    return parse_rate(rate.forward), source, parse_rate(rate.back)
 
 
 def find_topology(system: str, site_configs: Path) -> Topology:

@@ -72,12 +72,24 @@ class NicEntry(_Strict):
     ] = 0
 
 
+Count = Annotated[int, Field(ge=1, le=10_000, description="parallel links of each pair")]
+
+
+class DirectedRate(_Strict):
+    """Rates of a link that is not as fast one way as the other."""
+
+    forward: Annotated[Rate, Field(description="from the first device of a pair to the second")]
+    back: Annotated[Rate, Field(description="from the second to the first")]
+
+
 class LinkEntry(_Strict):
     """One kind of link and the pairs of devices that it joins."""
 
     technology: Annotated[str, Field(min_length=1, description="for example `NVLink4` or `PCIe 4 x16`")]
-    count: Annotated[int, Field(ge=1, description="parallel links of each pair")]
-    rate: Annotated[Rate, Field(description="of one link, in one direction, with its unit")]
+    count: Count
+    rate: Annotated[
+        Rate | DirectedRate, Field(description="of one link, in one direction, with its unit; or of each direction")
+    ]
     source: Source
     pairs: Annotated[list[Annotated[list[Name], Field(min_length=2, max_length=2)]], Field(min_length=1)]
 
@@ -111,7 +123,7 @@ class NetworkLinkEntry(_Strict):
     """One kind of link and the ends that it joins, each of the first with each of the second."""
 
     technology: Annotated[str, Field(min_length=1, description="for example `HDR200` or `Slingshot 11`")]
-    count: Annotated[int, Field(ge=1, description="parallel links of each pair of ends")] = 1
+    count: Annotated[int, Field(ge=1, le=10_000, description="parallel links of each pair of ends")] = 1
     rate: Annotated[Rate, Field(description="of one link, in one direction, with its unit")]
     source: Source
     pairs: Annotated[list[Annotated[list[End], Field(min_length=2, max_length=2)]], Field(min_length=1)]
