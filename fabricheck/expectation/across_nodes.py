@@ -21,12 +21,14 @@ def across_nodes(question: Question) -> Limits:
     between = _pair_between if operation in PAIRS else _collective_between
     rate, expected, ceiling, source = between(question, all_nics)
     if question.transport == "staging" and question.gpus:
-        link = [memory.host_link_gbps(topology, gpu) for gpu in question.gpus]
-        known = [one for one in link if one]
-        if len(known) < len(link):
+        links = [
+            [memory.host_link_gbps(topology, gpu, to_device=way) for gpu in question.gpus] for way in (False, True)
+        ]
+        out_links, back_links = ([one for one in way if one] for way in links)
+        if len(out_links) < len(question.gpus):
             return Limits(rate, None, ceiling, start_up, f"{source}; the rate between GPUs and CPU is unknown")
         out, back = staged_shares(operation, question.ranks)
-        expected = 1 / (out / min(known) + 1 / expected + back / min(known))
+        expected = 1 / (out / min(out_links) + 1 / expected + back / min(back_links))
         source += ", between a copy to the host and one from it (De Sensi §III-A)"
     burst = max(one.burst_bytes for one in topology.nics) * max(2, question.nodes)
     if burst:

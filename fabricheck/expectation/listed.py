@@ -84,10 +84,11 @@ def _staged_step_gbps(question: Question, step: transfers.Step, network: float, 
     inside = transfers.inside(step, question.places)
     if any(memory.host_link_gbps(topology, gpu) is None for gpu in question.gpus) or (inside and copy is None):
         return None
-    link = min(memory.host_device_gbps(topology, question.node_gpus).values())
+    out = min(memory.host_device_gbps(topology, question.node_gpus, to_device=False).values())
+    back = min(memory.host_device_gbps(topology, question.node_gpus, to_device=True).values())
     sent, received = transfers.sent_and_received(step)
     hosts = min(network, copy * copy_share / transfers.busiest(inside) if inside and copy else math.inf)
-    return in_turn([link / max(sent.values()), hosts, link / max(received.values())])
+    return in_turn([out / max(sent.values()), hosts, back / max(received.values())])
 
 
 def _step_ceiling(question: Question, step: transfers.Step) -> float:

@@ -44,10 +44,11 @@ def memory_path(question: Question) -> Limits:
         rate = memory.local_copy_gbps(topology)
         together = rate * question.ranks / max(on_gpu.values(), default=1) if rate else None
         return _inside_gpu(question, together)
-    links = {gpu: memory.host_link_gbps(topology, gpu) for gpu in on_gpu}
+    to_device = {"host_to_device": True, "device_to_host": False}.get(question.operation)
+    links = {gpu: memory.host_link_gbps(topology, gpu, to_device=to_device) for gpu in on_gpu}
     if not links or None in links.values():
         return Limits(None, None, None, start_up, f"{topology.system}: the rate between GPUs and CPU is unknown")
-    shared = memory.host_device_gbps(topology, question.node_gpus)
+    shared = memory.host_device_gbps(topology, question.node_gpus, to_device=to_device)
     nominal = question.ranks * min((links[gpu] or 0.0) / number for gpu, number in on_gpu.items())
     expected = question.ranks * min(shared[gpu.name] / number for gpu, number in on_gpu.items())
     why = "links between GPUs and CPUs, shared where all of them go at once (Schieffer §IV)"
@@ -66,8 +67,10 @@ def host_and_device(question: Question) -> Limits:
         return shared_memory(question)
     gpu = question.gpus[1 if question.buffers == "host-device" else 0]
     link = memory.host_link_gbps(question.topology, gpu)
+    ways = [memory.host_link_gbps(question.topology, gpu, to_device=way) for way in (True, False)]
+    ceiling = max((each for each in ways if each), default=None)
     why = f"link between {gpu.name} and its CPU (OpenPOWER §5.3)"
-    return Limits(link, link, link, START_UP_US[question.transport], why)
+    return Limits(link, link, ceiling, START_UP_US[question.transport], why)
 
 
 def shared_memory(question: Question) -> Limits:

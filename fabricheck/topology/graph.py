@@ -66,7 +66,8 @@ class NodeGraph:
         self._widest: dict[tuple[int, str], Mapping[str, float]] = {}
         self._wide: dict[tuple[int, float], nx.DiGraph[str]] = {}
         self._previous: dict[tuple[int, str], Mapping[str, list[str]]] = {}
-        self._kept: dict[frozenset[str], tuple[_Routing, ...]] = {}
+        self._counts: dict[tuple[int, str], Mapping[str, int]] = {}
+        self._kept: list[_Routing] = []
 
     def _build(self, names: set[str]) -> nx.DiGraph[str]:
         graph: nx.DiGraph[str] = nx.DiGraph()
@@ -84,9 +85,14 @@ class NodeGraph:
         """Names of the GPUs that the GPU fabric joins, a set for each group; the largest first."""
         return self._islands_of(self._fabric)
 
+    @cached_property
+    def wide_islands(self) -> tuple[frozenset[str], ...]:
+        """`islands` without links that are narrower than those to the CPUs, where these are what joins them."""
+        return self._islands_of(self._routings()[-1][0])
+
     def _islands_of(self, graph: nx.DiGraph[str]) -> tuple[frozenset[str], ...]:
         names = {gpu.name for gpu in self.topology.gpus}
-        groups = [frozenset(group & names) for group in nx.weakly_connected_components(graph)]
+        groups = [frozenset(group & names) for group in nx.strongly_connected_components(graph)]
         return tuple(sorted((group for group in groups if group), key=lambda group: (-len(group), min(group))))
 
     @cached_property
@@ -109,6 +115,15 @@ class NodeGraph:
         """Gb/s of an edge in its direction, all parallel links together."""
         return float(self.graph.edges[edge]["rate"])
 
+    def path_rate(self, edge: Edge) -> float:
+        """Gb/s of an edge of any path, over CPUs too."""
+        return float(self._whole.edges[edge]["rate"])
+
+    def are_near(self, one: str, other: str) -> bool:
+        """Two GPUs are linked directly, or to the same switch."""
+        switches = {switch.name for switch in self.topology.switches}
+        return self._fabric.has_edge(one, other) or bool(set(self._fabric[one]) & set(self._fabric[other]) & switches)
+
     def links(self, edge: Edge) -> int:
         """Number of parallel links of an edge."""
         return int(self.graph.edges[edge]["count"])
@@ -120,26 +135,32 @@ class NodeGraph:
 
     # Capacities
 
-    def networks(self, gpus: Sequence[Gpu]) -> tuple[FlowNetwork, ...]:
-        """What data between these GPUs may use; where there are several, the best of them counts.
+    def network(self, gpus: Sequence[Gpu]) -> FlowNetwork:
+        """What data between these GPUs may use; other GPUs forward.
 
-        Other GPUs forward. The GPU fabric, where it joins them all. With the CPUs, where the fabric does not, or not
-        without links that are narrower than those to the CPUs: data that would take one may go through the CPUs.
+        The GPU fabric, where links that are no narrower than those to the CPUs join them all; else the CPUs too, since
+        data may go through them rather than over a narrow link.
         """
         names = tuple(gpu.name for gpu in sorted(gpus, key=lambda gpu: gpu.index))
-        return tuple(_network(across, names) for _, across in self._routings(frozenset(names)))
+        return _network(self._fabric if self.joined_widely(gpus) else self._whole, names)
 
-    def _routings(self, members: frozenset[str]) -> tuple[_Routing, ...]:
-        """The graphs of `networks`, each with what data inside an island use and what data between islands use."""
-        if members not in self._kept:
-            found: list[_Routing] = []
-            if any(members <= island for island in self.islands):
-                found.append((self._fabric, self._fabric))
-            wide, whole = self._without_narrow_links(members) if found else (self._fabric, self._whole)
-            if not any(members <= island for island in self._islands_of(wide)):
-                found.append((wide, whole))
-            self._kept[members] = tuple(found)
-        return self._kept[members]
+    def joined_widely(self, gpus: Sequence[Gpu]) -> bool:
+        """GPU links that are no narrower than those to the CPUs join these GPUs, over other GPUs where need be."""
+        members = frozenset(gpu.name for gpu in gpus)
+        return any(members <= island for island in self._islands_of(self._without_narrow_links(members)[0]))
+
+    def _routings(self) -> tuple[_Routing, ...]:
+        """Graphs that all GPUs may be routed over, each with what data inside an island use and what data between
+        islands use: the fabric, where it joins them; the fabric with the CPUs, where it does not, or only narrowly."""
+        if not self._kept:
+            everyone = frozenset(self.gpu_names)
+            if len(self.islands) == 1:
+                self._kept.append((self._fabric, self._fabric))
+            else:
+                self._kept.append((self._fabric, self._whole))
+            if not self.joined_widely(self.topology.gpus):
+                self._kept.append(self._without_narrow_links(everyone))
+        return tuple(self._kept)
 
     def _without_narrow_links(self, members: frozenset[str]) -> _Routing:
         to_cpus = max(
@@ -150,11 +171,7 @@ class NodeGraph:
             ),
             default=0.0,
         )
-        narrow = [
-            (start, end)
-            for start, end, data in self._fabric.edges(data=True)
-            if max(data["rate"], self._fabric.edges[end, start]["rate"]) < to_cpus
-        ]
+        narrow = [(start, end) for start, end, data in self._fabric.edges(data=True) if data["rate"] < to_cpus]
         if not narrow:
             return self._fabric, self._whole
         wide, whole = self._fabric.copy(), self._whole.copy()
@@ -174,14 +191,48 @@ class NodeGraph:
 
         Of several, the one with the fewest hops, then the first by name. Raises UserError if there is none.
         """
-        graph, rate = self._fabric, self._widest_rates(self._fabric, source.name).get(destination.name, 0.0)
-        over_cpus = self._widest_rates(self._whole, source.name).get(destination.name, 0.0)
+        graph, rate = self._widest_graph(source.name, destination.name)
+        first = self._first_by_name(graph, source.name, destination.name)
+        return Path(first, rate)
+
+    def widest_shares(self, source: Gpu, destination: Gpu) -> dict[Edge, float]:
+        """Share of a message on each edge when all widest paths with the fewest hops carry the same: what does not
+        depend on how devices are named. Raises UserError if there is no path."""
+        graph, _ = self._widest_graph(source.name, destination.name)
+        previous = self._predecessors(graph, source.name, destination.name)
+        paths = self._path_counts(graph, source.name)
+        arriving: dict[str, float] = {destination.name: 1.0}
+        shares: dict[Edge, float] = {}
+        while source.name not in arriving:
+            before: dict[str, float] = defaultdict(float)
+            for name, share in arriving.items():
+                for other in previous[name]:
+                    shares[other, name] = share * paths[other] / paths[name]
+                    before[other] += shares[other, name]
+            arriving = before
+        return shares
+
+    def _path_counts(self, graph: nx.DiGraph[str], source: str) -> Mapping[str, int]:
+        """How many paths with the fewest hops lead from a device to each other one."""
+        key = (id(graph), source)
+        if key not in self._counts:
+            counts = {source: 1}
+            # Predecessors come in the order of a breadth-first search.
+            for name, previous in self._previous[key].items():
+                if name != source:
+                    counts[name] = sum(counts[other] for other in previous)
+            self._counts[key] = counts
+        return self._counts[key]
+
+    def _widest_graph(self, source: str, destination: str) -> tuple[nx.DiGraph[str], float]:
+        """The links that are no narrower than the widest path, and its rate."""
+        graph, rate = self._fabric, self._widest_rates(self._fabric, source).get(destination, 0.0)
+        over_cpus = self._widest_rates(self._whole, source).get(destination, 0.0)
         if over_cpus > rate:
             graph, rate = self._whole, over_cpus
         if not rate:
-            raise UserError(f"{self.topology.system}: no path leads from {source.name} to {destination.name}")
-        first = self._first_by_name(self._at_least(graph, rate), source.name, destination.name)
-        return Path(first, rate)
+            raise UserError(f"{self.topology.system}: no path leads from {source} to {destination}")
+        return self._at_least(graph, rate), rate
 
     def _at_least(self, graph: nx.DiGraph[str], rate: float) -> nx.DiGraph[str]:
         """The graph without the edges that are narrower than `rate`."""
@@ -297,13 +348,13 @@ class NodeGraph:
         if len(self.topology.gpus) < 2:
             return math.inf
         best = 0.0
-        for fabric, graph in self._routings(frozenset(self.gpu_names)):
+        for fabric, graph in self._routings():
             for least in sorted({data["rate"] for _, _, data in graph.edges(data=True)}):
                 inside, across = self._at_least(fabric, least), self._at_least(graph, least)
                 if not self._joined(across):
                     break
                 loads = self._loads(inside, across)
-                best = max(best, min(self._whole.edges[edge]["rate"] / load for edge, load in loads.items()))
+                best = max(best, min(self.path_rate(edge) / load for edge, load in loads.items()))
         return best
 
     def _joined(self, graph: nx.DiGraph[str]) -> bool:
@@ -381,10 +432,9 @@ class NodeGraph:
 
     def flow_gbps(self, source: Gpu, destination: Gpu) -> float:
         """Gb/s from one GPU to another over all paths at once: the least cut between the two."""
-        return max(
-            flow_between(network, *(network.terminals[network.names.index(gpu.name)] for gpu in (source, destination)))
-            for network in self.networks((source, destination))
-        )
+        network = self.network((source, destination))
+        ends = (network.terminals[network.names.index(gpu.name)] for gpu in (source, destination))
+        return flow_between(network, *ends)
 
     def links_of(self, edge: Edge) -> tuple[Link, ...]:
         """The kinds of links that an edge is made of."""
