@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from fabricheck.errors import UserError
 from fabricheck.units import parse_rate
@@ -82,14 +82,23 @@ class DirectedRate(_Strict):
     back: Annotated[Rate, Field(description="from the second to the first")]
 
 
+def _kind_of_rate(value: object) -> str:
+    return "each direction" if isinstance(value, (dict, DirectedRate)) else "both directions"
+
+
+LinkRate = Annotated[
+    Annotated[Rate, Tag("both directions")] | Annotated[DirectedRate, Tag("each direction")],
+    Discriminator(_kind_of_rate),
+    Field(description="of one link, in one direction, with its unit; or of each direction"),
+]
+
+
 class LinkEntry(_Strict):
     """One kind of link and the pairs of devices that it joins."""
 
     technology: Annotated[str, Field(min_length=1, description="for example `NVLink4` or `PCIe 4 x16`")]
     count: Count
-    rate: Annotated[
-        Rate | DirectedRate, Field(description="of one link, in one direction, with its unit; or of each direction")
-    ]
+    rate: LinkRate
     source: Source
     pairs: Annotated[list[Annotated[list[Name], Field(min_length=2, max_length=2)]], Field(min_length=1)]
 
