@@ -83,10 +83,12 @@ def allgather(graph: NodeGraph) -> Algorithm:
     if n < 2:
         return Algorithm(math.inf, "a single GPU")
     received = n / (n - 1)  # of the buffer, the own share does not travel
-    around = rings(graph).total_gbps if n > 2 else 0.0  # two GPUs send to each other at once
+    at_once = Algorithm(alltoall(graph).gbps, "every GPU to all others at once")
+    if n == 2 or at_once.gbps >= received * graph.least_injection_gbps * (1 - 1e-9):
+        return at_once  # nothing is faster
     candidates = [
-        Algorithm(alltoall(graph).gbps, "every GPU to all others at once"),
-        Algorithm(received * around, "edge-disjoint rings (De Sensi §IV-C)"),
+        at_once,
+        Algorithm(received * rings(graph).total_gbps, "edge-disjoint rings (De Sensi §IV-C)"),
         Algorithm(received * _tree_over_links(graph), "one pipelined tree over links between GPUs"),
     ]
     if len(graph.wide_islands) > 1:
@@ -104,8 +106,12 @@ def allreduce(graph: NodeGraph) -> Algorithm:
     is sent, as De Sensi §IV-C counts it; a pipelined tree that reduces and then broadcasts."""
     if len(graph.topology.gpus) < 2:
         return Algorithm(math.inf, "a single GPU")
+    at_once = Algorithm(alltoall(graph).gbps / 2, "every GPU to all others at once, reduce-scatter then allgather")
+    n = len(graph.topology.gpus)
+    if at_once.gbps >= graph.least_injection_gbps * n / (2 * (n - 1)) * (1 - 1e-9):
+        return at_once
     candidates = [
-        Algorithm(alltoall(graph).gbps / 2, "every GPU to all others at once, reduce-scatter then allgather"),
+        at_once,
         Algorithm(rings(graph).total_gbps / 2, "edge-disjoint rings, twice the buffer (De Sensi §IV-C)"),
         Algorithm(_tree_over_links(graph), "one pipelined tree over links between GPUs, reduce then broadcast"),
     ]

@@ -53,6 +53,9 @@ def concurrent_rate(network: FlowNetwork) -> Bounds:
     hops = _distances(network, np.ones(len(network._edges[0])))[:, network.terminals]
     if not np.isfinite(hops).all():
         return Bounds(0.0, 0.0)
+    at_once = _shortest_at_once(network)
+    if at_once.exact:
+        return at_once
     scale = float(network.capacity.max())
     program = _reduced(_Program.of(network, scale))
     if program.columns <= _LARGEST_PROGRAM:
@@ -185,6 +188,19 @@ def _distances(network: FlowNetwork, lengths: Matrix) -> Matrix:
     graph: Any = scipy.sparse.csr_array((lengths, (heads, tails)), shape=(len(network.vertices),) * 2)
     found: Matrix = scipy.sparse.csgraph.dijkstra(graph, indices=list(network.terminals))
     return found
+
+
+def _shortest_at_once(network: FlowNetwork) -> Bounds:
+    """Each pair over one shortest path, against what each terminal can send and receive: exact where links are direct
+    or all go through one switch."""
+    heads, tails, rates = network._edges
+    where = np.array(network.terminals)
+    index = scipy.sparse.csr_array((np.arange(1, len(heads) + 1), (heads, tails)), shape=network.capacity.shape)
+    graph: Any = scipy.sparse.csr_array((np.ones(len(heads)), (heads, tails)), shape=network.capacity.shape)
+    _, previous = scipy.sparse.csgraph.dijkstra(graph, indices=list(where), return_predecessors=True)
+    loads = _tree_loads(previous, where, index.toarray(), len(heads))
+    ends = min(network.capacity[where].sum(axis=1).min(), network.capacity[:, where].sum(axis=0).min())
+    return Bounds(float((rates[loads > 0] / loads[loads > 0]).min()), float(ends) / (network.size - 1))
 
 
 def _bounds(network: FlowNetwork) -> Bounds:

@@ -6,7 +6,6 @@ reach each other through their CPUs. NICs carry nothing inside a node. Links hav
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 from collections import defaultdict
@@ -19,7 +18,7 @@ import networkx as nx
 import numpy as np
 
 from fabricheck.errors import UserError
-from fabricheck.topology.flows import FlowNetwork, flow_between, out_of_terminals
+from fabricheck.topology.flows import FlowNetwork, Matrix, flow_rates, out_of_terminals, widest_rates
 from fabricheck.topology.model import Gpu, Link, Topology
 
 Edge = tuple[str, str]
@@ -68,6 +67,7 @@ class NodeGraph:
         self._previous: dict[tuple[int, str], Mapping[str, list[str]]] = {}
         self._counts: dict[tuple[int, str], Mapping[str, int]] = {}
         self._kept: list[_Routing] = []
+        self._wide_islands: dict[float, tuple[frozenset[str], ...]] = {}
 
     def _build(self, names: set[str]) -> nx.DiGraph[str]:
         graph: nx.DiGraph[str] = nx.DiGraph()
@@ -147,37 +147,47 @@ class NodeGraph:
     def joined_widely(self, gpus: Sequence[Gpu]) -> bool:
         """GPU links that are no narrower than those to the CPUs join these GPUs, over other GPUs where need be."""
         members = frozenset(gpu.name for gpu in gpus)
-        return any(members <= island for island in self._islands_of(self._without_narrow_links(members)[0]))
+        least = self._widest_to_cpus(members)
+        if least not in self._wide_islands:
+            self._wide_islands[least] = self._islands_of(self._without_links_below(self._fabric, least))
+        return any(members <= island for island in self._wide_islands[least])
 
     def _routings(self) -> tuple[_Routing, ...]:
         """Graphs that all GPUs may be routed over, each with what data inside an island use and what data between
         islands use: the fabric, where it joins them; the fabric with the CPUs, where it does not, or only narrowly."""
         if not self._kept:
-            everyone = frozenset(self.gpu_names)
             if len(self.islands) == 1:
                 self._kept.append((self._fabric, self._fabric))
             else:
                 self._kept.append((self._fabric, self._whole))
             if not self.joined_widely(self.topology.gpus):
-                self._kept.append(self._without_narrow_links(everyone))
+                least = self._widest_to_cpus(self.gpu_names)
+                wide = self._without_links_below(self._fabric, least)
+                self._kept.append((wide, self._without_links_below(self._whole, least, of=self._fabric)))
         return tuple(self._kept)
 
-    def _without_narrow_links(self, members: frozenset[str]) -> _Routing:
-        to_cpus = max(
-            (
-                data["rate"]
-                for start, end, data in self._whole.edges(data=True)
-                if (start in members and end in self._cpus) or (start in self._cpus and end in members)
-            ),
-            default=0.0,
-        )
-        narrow = [(start, end) for start, end, data in self._fabric.edges(data=True) if data["rate"] < to_cpus]
-        if not narrow:
-            return self._fabric, self._whole
-        wide, whole = self._fabric.copy(), self._whole.copy()
-        wide.remove_edges_from(narrow)
-        whole.remove_edges_from(narrow)
-        return wide, whole
+    def _widest_to_cpus(self, members: Iterable[str]) -> float:
+        return max((self._to_cpus.get(name, 0.0) for name in members), default=0.0)
+
+    @cached_property
+    def _to_cpus(self) -> Mapping[str, float]:
+        """Rate of the fastest link between a device and a CPU, in either direction."""
+        rates: dict[str, float] = defaultdict(float)
+        for start, end, data in self._whole.edges(data=True):
+            for name, other in ((start, end), (end, start)):
+                if other in self._cpus:
+                    rates[name] = max(rates[name], data["rate"])
+        return rates
+
+    @staticmethod
+    def _without_links_below(
+        graph: nx.DiGraph[str], least: float, of: nx.DiGraph[str] | None = None
+    ) -> nx.DiGraph[str]:
+        """The graph without the links of `of` (default: its own) that are narrower than `least`."""
+        narrow = [(start, end) for start, end, data in (of or graph).edges(data=True) if data["rate"] < least]
+        left: nx.DiGraph[str] = graph.copy()
+        left.remove_edges_from(narrow)
+        return left
 
     # Paths
 
@@ -275,20 +285,13 @@ class NodeGraph:
         return min(float(self._whole.edges[edge]["rate"]) for edge in itertools.pairwise(devices))
 
     def _widest_rates(self, graph: nx.DiGraph[str], source: str) -> Mapping[str, float]:
-        """Rate of the widest path to every device: Dijkstra's algorithm with the narrowest edge for length."""
+        """Rate of the widest path to every GPU that a path leads to."""
         key = (id(graph), source)
         if key not in self._widest:
-            rates: dict[str, float] = {}
-            heap = [(-math.inf, source)]
-            while heap:
-                negative, name = heapq.heappop(heap)
-                if name in rates:
-                    continue
-                rates[name] = -negative
-                for other, data in graph[name].items():
-                    if other not in rates:
-                        heapq.heappush(heap, (-min(-negative, data["rate"]), other))
-            self._widest[key] = rates
+            names = self.gpu_names
+            for name, row in zip(names, widest_rates(_network(graph, names)), strict=True):
+                found = zip(names, map(float, row), strict=True)
+                self._widest[id(graph), name] = {other: rate for other, rate in found if rate}
         return self._widest[key]
 
     # Loads
@@ -432,9 +435,17 @@ class NodeGraph:
 
     def flow_gbps(self, source: Gpu, destination: Gpu) -> float:
         """Gb/s from one GPU to another over all paths at once: the least cut between the two."""
-        network = self.network((source, destination))
-        ends = (network.terminals[network.names.index(gpu.name)] for gpu in (source, destination))
-        return flow_between(network, *ends)
+        one, other = (self.gpu_names.index(gpu.name) for gpu in (source, destination))
+        flows = self._flows_of_fabric if self.joined_widely((source, destination)) else self._flows_of_whole
+        return float(flows[one, other])
+
+    @cached_property
+    def _flows_of_fabric(self) -> Matrix:
+        return flow_rates(_network(self._fabric, self.gpu_names))
+
+    @cached_property
+    def _flows_of_whole(self) -> Matrix:
+        return flow_rates(_network(self._whole, self.gpu_names))
 
     def links_of(self, edge: Edge) -> tuple[Link, ...]:
         """The kinds of links that an edge is made of."""

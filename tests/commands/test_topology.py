@@ -42,6 +42,48 @@ def test_expected_of_every_system(name: str, layout: str) -> None:
         assert result.stdout.startswith(f"{name}: ")
 
 
+@pytest.mark.parametrize("name", [*PAPERS, "local", "emulated"])
+@pytest.mark.parametrize("unit", ["Gb/s", "GB/s"])
+def test_the_text_fits_80_columns(name: str, unit: str) -> None:
+    result = CliRunner().invoke(expected, [name, "--unit", unit], catch_exceptions=False)
+    assert [line for line in result.stdout.splitlines() if len(line) > 80] == []
+    # Every pair is in one class, and every value has a note that says where it comes from.
+    numbers = {line.split("]")[0].strip("[") for line in result.stdout.splitlines() if line.startswith("[")}
+    rows = [line for line in result.stdout.splitlines() if line.endswith("]")]
+    assert {line.rsplit("[", 1)[1].rstrip("]") for line in rows} <= numbers
+
+
+@pytest.mark.parametrize(
+    ("name", "estimates"),
+    [
+        ("alps", ["own share: 3,600 Gb/s", "GPU's links: 3,600 Gb/s", "very many nodes: 200 Gb/s"]),
+        ("leonardo", ["own share: 2,400 Gb/s", "GPU's links: 2,400 Gb/s", "very many nodes: 100 Gb/s"]),
+        ("lumi", ["index: 4 paths", "own share: 600 Gb/s", "rings: 800 Gb/s", "very many nodes: 100 Gb/s"]),
+        ("frontier", ["both directions together: 1,600 Gb/s"]),
+        ("aurora", ["both directions together: 2,400 Gb/s"]),
+    ],
+)
+def test_the_papers_own_estimates_are_shown(name: str, estimates: list[str]) -> None:
+    result = CliRunner().invoke(expected, [name], catch_exceptions=False)
+    text = " ".join(result.stdout.split())
+    for each in estimates:
+        assert each in text
+
+
+def test_a_large_node_is_a_few_lines(tmp_path: Path) -> None:
+    gpus = "".join(f"  - {{name: gpu{one}, index: {one}, model: test}}\n" for one in range(72))
+    pairs = ", ".join(f"[gpu{one}, switch]" for one in range(72))
+    link = f"  - {{technology: NVLink4, count: 18, rate: 25 GB/s, source: test, pairs: [{pairs}]}}\n"
+    switch = "switches:\n  - {name: switch, model: test}\n"
+    text = f"system: rack\ndescription: 72 GPUs\ngpus:\n{gpus}cpus:\n  - {{name: cpu0}}\n{switch}links:\n{link}"
+    file = tmp_path / "topology.yaml"
+    file.write_text(text, encoding="utf-8")
+    result = CliRunner().invoke(expected, [str(file)], catch_exceptions=False)
+    assert len(result.stdout.splitlines()) < 60
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "every pair" in result.stdout
+
+
 def test_numbers_of_the_table() -> None:
     result = CliRunner().invoke(expected, ["lumi", "--format", "csv"], catch_exceptions=False)
     table = {
