@@ -111,11 +111,11 @@ def _payload(topology: Topology, operation: str, way: str, gpus: Sequence[Gpu]) 
     """That of the links on a pair's way, or of all that join GPUs. A pair by any library is held to a copy engine."""
     if way == "staging":
         return None
-    graph = node_graph(topology)
-    if operation in PAIRS:
+    graph, everywhere = node_graph(topology), _technologies(topology)
+    if operation in PAIRS and len(everywhere) > 1:
         links = [link for edge in graph.widest_path(gpus[0], gpus[1]).edges for link in graph.links_of(edge)]
         return least_payload((link.technology for link in links), "copy")
-    return least_payload(_technologies(topology), "copy" if way == "copy" else "ccl")
+    return least_payload(everywhere, "copy" if way == "copy" or operation in PAIRS else "ccl")
 
 
 @cache

@@ -449,7 +449,14 @@ class NodeGraph:
 
     def links_of(self, edge: Edge) -> tuple[Link, ...]:
         """The kinds of links that an edge is made of."""
-        return tuple(link for link in self.topology.links if set(link.ends) == set(edge))
+        return self._links_of.get(frozenset(edge), ())
+
+    @cached_property
+    def _links_of(self) -> Mapping[frozenset[str], tuple[Link, ...]]:
+        found: dict[frozenset[str], tuple[Link, ...]] = {}
+        for link in self.topology.links:
+            found[frozenset(link.ends)] = (*found.get(frozenset(link.ends), ()), link)
+        return found
 
 
 @lru_cache(maxsize=64)

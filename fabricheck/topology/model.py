@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pydantic
@@ -121,11 +122,14 @@ class Topology:
         fabric = (*(one.name for one in self.gpus), *(one.name for one in self.cpus))
         return (*fabric, *(one.name for one in self.switches), *(one.name for one in self.nics))
 
+    @cached_property
+    def _gpus(self) -> dict[str | int, Gpu]:
+        return {key: gpu for gpu in reversed(self.gpus) for key in (gpu.index, gpu.name)}
+
     def gpu(self, which: str | int) -> Gpu:
         """The GPU of this name or node-local index. Raises UserError if there is none."""
-        for gpu in self.gpus:
-            if which in (gpu.name, gpu.index):
-                return gpu
+        if which in self._gpus:
+            return self._gpus[which]
         names = ", ".join(f"{gpu.index} ({gpu.name})" for gpu in self.gpus) or "none"
         raise UserError(f"{self.system} has no GPU {which!r}: its GPUs are {names}")
 
