@@ -16,6 +16,7 @@ from fabricheck.records.operations import COLLECTIVES
 from fabricheck.topology import nic
 from fabricheck.topology.graph import NodeGraph
 from fabricheck.topology.model import Gpu, Link, Switch, Topology
+from tests.effort import effort
 from tests.expectation.nodes import PAPERS, graph, node, system
 
 COUNTS = st.integers(1, 4)
@@ -58,7 +59,7 @@ def best(topology: Topology) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("transport", ["ccl", "copy"])
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=effort(40))
 @given(topology=any_nodes(), data=st.data())
 def test_no_algorithm_is_above_the_optimum(transport: str, topology: Topology, data: st.DataObject) -> None:
     size = len(topology.gpus)
@@ -79,7 +80,7 @@ def test_no_algorithm_is_above_the_optimum_on_the_papers_systems(transport: str,
         assert limit <= graph(name).least_injection_gbps * len(topology.gpus) / (len(topology.gpus) - 1) * (1 + 1e-9)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=effort(40))
 @given(topology=any_nodes())
 def test_a_pair_is_never_above_all_its_paths(topology: Topology) -> None:
     made = NodeGraph(topology)
@@ -91,7 +92,7 @@ def test_a_pair_is_never_above_all_its_paths(topology: Topology) -> None:
         assert leaving == pytest.approx(1) == pytest.approx(arriving)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=effort(40))
 @given(topology=nodes(), data=st.data())
 def test_a_link_never_lowers_an_optimum(topology: Topology, data: st.DataObject) -> None:
     a, b = data.draw(st.sampled_from(list(itertools.combinations(range(len(topology.gpus)), 2))))
@@ -108,7 +109,7 @@ def test_a_link_never_lowers_an_optimum(topology: Topology, data: st.DataObject)
     assert bisections[0] >= bisections[1] * (1 - 1e-9)
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=effort(40))
 @given(topology=any_nodes(), data=st.data())
 def test_renumbering_permutes_the_answer(topology: Topology, data: st.DataObject) -> None:
     size = len(topology.gpus)
@@ -164,7 +165,7 @@ def test_more_active_gpus_never_lower_a_packed_node(f: float, k: int, p: int) ->
     assert nic.packed(f, k + 1, p) >= nic.packed(f, k, p) >= f
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=effort(40))
 @given(topology=nodes())
 def test_rings_share_no_link(topology: Topology) -> None:
     made = NodeGraph(topology)

@@ -26,6 +26,7 @@ from fabricheck.topology.flows import (
     least_cut,
     widest_rates,
 )
+from tests.effort import effort
 
 RATES = st.sampled_from([0.1, 10.0, 51.2, 100.0, 400.0, 614.4])
 
@@ -105,7 +106,7 @@ def concurrent_by_pairs(network: FlowNetwork) -> float:
     return float(-solved.fun)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=effort(40))
 @given(network=networks(most=8))
 def test_collectives_are_what_brute_force_over_all_cuts_finds(network: FlowNetwork) -> None:
     found = list(cuts(network))
@@ -113,7 +114,7 @@ def test_collectives_are_what_brute_force_over_all_cuts_finds(network: FlowNetwo
     assert least_cut(network).rate == pytest.approx(min(rate for rate, _ in found), rel=1e-5)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=effort(40))
 @given(network=networks())
 def test_flows_are_those_of_networkx(network: FlowNetwork) -> None:
     for each in (network, symmetric(network)):
@@ -128,7 +129,7 @@ def test_flows_are_those_of_networkx(network: FlowNetwork) -> None:
         assert broadcast_cut(each, root).rate == pytest.approx(rates[root].min(), rel=1e-5)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=effort(40))
 @given(network=networks(most=6))
 def test_allreduce_is_what_brute_force_over_all_partitions_finds(network: FlowNetwork) -> None:
     for each in (network, symmetric(network)):
@@ -142,7 +143,7 @@ def test_allreduce_is_what_brute_force_over_all_partitions_finds(network: FlowNe
         assert allreduce_cut(each) == pytest.approx(min(single, divided), rel=1e-5)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=effort(40))
 @given(network=networks(most=5))
 def test_alltoall_is_that_of_an_independent_linear_program(network: FlowNetwork) -> None:
     for each in (network, symmetric(network)):
@@ -151,7 +152,7 @@ def test_alltoall_is_that_of_an_independent_linear_program(network: FlowNetwork)
         assert found.upper == pytest.approx(concurrent_by_pairs(each), rel=1e-5)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=effort(40))
 @given(network=networks())
 def test_both_bounds_of_the_alltoall_hold(network: FlowNetwork) -> None:
     exact = concurrent_rate(network).upper
@@ -169,7 +170,7 @@ def all_rates(network: FlowNetwork) -> list[float]:
     return [concurrent_rate(network).upper, allreduce_cut(network), *gather, *broadcast, *reduce, *pairs]
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=effort(40))
 @given(network=networks(), data=st.data())
 def test_capacity_never_lowers_anything(network: FlowNetwork, data: st.DataObject) -> None:
     a, b = data.draw(st.sampled_from(list(itertools.permutations(range(len(network.vertices)), 2))))
@@ -180,7 +181,7 @@ def test_capacity_never_lowers_anything(network: FlowNetwork, data: st.DataObjec
         assert other >= one * (1 - 1e-5)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=effort(40))
 @given(network=networks(), data=st.data())
 def test_renaming_permutes(network: FlowNetwork, data: st.DataObject) -> None:
     new = np.array(data.draw(st.permutations(range(len(network.vertices)))))
@@ -195,7 +196,7 @@ def test_renaming_permutes(network: FlowNetwork, data: st.DataObject) -> None:
     assert widest_rates(after) == pytest.approx(widest_rates(network))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=effort(40))
 @given(network=networks())
 def test_what_follows_from_what(network: FlowNetwork) -> None:
     """A path carries no more than all paths; an alltoall or allgather no more than a cut."""
