@@ -128,11 +128,6 @@ class NodeGraph:
         """Number of parallel links of an edge."""
         return int(self.graph.edges[edge]["count"])
 
-    def _between(self, source: str, destination: str) -> nx.DiGraph[str]:
-        """The graph that a pair may use."""
-        same = any({source, destination} <= island for island in self.islands)
-        return self._fabric if same else self.graph
-
     # Capacities
 
     def network(self, gpus: Sequence[Gpu]) -> FlowNetwork:
@@ -174,9 +169,8 @@ class NodeGraph:
         """Rate of the fastest link between a device and a CPU, in either direction."""
         rates: dict[str, float] = defaultdict(float)
         for start, end, data in self._whole.edges(data=True):
-            for name, other in ((start, end), (end, start)):
-                if other in self._cpus:
-                    rates[name] = max(rates[name], data["rate"])
+            for name in {start, end} if {start, end} & self._cpus else ():
+                rates[name] = max(rates[name], data["rate"])
         return rates
 
     @staticmethod
@@ -190,11 +184,6 @@ class NodeGraph:
         return left
 
     # Paths
-
-    def shortest_paths(self, source: Gpu, destination: Gpu) -> tuple[Path, ...]:
-        """All paths with the fewest hops, in the order of their devices' names. Raises UserError if there is none."""
-        graph = self._between(source.name, destination.name)
-        return self._fewest_hops(graph, source.name, destination.name)
 
     def widest_path(self, source: Gpu, destination: Gpu) -> Path:
         """The single path with the highest bandwidth: the nominal point-to-point goodput (De Sensi §III-D).
@@ -274,16 +263,6 @@ class NodeGraph:
             path.append(min(name for name in layer if path[-1] in previous[name]))
         return tuple(path)
 
-    def _fewest_hops(self, graph: nx.DiGraph[str], source: str, destination: str) -> tuple[Path, ...]:
-        previous = self._predecessors(graph, source, destination)
-        paths: list[tuple[str, ...]] = [(destination,)]
-        while paths[0][0] != source:
-            paths = [(before, *path) for path in paths for before in previous[path[0]]]
-        return tuple(Path(devices, self._narrowest(devices)) for devices in sorted(paths))
-
-    def _narrowest(self, devices: Sequence[str]) -> float:
-        return min(float(self._whole.edges[edge]["rate"]) for edge in itertools.pairwise(devices))
-
     def _widest_rates(self, graph: nx.DiGraph[str], source: str) -> Mapping[str, float]:
         """Rate of the widest path to every GPU that a path leads to."""
         key = (id(graph), source)
@@ -327,8 +306,9 @@ class NodeGraph:
         """The edges with the highest load for each link: where an alltoall is slowest."""
         if not self.edge_loads:
             return ()
-        highest = self.edge_loads[0].paths_per_link
-        return tuple(one for one in self.edge_loads if math.isclose(one.paths_per_link, highest))
+        return tuple(
+            one for one in self.edge_loads if math.isclose(one.paths_per_link, self.edge_loads[0].paths_per_link)
+        )
 
     @property
     def edge_forwarding_index(self) -> float:
@@ -402,13 +382,6 @@ class NodeGraph:
             return False
         neighbours = [set(self._fabric[name]) for name in self.gpu_names]
         return all(one and one <= switches and one == neighbours[0] for one in neighbours)
-
-    def cut_gbps(self, one: Iterable[str], other: Iterable[str]) -> float:
-        """Gb/s from a set of GPUs to a disjoint set: the least cut between them."""
-        names = [*one, *other]
-        network = _network(self.graph, names)
-        place = {name: position for position, name in enumerate(network.vertices)}
-        return out_of_terminals(network, [place[name] for name in one])
 
     @cached_property
     def bisection_gbps(self) -> float | None:
