@@ -306,9 +306,8 @@ class NodeGraph:
         """The edges with the highest load for each link: where an alltoall is slowest."""
         if not self.edge_loads:
             return ()
-        return tuple(
-            one for one in self.edge_loads if math.isclose(one.paths_per_link, self.edge_loads[0].paths_per_link)
-        )
+        highest = self.edge_loads[0].paths_per_link
+        return tuple(one for one in self.edge_loads if math.isclose(one.paths_per_link, highest))
 
     @property
     def edge_forwarding_index(self) -> float:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
+import math
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,8 +16,8 @@ from click.testing import CliRunner
 
 from fabricheck.commands.topology import expected, validate
 from fabricheck.judge.expected_table import rows
-from fabricheck.topology.drawing import draw
-from tests.support.nodes import PAPERS, ROOT, node, system
+from fabricheck.topology.drawing import box_width, draw, layout
+from tests.expectation.nodes import PAPERS, ROOT, node, system
 
 pytestmark = pytest.mark.usefixtures("in_suite")
 
@@ -113,11 +116,55 @@ def test_drawing(tmp_path: Path) -> None:
     space = "{http://www.w3.org/2000/svg}"
     widths = {
         line.findtext(f"{space}title", "").split(":")[0]: float(line.get("stroke-width", "0"))
-        for line in root.iter(f"{space}line")
+        for line in root.iter(f"{space}path")
+        if line.get("class") == "link"
     }
+    uses = {line.findtext(f"{space}title", "") for line in root.iter(f"{space}path")} - widths.keys()
+    assert "gcd0 uses hsn0" in uses
     assert len(widths) == len(system("lumi").links)
     assert widths["gcd0 - gcd1"] == pytest.approx(2 * widths["gcd0 - gcd6"])
     assert widths["gcd0 - gcd6"] == pytest.approx(2 * widths["gcd0 - gcd2"])
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_no_link_runs_behind_another_gpu(name: str) -> None:
+    """Summit's X-Bus once seemed to join two GPUs."""
+    topology = system(name)
+    made = layout(topology)
+    for link in topology.links:
+        if set(link.ends) - {nic.name for nic in topology.nics}:
+            for x, y in points(made.curve(link.ends).path, made.size):
+                for gpu in topology.gpus:
+                    across, down = made.places[gpu.name]
+                    inside = abs(x - across) < box_width(gpu.name) / 2 and abs(y - down) < 13
+                    assert gpu.name in link.ends or not inside, (link.ends, gpu.name)
+
+
+def points(path: str, size: float) -> list[tuple[float, float]]:
+    """Places on a curve of the drawing; those of an arc round the middle are on its circle."""
+    numbers = [float(each) for each in re.findall(r"-?\d+\.\d+", path)]
+    if "A" in path:
+        (x1, y1), (x2, y2), radius = numbers[:2], numbers[-2:], numbers[2]
+        middle = size / 2
+        angles = [math.atan2(y - middle, x - middle) for x, y in ((x1, y1), (x2, y2))]
+        turn = math.remainder(angles[1] - angles[0], 2 * math.pi)
+        steps = [angles[0] + turn * step / 50 for step in range(51)]
+        return [(middle + radius * math.cos(one), middle + radius * math.sin(one)) for one in steps]
+    x1, y1, cx, cy, x2, y2 = numbers
+    shares = [step / 50 for step in range(51)]
+    return [
+        ((1 - t) ** 2 * x1 + 2 * t * (1 - t) * cx + t * t * x2, (1 - t) ** 2 * y1 + 2 * t * (1 - t) * cy + t * t * y2)
+        for t in shares
+    ]
+
+
+@pytest.mark.parametrize("gpus", [12, 72])
+def test_boxes_do_not_overlap(gpus: int) -> None:
+    made = layout(node(gpus, [], switch=dict.fromkeys(range(gpus), 3600.0), nics=gpus, scheme="one-to-one"))
+    boxes = [(x, y, box_width(name) / 2) for name, (x, y) in made.places.items()]
+    for one, other in itertools.combinations(boxes, 2):
+        assert abs(one[0] - other[0]) > one[2] + other[2] or abs(one[1] - other[1]) > 26
+    assert all(0 < coordinate < made.size for place in made.places.values() for coordinate in place)
 
 
 @pytest.mark.parametrize("name", [*PAPERS, "local"])
@@ -165,12 +212,10 @@ def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
         ('{"page_migration": "why"}', "unsupported has 'page_migration', which is no NAME=VALUE"),
         ('{"host_numa=remote": ""}', "unsupported has 'host_numa=remote' without a reason"),
         ('["host_numa=remote"]', "unsupported is no map of settings"),
-        ('{}, "most_bytes": "1MiB"', "most_bytes '1MiB' in extras is no number of bytes: give a whole number"),
-        ('{}, "most_bytes": 0', "most_bytes 0 in extras is no number of bytes"),
         ('{}, "lacks": {}', "'lacks' in extras is called 'unsupported' now: rename it"),
     ],
 )
-def test_validate_knows_what_extras_can_say(
+def test_validate_wants_settings_that_a_test_can_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unsupported: str, said: str
 ) -> None:
     import shutil

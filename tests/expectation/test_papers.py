@@ -181,8 +181,8 @@ def test_schieffer_v_shortest_is_not_widest_for_two_pairs_only() -> None:
 
 def test_schieffer_v_no_path_is_longer_than_two_hops() -> None:
     node, dardel = graph("dardel"), system("dardel")
-    hops = [hops(node, a, b) for a in dardel.gpus for b in dardel.gpus if a != b]
-    assert max(hops) == 2
+    lengths = [hops(node, a, b) for a in dardel.gpus for b in dardel.gpus if a != b]
+    assert max(lengths) == 2
 
 
 def test_schieffer_v_single_link_pairs() -> None:
