@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from fabricheck.commands.topology import expected, validate
 from fabricheck.judge.expected_table import rows
 from fabricheck.topology.drawing import box_width, draw, layout
-from tests.expectation.nodes import PAPERS, ROOT, node, system
+from tests.support.nodes import PAPERS, ROOT, node, system
 
 pytestmark = pytest.mark.usefixtures("in_suite")
 
@@ -212,10 +212,12 @@ def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
         ('{"page_migration": "why"}', "unsupported has 'page_migration', which is no NAME=VALUE"),
         ('{"host_numa=remote": ""}', "unsupported has 'host_numa=remote' without a reason"),
         ('["host_numa=remote"]', "unsupported is no map of settings"),
+        ('{}, "most_bytes": "1MiB"', "most_bytes '1MiB' in extras is no number of bytes: give a whole number"),
+        ('{}, "most_bytes": 0', "most_bytes 0 in extras is no number of bytes"),
         ('{}, "lacks": {}', "'lacks' in extras is called 'unsupported' now: rename it"),
     ],
 )
-def test_validate_wants_settings_that_a_test_can_need(
+def test_validate_knows_what_extras_can_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unsupported: str, said: str
 ) -> None:
     import shutil

@@ -12,7 +12,7 @@ from fabricheck.expectation import algorithms, latency, memory
 from fabricheck.topology import nic
 from fabricheck.topology.graph import NodeGraph
 from fabricheck.topology.model import Gpu
-from tests.expectation.nodes import graph, system
+from tests.support.nodes import graph, system
 
 
 def hops(graph: NodeGraph, source: Gpu, destination: Gpu) -> int:

@@ -16,8 +16,8 @@ from fabricheck.records.operations import COLLECTIVES
 from fabricheck.topology import nic
 from fabricheck.topology.graph import NodeGraph
 from fabricheck.topology.model import Gpu, Link, Switch, Topology
-from tests.effort import effort
-from tests.expectation.nodes import PAPERS, graph, node, system
+from tests.support.effort import effort
+from tests.support.nodes import PAPERS, graph, node, system
 
 COUNTS = st.integers(1, 4)
 RATES = st.sampled_from([50.0, 100.0, 200.0, 400.0])

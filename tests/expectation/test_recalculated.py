@@ -15,7 +15,7 @@ from fabricheck.records.judgement import Expectation
 from fabricheck.records.run import Groups
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import Gpu, Link, Switch, Topology
-from tests.expectation.nodes import graph, node, system
+from tests.support.nodes import graph, node, system
 
 GIB = 1 << 30
 MI250X = ("lumi", "dardel", "frontier")

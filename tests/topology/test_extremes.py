@@ -10,7 +10,7 @@ from fabricheck.errors import UserError
 from fabricheck.expectation import algorithms, memory, optimum
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import load_topology
-from tests.expectation.nodes import node
+from tests.support.nodes import node
 
 FILE = """\
 system: example

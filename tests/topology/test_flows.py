@@ -26,7 +26,7 @@ from fabricheck.topology.flows import (
     least_cut,
     widest_rates,
 )
-from tests.effort import effort
+from tests.support.effort import effort
 
 RATES = st.sampled_from([0.1, 10.0, 51.2, 100.0, 400.0, 614.4])
 
