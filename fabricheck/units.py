@@ -17,6 +17,7 @@ _RATE_UNITS = {
     for prefix, power in {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.items()
     for symbol, bits in {"b": 1.0, "B": 8.0}.items()
 }
+_LEAST_RATE, _LARGEST_RATE = 1e-9, 1e9
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*(\S*)", re.ASCII)
 
 
@@ -73,7 +74,7 @@ def parse_rate(text: str) -> float:
     """Gb/s (10^9 bit/s) of a rate with its unit, such as `200 Gb/s` or `25 GB/s`.
 
     Units: b/s and B/s with k, M, G or T before them, powers of ten, upper and lower case as written here.
-    Raises UserError for a rate without a unit, with another unit, not above zero or not finite.
+    Raises UserError for a rate without a unit, with another unit, not above zero, not finite, or of no hardware.
     """
     units = "b/s or B/s with k, M, G or T before it, such as 200 Gb/s or 25 GB/s"
     match = _RATE.fullmatch(text.strip()) if isinstance(text, str) else None
@@ -86,4 +87,6 @@ def parse_rate(text: str) -> float:
     rate = float(match[1]) * _RATE_UNITS[match[2]]
     if not (rate > 0 and math.isfinite(rate)):
         raise UserError(f"the rate {text!r} is not a positive, finite number")
+    if not _LEAST_RATE <= rate <= _LARGEST_RATE:
+        raise UserError(f"the rate {text!r} is no rate of hardware: give one between 1 b/s and 1000000 Tb/s")
     return rate

@@ -60,12 +60,15 @@ class YamlFile:
     def rejection(self, error: pydantic.ValidationError) -> UserError:
         """The first mistake that pydantic found, as a UserError."""
         first = error.errors(include_url=False)[0]
-        place = tuple(first["loc"])
+        # Names that pydantic adds for the member of a union are no places of the file.
+        place: Place = ()
+        for step in first["loc"][:-1]:
+            place = (*place, step) if (*place, step) in self.lines else place
+        place = (*place, first["loc"][-1]) if first["loc"] else place
         reason = _REASONS.get(first["type"])
         if reason is None:
             reason = first["msg"].removeprefix("Value error, ")
             reason = reason[:1].lower() + reason[1:]
-        # Names that pydantic adds for the member of a union are no places of the file.
         while place and place not in self.lines and first["type"] not in _REASONS:
             place = place[:-1]
         return self.error(place, reason)

@@ -29,6 +29,9 @@ def test_the_profiles_of_the_suite() -> None:
     profiles = load_profiles(CONFIG)
     assert {each.name for each in profiles.profiles} >= {"default", "alps", "leonardo", "lumi", "hgx-h200"}
     assert profiles.profile("default").environment() == {}
+    # Schieffer et al., section V-C: without it MPI gets no more than 50 GB/s between the GCDs of one module.
+    for system in ("lumi", "dardel", "frontier"):
+        assert profiles.profile(system).environment()["HSA_ENABLE_SDMA"] == "0"
     assert profiles.profile("hgx-h200").environment() == {"NCCL_NVLS_ENABLE": "0"}
     assert profiles.profile("lumi").environment(["gpu"]) == {"HSA_ENABLE_SDMA": "0"}
     assert profiles.profile("alps").environment(["ccl"]) == {

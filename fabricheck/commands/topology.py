@@ -23,13 +23,18 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("system")
 @click.option("--format", "layout", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True)
+@click.option("--unit", type=click.Choice(["Gb/s", "GB/s"]), default="Gb/s", show_default=True, help="Of the text.")
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw the node into this file.")
-def expected(system: str, layout: str, svg: Path | None) -> None:
-    """What every pair and collective of a node should give, in Gb/s for large transfers.
+def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
+    """What every pair and collective of a node should give, for large transfers.
 
-    SYSTEM is a folder of site_configs/, or the path of a topology.yaml. nominal: what the hardware allows; expected:
-    what an ideal algorithm gets; reference: what was measured when all was well.
+    SYSTEM is a folder of site_configs/, or the path of a topology.yaml. Nominal is what the hardware's links carry. The
+    optimum is what any algorithm could get from them, so that nothing plausible is above it. Expected is what the named
+    algorithm gets, and achievable is the part of that which is data, not headers. Reference is what was measured when
+    all was well. csv and json are in Gb/s, with a row for each pair.
     """
+    from fabricheck.commands.expected_text import expected_text
+    from fabricheck.expectation.estimates import estimates
     from fabricheck.judge.expected_table import rows
     from fabricheck.topology.drawing import draw
 
@@ -45,13 +50,15 @@ def expected(system: str, layout: str, svg: Path | None) -> None:
             "system": topology.system,
             "unit": "Gb/s",
             "rows": [asdict(row) for row in table],
+            "estimates": [asdict(one) for one in estimates(topology)],
             "published": [asdict(one) for one in published],
         }
         click.echo(json.dumps(content, indent=2, allow_nan=False))
     elif layout == "csv":
         _print_csv(table)
     else:
-        _print_text(topology, table, published)
+        for line in expected_text(topology, table, estimates(topology), published, unit):
+            click.echo(line)
 
 
 @click.command()
@@ -109,7 +116,9 @@ def _print_csv(table: list[Row]) -> None:
             "transport",
             "devices",
             "nominal",
+            "optimum",
             "expected",
+            "achievable",
             "ceiling",
             "reference",
             "reference_bytes",
@@ -117,41 +126,7 @@ def _print_csv(table: list[Row]) -> None:
         ]
     )
     for row in table:
-        numbers = (row.nominal, row.expected, row.ceiling, row.reference, row.reference_bytes)
+        known = (row.nominal, row.optimum, row.expected, row.achievable)
+        numbers = (*known, row.ceiling, row.reference, row.reference_bytes)
         cells = ["" if one is None else f"{one:.10g}" for one in numbers]
         writer.writerow([row.operation, row.transport, " ".join(row.devices), *cells, row.source])
-
-
-def _print_text(topology: Topology, table: list[Row], published: tuple[Published, ...]) -> None:
-    click.echo(f"{topology.system}: {topology.description}")
-    click.echo("Gb/s in one direction, large transfers; - where nothing is known, uncalibrated without a reference")
-    if not table:
-        click.echo("Nothing nominal is known of this system: each run measures what its memory copies.")
-    lines = [("operation", "by", "between", "nominal", "expected", "reference", "source")]
-    lines += [
-        (
-            row.operation,
-            row.transport,
-            " ".join(row.devices) if len(row.devices) <= 2 else f"all {len(row.devices)}",
-            _number(row.nominal),
-            _number(row.expected),
-            "uncalibrated" if row.reference is None and row.transport != "-" else _number(row.reference),
-            row.source,
-        )
-        for row in table
-    ]
-    widths = [max(len(line[column]) for line in lines) for column in range(6)]
-    for line in lines if table else []:
-        left = [line[column].ljust(widths[column]) for column in range(3)]
-        right = [line[column].rjust(widths[column]) for column in range(3, 6)]
-        click.echo("  ".join([*left, *right, line[6]]).rstrip())
-    if published:
-        click.echo("\nPublished, under their own conditions:")
-    for one in published:
-        value = f"{one.low:g}" if one.low == one.high else f"{one.low:g} to {one.high:g}"
-        relation = {"about": "about ", "at_least": "at least ", "at_most": "at most "}.get(one.relation, "")
-        click.echo(f"  {one.what}: {relation}{value} {one.unit} ({one.conditions}; {one.source})")
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
-from fabricheck.expectation.goodput import rings
+from fabricheck.expectation.algorithms import rings
 from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.model import Gpu, Link, Topology
 from fabricheck.topology.nic import nic_of

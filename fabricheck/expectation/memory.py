@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -12,36 +13,49 @@ from fabricheck.errors import UserError
 from fabricheck.topology.model import Gpu, Link, Topology
 
 
-def host_link_gbps(topology: Topology, gpu: Gpu) -> float | None:
-    """Gb/s of one direction of a GPU's own links to CPUs (nominal host-device bandwidth, OpenPOWER Table 1).
+def host_link_gbps(topology: Topology, gpu: Gpu, *, to_device: bool | None = None) -> float | None:
+    """Gb/s of a GPU's own links to CPUs (nominal host-device bandwidth, OpenPOWER Table 1).
 
-    None if no link to a CPU is known.
+    `to_device`: the direction; None: the slower one. None if no link to a CPU is known.
     """
-    return sum(link.total_gbps for _, link in _host_links(topology, gpu)) or None
+    ways = (True, False) if to_device is None else (to_device,)
+    links = _host_links(topology, gpu)
+    return min(sum(link.towards(gpu.name if way else cpu) for cpu, link in links) for way in ways) or None
 
 
-def host_device_gbps(topology: Topology, active: Sequence[Gpu]) -> dict[str, float]:
+def host_device_gbps(topology: Topology, active: Sequence[Gpu], *, to_device: bool | None = None) -> dict[str, float]:
     """Gb/s of each of several GPUs, by name, when all of them copy from or to host memory at once.
 
     GPUs on one CPU or NUMA domain share its `device_rate`: two GCDs of one MI250X get no more together than one of
-    them alone (Schieffer §IV-C, figures 4 and 5). Raises UserError if a GPU has no known link to a CPU.
+    them alone (Schieffer §IV-C, figures 4 and 5). A GPU with links to several gets what it has of each.
+    `to_device`: the direction; None: the slower one. Raises UserError if a GPU has no known link to a CPU.
     """
-    wanted: dict[str, float] = {}
-    by_cpu: dict[str, list[str]] = defaultdict(list)
+    if to_device is None:
+        there, back = (host_device_gbps(topology, active, to_device=way) for way in (True, False))
+        return {name: min(rate, back[name]) for name, rate in there.items()}
+    wanted: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for gpu in active:
         links = _host_links(topology, gpu)
         if not links:
             raise UserError(f"{topology.system}: no link from {gpu.name} to a CPU is known")
-        wanted[gpu.name] = sum(link.total_gbps for _, link in links)
-        for cpu in {cpu for cpu, _ in links}:
-            by_cpu[cpu].append(gpu.name)
+        for cpu, link in links:
+            wanted[cpu][gpu.name] += link.towards(gpu.name if to_device else cpu)
     limits = {cpu.name: cpu.device_rate_gbps for cpu in topology.cpus}
-    for cpu, names in by_cpu.items():
-        limit = limits[cpu]
-        if limit is not None and sum(wanted[name] for name in names) > limit:
-            for name in names:
-                wanted[name] = min(wanted[name], limit / len(names))
-    return wanted
+    found: dict[str, float] = dict.fromkeys((gpu.name for gpu in active), 0.0)
+    for cpu, rates in wanted.items():
+        for name, rate in _shared_fairly(rates, limits[cpu]).items():
+            found[name] += rate
+    return found
+
+
+def _shared_fairly(wanted: Mapping[str, float], limit: float | None) -> dict[str, float]:
+    """What each gets of a limit: as much as any other, or what it can take where that is less."""
+    left = math.inf if limit is None else limit
+    found: dict[str, float] = {}
+    for position, (name, rate) in enumerate(sorted(wanted.items(), key=lambda each: each[1])):
+        found[name] = min(rate, left / (len(wanted) - position))
+        left -= found[name]
+    return found
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import networkx as nx
+import numpy as np
 
+from fabricheck.topology.flows import FlowNetwork, least_cut
 from fabricheck.topology.graph import NodeGraph
 
 # Steps of the search before the best found so far is taken.
-_BUDGET = 200_000
+_BUDGET = 50_000
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ def edge_disjoint_rings(graph: NodeGraph) -> Rings:
     Only links from GPU to GPU count.
     """
     names = graph.gpu_names
-    widths = {(a, b): graph.rate((a, b)) for a, b in itertools.combinations(names, 2) if graph.graph.has_edge(a, b)}
+    pairs = [pair for pair in itertools.combinations(names, 2) if graph.graph.has_edge(*pair)]
+    widths = {(a, b): min(graph.rate((a, b)), graph.rate((b, a))) for a, b in pairs}
     rates = sorted({width / graph.links(edge) for edge, width in widths.items()}, reverse=True)
     best = Rings((), 0.0, True)
     for rate in rates:
@@ -56,24 +59,31 @@ def _most_rings(names: tuple[str, ...], slots: dict[tuple[str, str], int], rate:
     if len(names) == 2:
         # A ring of two would use its edge twice; each link already goes both ways.
         return Rings((names,) * slots.get(names, 0), rate, True)
-    bound = _upper_bound(names, slots)
+    # Where all edges have the same parallel links, the rings of one of them serve them all.
+    copies = math.gcd(*slots.values()) if slots else 1
+    single = {edge: count // copies for edge, count in slots.items()}
+    cut = _least_cut(names, single)
     best: tuple[tuple[str, ...], ...] = ()
-    for wanted in range(1, bound + 1):
-        found, complete = _search(names, slots, wanted)
-        if not found:
-            return Rings(best, rate, complete)
-        best = found
-    return Rings(best, rate, True)
+    complete = True
+    # Every ring crosses every cut twice. As many rings as that allows are tried first, then by bisection.
+    few, many, wanted = 0, cut // 2 + 1, cut // 2
+    while few + 1 < many:
+        found, searched = _search(names, single, wanted)
+        if found:
+            best, few = found, wanted
+        else:
+            many, complete = wanted, searched
+        wanted = (few + many) // 2
+    exact = len(best) * copies == cut * copies // 2 or (copies == 1 and complete)
+    return Rings(best * copies, rate, exact)
 
 
-def _upper_bound(names: tuple[str, ...], slots: dict[tuple[str, str], int]) -> int:
-    """Every ring crosses every cut twice."""
-    multigraph: nx.Graph[str] = nx.Graph()
-    multigraph.add_nodes_from(names)
-    multigraph.add_edges_from((a, b, {"weight": count}) for (a, b), count in slots.items())
-    if not nx.is_connected(multigraph):
-        return 0
-    return int(nx.stoer_wagner(multigraph)[0]) // 2
+def _least_cut(names: tuple[str, ...], slots: dict[tuple[str, str], int]) -> int:
+    place = {name: position for position, name in enumerate(names)}
+    capacity = np.zeros((len(names), len(names)))
+    for (a, b), count in slots.items():
+        capacity[place[a], place[b]] = capacity[place[b], place[a]] = count
+    return round(least_cut(FlowNetwork(names, tuple(range(len(names))), capacity)).rate)
 
 
 def _search(
@@ -81,45 +91,54 @@ def _search(
 ) -> tuple[tuple[tuple[str, ...], ...], bool]:
     """`wanted` disjoint rings by backtracking, and whether the search was complete when there are none."""
     free: Counter[frozenset[str]] = Counter({frozenset(edge): count for edge, count in slots.items()})
-    neighbours = {name: sorted({b for edge in free if name in edge for b in edge - {name}}) for name in names}
-    start = names[0]
-    rings: list[list[str]] = [[start]]
-    steps = 0
+    neighbours: dict[str, list[str]] = {name: [] for name in names}
+    for a, b in slots:
+        neighbours[a].append(b)
+        neighbours[b].append(a)
+    start, size = names[0], len(names)
+    trail = [start]  # all rings one after another, each from `start`; the last one is open
+    on_ring = {start}
+    todo = [_next(trail, on_ring, neighbours, free)]
+    for _ in range(_BUDGET):
+        if not todo:
+            return (), True
+        name = next(todo[-1], None)
+        if name is None:
+            # Nothing is left to try here: take the last step back.
+            todo.pop()
+            if todo:
+                _undo(trail, on_ring, free, size)
+            continue
+        free[frozenset((trail[-1], name))] -= 1
+        trail.append(name)
+        on_ring.add(name)
+        if len(trail) % size == 0 and free[edge := frozenset((name, start))]:
+            free[edge] -= 1
+            if len(trail) == wanted * size:
+                return tuple(tuple(trail[at : at + size]) for at in range(0, len(trail), size)), True
+            trail.append(start)
+            on_ring.clear()
+            on_ring.add(start)
+        todo.append(_next(trail, on_ring, neighbours, free))
+    return (), False
 
-    def extend() -> bool:
-        nonlocal steps
-        steps += 1
-        if steps > _BUDGET:
-            return False
-        ring = rings[-1]
-        last = ring[-1]
-        if len(ring) == len(names):
-            return close(frozenset((last, start)))
-        # The widest edge first: narrow ones are what rings run out of.
-        for name in sorted(neighbours[last], key=lambda other: (-free[frozenset((last, other))], other)):
-            edge = frozenset((last, name))
-            if free[edge] and name not in ring:
-                free[edge] -= 1
-                ring.append(name)
-                if extend():
-                    return True
-                ring.pop()
-                free[edge] += 1
-        return False
 
-    def close(edge: frozenset[str]) -> bool:
-        if not free[edge]:
-            return False
-        free[edge] -= 1
-        if len(rings) == wanted:
-            return True
-        rings.append([start])
-        if extend():
-            return True
-        rings.pop()
-        free[edge] += 1
-        return False
+def _next(
+    trail: list[str], on_ring: set[str], neighbours: Mapping[str, list[str]], free: Counter[frozenset[str]]
+) -> Iterator[str]:
+    """Where the open ring can go from its end, the widest edge first: narrow ones are what rings run out of."""
+    last = trail[-1]
+    able = [name for name in neighbours[last] if name not in on_ring and free[frozenset((last, name))]]
+    return iter(sorted(able, key=lambda other: (-free[frozenset((last, other))], other)))
 
-    if extend():
-        return tuple(tuple(ring) for ring in rings), True
-    return (), steps <= _BUDGET
+
+def _undo(trail: list[str], on_ring: set[str], free: Counter[frozenset[str]], size: int) -> None:
+    start = trail[0]
+    if len(trail) % size == 1 and len(trail) > 1:
+        # A ring was closed here: open it again.
+        trail.pop()
+        free[frozenset((trail[-1], start))] += 1
+        on_ring.update(trail[-size:])
+    last = trail.pop()
+    on_ring.discard(last)
+    free[frozenset((trail[-1], last))] += 1

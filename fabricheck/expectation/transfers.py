@@ -107,7 +107,7 @@ def fabric_gbps(graph: NodeGraph, gpus: Sequence[Gpu], step: Iterable[Message]) 
             continue
         for edge in graph.widest_path(source, destination).edges:
             loads[edge] += each.share
-            rates[edge] = graph.rate(edge)
+            rates[edge] = graph.path_rate(edge)
     return slowest(loads, rates)
 
 
@@ -120,7 +120,9 @@ def injection_gbps(graph: NodeGraph, gpus: Sequence[Gpu], step: Iterable[Message
             loads["out", source.name] += each.share
             loads["in", destination.name] += each.share
     rates: dict[Hashable, float] = {
-        (way, gpu.name): graph.injection_gbps(gpu) for gpu in set(gpus) for way in ("out", "in")
+        (way, gpu.name): rate(gpu)
+        for gpu in set(gpus)
+        for way, rate in (("out", graph.injection_gbps), ("in", graph.reception_gbps))
     }
     return slowest(loads, rates)
 

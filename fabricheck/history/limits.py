@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from fabricheck.errors import UserError
-from fabricheck.expectation.of_metric import FLOOR_FRACTION, TRANSPORTS, expectation
+from fabricheck.expectation.of_metric import TRANSPORTS, expectation
+from fabricheck.expectation.question import FLOOR_FRACTION
 from fabricheck.history.series import MetricKey
 from fabricheck.judge.policy import Scope
 from fabricheck.judge.system import SystemJudge, parse_attribute

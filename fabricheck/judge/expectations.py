@@ -7,8 +7,9 @@ from dataclasses import replace
 from functools import cache
 
 from fabricheck.expectation.between_nodes import link_loads
-from fabricheck.expectation.of_metric import FLOOR_FRACTION, expectation
+from fabricheck.expectation.of_metric import expectation
 from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
+from fabricheck.expectation.question import FLOOR_FRACTION
 from fabricheck.judge.judge import Expect
 from fabricheck.judge.policy import Policy, host_memory_of
 from fabricheck.records.judgement import Expectation

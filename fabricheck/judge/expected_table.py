@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from fabricheck.errors import UserError
+from fabricheck.expectation import optimum
 from fabricheck.expectation.memory import host_device_gbps, host_link_gbps
 from fabricheck.expectation.of_metric import expectation
+from fabricheck.expectation.payload import Payload, least_payload
 from fabricheck.judge.references import References
 from fabricheck.records.metrics import parse_metric_name
 from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.topology.graph import node_graph
-from fabricheck.topology.model import Topology
+from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.nic import alltoall_asymptotic_gbps, node_gbps
 
 # Large enough that start-up times do not count.
@@ -24,18 +27,23 @@ _BYTES = 1 << 30
 class Row:
     """What one pair, group or part of a node should give, in Gb/s. `devices` are names, in order.
 
-    `reference` and `reference_bytes`: the value measured when all was well, and at which size; None if uncalibrated.
+    `optimum`: what any algorithm could get; `expected`: what the algorithm that `source` names gets; `achievable`: the
+    share of that which is data and not headers, where `payload` says how much that is. `reference` and
+    `reference_bytes`: the value measured when all was well, and at which size; None if uncalibrated.
     """
 
     operation: str
     transport: str
     devices: tuple[str, ...]
     nominal: float | None
-    expected: float | None
-    ceiling: float | None
-    reference: float | None
-    reference_bytes: int | None
     source: str
+    optimum: float | None = None
+    expected: float | None = None
+    achievable: float | None = None
+    ceiling: float | None = None
+    reference: float | None = None
+    reference_bytes: int | None = None
+    payload: str = ""
 
 
 def rows(topology: Topology, references: References | None = None) -> Iterator[Row]:
@@ -75,33 +83,79 @@ def _row(
         host_copy_gbps=None,
     )
     value, size = kept.get((operation, tuple(devices)), (None, None)) if way == "direct" else (None, None)
-    names = tuple(topology.gpu(index).name for index in devices)
-    return Row(operation, way, names, found.nominal, found.expected, found.ceiling, value, size, found.source)
+    gpus = [topology.gpu(index) for index in devices]
+    data = _payload(topology, operation, way, gpus)
+    return Row(
+        operation,
+        way,
+        tuple(gpu.name for gpu in gpus),
+        found.nominal,
+        found.source,
+        optimum=_optimum(topology, operation, gpus) if way != "staging" else None,
+        expected=found.expected,
+        achievable=found.expected * data.share if data is not None and found.expected is not None else None,
+        ceiling=found.ceiling,
+        reference=value,
+        reference_bytes=size,
+        payload=f"{data.share:.1%} by {data.mover}: {data.source}" if data is not None else "",
+    )
+
+
+def _optimum(topology: Topology, operation: str, gpus: Sequence[Gpu]) -> float:
+    if operation in PAIRS:
+        return optimum.point_to_point(topology, gpus[0], gpus[1]).gbps
+    return optimum.collective(topology, operation, gpus).gbps
+
+
+def _payload(topology: Topology, operation: str, way: str, gpus: Sequence[Gpu]) -> Payload | None:
+    """That of the links on a pair's way, or of all that join GPUs. A pair by any library is held to a copy engine."""
+    if way == "staging":
+        return None
+    graph, everywhere = node_graph(topology), _technologies(topology)
+    if operation in PAIRS and len(everywhere) > 1:
+        links = [link for edge in graph.widest_path(gpus[0], gpus[1]).edges for link in graph.links_of(edge)]
+        return least_payload((link.technology for link in links), "copy")
+    return least_payload(everywhere, "copy" if way == "copy" or operation in PAIRS else "ccl")
+
+
+@cache
+def _technologies(topology: Topology) -> tuple[str, ...]:
+    graph = node_graph(topology).graph
+    return tuple(dict.fromkeys(link.technology for link in topology.links if graph.has_edge(*link.ends)))
 
 
 def _summary(topology: Topology) -> Iterator[Row]:
     graph = node_graph(topology)
     for gpu in topology.gpus:
-        value = graph.injection_gbps(gpu)
-        yield Row("injection", "-", (gpu.name,), value, None, None, None, None, "sum of a GPU's links")
+        yield Row("injection", "-", (gpu.name,), graph.injection_gbps(gpu), "sum of a GPU's links")
     if topology.gpus:
-        names = graph.gpu_names
-        yield Row("bisection", "-", names, graph.bisection_gbps, None, None, None, None, "least cut into halves")
+        yield Row("bisection", "-", graph.gpu_names, graph.bisection_gbps, "least cut into halves")
     linked = [gpu for gpu in topology.gpus if host_link_gbps(topology, gpu)]
     shared = host_device_gbps(topology, linked)
     for gpu in linked:
-        alone = host_link_gbps(topology, gpu)
         why = "alone; expected: all GPUs at once (Schieffer §IV-C)"
-        yield Row("host_device", "-", (gpu.name,), alone, shared[gpu.name], None, None, None, why)
+        alone = host_link_gbps(topology, gpu)
+        yield Row("host_device", "-", (gpu.name,), alone, why, expected=shared[gpu.name])
     if topology.nics:
         names = tuple(nic.name for nic in topology.nics)
         total = sum(nic.rate_gbps for nic in topology.nics)
         why = f"all NICs; expected: all GPUs active, {topology.nic_scheme or 'no association given'} (CommBench §5.2.1)"
-        yield Row("node_to_node", "-", names, total, node_gbps(topology), None, None, None, why)
+        data = least_payload((nic.model for nic in topology.nics), "nic")
+        expected = node_gbps(topology)
+        yield Row(
+            "node_to_node",
+            "-",
+            names,
+            total,
+            why,
+            expected=expected,
+            achievable=expected * data.share if data is not None else None,
+            payload=f"{data.share:.1%} by {data.mover}: {data.source}" if data is not None else "",
+        )
         if topology.gpus:
             asymptotic = alltoall_asymptotic_gbps(topology)
             why = "of one GPU, for very many nodes (De Sensi §V-C)"
-            yield Row("alltoall_asymptotic", "-", names, asymptotic, asymptotic, None, None, None, why)
+            yield Row("alltoall_asymptotic", "-", names, asymptotic, why, expected=asymptotic)
 
 
 def _goodputs(references: References) -> dict[tuple[str, tuple[int, ...]], tuple[float, int]]:

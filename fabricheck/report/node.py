@@ -20,7 +20,7 @@ from fabricheck.records.operations import PAIRS
 from fabricheck.report.content import percent, plural, printable, quantity_of, share_of_expected, who
 from fabricheck.report.figures.plot import SCALE
 from fabricheck.report.figures.tables import Cell, Rows
-from fabricheck.topology.drawing import SIZE, box_width, describe, places_of, width_of
+from fabricheck.topology.drawing import Layout, box_width, describe, layout, width_of
 from fabricheck.topology.model import Link, Topology
 
 _OUTLINE_PX = 2.5
@@ -136,38 +136,36 @@ def color_of(share: float) -> str:
 
 
 def _draw(topology: Topology, links: list[LinkState]) -> Markup:
-    places = places_of(topology)
-    top = _add(None, "svg", viewBox=f"0 0 {SIZE} {SIZE + 46}", role="img", aria_label=f"Node of {topology.system}")
+    made = layout(topology)
+    box = f"0 0 {made.size:.0f} {made.size + 46:.0f}"
+    top = _add(None, "svg", viewBox=box, role="img", aria_label=f"Node of {topology.system}")
     # What was measured lies over what was not, and the worst over all.
     for each in sorted(links, key=lambda each: -each.median if each.pairs else float("-inf")):
-        _line(top, each, places, width_of(each.link, topology))
+        _line(top, each, made, width_of(each.link, topology))
     for each in links:
         if each.pairs:
-            (x1, y1), (x2, y2) = (places[end] for end in each.link.ends)
-            # Off the middle, where crossing lines would hide each other's labels.
-            at = {"x": f"{x1 + 0.36 * (x2 - x1):.1f}", "y": f"{y1 + 0.36 * (y2 - y1) + 4:.1f}"}
-            _add(top, "text", f"{100 * each.median:.0f}", class_="share", **at)
+            x, y = made.curve(each.link.ends).label
+            _add(top, "text", f"{100 * each.median:.0f}", class_="share", x=f"{x:.1f}", y=f"{y + 4:.1f}")
     for kind in _KINDS:
         for device in getattr(topology, kind):
-            _device(top, device.name, places[device.name], kind)
-    _legend(top)
+            _device(top, device.name, made.places[device.name], kind)
+    _legend(top, made.size)
     return Markup(ElementTree.tostring(top, encoding="unicode"))
 
 
-def _line(top: ElementTree.Element, each: LinkState, places: dict[str, tuple[float, float]], width: float) -> None:
-    (x1, y1), (x2, y2) = (places[end] for end in each.link.ends)
+def _line(top: ElementTree.Element, each: LinkState, made: Layout, width: float) -> None:
     group = _add(top, "g")
-    ends = {"x1": f"{x1:.1f}", "y1": f"{y1:.1f}", "x2": f"{x2:.1f}", "y2": f"{y2:.1f}"}
+    way = {"d": made.curve(each.link.ends).path, "fill": "none"}
     if not each.pairs:
         _add(group, "title", f"{describe(each.link)}; no pair measured")
-        _add(group, "line", class_="unmeasured", stroke_width=f"{width:.2f}", **ends)
+        _add(group, "path", class_="unmeasured", stroke_width=f"{width:.2f}", **way)
         return
     share, label, _ = each.pairs[0]
     text = f"median {percent(each.median)} of expected, worst {label} {percent(share)}"
     _add(group, "title", f"{describe(each.link)}; {plural(len(each.pairs), 'pair')}, {text}")
     # Both ends of the scale are close to black or white, and so to the paper of one of the two schemes.
-    _add(group, "line", class_="outline", stroke_width=f"{width + _OUTLINE_PX:.2f}", **ends)
-    _add(group, "line", stroke=color_of(each.median), stroke_width=f"{width:.2f}", **ends)
+    _add(group, "path", class_="outline", stroke_width=f"{width + _OUTLINE_PX:.2f}", **way)
+    _add(group, "path", stroke=color_of(each.median), stroke_width=f"{width:.2f}", **way)
 
 
 def _device(top: ElementTree.Element, name: str, place: tuple[float, float], kind: str) -> None:
@@ -177,8 +175,8 @@ def _device(top: ElementTree.Element, name: str, place: tuple[float, float], kin
     _add(top, "text", name, x=f"{place[0]:.1f}", y=f"{place[1] + 4:.1f}")
 
 
-def _legend(top: ElementTree.Element) -> None:
-    left, width, y = 0.12 * SIZE, 0.46 * SIZE, SIZE + 4
+def _legend(top: ElementTree.Element, size: float) -> None:
+    left, width, y = 0.12 * size, 0.46 * size, size + 4
     step = width / _LEGEND_STEPS
     for number in range(_LEGEND_STEPS):
         color = color_of((number + 0.5) / _LEGEND_STEPS)
@@ -187,9 +185,9 @@ def _legend(top: ElementTree.Element) -> None:
         _add(top, "rect", x=x, y=str(y), width=wide, height="14", fill=color)
     for share in (0, 50, 100):
         _add(top, "text", f"{share} %", x=f"{left + width * share / 100:.1f}", y=str(y + 32))
-    _add(top, "line", class_="unmeasured", x1=f"{0.68 * SIZE:.1f}", x2=f"{0.76 * SIZE:.1f}", y1=str(y + 7),
+    _add(top, "line", class_="unmeasured", x1=f"{0.68 * size:.1f}", x2=f"{0.76 * size:.1f}", y1=str(y + 7),
          y2=str(y + 7), stroke_width="5")  # fmt: skip
-    _add(top, "text", "no pair measured", x=f"{0.87 * SIZE:.1f}", y=str(y + 11))
+    _add(top, "text", "no pair measured", x=f"{0.87 * size:.1f}", y=str(y + 11))
 
 
 def _add(

@@ -1,14 +1,14 @@
-"""Paths, loads and cuts of a node's link graph, on networkx.
+"""Paths, loads and capacities of a node's link graph.
 
 Between two GPUs, data travel over GPUs and switches. Only GPUs that this fabric does not join (Summit's two halves)
-reach each other through their CPUs. NICs carry nothing inside a node.
+reach each other through their CPUs. NICs carry nothing inside a node. Links have a rate for each direction.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -16,13 +16,13 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-import scipy.optimize
-import scipy.sparse
 
 from fabricheck.errors import UserError
-from fabricheck.topology.model import Gpu, Topology
+from fabricheck.topology.flows import FlowNetwork, Matrix, flow_rates, out_of_terminals, widest_rates
+from fabricheck.topology.model import Gpu, Link, Topology
 
 Edge = tuple[str, str]
+_Routing = tuple["nx.DiGraph[str]", "nx.DiGraph[str]"]
 
 _EXACT_BISECTION_GPUS = 14
 
@@ -58,38 +58,45 @@ class NodeGraph:
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         without_nics = set(topology.names) - {nic.name for nic in topology.nics}
-        self._fabric = self._build(without_nics - {cpu.name for cpu in topology.cpus})
+        self._cpus = {cpu.name for cpu in topology.cpus}
         self._whole = self._build(without_nics)
+        self._fabric: nx.DiGraph[str] = self._whole.subgraph(without_nics - self._cpus).copy()
         # Kept between calls, by the graph that they belong to.
         self._widest: dict[tuple[int, str], Mapping[str, float]] = {}
-        self._wide: dict[tuple[int, float], nx.Graph[str]] = {}
+        self._wide: dict[tuple[int, float], nx.DiGraph[str]] = {}
         self._previous: dict[tuple[int, str], Mapping[str, list[str]]] = {}
-        self._trees: dict[int, nx.Graph[str]] = {}
+        self._counts: dict[tuple[int, str], Mapping[str, int]] = {}
+        self._kept: list[_Routing] = []
+        self._wide_islands: dict[float, tuple[frozenset[str], ...]] = {}
 
-    def _build(self, names: set[str]) -> nx.Graph[str]:
-        graph: nx.Graph[str] = nx.Graph()
+    def _build(self, names: set[str]) -> nx.DiGraph[str]:
+        graph: nx.DiGraph[str] = nx.DiGraph()
         graph.add_nodes_from(sorted(names))
         for link in self.topology.links:
             if set(link.ends) <= names:
-                a, b = link.ends
-                rate, count = self._edge_of(graph, a, b)
-                graph.add_edge(a, b, rate=rate + link.total_gbps, count=count + link.count)
+                for start, end in (link.ends, link.ends[::-1]):
+                    data = graph.get_edge_data(start, end, {"rate": 0.0, "count": 0})
+                    rate, count = data["rate"] + link.towards(end), data["count"] + link.count
+                    graph.add_edge(start, end, rate=rate, count=count)
         return graph
-
-    @staticmethod
-    def _edge_of(graph: nx.Graph[str], a: str, b: str) -> tuple[float, int]:
-        data = graph.get_edge_data(a, b)
-        return (data["rate"], data["count"]) if data else (0.0, 0)
 
     @cached_property
     def islands(self) -> tuple[frozenset[str], ...]:
         """Names of the GPUs that the GPU fabric joins, a set for each group; the largest first."""
+        return self._islands_of(self._fabric)
+
+    @cached_property
+    def wide_islands(self) -> tuple[frozenset[str], ...]:
+        """`islands` without links that are narrower than those to the CPUs, where these are what joins them."""
+        return self._islands_of(self._routings()[-1][0])
+
+    def _islands_of(self, graph: nx.DiGraph[str]) -> tuple[frozenset[str], ...]:
         names = {gpu.name for gpu in self.topology.gpus}
-        groups = [frozenset(group & names) for group in nx.connected_components(self._fabric)]
+        groups = [frozenset(group & names) for group in nx.strongly_connected_components(graph)]
         return tuple(sorted((group for group in groups if group), key=lambda group: (-len(group), min(group))))
 
     @cached_property
-    def graph(self) -> nx.Graph[str]:
+    def graph(self) -> nx.DiGraph[str]:
         """The graph over which GPUs reach each other: the fabric, with the CPUs where it has several islands.
 
         Edges carry `rate` (Gb/s, all parallel links) and `count` (parallel links).
@@ -105,78 +112,166 @@ class NodeGraph:
         return tuple(gpu.name for gpu in sorted(self.topology.gpus, key=lambda gpu: gpu.index))
 
     def rate(self, edge: Edge) -> float:
-        """Gb/s of an edge in one direction, all parallel links together."""
+        """Gb/s of an edge in its direction, all parallel links together."""
         return float(self.graph.edges[edge]["rate"])
+
+    def path_rate(self, edge: Edge) -> float:
+        """Gb/s of an edge of any path, over CPUs too."""
+        return float(self._whole.edges[edge]["rate"])
+
+    def are_near(self, one: str, other: str) -> bool:
+        """Two GPUs are linked directly, or to the same switch."""
+        switches = {switch.name for switch in self.topology.switches}
+        return self._fabric.has_edge(one, other) or bool(set(self._fabric[one]) & set(self._fabric[other]) & switches)
 
     def links(self, edge: Edge) -> int:
         """Number of parallel links of an edge."""
         return int(self.graph.edges[edge]["count"])
 
-    def _between(self, source: str, destination: str) -> nx.Graph[str]:
-        """The graph that a pair may use."""
-        same = any({source, destination} <= island for island in self.islands)
-        return self._fabric if same else self.graph
+    # Capacities
+
+    def network(self, gpus: Sequence[Gpu]) -> FlowNetwork:
+        """What data between these GPUs may use; other GPUs forward.
+
+        The GPU fabric, where links that are no narrower than those to the CPUs join them all; else the CPUs too, since
+        data may go through them rather than over a narrow link.
+        """
+        names = tuple(gpu.name for gpu in sorted(gpus, key=lambda gpu: gpu.index))
+        return _network(self._fabric if self.joined_widely(gpus) else self._whole, names)
+
+    def joined_widely(self, gpus: Sequence[Gpu]) -> bool:
+        """GPU links that are no narrower than those to the CPUs join these GPUs, over other GPUs where need be."""
+        members = frozenset(gpu.name for gpu in gpus)
+        least = self._widest_to_cpus(members)
+        if least not in self._wide_islands:
+            self._wide_islands[least] = self._islands_of(self._without_links_below(self._fabric, least))
+        return any(members <= island for island in self._wide_islands[least])
+
+    def _routings(self) -> tuple[_Routing, ...]:
+        """Graphs that all GPUs may be routed over, each with what data inside an island use and what data between
+        islands use: the fabric, where it joins them; the fabric with the CPUs, where it does not, or only narrowly."""
+        if not self._kept:
+            if len(self.islands) == 1:
+                self._kept.append((self._fabric, self._fabric))
+            else:
+                self._kept.append((self._fabric, self._whole))
+            if not self.joined_widely(self.topology.gpus):
+                least = self._widest_to_cpus(self.gpu_names)
+                wide = self._without_links_below(self._fabric, least)
+                self._kept.append((wide, self._without_links_below(self._whole, least, of=self._fabric)))
+        return tuple(self._kept)
+
+    def _widest_to_cpus(self, members: Iterable[str]) -> float:
+        return max((self._to_cpus.get(name, 0.0) for name in members), default=0.0)
+
+    @cached_property
+    def _to_cpus(self) -> Mapping[str, float]:
+        """Rate of the fastest link between a device and a CPU, in either direction."""
+        rates: dict[str, float] = defaultdict(float)
+        for start, end, data in self._whole.edges(data=True):
+            for name in {start, end} if {start, end} & self._cpus else ():
+                rates[name] = max(rates[name], data["rate"])
+        return rates
+
+    @staticmethod
+    def _without_links_below(
+        graph: nx.DiGraph[str], least: float, of: nx.DiGraph[str] | None = None
+    ) -> nx.DiGraph[str]:
+        """The graph without the links of `of` (default: its own) that are narrower than `least`."""
+        narrow = [(start, end) for start, end, data in (of or graph).edges(data=True) if data["rate"] < least]
+        left: nx.DiGraph[str] = graph.copy()
+        left.remove_edges_from(narrow)
+        return left
 
     # Paths
-
-    def shortest_paths(self, source: Gpu, destination: Gpu) -> tuple[Path, ...]:
-        """All paths with the fewest hops, in the order of their devices' names. Raises UserError if there is none."""
-        graph = self._between(source.name, destination.name)
-        return self._fewest_hops(graph, source.name, destination.name)
 
     def widest_path(self, source: Gpu, destination: Gpu) -> Path:
         """The single path with the highest bandwidth: the nominal point-to-point goodput (De Sensi §III-D).
 
         Of several, the one with the fewest hops, then the first by name. Raises UserError if there is none.
         """
-        graph = self._between(source.name, destination.name)
-        rate = self._widest_rates(graph, source.name).get(destination.name)
-        if rate is None:
-            raise UserError(f"{self.topology.system}: no path leads from {source.name} to {destination.name}")
-        first = self._fewest_hops(self._at_least(graph, rate), source.name, destination.name)[0]
-        return Path(first.devices, rate)
+        graph, rate = self._widest_graph(source.name, destination.name)
+        first = self._first_by_name(graph, source.name, destination.name)
+        return Path(first, rate)
 
-    def _at_least(self, graph: nx.Graph[str], rate: float) -> nx.Graph[str]:
+    def widest_shares(self, source: Gpu, destination: Gpu) -> dict[Edge, float]:
+        """Share of a message on each edge when all widest paths with the fewest hops carry the same: what does not
+        depend on how devices are named. Raises UserError if there is no path."""
+        graph, _ = self._widest_graph(source.name, destination.name)
+        previous = self._predecessors(graph, source.name, destination.name)
+        paths = self._path_counts(graph, source.name)
+        arriving: dict[str, float] = {destination.name: 1.0}
+        shares: dict[Edge, float] = {}
+        while source.name not in arriving:
+            before: dict[str, float] = defaultdict(float)
+            for name, share in arriving.items():
+                for other in previous[name]:
+                    shares[other, name] = share * paths[other] / paths[name]
+                    before[other] += shares[other, name]
+            arriving = before
+        return shares
+
+    def _path_counts(self, graph: nx.DiGraph[str], source: str) -> Mapping[str, int]:
+        """How many paths with the fewest hops lead from a device to each other one."""
+        key = (id(graph), source)
+        if key not in self._counts:
+            counts = {source: 1}
+            # Predecessors come in the order of a breadth-first search.
+            for name, previous in self._previous[key].items():
+                if name != source:
+                    counts[name] = sum(counts[other] for other in previous)
+            self._counts[key] = counts
+        return self._counts[key]
+
+    def _widest_graph(self, source: str, destination: str) -> tuple[nx.DiGraph[str], float]:
+        """The links that are no narrower than the widest path, and its rate."""
+        graph, rate = self._fabric, self._widest_rates(self._fabric, source).get(destination, 0.0)
+        over_cpus = self._widest_rates(self._whole, source).get(destination, 0.0)
+        if over_cpus > rate:
+            graph, rate = self._whole, over_cpus
+        if not rate:
+            raise UserError(f"{self.topology.system}: no path leads from {source} to {destination}")
+        return self._at_least(graph, rate), rate
+
+    def _at_least(self, graph: nx.DiGraph[str], rate: float) -> nx.DiGraph[str]:
         """The graph without the edges that are narrower than `rate`."""
         key = (id(graph), rate)
         if key not in self._wide:
-            wide: nx.Graph[str] = nx.Graph()
+            wide: nx.DiGraph[str] = nx.DiGraph()
             wide.add_nodes_from(graph)
-            wide.add_edges_from((a, b) for a, b, data in graph.edges(data=True) if data["rate"] >= rate)
+            wide.add_edges_from((a, b, data) for a, b, data in graph.edges(data=True) if data["rate"] >= rate)
             self._wide[key] = wide
         return self._wide[key]
 
-    def _fewest_hops(self, graph: nx.Graph[str], source: str, destination: str) -> tuple[Path, ...]:
+    def _predecessors(self, graph: nx.DiGraph[str], source: str, destination: str) -> Mapping[str, list[str]]:
         key = (id(graph), source)
         if key not in self._previous:
             found: Any = nx.predecessor(graph, source)
             self._previous[key] = found
-        previous = self._previous[key]
-        if destination not in previous:
+        if destination not in self._previous[key]:
             raise UserError(f"{self.topology.system}: no path leads from {source} to {destination}")
-        paths: list[tuple[str, ...]] = [(destination,)]
-        while paths[0][0] != source:
-            paths = [(before, *path) for path in paths for before in previous[path[0]]]
-        return tuple(Path(devices, self._narrowest(devices)) for devices in sorted(paths))
+        return self._previous[key]
 
-    def _narrowest(self, devices: Sequence[str]) -> float:
-        return min(float(self._whole.edges[edge]["rate"]) for edge in itertools.pairwise(devices))
+    def _first_by_name(self, graph: nx.DiGraph[str], source: str, destination: str) -> tuple[str, ...]:
+        """The first of the paths with the fewest hops, by the names of its devices from the source on."""
+        previous = self._predecessors(graph, source, destination)
+        layers = [{destination}]
+        while source not in layers[-1]:
+            layers.append({before for name in layers[-1] for before in previous[name]})
+        path = [source]
+        for layer in reversed(layers[:-1]):
+            path.append(min(name for name in layer if path[-1] in previous[name]))
+        return tuple(path)
 
-    def _widest_rates(self, graph: nx.Graph[str], source: str) -> Mapping[str, float]:
-        """Rate of the widest path to every device: the narrowest edge on the way in the maximum spanning tree."""
+    def _widest_rates(self, graph: nx.DiGraph[str], source: str) -> Mapping[str, float]:
+        """Rate of the widest path to every GPU that a path leads to."""
         key = (id(graph), source)
         if key not in self._widest:
-            tree = self._spanning_tree(graph)
-            rates = {source: math.inf}
-            for parent, child in nx.bfs_edges(tree, source):
-                rates[child] = min(rates[parent], float(tree.edges[parent, child]["rate"]))
-            self._widest[key] = rates
+            names = self.gpu_names
+            for name, row in zip(names, widest_rates(_network(graph, names)), strict=True):
+                found = zip(names, map(float, row), strict=True)
+                self._widest[id(graph), name] = {other: rate for other, rate in found if rate}
         return self._widest[key]
-
-    def _spanning_tree(self, graph: nx.Graph[str]) -> nx.Graph[str]:
-        if id(graph) not in self._trees:
-            self._trees[id(graph)] = nx.maximum_spanning_tree(graph, weight="rate")
-        return self._trees[id(graph)]
 
     # Loads
 
@@ -187,14 +282,24 @@ class NodeGraph:
         A pair with several shortest paths puts an equal share of itself on each: the only tie-breaking that does not
         depend on how devices are named. The load for each parallel link counts (De Sensi §IV-A).
         """
-        loads: dict[Edge, float] = defaultdict(float)
-        for source, destination in itertools.permutations(self.topology.gpus, 2):
-            paths = self.shortest_paths(source, destination)
-            for path in paths:
-                for edge in path.edges:
-                    loads[edge] += 1 / len(paths)
+        loads = self._loads(self._fabric, self.graph)
         found = (LoadedEdge(edge, load, load / int(self._whole.edges[edge]["count"])) for edge, load in loads.items())
         return tuple(sorted(found, key=lambda one: (-one.paths_per_link, one.edge)))
+
+    def _loads(self, inside: nx.DiGraph[str], across: nx.DiGraph[str]) -> dict[Edge, float]:
+        """Paths over each edge: Brandes' edge betweenness, of the fabric inside an island and of `across` elsewhere."""
+        loads: dict[Edge, float] = defaultdict(float)
+        islands = self._islands_of(inside)
+        for graph, islands_of_graph in ((inside, True), (across, False)):
+            for island in islands:
+                others = island if islands_of_graph else set(self.gpu_names) - island
+                if (len(island) < 2 and islands_of_graph) or not others:
+                    continue
+                found: Any = nx.edge_betweenness_centrality_subset(graph, sorted(island), sorted(others))
+                for edge, load in found.items():
+                    if load:
+                        loads[edge] += load
+        return loads
 
     @property
     def most_loaded(self) -> tuple[LoadedEdge, ...]:
@@ -215,89 +320,51 @@ class NodeGraph:
 
     @cached_property
     def pair_share_gbps(self) -> float:
-        """Gb/s that every ordered pair of GPUs gets when all send to all at once; infinite for a single GPU.
+        """Gb/s that every ordered pair of GPUs gets when all send to all at once, each pair over its shortest paths;
+        infinite for a single GPU.
 
-        The best split of each pair over its paths with at most one other GPU on the way (all shortest paths, where
-        there is none such). On every system of the papers this is the rate of a link divided by the edge forwarding
-        index (De Sensi §IV-A: 100 Gb/s on LUMI), but unlike that it never falls when a link is added.
+        The rate of an edge over the paths on it, where that is least (De Sensi §IV-A: 100 Gb/s on LUMI). Narrow links
+        are left out where that is better and the others still join all GPUs, so that a thin link more takes nothing
+        from anyone.
         """
-        pairs = [self._short_paths(a, b) for a, b in itertools.permutations(self.topology.gpus, 2)]
-        if not pairs:
+        if len(self.topology.gpus) < 2:
             return math.inf
-        if all(len(paths) == 1 for paths in pairs):
-            loads = Counter(edge for paths in pairs for edge in paths[0].edges)
-            return min(float(self._whole.edges[edge]["rate"]) / load for edge, load in loads.items())
-        return self._best_split(pairs)
+        best = 0.0
+        for fabric, graph in self._routings():
+            for least in sorted({data["rate"] for _, _, data in graph.edges(data=True)}):
+                inside, across = self._at_least(fabric, least), self._at_least(graph, least)
+                if not self._joined(across):
+                    break
+                loads = self._loads(inside, across)
+                best = max(best, min(self.path_rate(edge) / load for edge, load in loads.items()))
+        return best
 
-    def _short_paths(self, source: Gpu, destination: Gpu) -> tuple[Path, ...]:
-        graph = self._between(source.name, destination.name)
-        gpus = set(self.gpu_names)
-        if graph is not self._fabric or len(gpus) > 2 + _EXACT_BISECTION_GPUS:
-            return self.shortest_paths(source, destination)
-        switches = {one.name for one in self.topology.switches}
-        found = {
-            devices
-            for middle in (None, *sorted(gpus - {source.name, destination.name}))
-            for devices in _join(graph, switches, source.name, middle, destination.name)
-        }
-        if not found:
-            return self.shortest_paths(source, destination)
-        return tuple(Path(devices, self._narrowest(devices)) for devices in sorted(found))
-
-    def _best_split(self, pairs: Sequence[Sequence[Path]]) -> float:
-        """Linear program: maximise the share s so that each pair's paths carry s and no edge more than its rate."""
-        edges: dict[Edge, int] = {}
-        rows: list[int] = []
-        columns: list[int] = []
-        pair_rows: list[int] = []
-        pair_columns: list[int] = []
-        column = 1
-        for number, paths in enumerate(pairs):
-            for path in paths:
-                for edge in path.edges:
-                    rows.append(edges.setdefault(edge, len(edges)))
-                    columns.append(column)
-                pair_rows.append(number)
-                pair_columns.append(column)
-                column += 1
-        loads: Any = scipy.sparse.csr_array(([1.0] * len(rows), (rows, columns)), shape=(len(edges), column))
-        carried: Any = scipy.sparse.csr_array(
-            (
-                [1.0] * len(pair_rows) + [-1.0] * len(pairs),
-                (pair_rows + list(range(len(pairs))), pair_columns + [0] * len(pairs)),
-            ),
-            shape=(len(pairs), column),
-        )
-        rates = np.array([float(self._whole.edges[edge]["rate"]) for edge in edges])
-        scale = float(rates.max())
-        objective = np.zeros(column)
-        objective[0] = -1.0
-        solved: Any = scipy.optimize.linprog(
-            objective, A_ub=loads, b_ub=rates / scale, A_eq=carried, b_eq=np.zeros(len(pairs)), method="highs"
-        )
-        if not solved.success:
-            raise RuntimeError(f"the share of a pair could not be computed: {solved.message}")
-        return float(-solved.fun) * scale
+    def _joined(self, graph: nx.DiGraph[str]) -> bool:
+        names = set(self.gpu_names)
+        return any(names <= group for group in nx.strongly_connected_components(graph))
 
     # Injection and cuts
 
     def injection_gbps(self, gpu: Gpu) -> float:
         """Gb/s that a GPU can send to the other GPUs: the sum of its links to GPUs and switches, and to its CPU where
         that is the way to another island (De Sensi §II)."""
-        edges: Iterable[Edge] = ((gpu.name, other) for other in self.graph[gpu.name])
-        return sum(self.rate(edge) for edge in edges)
+        return float(sum(data["rate"] for _, _, data in self.graph.out_edges(gpu.name, data=True)))
+
+    def reception_gbps(self, gpu: Gpu) -> float:
+        """Gb/s that a GPU can receive from the other GPUs: `injection_gbps` the other way."""
+        return float(sum(data["rate"] for _, _, data in self.graph.in_edges(gpu.name, data=True)))
 
     @property
     def least_injection_gbps(self) -> float:
-        """Injection of the GPU that has the least, in Gb/s; infinite without GPUs."""
-        return min((self.injection_gbps(gpu) for gpu in self.topology.gpus), default=math.inf)
+        """The least that a GPU can send or receive, in Gb/s; infinite without GPUs."""
+        rates = [(self.injection_gbps(gpu), self.reception_gbps(gpu)) for gpu in self.topology.gpus]
+        return min((min(each) for each in rates), default=math.inf)
 
     def ways(self, gpu: Gpu) -> int:
-        """Peers to which a GPU can send at the same time over links of its own; any number through a switch."""
+        """Peers to which a GPU can send at the same time over links of its own; any number through a switch or CPU."""
         peers = len(self.topology.gpus) - 1
-        switches = {one.name for one in self.topology.switches}
         neighbours = set(self.graph[gpu.name])
-        if neighbours & switches:
+        if neighbours - set(self.gpu_names):
             return peers
         return min(peers, sum(self.links((gpu.name, other)) for other in neighbours))
 
@@ -315,17 +382,10 @@ class NodeGraph:
         neighbours = [set(self._fabric[name]) for name in self.gpu_names]
         return all(one and one <= switches and one == neighbours[0] for one in neighbours)
 
-    def cut_gbps(self, one: Iterable[str], other: Iterable[str]) -> float:
-        """Gb/s from a set of GPUs to a disjoint set: the least cut between them."""
-        flow: nx.Graph[str] = nx.Graph()
-        flow.add_edges_from((a, b, {"capacity": data["rate"]}) for a, b, data in self.graph.edges(data=True))
-        flow.add_edges_from((" source", name) for name in one)  # no capacity: unlimited
-        flow.add_edges_from((" sink", name) for name in other)
-        return float(nx.maximum_flow_value(flow, " source", " sink"))
-
     @cached_property
     def bisection_gbps(self) -> float | None:
-        """Gb/s across the worst division of the GPUs into halves (one more on one side if their number is odd).
+        """Gb/s across the worst division of the GPUs into halves (one more on one side if their number is odd), in the
+        slower direction.
 
         None where it would take too long: above 14 GPUs that are not all alike on switches. 0 for fewer than two.
         """
@@ -334,17 +394,41 @@ class NodeGraph:
         if half == 0:
             return 0.0
         if self.star:
-            by_injection = sorted(self.injection_gbps(gpu) for gpu in self.topology.gpus)
-            return sum(by_injection[:half])
+            ends = sorted(min(self.injection_gbps(gpu), self.reception_gbps(gpu)) for gpu in self.topology.gpus)
+            return sum(ends[:half])
         if len(names) > _EXACT_BISECTION_GPUS:
             return None
-        halves = (set(one) for one in itertools.combinations(names, half))
+        network = _network(self.graph, names)
+        ways = (network,) if network.symmetric else (network, network.backwards)
+        halves = (set(one) for one in itertools.combinations(network.terminals, half))
+        first = network.terminals[0]
         # Of two equal halves each division appears twice: keep the one with the first GPU.
-        return min(self.cut_gbps(one, set(names) - one) for one in halves if len(names) % 2 or names[0] in one)
+        return min(out_of_terminals(way, one) for one in halves if len(names) % 2 or first in one for way in ways)
 
     def flow_gbps(self, source: Gpu, destination: Gpu) -> float:
         """Gb/s from one GPU to another over all paths at once: the least cut between the two."""
-        return self.cut_gbps([source.name], [destination.name])
+        one, other = (self.gpu_names.index(gpu.name) for gpu in (source, destination))
+        flows = self._flows_of_fabric if self.joined_widely((source, destination)) else self._flows_of_whole
+        return float(flows[one, other])
+
+    @cached_property
+    def _flows_of_fabric(self) -> Matrix:
+        return flow_rates(_network(self._fabric, self.gpu_names))
+
+    @cached_property
+    def _flows_of_whole(self) -> Matrix:
+        return flow_rates(_network(self._whole, self.gpu_names))
+
+    def links_of(self, edge: Edge) -> tuple[Link, ...]:
+        """The kinds of links that an edge is made of."""
+        return self._links_of.get(frozenset(edge), ())
+
+    @cached_property
+    def _links_of(self) -> Mapping[frozenset[str], tuple[Link, ...]]:
+        found: dict[frozenset[str], tuple[Link, ...]] = {}
+        for link in self.topology.links:
+            found[frozenset(link.ends)] = (*found.get(frozenset(link.ends), ()), link)
+        return found
 
 
 @lru_cache(maxsize=64)
@@ -353,20 +437,14 @@ def node_graph(topology: Topology) -> NodeGraph:
     return NodeGraph(topology)
 
 
-def _join(
-    graph: nx.Graph[str], switches: set[str], source: str, middle: str | None, destination: str
-) -> list[tuple[str, ...]]:
-    """Paths from source to destination by way of `middle`, each part direct or through one switch."""
-    if middle is None:
-        return [(source, *via, destination) for via in _parts(graph, switches, source, destination)]
-    return [
-        (source, *first, middle, *second, destination)
-        for first in _parts(graph, switches, source, middle)
-        for second in _parts(graph, switches, middle, destination)
-        if not set(first) & set(second)
-    ]
-
-
-def _parts(graph: nx.Graph[str], switches: set[str], a: str, b: str) -> list[tuple[str, ...]]:
-    direct: list[tuple[str, ...]] = [()] if graph.has_edge(a, b) else []
-    return direct + [(one,) for one in sorted(set(graph[a]) & set(graph[b]) & switches)]
+def _network(graph: nx.DiGraph[str], terminals: Sequence[str]) -> FlowNetwork:
+    """The capacities of a graph; vertices that no terminal is joined with are left out."""
+    order = {name: position for position, name in enumerate(terminals)}
+    joined = set().union(*(group for group in nx.weakly_connected_components(graph) if group & set(order)), order)
+    vertices = sorted(joined, key=lambda name: (order.get(name, len(order)), name))
+    place = {name: position for position, name in enumerate(vertices)}
+    capacity = np.zeros((len(vertices), len(vertices)))
+    for start, end, data in graph.edges(data=True):
+        if start in place:
+            capacity[place[start], place[end]] = data["rate"]
+    return FlowNetwork(tuple(vertices), tuple(range(len(order))), capacity)

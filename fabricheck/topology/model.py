@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pydantic
 
 from fabricheck.errors import UserError
 from fabricheck.topology.network import Network, network_from
-from fabricheck.topology.schema import MemoryEntry, TopologyFile
+from fabricheck.topology.schema import DirectedRate, MemoryEntry, TopologyFile
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import YamlFile, read_yaml
 
@@ -55,17 +56,27 @@ class Nic:
 
 @dataclass(frozen=True)
 class Link:
-    """`count` parallel links of `rate_gbps` each between two devices, full duplex."""
+    """`count` parallel links of `rate_gbps` each between two devices, full duplex.
+
+    `back_gbps`: rate of one link from the second end to the first, where it is another than forward.
+    """
 
     ends: tuple[str, str]
     technology: str
     count: int
     rate_gbps: float
     source: str
+    back_gbps: float | None = None
 
     @property
     def total_gbps(self) -> float:
-        """Rate of all parallel links together, in one direction, in Gb/s."""
+        """Rate of all parallel links together, in the faster direction, in Gb/s."""
+        return self.count * max(self.rate_gbps, self.back_gbps or 0.0)
+
+    def towards(self, end: str) -> float:
+        """Rate of all parallel links together, towards one of the ends, in Gb/s."""
+        if self.back_gbps is not None and end == self.ends[0]:
+            return self.count * self.back_gbps
         return self.count * self.rate_gbps
 
 
@@ -111,11 +122,14 @@ class Topology:
         fabric = (*(one.name for one in self.gpus), *(one.name for one in self.cpus))
         return (*fabric, *(one.name for one in self.switches), *(one.name for one in self.nics))
 
+    @cached_property
+    def _gpus(self) -> dict[str | int, Gpu]:
+        return {key: gpu for gpu in reversed(self.gpus) for key in (gpu.index, gpu.name)}
+
     def gpu(self, which: str | int) -> Gpu:
         """The GPU of this name or node-local index. Raises UserError if there is none."""
-        for gpu in self.gpus:
-            if which in (gpu.name, gpu.index):
-                return gpu
+        if which in self._gpus:
+            return self._gpus[which]
         names = ", ".join(f"{gpu.index} ({gpu.name})" for gpu in self.gpus) or "none"
         raise UserError(f"{self.system} has no GPU {which!r}: its GPUs are {names}")
 
@@ -141,7 +155,7 @@ def load_topology(path: Path) -> Topology:
         switches=tuple(Switch(one.name, one.model, one.in_network_reduction) for one in entry.switches),
         nics=tuple(Nic(nic.name, nic.model, parse_rate(nic.rate), nic.source, nic.burst_bytes) for nic in entry.nics),
         links=tuple(
-            Link((pair[0], pair[1]), link.technology, link.count, parse_rate(link.rate), link.source)
+            Link((pair[0], pair[1]), link.technology, link.count, *_rates(link.rate, link.source))
             for link in entry.links
             for pair in link.pairs
         ),
@@ -153,6 +167,13 @@ def load_topology(path: Path) -> Topology:
         ccl_path_in_node=paths.node.ccl if paths and paths.node else None,
         ccl_path_between_nodes=paths.network.ccl if paths and paths.network else None,
     )
+
+
+def _rates(rate: str | DirectedRate, source: str) -> tuple[float, str, float | None]:
+    """The last fields of a Link."""
+    if isinstance(rate, str):
+        return parse_rate(rate), source, None
+    return parse_rate(rate.forward), source, parse_rate(rate.back)
 
 
 def find_topology(system: str, site_configs: Path) -> Topology:

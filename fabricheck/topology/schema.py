@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from fabricheck.errors import UserError
 from fabricheck.units import parse_rate
@@ -72,12 +72,33 @@ class NicEntry(_Strict):
     ] = 0
 
 
+Count = Annotated[int, Field(ge=1, le=10_000, description="parallel links of each pair")]
+
+
+class DirectedRate(_Strict):
+    """Rates of a link that is not as fast one way as the other."""
+
+    forward: Annotated[Rate, Field(description="from the first device of a pair to the second")]
+    back: Annotated[Rate, Field(description="from the second to the first")]
+
+
+def _kind_of_rate(value: object) -> str:
+    return "each direction" if isinstance(value, (dict, DirectedRate)) else "both directions"
+
+
+LinkRate = Annotated[
+    Annotated[Rate, Tag("both directions")] | Annotated[DirectedRate, Tag("each direction")],
+    Discriminator(_kind_of_rate),
+    Field(description="of one link, in one direction, with its unit; or of each direction"),
+]
+
+
 class LinkEntry(_Strict):
     """One kind of link and the pairs of devices that it joins."""
 
     technology: Annotated[str, Field(min_length=1, description="for example `NVLink4` or `PCIe 4 x16`")]
-    count: Annotated[int, Field(ge=1, description="parallel links of each pair")]
-    rate: Annotated[Rate, Field(description="of one link, in one direction, with its unit")]
+    count: Count
+    rate: LinkRate
     source: Source
     pairs: Annotated[list[Annotated[list[Name], Field(min_length=2, max_length=2)]], Field(min_length=1)]
 
@@ -111,7 +132,7 @@ class NetworkLinkEntry(_Strict):
     """One kind of link and the ends that it joins, each of the first with each of the second."""
 
     technology: Annotated[str, Field(min_length=1, description="for example `HDR200` or `Slingshot 11`")]
-    count: Annotated[int, Field(ge=1, description="parallel links of each pair of ends")] = 1
+    count: Annotated[int, Field(ge=1, le=10_000, description="parallel links of each pair of ends")] = 1
     rate: Annotated[Rate, Field(description="of one link, in one direction, with its unit")]
     source: Source
     pairs: Annotated[list[Annotated[list[End], Field(min_length=2, max_length=2)]], Field(min_length=1)]

@@ -21,6 +21,7 @@ site_configuration = gpu_cluster(
             gpu_arch="gfx90a",
             ccl="rccl",
         ),
+        tuning_profile="dardel",
         multinode=False,
     )
 )

@@ -22,5 +22,6 @@ site_configuration = gpu_cluster(
             gpu_arch="gfx90a",
             ccl="rccl",
         ),
+        tuning_profile="frontier",
     )
 )

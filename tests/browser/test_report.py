@@ -179,7 +179,7 @@ def test_history_comparison_and_drawing_are_shown_and_can_be_reached_by_keyboard
     # The link of the slow GPU has another colour than the others; in both schemes it is told from the paper.
     drawing = page.locator(".node svg")
     assert drawing.is_visible()
-    colors = drawing.locator("line[stroke]").evaluate_all("lines => lines.map((line) => line.getAttribute('stroke'))")
+    colors = drawing.locator("path[stroke]").evaluate_all("lines => lines.map((line) => line.getAttribute('stroke'))")
     assert len(colors) == 4 and len(set(colors)) >= 2 and colors.count(colors[-1]) == 1
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     outlines = drawing.locator(".outline").evaluate_all("lines => lines.map((line) => getComputedStyle(line).stroke)")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
+import math
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,7 +16,7 @@ from click.testing import CliRunner
 
 from fabricheck.commands.topology import expected, validate
 from fabricheck.judge.expected_table import rows
-from fabricheck.topology.drawing import draw
+from fabricheck.topology.drawing import box_width, draw, layout
 from tests.support.nodes import PAPERS, ROOT, node, system
 
 pytestmark = pytest.mark.usefixtures("in_suite")
@@ -40,6 +43,48 @@ def test_expected_of_every_system(name: str, layout: str) -> None:
         assert all(row["source"] for row in table)
     else:
         assert result.stdout.startswith(f"{name}: ")
+
+
+@pytest.mark.parametrize("name", [*PAPERS, "local", "emulated"])
+@pytest.mark.parametrize("unit", ["Gb/s", "GB/s"])
+def test_the_text_fits_80_columns(name: str, unit: str) -> None:
+    result = CliRunner().invoke(expected, [name, "--unit", unit], catch_exceptions=False)
+    assert [line for line in result.stdout.splitlines() if len(line) > 80] == []
+    # Every pair is in one class, and every value has a note that says where it comes from.
+    numbers = {line.split("]")[0].strip("[") for line in result.stdout.splitlines() if line.startswith("[")}
+    rows = [line for line in result.stdout.splitlines() if line.endswith("]")]
+    assert {line.rsplit("[", 1)[1].rstrip("]") for line in rows} <= numbers
+
+
+@pytest.mark.parametrize(
+    ("name", "estimates"),
+    [
+        ("alps", ["own share: 3,600 Gb/s", "GPU's links: 3,600 Gb/s", "very many nodes: 200 Gb/s"]),
+        ("leonardo", ["own share: 2,400 Gb/s", "GPU's links: 2,400 Gb/s", "very many nodes: 100 Gb/s"]),
+        ("lumi", ["index: 4 paths", "own share: 600 Gb/s", "rings: 800 Gb/s", "very many nodes: 100 Gb/s"]),
+        ("frontier", ["both directions together: 1,600 Gb/s"]),
+        ("aurora", ["both directions together: 2,400 Gb/s"]),
+    ],
+)
+def test_the_papers_own_estimates_are_shown(name: str, estimates: list[str]) -> None:
+    result = CliRunner().invoke(expected, [name], catch_exceptions=False)
+    text = " ".join(result.stdout.split())
+    for each in estimates:
+        assert each in text
+
+
+def test_a_large_node_is_a_few_lines(tmp_path: Path) -> None:
+    gpus = "".join(f"  - {{name: gpu{one}, index: {one}, model: test}}\n" for one in range(72))
+    pairs = ", ".join(f"[gpu{one}, switch]" for one in range(72))
+    link = f"  - {{technology: NVLink4, count: 18, rate: 25 GB/s, source: test, pairs: [{pairs}]}}\n"
+    switch = "switches:\n  - {name: switch, model: test}\n"
+    text = f"system: rack\ndescription: 72 GPUs\ngpus:\n{gpus}cpus:\n  - {{name: cpu0}}\n{switch}links:\n{link}"
+    file = tmp_path / "topology.yaml"
+    file.write_text(text, encoding="utf-8")
+    result = CliRunner().invoke(expected, [str(file)], catch_exceptions=False)
+    assert len(result.stdout.splitlines()) < 60
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "every pair" in result.stdout
 
 
 def test_numbers_of_the_table() -> None:
@@ -71,11 +116,55 @@ def test_drawing(tmp_path: Path) -> None:
     space = "{http://www.w3.org/2000/svg}"
     widths = {
         line.findtext(f"{space}title", "").split(":")[0]: float(line.get("stroke-width", "0"))
-        for line in root.iter(f"{space}line")
+        for line in root.iter(f"{space}path")
+        if line.get("class") == "link"
     }
+    uses = {line.findtext(f"{space}title", "") for line in root.iter(f"{space}path")} - widths.keys()
+    assert "gcd0 uses hsn0" in uses
     assert len(widths) == len(system("lumi").links)
     assert widths["gcd0 - gcd1"] == pytest.approx(2 * widths["gcd0 - gcd6"])
     assert widths["gcd0 - gcd6"] == pytest.approx(2 * widths["gcd0 - gcd2"])
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_no_link_runs_behind_another_gpu(name: str) -> None:
+    """Summit's X-Bus once seemed to join two GPUs."""
+    topology = system(name)
+    made = layout(topology)
+    for link in topology.links:
+        if set(link.ends) - {nic.name for nic in topology.nics}:
+            for x, y in points(made.curve(link.ends).path, made.size):
+                for gpu in topology.gpus:
+                    across, down = made.places[gpu.name]
+                    inside = abs(x - across) < box_width(gpu.name) / 2 and abs(y - down) < 13
+                    assert gpu.name in link.ends or not inside, (link.ends, gpu.name)
+
+
+def points(path: str, size: float) -> list[tuple[float, float]]:
+    """Places on a curve of the drawing; those of an arc round the middle are on its circle."""
+    numbers = [float(each) for each in re.findall(r"-?\d+\.\d+", path)]
+    if "A" in path:
+        (x1, y1), (x2, y2), radius = numbers[:2], numbers[-2:], numbers[2]
+        middle = size / 2
+        angles = [math.atan2(y - middle, x - middle) for x, y in ((x1, y1), (x2, y2))]
+        turn = math.remainder(angles[1] - angles[0], 2 * math.pi)
+        steps = [angles[0] + turn * step / 50 for step in range(51)]
+        return [(middle + radius * math.cos(one), middle + radius * math.sin(one)) for one in steps]
+    x1, y1, cx, cy, x2, y2 = numbers
+    shares = [step / 50 for step in range(51)]
+    return [
+        ((1 - t) ** 2 * x1 + 2 * t * (1 - t) * cx + t * t * x2, (1 - t) ** 2 * y1 + 2 * t * (1 - t) * cy + t * t * y2)
+        for t in shares
+    ]
+
+
+@pytest.mark.parametrize("gpus", [12, 72])
+def test_boxes_do_not_overlap(gpus: int) -> None:
+    made = layout(node(gpus, [], switch=dict.fromkeys(range(gpus), 3600.0), nics=gpus, scheme="one-to-one"))
+    boxes = [(x, y, box_width(name) / 2) for name, (x, y) in made.places.items()]
+    for one, other in itertools.combinations(boxes, 2):
+        assert abs(one[0] - other[0]) > one[2] + other[2] or abs(one[1] - other[1]) > 26
+    assert all(0 < coordinate < made.size for place in made.places.values() for coordinate in place)
 
 
 @pytest.mark.parametrize("name", [*PAPERS, "local"])

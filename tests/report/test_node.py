@@ -29,7 +29,7 @@ def drawn(run: RunJudgement, topology: Topology) -> Node:
 def links(found: Node) -> dict[str, tuple[str, str | None]]:
     """Tooltip and colour of each line by the link's name."""
     groups = ElementTree.fromstring(str(found.svg)).iter("g")
-    titles = [(str(group.findtext("title")), group.findall("line")[-1].get("stroke")) for group in groups]
+    titles = [(str(group.findtext("title")), group.findall("path")[-1].get("stroke")) for group in groups]
     return {title.partition(":")[0]: (title, color) for title, color in titles}
 
 
@@ -92,7 +92,7 @@ def test_names_are_text_in_the_drawing(evil: str) -> None:
     run = replace(pair_run(), run=replace(pair_run().run, ranks=tuple(ranks)))
     found = drawn(run, named)
     assert {each.tag for each in ElementTree.fromstring(str(found.svg)).iter()} == {
-        "svg", "g", "title", "line", "rect", "text",
+        "svg", "g", "title", "line", "path", "rect", "text",
     }  # fmt: skip
     assert not re.search(r"<(script|b)\b", str(found.svg))
     assert "\x1b" not in str(found.svg)

@@ -122,7 +122,8 @@ def test_an_old_key_of_an_environment_is_named_with_the_new_one(suite: Path, mon
 def test_expected_takes_a_partition() -> None:
     said = CliRunner().invoke(expected, ["hgx-h200:gpu8"], catch_exceptions=False)
     assert said.exit_code == 0
-    assert "gpu0 gpu7" in said.stdout
+    assert "8 GPUs on NVSwitch" in said.stdout
+    assert "all 8 " in said.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,281 @@
+"""Flows and cuts of a directed graph with capacities: what links allow, whatever the algorithm.
+
+A `FlowNetwork` has vertices, of which some are terminals (GPUs that take part); all others only forward. Rates are in
+any unit, results in the same. Every cut that is returned is one that the network has, so that a value is never below
+what an algorithm could reach; found by maximum flows on capacities rounded to 2^-28 of the demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+import scipy.sparse.csgraph
+
+Matrix = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+# Capacities are whole 32-bit numbers, and a residual is the sum of two.
+_WHOLE = float(1 << 29)
+_UNLIMITED = 1 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class FlowNetwork:
+    """`capacity[u, v]`: rate from vertex u to vertex v, 0 without a link. `terminals`: the vertices that send and
+    receive, in order."""
+
+    vertices: tuple[str, ...]
+    terminals: tuple[int, ...]
+    capacity: Matrix
+
+    @property
+    def size(self) -> int:
+        """Number of terminals."""
+        return len(self.terminals)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the terminals, in order."""
+        return tuple(self.vertices[one] for one in self.terminals)
+
+    @cached_property
+    def backwards(self) -> FlowNetwork:
+        """The same with every link turned round."""
+        return replace(self, capacity=np.ascontiguousarray(self.capacity.T))
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Every link is as fast one way as the other."""
+        return bool(np.array_equal(self.capacity, self.capacity.T))
+
+    @cached_property
+    def _edges(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Matrix]:
+        heads, tails = np.nonzero(self.capacity)
+        return heads, tails, self.capacity[heads, tails]
+
+    def out_of(self, members: Mask) -> float:
+        """Capacity of all links that leave a set of vertices."""
+        return float(self.capacity[np.ix_(members, ~members)].sum())
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A least cut: its rate as the quantity asked for, and the names of the terminals on the sending side."""
+
+    rate: float
+    terminals: tuple[str, ...]
+
+
+def widest_rates(network: FlowNetwork) -> Matrix:
+    """Rate of the widest single path between each two terminals; shape (n, n), infinite on the diagonal, 0 if none."""
+    widest = network.capacity.copy()
+    np.fill_diagonal(widest, np.inf)
+    for middle in range(len(widest)):
+        np.maximum(widest, np.minimum(widest[:, middle, None], widest[None, middle, :]), out=widest)
+    found: Matrix = widest[np.ix_(network.terminals, network.terminals)]
+    return found
+
+
+def flow_between(network: FlowNetwork, source: int, destination: int) -> float:
+    """Maximum flow between two vertices: over all paths at once (Ford and Fulkerson)."""
+    demand = min(float(network.capacity[source].sum()), float(network.capacity[:, destination].sum()))
+    members = _source_side(network, {source: np.inf}, {destination: np.inf}, demand)
+    return network.out_of(members) if demand else 0.0
+
+
+def flow_rates(network: FlowNetwork) -> Matrix:
+    """Maximum flow between each two terminals; shape (n, n), infinite on the diagonal.
+
+    Where direct links and paths over one vertex reach what the ends can send and receive, that is the answer; other
+    pairs take a maximum flow each, or, in a symmetric network, one for each terminal (Gusfield 1990).
+    """
+    capacity = network.capacity
+    ends = np.minimum(capacity.sum(axis=1)[:, None], capacity.sum(axis=0)[None, :])
+    rows = capacity[list(network.terminals)]
+    near = np.stack([row + np.minimum(row[:, None], capacity).sum(axis=0) for row in rows])
+    index = np.ix_(network.terminals, network.terminals)
+    rates: Matrix = ends[index]
+    near = near[:, network.terminals]
+    np.fill_diagonal(near, np.inf)
+    open_pairs = near < rates * (1 - 1e-12)
+    if open_pairs.any():
+        rates = _equivalent_flows(network) if network.symmetric else rates
+        if not network.symmetric:
+            for one, other in np.argwhere(open_pairs):
+                rates[one, other] = flow_between(network, network.terminals[one], network.terminals[other])
+    np.fill_diagonal(rates, np.inf)
+    return rates
+
+
+def _equivalent_flows(network: FlowNetwork) -> Matrix:
+    """All maximum flows of a symmetric network by n - 1 of them: Gusfield, "Very simple methods for all pairs network
+    flow analysis", 1990."""
+    size = network.size
+    parent = np.zeros(size, dtype=np.int64)
+    rates = np.full((size, size), np.inf)
+    where = np.array(network.terminals)
+    for one in range(1, size):
+        other = int(parent[one])
+        demand = min(network.capacity[where[one]].sum(), network.capacity[where[other]].sum())
+        members = _source_side(network, {int(where[one]): np.inf}, {int(where[other]): np.inf}, float(demand))
+        flow = network.out_of(members) if demand else 0.0
+        later = np.arange(size) > one
+        parent[later & members[where] & (parent == other)] = one
+        rates[one, :one] = np.minimum(rates[other, :one], flow)
+        rates[one, other] = flow
+        rates[:one, one] = rates[one, :one]
+    return rates
+
+
+def least_cut(network: FlowNetwork) -> Cut:
+    """The least that leaves any set with some but not all of the terminals: no value that all must know is faster."""
+    return min((broadcast_cut(each, network.terminals[0]) for each in _both_ways(network)), key=lambda cut: cut.rate)
+
+
+def broadcast_cut(network: FlowNetwork, root: int) -> Cut:
+    """What a broadcast from vertex `root` reaches: the least cut between it and a terminal (Edmonds, "Edge-disjoint
+    branchings", 1973). Infinite where there is no other terminal."""
+    best, members = float("inf"), np.zeros(len(network.vertices), dtype=bool)
+    for terminal in network.terminals:
+        if terminal == root:
+            continue
+        demand = min(float(network.capacity[root].sum()), float(network.capacity[:, terminal].sum()))
+        side = _source_side(network, {root: np.inf}, {terminal: np.inf}, demand)
+        if network.out_of(side) < best:
+            best, members = network.out_of(side), side
+    return Cut(best, _names(network, members))
+
+
+def gather_cut(network: FlowNetwork) -> Cut:
+    """What every terminal can send of its own to all others at the same time: the least, over sets S of vertices that
+    leave out a terminal, of the capacity out of S over the number of terminals in S.
+
+    An allgather whose buffer holds n shares can have n times that (Zhao et al., "ForestColl", arXiv:2402.06787,
+    section 4); a reduce-scatter the same of the network backwards. Infinite for fewer than two terminals.
+    """
+    terminals = np.array(network.terminals)
+    share, best = float("inf"), np.zeros(len(network.vertices), dtype=bool)
+    if network.size < 2:
+        return Cut(share, ())
+    for terminal in network.terminals:
+        side = np.ones(len(network.vertices), dtype=bool)
+        side[terminal] = False
+        if (found := network.out_of(side) / (network.size - 1)) < share:
+            share, best = found, side
+    for terminal in network.terminals:
+        while share > 0:
+            supply = {int(one): share for one in terminals}
+            side = _source_side(network, supply, {terminal: np.inf}, network.size * share)
+            inside = int(side[terminals].sum())
+            if not inside or network.out_of(side) / inside >= share * (1 - 1e-9):
+                break
+            share, best = network.out_of(side) / inside, side
+    return Cut(share, _names(network, best))
+
+
+def allreduce_cut(network: FlowNetwork) -> float:
+    """What an allreduce cannot exceed where nothing on the way reduces or multiplies: bytes of the buffer over time.
+
+    A value passes every cut at least once each way. Among k sets of terminals, 2 (k - 1) messages of it go from set to
+    set (each of n one-way messages in a gossip, Harary and Schwenk 1974): so the links out of the sets, over
+    2 (k - 1), bound it for every division into sets. In a symmetric network without switches the least of these is
+    reached, by trees that share no link (Tutte and Nash-Williams 1961), each used to reduce and to broadcast.
+    """
+    if network.size < 2:
+        return float("inf")
+    return min(least_cut(network).rate, *(_partition_bound(each) for each in _both_ways(network)))
+
+
+def _both_ways(network: FlowNetwork) -> Sequence[FlowNetwork]:
+    return (network,) if network.symmetric else (network, network.backwards)
+
+
+def _partition_bound(network: FlowNetwork) -> float:
+    """The least, over partitions of the terminals into k > 1 sets, of the capacity out of each, over 2 (k - 1)."""
+    blocks: list[set[int]] = [{one} for one in network.terminals]
+    bound = float("inf")
+    while len(blocks) > 1:
+        found = sum(out_of_terminals(network, block) for block in blocks) / (2 * (len(blocks) - 1))
+        if found >= bound * (1 - 1e-9):
+            break
+        bound = found
+        if not bound:
+            break
+        blocks = _least_partition(network, 2 * bound)
+    return bound
+
+
+def _least_partition(network: FlowNetwork, price: float) -> list[set[int]]:
+    """The partition of the terminals with the least sum of (capacity out of a set, less `price`).
+
+    The greedy algorithm for the Dilworth truncation of a submodular function: Schrijver, "Combinatorial Optimization",
+    2003, section 48.2. One maximum flow for each terminal.
+    """
+    gain: dict[int, float] = {}
+    blocks: list[set[int]] = []
+    for position, terminal in enumerate(network.terminals):
+        later = network.terminals[position + 1 :]
+        sources = {one: value for one, value in gain.items() if value > 0}
+        sinks = {one: -value for one, value in gain.items() if value < 0} | dict.fromkeys(later, np.inf)
+        demand = float(network.capacity[terminal].sum()) + sum(sources.values())
+        side = _source_side(network, {terminal: np.inf} | sources, sinks, demand)
+        inside = {one for one in network.terminals[: position + 1] if side[one]}
+        gain[terminal] = network.out_of(side) - price - sum(gain[one] for one in inside - {terminal})
+        joined = [block for block in blocks if block & inside]
+        blocks = [block for block in blocks if not block & inside] + [inside.union(*joined)]
+    return blocks
+
+
+def out_of_terminals(network: FlowNetwork, members: Iterable[int]) -> float:
+    """The least cut from some terminals (vertices) to all others."""
+    inside = set(members)
+    others = [one for one in network.terminals if one not in inside]
+    demand = float(network.capacity[sorted(inside)].sum())
+    return network.out_of(_source_side(network, dict.fromkeys(inside, np.inf), dict.fromkeys(others, np.inf), demand))
+
+
+def _source_side(network: FlowNetwork, sources: dict[int, float], sinks: dict[int, float], demand: float) -> Mask:
+    """The vertices on the side of a source of a least cut. `sources`, `sinks`: supply and demand of vertices.
+
+    `demand`: no more than this can flow. Links more than twice as wide are narrowed to that, and never full then.
+    """
+    size = len(network.vertices)
+    side = np.zeros(size, dtype=bool)
+    if demand <= 0:
+        side[[one for one, supply in sources.items() if np.isinf(supply)]] = True
+        return _reachable(network, side)
+    heads, tails, rates = network._edges
+    extra = [(size, one, rate) for one, rate in sources.items()] + [
+        (one, size + 1, rate) for one, rate in sinks.items()
+    ]
+    rows = np.concatenate([heads, [each[0] for each in extra]]).astype(np.int32)
+    columns = np.concatenate([tails, [each[1] for each in extra]]).astype(np.int32)
+    wanted = np.concatenate([rates, [each[2] for each in extra]])
+    whole = np.rint(np.minimum(wanted / (2 * demand), 1.0) * _WHOLE).astype(np.int32)
+    whole[np.isinf(wanted)] = _UNLIMITED  # never saturated, so that a cut parts the two for certain
+    graph: Any = scipy.sparse.csr_array((whole, (rows, columns)), shape=(size + 2, size + 2))
+    flow: Any = scipy.sparse.csgraph.maximum_flow(graph, size, size + 1)
+    residual = graph - flow.flow
+    residual.eliminate_zeros()
+    reached = scipy.sparse.csgraph.breadth_first_order(residual, size, return_predecessors=False)
+    side[reached[reached < size]] = True
+    return side
+
+
+def _reachable(network: FlowNetwork, start: Mask) -> Mask:
+    side: Mask = start.copy()
+    while True:
+        more: Mask = side | (network.capacity[side] > 0).any(axis=0)
+        if (more == side).all():
+            return side
+        side = more
+
+
+def _names(network: FlowNetwork, members: Mask) -> tuple[str, ...]:
+    return tuple(network.vertices[one] for one in network.terminals if members[one])
