@@ -107,8 +107,9 @@ def allreduce(graph: NodeGraph) -> Algorithm:
     if len(graph.topology.gpus) < 2:
         return Algorithm(math.inf, "a single GPU")
     at_once = Algorithm(alltoall(graph).gbps / 2, "every GPU to all others at once, reduce-scatter then allgather")
-    n = len(graph.topology.gpus)
-    if at_once.gbps >= graph.least_injection_gbps * n / (2 * (n - 1)) * (1 - 1e-9):
+    # 2 (n - 1) buffers leave the GPUs, whatever the algorithm.
+    most = sum(graph.injection_gbps(gpu) for gpu in graph.topology.gpus) / (2 * (len(graph.topology.gpus) - 1))
+    if at_once.gbps >= most * (1 - 1e-9):
         return at_once
     candidates = [
         at_once,

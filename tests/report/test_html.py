@@ -289,7 +289,7 @@ def test_a_page_without_runs_still_has_its_history() -> None:
 def test_the_drawing_of_the_node_has_its_table() -> None:
     source = render_html([replace(pair_run(), topology=SQUARE)], title="t", system="s")
     (figure,) = re.findall(r'<figure class="node">.*?</figure>', source, re.DOTALL)
-    assert figure.count("<line") >= 6
+    assert figure.count("<path") >= 6
     assert figure.count('<tr><th scope="row">gpu') == 6
     assert 'class="node"' not in render_html([pair_run()], title="t", system="s")
 
