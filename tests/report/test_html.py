@@ -53,6 +53,7 @@ KNOWN = {
         "svg",
         "g",
         "line",
+        "path",
         "rect",
         "text",
     ),
