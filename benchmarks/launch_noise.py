@@ -2,10 +2,10 @@
 
     python -m benchmarks.launch_noise docs/results/h200-2026-11-22/launches-4-gpus.tar.xz
 
-The archive holds a result file of fabricbench for each launch and command, `NUMBER-COMMAND.jsonl`. A metric's value in a
-launch is its median; the table has, for each operation and size, the spread of these values between launches (as robust
-standard deviation over all pairs or groups, in % of their median over all launches), the worst deviation towards the
-slow side, and the spread inside a launch for comparison.
+The archive holds a result file of fabricbench for each launch and command, `NUMBER-COMMAND.jsonl`. A metric's value in
+a launch is its median; the table has, for each operation and size, the spread of these values between launches (as
+robust standard deviation over all pairs or groups, in % of their median over all launches), the worst deviation towards
+the slow side, and the spread inside a launch for comparison.
 """
 
 from __future__ import annotations
