@@ -15,6 +15,7 @@ from fabricheck.records.verdict import Verdict
 if TYPE_CHECKING:
     from fabricheck.localization.routes import Routing, Ways
     from fabricheck.localization.suspects import Localization
+    from fabricheck.topology.model import Topology
     from fabricheck.topology.network import Network
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -72,7 +73,7 @@ def plan(
     from fabricheck.localization.routes import Ways
     from fabricheck.topology.network import unfold
 
-    network = _network(system)
+    _, network = _network(system)
     names = unfold(nodes)
     of_each = {name: network.ports_of(name) for name in names}
     places = [place for name in names for place in (of_each[name] if ports else (name,))]
@@ -133,14 +134,14 @@ def locate(
     from fabricheck.results.fabricbench import read_run
     from fabricheck.units import parse_size
 
-    network = _network(system)
+    topology, network = _network(system)
     runs = [read_run(file) for file in files]
     worst = Verdict.PASS
     for problem in (problem for run in runs for problem in run.problems):
         worst = max(worst, problem.verdict, key=list(Verdict).index)
         click.echo(f"{problem.verdict.value}  {problem.message}")
     bytes_ = parse_size(size) if size is not None else None
-    rounds = [one for run in runs for one in pairs_of(run, network, bytes_, operation)]
+    rounds = [one for run in runs for one in pairs_of(run, topology, bytes_, operation)]
     ways = Ways(network, _routing(network, routes_file))
     made = design(ways, [[pair for pair, _ in one] for one in rounds], adaptive=adaptive, duplex=operation == OPERATION)
     found = locate_in(made, [goodput for one in rounds for _, goodput in one])
@@ -177,7 +178,7 @@ def _least(detectable: Mapping[str, float], ways: Ways) -> dict[str, tuple[float
     return {kind: (max(losses), len(losses)) for kind, losses in by_kind.items()}
 
 
-def _network(system: str) -> Network:
+def _network(system: str) -> tuple[Topology, Network]:
     from fabricheck.suite import suite_root
     from fabricheck.topology.model import find_topology, load_topology
 
@@ -187,7 +188,7 @@ def _network(system: str) -> Network:
         topology = find_topology(system, suite_root() / "site_configs")
     if topology.network is None:
         raise UserError(f"the topology of {system} has no network: say what joins its nodes (docs/topology-format.md)")
-    return topology.network
+    return topology, topology.network
 
 
 def _routing(network: Network, path: Path | None) -> Routing | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from fabricheck.errors import UserError
 from fabricheck.records.run import Run
 from fabricheck.topology.model import Topology
-from fabricheck.topology.network import Network, fold
 from fabricheck.topology.nic import nic_of
 
 
@@ -38,18 +36,8 @@ def ends_of_ranks(run: Run, topology: Topology) -> dict[int, str]:
     gpus = gpu_of_ranks(run)
     ends = {}
     for each in run.ranks:
-        node = _node_of_host(network, each.host)
+        node = network.node_of_host(each.host)
         nic = nic_of(topology, topology.gpu(gpus[each.rank])) if each.device is not None else None
         port = f"{node}:{nic.name}" if nic is not None else ""
         ends[each.rank] = port if port in network.ports_of(node) else node
     return ends
-
-
-def _node_of_host(network: Network, host: str) -> str:
-    """The node of this name, with or without the domain that a host may add to it."""
-    for name in (host, host.partition(".")[0]):
-        if name in network.nodes:
-            return name
-    raise UserError(
-        f"a rank ran on {host!r}, which is no node of the network in topology.yaml: its nodes are {fold(network.nodes)}"
-    )

@@ -51,7 +51,7 @@ def distance_classes(run: Run, network: Network) -> Iterator[DistanceClass]:
     hosts = {each.rank: each.host for each in run.ranks}
     found: dict[tuple[str, str, int, str], list[Samples]] = defaultdict(list)
     for samples in run.samples:
-        ends = [hosts[rank] for rank in samples.ranks]
+        ends = [network.node_of_host(hosts[rank]) for rank in samples.ranks]
         if samples.operation in PAIRS and len(set(ends)) == 2:
             found[samples.operation, samples.schedule, samples.bytes, network.distance(*ends)].append(samples)
     for key in sorted(found, key=lambda each: (*each[:3], DISTANCES.index(each[3]))):

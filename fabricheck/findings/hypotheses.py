@@ -315,7 +315,7 @@ def location_is_marginal(evidence: Evidence) -> Iterator[Found]:
         classes: dict[tuple[str, str, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for point, measured in group.points.items():
             if _is_between_nodes(point):
-                distance = topology.network.distance(*point.hosts)
+                distance = topology.network.distance(*map(topology.network.node_of_host, point.hosts))
                 median = float(np.median(measured.gbps))
                 classes[point.operation, point.schedule, point.bytes][distance].append(median)
         tests = dict(_test_of_distance(*key, found) for key, found in classes.items() if len(found) > 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from fabricheck.errors import reason_of
 from fabricheck.findings.association import find_associations
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.crossover import find_crossovers
@@ -14,30 +15,42 @@ from fabricheck.findings.scaling import find_scalings
 from fabricheck.findings.slowdown import find_slowdowns
 from fabricheck.judge.system import SystemJudge
 from fabricheck.localization.judge import judge_pairs
-from fabricheck.records.verdict import Finding, Problem
+from fabricheck.records.verdict import Finding, Problem, Verdict
 
 
 def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | Finding]:
     """What a session tells: first of each run by itself, then of its runs together.
 
-    Raises UserError where a run was on nodes or devices that the topology does not have.
+    What cannot be looked at, such as a run on nodes that the topology does not have, is a problem and costs nothing
+    else.
     """
     for each in runs:
-        yield from _of_one(each, judge)
-    yield from find_unused_gpus(runs, judge)
-    yield from find_scalings(runs, judge)
-    yield from find_crossovers(runs)
-    yield from find_observations(runs, judge)
+        for found in _of_one(each, judge):
+            yield from _or_why_not(each.run.path, found)
+    for found in (
+        find_unused_gpus(runs, judge),
+        find_scalings(runs, judge),
+        find_crossovers(runs),
+        find_observations(runs, judge),
+    ):
+        yield from _or_why_not("the runs of this session together", found)
 
 
-def _of_one(run: CaseRun, judge: SystemJudge) -> Iterator[Problem | Finding]:
+def _or_why_not(where: str, found: Iterator[Problem | Finding]) -> Iterator[Problem | Finding]:
+    try:
+        yield from found
+    except Exception as error:  # whatever it is, the others are looked at
+        yield Problem(Verdict.INVALID, f"{where}: what it tells is unknown: {reason_of(error)}")
+
+
+def _of_one(run: CaseRun, judge: SystemJudge) -> Iterator[Iterator[Problem | Finding]]:
     topology = judge.topology_of(run.partition)
     if topology is not None:
         if topology.network is not None:
-            yield from judge_pairs(run.run, topology.network, judge.policy)
-            yield from find_distance_classes(run.run, topology.network)
-        yield from find_associations(run.run, topology)
-    yield from find_slowdowns(run)
+            yield judge_pairs(run.run, topology, judge.policy)
+            yield find_distance_classes(run.run, topology.network)
+        yield find_associations(run.run, topology)
+    yield find_slowdowns(run)
 
 
 def find_unused_gpus(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fabricheck.errors import UserError
+from fabricheck.errors import UserError, reason_of
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import NO_EXPECTATION, judge_run
 from fabricheck.judge.policy import Policy, load_policy
@@ -14,6 +14,7 @@ from fabricheck.judge.references import Key, References, load_references
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Reference
 from fabricheck.records.run import Run
+from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import Topology, find_topology, load_topology, partition_files
@@ -64,6 +65,24 @@ class SystemJudge:
         expect = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
         judged = judge_run(run, expect, self._references(run, test, attributes), self.policy)
         return replace(judged, topology=topology)
+
+    def judge_anyhow(
+        self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None
+    ) -> RunJudgement:
+        """As `judge`, for one of many runs: where it cannot be judged, it is INVALID and says why.
+
+        A run on nodes or devices that the topology does not have, or a mistake in Fabricheck, must not cost what was
+        measured beside it. Its metrics are kept, with nothing to judge them by.
+        """
+        try:
+            return self.judge(run, test, attributes)
+        except Exception as error:  # whatever it is, the other runs are judged and all are stored
+            problem = Problem(Verdict.INVALID, f"{run.path}: cannot be judged: {reason_of(error)}")
+        try:
+            found = judge_run(run, lambda *_: NO_EXPECTATION, {}, self.policy)
+        except Exception:
+            found = RunJudgement(run, Verdict.INVALID, run.problems, ())
+        return replace(found, verdict=worst([found.verdict, problem.verdict]), problems=(problem, *found.problems))
 
     def _references(self, run: Run, test: str | None, attributes: Mapping[str, Key]) -> Mapping[str, Reference]:
         if self.references is None or test is None or test not in self.references.tests or not run.header:

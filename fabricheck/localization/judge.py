@@ -11,23 +11,28 @@ from fabricheck.localization.results import OPERATIONS, pairs_of
 from fabricheck.localization.routes import Ways, design
 from fabricheck.localization.suspects import Suspect
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Problem, Verdict
-from fabricheck.topology.network import Network, node_of
+from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.topology.model import Topology
+from fabricheck.topology.network import node_of
 
 _FEWEST_NODES = 3
 
 
-def judge_pairs(run: Run, network: Network, policy: Policy) -> Iterator[Problem]:
+def judge_pairs(run: Run, topology: Topology, policy: Policy) -> Iterator[Problem | Finding]:
     """Parts of the network that lose what other parts of their kind do not; nothing for runs without pairs of nodes.
 
     That needs no references: pairs are compared with each other. A loss counts above the policy's `smallest_loss`, or
-    above its `smallest_loss_of_distance` where it is that of all pairs over more than one switch.
+    above its `smallest_loss_of_distance` where it is that of all pairs over more than one switch. Ranks on nodes that
+    the network does not have are a problem, pairs too few to tell a fault from noise a finding.
     """
+    network = topology.network
+    if network is None:
+        return
     operation = next((each for each in OPERATIONS if any(one.operation == each for one in run.samples)), None)
     if operation is None or run.footer is None or len({each.host for each in run.ranks}) < _FEWEST_NODES:
         return
     try:
-        rounds = pairs_of(run, network, operation=operation)
+        rounds = pairs_of(run, topology, operation=operation)
     except UserError as error:
         text = f"{run.path}: what the pairs of nodes say of the network is unknown: {error}"
         yield Problem(Verdict.INVALID, text)
@@ -35,7 +40,11 @@ def judge_pairs(run: Run, network: Network, policy: Policy) -> Iterator[Problem]
     pairs = [[pair for pair, _ in one] for one in rounds]
     far = {pair for one in pairs for pair in one if network.distance(*map(node_of, pair)) != "same-switch"}
     made = design(Ways(network), pairs, duplex=operation == "bidirectional")
-    found = locate(made, [goodput for one in rounds for _, goodput in one]).suspects
+    try:
+        found = locate(made, [goodput for one in rounds for _, goodput in one]).suspects
+    except UserError as error:
+        yield Finding(f"{run.path}: no part of the network can be named by its pairs: {error}")
+        return
     for suspect in sorted(found, key=lambda each: -each.loss):
         smallest = policy.smallest_loss_of_distance if _pairs_over(suspect) == far else policy.smallest_loss
         if suspect.low >= smallest:

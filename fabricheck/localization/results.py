@@ -8,8 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from fabricheck.errors import UserError
+from fabricheck.expectation.placement import ends_of_ranks
 from fabricheck.records.run import Run
-from fabricheck.topology.network import Network
+from fabricheck.topology.model import Topology
+from fabricheck.topology.network import node_of
 
 #: Both directions are loaded all the time, so that what pairs on one link get does not hang on which of them goes when.
 OPERATION = "bidirectional"
@@ -17,28 +19,32 @@ OPERATION = "bidirectional"
 OPERATIONS = (OPERATION, "unidirectional", "pingpong")
 
 
-def places_of(run: Run, network: Network) -> tuple[str, ...]:
-    """The node or port of each rank, in rank order.
+def places_of(run: Run, topology: Topology) -> tuple[str, ...]:
+    """The node or port of each rank in the network, in rank order.
 
-    One rank on a node: the port over which the kernel's counters say that its data went, or the node where they do not
-    say. As many as it has ports: those, in the order of the network's file, by node-local rank. Raises UserError for a
-    host that the network lacks, or any other number of ranks.
+    Of a rank that drives a GPU, the port of that GPU's NIC. Of others, where a node has one: the port over which the
+    kernel's counters say that its data went; where it has as many as ports: those, in the order of the network's file,
+    by node-local rank. The node where none of these says the port. Raises UserError for a host that is no node of the
+    network, and where there is none.
     """
+    network = topology.network
+    if network is None:
+        raise UserError(f"the topology of {topology.system} has no network: say what joins its nodes")
     if not run.ranks:
         raise UserError(f"{run.path}: no valid header says where the ranks were")
     counts = Counter(each.host for each in run.ranks)
+    ends = ends_of_ranks(run, topology) or {each.rank: network.node_of_host(each.host) for each in run.ranks}
     found = []
     for each in run.ranks:
-        ports = network.ports_of(each.host)
-        if counts[each.host] == 1:
-            found.append(_port_used(run, each.host, ports) or each.host)
-        elif counts[each.host] == len(ports) and each.local_rank < len(ports):
-            found.append(ports[each.local_rank])
+        end = ends[each.rank]
+        ports = network.ports_of(node_of(end))
+        if end in ports or each.device is not None:
+            found.append(end)
+        elif counts[each.host] == 1:
+            found.append(_port_used(run, each.host, ports) or end)
         else:
-            raise UserError(
-                f"{run.path}: {counts[each.host]} ranks on {each.host}, whose ports are {len(ports)}: run one rank on "
-                "each node, or one for each port"
-            )
+            known = counts[each.host] == len(ports) and each.local_rank < len(ports)
+            found.append(ports[each.local_rank] if known else end)
     return tuple(found)
 
 
@@ -54,14 +60,14 @@ def _port_used(run: Run, host: str, ports: Sequence[str]) -> str | None:
 
 
 def pairs_of(
-    run: Run, network: Network, bytes_: int | None = None, operation: str = OPERATION
+    run: Run, topology: Topology, bytes_: int | None = None, operation: str = OPERATION
 ) -> list[list[tuple[tuple[str, str], float]]]:
     """The rounds of a run: pairs of places, each with the median of its goodput in Gb/s.
 
-    Only `operation` counts, at `bytes_` or else at the largest size. Pairs of one round went at the same time.
-    Raises UserError where a run has none, and for ranks of one node.
+    Only `operation` counts, at `bytes_` or else at the largest size, and of it only pairs of two nodes. Pairs of one
+    round went at the same time. Raises UserError where a run has none.
     """
-    places = places_of(run, network)
+    places = places_of(run, topology)
     samples = [each for each in run.samples if each.operation == operation and len(set(each.ranks)) == 2]
     size = bytes_ if bytes_ is not None else max((each.bytes for each in samples), default=0)
     rounds: dict[tuple[str, int], list[tuple[tuple[str, str], float]]] = defaultdict(list)
@@ -69,8 +75,11 @@ def pairs_of(
         if each.bytes == size and max(each.ranks) < len(places):
             alone = -1 - number if each.round < 0 else each.round
             pair = (places[each.ranks[0]], places[each.ranks[1]])
+            if node_of(pair[0]) == node_of(pair[1]):
+                continue  # nothing of it went over the network
             rounds[each.schedule, alone].append((pair, float(np.median(each.goodput_gbps))))
     if not rounds:
         what = f" of {bytes_} B" if bytes_ is not None else ""
-        raise UserError(f"{run.path}: holds no {operation} pairs{what}: run fabricbench --operations {operation}")
+        text = f"holds no {operation} pairs of two nodes{what}: run fabricbench --operations {operation}"
+        raise UserError(f"{run.path}: {text}")
     return list(rounds.values())

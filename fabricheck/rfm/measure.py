@@ -313,7 +313,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             "$partition": self.current_partition.fullname,
             "$environ": self.current_environ.name,
         }
-        return self.system_judge().judge(run, type(self).__name__, attributes)
+        return self.system_judge().judge_anyhow(run, type(self).__name__, attributes)
 
     def system_judge(self) -> SystemJudge:
         from fabricheck.judge.system import SystemJudge

@@ -39,13 +39,14 @@ class Outcome:
 def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     """Judges every result file of a session against the topology, the references and the policy of the suite.
 
-    The verdict is the worst of all files and of the session's own problems.
+    The verdict is the worst of all files and of the session's own problems. A file that cannot be judged is INVALID and
+    leaves the others judged.
     """
     judge = SystemJudge.of(system, suite.root)
     found = [(case, file) for case in session.cases for file in case.result_files()]
     cases = tuple(case for case, _ in found)
     judged = tuple(
-        replace(judge.judge(read_run(file), case.test, case.attributes), test=str(case)) for case, file in found
+        replace(judge.judge_anyhow(read_run(file), case.test, case.attributes), test=str(case)) for case, file in found
     )
     runs = tuple(CaseRun.of_case(each.run, case) for each, case in zip(judged, cases, strict=True))
     problems, findings = split(

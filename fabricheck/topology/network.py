@@ -86,6 +86,14 @@ class Network:
             raise UserError(f"there is no node {node!r} in the network: its nodes are {fold(self.nodes)}")
         return self._ports_by_node[node]
 
+    def node_of_host(self, host: str) -> str:
+        """The node of this name, with or without the domain that a host may add to it. Raises UserError for no node."""
+        for name in (host, host.partition(".")[0]):
+            if name in self._ports_by_node:
+                return name
+        text = f"a rank ran on {host!r}, which is no node of the network in topology.yaml"
+        raise UserError(f"{text}: its nodes are {fold(self.nodes)}")
+
     @cached_property
     def _ports_by_node(self) -> dict[str, tuple[str, ...]]:
         found: dict[str, list[str]] = {node: [] for node in self.nodes}

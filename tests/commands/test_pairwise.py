@@ -14,6 +14,7 @@ from fabricheck.cli import main
 from fabricheck.judge.policy import load_policy
 from fabricheck.localization.judge import judge_pairs
 from fabricheck.localization.routes import Ways, design
+from fabricheck.records.verdict import split
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import load_topology
@@ -128,8 +129,9 @@ def test_a_session_names_what_counts(
         return share if slow in (one, other) or (slow == "far" and far) else 1.0
 
     file = result_file(tmp_path / "pairs.jsonl", network, rounds, share_of)
-    problems = list(judge_pairs(read_run(file), network, load_policy(suite_root() / "config" / "policy.yaml")))
-    assert bool(problems) == bool(named), problems
+    policy = load_policy(suite_root() / "config" / "policy.yaml")
+    problems, findings = split(judge_pairs(read_run(file), load_topology(topology), policy))
+    assert (bool(problems), findings) == (bool(named), ()), problems
     assert named is None or named in problems[0].message
     assert named is None or (named in problems[0].place and problems[0].message.startswith(problems[0].place))
 
@@ -211,7 +213,7 @@ def test_other_mistakes(tmp_path: Path, topology: Path, capsys: pytest.CaptureFi
     assert run("pairwise", "plan", topology, "--nodes", "nid[001-016]", "--suspects", "spine7") == 2
     assert "'spine7' is no part of the network" in capsys.readouterr().err
     assert run("pairwise", "locate", HOST, "--system", topology) == 2
-    assert "2 ranks on nid001, whose ports are 1: run one rank on each node" in capsys.readouterr().err
+    assert "holds no bidirectional pairs of two nodes: run fabricbench" in capsys.readouterr().err
     bare = tmp_path / "bare.yaml"
     bare.write_text(TOPOLOGY[: TOPOLOGY.index("network:")])
     assert run("pairwise", "plan", bare, "--nodes", "nid[001-016]") == 2
