@@ -14,16 +14,28 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(" \t\r") - first + 1));
 }
 
+// The plugin's versions write Provider and provider.
+constexpr char kProvider[] = "NET/OFI Selected ";
+
 }  // namespace
 
 std::map<std::string, long> paths_in_ccl_log(const std::string& log) {
-  // "… Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", "… [send] via NET/IB/0/GDRDMA"
+  // "… Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", "… [send] via NET/AWS Libfabric/0/GDRDMA comm 0x55…", and of the
+  // plugin for libfabric "NET/OFI Selected Provider is cxi (found 4 nics)": tcp can hide below it.
   std::map<std::string, long> paths;
   std::istringstream stream(log);
   for (std::string line; std::getline(stream, line);) {
+    if (const std::size_t provider = line.find(kProvider); provider != std::string::npos) {
+      const std::size_t begin = line.find(" is ", provider);
+      if (begin == std::string::npos) continue;
+      const std::string name = line.substr(begin + 4, line.find_first_of(" ,\r", begin + 4) - begin - 4);
+      if (!name.empty()) ++paths["NET/OFI provider " + name];
+      continue;
+    }
     const std::size_t via = line.find(" via ");
     if (via == std::string::npos || line.find("Channel ") == std::string::npos) continue;
-    const std::string path = line.substr(via + 5, line.find_first_of(" \r", via + 5) - via - 5);
+    // The name of a network may have blanks; what follows it is the address of the communicator.
+    const std::string path = trimmed(std::string_view(line).substr(via + 5, line.find(" comm 0x", via) - via - 5));
     if (!path.empty()) ++paths[path];
   }
   return paths;

@@ -24,6 +24,20 @@ TEST(ccl_log_names_the_paths_of_its_channels) {
   CHECK_EQUAL(paths.at("NET/Socket/0"), 1);
 }
 
+// Lines as aws-ofi-nccl and aws-ofi-rccl print them, and the channels that NCCL makes over them.
+TEST(ccl_log_names_the_provider_below_the_plugin) {
+  const auto paths = paths_in_ccl_log(
+      "n1:10:11 [0] NCCL INFO NET/OFI Selected Provider is tcp;ofi_rxm\n"
+      "n1:10:11 [1] NCCL INFO NET/OFI Selected provider is cxi, fabric is cxi (found 4 nics)\r\n"
+      "n1:10:11 [0] NCCL INFO NET/OFI Selected something\n"
+      "n1:10:11 [0] NCCL INFO Channel 00/0 : 1[1] -> 2[0] [send] via NET/AWS Libfabric/0/GDRDMA comm 0x55d0 nRanks 04\n"
+      "n1:10:11 [0] NCCL INFO Channel 01/0 : 1[1] -> 2[0] [send] via NET/AWS Libfabric/0/GDRDMA\n");
+  CHECK_EQUAL(paths.size(), 3u);
+  CHECK_EQUAL(paths.at("NET/OFI provider tcp;ofi_rxm"), 1);
+  CHECK_EQUAL(paths.at("NET/OFI provider cxi"), 1);
+  CHECK_EQUAL(paths.at("NET/AWS Libfabric/0/GDRDMA"), 2);
+}
+
 // Lines as UCX 1.22 prints them.
 TEST(oneccl_log_says_whether_devices_reach_each_other_and_what_joins_nodes) {
   const std::string start = "2026:11:22-07:33:35:124:[0] |CCL_INFO| atl-mpi:\n{\n  extra_ep: 0\n}\n";
