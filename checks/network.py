@@ -8,14 +8,16 @@ from fabricheck.rfm import FabricbenchCheck
 class NodePairs(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     """Every pair of nodes in one job, in rounds in which no node takes part twice (De Sensi et al., section V-B).
 
-    One direction at a time: not every MPI library over TCP has both directions of a link in use at once.
+    A node has a rank for each of its NIC ports, which meets those of the same port of the other nodes. One direction at
+    a time: not every MPI library over TCP has both directions of a link in use at once.
     """
 
-    descr = "all pairs of nodes, one direction at a time"
+    descr = "all pairs of nodes, port by port, one direction at a time"
     transport = parameter(["ccl", "mpi"])
     nodes = 0
     operations = ["unidirectional"]
     schedules = ["contended"]
+    rank_a_port = True
     sizes = {"host": "8B,2MiB", "other": "8B,1GiB"}
     warmup = 2
     tags = {"nightly", "acceptance", "observations"}

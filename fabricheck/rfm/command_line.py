@@ -13,7 +13,8 @@ class Plan:
     """What fabricbench is asked to measure. Fields as its options of the same names, and empty for its own defaults.
 
     `budget` and `timeout` in seconds; `sizes` as `1B:1GiB:4` or a list; `pairs` and `together` as fabricbench reads
-    them; `settings`: options of memory paths by name; `more`: options that are passed on as they are.
+    them; `settings`: options of memory paths by name; `devices`: of the ranks of a node, in their order; `more`:
+    options that are passed on as they are.
     """
 
     transport: str
@@ -33,6 +34,7 @@ class Plan:
     settings: Mapping[str, str] = field(default_factory=dict)
     ranks_per_device: int = 1
     together: str = ""
+    devices: Sequence[int] = ()
     more: Sequence[str] = ()
 
     def options(self, output: str) -> list[str]:
@@ -57,6 +59,7 @@ class Plan:
             *(f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()),
             *([f"--ranks-per-device={self.ranks_per_device}"] if self.ranks_per_device > 1 else []),
             *([f"--together={self.together}"] if self.together else []),
+            *([f"--devices={','.join(map(str, self.devices))}"] if self.devices else []),
             *self.more,
         ]
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import reframe as rfm
 
 from fabricheck import mpi
 from fabricheck.suite import suite_root
+from fabricheck.topology.model import find_topology
+from fabricheck.topology.nic import gpus_of_ports
 from fabricheck.tuning import Profile, load_profiles
 
 
@@ -37,6 +40,31 @@ def cores_of(test: rfm.RegressionTest) -> int:
 def gpus_of(test: rfm.RegressionTest) -> int:
     """GPUs of a node, by the partition's description."""
     return next((each.num_devices for each in test.current_partition.devices if each.device_type == "gpu"), 0)
+
+
+@dataclass(frozen=True)
+class NodePorts:
+    """How the NIC ports of a node are each measured by a rank: `ranks` of a node, and the devices that they drive.
+
+    `devices` is empty on the host backend.
+    """
+
+    ranks: int
+    devices: tuple[int, ...] = ()
+
+
+def ports_of(test: rfm.RegressionTest, *, on_host: bool) -> NodePorts:
+    """A rank for each NIC of a node: on the GPU that the topology associates with it, or bound by the environment.
+
+    An environment that binds the ranks of a node to its NICs in turn says so (`extras["rank_nics"]`); without, nobody
+    knows over which NIC a rank on the host sends, and there is one a node.
+    """
+    topology = find_topology(test.current_partition.fullname, suite_root() / "site_configs")
+    if on_host:
+        bound = test.current_environ.extras.get("rank_nics") == "round-robin"
+        return NodePorts(max(len(topology.nics), 1) if bound else 1)
+    devices = tuple(gpu.index for gpu in gpus_of_ports(topology))
+    return NodePorts(len(devices), devices)
 
 
 def launch_command(test: rfm.RegressionTest) -> str:

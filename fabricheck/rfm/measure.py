@@ -27,7 +27,7 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_fresh, require_words_of_all_nodes
 from fabricheck.rfm.build import BuildFabricbench, missing_backend
 from fabricheck.rfm.command_line import Plan, ranks_together
-from fabricheck.rfm.launch import cores_of, gpus_of, prepare_launcher, profile_of
+from fabricheck.rfm.launch import cores_of, gpus_of, ports_of, prepare_launcher, profile_of
 from fabricheck.rfm.outcome import (
     EXIT_STATUS,
     RESULT,
@@ -65,7 +65,8 @@ class FabricbenchCheck(RegressionTestPlugin):
       to measure.
     - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition) and at least
       `ranks_per_device`; without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the
-      partition's (its `extras["nodes"]`). The collectives of an MPI library take device memory only where the
+      partition's (its `extras["nodes"]`); with `rank_a_port` a node has a rank for each of its NIC ports, on the GPU
+      that the topology associates with it. The collectives of an MPI library take device memory only where the
       environment has the feature `device-collectives`; elsewhere reductions are left out, and the others are lists of
       transfers. The launcher's options for binding ranks come from `fabricheck.mpi`, variables from the tuning profile
       that the partition's `extras["tuning_profile"]` names.
@@ -118,6 +119,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     ranks_per_device = variable(int, value=1)
     #: Values of attributes to which `nightly` is restricted; with others a test has not that tag.
     nightly_only = variable(typ.Dict[str, typ.List[str]], value={})
+    #: Whether a node has a rank for each of its NIC ports, and pairs are those of the same port of two nodes.
+    rank_a_port = variable(bool, value=False)
     #: Passed on to fabricbench as it is.
     more_options = variable(typ.List[str], value=[])
     #: The profile in effect, for ReFrame's report and the store.
@@ -131,6 +134,8 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     #: Longest time of a job, and files of the stage directory to keep beside the result; for other mixins to replace.
     job_time = "10m"
+    #: GPUs that the ranks of a node drive, in their order; empty: the first, the second, …
+    rank_devices: tuple[int, ...] = ()
     further_files: tuple[str, ...] = ()
 
     @run_after("init")
@@ -202,12 +207,19 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def set_ranks(self) -> None:
         gpus = gpus_of(self)
-        if self.backend == "host" or not gpus:
+        on_host = self.backend == "host" or not gpus
+        if not on_host:
+            self.num_gpus_per_node = gpus
+        if self.rank_a_port:
+            ports = ports_of(self, on_host=on_host)
+            self.num_tasks_per_node, self.rank_devices = ports.ranks, ports.devices
+            if self.num_nodes // 2 * ports.ranks < 2:
+                self.schedules = ["uncontended"]  # no two pairs can go at the same time
+        elif on_host:
             alone = min(max(cores_of(self), 2), 4)
             self.num_tasks_per_node = self.ranks or (alone if self.num_nodes == 1 else 1)
         else:
             self.num_tasks_per_node = max(gpus, self.ranks_per_device)
-            self.num_gpus_per_node = gpus
         self.num_tasks = self.num_tasks_per_node * self.num_nodes
         too_few = f"needs {self.least_ranks} ranks and this partition has {self.num_tasks}"
         self.leave_out_if(self.num_tasks < self.least_ranks, too_few)
@@ -245,6 +257,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             operations=self.operations,
             implementation=self.implementation,
             schedules=self.schedules,
+            pairs="rails" if self.rank_a_port else "",
             sizes=self.chosen_sizes(),
             budget=self.budget,
             least_iterations=self.least_iterations,
@@ -256,6 +269,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             settings=self.chosen_settings(),
             ranks_per_device=self.ranks_per_device,
             together=self.chosen_ranks(),
+            devices=self.rank_devices,
             more=self.more_options,
         )
 

@@ -55,6 +55,21 @@ def assigned_nic(topology: Topology, position: int, members: int) -> Nic | None:
     return nics[position * len(nics) // members]
 
 
+def gpus_of_ports(topology: Topology) -> tuple[Gpu, ...]:
+    """One GPU for each NIC of the node, the first of those that use it, in the order of the NICs.
+
+    All GPUs where nobody knows which NIC each uses: then all NICs may take part.
+    """
+    ordered = sorted(topology.gpus, key=lambda gpu: gpu.index)
+    first: dict[str, Gpu] = {}
+    for gpu in ordered:
+        nic = nic_of(topology, gpu)
+        if nic is None:
+            return tuple(ordered)
+        first.setdefault(nic.name, gpu)
+    return tuple(first[nic.name] for nic in topology.nics if nic.name in first)
+
+
 def node_gbps(topology: Topology, k: int | None = None) -> float:
     """Gb/s that a node sends when its first k GPUs are active (all: None), by its scheme (CommBench §5.2.1).
 

@@ -77,6 +77,7 @@ site_configuration = {
                 **({"most_ranks": 2} if name == "mpich" else {}),
                 # Which rank of a node uses which port.
                 "launcher_options": [f"--task-prolog={folder / name.partition('-')[2]}.sh"] if "-" in name else [],
+                **({"rank_nics": "round-robin"} if name.endswith("round-robin") else {}),
                 "vendor": {},
             },
         }

@@ -83,7 +83,8 @@ constexpr char kAfter[] =
     R"(  --implementation WHICH  of an operation: transfers, library, or automatic                 [automatic]
   --schedules LIST        of pairs: uncontended (one pair at a time), contended (rounds in
                           which every rank takes part once); of GPUs: alone, together       [uncontended,contended]
-  --pairs LIST            pairs of ranks such as 0-1,2-3, or all                            [all]
+  --pairs LIST            pairs of ranks such as 0-1,2-3, or all; or rails, those of the first
+                          ranks of two groups, of the second ones, and so on                [all]
   --rounds FILE           the rounds of pairs to measure, in place of all pairs: a round a
                           line, such as 0-1 3-2; pairs of a round go at the same time
   --groups LIST           of patterns between groups: NxGxK, N groups of G consecutive ranks of
@@ -120,6 +121,7 @@ Safeguards
   --expect-ranks N        refuse to run with another number of ranks
   --expect-nodes N        refuse to run on another number of nodes
   --share-devices         let several ranks of a node drive one device
+  --devices LIST          of the ranks of a node in their order, such as 0,2,4,6            [0,1,2,3,…]
   --ranks-per-device N    so many neighbouring ranks drive one device, which they then share [1]
 Output
   --output FILE           JSON Lines: every sample, in order

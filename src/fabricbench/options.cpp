@@ -131,7 +131,8 @@ const OptionRow kOptions[] = {
     {"pairs", true,
      [](Options& o, const std::string& text) {
        o.pairs.clear();
-       if (text != "all") {
+       o.rails = text == "rails";
+       if (text != "all" && !o.rails) {
          for (const std::string& pair : split(text, ',')) o.pairs.push_back(parse_pair(pair));
        }
      }},
@@ -178,6 +179,7 @@ const OptionRow kOptions[] = {
     {"share-devices", false, [](Options& o, const std::string&) { o.share_devices = true; }},
     {"ranks-per-device", true,
      [](Options& o, const std::string& text) { o.ranks_per_device = parse_integer(text, 1, "a number of ranks"); }},
+    {"devices", true, [](Options& o, const std::string& text) { o.devices = parse_devices(text); }},
     {"output", true, [](Options& o, const std::string& text) { o.output = text; }},
     {"expect-ranks", true,
      [](Options& o, const std::string& text) { o.expected_ranks = parse_integer(text, 1, "a number of ranks"); }},
@@ -210,7 +212,7 @@ std::vector<option> long_options() {
 
 // What each option allows and all of them together do not.
 void check_together(const Options& options) {
-  if (!options.rounds_file.empty() && !options.pairs.empty()) {
+  if (!options.rounds_file.empty() && (options.rails || !options.pairs.empty())) {
     throw InputError("--rounds and --pairs both say which pairs to measure: give one of the two");
   }
   if (!options.rounds_file.empty() &&
@@ -256,6 +258,12 @@ int parse_count(const std::string& text, int minimum, const char* what) {
 }
 
 int parse_rank(const std::string& text) { return parse_count(text, 0, "a rank"); }
+
+std::vector<int> parse_devices(const std::string& text) {
+  std::vector<int> devices;
+  for (const std::string& each : split(text, ',')) devices.push_back(parse_count(each, 0, "a device"));
+  return devices;
+}
 
 std::vector<Shape> parse_shapes(const std::string& text) {
   constexpr int kMostRanks = 1 << 24;

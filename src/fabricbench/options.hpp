@@ -39,6 +39,7 @@ struct Options {
   Implementation implementation = Implementation::automatic;
   std::vector<Schedule> schedules;
   std::vector<std::pair<int, int>> pairs;  // empty: all
+  bool rails = false;                      // of the pairs, those of two groups whose ranks have the same place in them
   std::string rounds_file;                 // empty: all pairs, in rounds of their own
   std::vector<Round> rounds;               // what the file holds
   std::vector<Shape> shapes;               // of the patterns between groups; empty: the ones that the ranks allow
@@ -63,6 +64,7 @@ struct Options {
   double timeout_s = 60.0;
   bool share_devices = false;
   std::int64_t ranks_per_device = 1;
+  std::vector<int> devices;  // of the ranks of a node, in their order; empty: the first, the second, …
   std::string output;
   std::optional<std::int64_t> expected_ranks;
   std::optional<std::int64_t> expected_nodes;
@@ -81,6 +83,8 @@ Options parse_options(int count, char** arguments);
 // A whole number from `minimum` up that an int can hold.
 int parse_count(const std::string& text, int minimum, const char* what);
 int parse_rank(const std::string& text);
+// "0,2,4,6" as the devices of the ranks of a node.
+std::vector<int> parse_devices(const std::string& text);
 // "2x4x1-4" as the shapes of two groups of four ranks of which one to four take part.
 std::vector<Shape> parse_shapes(const std::string& text);
 // "0-1" as a pair of two different ranks.

@@ -19,11 +19,38 @@ std::vector<std::uint64_t> rounded_sizes(const std::vector<std::uint64_t>& sizes
 }
 
 bool selected(const Options& options, Operation operation, int a, int b) {
+  if (options.rails) return a % options.group_size == b % options.group_size;
   const auto& wanted = options.pairs;
   const auto has = [&](int x, int y) {
     return std::find(wanted.begin(), wanted.end(), std::pair{x, y}) != wanted.end();
   };
   return wanted.empty() || has(a, b) || (is_symmetric(operation) && has(b, a));
+}
+
+// Rounds in which every group meets another one, rank by rank; as `pair_rounds` for groups of one rank.
+std::vector<Round> rail_rounds(int ranks, int size) {
+  std::vector<int> groups(static_cast<std::size_t>(ranks / size));
+  std::iota(groups.begin(), groups.end(), 0);
+  std::vector<Round> rounds;
+  for (const auto& met : pair_rounds(groups)) {
+    Round& round = rounds.emplace_back();
+    for (const auto& [a, b] : met) {
+      for (int place = 0; place < size; ++place) round.emplace_back(a * size + place, b * size + place);
+    }
+  }
+  return rounds;
+}
+
+void check_rails(const Options& options, int ranks) {
+  if (options.group_size == kNoCommonSize) {
+    throw InputError(
+        "the nodes have different numbers of ranks, or ranks that do not follow one another, so --pairs rails "
+        "cannot take a node for a group: give --group-size");
+  }
+  if (options.group_size < 1 || 2 * options.group_size > ranks || ranks % options.group_size != 0) {
+    throw InputError("--pairs rails is for ranks of several nodes, or of groups of --group-size, and this run has " +
+                     std::to_string(ranks) + " ranks on one node or in groups that they do not fill");
+  }
 }
 
 void add_pairs(std::vector<Series>& plan, const Options& options, const std::vector<int>& ranks, Series series) {
@@ -41,9 +68,12 @@ void add_pairs(std::vector<Series>& plan, const Options& options, const std::vec
   };
   const int directions = is_symmetric(series.operation) ? 1 : 2;
   if (series.schedule == Schedule::contended) {
-    if (ranks.size() < 4) return;
+    const auto rounds =
+        options.rails ? rail_rounds(static_cast<int>(ranks.size()), options.group_size) : pair_rounds(ranks);
+    // A pair by itself is no contended one.
+    if (rounds.empty() || rounds[0].size() < 2) return;
     series.round = 0;
-    for (const auto& round : pair_rounds(ranks)) {
+    for (const auto& round : rounds) {
       for (int direction = 0; direction < directions; ++direction) add(round, direction == 1);
     }
     return;
@@ -257,6 +287,7 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
                        ": fix --pairs or start more ranks");
     }
   }
+  if (options.rails) check_rails(options, ranks);
   const std::vector<int> all = first_ranks(ranks);
   std::vector<Series> plan;
   for (const Operation operation : options.operations) {
@@ -303,7 +334,8 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
   }
   if (plan.empty()) {
     throw InputError(
-        "nothing is left to measure: a contended schedule needs at least 4 ranks, and 2 for paths between memories");
+        "nothing is left to measure: a contended schedule needs two pairs that go at the same time, of 4 ranks at "
+        "least, and 2 ranks for paths between memories");
   }
   return plan;
 }

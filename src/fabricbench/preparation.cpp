@@ -38,6 +38,13 @@ std::string input(const World& world, const std::string& path, const char* optio
   return world.from_first(text);
 }
 
+// The index of the device that a rank of a node is to drive. With --devices it need not be there.
+int chosen_device(const Options& options, const LocalRank& local, int devices) {
+  const int place = local.value / static_cast<int>(options.ranks_per_device);
+  if (options.devices.empty()) return place % devices;
+  return options.devices[static_cast<std::size_t>(place) % options.devices.size()];
+}
+
 }  // namespace
 
 void agree(const World& world, bool fine) {
@@ -155,7 +162,11 @@ int select_device(const Options& options, const World& world, const LocalRank& l
   if (!device::present()) return -1;
   const int devices = device::count();
   if (devices == 0) throw InputError("no GPU is visible on " + host_name() + ": " + device::what_to_check());
-  const int index = local.value / static_cast<int>(options.ranks_per_device) % devices;
+  const int index = chosen_device(options, local, devices);
+  if (index >= devices) {
+    throw InputError("--devices names device " + std::to_string(index) + " and " + host_name() + " shows " +
+                     std::to_string(devices) + ": is a GPU missing?");
+  }
   device::select(index);
   const std::vector<std::string> hosts = world.gather_strings(host_name());
   const std::vector<std::string> uuids = world.gather_strings(device::info(index).uuid);
@@ -176,8 +187,9 @@ int select_device(const Options& options, const World& world, const LocalRank& l
 void select_device_early(const Options& options, const LocalRank& local) {
   if (!device::present() || local.value < 0) return;
   try {
-    if (const int devices = device::count(); devices > 0)
-      device::select(local.value / static_cast<int>(options.ranks_per_device) % devices);
+    const int devices = device::count();
+    if (const int index = devices > 0 ? chosen_device(options, local, devices) : 0; index < devices)
+      device::select(index);
   } catch (const RunError&) {
     // It is said once MPI can say it once for all ranks.
   }

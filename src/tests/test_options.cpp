@@ -85,6 +85,8 @@ TEST(mistakes_are_named_with_what_to_do) {
   CHECK(mistake({"--step-transports", "mpi,mpi,mpi", "--operations", "striping_pipelined"}).find("all by one") !=
         std::string::npos);
   CHECK(mistake({"--rounds", "f", "--pairs", "0-1"}).find("--pairs") != std::string::npos);
+  CHECK(mistake({"--rounds", "f", "--pairs", "rails"}).find("--pairs") != std::string::npos);
+  CHECK(mistake({"--devices", "0,,2"}).find("a device") != std::string::npos);
   CHECK(mistake({"--rounds", ""}).find("name of a file") != std::string::npos);
   CHECK(mistake({"--rounds", "f", "--operations", "alltoall"}).find("--rounds holds pairs") != std::string::npos);
   CHECK(mistake({"--min-iterations", "10", "--max-iterations", "9"}).find("--max-iterations") != std::string::npos);
@@ -99,6 +101,8 @@ TEST(options_of_memory_paths_are_read) {
   CHECK(options.host_placement == HostPlacement::remote);
   CHECK_EQUAL(options.together, (std::vector<std::vector<int>>{{0, 2}, {0, 1, 2}}));
   CHECK_EQUAL(options.ranks_per_device, 2);
+  CHECK_EQUAL(parse({"--devices", "0,2,4"}).devices, (std::vector<int>{0, 2, 4}));
+  CHECK(parse({"--pairs", "rails"}).rails && parse({"--pairs", "rails"}).pairs.empty());
   for (const char* kind : {"pageable", "pinned", "noncoherent", "managed", "migrated"})
     CHECK_EQUAL(to_string(*parse({"--host-memory", kind}).host_memory), kind);
   for (const char* ends : {"device-device", "host-device", "device-host", "host-host"})

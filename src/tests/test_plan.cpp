@@ -1,3 +1,4 @@
+#include <map>
 #include <set>
 
 #include "check.hpp"
@@ -43,6 +44,36 @@ TEST(plan_leaves_out_rounds_of_a_single_pair) {
   const auto plan = make_plan(options_for({Operation::pingpong}, "8"), 3, as_transfers);
   for (const Series& series : plan) CHECK(series.schedule == Schedule::uncontended);
   CHECK_EQUAL(record_count(plan), 6u);
+}
+
+TEST(plan_pairs_the_ports_of_nodes_rail_by_rail) {
+  Options options = options_for({Operation::unidirectional}, "8");
+  options.rails = true;
+  options.group_size = 2;
+  for (const int nodes : {2, 3, 4}) {
+    std::map<Schedule, std::set<std::vector<int>>> met;
+    for (const Series& series : make_plan(options, 2 * nodes, as_transfers)) {
+      std::set<int> busy;
+      for (const auto& pair : series.groups) {
+        met[series.schedule].insert(pair);
+        CHECK_EQUAL(pair[0] % 2, pair[1] % 2);
+        for (const int rank : pair) CHECK(busy.insert(rank).second);
+      }
+      // Both rails of two nodes at once.
+      if (series.schedule == Schedule::contended)
+        CHECK_EQUAL(series.groups.size(), static_cast<std::size_t>(nodes / 2 * 2));
+    }
+    CHECK_EQUAL(met[Schedule::contended].size(), static_cast<std::size_t>(2 * nodes * (nodes - 1)));
+    CHECK(met[Schedule::contended] == met[Schedule::uncontended]);
+  }
+  options.group_size = 1;
+  for (const Series& series : make_plan(options, 3, as_transfers)) CHECK(series.schedule == Schedule::uncontended);
+  const auto message = [&](int size, int ranks) {
+    options.group_size = size;
+    return check::message_of<InputError>([&] { make_plan(options, ranks, as_transfers); });
+  };
+  CHECK(message(kNoCommonSize, 4).find("cannot take a node for a group") != std::string::npos);
+  for (const int size : {0, 3, 4}) CHECK(message(size, 4).find("--pairs rails is for ranks of") != std::string::npos);
 }
 
 TEST(plan_rounds_sizes_down_to_whole_shares) {
