@@ -24,6 +24,29 @@ def most_bytes_problems(extras: Mapping[str, object]) -> Iterator[str]:
         yield f"most_bytes {most!r} in extras is no number of bytes: give a whole number, such as {1 << 20}"
 
 
+def number_of_nodes(extras: Mapping[str, object], by_topology: int) -> int:
+    """How many nodes a partition has: as its `extras` say, else its topology; 0 where neither does."""
+    nodes = extras.get("nodes")
+    return nodes if isinstance(nodes, int) else by_topology
+
+
+def nodes_problems(partition: Mapping[str, object], by_topology: int) -> Iterator[str]:
+    """What a partition does not say of its number of nodes, so that checks of the network would silently not exist."""
+    found = partition.get("extras")
+    extras: Mapping[str, object] = found if isinstance(found, dict) else {}
+    for name in ("nodes", "most_nodes"):
+        value = extras.get(name, 1)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            yield f"{name} {value!r} in extras is no number of nodes: give a whole number from 1 up"
+            return
+    known, features = number_of_nodes(extras, by_topology), partition.get("features")
+    if known == 0 and partition.get("scheduler") != "local":
+        missing = "says nowhere how many nodes it has, so none of its network would be checked"
+        yield f"{missing}: give nodes in extras, or fabric or network in topology.yaml; 1 for single nodes"
+    elif known < 2 and isinstance(features, list) and "multinode" in features:
+        yield f"has the feature multinode and {known or 'no number of'} nodes: give nodes in extras"
+
+
 def unsupported_settings(extras: Mapping[str, object], settings: Mapping[str, str]) -> str:
     """What of `settings` a partition says that it does not support, with its reasons; empty where all is supported."""
     unsupported = extras.get("unsupported")

@@ -18,7 +18,8 @@ class RunJudgement:
     """The verdict on a run: the worst of its problems and judgements.
 
     `test`: the test case that it is the result of, such as `PingPong %transport=mpi @daint:gpu+gnu`; empty where that
-    is not known. `topology`: that by which it was judged.
+    is not known. `topology`: that by which it was judged. `nodes`: how many the partition has; 0
+    where that is not known.
     """
 
     run: Run
@@ -27,3 +28,4 @@ class RunJudgement:
     judgements: tuple[Judgement, ...]
     test: str = ""
     topology: Topology | None = None
+    nodes: int = 0

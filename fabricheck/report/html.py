@@ -31,7 +31,7 @@ from fabricheck.history.text import (
     watch_summary,
 )
 from fabricheck.history.watch import Watched
-from fabricheck.judge.overall import count, overall, problems_of, verdict_of, worst_first
+from fabricheck.judge.overall import count, coverage, overall, problems_of, verdict_of, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
@@ -246,6 +246,7 @@ def render_html(
         findings=findings,
         places=places[:_MOST_PLACES],
         more_places=max(0, len(places) - _MOST_PLACES),
+        coverage=coverage(runs).message,
         notes=past.notes,
         comparison=comparison,
         history=history,

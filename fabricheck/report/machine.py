@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from xml.etree import ElementTree
 
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
 from fabricheck.judge.as_json import problems_as_json, run_as_json
-from fabricheck.judge.overall import overall, problems_of, verdict_of
+from fabricheck.judge.overall import coverage, overall, problems_of, verdict_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.verdict import EXIT_CODES, Finding, Problem, Verdict
 from fabricheck.report.content import facts_of, printable, quantity_of
@@ -24,10 +25,12 @@ def write_json(
 ) -> None:
     """Write the verdict, the problems and the findings of the session, and every judged run with its metrics."""
     verdict, found = overall(runs, problems)
+    reached = coverage(runs)
     content = {
         "system": system,
         "verdict": verdict.value,
         "exit_status": EXIT_CODES[verdict],
+        "coverage": {**asdict(reached), "message": reached.message},
         "problems": problems_as_json(found),
         "findings": [{"message": each.message} for each in findings],
         "runs": [{"test": each.test, **run_as_json(each)} for each in runs],

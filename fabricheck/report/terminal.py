@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import click
 
-from fabricheck.judge.overall import count, overall, problems_of, verdict_of, worst_first
+from fabricheck.judge.overall import count, coverage, overall, problems_of, verdict_of, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Finding, Problem, Verdict
@@ -153,7 +153,7 @@ def _totals(runs: Sequence[RunJudgement]) -> str:
         text += f": {_counts(each.verdict for each in metrics)}"
         uncalibrated = sum(not each.calibrated for each in metrics)
         text += f", {uncalibrated} uncalibrated" if uncalibrated else ""
-    return text
+    return f"{text}; {coverage(runs).message}"
 
 
 def _counts(verdicts: Iterable[Verdict]) -> str:

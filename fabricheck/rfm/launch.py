@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import reframe as rfm
+import reframe.core.runtime as rt
 
 from fabricheck import mpi
+from fabricheck.errors import UserError
+from fabricheck.extras import number_of_nodes
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import find_topology
 from fabricheck.topology.nic import gpus_of_ports
@@ -65,6 +70,34 @@ def ports_of(test: rfm.RegressionTest, *, on_host: bool) -> NodePorts:
         return NodePorts(max(len(topology.nics), 1) if bound else 1)
     devices = tuple(gpu.index for gpu in gpus_of_ports(topology))
     return NodePorts(len(devices), devices)
+
+
+def nodes_of(partition: Any) -> int:
+    """How many nodes a partition of ReFrame has; 0 where neither its extras nor its topology say it."""
+    if "nodes" in partition.extras:
+        return number_of_nodes(partition.extras, 0)
+    try:
+        return _nodes_by_topology(partition.fullname)
+    except UserError:
+        return 0  # `fabricheck run` and `validate` say what is wrong with the file
+
+
+@cache
+def _nodes_by_topology(where: str) -> int:
+    return find_topology(where, suite_root() / "site_configs").nodes
+
+
+def fitting_partitions(features: Sequence[str], *, several_nodes: bool) -> list[str]:
+    """The partitions with all of `features`, as ReFrame's `valid_systems`.
+
+    Of one node: all that are not emulated, as features. Of several: by name those of the current system that have
+    several nodes, or say that they do by the feature `multinode`.
+    """
+    if not several_nodes:
+        return [" ".join(["-emulated", *(f"+{each}" for each in features)])]
+    partitions = rt.runtime().system.partitions
+    able = [each for each in partitions if nodes_of(each) > 1 or "multinode" in each.features]
+    return [each.fullname for each in able if set(features) <= set(each.features)]
 
 
 def launch_command(test: rfm.RegressionTest) -> str:

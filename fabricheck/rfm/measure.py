@@ -27,7 +27,15 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_fresh, require_words_of_all_nodes
 from fabricheck.rfm.build import BuildFabricbench, missing_backend
 from fabricheck.rfm.command_line import Plan, ranks_together
-from fabricheck.rfm.launch import cores_of, gpus_of, ports_of, prepare_launcher, profile_of
+from fabricheck.rfm.launch import (
+    cores_of,
+    fitting_partitions,
+    gpus_of,
+    nodes_of,
+    ports_of,
+    prepare_launcher,
+    profile_of,
+)
 from fabricheck.rfm.outcome import (
     EXIT_STATUS,
     RESULT,
@@ -61,8 +69,8 @@ class FabricbenchCheck(RegressionTestPlugin):
       GPUs go at the same time), `ranks_per_device`.
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
       `gpu` and an environment with `nccl`, `rccl` or `oneccl`; it does not depend on the MPI library and is measured
-      once. More than one node needs a partition with `multinode`; nodes that are emulated have no memory of their own
-      to measure.
+      once. More than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature
+      `multinode`; nodes that are emulated have no memory of their own to measure.
     - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition) and at least
       `ranks_per_device`; without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the
       partition's (its `extras["nodes"]`); with `rank_a_port` a node has a rank for each of its NIC ports, on the GPU
@@ -125,6 +133,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     more_options = variable(typ.List[str], value=[])
     #: The profile in effect, for ReFrame's report and the store.
     tuning_profile = variable(str, value="default")
+    #: How many nodes the partition has, likewise; 0 where nobody says it.
+    partition_nodes = variable(int, value=0)
     #: Why it was skipped, for ReFrame's report, which has no reasons of skips.
     left_out = variable(str, value="")
     #: Whether the site's own description says that, so that nothing is missing; likewise.
@@ -149,8 +159,8 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.tags -= {"nightly"}
 
     def fitting_systems(self) -> list[str]:
-        where = "-emulated" if self.wanted_nodes == 1 else "+multinode"
-        return [f"{where} +gpu" if self.needs_gpu or self.transport != "mpi" else where]
+        features = ["gpu"] if self.needs_gpu or self.transport != "mpi" else []
+        return fitting_partitions(features, several_nodes=self.wanted_nodes != 1)
 
     def fitting_environments(self) -> list[str]:
         return ["+mpi"] if self.transport == "mpi" else [f"+mpi +{name}" for name in self.gpu_libraries]
@@ -198,10 +208,11 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.leave_out_if(not self.operations, "this MPI library's collectives do not take device memory")
 
     def set_nodes(self) -> None:
-        known = int(self.current_partition.extras.get("nodes", 0))
-        self.num_nodes = self.wanted_nodes or known
+        extras = self.current_partition.extras
+        known = self.partition_nodes = nodes_of(self.current_partition)
+        self.num_nodes = self.wanted_nodes or min(known, int(extras.get("most_nodes", known)))
         where = self.current_partition.fullname
-        unknown = f"{where} does not say in its extras how many nodes it has"
+        unknown = f"neither the extras of {where} nor its topology say how many nodes it has"
         self.leave_out_if(self.num_nodes < 1, unknown, described=False)
         self.leave_out_if(0 < known < self.num_nodes, f"{where} has {known} nodes and this test needs {self.num_nodes}")
 

@@ -16,6 +16,7 @@ from reframe.core.pipeline import RegressionTestPlugin
 from fabricheck.records.operations import backend_of
 from fabricheck.results.environment import without_values
 from fabricheck.results.vendor_output import VendorOutput
+from fabricheck.rfm.launch import fitting_partitions
 from fabricheck.rfm.outcome import EXIT_STATUS
 from fabricheck.rfm.paths import paths_of, paths_of_suite
 from fabricheck.rfm.suite_build import BuildImb, BuildNcclTests, BuildOsu, BuildRcclTests, vendor_tool
@@ -89,7 +90,7 @@ class SuiteParts(RegressionTestPlugin):
         return "D" in self.buffers or self.transport == "ccl"
 
     def fitting_systems(self) -> list[str]:
-        return [" ".join(["+multinode" if self.nodes > 1 else "-emulated", *(["+gpu"] if self.on_device else [])])]
+        return fitting_partitions(["gpu"] if self.on_device else [], several_nodes=self.nodes > 1)
 
     def fitting_environments(self) -> list[str]:
         features = ["mpi", *NEEDED.get(self.tool, ())]

@@ -46,7 +46,12 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     found = [(case, file) for case in session.cases for file in case.result_files()]
     cases = tuple(case for case, _ in found)
     judged = tuple(
-        replace(judge.judge_anyhow(read_run(file), case.test, case.attributes), test=str(case)) for case, file in found
+        replace(
+            judge.judge_anyhow(read_run(file), case.test, case.attributes),
+            test=str(case),
+            nodes=int(case.attributes.get("partition_nodes", 0)),
+        )
+        for case, file in found
     )
     runs = tuple(CaseRun.of_case(each.run, case) for each, case in zip(judged, cases, strict=True))
     problems, findings = split(

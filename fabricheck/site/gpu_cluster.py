@@ -53,8 +53,9 @@ class Jobs:
 class Cluster:
     """What is particular to a site. `hostnames`: regular expressions of the hosts on which ReFrame may run.
 
-    `features` and `extras` of the partition are added to those that follow from the rest. `multinode`: whether jobs of
-    several nodes are to be measured. `modules_system`: ReFrame's; by default lmod where it is there.
+    `extras` of the partition are added to those that follow from the rest. `nodes`: how many it has, where
+    topology.yaml does not say it; 1 where only single nodes are to be measured. `most_nodes`: how many a job of checks
+    of the network takes at most. `modules_system`: ReFrame's; by default lmod where it is there.
     """
 
     name: str
@@ -64,7 +65,8 @@ class Cluster:
     gpus: Gpus
     software: Software
     tuning_profile: str = "default"
-    multinode: bool = True
+    nodes: int = 0
+    most_nodes: int = 64
     modules_system: str = ""
     extras: Mapping[str, object] = field(default_factory=dict)
 
@@ -104,10 +106,16 @@ def _partition(site: Cluster) -> dict[str, object]:
         "environs": [site.software.name],
         "max_jobs": 1,
         "time_limit": "30m",
-        "features": ["gpu", gpus.api, *gpus.links, "remote", *(["multinode"] if site.multinode else [])],
+        "features": ["gpu", gpus.api, *gpus.links, "remote"],
         "devices": [device],
         **({"resources": [asked]} if site.jobs.scheduler == "slurm" else {}),
-        "extras": {"tuning_profile": site.tuning_profile, "gpus_per_node": gpus.count, **site.extras},
+        "extras": {
+            "tuning_profile": site.tuning_profile,
+            "gpus_per_node": gpus.count,
+            **({"nodes": site.nodes} if site.nodes else {}),
+            "most_nodes": site.most_nodes,
+            **site.extras,
+        },
     }
 
 

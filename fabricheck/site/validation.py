@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.of_metric import TRANSPORTS, expectation
-from fabricheck.extras import most_bytes_problems, renamed_keys, unsupported_problems
+from fabricheck.extras import most_bytes_problems, nodes_problems, renamed_keys, unsupported_problems
 from fabricheck.judge.published import load_published
 from fabricheck.judge.references import ALL_OTHERS, References, load_references
 from fabricheck.records.metrics import MetricName, parse_metric_name
@@ -220,9 +220,11 @@ def _extras_problems(
         wrong = (*renamed_keys(extras), *most_bytes_problems(extras))
         for problem in (*wrong, *unsupported_problems(extras.get("unsupported", {}))):
             yield f"{where}: {problem}"
+        topology = topologies.get(str(partition["name"]), topologies.get(""))
+        for problem in nodes_problems(partition, topology.nodes if topology is not None else 0):
+            yield f"{where}: {problem}"
         devices = partition.get("devices")
         gpus = [one for one in devices if one.get("type") == "gpu"] if isinstance(devices, list) else []
         count = sum(int(one.get("num_devices", 0)) for one in gpus)
-        topology = topologies.get(str(partition["name"]), topologies.get(""))
         if gpus and topology is not None and count != len(topology.gpus):
             yield f"{where}: has {count} GPUs, its topology {len(topology.gpus)}"

@@ -11,7 +11,7 @@ import pydantic
 
 from fabricheck.errors import UserError
 from fabricheck.topology.network import Network, network_from
-from fabricheck.topology.schema import DirectedRate, MemoryEntry, TopologyFile
+from fabricheck.topology.schema import DirectedRate, FabricEntry, MemoryEntry, TopologyFile
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import YamlFile, read_yaml
 
@@ -86,8 +86,9 @@ class Topology:
     be kept for each.
 
     `host_memory_gbps`: bandwidth of the node's memory in Gb/s; `host_memory_measured`: it is unknown, and values rest
-    on the copy bandwidth that each run measures. `ccl_path_…`: the path that *CCL has to take, where the file says it
-    (`fabricheck.topology.transport_paths`). Raises UserError when names do not fit together.
+    on the copy bandwidth that each run measures. `fabric`: how large a system is whose `network` nobody published.
+    `ccl_path_…`: the path that *CCL has to take, where the file says it (`fabricheck.topology.transport_paths`). Raises
+    UserError when names do not fit together.
     """
 
     system: str
@@ -102,6 +103,7 @@ class Topology:
     host_memory_gbps: float | None = None
     host_memory_measured: bool = False
     network: Network | None = None
+    fabric: FabricEntry | None = None
     ccl_path_in_node: str | None = None
     ccl_path_between_nodes: str | None = None
 
@@ -126,6 +128,13 @@ class Topology:
     def _gpus(self) -> dict[str | int, Gpu]:
         return {key: gpu for gpu in reversed(self.gpus) for key in (gpu.index, gpu.name)}
 
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are, by the network or what is known of its size; 0 where the file does not say."""
+        if self.network is not None:
+            return len(self.network.nodes)
+        return self.fabric.nodes if self.fabric is not None else 0
+
     def gpu(self, which: str | int) -> Gpu:
         """The GPU of this name or node-local index. Raises UserError if there is none."""
         if which in self._gpus:
@@ -146,6 +155,8 @@ def load_topology(path: Path) -> Topology:
     _check_names(file, entry)
     _check_links(file, entry)
     _check_association(file, entry)
+    if entry.network is not None and entry.fabric is not None:
+        file.fail(("fabric", "nodes"), "network says how many nodes there are: leave out fabric")
     memory, paths = entry.host_memory, entry.transport_paths
     return Topology(
         system=entry.system,
@@ -164,6 +175,7 @@ def load_topology(path: Path) -> Topology:
         host_memory_gbps=parse_rate(memory.rate) if isinstance(memory, MemoryEntry) else None,
         host_memory_measured=memory == "measured",
         network=network_from(file, entry.network, [nic.name for nic in entry.nics]) if entry.network else None,
+        fabric=entry.fabric,
         ccl_path_in_node=paths.node.ccl if paths and paths.node else None,
         ccl_path_between_nodes=paths.network.ccl if paths and paths.network else None,
     )

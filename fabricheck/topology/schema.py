@@ -146,6 +146,30 @@ class NetworkEntry(_Strict):
     links: Annotated[list[NetworkLinkEntry], Field(min_length=1)]
 
 
+class SwitchPortsEntry(_Strict):
+    """What the ports of one switch lead to."""
+
+    endpoints: Annotated[int | None, Field(ge=1, description="to NICs of nodes")] = None
+    group: Annotated[int | None, Field(ge=0, description="to other switches of its group")] = None
+    other_groups: Annotated[int | None, Field(ge=0, description="to switches of other groups")] = None
+
+
+class FabricEntry(_Strict):
+    """How large the system is and what joins its nodes, where nobody published which node is plugged in where."""
+
+    nodes: Annotated[int, Field(ge=1, description="how many nodes there are")]
+    kind: Annotated[Literal["dragonfly", "dragonfly+", "fat-tree"] | None, Field(description="of network")] = None
+    groups: Annotated[int | None, Field(ge=1, description="groups, pods or cells")] = None
+    nodes_per_group: Annotated[int | None, Field(ge=1)] = None
+    leaves_per_group: Annotated[int | None, Field(ge=1, description="switches that nodes are plugged into")] = None
+    spines_per_group: Annotated[int | None, Field(ge=0, description="switches without nodes")] = None
+    nodes_per_leaf: Annotated[int | None, Field(ge=1)] = None
+    switches_per_node: Annotated[int | None, Field(ge=1, description="leaves that one node is plugged into")] = None
+    leaf_ports: SwitchPortsEntry | None = None
+    spine_ports: SwitchPortsEntry | None = None
+    source: Source
+
+
 class NodePathsEntry(_Strict):
     """Paths inside a node."""
 
@@ -186,4 +210,5 @@ class TopologyFile(_Strict):
         Field(description="of the node; `measured`: nominal values rest on the copy bandwidth that each run measures"),
     ] = None
     network: NetworkEntry | None = None
+    fabric: FabricEntry | None = None
     transport_paths: TransportPathsEntry | None = None

@@ -22,6 +22,6 @@ site_configuration = gpu_cluster(
             ccl="rccl",
         ),
         tuning_profile="dardel",
-        multinode=False,
+        nodes=1,  # the paper measures one
     )
 )

@@ -17,5 +17,6 @@ site_configuration = gpu_cluster(
         software=Software(
             name="openmpi", modules=["gcc", "cuda", "openmpi+cuda", "nccl"], mpi="openmpi", gpu_arch="80", ccl="nccl"
         ),
+        nodes=2,  # CommBench §5.2.1 measures two; put your own number
     )
 )

@@ -15,5 +15,6 @@ site_configuration = gpu_cluster(
         software=Software(
             name="openmpi", modules=["cuda", "openmpi", "nccl"], mpi="openmpi", gpu_arch="80", ccl="nccl"
         ),
+        nodes=2,  # CommBench §5.2.1 measures two; put your own number
     )
 )

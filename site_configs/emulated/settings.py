@@ -46,7 +46,7 @@ site_configuration = {
                     "max_jobs": 1,
                     "time_limit": "5m",
                     "prepare_cmds": ["source /usr/share/modules/init/bash"],
-                    "features": ["remote", "multinode", "emulated"],
+                    "features": ["remote", "emulated"],
                     "extras": {
                         "tuning_profile": "default",
                         "nodes": nodes,

@@ -20,6 +20,7 @@ site_configuration = gpu_cluster(
             name="openmpi", modules=["gcc", "cuda/12.1", "openmpi", "nccl"], mpi="openmpi", gpu_arch="80", ccl="nccl"
         ),
         tuning_profile="leonardo",
+        most_nodes=256,  # De Sensi et al. SC24, §V-C: users can only run jobs using up to 256 nodes
         modules_system="tmod4" if shutil.which("modulecmd") else "nomod",
     )
 )

@@ -21,5 +21,6 @@ site_configuration = gpu_cluster(
             gpu_arch="80",
             ccl="nccl",
         ),
+        nodes=2,  # CommBench §5.2.1 measures two; put your own number
     )
 )

@@ -15,5 +15,6 @@ site_configuration = gpu_cluster(
         software=Software(
             name="spectrum-mpi", modules=["gcc", "spectrum-mpi", "cuda/9.2.148"], mpi="spectrum-mpi", gpu_arch="70"
         ),
+        nodes=2,  # the paper measures two (section 4); put your own number
     )
 )

@@ -202,6 +202,26 @@ def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "alps: ok" in result.stdout
 
 
+def test_validate_wants_the_number_of_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it there is no check of the network, and nothing else would say so."""
+    import shutil
+
+    for folder in ("site_configs", "config", "reference_values", "checks"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+    topology = tmp_path / "site_configs" / "lumi" / "topology.yaml"
+    text = topology.read_text(encoding="utf-8")
+    topology.write_text(text[: text.index("fabric:")], encoding="utf-8")
+    emulated = tmp_path / "site_configs" / "emulated" / "settings.py"
+    text = emulated.read_text(encoding="utf-8")
+    text = text.replace('"nodes": nodes,', '"nodes": 1,').replace('["remote",', '["multinode", "remote",')
+    emulated.write_text(text, encoding="utf-8")
+    result = CliRunner().invoke(validate, ["lumi", "emulated"], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert "partition gpu: says nowhere how many nodes it has, so none of its network would be checked" in result.stdout
+    assert "partition pair: has the feature multinode and 1 nodes" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("unsupported", "said"),
     [
@@ -214,6 +234,8 @@ def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
         ('["host_numa=remote"]', "unsupported is no map of settings"),
         ('{}, "most_bytes": "1MiB"', "most_bytes '1MiB' in extras is no number of bytes: give a whole number"),
         ('{}, "most_bytes": 0', "most_bytes 0 in extras is no number of bytes"),
+        ('{}, "nodes": 0', "nodes 0 in extras is no number of nodes: give a whole number from 1 up"),
+        ('{}, "most_nodes": True', "most_nodes True in extras is no number of nodes"),
         ('{}, "lacks": {}', "'lacks' in extras is called 'unsupported' now: rename it"),
     ],
 )

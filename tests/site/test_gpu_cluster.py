@@ -58,7 +58,7 @@ def test_a_slurm_system_with_the_cray_environment(monkeypatch: pytest.MonkeyPatc
         "features": ["gpu", "hip", "xgmi", "remote"],
         "devices": [{"type": "gpu", "arch": "gfx90a", "model": "MI250X", "num_devices": 8}],
         "resources": [{"name": "_rfm_gpu", "options": ["--gpus-per-node={num_gpus_per_node}"]}],
-        "extras": {"tuning_profile": "dardel", "gpus_per_node": 8},
+        "extras": {"tuning_profile": "dardel", "gpus_per_node": 8, "nodes": 1, "most_nodes": 64},
     }
 
 
@@ -67,7 +67,7 @@ def test_another_scheduler_and_another_mpi_library() -> None:
     (partition,), (environment,) = found["systems"][0]["partitions"], found["environments"]
     assert (partition["scheduler"], partition["launcher"], partition["access"]) == ("lsf", "lrun", ["-q pbatch"])
     assert "resources" not in partition
-    assert "multinode" in partition["features"]
+    assert partition["extras"]["nodes"] == 2
     assert (environment["cc"], environment["cxx"]) == ("mpicc", "mpicxx")
     assert "env_vars" not in environment
     assert environment["features"] == ["mpi", "cuda"]

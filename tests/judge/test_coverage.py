@@ -1,0 +1,44 @@
+"""What the head of a report says of how much of a system was checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from fabricheck.judge.overall import coverage
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Expectation, Judgement
+from fabricheck.records.verdict import Problem, Verdict
+from tests.support.made_runs import MIB, made_run, made_samples
+
+PAIR = made_samples("pingpong", (0, 1), MIB, 10)
+NOTHING = Expectation(None, None, None, 0.0, "made")
+FAST = Judgement("made", "Gb/s", "higher", 1.0, (1.0, 1.0), Verdict.PASS, "", False, NOTHING, None, PAIR)
+
+
+def judged(hosts: Sequence[str], nodes: int, *, verdict: Verdict = Verdict.PASS) -> RunJudgement:
+    problems = () if verdict is Verdict.PASS else (Problem(verdict, "made"),)
+    return RunJudgement(made_run(hosts, [PAIR]), verdict, problems, (FAST,), nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        ([], "0 of an unknown number of nodes were checked; the network was not"),
+        ([judged(["a", "a"], 0)], "1 of an unknown number of nodes was checked; the network was not"),
+        ([judged(["a", "a"], 1)], "1 of 1 node was checked"),
+        ([judged(["a", "a"], 3456)], "1 of 3,456 nodes was checked; the network was not"),
+        (
+            [judged(["a", "b"], 8, verdict=Verdict.FAIL), judged(["c"], 8)],
+            "3 of 8 nodes were checked, and the network between them",
+        ),
+        # What says nothing of a node has not checked it.
+        (
+            [judged(["a", "b"], 8, verdict=Verdict.INVALID), judged(["c"], 8)],
+            "1 of 8 nodes was checked; the network was not",
+        ),
+    ],
+)
+def test_how_many_nodes_and_whether_the_network(runs: list[RunJudgement], said: str) -> None:
+    assert coverage(runs).message == said
