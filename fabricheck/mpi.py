@@ -30,6 +30,15 @@ TROUBLED: Mapping[tuple[str, str], str] = {
     ("mpich", "4.0"): "takes milliseconds for each message when there are more ranks than cores",
 }
 
+#: By the name that environments give their MPI library: variables with which it says over what it sends.
+LOGGING: Mapping[str, Mapping[str, str]] = {
+    "openmpi": {"OMPI_MCA_btl_base_verbose": "1", "OMPI_MCA_mtl_base_verbose": "10"},
+    "mpich": {"MPIR_CVAR_DEBUG_SUMMARY": "1"},
+    "cray-mpich": {"MPICH_ENV_DISPLAY": "1", "FI_LOG_LEVEL": "info", "FI_LOG_SUBSYS": "core"},
+    "impi": {"I_MPI_DEBUG": "10"},
+    "spectrum-mpi": {"OMPI_MCA_pml_base_verbose": "10"},
+}
+
 _VERSION_IN_ANSWER = {
     # Open MPI 4 calls itself OpenRTE when its launcher is started by another name than mpirun.
     "openmpi": re.compile(r"\((?:Open MPI|OpenRTE)\) (\d[\w.]*)"),

@@ -6,11 +6,13 @@ Pure functions from a run and what the caller knows to problems; a check adds th
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
 from fabricheck.errors import UserError
+from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench_format import parse_utc
@@ -45,6 +47,7 @@ def require(
     paths_required: Collection[str] = (),
     described: str = "",
     interfaces: Collection[str] = (),
+    nics: Collection[str] = (),
     verified: bool = True,
 ) -> tuple[Problem, ...]:
     """What keeps `run` from being the run that was asked for; an empty tuple where nothing does.
@@ -57,7 +60,8 @@ def require(
     reported (`NET/Socket`): any match of a forbidden one and a required one without a match are INVALID, and so is a
     library that reported nothing where something is required; `described`: the path that the site's files ask for, in
     their words. `interfaces`: the network interfaces over which the data
-    of several nodes may go. `verified`: the data must have been checked.
+    of several nodes may go; where nobody names them, `nics` are those of the topology, and what other networks carried
+    counts where it is a share of what the run itself moved. `verified`: the data must have been checked.
     Raises UserError for a regular expression that is not one.
     """
     forbidden, required = compile_patterns(paths_forbidden), compile_patterns(paths_required)
@@ -79,7 +83,8 @@ def require(
     problems += [Problem(Verdict.INVALID, _flat(f"{run.path}:1: {message}")) for message in messages]
     if run.footer is not None:
         messages = list(path_mistakes(run.footer["proof"], forbidden, required, described))
-        messages += _interface_mistakes(run.footer["proof"].get("interfaces", {}), interfaces)
+        sent = run.footer["proof"].get("interfaces", {})
+        messages += _interface_mistakes(sent, interfaces) if interfaces else _management_mistakes(run, sent, nics)
     else:
         messages = ["there is no footer, so nothing proves which way the data went"] if required else []
     problems += [Problem(Verdict.INVALID, _flat(f"{run.path}: {message}")) for message in messages]
@@ -228,9 +233,11 @@ def path_mistakes(
             yield f"the data went by {', '.join(matches)}, which this check forbids: {instead}"
     for pattern in required:
         if proof["evidence"] is None:
-            yield f"no library reported which way the data went, and {pattern.pattern!r} has to be proven"
+            wanted = described or repr(pattern.pattern)
+            yield f"no library reported which way the data went, and {wanted} has to be proven"
         elif not any(pattern.search(path) for path in paths):
-            yield f"the data went by {', '.join(paths)} and not by {pattern.pattern!r}"
+            site = f": the site's path is {described}" if described else ""
+            yield f"the data went by {', '.join(paths)} and not by {pattern.pattern!r}{site}"
 
 
 # What schedulers, file systems and MPI's start send beside the data.
@@ -249,5 +256,45 @@ def _interface_mistakes(sent: Mapping[str, Mapping[str, int]], allowed: Collecti
             yield (
                 f"{100 * stray[worst] / total:.0f}% of what {host} sent went over {worst} and not over "
                 f"{' or '.join(allowed)}: the library took another network"
+            )
+            return
+
+
+def least_sent(run: Run) -> dict[str, int]:
+    """Bytes that each host has at least sent to others, by the samples of a run; what was not kept is not counted.
+
+    Pairs are counted exactly. Of a collective each host is taken to send no more than the share of one rank.
+    """
+    hosts = {each.rank: each.host for each in run.ranks}
+    sent: Counter[str] = Counter()
+    for each in run.samples:
+        ends = [hosts[rank] for rank in each.ranks if rank in hosts]
+        total = each.bytes * int(each.times_ns.size)
+        if len(set(ends)) < 2:
+            continue
+        if each.operation in PAIRS:
+            sent.update({host: total for host in (ends[:1] if each.operation == "unidirectional" else ends)})
+        else:
+            sent.update(dict.fromkeys(ends, total // len(ends)))
+    return dict(sent)
+
+
+# Below this, what schedulers and MPI's start send may be more than the data.
+_ENOUGH_BYTES = 64 << 20
+
+
+def _management_mistakes(run: Run, sent: Mapping[str, Mapping[str, int]], nics: Collection[str]) -> Iterable[str]:
+    """Data over an interface that is no NIC of the topology. What RDMA moves no interface counts, and the ports of
+    InfiniBand adapters (`mlx5_0:1`) have names of their own: only other interfaces that carried a share of what the run
+    moved are wrong."""
+    moved = least_sent(run)
+    for host, interfaces in sent.items() if nics else ():
+        least = moved.get(host, 0)
+        stray = {name: count for name, count in interfaces.items() if name not in nics and ":" not in name}
+        if least >= _ENOUGH_BYTES and sum(stray.values()) > _STRAY_SHARE * max(least, sum(interfaces.values())):
+            worst = max(stray, key=lambda name: stray[name])
+            yield (
+                f"{host} sent {stray[worst] / 1e6:,.0f} MB over {worst}, of {least / 1e6:,.0f} MB that the run moved: "
+                f"its NICs are {', '.join(nics)}: the library took another network"
             )
             return

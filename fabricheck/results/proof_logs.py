@@ -91,6 +91,7 @@ def read_nccl_log(text: str) -> TransportProof:
 
 _UCX_LANE = re.compile(r"\b([a-z][a-z0-9_]*/[A-Za-z0-9_.:-]+)")
 _UCX_VARIABLES = re.compile(r"UCX_\* env variables?: (.*)")
+_UCX_ENDPOINT = re.compile(r"\bep_cfg\[\d+\]: tag\(([^)]*)\)")
 _UCX_VERSION = re.compile(r"UCX\s+INFO\s+Version ([0-9][0-9.]*)")
 
 
@@ -108,6 +109,10 @@ def read_ucx_log(text: str) -> TransportProof:
             facts |= {name: value for name, _, value in pairs if is_recorded(name)}
         elif (match := _UCX_VERSION.search(line.text)) is not None:
             facts["library"] = f"UCX {match[1]}"
+        elif (match := _UCX_ENDPOINT.search(line.text)) is not None:
+            # Versions before 1.14 have no tables, but the lanes that messages between two ranks take.
+            for lane in _UCX_LANE.findall(match[1]):
+                paths[f"host: {lane}"] += 1
         _, bar, table = line.text.partition("|")
         cells = [cell.strip() for cell in table.split("|")]
         if not bar:
@@ -229,6 +234,35 @@ def read_intel_mpi_log(text: str) -> TransportProof:
         elif (match := _VARIABLE.fullmatch(outer[1])) is not None and is_recorded(match[1]):
             facts[match[1]] = match[2]
     return _proof(paths, "I_MPI_DEBUG", facts)
+
+
+# Of Open MPI 4 and 5: bml_r2.c, mtl_ofi_component.c, pml_base_select.c, btl_tcp_component.c.
+_OMPI_BTL = re.compile(r"mca: bml: Using (\w+) btl for send to \S+ on node (\S+)")
+_OMPI_PROVIDER = re.compile(r"mtl:ofi:prov(?:ider)?: (\S+)")
+_OMPI_PML = re.compile(r"select: component (\w+) selected")
+_OMPI_INTERFACE = re.compile(r"btl: tcp: Using interface: (\S+)")
+
+
+def read_open_mpi_log(text: str) -> TransportProof:
+    """What Open MPI says with `btl_base_verbose` and `mtl_base_verbose`: `btl tcp` of each peer, `OFI provider cxi`.
+
+    What a rank sends to itself is no path. UCX below Open MPI says its lanes itself (`read_ucx_log`).
+    """
+    paths: Counter[str] = Counter()
+    facts: dict[str, str] = {}
+    for line in read_lines(text):
+        if (match := _OMPI_BTL.search(line.text)) is not None:
+            if match[1] != "self":
+                paths[f"btl {match[1]}"] += 1
+        elif (match := _OMPI_PROVIDER.search(line.text)) is not None and match[1] != "none":
+            paths[f"OFI provider {match[1]}"] += 1
+        elif (match := _OMPI_PML.search(line.text)) is not None:
+            facts["pml"] = match[1]
+            if match[1] == "pami":  # of Spectrum MPI, which says nothing else
+                paths["pml pami"] += 1
+        elif (match := _OMPI_INTERFACE.search(line.text)) is not None:
+            facts["interface"] = match[1]
+    return _proof(paths, "OMPI_MCA_btl_base_verbose", facts)
 
 
 _FABRIC_PROVIDER = re.compile(r"Using ([A-Za-z0-9_;]+) provider [0-9][0-9.]*, path:")

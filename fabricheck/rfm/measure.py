@@ -45,7 +45,7 @@ from fabricheck.rfm.outcome import (
     summary,
     unsupported_reason,
 )
-from fabricheck.rfm.paths import paths_of
+from fabricheck.rfm.paths import nics_of, paths_of, with_logs
 from fabricheck.topology.transport_paths import Paths
 from fabricheck.tuning import Library, Profile, libraries_of
 from fabricheck.units import bound_sizes
@@ -251,6 +251,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         prepare_launcher(self)
         self.tuning_profile = self.profile.name
         self.tuning = {**self.profile.environment(self.libraries), **self.settings}
+        if self.transport == "mpi" and self.num_nodes > 1:
+            self.env_vars.update(mpi.LOGGING.get(self.current_environ.extras.get("mpi", ""), {}))
         self.env_vars.update(self.tuning)
         self.declared_unsupported = unsupported_settings(self.current_partition.extras, self.chosen_settings())
         self.write_command()
@@ -358,6 +360,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         `status`: fabricbench's exit status. `environment`: variables that have to be in effect (`None`: unset).
         """
         run = read_run(file)
+        if self.transport == "mpi" and self.num_nodes > 1:
+            run = with_logs(run, self.output() + self.errors())
         problems = require(
             run,
             transport=self.transport,
@@ -375,6 +379,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             paths_required=paths.required,
             described=paths.described,
             interfaces=self.current_partition.extras.get("network_interfaces", []) if self.num_nodes > 1 else [],
+            nics=nics_of(self.current_partition.fullname) if self.num_nodes > 1 else [],
             verified=self.verified,
         )
         words = require_words_of_all_nodes(run, self.errors())
@@ -386,6 +391,11 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def errors(self) -> str:
         file = Path(self.stagedir) / str(self.stderr.evaluate())
+        return file.read_text(encoding="utf-8", errors="replace")
+
+    def output(self) -> str:
+        """What went to the job's stdout: some libraries log there."""
+        file = Path(self.stagedir) / str(self.stdout.evaluate())
         return file.read_text(encoding="utf-8", errors="replace")
 
     @run_before("performance")

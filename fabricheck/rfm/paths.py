@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fabricheck.results.proof_logs import FALL_BACKS
+from fabricheck.records.run import Run
+from fabricheck.results.proof_logs import (
+    FALL_BACKS,
+    TransportProof,
+    merge_proofs,
+    read_intel_mpi_log,
+    read_libfabric_log,
+    read_mpich_environment,
+    read_mpich_summary,
+    read_open_mpi_log,
+)
 from fabricheck.suite import suite_root
-from fabricheck.topology.transport_paths import Paths, ccl_paths
+from fabricheck.topology.transport_paths import Paths, ccl_paths, mpi_paths
 
 ANY_PATH = Paths()
 
@@ -22,7 +32,29 @@ def paths_of(transport: str, where: str, nodes: int, extras: Mapping[str, Mappin
     paths = ANY_PATH
     if transport == "ccl":
         paths = ccl_paths(find_topology(where, suite_root() / "site_configs"), nodes)
+    elif transport == "mpi":
+        paths = mpi_paths(find_topology(where, suite_root() / "site_configs"), nodes)
     return replace(paths, required=(*paths.required, *extras.get("required_paths", {}).get(transport, ())))
+
+
+def nics_of(where: str) -> tuple[str, ...]:
+    """The names of the NICs of a node of `where`, a `system:partition`."""
+    from fabricheck.topology.model import find_topology
+
+    return tuple(nic.name for nic in find_topology(where, suite_root() / "site_configs").nics)
+
+
+def with_logs(run: Run, text: str) -> Run:
+    """`run` with what its MPI library wrote to the job's output (`text`) beside the paths that its file proves.
+
+    Open MPI, MPICH, Intel MPI and libfabric log there what `fabricheck.mpi.LOGGING` asks them for.
+    """
+    if run.footer is None:
+        return run
+    proof = run.footer["proof"]
+    logs = (read_open_mpi_log, read_mpich_environment, read_mpich_summary, read_intel_mpi_log, read_libfabric_log)
+    found = merge_proofs(TransportProof(proof["paths"], proof["evidence"]), *(read(text) for read in logs))
+    return replace(run, footer={**run.footer, "proof": {**proof, "paths": found.paths, "evidence": found.evidence}})
 
 
 def paths_of_suite(paths: Paths, transport: str, backend: str, nodes: int) -> Paths:
@@ -32,4 +64,5 @@ def paths_of_suite(paths: Paths, transport: str, backend: str, nodes: int) -> Pa
     if backend == "host" and nodes == 1:
         # What has to be seen is how device memory went.
         return replace(paths, required=())
-    return replace(paths, forbidden=(*paths.forbidden, *FALL_BACKS))
+    # Between nodes the site's path says what may not be.
+    return paths if nodes > 1 else replace(paths, forbidden=(*paths.forbidden, *FALL_BACKS))

@@ -27,6 +27,7 @@ from fabricheck.topology.transport_paths import Paths
 from fabricheck.units import parse_size
 
 ERRORS = "vendor.err"
+OUTPUT = "vendor.out"
 CHECKED_OUTPUT = "checked.out"
 
 # What an environment needs to have besides MPI.
@@ -157,6 +158,12 @@ class SuiteParts(RegressionTestPlugin):
     def paths(self) -> Paths:
         paths = paths_of(self.transport, self.current_partition.fullname, self.nodes, self.current_environ.extras)
         return paths_of_suite(paths, self.transport, self.backend, self.nodes)
+
+    def output(self) -> str:
+        """What the job and the tool wrote, in which the MPI library's own lines are."""
+        files = [Path(self.stagedir) / name for name in (OUTPUT, ERRORS)]
+        job: str = super().output()
+        return job + "".join(each.read_text(errors="replace") for each in files if each.exists())
 
     def last_words(self) -> str:
         """The last line of the tool's error output."""

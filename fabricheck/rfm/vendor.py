@@ -20,7 +20,7 @@ from fabricheck.rfm.command_line import place_options
 from fabricheck.rfm.launch import launch_command
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.outcome import EXIT_STATUS, RESULT, summary
-from fabricheck.rfm.suite_parts import ERRORS, SuiteParts, library_path
+from fabricheck.rfm.suite_parts import ERRORS, OUTPUT, SuiteParts, library_path
 from fabricheck.suites.benchmarks import NCCL_REPORT, Asked, lengths_file, nccl_report_command, options
 from fabricheck.suites.outputs import parse
 from fabricheck.suites.proof import LOGS, VARIABLES, proof_of
@@ -34,7 +34,6 @@ from fabricheck.suites.runs import (
     write_result,
 )
 
-OUTPUT = "vendor.out"
 PLACE = "place"
 STARTED = "started"
 WALL = "wall-ns"

@@ -87,8 +87,8 @@ class Topology:
 
     `host_memory_gbps`: bandwidth of the node's memory in Gb/s; `host_memory_measured`: it is unknown, and values rest
     on the copy bandwidth that each run measures. `fabric`: how large a system is whose `network` nobody published.
-    `ccl_path_…`: the path that *CCL has to take, where the file says it (`fabricheck.topology.transport_paths`). Raises
-    UserError when names do not fit together.
+    `ccl_path_…`, `mpi_path_…`: those that *CCL and MPI have to take, where the file says it
+    (`fabricheck.topology.transport_paths`). Raises UserError when names do not fit together.
     """
 
     system: str
@@ -106,6 +106,8 @@ class Topology:
     fabric: FabricEntry | None = None
     ccl_path_in_node: str | None = None
     ccl_path_between_nodes: str | None = None
+    mpi_path_in_node: str | None = None
+    mpi_path_between_nodes: str | None = None
 
     def __post_init__(self) -> None:
         known: set[str] = set()
@@ -178,6 +180,8 @@ def load_topology(path: Path) -> Topology:
         fabric=entry.fabric,
         ccl_path_in_node=paths.node.ccl if paths and paths.node else None,
         ccl_path_between_nodes=paths.network.ccl if paths and paths.network else None,
+        mpi_path_in_node=paths.node.mpi if paths and paths.node else None,
+        mpi_path_between_nodes=paths.network.mpi if paths and paths.network else None,
     )
 
 

@@ -174,6 +174,7 @@ class NodePathsEntry(_Strict):
     """Paths inside a node."""
 
     ccl: Annotated[Literal["P2P", "SHM"] | None, Field(description="the path of NCCL or RCCL")] = None
+    mpi: Annotated[Literal["IPC", "SHM"] | None, Field(description="the path of the MPI library")] = None
 
 
 class NetworkPathsEntry(_Strict):
@@ -183,6 +184,9 @@ class NetworkPathsEntry(_Strict):
         Literal["NET/IB/GDRDMA", "NET/IB", "NET/OFI", "NET/MPI", "NET/Socket"] | None,
         Field(description="the path of NCCL, RCCL or oneCCL"),
     ] = None
+    mpi: Annotated[Literal["InfiniBand", "OFI/cxi", "TCP"] | None, Field(description="the path of the MPI library")] = (
+        None
+    )
 
 
 class TransportPathsEntry(_Strict):

@@ -1,8 +1,9 @@
-"""The path that *CCL has to take, inside a node and between nodes: as topology.yaml says, else by the hardware."""
+"""The paths that *CCL and MPI have to take, in a node and between nodes: by topology.yaml, else by the hardware."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fabricheck.results.proof_logs import FALL_BACKS, HOST_STAGING
@@ -18,6 +19,12 @@ _OF_NIC = (
     (re.compile(r"ConnectX|InfiniBand"), "NET/IB/GDRDMA"),
     (re.compile(r"Cassini|Slingshot-11"), "NET/OFI"),
     (re.compile(r"Ethernet|veth"), "NET/Socket"),
+)
+# And of an MPI library.
+_MPI_OF_NIC = (
+    (re.compile(r"ConnectX|InfiniBand"), "InfiniBand"),
+    (re.compile(r"Cassini|Slingshot-11"), "OFI/cxi"),
+    (re.compile(r"Ethernet|veth"), "TCP"),
 )
 
 
@@ -50,12 +57,36 @@ _BETWEEN_NODES = {
 }
 
 
+# What MPI libraries say: UCX's lanes (`host: rc_mlx5/mlx5_0:1`), Open MPI's own transports (`btl tcp`), libfabric's
+# provider. A sentinel such as `btl self` is on every path.
+_TCP = (*FALL_BACKS, r"^btl tcp$")
+_IB_LANE = r"\b(?:rc|dc|ud)(?:_mlx5|_verbs|_x)?/"
+_MPI_IN_NODE = {
+    "IPC": Paths((HOST_STAGING[-1],), (r"^(?:cuda|rocm|ze): .*_ipc/|^btl smcuda$",), "IPC"),
+    "SHM": Paths(_TCP, (r"\b(?:sysv|posix|cma|xpmem|knem)/|^btl (?:vader|sm)$|^shm$",), "SHM"),
+    "": Paths(),
+}
+_MPI_BETWEEN_NODES = {
+    "InfiniBand": Paths(_TCP, (rf"{_IB_LANE}|^btl openib$|^pml pami$|^OFI provider (?:verbs|mlx|psm)",), "InfiniBand"),
+    "OFI/cxi": Paths(_TCP, (r"^OFI provider cxi\b",), "OFI/cxi"),
+    "TCP": Paths((), (r"^btl tcp$|\btcp/|^OFI provider (?:tcp|sockets)\b",), "TCP"),
+    "": Paths(_TCP, (rf"{_IB_LANE}|^btl (?!tcp|self|vader|sm)|^OFI provider (?!shm)",), "any network but TCP"),
+}
+
+
+def mpi_paths(topology: Topology, nodes: int) -> Paths:
+    """The paths of an MPI library inside a node, or between `nodes` nodes. Inside, nothing is asked for by default."""
+    if nodes == 1:
+        return _MPI_IN_NODE[topology.mpi_path_in_node or ""]
+    return _MPI_BETWEEN_NODES[topology.mpi_path_between_nodes or _default_between_nodes(topology, _MPI_OF_NIC)]
+
+
 def ccl_paths(topology: Topology, nodes: int) -> Paths:
     """The paths of a run of *CCL over all GPUs of one node, or over `nodes` nodes."""
     inside = _IN_NODE[topology.ccl_path_in_node or _default_in_node(topology)]
     if nodes == 1:
         return inside
-    between = _BETWEEN_NODES[topology.ccl_path_between_nodes or _default_between_nodes(topology)]
+    between = _BETWEEN_NODES[topology.ccl_path_between_nodes or _default_between_nodes(topology, _OF_NIC)]
     # Some runs have pairs inside their nodes too: those must not go through the host's memory where they need not.
     staging = ("^SHM",) if inside.described == "P2P" else ()
     return Paths((*between.forbidden, *staging), between.required, between.described)
@@ -67,6 +98,6 @@ def _default_in_node(topology: Topology) -> str:
     return "P2P" if direct else ""
 
 
-def _default_between_nodes(topology: Topology) -> str:
-    found = {path for nic in topology.nics for model, path in _OF_NIC if model.search(nic.model)}
+def _default_between_nodes(topology: Topology, of_nic: Sequence[tuple[re.Pattern[str], str]]) -> str:
+    found = {path for nic in topology.nics for model, path in of_nic if model.search(nic.model)}
     return found.pop() if len(found) == 1 else ""

@@ -65,6 +65,14 @@ std::map<std::string, long> paths_in_ucx_log(const std::string& log) {
   std::istringstream stream(log);
   std::string memory = "host";
   for (std::string line; std::getline(stream, line);) {
+    // Versions before 1.14 have no tables, but lines such as "ep_cfg[0]: tag(self/memory0 tcp/hsn0) rma(…)".
+    if (const std::size_t lanes = line.find("]: tag("); lanes != std::string::npos && line.find("ep_cfg[") < lanes) {
+      const std::size_t begin = lanes + 7;
+      for (const std::string& lane : split(line.substr(begin, line.find(')', begin) - begin), ' ')) {
+        if (lane.find('/') != std::string::npos) ++paths["host: " + lane];
+      }
+      continue;
+    }
     const std::size_t first = line.find('|');
     if (first == std::string::npos) continue;
     const auto cells = split(std::string_view(line).substr(first + 1), '|');

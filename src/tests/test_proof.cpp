@@ -71,6 +71,17 @@ TEST(ucx_log_names_the_lanes_of_each_kind_of_memory) {
   CHECK_EQUAL(paths.at("cuda: cuda_ipc/cuda"), 1);
 }
 
+// A line as UCX 1.13 prints it.
+TEST(ucx_log_of_older_versions_names_the_lanes_of_endpoints) {
+  const auto paths = paths_in_ucx_log(
+      "[1.1] [n1:8779 :0]  ucp_worker.c:1763 UCX  INFO    ep_cfg[0]: tag(self/memory0 tcp/hsn0) rma(self/memory0) "
+      "am(tcp/hsn1)\n"
+      "[1.1] [n1:8779 :0]  ucp_worker.c:1763 UCX  INFO    ep_cfg[1]: tag(tcp/hsn0) rma_am(tcp/hsn0) am(tcp/hsn0)\n");
+  CHECK_EQUAL(paths.size(), 2u);
+  CHECK_EQUAL(paths.at("host: tcp/hsn0"), 2);
+  CHECK_EQUAL(paths.at("host: self/memory0"), 1);
+}
+
 TEST(logs_without_paths_prove_nothing) {
   CHECK(paths_in_ccl_log("").empty());
   CHECK(paths_in_ucx_log("UCX INFO version 1.22\n").empty());

@@ -225,6 +225,38 @@ def test_another_network(site: Site) -> None:
 
 
 @pytest.mark.full
+def test_another_network_where_the_site_names_no_interfaces(site: Site) -> None:
+    """Then the NICs of the topology count, beside what the run itself moved."""
+    replace(site.root / "site_configs/emulated/modulefiles/fabricheck-openmpi", "if_include hsn0", "if_include mgmt0")
+    settings = site.root / "site_configs/emulated/settings.py"
+    replace(settings, '{"OMPI_MCA_btl_tcp_if_include": "hsn0"}', "{}")
+    replace(settings, '"network_interfaces": ["hsn0", "hsn1"],', "")
+    done = site.run("pair", "--", "--setvar=NodePairs.budget=3")
+    fault = "MPI takes the management network, and the site names no interfaces"
+    expect(done, fault, "another interface in the module", Verdict.INVALID, "over mgmt0, of")
+
+
+@pytest.mark.parametrize(("environment", "path"), [("openmpi", "btl tcp"), ("mpich", "host: tcp/hsn0")])
+@pytest.mark.full
+def test_mpi_over_another_path_than_described(site: Site, environment: str, path: str) -> None:
+    with (site.root / "site_configs/emulated/topology.yaml").open("a") as file:
+        file.write("transport_paths: {network: {mpi: InfiniBand}, source: a test}\n")
+    done = site.run("pair", environment=environment)
+    fault = f"MPI goes over TCP and not over InfiniBand ({environment})"
+    expect(done, fault, "transport_paths of topology.yaml", Verdict.INVALID, path, "the site's path is InfiniBand")
+
+
+@pytest.mark.full
+def test_mpi_without_evidence(site: Site) -> None:
+    """The site calls its library by a name of its own, so nobody asks it for its log."""
+    settings = site.root / "site_configs/emulated/settings.py"
+    replace(settings, '"mpi": name.partition("-")[0],', '"mpi": "a name of its own",')
+    done = site.run("pair")
+    said = "no library reported which way the data went, and TCP has to be proven"
+    expect(done, "MPI does not say over what it sends", "its log is not asked for", Verdict.INVALID, said)
+
+
+@pytest.mark.full
 def test_a_variable_that_the_launcher_does_not_pass_on(site: Site) -> None:
     settings = site.root / "site_configs/emulated/settings.py"
     replace(settings, 'if "-" in name else []', 'if "-" in name else ["--export=PATH,SLURM_MPI_TYPE"]')

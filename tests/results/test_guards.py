@@ -11,7 +11,15 @@ from fabricheck.errors import UserError
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.guards import list_ranks, require, require_fresh, require_words_of_all_nodes
+from fabricheck.results.guards import (
+    _management_mistakes,
+    least_sent,
+    list_ranks,
+    require,
+    require_fresh,
+    require_words_of_all_nodes,
+)
+from tests.support.made_runs import made_run, made_samples
 from tests.support.result_files import CUDA, HOST, Line, lines_of, write
 
 OF_HOST = set(lines_of(HOST)[0]["plan"]["operations"])
@@ -298,3 +306,37 @@ def test_every_message_is_one_line(tmp_path: Path) -> None:
     lines[0]["ranks"][0]["host"] = "two\nlines"
     for problem in require(read_run(write(tmp_path / "run.jsonl", lines)), **ASKED):
         assert problem.message.splitlines() == [problem.message]
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        # RDMA is in no counter, and what else there is is little beside what the run moved.
+        ({"mgmt0": 5_000_000, "hsn0": 0}, None),
+        ({"mgmt0": 30 * GIB, "hsn0": 1_000_000}, "nid001 sent 32,212 MB over mgmt0, of 21,475 MB that the run moved"),
+        ({"mgmt0": 10 * GIB, "hsn0": 11 * GIB}, "over mgmt0"),
+        ({"mgmt0": 1_000_000, "hsn0": 21 * GIB}, None),
+        # The adapter's own counters have its own names.
+        ({"mlx5_0:1": 21 * GIB, "mgmt0": 1_000_000}, None),
+    ],
+)
+def test_data_over_another_network_than_the_nics(sent: dict[str, int], said: str | None) -> None:
+    pair = made_samples("unidirectional", (0, 1), GIB, 100)
+    run = made_run(["nid001", "nid002"], [pair])
+    found = list(_management_mistakes(run, {"nid001": sent, "nid002": {"mgmt0": 90_000_000}}, ["hsn0", "hsn1"]))
+    assert len(found) == (said is not None)
+    assert (said or "") in "".join(found)
+    # Too little was moved to tell, or nobody says what the NICs are.
+    small = made_run(["nid001", "nid002"], [made_samples("unidirectional", (0, 1), 8, 1)])
+    assert list(_management_mistakes(small, {"nid001": sent}, ["hsn0"])) == []
+    assert list(_management_mistakes(run, {"nid001": sent}, [])) == []
+
+
+def test_the_least_that_hosts_sent() -> None:
+    pairs = [made_samples(one, (0, 2), 100, 1) for one in ("unidirectional", "pingpong")]
+    inside, all_ = made_samples("pingpong", (0, 1), 100, 1), made_samples("alltoall", (0, 1, 2, 3), 100, 1)
+    run = made_run(["a", "a", "b", "b"], [*pairs, inside, all_])
+    assert least_sent(run) == {"a": 20 * (100 + 100 + 25), "b": 20 * (100 + 25)}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fabricheck.results.proof_logs import FALL_BACKS
-from fabricheck.rfm.paths import ANY_PATH, paths_of, paths_of_suite
+from fabricheck.rfm.paths import ANY_PATH, paths_of, paths_of_suite, with_logs
 from fabricheck.topology.transport_paths import Paths
+from tests.support.made_runs import made_run
 
 
 def test_ccl_is_held_to_the_path_of_the_site() -> None:
@@ -24,4 +27,29 @@ def test_a_suite_takes_no_fall_back() -> None:
     ccl = paths_of("ccl", "leonardo:gpu", 2, {})
     assert paths_of_suite(ccl, "ccl", "cuda", 2) == ccl
     assert paths_of_suite(Paths((), ("cuda_ipc",)), "mpi", "host", 1) == ANY_PATH
-    assert paths_of_suite(Paths((), ("rc_mlx5",)), "mpi", "cuda", 2) == Paths(FALL_BACKS, ("rc_mlx5",))
+    assert paths_of_suite(Paths((), ("cuda_ipc",)), "mpi", "cuda", 1) == Paths(FALL_BACKS, ("cuda_ipc",))
+    between = paths_of("mpi", "leonardo:gpu", 2, {})
+    assert (between.described, paths_of_suite(between, "mpi", "host", 2)) == ("InfiniBand", between)
+
+
+def test_what_the_library_wrote_to_the_jobs_output_is_evidence_too() -> None:
+    """Lines as Open MPI 4.1.4 writes them."""
+    run = made_run(["nid001", "nid002"], [])
+    run = replace(run, footer={"proof": {"paths": {}, "evidence": None, "interfaces": {"nid001": {"hsn0": 5}}}})
+    said = (
+        "[vm:08747] mca: bml: Using self btl for send to [[20184,1],1] on node nid002\n"
+        "[vm:08747] mca: bml: Using tcp btl for send to [[20184,1],0] on node nid001\n"
+    )
+    found = with_logs(run, said).footer
+    assert found == {
+        "proof": {
+            "paths": {"btl tcp": 1},
+            "evidence": "OMPI_MCA_btl_base_verbose",
+            "interfaces": {"nid001": {"hsn0": 5}},
+        }
+    }
+    assert with_logs(run, "").footer == run.footer
+    proven = replace(run, footer={"proof": {"paths": {"host: rc_mlx5/a": 2}, "evidence": "UCX_PROTO_INFO"}})
+    both = with_logs(proven, said).footer
+    assert both is not None
+    assert both["proof"]["paths"] == {"btl tcp": 1, "host: rc_mlx5/a": 2}

@@ -1,4 +1,4 @@
-"""Which path *CCL has to take: on each shipped system by its hardware, else as the file says, and what another is."""
+"""Which paths *CCL and MPI have to take: on each system by its hardware, else as the file says; and what others are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from fabricheck.results.guards import compile_patterns, path_mistakes
 from fabricheck.topology.model import find_topology
-from fabricheck.topology.transport_paths import Paths, ccl_paths
+from fabricheck.topology.transport_paths import Paths, ccl_paths, mpi_paths
 from tests.support.nodes import ROOT
 
 
@@ -74,3 +74,39 @@ def test_a_site_may_say_another_path() -> None:
     said = replace(leonardo, ccl_path_in_node="SHM", ccl_path_between_nodes="NET/IB")
     assert mistakes(ccl_paths(said, 1), "SHM/direct/direct") == []
     assert mistakes(ccl_paths(said, 2), "SHM/direct/direct", "NET/IB/1") == []
+
+
+def mpi(system: str, *taken: str, nodes: int = 2) -> list[str]:
+    return mistakes(mpi_paths(find_topology(system, ROOT / "site_configs"), nodes), *taken)
+
+
+@pytest.mark.parametrize(
+    ("system", "described", "right", "wrong"),
+    [
+        ("alps", "OFI/cxi", "OFI provider cxi", "OFI provider tcp;ofi_rxm"),
+        ("lumi", "OFI/cxi", "OFI provider cxi", "OFI provider sockets"),
+        ("leonardo", "InfiniBand", "cuda: rc_mlx5/mlx5_0:1", "host: tcp/ib0"),
+        ("leonardo", "InfiniBand", "btl openib", "btl tcp"),
+        ("summit", "InfiniBand", "pml pami", "btl tcp"),
+        ("emulated", "TCP", "btl tcp", "btl openib"),
+        ("emulated", "TCP", "host: tcp/hsn0", "host: rc_mlx5/mlx5_0:1"),
+        ("hgx-h200", "any network but TCP", "host: dc_mlx5/mlx5_0:1", "btl tcp"),
+    ],
+)
+def test_mpi_between_nodes_is_held_to_the_network(system: str, described: str, right: str, wrong: str) -> None:
+    assert mpi(system, right, "btl vader") == []
+    found = mpi(system, wrong)
+    assert found
+    assert all(wrong in each for each in found)
+    assert all(each.endswith(f"the site's path is {described}") for each in found)
+    assert mpi(system) == [f"no library reported which way the data went, and {described} has to be proven"]
+    assert mpi(system, "btl vader") != []
+
+
+def test_inside_a_node_mpi_is_held_to_what_the_file_says() -> None:
+    leonardo = find_topology("leonardo", ROOT / "site_configs")
+    assert mpi("leonardo", nodes=1) == []
+    said = mpi_paths(replace(leonardo, mpi_path_in_node="IPC", mpi_path_between_nodes="TCP"), 1)
+    assert mistakes(said, "cuda: cuda_ipc/cuda") == []
+    assert "the site's path is IPC" in mistakes(said, "cuda: cuda_copy/cuda")[0]
+    assert mistakes(mpi_paths(replace(leonardo, mpi_path_between_nodes="TCP"), 2), "btl tcp") == []

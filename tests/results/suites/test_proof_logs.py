@@ -18,6 +18,7 @@ from fabricheck.results.proof_logs import (
     read_mpich_summary,
     read_nccl_log,
     read_oneccl_log,
+    read_open_mpi_log,
     read_ucx_log,
 )
 from tests.results.suites.mutations import DATA
@@ -171,8 +172,30 @@ def test_the_log_of_libfabric() -> None:
     assert proof.facts == {"fabric": "cxi"}
 
 
+def test_the_log_of_open_mpi() -> None:
+    """Lines of Open MPI 4.1.4 with btl_base_verbose and mtl_base_verbose, and of its pml over TCP."""
+    log = (
+        "[vm:08747] mca: bml: Using self btl for send to [[20184,1],1] on node nid001\n"
+        "[vm:08747] mca: bml: Using tcp btl for send to [[20184,1],0] on node nid002\n"
+        "[vm:08747] mca: bml: Not using vader btl for send to [[20184,1],0] on node nid001 because tcp btl has higher\n"
+        "[vm:08747] select: component ob1 selected\n"
+        "[vm:07416] btl: tcp: Using interface: hsn0 \n"
+    )
+    proof = read_open_mpi_log(log)
+    assert (proof.paths, proof.evidence) == ({"btl tcp": 1}, "OMPI_MCA_btl_base_verbose")
+    assert proof.facts == {"pml": "ob1", "interface": "hsn0"}
+    assert read_open_mpi_log("[n1:1] mtl_ofi_component.c:366: mtl:ofi:prov: cxi\n").paths == {"OFI provider cxi": 1}
+    assert read_open_mpi_log("[n1:1] select: component pami selected\n").paths == {"pml pami": 1}
+
+
+def test_the_log_of_an_older_ucx_has_endpoints_and_no_tables() -> None:
+    """A line of UCX 1.13.1."""
+    log = "[1.1] [n1:1:0]  ucp_worker.c:1763 UCX  INFO    ep_cfg[0]: tag(self/memory0 tcp/hsn0) rma(a/b)"
+    assert read_ucx_log(log).paths == {"host: self/memory0": 1, "host: tcp/hsn0": 1}
+
+
 def test_a_log_without_paths_proves_nothing() -> None:
-    for name in ("nccl", "ucx", "intel_mpi", "libfabric", "oneccl"):
+    for name in ("nccl", "ucx", "intel_mpi", "libfabric", "oneccl", "open_mpi"):
         proof = getattr(proof_logs, f"read_{name}_log")("srun: warning\n")
         assert (proof.paths, proof.evidence) == ({}, None)
         assert mistakes(proof) == ()
