@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fabricheck.errors import reason_of
+from fabricheck.findings.affinity import find_far_cores
 from fabricheck.findings.association import find_associations
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.crossover import find_crossovers
@@ -29,6 +30,7 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | 
             yield from _or_why_not(each.run.path, found)
     for found in (
         find_unused_gpus(runs, judge),
+        find_far_cores(runs),
         find_scalings(runs, judge),
         find_crossovers(runs),
         find_observations(runs, judge),

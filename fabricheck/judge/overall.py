@@ -78,6 +78,7 @@ def coverage(runs: Iterable[RunJudgement]) -> Coverage:
     """Of all runs together."""
     runs = tuple(runs)
     nodes = max((each.nodes or (each.topology.nodes if each.topology else 0) for each in runs), default=0)
-    measured = (each for each in runs if verdict_of(each) not in (Verdict.INVALID, Verdict.INCOMPLETE))
+    lost = (Verdict.INVALID, Verdict.INCOMPLETE)
+    measured = (each for each in runs if each.trusted and verdict_of(each) not in lost)
     hosts = [{rank.host for rank in each.run.ranks} for each in measured]
     return Coverage(len(set().union(*hosts)), nodes, any(len(each) > 1 for each in hosts))

@@ -19,7 +19,7 @@ class RunJudgement:
 
     `test`: the test case that it is the result of, such as `PingPong %transport=mpi @daint:gpu+gnu`; empty where that
     is not known. `topology`: that by which it was judged. `nodes`: how many the partition has; 0
-    where that is not known.
+    where that is not known. `trusted`: the check that ran it let it count.
     """
 
     run: Run
@@ -29,3 +29,4 @@ class RunJudgement:
     test: str = ""
     topology: Topology | None = None
     nodes: int = 0
+    trusted: bool = True

@@ -143,6 +143,34 @@ def require_words_of_all_nodes(run: Run, errors: str) -> tuple[Problem, ...]:
     return (Problem(Verdict.INCOMPLETE, f"{run.path}: {text}"),)
 
 
+_BEHIND = re.compile(r"fabricbench: (?:no progress|nothing went on) for .*?: ranks? ([0-9,-]+) did not arrive")
+
+
+def require_arrival(run: Run, errors: str) -> tuple[Problem, ...]:
+    """A problem that names the ranks that did not arrive on other nodes than rank 0's; `errors`: the run's stderr.
+
+    The result file knows those of rank 0's own node only: who is behind is seen in a node's shared memory.
+    """
+    hosts = {each.rank: each.host for each in run.ranks}
+    behind: dict[str, list[int]] = {}
+    for found in _BEHIND.finditer(errors):
+        for rank in _listed(found[1]):
+            if hosts.get(rank, hosts.get(0)) != hosts.get(0) and rank not in behind.setdefault(hosts[rank], []):
+                behind[hosts[rank]].append(rank)
+    if not behind:
+        return ()
+    names = "; ".join(f"rank {list_ranks(sorted(ranks))} on {host}" for host, ranks in sorted(behind.items()))
+    return (Problem(Verdict.INCOMPLETE, f"{run.path}: no progress, and not only on the first node: {names}"),)
+
+
+def _listed(text: str) -> Iterable[int]:
+    """Ranks of `0-3,7`."""
+    for span in text.split(","):
+        first, _, last = span.partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            yield from range(int(first), int(last or first) + 1)
+
+
 def compile_patterns(patterns: Collection[str]) -> tuple[re.Pattern[str], ...]:
     """The regular expressions for paths; UserError for one that is not a regular expression."""
     compiled = []

@@ -24,7 +24,7 @@ from fabricheck.records.operations import backend_of
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.guards import require, require_fresh, require_words_of_all_nodes
+from fabricheck.results.guards import require, require_arrival, require_fresh, require_words_of_all_nodes
 from fabricheck.rfm.build import BuildFabricbench, missing_backend
 from fabricheck.rfm.command_line import Plan, ranks_together
 from fabricheck.rfm.launch import (
@@ -382,7 +382,8 @@ class FabricbenchCheck(RegressionTestPlugin):
             nics=nics_of(self.current_partition.fullname) if self.num_nodes > 1 else [],
             verified=self.verified,
         )
-        words = require_words_of_all_nodes(run, self.errors())
+        errors = self.errors()
+        words = (*require_words_of_all_nodes(run, errors), *require_arrival(run, errors))
         return replace(run, problems=(*words, *run.problems, *problems, *require_fresh(run, not_before=self.started)))
 
     def last_words(self) -> str:

@@ -50,6 +50,7 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
             judge.judge_anyhow(read_run(file), case.test, case.attributes),
             test=str(case),
             nodes=int(case.attributes.get("partition_nodes", 0)),
+            trusted=case.trusts_its_run,
         )
         for case, file in found
     )

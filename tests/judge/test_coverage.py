@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -33,6 +34,7 @@ def judged(hosts: Sequence[str], nodes: int, *, verdict: Verdict = Verdict.PASS)
             [judged(["a", "b"], 8, verdict=Verdict.FAIL), judged(["c"], 8)],
             "3 of 8 nodes were checked, and the network between them",
         ),
+        ([replace(judged(["a", "b"], 8), trusted=False)], "0 of 8 nodes were checked; the network was not"),
         # What says nothing of a node has not checked it.
         (
             [judged(["a", "b"], 8, verdict=Verdict.INVALID), judged(["c"], 8)],

@@ -16,6 +16,7 @@ from fabricheck.results.guards import (
     least_sent,
     list_ranks,
     require,
+    require_arrival,
     require_fresh,
     require_words_of_all_nodes,
 )
@@ -340,3 +341,18 @@ def test_the_least_that_hosts_sent() -> None:
     inside, all_ = made_samples("pingpong", (0, 1), 100, 1), made_samples("alltoall", (0, 1, 2, 3), 100, 1)
     run = made_run(["a", "a", "b", "b"], [*pairs, inside, all_])
     assert least_sent(run) == {"a": 20 * (100 + 100 + 25), "b": 20 * (100 + 25)}
+
+
+def test_ranks_that_hang_are_named_on_all_nodes() -> None:
+    run = made_run(["a", "a", "b", "b", "c", "c"], [])
+    errors = (
+        "fabricbench: no progress for 8 s: all ranks of the node of rank 0 wait for each other inside the operation\n"
+        "fabricbench: no progress for 8 s: ranks 4-5 did not arrive\n"
+        "fabricbench: no progress for 8 s: rank 3 did not arrive\n"
+    )
+    (problem,) = require_arrival(run, errors)
+    assert problem.verdict is Verdict.INCOMPLETE
+    assert problem.message.endswith("rank 3 on b; rank 4-5 on c")
+    # Of the first node the file itself says it.
+    assert require_arrival(run, "fabricbench: no progress for 8 s: rank 1 did not arrive\n") == ()
+    assert require_arrival(run, "fabricbench: no progress for 8 s: ranks 7-8 did not arrive\n") == ()
