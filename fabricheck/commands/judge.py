@@ -198,7 +198,10 @@ def _references(system: str | None, path: Path | None) -> References | None:
 
 
 def _table(judged: RunJudgement) -> Iterable[str]:
-    yield f"{judged.verdict.value}  {judged.run.path}"
+    from fabricheck.records.rehearsal import is_rehearsal, marked
+
+    what = marked(judged.run.path, rehearsal=is_rehearsal(judged.run))
+    yield f"{judged.verdict.value}  {what}"
     for problem in judged.problems:
         yield f"  {problem.verdict.value:10}  {problem.message}"
     for each in judged.judgements:

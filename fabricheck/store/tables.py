@@ -140,8 +140,10 @@ class StoredRun:
 
 
 def judgement_bytes(judged: RunJudgement) -> bytes:
-    """The judgement as canonical JSON in ASCII: equal bytes are equal judgements."""
-    return _ascii(run_as_json(judged)).encode("ascii")
+    """The judgement as canonical JSON in ASCII: equal bytes are equal judgements. The platform is in the header."""
+    content = run_as_json(judged)
+    del content["platform"]
+    return _ascii(content).encode("ascii")
 
 
 def run_id_of(run: Run) -> str:
