@@ -113,7 +113,9 @@ def compare(
     from fabricheck.history.text import comparison_lines, to_json
 
     options = CompareOptions(false_discovery=false_discovery, margin=margin, power=power)
-    found = test(_history(store, system), system, base, candidate, options)
+    history = _history(store, system)
+    found = test(history, system, base, candidate, options)
+    _say_rehearsal(history)
     _print(to_json(found) if as_json else comparison_lines(found))
     click.get_current_context().exit(found.exit_status)
 
@@ -141,7 +143,9 @@ def watch(*, system: str, store: Path | None, accepted: Path | None, warm_up: in
     options = Options()
     if not FEWEST <= warm_up <= options.window:
         raise UserError(f"--warm-up {warm_up}: give a number from {FEWEST} to {options.window}")
-    found = look(_history(store, system), system, _accepted(system, accepted), Options(warm_up=warm_up))
+    history = _history(store, system)
+    found = look(history, system, _accepted(system, accepted), Options(warm_up=warm_up))
+    _say_rehearsal(history)
     _print(to_json(found) if as_json else watch_lines(found))
     click.get_current_context().exit(found.exit_status)
 
@@ -152,6 +156,13 @@ def _print(text: str | Iterator[str]) -> None:
         return
     for line in text:
         click.echo(line)
+
+
+def _say_rehearsal(history: pl.DataFrame) -> None:
+    from fabricheck.records.rehearsal import REHEARSAL
+
+    if history["rehearsal"].any():
+        click.echo(f"fabricheck: {REHEARSAL}: this says nothing of hardware", err=True)
 
 
 def _history(store: Path | None, system: str) -> pl.DataFrame:
