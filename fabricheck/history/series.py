@@ -78,8 +78,8 @@ def _check_platform(frame: pl.DataFrame) -> None:
     if frame["rehearsal"].n_unique() > 1:
         measured, rehearsed = (frame.filter(pl.col("rehearsal") == kind)["session"][0] for kind in (False, True))
         raise UserError(
-            f"the history mixes measurements (session {measured}) with a {REHEARSAL} (session {rehearsed}): they cannot "
-            "be compared; move the entries of either out of the store"
+            f"the history mixes measurements (session {measured}) with a {REHEARSAL} (session {rehearsed}): they "
+            "cannot be compared; move the entries of either out of the store"
         )
 
 
