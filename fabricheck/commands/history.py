@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fabricheck.commands import rehearsal
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -115,7 +117,7 @@ def compare(
     options = CompareOptions(false_discovery=false_discovery, margin=margin, power=power)
     history = _history(store, system)
     found = test(history, system, base, candidate, options)
-    _say_rehearsal(history)
+    rehearsal.say(bool(history["rehearsal"].any()))
     _print(to_json(found) if as_json else comparison_lines(found))
     click.get_current_context().exit(found.exit_status)
 
@@ -145,7 +147,7 @@ def watch(*, system: str, store: Path | None, accepted: Path | None, warm_up: in
         raise UserError(f"--warm-up {warm_up}: give a number from {FEWEST} to {options.window}")
     history = _history(store, system)
     found = look(history, system, _accepted(system, accepted), Options(warm_up=warm_up))
-    _say_rehearsal(history)
+    rehearsal.say(bool(history["rehearsal"].any()))
     _print(to_json(found) if as_json else watch_lines(found))
     click.get_current_context().exit(found.exit_status)
 
@@ -156,13 +158,6 @@ def _print(text: str | Iterator[str]) -> None:
         return
     for line in text:
         click.echo(line)
-
-
-def _say_rehearsal(history: pl.DataFrame) -> None:
-    from fabricheck.records.rehearsal import REHEARSAL
-
-    if history["rehearsal"].any():
-        click.echo(f"fabricheck: {REHEARSAL}: this says nothing of hardware", err=True)
 
 
 def _history(store: Path | None, system: str) -> pl.DataFrame:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fabricheck.cli import main
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.rehearsal import REHEARSAL
 from fabricheck.records.verdict import Verdict
@@ -19,6 +20,7 @@ from fabricheck.report.html import render_html
 from fabricheck.report.machine import write_json, write_junit, write_prometheus
 from fabricheck.report.terminal import render
 from fabricheck.suite import suite_root
+from tests.support.result_files import CUDA, lines_of, write
 from tests.support.synthetic import pair_run
 
 
@@ -99,3 +101,14 @@ def test_no_node_is_drained_for_a_rehearsal(tmp_path: Path) -> None:
         write_json([run], tmp_path / "verdict.json", system="alps", problems=[], findings=[])
         done = subprocess.run(drain, capture_output=True, text=True, check=False)
         assert (done.returncode, "State=DRAIN" in done.stdout) == (status, status == 0)
+
+
+def test_observations_of_a_rehearsal_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = lines_of(CUDA)
+    for each in lines[0]["ranks"]:
+        each["device"]["name"] = "emulated NVIDIA H200"
+    for file, times in ((write(tmp_path / "rehearsal.jsonl", lines), 1), (CUDA, 0)):
+        with pytest.raises(SystemExit) as ended:
+            main(["observations", str(file), "--system", "hgx-h200"])
+        assert ended.value.code == 0
+        assert capsys.readouterr().err.count(REHEARSAL) == times
