@@ -417,7 +417,7 @@ def history(values: Floats) -> pl.DataFrame:
     )
     constant = {"system": "sim", "partition": "p", "environment": "e", "test": "T", "unit": "Gb/s", "better": "higher",
                 "low": 0.0, "high": 0.0, "count": 100, "deviation": 1.0, "verdict": "PASS", "software": "{}",
-                "tuning": "{}"}  # fmt: skip
+                "tuning": "{}", "rehearsal": False}  # fmt: skip
     frame = frame.with_columns(
         *(pl.lit(value).alias(name) for name, value in constant.items()),
         pl.Series("nodes", [["n0"]] * size),

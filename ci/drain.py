@@ -40,6 +40,9 @@ def main(arguments: Sequence[str]) -> int:
     except (OSError, ValueError, KeyError, TypeError) as error:
         print(f"{arguments[0]}: is no verdict.json of a run: {error!r}", file=sys.stderr)
         return 2
+    if verdict.get("rehearsal"):
+        print(f"{arguments[0]}: is of a REHEARSAL on emulated GPUs: no node is to be drained for it", file=sys.stderr)
+        return 2
     for command in commands:
         print(command)
     return 0

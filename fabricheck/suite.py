@@ -8,6 +8,9 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 
+#: What describes a system in miniature, beside its settings.
+MINIATURE = "miniature.json"
+
 
 def suite_root() -> Path:
     """The suite that FABRICHECK_SUITE names, else the one that holds the current directory, else the one that this
@@ -38,6 +41,10 @@ class Suite:
 
     def settings(self, system: str) -> Path:
         return self.root / "site_configs" / system / "settings.py"
+
+    def is_miniature(self, system: str) -> bool:
+        """Whether the system is one in miniature: all that runs there is a rehearsal, also what uses no GPU."""
+        return (self.root / "site_configs" / system / MINIATURE).is_file()
 
     def config_files(self, system: str) -> tuple[Path, ...]:
         return (self.root / "config" / "common.py", self.settings(system))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fabricheck.commands import rehearsal
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -113,7 +115,9 @@ def compare(
     from fabricheck.history.text import comparison_lines, to_json
 
     options = CompareOptions(false_discovery=false_discovery, margin=margin, power=power)
-    found = test(_history(store, system), system, base, candidate, options)
+    history = _history(store, system)
+    found = test(history, system, base, candidate, options)
+    rehearsal.say(bool(history["rehearsal"].any()))
     _print(to_json(found) if as_json else comparison_lines(found))
     click.get_current_context().exit(found.exit_status)
 
@@ -141,7 +145,9 @@ def watch(*, system: str, store: Path | None, accepted: Path | None, warm_up: in
     options = Options()
     if not FEWEST <= warm_up <= options.window:
         raise UserError(f"--warm-up {warm_up}: give a number from {FEWEST} to {options.window}")
-    found = look(_history(store, system), system, _accepted(system, accepted), Options(warm_up=warm_up))
+    history = _history(store, system)
+    found = look(history, system, _accepted(system, accepted), Options(warm_up=warm_up))
+    rehearsal.say(bool(history["rehearsal"].any()))
     _print(to_json(found) if as_json else watch_lines(found))
     click.get_current_context().exit(found.exit_status)
 

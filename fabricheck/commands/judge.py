@@ -104,10 +104,12 @@ def observations(
     Each is tested on what the result files, or the runs of a session, have measured. They are information and no
     verdict: the exit status is 0, or 2 for a mistake in what was given.
     """
+    from fabricheck.commands import rehearsal
     from fabricheck.findings.case_runs import CaseRun
     from fabricheck.findings.observations import observe
     from fabricheck.judge.policy import Policy
     from fabricheck.judge.system import SystemJudge
+    from fabricheck.records.rehearsal import any_rehearsal
     from fabricheck.results.fabricbench import read_run
     from fabricheck.site.validation import require_partition
     from fabricheck.suite import suite_root
@@ -123,6 +125,7 @@ def observations(
         require_partition(suite_root(), system)
     judge = SystemJudge.of(system) if system is not None else SystemJudge(None, None, Policy())
     found = observe(runs, judge)
+    rehearsal.say(any_rehearsal(each.run for each in runs))
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found], indent=2, allow_nan=False))
     else:
@@ -198,7 +201,10 @@ def _references(system: str | None, path: Path | None) -> References | None:
 
 
 def _table(judged: RunJudgement) -> Iterable[str]:
-    yield f"{judged.verdict.value}  {judged.run.path}"
+    from fabricheck.records.rehearsal import is_rehearsal, marked
+
+    what = marked(judged.run.path, rehearsal=is_rehearsal(judged.run))
+    yield f"{judged.verdict.value}  {what}"
     for problem in judged.problems:
         yield f"  {problem.verdict.value:10}  {problem.message}"
     for each in judged.judgements:

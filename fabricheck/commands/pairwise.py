@@ -127,15 +127,18 @@ def locate(
     The exit status is 0 where nothing is found, 1 where something is, 4 and 5 where a file is INCOMPLETE or INVALID
     (what it has is looked at all the same), 2 for a mistake in what was given.
     """
+    from fabricheck.commands import rehearsal
     from fabricheck.localization.localize import locate as locate_in
     from fabricheck.localization.results import OPERATION, pairs_of
     from fabricheck.localization.routes import Ways, design
+    from fabricheck.records.rehearsal import any_rehearsal
     from fabricheck.records.verdict import EXIT_CODES
     from fabricheck.results.fabricbench import read_run
     from fabricheck.units import parse_size
 
     topology, network = _network(system)
     runs = [read_run(file) for file in files]
+    rehearsal.say(any_rehearsal(runs))
     worst = Verdict.PASS
     for problem in (problem for run in runs for problem in run.problems):
         worst = max(worst, problem.verdict, key=list(Verdict).index)

@@ -64,6 +64,8 @@ def run(
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in what was given, or a run that passed and could not be stored.
     """
+    from fabricheck.judge.overall import rehearsed
+    from fabricheck.records.rehearsal import marked
     from fabricheck.records.verdict import EXIT_CODES
     from fabricheck.report.terminal import render
     from fabricheck.session.outcome import judge_session
@@ -98,7 +100,8 @@ def run(
         past, stored = _store(kept_in, session, outcome, suite, name)
         status = status or (0 if stored else EXIT_USER_ERROR)
     page = write_page(session, outcome, name, past)
-    click.echo(f"{outcome.verdict.value}: the report is {page}")
+    report = marked(f"the report is {page}", rehearsal=rehearsed(outcome.judged))
+    click.echo(f"{outcome.verdict.value}: {report}")
     context.exit(status)
 
 

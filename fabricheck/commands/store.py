@@ -46,7 +46,7 @@ def ls(*, store: Path | None, system: str | None) -> None:
     for entry in find_entries(path, system, ()):
         record = read_record(entry)
         size = f"{entry.size() / 1e6:.2f} MB"
-        samples = "  (samples pruned)" if entry.pruned else ""
+        samples = f"{'  (rehearsal)' if record.rehearsal else ''}{'  (samples pruned)' if entry.pruned else ''}"
         click.echo(
             f"{record.started:20}  {record.session:36}  {record.verdict:10}  {len(record.runs):5}  "
             f"{record.metrics:7}  {size:>9}  {record.system}{samples}"

@@ -17,14 +17,12 @@ from typing import Any
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.algorithms import rings
+from fabricheck.records.rehearsal import UUID_MARK
 from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.model import Gpu, Link, Topology
 from fabricheck.topology.nic import nic_of
 
 MOVERS = ("copy", "kernel", "ccl")
-#: UUIDs of emulated GPUs begin with "emul", their names with "emulated ".
-UUID_MARK = "656d756c"
-NAME_MARK = "emulated "
 
 #: Share of a link's rate that is payload, by the beginning of its technology and by what moves the data. NVLink4 as
 #: measured on four H200 (docs/results); the others are round values of the same order.

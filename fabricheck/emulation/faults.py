@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 
+from fabricheck.emulation import gpu_faults
 from fabricheck.emulation.cluster import Cluster
 from fabricheck.emulation.layout import Cable, Device, switch_of
 from fabricheck.emulation.state import end
@@ -137,6 +138,7 @@ _CLEAR = {
     "node-down": _clear_node_down,
     "kill-daemon": _clear_kill_daemon,
     "loss": _clear_loss,
+    gpu_faults.KIND: gpu_faults.clear,
 }
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from fabricheck.errors import UserError
+from fabricheck.suite import MINIATURE
 from fabricheck.topology.model import Topology, load_topology, partition_files
 from fabricheck.topology.network import fold
 from fabricheck.units import parse_rate
@@ -193,7 +194,7 @@ def write_suite(miniature: Miniature, root: Path, folder: Path, environment: Map
         "most_bytes": MOST_BYTES,
         **environment,
     }
-    (site / "miniature.json").write_text(json.dumps(described, indent=1), encoding="utf-8")
+    (site / MINIATURE).write_text(json.dumps(described, indent=1), encoding="utf-8")
     (site / "settings.py").write_text(_SETTINGS, encoding="utf-8")
     load_topology(topology)
     return topology

@@ -18,6 +18,7 @@ from fabricheck.emulation.cluster import FOLDER, Cluster, require_machine
 from fabricheck.emulation.description import Choices, vendor_of, write_node
 from fabricheck.emulation.miniature import Miniature, node_names, plan, scaled_topology, write_suite
 from fabricheck.errors import UserError
+from fabricheck.suite import MINIATURE
 from fabricheck.topology.model import Topology, load_topology
 from fabricheck.topology.nic import nic_of
 
@@ -131,7 +132,7 @@ def _furnish(cluster: Cluster, chosen: Miniature, root: Path, libraries: Path, p
 def _environments(suite: Path, system: str) -> list[str]:
     from fabricheck.emulation.settings import of_miniature
 
-    content = of_miniature(suite / "site_configs" / system / "miniature.json")
+    content = of_miniature(suite / "site_configs" / system / MINIATURE)
     return [each["name"] for each in content["environments"]]
 
 

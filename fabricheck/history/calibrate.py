@@ -18,6 +18,7 @@ from fabricheck.history.robust import FEWEST, centre_and_spread, prediction_fact
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import KEY, MetricKey, check_history
 from fabricheck.records.judgement import Expectation
+from fabricheck.records.rehearsal import REHEARSAL
 
 # Bounds that are wider by more than half than those of many runs: too few runs.
 _WIDEST = 1.5
@@ -101,11 +102,13 @@ def calibrate(
     `runs_needed`, failed in one, lies above the plausible or under the acceptance floor by `limits`, or varies so much
     that a bound would let everything pass.
 
-    Raises UserError as `check_history` and `select_runs` do, and where the runs are of several software versions or
-    tunings, which have no one value.
+    Raises UserError as `check_history` and `select_runs` do, for a rehearsal, and where the runs are of several
+    software versions or tunings, which have no one value.
     """
     needed = runs_needed(false_alarms)
     kept = check_history(history, system, now=now)
+    if history["rehearsal"].any():
+        raise UserError(f"the history of {system} is of a {REHEARSAL}: references are made of measurements only")
     if selection is not None:
         kept = select_runs(kept, selection)
     if kept.is_empty():

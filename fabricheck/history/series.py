@@ -14,6 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from fabricheck.errors import UserError
+from fabricheck.records.rehearsal import REHEARSAL
 
 Floats = npt.NDArray[np.float64]
 Better = Literal["higher", "lower"]
@@ -21,7 +22,7 @@ Better = Literal["higher", "lower"]
 KEY = ("partition", "environment", "test", "metric")
 COLUMNS = (
     *("session", "run_id", "started", "system", *KEY, "unit", "better", "value", "low", "high", "count", "deviation"),
-    *("verdict", "nodes", "software", "tuning", "components", "tags"),
+    *("verdict", "nodes", "software", "tuning", "components", "tags", "rehearsal"),
 )
 # Something else was measured, or not all of it: such a value says nothing about the speed.
 NO_MEASUREMENT = ("INVALID", "INCOMPLETE")
@@ -45,9 +46,10 @@ class MetricKey:
 def check_history(frame: pl.DataFrame, system: str, *, now: datetime | None = None) -> pl.DataFrame:
     """The rows that hold a measurement, or a UserError of one line about the first thing that is wrong with any.
 
-    Refused are: no rows, missing columns, rows of another system, the same run twice, a metric with two units or two
-    directions, runs that are not in the order of their time, runs of the future (later than `now`, default: this
-    moment), and values that are not positive. Left out are rows whose verdict is INVALID or INCOMPLETE.
+    Refused are: no rows, missing columns, rows of another system, rehearsals beside measurements, the same run twice, a
+    metric with two units or two directions, runs that are not in the order of their time, runs of the future (later
+    than `now`, default: this moment), and values that are not positive. Left out are rows whose verdict is INVALID or
+    INCOMPLETE.
     """
     missing = [name for name in COLUMNS if name not in frame.columns]
     if missing:
@@ -57,6 +59,7 @@ def check_history(frame: pl.DataFrame, system: str, *, now: datetime | None = No
     others = frame.filter(pl.col("system") != system)["system"].unique().sort().to_list()
     if others:
         raise UserError(f"the history is of {', '.join(others)} and not only of {system}: choose one system")
+    _check_platform(frame)
     _check_time(frame, now or datetime.now(timezone.utc))
     _check_once(frame)
     for name in ("unit", "better"):
@@ -69,6 +72,15 @@ def check_history(frame: pl.DataFrame, system: str, *, now: datetime | None = No
     if not bad.is_empty():
         raise UserError(f"{_say(bad)}: {bad['value'][0]} in run {bad['run_id'][0]} is no measurement")
     return kept
+
+
+def _check_platform(frame: pl.DataFrame) -> None:
+    if frame["rehearsal"].n_unique() > 1:
+        measured, rehearsed = (frame.filter(pl.col("rehearsal") == kind)["session"][0] for kind in (False, True))
+        raise UserError(
+            f"the history mixes measurements (session {measured}) with a {REHEARSAL} (session {rehearsed}): they "
+            "cannot be compared; move the entries of either out of the store"
+        )
 
 
 def _check_time(frame: pl.DataFrame, now: datetime) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
+from fabricheck.records.rehearsal import EMULATED, is_rehearsal
 from fabricheck.records.verdict import Problem
 
 
@@ -22,6 +23,7 @@ def run_as_json(judged: RunJudgement) -> dict[str, Any]:
         "file": judged.run.path,
         "run_id": judged.run.header.get("run_id"),
         "hosts": list(dict.fromkeys(each.host for each in judged.run.ranks)),
+        "platform": EMULATED if is_rehearsal(judged.run) else judged.run.header.get("platform"),
         "verdict": judged.verdict.value,
         "problems": problems_as_json(judged.problems),
         "metrics": [_metric(each) for each in judged.judgements],

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.rehearsal import any_rehearsal
 from fabricheck.records.verdict import Problem, Verdict, worst
 
 #: How bad a verdict is, from 0 for PASS: for sorting.
@@ -40,6 +41,11 @@ def overall(runs: Sequence[RunJudgement], problems: Sequence[Problem] = ()) -> t
     found = tuple(problems) if runs else (*problems, NO_RUNS)
     verdicts = [*(verdict_of(each) for each in runs), *(each.verdict for each in found)]
     return worst(verdicts), tuple(sorted(found, key=lambda each: -SEVERITY[each.verdict]))
+
+
+def rehearsed(runs: Iterable[RunJudgement]) -> bool:
+    """Whether any of the runs was on emulated GPUs, so that together they are no measurement."""
+    return any_rehearsal(each.run for each in runs)
 
 
 def worst_first(runs: Sequence[RunJudgement]) -> tuple[RunJudgement, ...]:

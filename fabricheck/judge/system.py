@@ -13,6 +13,7 @@ from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.references import Key, References, load_references
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Reference
+from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.results.fabricbench import read_run
@@ -58,7 +59,7 @@ class SystemJudge:
         """The judgement of `run`, against the references of the ReFrame test class `test`.
 
         `attributes` are those of the test by which references are indexed, such as `$partition`. Without `test`, or
-        where the system has no references of it, all metrics are uncalibrated.
+        where the system has no references of it, all metrics are uncalibrated; and so are those of a rehearsal.
         """
         attributes = attributes or {}
         topology = self.topology_of(str(attributes.get("$partition", "")))
@@ -86,6 +87,9 @@ class SystemJudge:
 
     def _references(self, run: Run, test: str | None, attributes: Mapping[str, Key]) -> Mapping[str, Reference]:
         if self.references is None or test is None or test not in self.references.tests or not run.header:
+            return {}
+        # They are of the real system, whose rates are others.
+        if is_rehearsal(run):
             return {}
         own: dict[str, Key] = {
             "transport": run.header["transport"],

@@ -31,10 +31,11 @@ from fabricheck.history.text import (
     watch_summary,
 )
 from fabricheck.history.watch import Watched
-from fabricheck.judge.overall import count, coverage, overall, problems_of, verdict_of, worst_first
+from fabricheck.judge.overall import count, coverage, overall, problems_of, rehearsed, verdict_of, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
+from fabricheck.records.rehearsal import REHEARSAL
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.report.content import (
@@ -242,6 +243,7 @@ def render_html(
         title=title,
         system=system,
         verdict=verdict,
+        rehearsal=REHEARSAL if rehearsed(runs) else "",
         problems=all_problems,
         findings=findings,
         places=places[:_MOST_PLACES],

@@ -11,8 +11,9 @@ from xml.etree import ElementTree
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
 from fabricheck.judge.as_json import problems_as_json, run_as_json
-from fabricheck.judge.overall import coverage, overall, problems_of, verdict_of
+from fabricheck.judge.overall import coverage, overall, problems_of, rehearsed, verdict_of
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.rehearsal import EMULATED, is_rehearsal, marked
 from fabricheck.records.verdict import EXIT_CODES, Finding, Problem, Verdict
 from fabricheck.report.content import facts_of, printable, quantity_of
 
@@ -28,6 +29,7 @@ def write_json(
     reached = coverage(runs)
     content = {
         "system": system,
+        "rehearsal": rehearsed(runs),
         "verdict": verdict.value,
         "exit_status": EXIT_CODES[verdict],
         "coverage": {**asdict(reached), "message": reached.message},
@@ -44,13 +46,14 @@ def write_junit(runs: Sequence[RunJudgement], path: Path, *, system: str, proble
     Everything that is not PASS is a failure whose type is the verdict.
     """
     _, found = overall(runs, problems)
-    root = ElementTree.Element("testsuites", name=f"fabricheck {system}")
-    _suite(root, "session", [("everything was measured", _failures(found))])
+    rehearsal = rehearsed(runs)
+    root = ElementTree.Element("testsuites", name=marked(f"fabricheck {system}", rehearsal=rehearsal))
+    _suite(root, marked("session", rehearsal=rehearsal), [("everything was measured", _failures(found))])
     for each in runs:
         cases = [("results", _failures(problems_of(each)))]
         for one in each.judgements:
             cases.append((one.name, [] if one.verdict is Verdict.PASS else [(one.verdict, one.reason)]))
-        _suite(root, each.test or each.run.path, cases)
+        _suite(root, marked(each.test or each.run.path, rehearsal=is_rehearsal(each.run)), cases)
     ElementTree.indent(root)
     ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
 
@@ -71,12 +74,14 @@ def _suite(root: ElementTree.Element, name: str, cases: Sequence[tuple[str, Sequ
 def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Problem]) -> None:
     """Write the metrics in Prometheus' text format, in its base units, for node_exporter's textfile collector.
 
-    A metric that does not exist this time has no line: alert on `fabricheck_exit_status` and on absent metrics.
+    A metric that does not exist this time has no line: alert on `fabricheck_exit_status` and on absent metrics. All of
+    a rehearsal have the label `platform="emulated"`, which no measurement has.
     """
     registry = CollectorRegistry()
+    session = {"system": system, **({"platform": EMULATED} if rehearsed(runs) else {})}
 
     def gauge(name: str, text: str, *more: str) -> Gauge:
-        return Gauge(f"fabricheck_{name}", text, ["system", *more], registry=registry)
+        return Gauge(f"fabricheck_{name}", text, [*session, *more], registry=registry)
 
     of_metric = ("run", "hosts", "metric")
     values = {
@@ -92,9 +97,9 @@ def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, p
         ("runs", "Result files that were judged", len(runs)),
         ("runs_passed", "Result files whose verdict is PASS", sum(verdict_of(each) is Verdict.PASS for each in runs)),
     ):
-        gauge(name, text).labels(system).set(value)
+        gauge(name, text).labels(*session.values()).set(value)
     for run in runs:
-        labels = (system, facts_of(run).name, ",".join(dict.fromkeys(each.host for each in run.run.ranks)))
+        labels = (*session.values(), facts_of(run).name, ",".join(dict.fromkeys(each.host for each in run.run.ranks)))
         for each in run.judgements:
             quantity = quantity_of(each)
             base = 1e9 if quantity == "goodput" else 1e-6

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import click
 
-from fabricheck.judge.overall import count, coverage, overall, problems_of, verdict_of, worst_first
+from fabricheck.judge.overall import count, coverage, overall, problems_of, rehearsed, verdict_of, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
+from fabricheck.records.rehearsal import marked
 from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.report.content import (
     Group,
@@ -111,7 +112,7 @@ def _lines(
     width: int,
 ) -> Iterator[_Line]:
     verdict, problems = overall(runs, problems)
-    first, *more = _wrap(_totals(runs), width - 12, 3)
+    first, *more = _wrap(marked(_totals(runs), rehearsal=rehearsed(runs)), width - 12, 3)
     yield _Line(verdict, first)
     yield from (_Line(None, f"{_INDENT}{line}") for line in more)
     yield from _problem_lines(((each.verdict, each.message) for each in problems), detail, width)

@@ -17,6 +17,7 @@ from pydantic import JsonValue
 
 from fabricheck.errors import UserError
 from fabricheck.records.operations import GROUP_PATTERNS, MEMORY_PATHS, PAIRS, SPARSE, STRIPING, VICTIMS
+from fabricheck.records.rehearsal import EMULATED, is_emulated
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench_format import (
@@ -186,7 +187,10 @@ class _Reader:
                 number, f"the format version is {_show(version)} and this program reads {FORMAT}: use matching versions"
             )
             return
-        self.header, self.raw_header = validate(HeaderModel, value), value
+        header = validate(HeaderModel, value)
+        if any(each.device is not None and is_emulated(each.device.name, each.device.uuid) for each in header.ranks):
+            header = header.model_copy(update={"platform": EMULATED})
+        self.header, self.raw_header = header, {**value, "platform": header.platform}
 
     def check_run_id(self, number: int, run_id: str) -> None:
         if self.header is not None and run_id != self.header.run_id:
@@ -227,12 +231,21 @@ class _Reader:
                 self.invalid(1, f"rank {each.rank} {what}")
         if gpu == (header.platform == "host"):
             self.invalid(1, f"the backend {header.backend} cannot run on the platform {header.platform}")
+        self.check_platform(header)
         if not header.plan.shared_devices:
             self.check_devices(header.ranks)
         self.check_host_memory(header)
         for difference in header.environment_differences:
             if difference.rank >= len(header.ranks):
                 self.invalid(1, f"environment_differences speaks of rank {difference.rank}, which is not in the run")
+
+    def check_platform(self, header: HeaderModel) -> None:
+        """A rehearsal is one on all its ranks."""
+        devices = {each.rank: each.device for each in header.ranks if each.device is not None}
+        real = [rank for rank, device in devices.items() if not is_emulated(device.name, device.uuid)]
+        if header.platform == EMULATED and (real or not devices):
+            first = f"ranks {list_ranks(real)} drove real GPUs" if real else "no rank drove a GPU"
+            self.invalid(1, f"{first} in a run on emulated ones: rehearse and measure in runs of their own")
 
     def check_host_memory(self, header: HeaderModel) -> None:
         kind = header.plan.host_memory

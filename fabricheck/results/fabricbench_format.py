@@ -179,7 +179,7 @@ class HeaderModel(_Line):
     program: Text
     version: Text
     backend: Backend
-    platform: Literal["host", "nvidia", "amd", "intel", "cpu"]
+    platform: Literal["host", "nvidia", "amd", "intel", "cpu", "emulated"]
     transport: Transport
     started_utc: Annotated[str, AfterValidator(_is_utc)]
     command: list[str]

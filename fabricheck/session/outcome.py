@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.of_session import find_all
@@ -14,6 +15,8 @@ from fabricheck.judge.references import ALL_OTHERS
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
+from fabricheck.records.rehearsal import as_rehearsal
+from fabricheck.records.run import Run
 from fabricheck.records.verdict import Finding, Problem, Verdict, split
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session.problems import failure_of
@@ -47,7 +50,7 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     cases = tuple(case for case, _ in found)
     judged = tuple(
         replace(
-            judge.judge_anyhow(read_run(file), case.test, case.attributes),
+            judge.judge_anyhow(read_result(file, suite, system), case.test, case.attributes),
             test=str(case),
             nodes=int(case.attributes.get("partition_nodes", 0)),
             trusted=case.trusts_its_run,
@@ -66,6 +69,12 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     )
     verdict, _ = overall(judged, problems)
     return Outcome(verdict, problems, findings, judged, cases)
+
+
+def read_result(file: Path, suite: Suite, system: str) -> Run:
+    """The run in a result file; that of a system in miniature is a rehearsal, also where it used no GPU."""
+    run = read_run(file)
+    return as_rehearsal(run) if suite.is_miniature(system) else run
 
 
 def not_said_by_runs(session: Session, judged: Sequence[RunJudgement]) -> Iterator[Problem]:

@@ -12,8 +12,7 @@ from fabricheck.judge.references import Key
 from fabricheck.judge.system import SystemJudge, parse_attribute
 from fabricheck.records.case import Case
 from fabricheck.records.verdict import worst
-from fabricheck.results.fabricbench import read_run
-from fabricheck.session.outcome import Outcome, judge_session
+from fabricheck.session.outcome import Outcome, judge_session, read_result
 from fabricheck.session.reading import REPORT, Session, read_info, read_session
 from fabricheck.store.changes import facts_of_this_host, versions_of_suite
 from fabricheck.store.tables import started_of
@@ -67,7 +66,7 @@ def import_folder(store: Path, folder: Path, suite: Suite, system: str | None) -
 def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, case: Case) -> Appended:
     """Judge and store result files that no report of ReFrame belongs to, as one session."""
     judge = SystemJudge.of(system, suite.root)
-    judged = [judge.judge(read_run(file), case.test, case.attributes) for file in files]
+    judged = [judge.judge(read_result(file, suite, system), case.test, case.attributes) for file in files]
     now = datetime.now(timezone.utc)
     for file, one in zip(files, judged, strict=True):
         if not one.run.header:

@@ -13,6 +13,7 @@ import polars as pl
 from fabricheck.errors import UserError
 from fabricheck.store import folders, tables
 from fabricheck.store.folders import METRICS, RUNS, SAMPLES, Entry
+from fabricheck.store.session import read_record
 
 # More threads than cores: on a network file system reading is waiting.
 _READERS = 8
@@ -39,7 +40,8 @@ def history(
     (the median), `low` and `high` (the nonparametric 95% interval of the median), `count` (iterations), `deviation`
     (1.4826 times the median absolute deviation of the iterations), `verdict` (the worst of the metric's own and of
     what concerns its run as a whole), `nodes` (sorted host names), `software` and `tuning` (canonical JSON of names
-    and values), `components` (what the data pass: `node`, `node:part`, `node:part-part`), `tags`.
+    and values), `components` (what the data pass: `node`, `node:part`, `node:part-part`), `tags`,
+    `rehearsal` (whether the session was on emulated GPUs).
 
     A filter that is empty lets everything through; `tags` and `software` must all be there. `since` counts, `until` no
     longer does; both need a time zone. Raises UserError where there is no store, no run that passes, a damaged or
@@ -138,12 +140,13 @@ def _metrics(entry: Entry) -> pl.DataFrame:
     foreign = entry.foreign()
     if foreign:
         raise UserError(_foreign(entry.path / foreign[0]))
-    table = _table(entry, METRICS, tables.METRICS, tables.HISTORY, None)
+    columns = [name for name in tables.HISTORY if name in tables.METRICS]
+    table = _table(entry, METRICS, tables.METRICS, columns, None)
     system = entry.path.parent.name
     others = table.filter((pl.col("system") != system) | (pl.col("session") != entry.session))
     if not others.is_empty():
         raise entry.damage(f"holds metrics of session {others['session'][0]} of {others['system'][0]}")
-    return table
+    return table.with_columns(rehearsal=pl.lit(read_record(entry).rehearsal))
 
 
 def _table(

@@ -52,7 +52,8 @@ class SessionRecord(_Model):
 
     Format 1 had no findings of their own; `read_record` brings it into the shape of format 2. `stored` is when the
     entry was written. `software` are versions that all its runs share,
-    `judged_by` those of the program and the suite that judged them.
+    `judged_by` those of the program and the suite that judged them. `rehearsal`: whether any run was on emulated GPUs;
+    the store of before emulation has none.
     """
 
     format: Literal[1, 2] = 2
@@ -68,6 +69,7 @@ class SessionRecord(_Model):
     verdict: VerdictName
     problems: list[ProblemRecord]
     findings: list[FindingRecord] = []
+    rehearsal: bool = False
     runs: list[str]
     metrics: Annotated[int, Field(ge=0)]
 

@@ -34,8 +34,8 @@ _UTC = pl.Datetime("us", "UTC")
 _TEXT, _NUMBER, _COUNT = pl.String(), pl.Float64(), pl.Int64()
 _TEXTS = pl.List(pl.String)
 
-# What `history` gives; the types and their order are its promise.
-HISTORY: Mapping[str, pl.DataType] = {
+# What `history` gives of a metric's row; the types and their order are its promise.
+_OF_METRIC: Mapping[str, pl.DataType] = {
     "session": _TEXT,
     "run_id": _TEXT,
     "started": _UTC,
@@ -58,8 +58,10 @@ HISTORY: Mapping[str, pl.DataType] = {
     "components": _TEXTS,
     "tags": _TEXTS,
 }
+# `rehearsal` is of the session: whether any of its runs was on emulated GPUs.
+HISTORY: Mapping[str, pl.DataType] = {**_OF_METRIC, "rehearsal": pl.Boolean()}
 METRICS: Mapping[str, pl.DataType] = {
-    **HISTORY,
+    **_OF_METRIC,
     "own_verdict": _TEXT,
     "reason": _TEXT,
     "nominal": _NUMBER,
@@ -140,8 +142,10 @@ class StoredRun:
 
 
 def judgement_bytes(judged: RunJudgement) -> bytes:
-    """The judgement as canonical JSON in ASCII: equal bytes are equal judgements."""
-    return _ascii(run_as_json(judged)).encode("ascii")
+    """The judgement as canonical JSON in ASCII: equal bytes are equal judgements. The platform is in the header."""
+    content = run_as_json(judged)
+    del content["platform"]
+    return _ascii(content).encode("ascii")
 
 
 def run_id_of(run: Run) -> str:

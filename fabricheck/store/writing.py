@@ -10,8 +10,10 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from fabricheck.errors import UserError
+from fabricheck.judge.overall import rehearsed
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
+from fabricheck.records.rehearsal import REHEARSAL, drove_real_gpus
 from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.store import folders, tables
@@ -68,7 +70,8 @@ def append(store: Path, new: NewSession, now: datetime | None = None) -> Appende
     """Store a session: all of it, or nothing. It is on the disk when this returns.
 
     `now` is the time of storing (default: the clock's). Raises UserError for a session or a run that is stored
-    already, for another system's data, for times that cannot be, and where the store cannot be written.
+    already, for another system's data, for a rehearsal beside measurements or the other way round, for times that
+    cannot be, and where the store cannot be written.
     """
     now = now if now is not None else datetime.now(timezone.utc)
     _check_names(new)
@@ -86,6 +89,7 @@ def append(store: Path, new: NewSession, now: datetime | None = None) -> Appende
     )
     run_ids = [tables.run_id_of(each.judged.run) for each in measured]
     _check_runs(new, run_ids, older)
+    _check_platform(new, older)
     metrics = tables.metrics_table(measured, new.session, new.started)
     record = SessionRecord(
         session=new.session,
@@ -100,6 +104,7 @@ def append(store: Path, new: NewSession, now: datetime | None = None) -> Appende
         verdict=new.verdict.value,
         problems=[ProblemRecord(verdict=one.verdict.value, message=tables.clean(one.message)) for one in new.problems],
         findings=[FindingRecord(message=tables.clean(one.message)) for one in new.findings],
+        rehearsal=rehearsed(new.judged),
         runs=run_ids,
         metrics=metrics.height,
     )
@@ -192,6 +197,25 @@ def _check_runs(new: NewSession, run_ids: Sequence[str], older: Sequence[tuple[E
         if run_id in seen:
             raise UserError(f"session {new.session} has run {run_id} twice: nothing was stored")
         seen.add(run_id)
+
+
+def _check_platform(new: NewSession, older: Sequence[tuple[Entry, SessionRecord]]) -> None:
+    """Rehearsals and measurements of a system are in stores of their own, since nothing compares them."""
+    rehearsal = rehearsed(new.judged)
+    real = next((each for each in new.judged if drove_real_gpus(each.run)), None)
+    if rehearsal and real is not None:
+        raise UserError(
+            f"session {new.session} has a {REHEARSAL} and a measurement, {real.run.path}: nothing was stored; import "
+            "them apart, into stores of their own"
+        )
+    for entry, record in older:
+        if record.system == new.system and record.runs and new.judged and record.rehearsal != rehearsal:
+            what = (f"a {REHEARSAL}", "a measurement")
+            kind, other = what if rehearsal else what[::-1]
+            raise UserError(
+                f"session {new.session} is {kind} and {entry.path} is {other}: nothing was stored; name another store "
+                "with --store"
+            )
 
 
 def _text(moment: datetime) -> str:

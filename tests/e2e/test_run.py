@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
+from fabricheck.records.rehearsal import REHEARSAL
 from fabricheck.store import history
+from fabricheck.suite import MINIATURE
 from tests.support.toy import ToySuite
 
 pytestmark = pytest.mark.e2e
@@ -29,6 +31,18 @@ def test_a_good_run_passes(toy: ToySuite) -> None:
     assert json.loads((folder / "verdict.json").read_text())["verdict"] == "PASS"
     assert 'failures="0"' in (folder / "junit.xml").read_text()
     assert 'fabricheck_exit_status{system="toy"} 0.0' in (folder / "metrics.prom").read_text()
+
+
+def test_a_rehearsal_says_so_in_its_last_line_and_in_all_its_files(toy: ToySuite) -> None:
+    (toy.suite.root / "site_configs" / "toy" / MINIATURE).write_text("{}")
+    job = fabricheck_run(toy)
+    assert job.returncode == 0, job.stdout + job.stderr
+    (folder,) = toy.output.glob("runs/toy-*")
+    assert job.stdout.splitlines()[-1] == f"PASS: {REHEARSAL}: the report is {folder / 'report.html'}"
+    assert all(REHEARSAL in (folder / name).read_text() for name in ("report.html", "junit.xml"))
+    assert json.loads((folder / "verdict.json").read_text())["rehearsal"] is True
+    assert 'fabricheck_exit_status{platform="emulated",system="toy"} 0.0' in (folder / "metrics.prom").read_text()
+    assert history(toy.output / "store", system="toy")["rehearsal"].to_list() == [True, True]
 
 
 def test_a_run_is_stored_and_the_same_file_again_is_not(toy: ToySuite) -> None:

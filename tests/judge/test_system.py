@@ -8,6 +8,7 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.judge.system import SystemJudge, choose_test, judge_files, parse_attribute
+from fabricheck.records.rehearsal import as_rehearsal
 from fabricheck.results.fabricbench import read_run
 from tests.support.result_files import CUDA, HOST
 from tests.support.sessions import make_suite
@@ -120,3 +121,10 @@ def test_anything_else_is_no_key(text: str) -> None:
     with pytest.raises(UserError) as error:
         parse_attribute(text)
     assert str(error.value) == f"--key {text!r} is not NAME=VALUE"
+
+
+def test_a_rehearsal_has_no_references(references: Path) -> None:
+    judge = SystemJudge.of("hgx-h200", references)
+    for run, calibrated in ((read_run(CUDA), True), (as_rehearsal(read_run(CUDA)), False)):
+        judged = judge.judge(run, "Indexed", {"flavour": "sweet"})
+        assert any(each.calibrated for each in judged.judgements) is calibrated

@@ -12,13 +12,16 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.records.case import Case
+from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.verdict import Finding, Problem, Verdict
-from fabricheck.session.outcome import not_said_by_runs
+from fabricheck.session.outcome import not_said_by_runs, read_result
 from fabricheck.session.problems import failure_of, find_problems, find_what_applies
 from fabricheck.session.reading import Session, read_cases
 from fabricheck.session.reframe import Selection, run_suite
-from fabricheck.suite import Suite, suite_root
+from fabricheck.suite import MINIATURE, Suite, suite_root
 from tests.support.made_runs import made_run
+from tests.support.result_files import HOST
+from tests.support.sessions import make_suite
 from tests.support.synthetic import GIB, judged, judgement, samples
 
 
@@ -252,3 +255,11 @@ def test_what_a_run_says_itself_is_said_once() -> None:
     )
     session = Session(Path("x"), cases, (failure_of(itself), *others))
     assert tuple(not_said_by_runs(session, [run])) == others
+
+
+def test_what_runs_on_a_miniature_is_a_rehearsal_also_without_gpus(tmp_path: Path) -> None:
+    suite = Suite(make_suite(tmp_path))
+    assert not is_rehearsal(read_result(HOST, suite, "local"))
+    (tmp_path / "site_configs" / "local" / MINIATURE).write_text("{}", encoding="utf-8")
+    assert is_rehearsal(read_result(HOST, suite, "local"))
+    assert not is_rehearsal(read_result(HOST, suite, "hgx-h200"))

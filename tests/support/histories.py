@@ -76,6 +76,7 @@ def history(
                     "tuning": _since(tuning, session, {"profile": "default"}),
                     "components": list(each.components),
                     "tags": list((tags or {}).get(session, ())),
+                    "rehearsal": False,
                     **changed,
                 }
             )

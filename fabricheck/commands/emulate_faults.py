@@ -1,0 +1,233 @@
+"""`fabricheck emulate fault`: what can be broken on an emulated cluster, and on the GPUs of one in miniature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from fabricheck.emulation.node_faults import REASONS
+
+if TYPE_CHECKING:
+    from fabricheck.emulation.cluster import Cluster
+
+_name = click.option("--name", default="emulated", show_default=True, help="The cluster's name.")
+
+
+@click.group()
+def fault() -> None:
+    """Plant a fault, or remove it again."""
+
+
+def cluster_of(name: str) -> Cluster:
+    from fabricheck.emulation.cluster import Cluster, require_machine
+
+    require_machine()
+    return Cluster.find(name)
+
+
+def _plant(name: str, plant: Callable[[Cluster], None]) -> None:
+    cluster = cluster_of(name)
+    plant(cluster)
+    faults = cluster.journal.faults().values()
+    click.echo("".join(f"planted: {what}\n" for what in faults) or "nothing is planted\n", nl=False)
+
+
+@fault.command()
+@click.argument("link")
+@click.argument("percent", type=float)
+@click.option("--one-side", is_flag=True, help="Only what the first end sends.")
+@_name
+def slow(*, link: str, percent: float, one_side: bool, name: str) -> None:
+    """A link (nid001:hsn0, or leaf0--spine0) loses PERCENT of its rate."""
+    from fabricheck.emulation import faults
+
+    _plant(name, lambda cluster: faults.slow(cluster, link, percent, one_side=one_side))
+
+
+@fault.command()
+@click.argument("link")
+@_name
+def unshaped(*, link: str, name: str) -> None:
+    """A link is as fast as the machine."""
+    from fabricheck.emulation import faults
+
+    _plant(name, lambda cluster: faults.unshaped(cluster, link))
+
+
+@fault.command()
+@click.argument("link")
+@click.option("--period", type=float, default=2.0, show_default=True, help="Seconds.")
+@_name
+def flap(*, link: str, period: float, name: str) -> None:
+    """A link goes down and up."""
+    from fabricheck.emulation import faults
+
+    _plant(name, lambda cluster: faults.flap(cluster, link, period))
+
+
+@fault.command()
+@click.argument("port")
+@_name
+def unplug(*, port: str, name: str) -> None:
+    """A port (nid001:hsn0) loses its carrier."""
+    from fabricheck.emulation import faults
+
+    _plant(name, lambda cluster: faults.unplug(cluster, port))
+
+
+@fault.command()
+@click.argument("node")
+@_name
+def node_down(*, node: str, name: str) -> None:
+    """A node loses its power."""
+    from fabricheck.emulation import faults
+
+    _plant(name, lambda cluster: faults.node_down(cluster, node))
+
+
+@fault.command()
+@click.argument("daemon", nargs=-1, required=True)
+@_name
+def kill_daemon(*, daemon: tuple[str, ...], name: str) -> None:
+    """A daemon ends: munged, slurmctld, or slurmd NODE."""
+    from fabricheck.emulation import faults
+
+    _plant(name, lambda cluster: faults.kill_daemon(cluster, " ".join(daemon)))
+
+
+@fault.command()
+@click.argument("port")
+@click.argument("per_10000", type=int)
+@_name
+def loss(*, port: str, per_10000: int, name: str) -> None:
+    """A port loses PER_10000 of 10,000 packets."""
+    from fabricheck.emulation import faults
+
+    _plant(name, lambda cluster: faults.loss(cluster, port, per_10000))
+
+
+@fault.command()
+@_name
+def clear(*, name: str) -> None:
+    """Remove all faults."""
+    from fabricheck.emulation import faults
+
+    _plant(name, faults.clear)
+
+
+@fault.command()
+@click.argument("node")
+@click.argument("gpu")
+@click.argument("other")
+@click.argument("percent", type=float)
+@click.option("--one-side", is_flag=True, help="Slow down only what GPU sends.")
+@_name
+def gpu_link(*, node: str, gpu: str, other: str, percent: float, one_side: bool, name: str) -> None:
+    """The link from a GPU to another, a switch or a CPU loses PERCENT of its rate.
+
+    \b
+    fabricheck emulate fault gpu-link nid002 gpu0 gpu1 50
+    """
+    from fabricheck.emulation import gpu_faults
+
+    ends = gpu, other
+    _plant(name, lambda cluster: gpu_faults.slow_link(cluster, node, ends, percent, one_side=one_side))
+
+
+@fault.command()
+@click.argument("node")
+@click.argument("gpu")
+@_name
+def gpu_missing(*, node: str, gpu: str, name: str) -> None:
+    """A GPU is not there."""
+    from fabricheck.emulation import gpu_faults
+
+    _plant(name, lambda cluster: gpu_faults.missing(cluster, node, gpu))
+
+
+@fault.command()
+@click.argument("node")
+@click.argument("gpu")
+@click.argument("percent", type=float)
+@click.option("--reason", type=click.Choice(REASONS), default="sw_thermal_slowdown", show_default=True)
+@_name
+def gpu_slow(*, node: str, gpu: str, percent: float, reason: str, name: str) -> None:
+    """A GPU is throttled: it and its links lose PERCENT of their speed."""
+    from fabricheck.emulation import gpu_faults
+
+    _plant(name, lambda cluster: gpu_faults.throttled(cluster, node, gpu, percent, reason))
+
+
+@fault.command()
+@click.argument("node")
+@click.argument("gpu", nargs=-1, required=True)
+@_name
+def gpu_order(*, node: str, gpu: tuple[str, ...], name: str) -> None:
+    """The driver numbers GPUs in this order, and those that are not named after them."""
+    from fabricheck.emulation import gpu_faults
+
+    _plant(name, lambda cluster: gpu_faults.reordered(cluster, node, gpu))
+
+
+@fault.command()
+@click.argument("node")
+@click.argument("gpu", nargs=-1)
+@_name
+def gdr_lost(*, node: str, gpu: tuple[str, ...], name: str) -> None:
+    """GPUs, or all of a node, have no GPUDirect RDMA."""
+    from fabricheck.emulation import gpu_faults
+
+    _plant(name, lambda cluster: gpu_faults.gdr_lost(cluster, node, gpu))
+
+
+@fault.command()
+@click.argument("node")
+@click.argument("gpu")
+@click.argument("number", type=int)
+@_name
+def nvlink_down(*, node: str, gpu: str, number: int, name: str) -> None:
+    """One of the NVLinks of a GPU is down."""
+    from fabricheck.emulation import gpu_faults
+
+    _plant(name, lambda cluster: gpu_faults.nvlink_down(cluster, node, gpu, number))
+
+
+@fault.command()
+@click.argument("node")
+@click.argument("gpu")
+@click.argument("generation", type=int)
+@click.argument("width", type=int, required=False)
+@_name
+def pcie(*, node: str, gpu: str, generation: int, width: int | None, name: str) -> None:
+    """The PCIe link of a GPU came up at a lower GENERATION, or with fewer lanes."""
+    from fabricheck.emulation import gpu_faults
+
+    _plant(name, lambda cluster: gpu_faults.pcie(cluster, node, gpu, generation, width))
+
+
+@fault.command()
+@click.argument("node")
+@click.argument("gpu")
+@_name
+def hung_gpu(*, node: str, gpu: str, name: str) -> None:
+    """Operations on a GPU never end."""
+    from fabricheck.emulation import gpu_faults
+
+    _plant(name, lambda cluster: gpu_faults.hung(cluster, node, gpu))
+
+
+@fault.command()
+@click.argument("node")
+@click.argument("gpu")
+@click.option("--memory", default="1GiB", show_default=True, help="What it has of the GPU's memory.")
+@click.option("--to", help="It also sends to this GPU or CPU, all the time.")
+@_name
+def other_process(*, node: str, gpu: str, memory: str, to: str | None, name: str) -> None:
+    """Somebody else's process is on a GPU."""
+    from fabricheck.emulation import gpu_faults
+    from fabricheck.units import parse_size
+
+    held = parse_size(memory)
+    _plant(name, lambda cluster: gpu_faults.other_process(cluster, node, gpu, held, to))

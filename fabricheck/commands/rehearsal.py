@@ -1,0 +1,12 @@
+"""The line on stderr of commands whose output, by itself, would not show that it is about a rehearsal."""
+
+from __future__ import annotations
+
+import click
+
+from fabricheck.records.rehearsal import REHEARSAL
+
+
+def say(rehearsal: bool) -> None:
+    if rehearsal:
+        click.echo(f"fabricheck: {REHEARSAL}: this says nothing of hardware", err=True)
