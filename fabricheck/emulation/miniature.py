@@ -114,6 +114,7 @@ def scaled_topology(miniature: Miniature, root: Path) -> dict[str, Any]:
     # The memory of the machine that emulates is not scaled.
     content["host_memory"] = "measured"
     content.pop("network", None)
+    content.pop("fabric", None)  # how many nodes the real system has
     if miniature.nodes > 1:
         content["network"] = small_network(topology, miniature)
     return content
