@@ -113,6 +113,10 @@ def scaled_topology(miniature: Miniature, root: Path) -> dict[str, Any]:
         content["gpu_memory"] = scaled(content["gpu_memory"])
     # The memory of the machine that emulates is not scaled.
     content["host_memory"] = "measured"
+    # *CCL's stand-in takes the paths that the real library would; MPI has nothing but TCP between emulated nodes.
+    paths = dict(content.get("transport_paths", {}))
+    network = {**(paths.get("network") or {}), "mpi": "TCP"}
+    content["transport_paths"] = {**paths, "network": network, "source": f"{why} {paths.get('source', 'nothing')}"}
     content.pop("network", None)
     content.pop("fabric", None)  # how many nodes the real system has
     if miniature.nodes > 1:

@@ -50,7 +50,8 @@ def expectation(
     company: int = 0,
     step_transports: Sequence[str] = (),
 ) -> Expectation:
-    """What one metric should be, in its own unit: Gb/s for `goodput`, us for `latency`.
+    """What one metric should be, in its own unit: Gb/s for `goodput`, us for `latency`. Long because each of its many
+    parameters is explained here, once.
 
     `operation`, `implementation`, `transport`, `schedule` and `bytes` as in the result file. `devices`: the GPU of
     each rank, as node-local index or name, in rank order (source and destination of a pair, the root of a rooted

@@ -1,0 +1,107 @@
+"""Systems in miniature: what becomes of their topology and settings. No cluster is built here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from fabricheck.emulation.layout import Layout
+from fabricheck.emulation.miniature import BURST_BYTES, MOST_BYTES, Miniature, plan, write_suite
+from fabricheck.emulation.settings import of_miniature
+from fabricheck.errors import UserError
+from fabricheck.suite import suite_root
+from fabricheck.topology.model import Topology, find_topology, load_topology
+from fabricheck.topology.transport_paths import ccl_paths, mpi_paths
+
+ROOT = suite_root()
+SYSTEMS = sorted(file.parent.name for file in ROOT.glob("site_configs/*/topology.yaml"))
+#: Of which there is something to bring up in miniature: nodes with GPUs.
+WITH_GPUS = [name for name in SYSTEMS if find_topology(name, ROOT / "site_configs").gpus]
+ENVIRONMENT: dict[str, Any] = {
+    "environment": {"env_vars": [["A", "1"]], "extras": {"mpi": "openmpi", "mpicxx": "/mpicxx"}}
+}
+
+
+@dataclass(frozen=True)
+class Made:
+    real: Topology
+    small: Topology
+    settings: dict[str, Any]
+    chosen: Miniature
+
+
+@pytest.fixture(scope="module", params=WITH_GPUS)
+def miniature(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    name = request.param
+    real = find_topology(name, ROOT / "site_configs")
+    chosen = plan(name, 3 if real.nics else 1, None, ROOT)
+    file = write_suite(chosen, ROOT, tmp_path_factory.mktemp(name) / "suite", ENVIRONMENT)
+    return Made(real, load_topology(file), of_miniature(file.with_name("miniature.json")), chosen)
+
+
+def test_every_rate_of_a_system_is_scaled_by_one_factor(miniature: Made) -> None:
+    real, small, scale = miniature.real, miniature.small, miniature.chosen.scale
+    assert [link.ends for link in small.links] == [link.ends for link in real.links]
+    for one, other in zip(small.links, real.links, strict=True):
+        assert one.total_gbps == pytest.approx(other.total_gbps * scale)
+    for nic, described in zip(small.nics, real.nics, strict=True):
+        assert nic.rate_gbps == pytest.approx(described.rate_gbps * scale)
+        assert nic.burst_bytes == BURST_BYTES
+    assert max((nic.rate_gbps for nic in small.nics), default=0.1) == pytest.approx(0.1)
+
+
+def test_every_nic_of_every_node_is_a_port_of_the_small_network(miniature: Made) -> None:
+    small = miniature.small
+    layout = Layout("test", small)
+    assert len(layout.ports) == miniature.chosen.nodes * len(small.nics)
+    for port, device in layout.ports.items():
+        assert device.device.name == port.partition(":")[2]
+
+
+def test_the_settings_keep_the_site_and_replace_the_machine(miniature: Made) -> None:
+    small, settings = miniature.small, miniature.settings
+    (system,) = settings["systems"]
+    (partition,) = system["partitions"]
+    assert (partition["scheduler"], partition["launcher"]) == ("squeue", "srun")
+    assert partition["extras"]["nodes"] == miniature.chosen.nodes
+    assert partition["extras"]["most_bytes"] == MOST_BYTES
+    assert partition["devices"][0]["num_devices"] == len(small.gpus)
+    names = [each["name"] for each in settings["environments"]]
+    assert names == partition["environs"]
+    for each in settings["environments"]:
+        assert ["A", "1"] in each["env_vars"]
+        assert each["extras"]["mpicxx"] == "/mpicxx"
+        assert "modules" not in each
+
+
+def test_paths_between_nodes_are_those_that_the_miniature_has(miniature: Made) -> None:
+    if miniature.chosen.nodes > 1:
+        assert mpi_paths(miniature.small, 3).described == "TCP"
+        assert ccl_paths(miniature.small, 3) == ccl_paths(miniature.real, 3)
+
+
+@pytest.mark.parametrize(
+    "name, nodes, scale, message",
+    [
+        ("alpse", 2, None, "there is no system 'alpse' to emulate: systems are alps, aurora"),
+        ("alps", 0, None, "--nodes 0: a miniature has 1 to 64 nodes"),
+        ("alps", 65, None, "--nodes 65: a miniature has 1 to 64 nodes"),
+        (
+            "hgx-h200",
+            2,
+            None,
+            "--nodes 2: hgx-h200 has no NICs in its topology, so its nodes cannot be joined: --nodes 1",
+        ),
+        ("alps", 2, 0.0, "--scale 0: is more than 0 and at most 1"),
+        ("alps", 2, float("nan"), "--scale nan: is more than 0 and at most 1"),
+        ("alps", 2, 0.5, "--scale 0.5: hsn0 would carry 100000 Mb/s"),
+        ("alps", 2, 1e-9, "--scale 1e-09: hsn0 would carry 0.0002 Mb/s"),
+    ],
+)
+def test_what_cannot_be_emulated_is_one_line(name: str, nodes: int, scale: float | None, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        plan(name, nodes, scale, ROOT)
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)

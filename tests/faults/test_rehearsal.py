@@ -1,0 +1,74 @@
+"""Alps in miniature, two nodes with four emulated GPUs and four NICs each: healthy, and with one NVLink pair slow."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricheck.emulation import faults
+from fabricheck.emulation.cluster import Cluster, require_machine
+from fabricheck.emulation.gpu_faults import slow_link
+from fabricheck.emulation.rehearsal import up_in_miniature, variables_of
+from fabricheck.errors import UserError
+from fabricheck.suite import suite_root
+
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full]
+
+NAME = "rehearsal"
+
+
+@dataclass(frozen=True)
+class Told:
+    status: int
+    output: str
+    verdict: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def alps() -> Iterator[Cluster]:
+    try:
+        require_machine()
+    except UserError as error:
+        pytest.skip(str(error))
+    cluster = up_in_miniature("alps", 2, None, suite_root(), NAME)
+    try:
+        yield cluster
+    finally:
+        cluster.down_now()
+
+
+def run(cluster: Cluster, folder: Path, *options: str) -> Told:
+    command = [sys.executable, "-m", "fabricheck", "run", "--system=alps", "--no-store", f"--output={folder}", *options]
+    done = cluster.run(command, timeout_s=400, environment=variables_of(NAME))
+    (session,) = (folder / "runs").iterdir()
+    verdict = json.loads((session / "verdict.json").read_text(encoding="utf-8"))
+    return Told(done.returncode, done.stdout + done.stderr, verdict)
+
+
+def test_a_healthy_miniature_is_green_and_called_a_rehearsal(alps: Cluster, tmp_path: Path) -> None:
+    told = run(alps, tmp_path, "--tag=smoke")
+    assert told.status == 0, told.output
+    assert told.output.strip().splitlines()[-1].startswith("PASS REHEARSAL on emulated GPUs")
+    assert (told.verdict["verdict"], told.verdict["rehearsal"]) == ("PASS", True)
+    measured = {each["test"].split()[0] for each in told.verdict["runs"]}
+    assert measured == {"SmokePeers", "SmokeHostCopies", "SmokeLibraries", "SmokeNodes"}
+    assert {host for each in told.verdict["runs"] for host in each["hosts"]} == {"nid001", "nid002"}
+
+
+def test_a_slow_link_between_two_gpus_is_red_and_only_its_pairs(alps: Cluster, tmp_path: Path) -> None:
+    for node in ("nid001", "nid002"):
+        slow_link(alps, node, ("gpu1", "gpu2"), 60, one_side=False)
+    try:
+        told = run(alps, tmp_path, "--name=SmokePeers")
+    finally:
+        faults.clear(alps)
+    assert told.status == 3, told.output
+    (peers,) = told.verdict["runs"]
+    slow = {each["name"] for each in peers["metrics"] if each["verdict"] != "PASS"}
+    assert slow == {f"unidirectional_uncontended_{pair}_1mib_goodput" for pair in ("1_2", "2_1")}
