@@ -54,7 +54,7 @@ def run(cluster: Cluster, folder: Path, *options: str) -> Told:
 def test_a_healthy_miniature_is_green_and_called_a_rehearsal(alps: Cluster, tmp_path: Path) -> None:
     told = run(alps, tmp_path, "--tag=smoke")
     assert told.status == 0, told.output
-    assert told.output.strip().splitlines()[-1].startswith("PASS REHEARSAL on emulated GPUs")
+    assert told.output.strip().splitlines()[-1].startswith("PASS: REHEARSAL on emulated GPUs")
     assert (told.verdict["verdict"], told.verdict["rehearsal"]) == ("PASS", True)
     measured = {each["test"].split()[0] for each in told.verdict["runs"]}
     assert measured == {"SmokePeers", "SmokeHostCopies", "SmokeLibraries", "SmokeNodes"}
