@@ -35,7 +35,7 @@ BURST_BYTES = 64 << 10
 MOST_BYTES = 1 << 20
 MOST_NODES = 64
 #: Folders of the suite that a miniature shares.
-SHARED = ("checks", "config", "src", "fabricheck", "tools")
+SHARED = ("checks", "config", "src")
 
 
 @dataclass(frozen=True)
