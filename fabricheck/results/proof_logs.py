@@ -66,15 +66,17 @@ def read_nccl_log(text: str) -> TransportProof:
     """Paths of the channels in a log of `NCCL_DEBUG=INFO` (subsystems INIT, NET, ENV), of NCCL or RCCL.
 
     `P2P/CUMEM`, `SHM/direct/direct`, `NET/IB/0/GDRDMA`, `NET/Socket/0`, `NET/AWS Libfabric/0/GDRDMA`; the provider
-    below the OFI plugin is a path too, `NET/OFI provider cxi`, because tcp can hide there.
+    below the OFI plugin is a path too, `NET/OFI provider cxi`, because tcp can hide there. The plugin opens it inside a
+    node as well: it counts only where a channel goes over a network, or the log names no channel.
     """
     paths: Counter[str] = Counter()
+    providers: Counter[str] = Counter()
     facts: dict[str, str] = {}
     for line in read_lines(text):
         if (match := _CHANNEL.search(line.text)) is not None:
             paths[match[1]] += 1
         elif (match := _OFI_PROVIDER.search(line.text)) is not None:
-            paths[f"NET/OFI provider {match[1]}"] += 1
+            providers[f"NET/OFI provider {match[1]}"] += 1
         elif (match := _NETWORK.search(line.text)) is not None:
             facts["network"] = match[1]
         elif (match := _NCCL_VARIABLE.search(line.text)) is not None:
@@ -84,6 +86,8 @@ def read_nccl_log(text: str) -> TransportProof:
             facts[f"NET/{match[1]}"] = "no device found"
         elif (match := _NCCL_VERSION.search(line.text)) is not None:
             facts["library"] = f"{match[1]} {match[2]}"
+    if not paths or any(path.startswith("NET/") for path in paths):
+        paths.update(providers)
     return _proof(paths, "NCCL_DEBUG", facts)
 
 

@@ -21,15 +21,18 @@ constexpr char kProvider[] = "NET/OFI Selected ";
 
 std::map<std::string, long> paths_in_ccl_log(const std::string& log) {
   // "… Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", "… [send] via NET/AWS Libfabric/0/GDRDMA comm 0x55…", and of the
-  // plugin for libfabric "NET/OFI Selected Provider is cxi (found 4 nics)": tcp can hide below it.
+  // plugin for libfabric "NET/OFI Selected Provider is cxi (found 4 nics)": tcp can hide below it. The plugin says so
+  // inside a node too, where nothing goes over it: it counts beside a channel over a network only.
   std::map<std::string, long> paths;
+  std::map<std::string, long> providers;
+  bool network = false;
   std::istringstream stream(log);
   for (std::string line; std::getline(stream, line);) {
     if (const std::size_t provider = line.find(kProvider); provider != std::string::npos) {
       const std::size_t begin = line.find(" is ", provider);
       if (begin == std::string::npos) continue;
       const std::string name = line.substr(begin + 4, line.find_first_of(" ,\r", begin + 4) - begin - 4);
-      if (!name.empty()) ++paths["NET/OFI provider " + name];
+      if (!name.empty()) ++providers["NET/OFI provider " + name];
       continue;
     }
     const std::size_t via = line.find(" via ");
@@ -37,7 +40,9 @@ std::map<std::string, long> paths_in_ccl_log(const std::string& log) {
     // The name of a network may have blanks; what follows it is the address of the communicator.
     const std::string path = trimmed(std::string_view(line).substr(via + 5, line.find(" comm 0x", via) - via - 5));
     if (!path.empty()) ++paths[path];
+    network = network || path.rfind("NET/", 0) == 0;
   }
+  if (network) paths.insert(providers.begin(), providers.end());
   return paths;
 }
 

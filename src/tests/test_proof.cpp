@@ -38,6 +38,15 @@ TEST(ccl_log_names_the_provider_below_the_plugin) {
   CHECK_EQUAL(paths.at("NET/AWS Libfabric/0/GDRDMA"), 2);
 }
 
+// The plugin opens a provider wherever it is loaded.
+TEST(a_provider_that_nothing_goes_over_is_no_path) {
+  const auto paths = paths_in_ccl_log(
+      "n1:10:11 [0] NCCL INFO NET/OFI Selected Provider is cxi (found 4 nics)\n"
+      "n1:10:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n");
+  CHECK_EQUAL(paths.size(), 1u);
+  CHECK_EQUAL(paths.at("P2P/CUMEM"), 1);
+}
+
 // Lines as UCX 1.22 prints them.
 TEST(oneccl_log_says_whether_devices_reach_each_other_and_what_joins_nodes) {
   const std::string start = "2026:11:22-07:33:35:124:[0] |CCL_INFO| atl-mpi:\n{\n  extra_ep: 0\n}\n";

@@ -212,3 +212,12 @@ def test_logs_are_put_together() -> None:
 def test_a_bad_pattern_is_the_users_mistake() -> None:
     with pytest.raises(UserError, match="not a regular expression"):
         mistakes(TransportProof(), forbidden=["("])
+
+
+def test_a_provider_that_nothing_goes_over_is_no_path() -> None:
+    """The plugin opens one wherever it is loaded: a node of Alps would seem to send its own data over the network."""
+    provider = "n1:10:11 [0] NCCL INFO NET/OFI Selected Provider is cxi (found 4 nics)\n"
+    inside = "n1:10:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
+    across = "n1:10:11 [0] NCCL INFO Channel 00/0 : 1[1] -> 2[0] [send] via NET/AWS Libfabric/0/GDRDMA\n"
+    assert set(read_nccl_log(provider + inside).paths) == {"P2P/CUMEM"}
+    assert "NET/OFI provider cxi" in read_nccl_log(provider + inside + across).paths
