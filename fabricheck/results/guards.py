@@ -81,12 +81,15 @@ def require(
         *_setting_mistakes(run.header["plan"], plan or {}),
     ]
     problems += [Problem(Verdict.INVALID, _flat(f"{run.path}:1: {message}")) for message in messages]
+    messages = []
     if run.footer is not None:
         messages = list(path_mistakes(run.footer["proof"], forbidden, required, described))
         sent = run.footer["proof"].get("interfaces", {})
         messages += _interface_mistakes(sent, interfaces) if interfaces else _management_mistakes(run, sent, nics)
-    else:
-        messages = ["there is no footer, so nothing proves which way the data went"] if required else []
+    elif required:
+        # The run did not reach its end, which is not another measurement.
+        message = f"{run.path}: there is no footer, so nothing proves which way the data went"
+        problems.append(Problem(Verdict.INCOMPLETE, message))
     problems += [Problem(Verdict.INVALID, _flat(f"{run.path}: {message}")) for message in messages]
     return tuple(problems)
 
