@@ -48,7 +48,7 @@ def run(cluster: Cluster, folder: Path, *options: str) -> Told:
     done = cluster.run(command, timeout_s=400, environment=variables_of(NAME))
     (session,) = (folder / "runs").iterdir()
     verdict = json.loads((session / "verdict.json").read_text(encoding="utf-8"))
-    return Told(done.returncode, done.stdout + done.stderr, verdict)
+    return Told(done.returncode, done.stdout, verdict)
 
 
 def test_a_healthy_miniature_is_green_and_called_a_rehearsal(alps: Cluster, tmp_path: Path) -> None:
