@@ -12,9 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-#: Features that the miniature has whatever the site says.
-EMULATED = "rehearsal"
-
 
 def of_miniature(file: Path) -> dict[str, Any]:
     """The site_configuration of the miniature that `file`, the miniature.json of its suite, describes."""
@@ -52,7 +49,7 @@ def _partition(partition: Mapping[str, Any], described: Mapping[str, Any]) -> di
         "access": ["--partition=all", "--exclusive"],
         "max_jobs": 1,
         "time_limit": "10m",
-        "features": [*features, EMULATED, *(["multinode"] if several else [])],
+        "features": [*features, *(["multinode"] if several else [])],
         "extras": {
             **extras,
             "nodes": described["nodes"],
