@@ -27,6 +27,9 @@ _ERRORS = {
     "ethernet": ("rx_errors", "tx_errors", "carrier_changes"),
     "cxi": ("hni_pcs_uncorrected_cw", "hni_llr_tx_replay_event"),
 }
+# Fewer than ten of these are no reason to pull a cable (ibqueryerrors(8), error_thresholds).
+_SOME = frozenset(("symbol_error", "port_rcv_errors", "rx_errors", "local_link_integrity_errors"))
+_MANY = 10
 # Packets lost of those that came or went; port_xmit_wait and pauses tell of congestion, which is no fault.
 _DROPS = {
     "infiniband": (("port_xmit_discards", "port_xmit_packets"),),
@@ -36,8 +39,10 @@ _DROPPED_SHARE, _FEWEST_DROPPED = 1e-3, 20
 _CONGESTION = ("port_xmit_wait", "roce_slow_restart_cnps", "np_cnp_sent", "out_of_sequence", "packet_seq_err")
 # Of the segments that a node received, the share that came after a gap: up to 6% on healthy shaped links, whose shaper
 # drops what is too fast, and 44% where 1% of packets are lost (docs/state.md).
-_GAPS_SHARE, _FEWEST_GAPS, _GAPS_OF_OTHERS = 0.15, 20, 4.0
-_RESENT_SHARE = 2e-2
+_GAPS_SHARE = 0.15
+# Of those that it sent, the share that it sent again: up to 0.6% on the same links.
+_RESENT_SHARE = 0.02
+_FEWEST, _TIMES_OTHERS = 20, 4.0
 
 
 def evidence_of_nics(nodes: Sequence[Node], topology: Topology | None, *, alone: bool = False) -> Iterator[Evidence]:
@@ -81,7 +86,8 @@ def _port(host: str, nic: NicState, before: NicState | None, rate_gbps: float | 
         yield say("its link is half duplex", "set the switch's port and the NIC to full duplex", Verdict.DEGRADED)
     for name in _ERRORS.get(nic.kind, ()):
         if (count := rise(name)) > 0:
-            yield say(f"{name} rose by {count:,} during the test", cable, Verdict.DEGRADED)
+            verdict = Verdict.PASS if name in _SOME and count < _MANY else Verdict.DEGRADED
+            yield say(f"{name} rose by {count:,} during the test", cable, verdict)
     for name, of in _DROPS.get(nic.kind, ()):
         count, passed = rise(name), rise(of)
         if count >= _FEWEST_DROPPED and count > _DROPPED_SHARE * (count + passed):
@@ -99,33 +105,41 @@ def _port(host: str, nic: NicState, before: NicState | None, rate_gbps: float | 
 
 
 def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
-    """Loss, as TCP noticed it: the node that data did not reach, and those that had to send them again."""
-    if len(nodes) < 2:
-        return
-    rises = {node.host: _tcp_rise(node) for node in nodes}
+    """Loss, as TCP noticed it: at the node that data did not reach, and at those that had to send them again."""
+    rises = {node.host: _tcp_rise(node) for node in nodes if node.before is not None and node.after is not None}
     gaps = {host: (rise.get("TCPOFOQueue", 0), rise.get("InSegs", 0)) for host, rise in rises.items()}
-    shares = {host: count / segments if segments else 0.0 for host, (count, segments) in gaps.items()}
-    for host, (count, segments) in gaps.items():
-        usual = statistics.median(share for other, share in shares.items() if other != host)
-        if count >= _FEWEST_GAPS and shares[host] > _GAPS_SHARE and shares[host] > _GAPS_OF_OTHERS * usual:
-            text = (
-                f"{count:,} of {segments:,} TCP segments came after a gap ({100 * shares[host]:.2g}%, the other nodes' "
-                f"median {100 * usual:.2g}%): packets to it are lost"
-            )
-            advice = "look at the cable and counters of its ports and of the switch's ports to it"
-            yield Evidence(host, "", text, advice, Verdict.DEGRADED, network=True)
-    for host, rise in rises.items():
-        sent, again = rise.get("OutSegs", 0), rise.get("RetransSegs", 0)
-        if again >= _FEWEST_GAPS and again > _RESENT_SHARE * sent:
-            text = f"TCP sent {again:,} of {sent:,} segments again ({100 * again / sent:.2g}%)"
-            yield Evidence(
-                host,
-                "",
-                text,
-                "packets are lost on the way: look at ports and switches",
-                Verdict.DEGRADED,
-                network=True,
-            )
+    for host, share, usual in _above(gaps, _GAPS_SHARE):
+        count, segments = gaps[host]
+        text = (
+            f"{count:,} of {segments:,} TCP segments came after a gap ({100 * share:.2g}%, the other nodes' median "
+            f"{100 * usual:.2g}%): packets to it are lost"
+        )
+        advice = "look at the cable and counters of its ports and of the switch's ports to it"
+        yield Evidence(host, "", text, advice, Verdict.DEGRADED, network=True)
+    sent = {host: (rise.get("RetransSegs", 0), _sent(rise)) for host, rise in rises.items()}
+    for host, share, usual in _above(sent, _RESENT_SHARE):
+        again, segments = sent[host]
+        text = (
+            f"TCP sent {again:,} of {segments:,} segments again ({100 * share:.2g}%, the other nodes' median "
+            f"{100 * usual:.2g}%): packets from it are lost, or its port is slower than it seems"
+        )
+        advice = "look at the cable and counters of its ports and of the switch's ports to it"
+        yield Evidence(host, "", text, advice, Verdict.DEGRADED, network=True)
+
+
+def _above(counts: Mapping[str, tuple[int, int]], share: float) -> Iterator[tuple[str, float, float]]:
+    """The nodes whose part of a whole is above `share` and far above that of the other nodes; with both."""
+    shares = {host: part / whole if whole else 0.0 for host, (part, whole) in counts.items()}
+    for host, (part, _) in counts.items():
+        others = [each for other, each in shares.items() if other != host]
+        usual = statistics.median(others) if others else 0.0
+        if others and part >= _FEWEST and shares[host] > share and shares[host] > _TIMES_OTHERS * usual:
+            yield host, shares[host], usual
+
+
+def _sent(rise: Mapping[str, int]) -> int:
+    """Segments that a node sent, those that it sent again among them, which the kernel counts apart."""
+    return rise.get("OutSegs", 0) + rise.get("RetransSegs", 0)
 
 
 def _tcp_rise(node: Node) -> Mapping[str, int]:

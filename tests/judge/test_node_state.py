@@ -143,7 +143,8 @@ NIC_FAULTS: tuple[tuple[dict[str, Any], Verdict | None, str], ...] = (
     ({"up": False}, Verdict.DEGRADED, "hsn0: its link is down since the test began"),
     ({"rate_gbps": 100.0}, Verdict.DEGRADED, "hsn0: its link runs at 100 of 200 Gb/s"),
     ({"duplex": "half"}, Verdict.DEGRADED, "hsn0: its link is half duplex"),
-    ({"counters": rise(rx_errors=3)}, Verdict.DEGRADED, "hsn0: rx_errors rose by 3 during the test"),
+    ({"counters": rise(rx_errors=3)}, Verdict.PASS, "hsn0: rx_errors rose by 3 during the test"),
+    ({"counters": rise(rx_errors=10)}, Verdict.DEGRADED, "hsn0: rx_errors rose by 10 during the test"),
     ({"counters": rise(carrier_changes=2)}, Verdict.DEGRADED, "hsn0: carrier_changes rose by 2 during the test"),
     ({"counters": rise(rx_dropped=50, rx_packets=9950)}, Verdict.DEGRADED, "hsn0: rx_dropped rose by 50"),
     ({"counters": rise(ethtool_rx_pause=9)}, None, "hsn0: rx_pause rose by 9 during the test"),
@@ -189,8 +190,9 @@ def test_the_node_that_packets_do_not_reach_is_named() -> None:
     assert told(shaper) == []
     alike = run_with(before, [segments(host, 20_000, 550) for host in HOSTS])
     assert told(alike) == []
-    resent = run_with(before, [segments(host, 600, 2_100 if host == "nid001" else 50) for host in HOSTS])
-    assert told(resent) == [(Verdict.DEGRADED, "nid001: TCP sent 2,100 of 100,000 segments again (2.1%)")]
+    resent = run_with(before, [segments(host, 600, 100_000 if host == "nid001" else 4_700) for host in HOSTS])
+    (only,) = told(resent)
+    assert only[1].startswith("nid001: TCP sent 100,000 of 200,000 segments again (50%, the other nodes' median 4.5%)")
 
 
 def test_what_differs_between_nodes_is_one_line_each() -> None:
