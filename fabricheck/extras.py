@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from fabricheck.results.fabricbench_format import PLAN_SETTINGS, is_plan_setting
+from fabricheck.units import bound_sizes, coarser_sizes
 
 #: Keys of earlier versions, and what they are called now.
 RENAMED = {"lacks": "unsupported"}
@@ -17,11 +20,39 @@ def renamed_keys(extras: Mapping[str, object]) -> Iterator[str]:
             yield f"{old!r} in extras is called {new!r} now: rename it"
 
 
-def most_bytes_problems(extras: Mapping[str, object]) -> Iterator[str]:
-    """What is wrong with `most_bytes`, the largest size that checks of a partition measure, in bytes."""
+@dataclass(frozen=True)
+class Effort:
+    """How much checks measure on a partition, where its `extras` say less than the checks do by themselves.
+
+    `most_bytes`: the largest size. `size_step`: sizes of a range grow by this factor at least. `budget`: seconds of
+    measuring for one size of one pair or group. None: as the check says.
+    """
+
+    most_bytes: int | None = None
+    size_step: int | None = None
+    budget: float | None = None
+
+    @classmethod
+    def of(cls, extras: Mapping[str, Any]) -> Effort:
+        return cls(extras.get("most_bytes"), extras.get("size_step"), extras.get("budget"))
+
+    def sizes(self, text: str) -> str:
+        """A check's sizes, as fabricbench takes them, with none too large."""
+        bound = text if self.most_bytes is None else bound_sizes(text, self.most_bytes)
+        return bound if self.size_step is None else coarser_sizes(bound, self.size_step)
+
+
+def effort_problems(extras: Mapping[str, object]) -> Iterator[str]:
+    """What is wrong with the keys of `Effort`."""
     most = extras.get("most_bytes", 1)
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
         yield f"most_bytes {most!r} in extras is no number of bytes: give a whole number, such as {1 << 20}"
+    step = extras.get("size_step", 2)
+    if isinstance(step, bool) or not isinstance(step, int) or step < 2:
+        yield f"size_step {step!r} in extras is no factor between sizes: give a whole number from 2 up"
+    budget = extras.get("budget", 1)
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 < budget <= 3600:
+        yield f"budget {budget!r} in extras is no time: give seconds, such as 0.1"
 
 
 def number_of_nodes(extras: Mapping[str, object], by_topology: int) -> int:

@@ -66,6 +66,12 @@ def bound_sizes(sizes: str, most: int) -> str:
     return ",".join(dict.fromkeys(_bound(each, most) for each in sizes.split(",")))
 
 
+def coarser_sizes(sizes: str, step: int) -> str:
+    """Sizes as fabricbench takes them, of which a range with a factor (`1B:1GiB:4`) has `step` where that is larger."""
+    first, *rest = sizes.split(":")
+    return ":".join([first, rest[0], str(max(int(rest[1]), step))]) if len(rest) == 2 else sizes
+
+
 def _bound(size: str, most: int) -> str:
     return size if parse_size(size) <= most else format_size(most)
 

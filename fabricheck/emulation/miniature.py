@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,22 +174,29 @@ def _leaf_of_nics(topology: Topology) -> dict[str, int]:
     return {nic.name: found.get(nic.name, 0) for nic in topology.nics}
 
 
-def write_suite(miniature: Miniature, root: Path, folder: Path, environment: Mapping[str, Any]) -> Path:
-    """Write the suite of a miniature into `folder`, and return the path of its topology.yaml.
+def write_topology(miniature: Miniature, root: Path, folder: Path) -> Path:
+    """Write the miniature's topology.yaml into a folder, and return its path."""
+    file = folder / "topology.yaml"
+    writer = YAML()
+    writer.width = 118
+    with file.open("w", encoding="utf-8") as stream:
+        stream.write("# Written by `fabricheck emulate up`: a rehearsal, not a machine.\n")
+        writer.dump(scaled_topology(miniature, root), stream)
+    return file
 
-    `environment`: what fabricheck.emulation.settings needs to know of the programs and libraries of the miniature.
+
+def write_suite(miniature: Miniature, root: Path, folder: Path, topology: Path, environment: Mapping[str, Any]) -> Path:
+    """Write the suite of a miniature into `folder`, and return the folder of its site's files.
+
+    `topology`: its topology.yaml. `environment`: what fabricheck.emulation.settings needs to know of the programs and
+    libraries of the miniature.
     """
     site = folder / "site_configs" / miniature.system
     site.mkdir(parents=True)
     for name in SHARED:
         (folder / name).symlink_to(root / name)
     (folder / "reference_values").mkdir()
-    topology = site / "topology.yaml"
-    writer = YAML()
-    writer.width = 118
-    with topology.open("w", encoding="utf-8") as file:
-        file.write("# Written by `fabricheck emulate up`: a rehearsal, not a machine.\n")
-        writer.dump(scaled_topology(miniature, root), file)
+    shutil.copy(topology, site / "topology.yaml")
     described = {
         "settings": str(root / "site_configs" / miniature.system / "settings.py"),
         "system": miniature.system,
@@ -201,8 +209,7 @@ def write_suite(miniature: Miniature, root: Path, folder: Path, environment: Map
     }
     (site / MINIATURE).write_text(json.dumps(described, indent=1), encoding="utf-8")
     (site / "settings.py").write_text(_SETTINGS, encoding="utf-8")
-    load_topology(topology)
-    return topology
+    return site
 
 
 _SETTINGS = '''"""Written by `fabricheck emulate up`: settings for emulated nodes. A rehearsal, not a machine."""

@@ -16,7 +16,7 @@ from reframe.core.exceptions import PerformanceError, ReframeError, SanityError
 from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck import mpi
-from fabricheck.extras import most_bytes_problems, renamed_keys, unsupported_settings
+from fabricheck.extras import Effort, effort_problems, renamed_keys, unsupported_settings
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import expected_metric_names
@@ -48,7 +48,6 @@ from fabricheck.rfm.outcome import (
 from fabricheck.rfm.paths import nics_of, paths_of, with_logs
 from fabricheck.topology.transport_paths import Paths
 from fabricheck.tuning import Library, Profile, libraries_of
-from fabricheck.units import bound_sizes
 
 if TYPE_CHECKING:
     from fabricheck.judge.system import SystemJudge
@@ -190,7 +189,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     @run_after("setup")
     def lay_out(self) -> None:
         extras = self.current_partition.extras
-        for line in (*renamed_keys(extras), *most_bytes_problems(extras)):
+        for line in (*renamed_keys(extras), *effort_problems(extras)):
             raise ReframeError(f"partition {self.current_partition.fullname}: {line}")
         reason = missing_backend(self.backend)
         self.leave_out_if(reason is not None, reason or "", described=False)
@@ -243,6 +242,10 @@ class FabricbenchCheck(RegressionTestPlugin):
         return libraries_of(self.transport)
 
     @property
+    def effort(self) -> Effort:
+        return Effort.of(self.current_partition.extras)
+
+    @property
     def profile(self) -> Profile:
         return profile_of(self.current_partition.extras)
 
@@ -272,7 +275,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             schedules=self.schedules,
             pairs="rails" if self.rank_a_port else "",
             sizes=self.chosen_sizes(),
-            budget=self.budget,
+            budget=self.effort.budget or self.budget,
             least_iterations=self.least_iterations,
             warmup=self.warmup,
             timeout=self.timeout,
@@ -287,11 +290,9 @@ class FabricbenchCheck(RegressionTestPlugin):
         )
 
     def chosen_sizes(self) -> str:
-        """Those of the test, none above the partition's `extras["most_bytes"]`."""
+        """Those of the test, as far as the partition's `extras` have room for them."""
         kind = "host" if self.backend == "host" else self.transport
-        sizes = str(self.sizes[kind if kind in self.sizes else "other"])
-        most = self.current_partition.extras.get("most_bytes")
-        return sizes if most is None else bound_sizes(sizes, most)
+        return self.effort.sizes(str(self.sizes[kind if kind in self.sizes else "other"]))
 
     def chosen_settings(self) -> dict[str, str]:
         return {name: str(getattr(self, name)) for name in self.plan_settings}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fabricheck.emulation.layout import Layout
-from fabricheck.emulation.miniature import BURST_BYTES, MOST_BYTES, Miniature, plan, write_suite
+from fabricheck.emulation.miniature import BURST_BYTES, MOST_BYTES, Miniature, plan, write_suite, write_topology
 from fabricheck.emulation.settings import of_miniature
 from fabricheck.errors import UserError
 from fabricheck.suite import suite_root
@@ -37,8 +37,10 @@ def miniature(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     name = request.param
     real = find_topology(name, ROOT / "site_configs")
     chosen = plan(name, 3 if real.nics else 1, None, ROOT)
-    file = write_suite(chosen, ROOT, tmp_path_factory.mktemp(name) / "suite", ENVIRONMENT)
-    return Made(real, load_topology(file), of_miniature(file.with_name("miniature.json")), chosen)
+    folder = tmp_path_factory.mktemp(name)
+    file = write_topology(chosen, ROOT, folder)
+    site = write_suite(chosen, ROOT, folder / "suite", file, ENVIRONMENT)
+    return Made(real, load_topology(site / "topology.yaml"), of_miniature(site / "miniature.json"), chosen)
 
 
 def test_every_rate_of_a_system_is_scaled_by_one_factor(miniature: Made) -> None:
