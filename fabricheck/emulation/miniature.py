@@ -36,7 +36,9 @@ BURST_BYTES = 64 << 10
 MOST_BYTES = 1 << 20
 MOST_NODES = 64
 #: Folders of the suite that a miniature shares.
-SHARED = ("checks", "config", "src")
+SHARED = ("checks", "src")
+#: What a small transfer may take in µs, in place of the policy's own: all ranks share the cores of one machine.
+SLOWEST_US, FASTEST_US = 20_000, 0.02
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,7 @@ def write_suite(miniature: Miniature, root: Path, folder: Path, topology: Path, 
     for name in SHARED:
         (folder / name).symlink_to(root / name)
     (folder / "reference_values").mkdir()
+    _write_config(root / "config", folder / "config")
     shutil.copy(topology, site / "topology.yaml")
     described = {
         "settings": str(root / "site_configs" / miniature.system / "settings.py"),
@@ -211,6 +214,21 @@ def write_suite(miniature: Miniature, root: Path, folder: Path, topology: Path, 
     (site / "settings.py").write_text(_SETTINGS, encoding="utf-8")
     return site
 
+
+def _write_config(real: Path, folder: Path) -> None:
+    """The suite's own, but for the latencies of its policy."""
+    folder.mkdir()
+    for each in real.iterdir():
+        if each.name != _POLICY:
+            (folder / each.name).symlink_to(each)
+    source = "emulated nodes: all ranks share the cores of one machine, whose time is what a small transfer takes"
+    content = dict(read_yaml(real / _POLICY).content)
+    content["latencies"] = [{"limit_us": SLOWEST_US, "minimum_us": FASTEST_US, "source": source}]
+    with (folder / _POLICY).open("w", encoding="utf-8") as file:
+        YAML().dump(content, file)
+
+
+_POLICY = "policy.yaml"
 
 _SETTINGS = '''"""Written by `fabricheck emulate up`: settings for emulated nodes. A rehearsal, not a machine."""
 

@@ -14,7 +14,7 @@ from fabricheck.emulation.miniature import Miniature, node_names, plan, write_su
 from fabricheck.emulation.programs import MPICXX, Programs, programs
 from fabricheck.suite import MINIATURE
 from fabricheck.topology.model import Topology, load_topology
-from fabricheck.topology.nic import nic_of
+from fabricheck.topology.nic import gpus_of_ports, nic_of
 
 MPI_VARIABLES = {
     "OMPI_MCA_pml": "ob1",
@@ -103,18 +103,24 @@ def _environments(suite: Path, system: str) -> list[str]:
 
 
 def _prolog(topology: Topology, cluster: str, libraries: Path) -> str:
-    """What each rank is told before it starts: its node's GPUs, and the NIC of its own GPU for MPI."""
+    """What each rank is told before it starts: its node's GPUs, and the NIC of its own GPU for MPI.
+
+    A node has a rank for each GPU, or for each NIC.
+    """
     gpus = sorted(topology.gpus, key=lambda gpu: gpu.index)
-    nics = [nic_of(topology, gpu) for gpu in gpus]
+    of_ranks = {len(each): [nic_of(topology, gpu) for gpu in each] for each in (gpus_of_ports(topology), gpus)}
     cases = "".join(
-        f'  {rank}) echo "export OMPI_MCA_btl_tcp_if_include={nic.name}" ;;\n' for rank, nic in enumerate(nics) if nic
+        f'  {ranks}/{rank}) echo "export OMPI_MCA_btl_tcp_if_include={nic.name}" ;;\n'
+        for ranks, nics in of_ranks.items()
+        for rank, nic in enumerate(nics)
+        if nic
     )
     every = ",".join(nic.name for nic in topology.nics) or "mgmt0"
     return (
         "#!/bin/sh\n"
         f'echo "export {node.VARIABLE}={FOLDER / cluster / "gpus"}/$(hostname)"\n'
         f'echo "export LD_PRELOAD={libraries / "libfabricheck-gpu-aware-mpi.so"}"\n'
-        'case "$SLURM_LOCALID" in\n'
+        'case "$SLURM_NTASKS_PER_NODE/$SLURM_LOCALID" in\n'
         f'{cases}  *) echo "export OMPI_MCA_btl_tcp_if_include={every}" ;;\n'
         "esac\n"
     )

@@ -41,7 +41,9 @@ def pair(question: Question) -> Limits:
 def collective(question: Question) -> Limits:
     n, operation = len(question.node_gpus), question.operation
     best = optimum.collective(question.topology, operation, question.node_gpus).gbps
-    found = algorithm_of(question.topology, operation, question.transport, question.node_gpus)
+    # The messages of a list are what copies send, without a library's rings and trees.
+    mover = "copy" if question.implementation == "transfers" else question.transport
+    found = algorithm_of(question.topology, operation, mover, question.node_gpus)
     graph = node_graph(_part(question.topology, frozenset(question.gpus)))
     # A GPU sends, or receives, all of a rooted collective's buffer; of the others' the own share does not travel.
     injection = graph.least_injection_gbps * (1 if operation in ROOTED or operation == "allreduce" else n / (n - 1))

@@ -93,6 +93,7 @@ def expectation(
     question = Question(
         *(topology, operation, transport, schedule, gpus, ranks, nodes, plugged, loads or {}),
         *(bytes, host_copy_gbps, oversubscribed, host_memory, buffers),
+        implementation=implementation,
     )
     if operation in LISTED:
         question = replace(

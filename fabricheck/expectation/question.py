@@ -57,6 +57,7 @@ class Question:
     places: tuple[int, ...] = ()  # the node of each rank
     company: int = 0  # ranks that do something else at the same time
     transports: tuple[str, ...] = ()  # of each step
+    implementation: str = "library"  # of a collective; `transfers`: each message of its definition, whoever moves it
 
     @property
     def per_node(self) -> int:
