@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fabricheck.errors import UserError
 from fabricheck.results.fabricbench_format import PLAN_SETTINGS, is_plan_setting
 from fabricheck.units import bound_sizes, coarser_sizes
 
@@ -24,8 +25,9 @@ def renamed_keys(extras: Mapping[str, object]) -> Iterator[str]:
 class Effort:
     """How much checks measure on a partition, where its `extras` say less than the checks do by themselves.
 
-    `most_bytes`: the largest size. `size_step`: sizes of a range grow by this factor at least. `budget`: seconds of
-    measuring for one size of one pair or group. None: as the check says.
+    `most_bytes`: the largest size; between nodes `most_bytes_between_nodes` where that is given. `size_step`: sizes of
+    a range grow by this factor at least. `budget`: seconds of measuring for one size of one pair or group. None: as the
+    check says.
     """
 
     most_bytes: int | None = None
@@ -33,8 +35,11 @@ class Effort:
     budget: float | None = None
 
     @classmethod
-    def of(cls, extras: Mapping[str, Any]) -> Effort:
-        return cls(extras.get("most_bytes"), extras.get("size_step"), extras.get("budget"))
+    def of(cls, extras: Mapping[str, Any], nodes: int) -> Effort:
+        """That of a check over so many nodes."""
+        most = extras.get("most_bytes")
+        between = extras.get("most_bytes_between_nodes", most)
+        return cls(between if nodes > 1 else most, extras.get("size_step"), extras.get("budget"))
 
     def sizes(self, text: str) -> str:
         """A check's sizes, as fabricbench takes them, with none too large."""
@@ -44,15 +49,44 @@ class Effort:
 
 def effort_problems(extras: Mapping[str, object]) -> Iterator[str]:
     """What is wrong with the keys of `Effort`."""
-    most = extras.get("most_bytes", 1)
-    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-        yield f"most_bytes {most!r} in extras is no number of bytes: give a whole number, such as {1 << 20}"
+    for name in ("most_bytes", "most_bytes_between_nodes"):
+        most = extras.get(name, 1)
+        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+            yield f"{name} {most!r} in extras is no number of bytes: give a whole number, such as {1 << 20}"
     step = extras.get("size_step", 2)
     if isinstance(step, bool) or not isinstance(step, int) or step < 2:
         yield f"size_step {step!r} in extras is no factor between sizes: give a whole number from 2 up"
     budget = extras.get("budget", 1)
     if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 < budget <= 3600:
         yield f"budget {budget!r} in extras is no time: give seconds, such as 0.1"
+
+
+def parse_cores(text: str) -> frozenset[int]:
+    """The cores of a list as Linux writes it, such as `0-7,64-71`. Raises UserError for anything else."""
+    parts = text.split(",") if isinstance(text, str) else [""]
+    found: set[int] = set()
+    for part in parts:
+        first, _, last = part.partition("-")
+        ends = [one for one in (first, last or first) if one.isdecimal()]
+        if len(ends) < 2 or int(ends[1]) < int(ends[0]):
+            raise UserError(f"{text!r} is no list of cores: give ranges, such as 0-7,64-71")
+        found |= set(range(int(ends[0]), int(ends[1]) + 1))
+    return frozenset(found)
+
+
+def cores_problems(extras: Mapping[str, Any], gpus: int) -> Iterator[str]:
+    """What is wrong with `cores`, the cores of each of a node's `gpus` GPUs."""
+    cores = extras.get("cores")
+    if cores is None:
+        return
+    if not isinstance(cores, list) or len(cores) != gpus:
+        yield f"cores in extras is not a list of the cores of each GPU: give {gpus} texts such as '0-7,64-71'"
+        return
+    for each in cores:
+        try:
+            parse_cores(each)
+        except UserError as error:
+            yield f"cores in extras: {error}"
 
 
 def number_of_nodes(extras: Mapping[str, object], by_topology: int) -> int:

@@ -32,8 +32,13 @@ WITHOUT_NICS = 1 / 2000
 SLOWEST_GBPS, FASTEST_GBPS = 1e-3, 4.0
 #: Bytes that may pass a shaped port at once.
 BURST_BYTES = 64 << 10
-#: The largest transfer: 10 to 100 ms over a port or a link.
-MOST_BYTES = 1 << 20
+#: The largest transfer takes this time at least over the fastest link between GPUs: below some 2 ms the machine's own
+#: scheduler is what is measured.
+LARGEST_S = 4e-3
+#: And between nodes, 0.3 s over a port of `NIC_MBPS`: the steps of a collective take a part of it.
+MOST_BYTES_BETWEEN_NODES = 4 << 20
+#: What keeps sessions short: sizes of a range grow by this factor, and one size has so many seconds.
+SIZE_STEP, BUDGET_S = 64, 0.05
 MOST_NODES = 64
 #: Folders of the suite that a miniature shares.
 SHARED = ("checks", "src")
@@ -131,6 +136,13 @@ def _scaled_rate(text: str, scale: float) -> str:
     return f"{parse_rate(text) * scale * 1e3:.9g} Mb/s"
 
 
+def most_bytes(topology: Topology) -> int:
+    """The largest transfer inside a node of the (scaled) topology, a power of two."""
+    names = {gpu.name for gpu in topology.gpus} | {switch.name for switch in topology.switches}
+    fastest = max((link.total_gbps for link in topology.links if set(link.ends) <= names), default=1.0)
+    return 1 << max(16, math.ceil(math.log2(fastest * 1e9 / 8 * LARGEST_S)))
+
+
 def node_names(miniature: Miniature) -> tuple[str, ...]:
     return tuple(f"nid{number:03}" for number in range(1, miniature.nodes + 1))
 
@@ -200,14 +212,20 @@ def write_suite(miniature: Miniature, root: Path, folder: Path, topology: Path, 
     (folder / "reference_values").mkdir()
     _write_config(root / "config", folder / "config")
     shutil.copy(topology, site / "topology.yaml")
+    small = load_topology(topology)
     described = {
         "settings": str(root / "site_configs" / miniature.system / "settings.py"),
         "system": miniature.system,
         "partition": miniature.partition,
         "nodes": miniature.nodes,
         "scale": miniature.scale,
-        "nics": [nic.name for nic in load_topology(topology).nics],
-        "most_bytes": MOST_BYTES,
+        "nics": [nic.name for nic in small.nics],
+        "effort": {
+            "most_bytes": most_bytes(small),
+            "most_bytes_between_nodes": MOST_BYTES_BETWEEN_NODES,
+            "size_step": SIZE_STEP,
+            "budget": BUDGET_S,
+        },
         **environment,
     }
     (site / MINIATURE).write_text(json.dumps(described, indent=1), encoding="utf-8")

@@ -30,6 +30,7 @@ from fabricheck.rfm.command_line import Plan, ranks_together
 from fabricheck.rfm.launch import (
     cores_of,
     fitting_partitions,
+    gpu_environments,
     gpus_of,
     nodes_of,
     ports_of,
@@ -68,8 +69,9 @@ class FabricbenchCheck(RegressionTestPlugin):
       GPUs go at the same time), `ranks_per_device`.
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
       `gpu` and an environment with `nccl`, `rccl` or `oneccl`; it does not depend on the MPI library and is measured
-      once. More than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature
-      `multinode`; nodes that are emulated have no memory of their own to measure.
+      once. Where no environment has such a library, those of the GPU's API take what needs none. More than one node
+      needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature `multinode`; nodes that are
+      emulated have no memory of their own to measure.
     - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition) and at least
       `ranks_per_device`; without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the
       partition's (its `extras["nodes"]`); with `rank_a_port` a node has a rank for each of its NIC ports, on the GPU
@@ -162,7 +164,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         return fitting_partitions(features, several_nodes=self.wanted_nodes != 1)
 
     def fitting_environments(self) -> list[str]:
-        return ["+mpi"] if self.transport == "mpi" else [f"+mpi +{name}" for name in self.gpu_libraries]
+        return ["+mpi"] if self.transport == "mpi" else gpu_environments(self.gpu_libraries, self.transport)
 
     @property
     def wanted_nodes(self) -> int:
@@ -243,7 +245,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @property
     def effort(self) -> Effort:
-        return Effort.of(self.current_partition.extras)
+        return Effort.of(self.current_partition.extras, self.num_nodes)
 
     @property
     def profile(self) -> Profile:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.of_metric import TRANSPORTS, expectation
-from fabricheck.extras import effort_problems, nodes_problems, renamed_keys, unsupported_problems
+from fabricheck.extras import cores_problems, effort_problems, nodes_problems, renamed_keys, unsupported_problems
 from fabricheck.judge.published import load_published
 from fabricheck.judge.references import ALL_OTHERS, References, load_references
 from fabricheck.records.metrics import MetricName, parse_metric_name
@@ -226,5 +226,7 @@ def _extras_problems(
         devices = partition.get("devices")
         gpus = [one for one in devices if one.get("type") == "gpu"] if isinstance(devices, list) else []
         count = sum(int(one.get("num_devices", 0)) for one in gpus)
+        for problem in cores_problems(extras, count):
+            yield f"{where}: {problem}"
         if gpus and topology is not None and count != len(topology.gpus):
             yield f"{where}: has {count} GPUs, its topology {len(topology.gpus)}"

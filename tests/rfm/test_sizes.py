@@ -18,7 +18,7 @@ SIZES = {"host": "8B,1GiB", "staging": "1B:64MiB:4", "other": "1MiB,64MiB,1GiB"}
 def check(backend: str, transport: str, extras: dict[str, object], **more: Any) -> Any:
     """What `chosen_sizes` reads of a test."""
     given: dict[str, Any] = {"backend": backend, "transport": transport, "sizes": SIZES, **more}
-    return SimpleNamespace(effort=Effort.of(extras), **given)
+    return SimpleNamespace(effort=Effort.of(extras, 1), **given)
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,20 @@ def test_no_size_is_above_the_partitions_limit(backend: str, transport: str, who
 
 @pytest.mark.parametrize(
     ("transport", "step", "coarser"),
-    [("staging", 16, "1B:64MiB:16"), ("staging", 2, "1B:64MiB:4"), ("ccl", 16, "1MiB,64MiB,1GiB")],
+    [
+        ("staging", 64, "1B,64B,4KiB,256KiB,64MiB"),
+        ("staging", 2, "1B:64MiB:4"),
+        ("ccl", 64, "1MiB,64MiB,1GiB"),
+    ],
 )
 def test_sizes_of_a_range_are_no_closer_than_the_partition_asks_for(transport: str, step: int, coarser: str) -> None:
     assert FabricbenchCheck.chosen_sizes(check("cuda", transport, {"size_step": step})) == coarser
+
+
+def test_between_nodes_sizes_have_a_limit_of_their_own() -> None:
+    extras = {"most_bytes": 1 << 20, "most_bytes_between_nodes": 4 << 20}
+    assert [Effort.of(extras, nodes).sizes("8B,1GiB") for nodes in (1, 2)] == ["8B,1MiB", "8B,4MiB"]
+    assert Effort.of({"most_bytes": 1 << 20}, 2).sizes("8B,1GiB") == "8B,1MiB"
 
 
 @pytest.mark.parametrize(
