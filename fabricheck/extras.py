@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -63,14 +64,13 @@ def effort_problems(extras: Mapping[str, object]) -> Iterator[str]:
 
 def parse_cores(text: str) -> frozenset[int]:
     """The cores of a list as Linux writes it, such as `0-7,64-71`. Raises UserError for anything else."""
-    parts = text.split(",") if isinstance(text, str) else [""]
     found: set[int] = set()
-    for part in parts:
-        first, _, last = part.partition("-")
-        ends = [one for one in (first, last or first) if one.isdecimal()]
-        if len(ends) < 2 or int(ends[1]) < int(ends[0]):
+    for part in text.split(",") if isinstance(text, str) else [""]:
+        ends = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part, re.ASCII)
+        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+        if last < first:
             raise UserError(f"{text!r} is no list of cores: give ranges, such as 0-7,64-71")
-        found |= set(range(int(ends[0]), int(ends[1]) + 1))
+        found |= set(range(first, last + 1))
     return frozenset(found)
 
 

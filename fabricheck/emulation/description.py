@@ -17,6 +17,7 @@ from typing import Any
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.algorithms import rings
+from fabricheck.expectation.ring_over_islands import best_ring
 from fabricheck.records.rehearsal import UUID_MARK
 from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.model import Gpu, Link, Topology
@@ -159,7 +160,8 @@ def _rings(graph: NodeGraph) -> list[list[int]]:
     if graph.fully_connected or graph.star or len(graph.gpu_names) < 3:
         return []
     order = {name: position for position, name in enumerate(graph.gpu_names)}
-    return [[order[name] for name in ring] for ring in rings(graph).rings]
+    found = rings(graph).rings or ((best_ring(graph),) if len(graph.wide_islands) > 1 else ())
+    return [[order[name] for name in ring] for ring in found]
 
 
 class _Links:
