@@ -34,7 +34,7 @@ SLOWEST_GBPS, FASTEST_GBPS = 1e-3, 4.0
 BURST_BYTES = 64 << 10
 #: The largest transfer takes this time at least over the fastest link between GPUs: below some 2 ms the machine's own
 #: scheduler is what is measured.
-LARGEST_S = 4e-3
+LARGEST_S = 2.5e-3
 #: And between nodes, 0.3 s over a port of `NIC_MBPS`: the steps of a collective take a part of it.
 MOST_BYTES_BETWEEN_NODES = 4 << 20
 #: What keeps sessions short: sizes of a range grow by this factor, and one size has so many seconds.

@@ -65,7 +65,7 @@ def test_every_nic_of_every_node_is_a_port_of_the_small_network(miniature: Made)
 
 def gpu_rates(topology: Topology) -> list[float]:
     """Gb/s of each link between GPUs, or from one to a switch."""
-    ends = {each.name for each in (*topology.gpus, *topology.switches)}
+    ends = {each.name for each in topology.gpus} | {each.name for each in topology.switches}
     return [link.total_gbps for link in topology.links if set(link.ends) <= ends]
 
 
