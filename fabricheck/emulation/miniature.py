@@ -37,6 +37,8 @@ BURST_BYTES = 64 << 10
 LARGEST_S = 2.5e-3
 #: And between nodes, 0.3 s over a port of `NIC_MBPS`: the steps of a collective take a part of it.
 MOST_BYTES_BETWEEN_NODES = 4 << 20
+#: A GPU's memory is no faster than so many of its fastest links.
+MEMORY_OF_LINKS = 2.0
 #: What keeps sessions short: sizes of a range grow by this factor, and one size has so many seconds.
 SIZE_STEP, BUDGET_S = 64, 0.05
 MOST_NODES = 64
@@ -118,7 +120,7 @@ def scaled_topology(miniature: Miniature, root: Path) -> dict[str, Any]:
     content["cpus"] = [scaled(cpu, "device_rate") for cpu in content["cpus"]]
     content["nics"] = [{**scaled(nic), "burst_bytes": BURST_BYTES} for nic in content.get("nics", [])]
     if "gpu_memory" in content:
-        content["gpu_memory"] = scaled(content["gpu_memory"])
+        content["gpu_memory"] = _scaled_memory(scaled(content["gpu_memory"]), topology, miniature.scale)
     # The memory of the machine that emulates is not scaled.
     content["host_memory"] = "measured"
     # *CCL's stand-in takes the paths that the real library would; MPI has nothing but TCP between emulated nodes.
@@ -132,15 +134,30 @@ def scaled_topology(miniature: Miniature, root: Path) -> dict[str, Any]:
     return content
 
 
+def _scaled_memory(entry: dict[str, Any], topology: Topology, scale: float) -> dict[str, Any]:
+    """A GPU's memory, as fast as a few links at most: copies inside it take no less time than the shortest others."""
+    most = MEMORY_OF_LINKS * fastest_gbps(topology) * scale
+    if parse_rate(entry["rate"]) <= most:
+        return entry
+    return {"rate": f"{most * 1e3:.9g} Mb/s", "source": f"miniature: {MEMORY_OF_LINKS:g} links between GPUs"}
+
+
 def _scaled_rate(text: str, scale: float) -> str:
     return f"{parse_rate(text) * scale * 1e3:.9g} Mb/s"
 
 
 def most_bytes(topology: Topology) -> int:
-    """The largest transfer inside a node of the (scaled) topology, a power of two."""
+    """The largest transfer inside a node of the (scaled) topology: a power of four, as the sizes of checks are."""
+    size = 1 << 16
+    while size < fastest_gbps(topology) * 1e9 / 8 * LARGEST_S:
+        size *= 4
+    return size
+
+
+def fastest_gbps(topology: Topology) -> float:
+    """Of the links between GPUs, or from one to a switch."""
     names = {gpu.name for gpu in topology.gpus} | {switch.name for switch in topology.switches}
-    fastest = max((link.total_gbps for link in topology.links if set(link.ends) <= names), default=1.0)
-    return 1 << max(16, math.ceil(math.log2(fastest * 1e9 / 8 * LARGEST_S)))
+    return max((link.total_gbps for link in topology.links if set(link.ends) <= names), default=1.0)
 
 
 def node_names(miniature: Miniature) -> tuple[str, ...]:

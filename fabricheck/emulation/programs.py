@@ -64,7 +64,7 @@ def _state(root: Path, target: str) -> str:
     digest = hashlib.sha256()
     sources = (root / "src", node.SOURCES, root / "tools" / "rccl_shim", root / "tools" / "build.py")
     for file in _files(sources):
-        digest.update(f"{file}\0".encode())
+        digest.update(f"{file.name}\0".encode())
         digest.update(file.read_bytes())
     digest.update(f"{target} {MPICXX.resolve()} {sys.prefix} {node.find_real()}".encode())
     return digest.hexdigest()[:16]

@@ -19,8 +19,8 @@ from fabricheck.topology.nic import gpus_of_ports, nic_of
 MPI_VARIABLES = {
     "OMPI_MCA_pml": "ob1",
     "OMPI_MCA_btl": "tcp,self,vader",
-    # Ranks of other users do not read each other's memory, so the library need not try.
-    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+    # A message is one copy, which its receiver makes: with several, two ranks have to get a core for each of its parts.
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "cma",
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "SLURM_MPI_TYPE": "pmix",
     "SLURM_PMIX_FENCE": "ring",

@@ -31,7 +31,11 @@ def pair(question: Question) -> Limits:
     if question.transport not in _ONE_PATH:
         ways = ((source, destination), (destination, source))
         ceiling = max(ceiling, *(optimum.point_to_point(question.topology, *way).gbps for way in ways))
-    if question.schedule == "contended" and not (graph.fully_connected or graph.star):
+    if question.beside is not None and question.beside.edges:
+        shared = min(graph.path_rate(edge) / count for edge, count in question.beside.edges.items())
+        if shared < expected:
+            expected, why = shared, f"{why}, shared with other pairs of the round"
+    elif question.schedule == "contended" and not (graph.fully_connected or graph.star):
         # A round has at most one pair for two GPUs; how many of them share a link is not known here.
         expected /= max(1, len(question.topology.gpus) // 2)
         why += ", shared by all pairs of a round at worst"
