@@ -12,7 +12,7 @@ import reframe.core.runtime as rt
 
 from fabricheck import mpi
 from fabricheck.errors import UserError
-from fabricheck.extras import number_of_nodes
+from fabricheck.extras import number_of_nodes, parse_cores
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import find_topology
 from fabricheck.topology.nic import gpus_of_ports
@@ -30,11 +30,37 @@ def prepare_launcher(test: rfm.RegressionTest) -> None:
     if launcher == "srun":
         # Else srun waits until the job's time is over for ranks that hang.
         test.env_vars["SLURM_KILL_BAD_EXIT"] = "1"
+    cores = extras.get("cores")
+    if cores and test.backend != "host":
+        test.job.launcher.options += binding_options(launcher, cores, devices_of_ranks(test))
     family = test.current_environ.extras.get("mpi")
     if launcher == "mpirun" and family in mpi.NAMES:
         launch = mpi.launch(family, test.num_tasks, cores_of(test))
         test.job.launcher.options += list(launch.options)
         test.env_vars.update(launch.environment)
+
+
+def devices_of_ranks(test: rfm.RegressionTest) -> list[int]:
+    """The GPU of each rank of a node, in their order."""
+    if test.rank_devices:
+        return list(test.rank_devices)
+    gpus = gpus_of(test)
+    return [rank // test.ranks_per_device % gpus for rank in range(test.num_tasks_per_node)]
+
+
+def binding_options(launcher: str, cores: Sequence[str], devices: Sequence[int]) -> list[str]:
+    """The launcher's options that bind each rank of a node to the cores of its GPU; none for other launchers.
+
+    `cores`: of each GPU, as Linux lists them. `devices`: the GPU of each rank. srun's need the whole node. Options of
+    mpiexec are those of PALS.
+    """
+    chosen = [cores[device] for device in devices]
+    if launcher == "srun":
+        masks = (sum(1 << core for core in parse_cores(each)) for each in chosen)
+        return [f"--cpu-bind=mask_cpu:{','.join(map(hex, masks))}"]
+    if launcher == "mpiexec":
+        return [f"--ppn {len(devices)}", f"--cpu-bind=list:{':'.join(chosen)}"]
+    return []
 
 
 def cores_of(test: rfm.RegressionTest) -> int:
@@ -98,6 +124,22 @@ def fitting_partitions(features: Sequence[str], *, several_nodes: bool) -> list[
     partitions = rt.runtime().system.partitions
     able = [each for each in partitions if nodes_of(each) > 1 or "multinode" in each.features]
     return [each.fullname for each in able if set(features) <= set(each.features)]
+
+
+#: The API that the GPUs of each collective library are programmed with.
+API_OF = {"nccl": "cuda", "rccl": "hip", "oneccl": "sycl"}
+
+
+def gpu_environments(libraries: Sequence[str], transport: str) -> list[str]:
+    """The environments that measure GPUs over `transport`, not `mpi`, as ReFrame's `valid_prog_environs`.
+
+    Those with one of the collective `libraries`: they measure once what does not depend on the MPI library. Where this
+    system has none of them, those of the libraries' APIs measure what needs no such library.
+    """
+    environs = [each for partition in rt.runtime().system.partitions for each in partition.environs]
+    has_library = any(set(API_OF) & set(each.features) for each in environs)
+    features = libraries if has_library or transport == "ccl" else [API_OF[name] for name in libraries]
+    return [f"+mpi +{name}" for name in features]
 
 
 def launch_command(test: rfm.RegressionTest) -> str:

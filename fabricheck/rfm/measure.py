@@ -16,7 +16,7 @@ from reframe.core.exceptions import PerformanceError, ReframeError, SanityError
 from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck import mpi
-from fabricheck.extras import most_bytes_problems, renamed_keys, unsupported_settings
+from fabricheck.extras import Effort, effort_problems, renamed_keys, unsupported_settings
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import expected_metric_names
@@ -30,6 +30,7 @@ from fabricheck.rfm.command_line import Plan, ranks_together
 from fabricheck.rfm.launch import (
     cores_of,
     fitting_partitions,
+    gpu_environments,
     gpus_of,
     nodes_of,
     ports_of,
@@ -48,7 +49,6 @@ from fabricheck.rfm.outcome import (
 from fabricheck.rfm.paths import nics_of, paths_of, with_logs
 from fabricheck.topology.transport_paths import Paths
 from fabricheck.tuning import Library, Profile, libraries_of
-from fabricheck.units import bound_sizes
 
 if TYPE_CHECKING:
     from fabricheck.judge.system import SystemJudge
@@ -69,8 +69,9 @@ class FabricbenchCheck(RegressionTestPlugin):
       GPUs go at the same time), `ranks_per_device`.
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
       `gpu` and an environment with `nccl`, `rccl` or `oneccl`; it does not depend on the MPI library and is measured
-      once. More than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature
-      `multinode`; nodes that are emulated have no memory of their own to measure.
+      once. Where no environment has such a library, those of the GPU's API take what needs none. More than one node
+      needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature `multinode`; nodes that are
+      emulated have no memory of their own to measure.
     - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition) and at least
       `ranks_per_device`; without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the
       partition's (its `extras["nodes"]`); with `rank_a_port` a node has a rank for each of its NIC ports, on the GPU
@@ -163,7 +164,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         return fitting_partitions(features, several_nodes=self.wanted_nodes != 1)
 
     def fitting_environments(self) -> list[str]:
-        return ["+mpi"] if self.transport == "mpi" else [f"+mpi +{name}" for name in self.gpu_libraries]
+        return ["+mpi"] if self.transport == "mpi" else gpu_environments(self.gpu_libraries, self.transport)
 
     @property
     def wanted_nodes(self) -> int:
@@ -190,7 +191,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     @run_after("setup")
     def lay_out(self) -> None:
         extras = self.current_partition.extras
-        for line in (*renamed_keys(extras), *most_bytes_problems(extras)):
+        for line in (*renamed_keys(extras), *effort_problems(extras)):
             raise ReframeError(f"partition {self.current_partition.fullname}: {line}")
         reason = missing_backend(self.backend)
         self.leave_out_if(reason is not None, reason or "", described=False)
@@ -243,6 +244,10 @@ class FabricbenchCheck(RegressionTestPlugin):
         return libraries_of(self.transport)
 
     @property
+    def effort(self) -> Effort:
+        return Effort.of(self.current_partition.extras, self.num_nodes)
+
+    @property
     def profile(self) -> Profile:
         return profile_of(self.current_partition.extras)
 
@@ -272,7 +277,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             schedules=self.schedules,
             pairs="rails" if self.rank_a_port else "",
             sizes=self.chosen_sizes(),
-            budget=self.budget,
+            budget=self.effort.budget or self.budget,
             least_iterations=self.least_iterations,
             warmup=self.warmup,
             timeout=self.timeout,
@@ -287,11 +292,9 @@ class FabricbenchCheck(RegressionTestPlugin):
         )
 
     def chosen_sizes(self) -> str:
-        """Those of the test, none above the partition's `extras["most_bytes"]`."""
+        """Those of the test, as far as the partition's `extras` have room for them."""
         kind = "host" if self.backend == "host" else self.transport
-        sizes = str(self.sizes[kind if kind in self.sizes else "other"])
-        most = self.current_partition.extras.get("most_bytes")
-        return sizes if most is None else bound_sizes(sizes, most)
+        return self.effort.sizes(str(self.sizes[kind if kind in self.sizes else "other"]))
 
     def chosen_settings(self) -> dict[str, str]:
         return {name: str(getattr(self, name)) for name in self.plan_settings}

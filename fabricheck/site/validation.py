@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.of_metric import TRANSPORTS, expectation
-from fabricheck.extras import most_bytes_problems, nodes_problems, renamed_keys, unsupported_problems
+from fabricheck.extras import cores_problems, effort_problems, nodes_problems, renamed_keys, unsupported_problems
 from fabricheck.judge.published import load_published
 from fabricheck.judge.references import ALL_OTHERS, References, load_references
 from fabricheck.records.metrics import MetricName, parse_metric_name
@@ -217,7 +217,7 @@ def _extras_problems(
         level = extras.get("service_level", 0)
         if re.fullmatch(ACCEPTED["NCCL_IB_SL"], str(level)) is None or int(str(level)) > _MOST_SERVICE_LEVEL:
             yield f"{where}: service_level {level!r} is no service level of InfiniBand, 0 to {_MOST_SERVICE_LEVEL}"
-        wrong = (*renamed_keys(extras), *most_bytes_problems(extras))
+        wrong = (*renamed_keys(extras), *effort_problems(extras))
         for problem in (*wrong, *unsupported_problems(extras.get("unsupported", {}))):
             yield f"{where}: {problem}"
         topology = topologies.get(str(partition["name"]), topologies.get(""))
@@ -226,5 +226,7 @@ def _extras_problems(
         devices = partition.get("devices")
         gpus = [one for one in devices if one.get("type") == "gpu"] if isinstance(devices, list) else []
         count = sum(int(one.get("num_devices", 0)) for one in gpus)
+        for problem in cores_problems(extras, count):
+            yield f"{where}: {problem}"
         if gpus and topology is not None and count != len(topology.gpus):
             yield f"{where}: has {count} GPUs, its topology {len(topology.gpus)}"
