@@ -37,6 +37,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("pairwise", "fabricheck.commands.pairwise", "Plan pairs of all nodes in rounds, and locate what is slow."),
     Command("validate", "fabricheck.commands.topology", "Check the files of each system together."),
     Command("emulate", "fabricheck.commands.emulate", "A Slurm cluster with shaped links on this machine."),
+    Command("doctor", "fabricheck.commands.doctor", "Whether this node is fit: its state, and one rank on each GPU."),
     Command("capture", "fabricheck.commands.site", "Keep what this node says of itself, for discover."),
     Command("discover", "fabricheck.commands.site", "Write a first topology.yaml and settings.py of a node."),
 )

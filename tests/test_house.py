@@ -19,6 +19,7 @@ FLOORS = (
     ("records",),
     ("results",),
     ("tuning", "extras"),
+    ("state",),
     ("topology",),
     ("expectation",),
     ("judge",),

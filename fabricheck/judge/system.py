@@ -9,6 +9,7 @@ from pathlib import Path
 from fabricheck.errors import UserError, reason_of
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import NO_EXPECTATION, judge_run
+from fabricheck.judge.node_state import with_evidence
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.references import Key, References, load_references
 from fabricheck.judge.verdicts import RunJudgement
@@ -65,7 +66,7 @@ class SystemJudge:
         topology = self.topology_of(str(attributes.get("$partition", "")))
         expect = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
         judged = judge_run(run, expect, self._references(run, test, attributes), self.policy)
-        return replace(judged, topology=topology)
+        return replace(with_evidence(judged, topology), topology=topology)
 
     def judge_anyhow(
         self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None

@@ -25,6 +25,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_arrival, require_fresh, require_words_of_all_nodes
+from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.build import BuildFabricbench, missing_backend
 from fabricheck.rfm.command_line import Plan, ranks_together
 from fabricheck.rfm.launch import (
@@ -47,6 +48,7 @@ from fabricheck.rfm.outcome import (
     unsupported_reason,
 )
 from fabricheck.rfm.paths import nics_of, paths_of, with_logs
+from fabricheck.rfm.state import ask_nodes
 from fabricheck.topology.transport_paths import Paths
 from fabricheck.tuning import Library, Profile, libraries_of
 
@@ -143,6 +145,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: What this test needs and the site says that the machine does not support; likewise.
     declared_unsupported = variable(str, value="")
 
+    #: Whether each node is asked for its state before and after the run (docs/state.md).
+    node_state = variable(typ.Bool, value=True)
+
     #: Longest time of a job, and files of the stage directory to keep beside the result; for other mixins to replace.
     job_time = "10m"
     #: GPUs that the ranks of a node drive, in their order; empty: the first, the second, …
@@ -155,7 +160,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.valid_prog_environs = self.fitting_environments()
         self.sourcesdir = None
         self.time_limit = self.job_time
-        self.keep_files = [RESULT, EXIT_STATUS, *self.further_files]
+        self.keep_files = [RESULT, EXIT_STATUS, *self.further_files, *([FOLDER] if self.node_state else [])]
         if any(getattr(self, name) not in values for name, values in self.nightly_only.items()):
             self.tags -= {"nightly"}
 
@@ -261,6 +266,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.env_vars.update(self.tuning)
         self.declared_unsupported = unsupported_settings(self.current_partition.extras, self.chosen_settings())
         self.write_command()
+        if self.node_state:
+            ask_nodes(self)
         self.started = datetime.now(timezone.utc)
 
     def write_command(self) -> None:
@@ -325,7 +332,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     @sanity_function
     def measured_what_was_asked_for(self) -> bool:
         self.judgement = self.judge()
-        if self.judgement.problems:
+        # What is slower than it should be was measured all the same.
+        wrong = [each for each in self.judgement.problems if each.verdict is not Verdict.DEGRADED]
+        if wrong:
             raise SanityError(summary(self.judgement.problems, self.last_words()))
         return True
 
@@ -430,6 +439,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             raise PerformanceError(f"INCOMPLETE: ReFrame did not record {', '.join(lost[:3])}")
         bad = [each for each in self.judgement.judgements if each.verdict is not Verdict.PASS]
         problems = [Problem(each.verdict, f"{each.name}: {each.reason}") for each in bad] or [*self.further_problems()]
+        problems += self.judgement.problems
         if problems:
             raise PerformanceError(summary(problems, ""))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
+from fabricheck.state.nvml import NvmlUnavailable, ask_gpu_facts
 
 NVML = "nvml.json"
 NVIDIA_TOPO = "nvidia-smi_topo.txt"
@@ -31,8 +32,6 @@ _COMMANDS = {
     XPU_SMI_DISCOVERY: ["xpu-smi", "discovery", "-j"],
     LSTOPO: ["lstopo", "--of", "xml"],
 }
-
-_LINKS_A_GPU = 36  # more than any GPU has
 
 
 def capture(directory: Path, sysfs: Path = Path("/sys")) -> list[str]:
@@ -73,73 +72,11 @@ def _keep_output(file: Path, command: list[str]) -> bool:
 
 
 def nvml_facts() -> dict[str, Any]:
-    """GPUs with their NVLinks (version, MB/s, remote device), PCIe link and NUMA node, as NVML tells; else empty."""
-    import pynvml
-
+    """What NVML says of the GPUs; empty where there is no NVML."""
     try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
+        return ask_gpu_facts()
+    except NvmlUnavailable:
         return {}
-    try:
-        gpus = [_nvml_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
-        return {"driver": _text(pynvml.nvmlSystemGetDriverVersion()), "gpus": gpus}
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _nvml_gpu(pynvml: Any, index: int) -> dict[str, Any]:
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    links = [link for number in range(_LINKS_A_GPU) if (link := _nvml_link(pynvml, handle, number)) is not None]
-    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-    return {
-        "index": index,
-        "name": _text(pynvml.nvmlDeviceGetName(handle)),
-        "arch": f"sm_{major}{minor}",
-        "bus_id": _text(pynvml.nvmlDeviceGetPciInfo(handle).busId).lower(),
-        "numa_node": _answer(pynvml, pynvml.nvmlDeviceGetNumaNodeId, handle),
-        "pcie_generation": _answer(pynvml, pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
-        "pcie_width": _answer(pynvml, pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
-        "nvlinks": links,
-    }
-
-
-def _nvml_link(pynvml: Any, handle: Any, number: int) -> dict[str, Any] | None:
-    """An active NVLink: the bus id and kind of what it leads to, and its speed in MB/s where the driver tells."""
-    if _answer(pynvml, pynvml.nvmlDeviceGetNvLinkState, handle, number) != 1:
-        return None
-    kinds = {
-        pynvml.NVML_NVLINK_DEVICE_TYPE_GPU: "gpu",
-        pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH: "switch",
-        pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU: "cpu",
-    }
-    remote = _answer(pynvml, pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, number)
-    kind = _answer(pynvml, pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, number)
-    return {
-        "link": number,
-        "version": _answer(pynvml, pynvml.nvmlDeviceGetNvLinkVersion, handle, number),
-        "speed_mbps": _field(pynvml, handle, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, number),
-        "remote_kind": kinds.get(kind, "unknown"),
-        "remote_bus_id": _text(remote.busId).lower() if remote is not None else None,
-    }
-
-
-def _field(pynvml: Any, handle: Any, field: int, scope: int) -> int | None:
-    values = _answer(pynvml, pynvml.nvmlDeviceGetFieldValues, handle, [(field, scope)])
-    if values is None or values[0].nvmlReturn != pynvml.NVML_SUCCESS:
-        return None
-    return int(values[0].value.uiVal)
-
-
-def _answer(pynvml: Any, ask: Any, *arguments: Any) -> Any:
-    """What NVML answers, or None where this GPU or driver does not tell."""
-    try:
-        return ask(*arguments)
-    except pynvml.NVMLError:
-        return None
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
 
 
 def numa_facts(sysfs: Path) -> dict[str, Any]:
