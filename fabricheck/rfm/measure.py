@@ -25,7 +25,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_arrival, require_fresh, require_words_of_all_nodes
-from fabricheck.rfm.build import BuildFabricbench, missing_backend
+from fabricheck.rfm.build import API_OF_CCL, BuildFabricbench, missing_backend
 from fabricheck.rfm.command_line import Plan, ranks_together
 from fabricheck.rfm.launch import (
     cores_of,
@@ -68,14 +68,16 @@ class FabricbenchCheck(RegressionTestPlugin):
       `buffers`, `host_memory`, `host_numa` (as fabricbench's options); and `placement` (`same-gpu` or `spread`: which
       GPUs go at the same time), `ranks_per_device`.
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
-      `gpu` and an environment with `nccl`, `rccl` or `oneccl`; it does not depend on the MPI library and is measured
-      once. More than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature
+      `gpu` and an environment with `nccl`, `rccl` or `oneccl`, or, where there is no such library and it needs none,
+      with `without-ccl`; it does not depend on the MPI library and is measured once. More than one node needs a
+      partition that has them (`fabricheck.extras.number_of_nodes`) or the feature
       `multinode`; nodes that are emulated have no memory of their own to measure.
     - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition) and at least
       `ranks_per_device`; without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the
       partition's (its `extras["nodes"]`); with `rank_a_port` a node has a rank for each of its NIC ports, on the GPU
       that the topology associates with it. The collectives of an MPI library take device memory only where the
-      environment has the feature `device-collectives`; elsewhere reductions are left out, and the others are lists of
+      environment has the feature `device-collectives`, and no device memory goes to one whose `extras` say why it is
+      `not_gpu_aware`; elsewhere reductions are left out, and the others are lists of
       transfers. The launcher's options for binding ranks come from `fabricheck.mpi`, variables from the tuning profile
       that the partition's `extras["tuning_profile"]` names.
     - Where the node does not support what the test needs, such as a second NUMA node, the test is skipped with the
@@ -163,7 +165,11 @@ class FabricbenchCheck(RegressionTestPlugin):
         return fitting_partitions(features, several_nodes=self.wanted_nodes != 1)
 
     def fitting_environments(self) -> list[str]:
-        return ["+mpi"] if self.transport == "mpi" else [f"+mpi +{name}" for name in self.gpu_libraries]
+        if self.transport == "mpi":
+            return ["+mpi"]
+        with_library = [f"+mpi +{name}" for name in self.gpu_libraries]
+        without = [f"+mpi +{API_OF_CCL[name]} +without-ccl" for name in self.gpu_libraries]
+        return with_library if self.transport == "ccl" else [*with_library, *without]
 
     @property
     def wanted_nodes(self) -> int:
@@ -194,6 +200,9 @@ class FabricbenchCheck(RegressionTestPlugin):
             raise ReframeError(f"partition {self.current_partition.fullname}: {line}")
         reason = missing_backend(self.backend)
         self.leave_out_if(reason is not None, reason or "", described=False)
+        refusing = self.current_environ.extras.get("not_gpu_aware")
+        if refusing is not None and self.transport == "mpi" and self.backend != "host":
+            self.leave_out_if(True, mpi.not_gpu_aware(self.current_environ.extras.get("mpi", ""), refusing))
         self.choose_operations()
         self.set_nodes()
         self.set_ranks()
