@@ -70,9 +70,7 @@ class Installation:
         variables = {}
         if self.mpirun.name == "mpirun" and shutil.which("mpirun") != str(self.mpirun):
             variables["PATH"] = f"{self.mpirun.parent}:$PATH"
-        if self.name == "openmpi" and os.geteuid() == 0:
-            variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        return variables
+        return variables | as_root(self.name)
 
     @property
     def shell_commands(self) -> list[str]:
@@ -110,6 +108,13 @@ def launch(name: str, ranks: int, cores: int) -> Launch:
     if name not in NAMES:
         raise UserError(f"unknown MPI '{name}': how to launch it is known for {', '.join(NAMES)}")
     return (_BOUND if ranks <= cores else _OVERSUBSCRIBED)[name]
+
+
+def as_root(name: str) -> dict[str, str]:
+    """The variables without which the MPI `name` refuses to start for the user that this is."""
+    if name != "openmpi" or os.geteuid() != 0:
+        return {}
+    return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def not_gpu_aware(name: str, word: str) -> str:

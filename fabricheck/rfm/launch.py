@@ -34,7 +34,7 @@ def prepare_launcher(test: rfm.RegressionTest) -> None:
     if launcher == "mpirun" and family in mpi.NAMES:
         launch = mpi.launch(family, test.num_tasks, cores_of(test))
         test.job.launcher.options += list(launch.options)
-        test.env_vars.update(launch.environment)
+        test.env_vars.update({**launch.environment, **mpi.as_root(family)})
 
 
 def cores_of(test: rfm.RegressionTest) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,12 @@ SLURM = "slurm.json"
 #: What could not be asked, and why.
 PROBLEMS = "problems.json"
 
-_COMMANDS = {
-    NVIDIA_TOPO: ["nvidia-smi", "topo", "-m"],
-    AMD_SMI_TOPO: ["amd-smi", "topology"],
-    ROCM_SMI_TOPO: ["rocm-smi", "--showtopo"],
-    XPU_SMI_TOPO: ["xpu-smi", "topology", "-m"],
-    XPU_SMI_DISCOVERY: ["xpu-smi", "discovery", "-j"],
-    LSTOPO: ["lstopo", "--of", "xml"],
+# By the vendor of the GPUs that they know; without one, of any node.
+_COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "nvidia": {NVIDIA_TOPO: ["nvidia-smi", "topo", "-m"]},
+    "amd": {AMD_SMI_TOPO: ["amd-smi", "topology"], ROCM_SMI_TOPO: ["rocm-smi", "--showtopo"]},
+    "intel": {XPU_SMI_TOPO: ["xpu-smi", "topology", "-m"], XPU_SMI_DISCOVERY: ["xpu-smi", "discovery", "-j"]},
+    "": {LSTOPO: ["lstopo", "--of", "xml"]},
 }
 #: Seconds that a tool of a vendor may take.
 PATIENCE = 60.0
@@ -54,14 +53,14 @@ def capture(directory: Path, root: Path = Path("/sys"), patience: float = PATIEN
     try:
         directory.mkdir(parents=True, exist_ok=True)
         written = []
-        for name, command in _COMMANDS.items():
-            if (text := _output(command, patience, problems)) is not None:
-                (directory / name).write_text(text, encoding="utf-8")
-                written.append(name)
         on_bus = sysfs.pci_gpus(root)
         nvml = _nvml(patience, on_bus, problems)
         amd = sysfs.amd_facts(root)
         vendor = "nvidia" if nvml.get("gpus") else "amd" if amd else _vendor(on_bus)
+        for name, command in _tools(vendor):
+            if (text := _output(command, patience, problems)) is not None:
+                (directory / name).write_text(text, encoding="utf-8")
+                written.append(name)
         contents: dict[str, Any] = {
             HOST: {"hostname": socket.gethostname().split(".")[0]},
             NVML: nvml,
@@ -81,6 +80,13 @@ def capture(directory: Path, root: Path = Path("/sys"), patience: float = PATIEN
     except OSError as error:
         raise UserError(f"{directory}: cannot be written: {error.strerror}") from None
     return written
+
+
+def _tools(vendor: str) -> Iterator[tuple[str, Sequence[str]]]:
+    """Those of the GPUs' vendor; of all where there is none: a tool may know GPUs that the PCI bus does not show."""
+    for whose, commands in _COMMANDS.items():
+        if whose in ("", vendor) or vendor == "none":
+            yield from commands.items()
 
 
 def _output(command: Sequence[str], patience: float, problems: list[str]) -> str | None:

@@ -191,7 +191,7 @@ def _common(facts: Facts, environments: Sequence[str]) -> dict[str, Any]:
         "num_cpus_per_socket": cores // sockets or 1,
         "num_sockets": sockets,
     }
-    found["extras"] = {"tuning_profile": "default", "gpus_per_node": len(facts.gpus), **unsupported}
+    found["extras"] = {"tuning_profile": "default", "gpus_per_node": len(facts.gpus), "nodes": 1, **unsupported}
     return found
 
 

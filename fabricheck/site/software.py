@@ -136,7 +136,9 @@ def _on_path(common: Sequence[str], environment: Mapping[str, str]) -> list[Libr
         one = mpi.find(name)
         if one is not None:
             title = mpi.LIBRARIES[name]
-            variables, commands = one.environment, tuple(one.shell_commands)
+            # What root needs is found out anew for each run.
+            variables = {key: value for key, value in one.environment.items() if key not in mpi.as_root(name)}
+            commands = tuple(one.shell_commands)
             found.append(Library(name, title, one.version, str(one.mpicxx), tuple(common), variables, commands))
     other = _library(common, environment)
     return found if other is None or other.family in mpi.NAMES else [*found, other]
@@ -227,7 +229,7 @@ def _modules_system(environment: Mapping[str, str]) -> str:
     if "LMOD_CMD" in environment or _shell("echo $LMOD_CMD", environment).strip():
         return "lmod"
     version = re.search(r"Modules Release (\d+)", _shell("module --version 2>&1", environment))
-    return "nomod" if version is None else "tmod4"
+    return "nomod" if version is None else "envmod"
 
 
 def _best(known: Sequence[str], names: Sequence[str]) -> list[str]:
