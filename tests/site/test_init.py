@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import runpy
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +179,27 @@ def test_a_name_that_is_none(suite: Path, capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit, match="2"):
         main(["init", "--system", "../x", "--from", str(CAPTURES / "h200x4")])
     assert "is no name of a system" in capsys.readouterr().err
+
+
+@pytest.mark.full
+def test_mpi_that_is_not_gpu_aware_never_sees_device_memory(suite: Path, tmp_path: Path) -> None:
+    """Its checks do not start, and say which library it is and what to do; the others start all the same."""
+    write(suite, "new", CAPTURES / "h200x4")
+    program = tmp_path / "built" / "openmpi" / "fabricbench"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")  # no result: what starts is INCOMPLETE here
+    program.chmod(0o755)
+    selection = ("--name", "SmokeLibraries", "--no-store", "--built", str(tmp_path / "built"))
+    done = subprocess.run(
+        [sys.executable, "-m", "fabricheck", "run", "--system", "new", *selection],
+        env={**os.environ, "COLUMNS": "500"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = [line for line in done.stdout.splitlines() if line.startswith("finding")]
+    assert len(said) == 1, done.stdout
+    assert "SmokeLibraries %transport=mpi @new:default+openmpi: does not apply: Open MPI 4.1.6" in said[0]
+    assert "is not GPU-aware: use an Open MPI that was configured" in said[0]
+    assert "INCOMPLETE" in done.stdout and "SmokeLibraries %transport=ccl" in done.stdout
+    assert "signal" not in done.stdout
