@@ -24,6 +24,7 @@ class Command:
 
 
 COMMANDS: tuple[Command, ...] = (
+    Command("init", "fabricheck.commands.site", "Write the files of a new system, from what its nodes say."),
     Command("run", "fabricheck.commands.run", "Run the checks of a system, judge them and write the report."),
     Command("judge", "fabricheck.commands.judge", "Judge result files of fabricbench."),
     Command("observations", "fabricheck.commands.judge", "Which of the SC24 paper's observations hold on this system."),
@@ -38,8 +39,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("validate", "fabricheck.commands.topology", "Check the files of each system together."),
     Command("emulate", "fabricheck.commands.emulate", "A Slurm cluster with shaped links on this machine."),
     Command("doctor", "fabricheck.commands.doctor", "Whether this node is fit: its state, and one rank on each GPU."),
-    Command("capture", "fabricheck.commands.site", "Keep what this node says of itself, for discover."),
-    Command("discover", "fabricheck.commands.site", "Write a first topology.yaml and settings.py of a node."),
+    Command("capture", "fabricheck.commands.site", "Keep what a node says of itself, for init --from."),
 )
 
 

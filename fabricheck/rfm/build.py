@@ -18,8 +18,8 @@ from fabricheck.suite import suite_root
 # Backends of fabricbench, and the CMake variable that names what the GPU code is compiled for.
 ARCHITECTURES = {"host": None, "cuda": "CMAKE_CUDA_ARCHITECTURES", "hip": "GPU_TARGETS", "sycl": "SYCL_TARGETS"}
 
-# Features of an environment whose ccl transport has a library.
-CCL_FEATURES = frozenset({"nccl", "rccl", "oneccl"})
+# Features of an environment whose ccl transport has a library, and the API of the GPUs that each is for.
+API_OF_CCL = {"nccl": "cuda", "rccl": "hip", "oneccl": "sycl"}
 
 
 def missing_backend(backend: str) -> str | None:
@@ -78,7 +78,7 @@ class BuildFabricbench(rfm.CompileOnlyRegressionTest):
             cmake.cxx = "hipcc"
         if backend == "sycl":
             cmake.cxx = extras.get("sycl_compiler", "icpx")
-        if not CCL_FEATURES & set(self.current_environ.features):
+        if not API_OF_CCL.keys() & set(self.current_environ.features):
             options.append("-DFABRICHECK_CCL=OFF")
         cmake.config_opts = [*options, *extras.get("cmake_options", [])]
         cmake.builddir = "build"

@@ -78,7 +78,8 @@ class FabricbenchCheck(RegressionTestPlugin):
       `ranks_per_device`; without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the
       partition's (its `extras["nodes"]`); with `rank_a_port` a node has a rank for each of its NIC ports, on the GPU
       that the topology associates with it. The collectives of an MPI library take device memory only where the
-      environment has the feature `device-collectives`; elsewhere reductions are left out, and the others are lists of
+      environment has the feature `device-collectives`, and no device memory goes to one whose `extras` say why it is
+      `not_gpu_aware`; elsewhere reductions are left out, and the others are lists of
       transfers. The launcher's options for binding ranks come from `fabricheck.mpi`, variables from the tuning profile
       that the partition's `extras["tuning_profile"]` names.
     - Where the node does not support what the test needs, such as a second NUMA node, the test is skipped with the
@@ -200,6 +201,9 @@ class FabricbenchCheck(RegressionTestPlugin):
             raise ReframeError(f"partition {self.current_partition.fullname}: {line}")
         reason = missing_backend(self.backend)
         self.leave_out_if(reason is not None, reason or "", described=False)
+        refusing = self.current_environ.extras.get("not_gpu_aware")
+        if refusing is not None and self.transport == "mpi" and self.backend != "host":
+            self.leave_out_if(True, mpi.not_gpu_aware(self.current_environ.extras.get("mpi", ""), refusing))
         self.choose_operations()
         self.set_nodes()
         self.set_ranks()
