@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from fabricheck.errors import UserError
+from fabricheck.errors import UserError, reason_of
 from fabricheck.site import capture as names
 from fabricheck.site import xpu_smi
 from fabricheck.site.xpu_smi import read_json
@@ -85,6 +85,14 @@ def read_facts(directory: Path) -> Facts:
     """Everything that the captures in a directory tell. Raises UserError if there are none, or one is not readable."""
     if not directory.is_dir():
         raise UserError(f"{directory}: is no directory of captures: make one with `fabricheck capture {directory}`")
+    try:
+        return _read_facts(directory)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        reason = f"a capture is not as `fabricheck capture` or its tool writes it ({reason_of(error)})"
+        raise UserError(f"{directory}: {reason}: capture the node again") from None
+
+
+def _read_facts(directory: Path) -> Facts:
     notes: list[str] = []
     nvml = read_json(directory / names.NVML)
     host = read_json(directory / names.HOST) or {}
