@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -107,9 +108,11 @@ def _judge_abandoned(suite: Suite, system: str, output: Path, store: Path | None
     from fabricheck.session.abandoned import abandoned, read_abandoned
     from fabricheck.session.outcome import judge_session
     from fabricheck.session.reports import PAGE
+    from fabricheck.session.scrub import scrub
 
     with abandoned(output.resolve() / "runs", system) as folders:
         for folder in folders:
+            scrub(folder, os.environ)
             try:
                 session = read_abandoned(folder)
             except UserError as error:

@@ -24,10 +24,13 @@ from pathlib import Path
 from fabricheck.errors import UserError
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.session.abandoned import Started, running
-from fabricheck.session.reading import REPORT, Session, read_cases
+from fabricheck.session.reading import REPORT, Session, read_cases, read_info
+from fabricheck.session.scrub import scrub, scrub_database
 from fabricheck.suite import Suite
 
 _MOST_REPETITIONS = 4
+#: ReFrame's, beside the runs (config/common.py).
+DATABASE = "results.db"
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,11 @@ def run_suite(suite: Suite, selection: Selection, output: Path) -> Iterator[Sess
     command += [f"--stage={folder / 'stage'}", f"--output={folder / 'output'}", f"--report-file={report}"]
     listed = _listing(command, environment, suite.settings(selection.whole_system), folder).count
     with running(folder, Started.now(selection.whole_system, listed)):
-        yield _session(folder, listed, *_run(["--run"], command, environment), output)
+        ended = _run(["--run"], command, environment)
+        scrub(folder, environment)
+        with contextlib.suppress(UserError):
+            scrub_database(output / DATABASE, read_info(folder / REPORT).uuid, environment)
+        yield _session(folder, listed, *ended, output)
 
 
 def _session(folder: Path, listed: int, status: int, ended_by: str, output: Path) -> Session:
