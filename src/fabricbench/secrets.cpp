@@ -12,8 +12,8 @@ namespace {
 constexpr std::string_view kRecorded[] = {
 #include "variables.inc"
 };
-constexpr std::string_view kKeyWords[] = {"password", "passwd",    "passphrase", "pwd",          "token", "secret",
-                                          "apikey",   "accesskey", "privatekey", "bearer",       "psk",   "credential",
+constexpr std::string_view kKeyWords[] = {"password", "passwd",    "passphrase", "pwd",           "token", "secret",
+                                          "apikey",   "accesskey", "privatekey", "bearer",        "psk",   "credential",
                                           "cookie",   "authkey",   "authtoken",  "authorization", "auth"};
 constexpr std::size_t kShortestRandom = 16;
 constexpr std::size_t kFewestDistinct = 10;
