@@ -10,6 +10,7 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 
@@ -23,6 +24,7 @@ from fabricheck.errors import (
     reason_of,
     reason_of_system,
 )
+from fabricheck.suite import SITES
 from fabricheck.visible import OutputError, visible
 
 
@@ -56,6 +58,26 @@ COMMANDS: tuple[Command, ...] = (
 )
 
 
+def _add_site(_: click.Context, __: click.Parameter, folder: Path | None) -> None:
+    """Has this command and what it starts look for systems in `folder` first."""
+    if folder is None:
+        return
+    if not (folder / "site_configs").is_dir():
+        raise UserError(f"--site {folder}: has no site_configs/: name the folder that `fabricheck init` wrote to")
+    os.environ[SITES] = os.pathsep.join([str(folder), *filter(None, [os.environ.get(SITES)])])
+
+
+#: What every command has.
+_SITE = click.Option(
+    ["--site"],
+    type=click.Path(file_okay=False, resolve_path=True, path_type=Path),
+    callback=_add_site,
+    expose_value=False,
+    is_eager=True,
+    help="A folder with site_configs/ and reference_values/ of your own systems; FABRICHECK_SITES names several.",
+)
+
+
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [each.name for each in COMMANDS]
@@ -67,6 +89,8 @@ class _Commands(click.Group):
         command = getattr(importlib.import_module(found.module), found.attribute or found.name)
         if not isinstance(command, click.Command):
             raise TypeError(f"{found.module} has no command {found.name}")
+        if not any(each.name == _SITE.name for each in command.params):
+            command.params.append(_SITE)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -18,7 +18,7 @@ from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.results.fabricbench import read_run
-from fabricheck.suite import suite_root
+from fabricheck.suite import site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology, load_topology, partition_files
 
 
@@ -36,14 +36,15 @@ class SystemJudge:
 
     @classmethod
     def of(cls, system: str, root: Path | None = None) -> SystemJudge:
-        """The judge of a system below site_configs/ of the suite at `root` (default: the suite that we are in).
+        """The judge of a system of the suite at `root` (default: the suite that we are in) or of FABRICHECK_SITES.
 
         `system` may be `system:partition`: then runs of which nobody says the partition are taken to be of that one.
         Raises UserError for an unknown system and for a file that is not valid.
         """
         root = root or suite_root()
         name, _, partition = system.partition(":")
-        site_configs, references = root / "site_configs", root / "reference_values" / f"{name}.yaml"
+        site = site_root(name, root)
+        site_configs, references = site / "site_configs", site / "reference_values" / f"{name}.yaml"
         partitions = {one: load_topology(file) for one, file in partition_files(name, site_configs).items()}
         return cls(
             partitions.get(partition) or find_topology(name, site_configs),

@@ -14,7 +14,7 @@ from fabricheck import mpi
 from fabricheck.errors import UserError
 from fabricheck.extras import number_of_nodes, parse_cores
 from fabricheck.rfm.build import API_OF_CCL
-from fabricheck.suite import suite_root
+from fabricheck.suite import site_root, suite_root
 from fabricheck.topology.model import find_topology
 from fabricheck.topology.nic import gpus_of_ports
 from fabricheck.tuning import Profile, load_profiles
@@ -91,7 +91,8 @@ def ports_of(test: rfm.RegressionTest, *, on_host: bool) -> NodePorts:
     An environment that binds the ranks of a node to its NICs in turn says so (`extras["rank_nics"]`); without, nobody
     knows over which NIC a rank on the host sends, and there is one a node.
     """
-    topology = find_topology(test.current_partition.fullname, suite_root() / "site_configs")
+    where = test.current_partition.fullname
+    topology = find_topology(where, site_root(where) / "site_configs")
     if on_host:
         bound = test.current_environ.extras.get("rank_nics") == "round-robin"
         return NodePorts(max(len(topology.nics), 1) if bound else 1)
@@ -111,7 +112,7 @@ def nodes_of(partition: Any) -> int:
 
 @cache
 def _nodes_by_topology(where: str) -> int:
-    return find_topology(where, suite_root() / "site_configs").nodes
+    return find_topology(where, site_root(where) / "site_configs").nodes
 
 
 def fitting_partitions(features: Sequence[str], *, several_nodes: bool) -> list[str]:

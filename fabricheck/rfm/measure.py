@@ -18,7 +18,6 @@ from reframe.core.pipeline import RegressionTestPlugin
 from fabricheck import mpi
 from fabricheck.extras import Effort, effort_problems, renamed_keys, unsupported_settings
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import expected_metric_names
 from fabricheck.records.operations import backend_of
 from fabricheck.records.run import Run
@@ -26,6 +25,7 @@ from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_arrival, require_fresh, require_words_of_all_nodes
 from fabricheck.results.node_state import FOLDER
+from fabricheck.rfm.bounds import NO_BOUNDS, bounds_of
 from fabricheck.rfm.build import BuildFabricbench, missing_backend
 from fabricheck.rfm.command_line import Plan, ranks_together
 from fabricheck.rfm.launch import (
@@ -90,7 +90,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     - *run*: `result.jsonl` and the exit status are left in the stage directory, and kept.
     - *sanity*: raises SanityError where something else was measured than was asked for, or not all of it.
     - *performance*: every metric that the plan promises becomes a performance variable; PerformanceError where the
-      verdict is not PASS. ReFrame's own references are not used: it passes a metric without one.
+      verdict is not PASS. ReFrame's own references are not used, since it passes a metric without one; what judged a
+      metric stands in its reports and performance logs all the same (`fabricheck.rfm.bounds`).
 
     The messages begin with the verdict, which `fabricheck run` reads.
 
@@ -418,14 +419,14 @@ class FabricbenchCheck(RegressionTestPlugin):
     @run_before("performance")
     def set_metrics(self) -> None:
         for each in self.judgement.judgements:
-            self.set_metric(each.name, each.value, each.unit, _target(each))
+            self.set_metric(each.name, each.value, each.unit)
         for name, value in self.further_metrics():
-            self.set_metric(name, value, "x", 1)
+            self.set_metric(name, value, "x")
 
-    def set_metric(self, name: str, value: float, unit: str, target: float) -> None:
-        """A performance variable; `target` is shown beside it, and ReFrame judges nothing by it."""
+    def set_metric(self, name: str, value: float, unit: str) -> None:
+        """A performance variable, by which ReFrame judges nothing."""
         self.perf_variables[name] = sn.make_performance_function(lambda: value, unit)
-        self.reference[f"{self.current_partition.fullname}:{name}"] = (target, None, None, unit)
+        self.reference[f"{self.current_partition.fullname}:{name}"] = (*NO_BOUNDS, unit)
 
     def further_metrics(self) -> Iterable[tuple[str, float]]:
         """Ratios that are performance variables beside the metrics, by name."""
@@ -441,15 +442,20 @@ class FabricbenchCheck(RegressionTestPlugin):
         lost = [name for name in expected_metric_names(self.judgement.run.header) if name not in recorded]
         if lost:
             raise PerformanceError(f"INCOMPLETE: ReFrame did not record {', '.join(lost[:3])}")
+        self.record_bounds()
         bad = [each for each in self.judgement.judgements if each.verdict is not Verdict.PASS]
         problems = [Problem(each.verdict, f"{each.name}: {each.reason}") for each in bad] or [*self.further_problems()]
         problems += self.judgement.problems
         if problems:
             raise PerformanceError(summary(problems, ""))
 
+    def record_bounds(self) -> None:
+        """Puts what judged each metric into ReFrame's reports and performance logs, and the verdict as its result.
 
-def _target(judged: Judgement) -> float:
-    """The value to show beside the measured one in ReFrame's reports; 0 where there is none."""
-    if judged.reference is not None:
-        return judged.reference.value
-    return judged.expectation.expected or 0.0
+        Afterwards, so that ReFrame does not judge by it: it knows neither noise nor wrong data, and its message would
+        take the place of ours.
+        """
+        for each in self.judgement.judgements:
+            recorded = self.perfvalues[f"{self.current_partition.fullname}:{each.name}"]
+            recorded[1:4] = bounds_of(each)
+            recorded[-1] = "pass" if each.verdict is Verdict.PASS else "fail"
