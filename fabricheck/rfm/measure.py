@@ -357,7 +357,8 @@ class FabricbenchCheck(RegressionTestPlugin):
             "$partition": self.current_partition.fullname,
             "$environ": self.current_environ.name,
         }
-        return self.system_judge().judge_anyhow(run, type(self).__name__, attributes)
+        judge = self.system_judge()
+        return judge.compare((judge.judge_anyhow(run, type(self).__name__, attributes),)).runs[0]
 
     def system_judge(self) -> SystemJudge:
         from fabricheck.judge.system import SystemJudge
