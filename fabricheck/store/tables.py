@@ -32,6 +32,9 @@ from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.results.node_state import states_as_json, states_of_json
 
+#: In the place of a verdict: nothing was there to judge the metric by, and nothing is wrong with its value.
+UNJUDGED = "UNJUDGED"
+
 _UTC = pl.Datetime("us", "UTC")
 _TEXT, _NUMBER, _COUNT = pl.String(), pl.Float64(), pl.Int64()
 _TEXTS = pl.List(pl.String)
@@ -208,7 +211,7 @@ def metrics_table(measured: Sequence[Measured], session: str, started: datetime)
                     "high": high,
                     "count": values[judged.name].size,
                     "deviation": float(median_abs_deviation(values[judged.name], scale="normal")),
-                    "verdict": worst([judged.verdict, whole]).value,
+                    "verdict": _verdict_of_row(judged, whole),
                     "software": each.software,
                     "tuning": each.tuning,
                     "components": [clean(one) for one in components_of(each.judged.run, judged.samples, topology)],
@@ -350,6 +353,13 @@ def _verdict_of_whole(each: Measured) -> Verdict:
     if each.case.result != "pass" and (each.case.phase != "performance" or each.judged.verdict is Verdict.PASS):
         verdicts.append(each.case.verdict)
     return worst(verdicts)
+
+
+def _verdict_of_row(judged: Judgement, whole: Verdict) -> str:
+    """The worse verdict; UNJUDGED for a sound value of a sound run that met no yardstick, which is a measurement."""
+    if judged.unjudged and whole not in (Verdict.INCOMPLETE, Verdict.INVALID):
+        return UNJUDGED
+    return worst([judged.verdict, whole]).value
 
 
 def _yardsticks(judged: Judgement) -> dict[str, Any]:
