@@ -25,7 +25,7 @@ from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_arrival, require_fresh, require_words_of_all_nodes
 from fabricheck.results.node_state import FOLDER
-from fabricheck.rfm.bounds import NO_BOUNDS, bounds_of
+from fabricheck.rfm.bounds import NO_BOUNDS, record_bounds
 from fabricheck.rfm.build import BuildFabricbench, missing_backend
 from fabricheck.rfm.command_line import Plan, ranks_together
 from fabricheck.rfm.launch import (
@@ -87,7 +87,7 @@ class FabricbenchCheck(RegressionTestPlugin):
       it is not. What the machine is known not to support is declared in the partition's `extras["unsupported"]`, a
       reason by the setting that needs it, such as `host_numa=remote`. The test runs all the same, and where the machine
       has it, it is measured.
-    - *run*: `result.jsonl` and the exit status are left in the stage directory, and kept.
+    - *run*: `result.jsonl`, the exit status and what nodes said are left in the stage directory, and kept.
     - *sanity*: raises SanityError where something else was measured than was asked for, or not all of it.
     - *performance*: every metric that the plan promises becomes a performance variable; PerformanceError where the
       verdict is not PASS. ReFrame's own references are not used, since it passes a metric without one; what judged a
@@ -338,8 +338,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     def measured_what_was_asked_for(self) -> bool:
         self.judgement = self.judge()
         # What is slower than it should be was measured all the same.
-        wrong = [each for each in self.judgement.problems if each.verdict is not Verdict.DEGRADED]
-        if wrong:
+        if any(each.verdict is not Verdict.DEGRADED for each in self.judgement.problems):
             raise SanityError(summary(self.judgement.problems, self.last_words()))
         return True
 
@@ -443,20 +442,9 @@ class FabricbenchCheck(RegressionTestPlugin):
         lost = [name for name in expected_metric_names(self.judgement.run.header) if name not in recorded]
         if lost:
             raise PerformanceError(f"INCOMPLETE: ReFrame did not record {', '.join(lost[:3])}")
-        self.record_bounds()
+        record_bounds(self, self.judgement.judgements)
         bad = [each for each in self.judgement.judgements if each.verdict is not Verdict.PASS]
         problems = [Problem(each.verdict, f"{each.name}: {each.reason}") for each in bad] or [*self.further_problems()]
         problems += self.judgement.problems
         if problems:
             raise PerformanceError(summary(problems, ""))
-
-    def record_bounds(self) -> None:
-        """Puts what judged each metric into ReFrame's reports and performance logs, and the verdict as its result.
-
-        Afterwards, so that ReFrame does not judge by it: it knows neither noise nor wrong data, and its message would
-        take the place of ours.
-        """
-        for each in self.judgement.judgements:
-            recorded = self.perfvalues[f"{self.current_partition.fullname}:{each.name}"]
-            recorded[1:4] = bounds_of(each)
-            recorded[-1] = "pass" if each.verdict is Verdict.PASS else "fail"
