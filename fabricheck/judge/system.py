@@ -9,7 +9,7 @@ from pathlib import Path
 from fabricheck.errors import UserError, reason_of
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import NO_EXPECTATION, judge_run
-from fabricheck.judge.node_state import with_evidence
+from fabricheck.judge.node_state import beside_metrics, with_problems_of_nodes
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.references import Key, References, load_references
 from fabricheck.judge.siblings import Compared, compare_siblings
@@ -67,8 +67,9 @@ class SystemJudge:
         return self.compare((self.judge_alone(run, test, attributes),)).runs[0]
 
     def compare(self, runs: Sequence[RunJudgement]) -> Compared:
-        """The runs of a session, judged by `judge_alone`, with what their equals say."""
-        return compare_siblings(runs, self.policy)
+        """The runs of a session, judged by `judge_alone`, with what their equals and, of slow ones, their nodes say."""
+        compared = compare_siblings(runs, self.policy)
+        return replace(compared, runs=tuple(map(beside_metrics, compared.runs)))
 
     def judge_alone(
         self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None
@@ -78,7 +79,7 @@ class SystemJudge:
         topology = self.topology_of(str(attributes.get("$partition", "")))
         expect = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
         judged = judge_run(run, expect, self._references(run, test, attributes), self.policy)
-        return replace(with_evidence(judged, topology), topology=topology)
+        return replace(with_problems_of_nodes(judged, topology), topology=topology)
 
     def judge_anyhow(
         self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None
