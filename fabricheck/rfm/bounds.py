@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict
@@ -29,6 +31,19 @@ def bounds_of(judged: Judgement) -> Bounds:
         lower = None if lower is None else min(lower, share - _ROUNDING)
         upper = None if upper is None else max(upper, share + _ROUNDING)
     return value, lower, upper
+
+
+def record_bounds(perfvalues: Mapping[str, list[Any]], where: str, judgements: Iterable[Judgement]) -> None:
+    """Puts what judged each metric into ReFrame's reports and performance logs, and the verdict as its result.
+
+    `perfvalues`: those of a test whose performance ReFrame has looked at, and not before, so that it does not judge by
+    these bounds: it knows neither noise nor wrong data, and its message would take the place of ours. `where`: its
+    `system:partition`.
+    """
+    for each in judgements:
+        recorded = perfvalues[f"{where}:{each.name}"]
+        recorded[1:4] = bounds_of(each)
+        recorded[-1] = "pass" if each.verdict is Verdict.PASS else "fail"
 
 
 def _yardstick(judged: Judgement) -> Bounds:

@@ -13,8 +13,8 @@ import reframe.core.runtime as rt
 from fabricheck import mpi
 from fabricheck.errors import UserError
 from fabricheck.extras import number_of_nodes
-from fabricheck.suite import site_root, suite_root
-from fabricheck.topology.model import find_topology
+from fabricheck.suite import described, site_root, suite_root
+from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.nic import gpus_of_ports
 from fabricheck.tuning import Profile, load_profiles
 
@@ -51,7 +51,7 @@ def gpus_of(test: rfm.RegressionTest) -> int:
 class NodePorts:
     """How the NIC ports of a node are each measured by a rank: `ranks` of a node, and the devices that they drive.
 
-    `devices` is empty on the host backend.
+    `devices` is empty on the host backend. `ranks` is 0 where no topology says which GPU has which port.
     """
 
     ranks: int
@@ -65,10 +65,12 @@ def ports_of(test: rfm.RegressionTest, *, on_host: bool) -> NodePorts:
     knows over which NIC a rank on the host sends, and there is one a node.
     """
     where = test.current_partition.fullname
-    topology = find_topology(where, site_root(where) / "site_configs")
+    topology = topology_of(where)
     if on_host:
         bound = test.current_environ.extras.get("rank_nics") == "round-robin"
-        return NodePorts(max(len(topology.nics), 1) if bound else 1)
+        return NodePorts(max(len(topology.nics), 1) if bound and topology else 1)
+    if topology is None:
+        return NodePorts(0)
     devices = tuple(gpu.index for gpu in gpus_of_ports(topology))
     return NodePorts(len(devices), devices)
 
@@ -85,7 +87,16 @@ def nodes_of(partition: Any) -> int:
 
 @cache
 def _nodes_by_topology(where: str) -> int:
-    return find_topology(where, site_root(where) / "site_configs").nodes
+    topology = topology_of(where)
+    return topology.nodes if topology is not None else 0
+
+
+def topology_of(where: str) -> Topology | None:
+    """The topology of a `system:partition`; None for a system that has no folder here or in FABRICHECK_SITES.
+
+    Raises UserError where its file is not valid.
+    """
+    return find_topology(where, site_root(where) / "site_configs") if described(where) else None
 
 
 def fitting_partitions(features: Sequence[str], *, several_nodes: bool) -> list[str]:

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import reframe.core.runtime as rt
 import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
 from reframe.core.builtins import fixture, run_after, run_before, sanity_function, variable
@@ -24,9 +25,10 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_arrival, require_fresh, require_words_of_all_nodes
-from fabricheck.rfm.bounds import NO_BOUNDS, bounds_of
+from fabricheck.rfm.bounds import NO_BOUNDS, record_bounds
 from fabricheck.rfm.build import BuildFabricbench, missing_backend
 from fabricheck.rfm.command_line import Plan, ranks_together
+from fabricheck.rfm.foreign import adopt
 from fabricheck.rfm.launch import (
     cores_of,
     fitting_partitions,
@@ -151,6 +153,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_after("init")
     def select(self) -> None:
+        adopt(rt.runtime().system)
         self.valid_systems = self.fitting_systems()
         self.valid_prog_environs = self.fitting_environments()
         self.sourcesdir = None
@@ -225,6 +228,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         if self.rank_a_port:
             ports = ports_of(self, on_host=on_host)
             self.num_tasks_per_node, self.rank_devices = ports.ranks, ports.devices
+            unknown = f"no topology of {self.current_partition.fullname} says which GPU has which NIC port"
+            self.leave_out_if(ports.ranks < 1, unknown, described=False)
             if self.num_nodes // 2 * ports.ranks < 2:
                 self.schedules = ["uncontended"]  # no two pairs can go at the same time
         elif on_host:
@@ -346,7 +351,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     def system_judge(self) -> SystemJudge:
         from fabricheck.judge.system import SystemJudge
 
-        return SystemJudge.of(self.current_system.name)
+        return SystemJudge.of_any(self.current_system.name)
 
     def wanted_environment(self) -> dict[str, str]:
         """The variables that the site's own tuning puts into effect."""
@@ -426,19 +431,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         lost = [name for name in expected_metric_names(self.judgement.run.header) if name not in recorded]
         if lost:
             raise PerformanceError(f"INCOMPLETE: ReFrame did not record {', '.join(lost[:3])}")
-        self.record_bounds()
+        record_bounds(self.perfvalues, self.current_partition.fullname, self.judgement.judgements)
         bad = [each for each in self.judgement.judgements if each.verdict is not Verdict.PASS]
         problems = [Problem(each.verdict, f"{each.name}: {each.reason}") for each in bad] or [*self.further_problems()]
         if problems:
             raise PerformanceError(summary(problems, ""))
-
-    def record_bounds(self) -> None:
-        """Puts what judged each metric into ReFrame's reports and performance logs, and the verdict as its result.
-
-        Afterwards, so that ReFrame does not judge by it: it knows neither noise nor wrong data, and its message would
-        take the place of ours.
-        """
-        for each in self.judgement.judgements:
-            recorded = self.perfvalues[f"{self.current_partition.fullname}:{each.name}"]
-            recorded[1:4] = bounds_of(each)
-            recorded[-1] = "pass" if each.verdict is Verdict.PASS else "fail"
