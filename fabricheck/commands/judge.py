@@ -57,7 +57,7 @@ def judge(
     """Judge result files of fabricbench.
 
     Without --system and --topology nothing is expected of the hardware, and without references nothing is known of
-    the system; a metric with neither is INVALID.
+    the system; a metric with neither is INCOMPLETE.
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in what was given.

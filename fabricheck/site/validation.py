@@ -6,12 +6,14 @@ import ast
 import contextlib
 import io
 import re
+import runpy
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.of_metric import TRANSPORTS, expectation
-from fabricheck.extras import most_bytes_problems, nodes_problems, renamed_keys, unsupported_problems
+from fabricheck.extras import cores_problems, effort_problems, nodes_problems, renamed_keys, unsupported_problems
 from fabricheck.judge.published import load_published
 from fabricheck.judge.references import ALL_OTHERS, References, load_references
 from fabricheck.records.metrics import MetricName, parse_metric_name
@@ -21,6 +23,8 @@ from fabricheck.topology.model import Topology, load_topology, partition_files
 from fabricheck.units import parse_rate
 
 _MOST_SERVICE_LEVEL = 15  # four bits
+#: Features of environments that drive GPUs.
+GPU_APIS = frozenset({"cuda", "hip", "sycl"})
 
 
 def systems(root: Path) -> tuple[str, ...]:
@@ -167,11 +171,39 @@ def _settings_problems(root: Path, settings: Path, topologies: Mapping[str, Topo
             backend_of(extras if isinstance(extras, dict) else {})
         except UserError as error:
             yield f"{settings}: environment {environment['name']}: {error}"
+    for problem in undriven(partitions, environments):
+        yield f"{settings}: {problem}"
     names = {str(one["name"]) for one in partitions}
     for name in sorted(topologies):
         if name and name not in names:
             yield f"{settings.parent / f'topology-{name}.yaml'}: there is no partition {name!r} in {settings}"
     yield from _extras_problems(root, settings, partitions, topologies)
+
+
+def undriven(partitions: Sequence[Mapping[str, Any]], environments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Partitions with GPUs whose environments cannot drive them, so that checks of GPUs would silently not exist.
+
+    A partition without environments is not measured here at all, which is so for other nodes of the same system; not
+    where no partition with GPUs has any.
+    """
+    able = {str(one["name"]) for one in environments if GPU_APIS & {*one.get("features", [])}}
+    with_gpus = [one for one in partitions if any(each.get("type") == "gpu" for each in one.get("devices", []))]
+    measured = [one for one in with_gpus if one.get("environs")]
+    for one in measured or with_gpus:
+        if not able & {*one.get("environs", [])}:
+            named = ", ".join(one.get("environs", [])) or "none"
+            text = f"partition {one['name']} has GPUs and no environment that can drive them ({named})"
+            yield f"{text}: give one the feature {', '.join(sorted(GPU_APIS))} and extras['backend']"
+
+
+def undriven_gpus(settings: Path) -> tuple[str, ...]:
+    """`undriven` of a settings file, without ReFrame, which has its own words for a file that is wrong."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            content = runpy.run_path(str(settings))["site_configuration"]
+        return tuple(undriven(content["systems"][0]["partitions"], content["environments"]))
+    except Exception:  # settings are a program, and may fail in any way
+        return ()
 
 
 def _loaded(settings: Path, system: str) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
@@ -219,7 +251,7 @@ def _extras_problems(
         level = extras.get("service_level", 0)
         if re.fullmatch(ACCEPTED["NCCL_IB_SL"], str(level)) is None or int(str(level)) > _MOST_SERVICE_LEVEL:
             yield f"{where}: service_level {level!r} is no service level of InfiniBand, 0 to {_MOST_SERVICE_LEVEL}"
-        wrong = (*renamed_keys(extras), *most_bytes_problems(extras))
+        wrong = (*renamed_keys(extras), *effort_problems(extras))
         for problem in (*wrong, *unsupported_problems(extras.get("unsupported", {}))):
             yield f"{where}: {problem}"
         topology = topologies.get(str(partition["name"]), topologies.get(""))
@@ -228,5 +260,7 @@ def _extras_problems(
         devices = partition.get("devices")
         gpus = [one for one in devices if one.get("type") == "gpu"] if isinstance(devices, list) else []
         count = sum(int(one.get("num_devices", 0)) for one in gpus)
+        for problem in cores_problems(extras, count):
+            yield f"{where}: {problem}"
         if gpus and topology is not None and count != len(topology.gpus):
             yield f"{where}: has {count} GPUs, its topology {len(topology.gpus)}"

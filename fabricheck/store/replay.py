@@ -82,15 +82,20 @@ def replay(
         if entry.pruned:
             yield ReplayedSession(entry, (), other, True)
             continue
-        runs = tuple(_replay_run(each, judges[name]) for each in stored_runs(entry))
+        runs = tuple(_replay_runs(tuple(stored_runs(entry)), judges[name]))
         yield ReplayedSession(entry, runs, other, False)
 
 
-def _replay_run(stored: StoredRun, judge: SystemJudge) -> Replayed:
-    judged = replace(judge.judge(stored.run, stored.case.test, stored.case.attributes), test=str(stored))
-    now = judgement_bytes(judged)
-    changes = tuple(_changes(json.loads(stored.judgement), json.loads(now))) if now != stored.judgement else ()
-    return Replayed(stored, judged, changes)
+def _replay_runs(stored: Sequence[StoredRun], judge: SystemJudge) -> Iterator[Replayed]:
+    alone = (judge.judge_alone(each.run, each.case.test, each.case.attributes) for each in stored)
+    named = [
+        replace(judged, test=str(each), trusted=each.case.trusts_its_run)
+        for each, judged in zip(stored, alone, strict=True)
+    ]
+    for each, judged in zip(stored, judge.compare(named).runs, strict=True):
+        now = judgement_bytes(judged)
+        changes = tuple(_changes(json.loads(each.judgement), json.loads(now))) if now != each.judgement else ()
+        yield Replayed(each, judged, changes)
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
