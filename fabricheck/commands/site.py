@@ -81,7 +81,12 @@ def init(
         click.echo(f"to be looked at: {line}", err=True)
     for line in planned.left_out:
         click.echo(f"left out: {line}", err=True)
-    context.exit(0 if _ready(site) else 1)
+    ready = _ready(site)
+    if facts.unseen:
+        click.echo(
+            "the site was written without the GPUs on the PCI bus: see to the driver, and init it again", err=True
+        )
+    context.exit(0 if ready and not facts.unseen else 1)
 
 
 def _this_machine(folder: Path, root: Path, partitions: tuple[str, ...], access: tuple[str, ...], wait: int) -> Facts:
@@ -91,25 +96,25 @@ def _this_machine(folder: Path, root: Path, partitions: tuple[str, ...], access:
 
     ask(folder)
     facts = read_facts(folder)
-    if facts.gpus or facts.slurm is None:
+    known = facts.slurm.partitions if facts.slurm is not None else ()
+    wanted = [one for one in known if not partitions or one.name in partitions]
+    if facts.gpus or not wanted:
         return facts
-    wanted = [one for one in facts.slurm.partitions if one.gpus and (not partitions or one.name in partitions)]
-    if not wanted:
+    chosen = max(wanted, key=lambda one: (one.gpus > 0, len(one.nodes)))
+    if not chosen.gpus and facts.hostname in chosen.nodes:
         return facts
-    chosen = max(wanted, key=lambda one: len(one.nodes))
     # The job's node has to see it: the temporary folder of a login node is its own.
     kept = root / "output" / "captured" / chosen.name
-    kind = f"{chosen.gres}:" if chosen.gres else ""
-    command = ["srun", f"--partition={chosen.name}", "--nodes=1", "--ntasks=1", f"--gres=gpu:{kind}{chosen.gpus}"]
-    command += ["--exclusive", "--time=10", *access, sys.executable, "-m", "fabricheck", "capture", str(kept)]
-    _run_job(command, kept, wait)
+    command = ["srun", f"--partition={chosen.name}", "--nodes=1", "--ntasks=1", "--exclusive", "--time=10", *access]
+    command += [f"--gres=gpu:{chosen.gres + ':' if chosen.gres else ''}{chosen.gpus}"] if chosen.gpus else []
+    _run_job([*command, sys.executable, "-m", "fabricheck", "capture", str(kept)], kept, wait)
     return read_facts(kept)
 
 
 def _run_job(command: list[str], kept: Path, wait: int) -> None:
     from fabricheck.state.programs import ask
 
-    click.echo(f"no GPU on this node: asking one of Slurm's by `{shlex.join(command)}`", err=True)
+    click.echo(f"this is no compute node: asking one by `{shlex.join(command)}`", err=True)
     answer = ask(command, wait)
     if not answer.given:
         raise UserError(
