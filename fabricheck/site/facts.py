@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from fabricheck.errors import UserError
+from fabricheck.errors import UserError, reason_of
 from fabricheck.site import capture as names
 from fabricheck.site.amd import from_kfd, from_rocm_topo
 from fabricheck.site.association import associate
@@ -36,19 +36,23 @@ def read_facts(directory: Path) -> Facts:
     """Everything that the captures in a directory tell. Raises UserError if there are none, or one is not readable."""
     if not directory.is_dir():
         raise UserError(f"{directory}: is no directory of captures: make one with `fabricheck capture {directory}`")
+    try:
+        return _read_facts(directory)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        reason = f"a capture is not as `fabricheck capture` or its tool writes it ({reason_of(error)})"
+        raise UserError(f"{directory}: {reason}: capture the node again") from None
+
+
+def _read_facts(directory: Path) -> Facts:
     notes: list[str] = []
     problems: list[str] = [*map(str, read_json(directory / names.PROBLEMS) or [])]
     numa_nodes, cores, sockets = _numa(directory)
     topo = directory / names.NVIDIA_TOPO
     table = read_topo(topo, problems) if topo.exists() else None
-    try:
-        vendor, gpus, links = _gpus(directory, table, numa_nodes, notes, problems)
-        nics = _nics(read_json(directory / names.NICS) or [])
-        host = read_json(directory / names.HOST) or {}
-        software = _software(directory)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        what = f"{type(error).__name__}: {error}"
-        raise UserError(f"{directory}: its files are not as `fabricheck capture` writes them ({what})") from None
+    vendor, gpus, links = _gpus(directory, table, numa_nodes, notes, problems)
+    nics = _nics(read_json(directory / names.NICS) or [])
+    host = read_json(directory / names.HOST) or {}
+    software = _software(directory)
     if not gpus and not numa_nodes and not nics:
         raise UserError(
             f"{directory}: has no captures that tell of GPUs, NICs or NUMA domains: none of {', '.join(_TELLING)}"

@@ -159,8 +159,8 @@ def _gpu_parts(facts: Facts, library: Library, *, alone: bool) -> tuple[list[str
     """Features and extras of an environment that drives GPUs; `alone`: it measures what needs no MPI, too."""
     api, arch, ccl = APIS[facts.vendor], facts.gpus[0].arch, facts.software.ccl
     features, extras = [api], {"backend": api}
-    if alone:
-        features.append(ccl[0] if ccl else "without-ccl")
+    if alone and ccl:
+        features.append(ccl[0])
     if library.collectives:
         features.append("device-collectives")
     more: dict[str, Any] = {}

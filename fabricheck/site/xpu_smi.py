@@ -6,13 +6,13 @@ Forms of the output: Intel XPU System Management Interface User Guide (intel/xpu
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fabricheck import jsonfile
 from fabricheck.errors import UserError
 from fabricheck.site.found import FoundGpu, FoundLink
 
@@ -82,12 +82,7 @@ def architecture(model: str) -> str:
 
 def read_json(path: Path) -> Any:
     """The JSON in a file, None where there is no file. Raises UserError where it is no JSON."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: is not readable JSON: {error}") from None
+    return jsonfile.read_json(path) if path.exists() else None
 
 
 def from_xpu_smi(

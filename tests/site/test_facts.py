@@ -163,7 +163,7 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has no captures"):
         read_facts(tmp_path)
     (tmp_path / capturing.NVML).write_text("{", encoding="utf-8")
-    with pytest.raises(UserError, match="not readable JSON"):
+    with pytest.raises(UserError, match="is not valid JSON"):
         read_facts(tmp_path)
     (tmp_path / capturing.NVML).unlink()
     (tmp_path / capturing.ROCM_SMI_TOPO).write_text("command not found\n", encoding="utf-8")
@@ -299,7 +299,7 @@ def test_half_a_table_names_the_rows_that_are_missing(tmp_path: Path) -> None:
 
 def test_captures_of_another_form_are_one_line(tmp_path: Path) -> None:
     (tmp_path / capturing.NVML).write_text('{"gpus": [{"index": 0}]}', encoding="utf-8")
-    with pytest.raises(UserError, match="not as `fabricheck capture` writes them"):
+    with pytest.raises(UserError, match="not as `fabricheck capture` or its tool writes it"):
         read_facts(tmp_path)
 
 
@@ -341,3 +341,23 @@ def test_amds_gpus_by_the_kernel(tmp_path: Path) -> None:
         ("gpu0", "numa0"): (1, 288.0),
         ("gpu1", "numa0"): (1, 288.0),
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("nvml.json", 5000 * "["),
+        ("nvml.json", '{"gpus": [{"index": []}]}'),
+        ("nvml.json", '{"gpus": 7}'),
+        ("nics.json", '[{"name": "hsn0"}, 3]'),
+        ("nics.json", '"hsn0"'),
+        ("numa.json", '{"0": 5}'),
+        ("nvidia-smi_topo.txt", "\tGPU0\nGPU0\n\udcff"),
+        ("rocm-smi_showtopo.txt", "hops\n GPU0\nGPU0 1 2 3\ntype\nGPU0\n"),
+    ],
+)
+def test_a_capture_that_is_none_is_one_line(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8", errors="surrogateescape")
+    with pytest.raises(UserError) as refused:
+        read_facts(tmp_path)
+    assert len(str(refused.value).splitlines()) == 1
