@@ -135,7 +135,7 @@ def _environment(site: Cluster) -> dict[str, object]:
         "cxx": "CC" if cray else "mpicxx",
         "ftn": "",
         **({"env_vars": [[name, value] for name, value in variables.items()]} if variables else {}),
-        "features": ["mpi", site.gpus.api, software.ccl or "without-ccl", *software.features],
+        "features": ["mpi", site.gpus.api, *([software.ccl] if software.ccl else []), *software.features],
         "extras": {
             "backend": site.gpus.api,
             "mpi": software.mpi,

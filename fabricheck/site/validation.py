@@ -25,8 +25,6 @@ from fabricheck.units import parse_rate
 _MOST_SERVICE_LEVEL = 15  # four bits
 #: Features of environments that drive GPUs.
 GPU_APIS = frozenset({"cuda", "hip", "sycl"})
-#: Features of the one environment that measures what needs no MPI library.
-WITHOUT_MPI = frozenset({"nccl", "rccl", "oneccl", "without-ccl"})
 
 
 def systems(root: Path) -> tuple[str, ...]:
@@ -188,18 +186,14 @@ def undriven(partitions: Sequence[Mapping[str, Any]], environments: Sequence[Map
     A partition without environments is not measured here at all, which is so for other nodes of the same system; not
     where no partition with GPUs has any.
     """
-    features = {str(one["name"]): {*one.get("features", [])} for one in environments}
+    able = {str(one["name"]) for one in environments if GPU_APIS & {*one.get("features", [])}}
     with_gpus = [one for one in partitions if any(each.get("type") == "gpu" for each in one.get("devices", []))]
     measured = [one for one in with_gpus if one.get("environs")]
     for one in measured or with_gpus:
-        names = one.get("environs", [])
-        where = f"partition {one['name']} has GPUs and no environment that can"
-        if not any(GPU_APIS & features.get(name, set()) for name in names):
-            text = f"{where} drive them ({', '.join(names) or 'none'})"
+        if not able & {*one.get("environs", [])}:
+            named = ", ".join(one.get("environs", [])) or "none"
+            text = f"partition {one['name']} has GPUs and no environment that can drive them ({named})"
             yield f"{text}: give one the feature {', '.join(sorted(GPU_APIS))} and extras['backend']"
-        elif not any(WITHOUT_MPI & features.get(name, set()) for name in names):
-            text = f"{where} measure copies, kernels and *CCL ({', '.join(names)})"
-            yield f"{text}: give one the feature nccl, rccl or oneccl, or without-ccl where there is no such library"
 
 
 def undriven_gpus(settings: Path) -> tuple[str, ...]:
