@@ -10,6 +10,7 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 
@@ -23,6 +24,7 @@ from fabricheck.errors import (
     reason_of,
     reason_of_system,
 )
+from fabricheck.suite import SITES
 from fabricheck.visible import OutputError, visible
 
 
@@ -37,6 +39,7 @@ class Command:
 
 
 COMMANDS: tuple[Command, ...] = (
+    Command("init", "fabricheck.commands.site", "Write the files of a new system, from what its nodes say."),
     Command("run", "fabricheck.commands.run", "Run the checks of a system, judge them and write the report."),
     Command("judge", "fabricheck.commands.judge", "Judge result files of fabricbench."),
     Command("observations", "fabricheck.commands.judge", "Which of the SC24 paper's observations hold on this system."),
@@ -50,8 +53,28 @@ COMMANDS: tuple[Command, ...] = (
     Command("pairwise", "fabricheck.commands.pairwise", "Plan pairs of all nodes in rounds, and locate what is slow."),
     Command("validate", "fabricheck.commands.topology", "Check the files of each system together."),
     Command("emulate", "fabricheck.commands.emulate", "A Slurm cluster with shaped links on this machine."),
-    Command("capture", "fabricheck.commands.site", "Keep what this node says of itself, for discover."),
-    Command("discover", "fabricheck.commands.site", "Write a first topology.yaml and settings.py of a node."),
+    Command("doctor", "fabricheck.commands.doctor", "Whether this node is fit: its state, and one rank on each GPU."),
+    Command("capture", "fabricheck.commands.site", "Keep what a node says of itself, for init --from."),
+)
+
+
+def _add_site(_: click.Context, __: click.Parameter, folder: Path | None) -> None:
+    """Has this command and what it starts look for systems in `folder` first."""
+    if folder is None:
+        return
+    if not (folder / "site_configs").is_dir():
+        raise UserError(f"--site {folder}: has no site_configs/: name the folder that `fabricheck init` wrote to")
+    os.environ[SITES] = os.pathsep.join([str(folder), *filter(None, [os.environ.get(SITES)])])
+
+
+#: What every command has.
+_SITE = click.Option(
+    ["--site"],
+    type=click.Path(file_okay=False, resolve_path=True, path_type=Path),
+    callback=_add_site,
+    expose_value=False,
+    is_eager=True,
+    help="A folder with site_configs/ and reference_values/ of your own systems; FABRICHECK_SITES names several.",
 )
 
 
@@ -66,6 +89,8 @@ class _Commands(click.Group):
         command = getattr(importlib.import_module(found.module), found.attribute or found.name)
         if not isinstance(command, click.Command):
             raise TypeError(f"{found.module} has no command {found.name}")
+        if not any(each.name == _SITE.name for each in command.params):
+            command.params.append(_SITE)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -73,14 +73,14 @@ def run(
     from fabricheck.session.reframe import Selection, list_suite, run_suite
     from fabricheck.session.reports import PAGE
     from fabricheck.session.start import require_ready
-    from fabricheck.suite import Suite, suite_root
+    from fabricheck.suite import Suite, output_folder, suite_root
 
     if store is not None and no_store:
         raise UserError("--store and --no-store exclude each other")
     suite = Suite(suite_root())
     prebuilt = (f"--setvar=BuildFabricbench.prebuilt={built}",) if built else ()
     selection = Selection(system, tags, names, environments, (*prebuilt, *reframe_options))
-    output = output or suite.root / "output"
+    output = output or output_folder(suite.root)
     kept_in = None if no_store else store or output / "store"
     name = selection.whole_system
     if name in suite.systems():

@@ -198,9 +198,9 @@ def replay(
 
 def store_or_default(store: Path | None) -> Path:
     """The store that was given, else the suite's own."""
-    from fabricheck.suite import suite_root
+    from fabricheck.suite import output_folder
 
-    return store if store is not None else suite_root() / "output" / "store"
+    return store if store is not None else output_folder() / "store"
 
 
 def report(appended: Appended) -> bool:

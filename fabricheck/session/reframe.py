@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib.util
 import itertools
 import os
 import re
@@ -139,11 +140,11 @@ def _command(suite: Suite, selection: Selection) -> list[str]:
     """ReFrame's, without what to do and where to leave files."""
     if selection.whole_system not in suite.systems():
         known = ", ".join(suite.systems()) or "none"
-        raise UserError(f"unknown system '{selection.whole_system}': {suite.root / 'site_configs'} has {known}")
+        raise UserError(f"unknown system '{selection.whole_system}': systems are {known}")
     return [
         # Nothing runs beside anything else. Not as a mode in the configuration: with --mode, ReFrame 4.10.4 forgets
         # --prgenv.
-        *(reframe_program(), "--exec-policy=serial"),
+        *(*reframe_command(), "--exec-policy=serial"),
         *("--checkpath", str(suite.root / "checks"), "--recursive"),
         *selection.arguments(),
     ]
@@ -168,6 +169,18 @@ def _unwritable(folder: Path, error: OSError) -> UserError:
     return UserError(f"cannot write below {folder}: {error.strerror}: choose another folder with --output")
 
 
+def reframe_command() -> list[str]:
+    """ReFrame in this very Python, which is the one that has the package that the checks import, else any on the PATH.
+
+    Where ReFrame is installed for this Python elsewhere, as below a virtual environment with the system's packages, it
+    has no script beside this Python. Raises `UserError` where there is none.
+    """
+    beside = Path(sys.executable).with_name("reframe")
+    if not beside.exists() and importlib.util.find_spec("reframe") is not None:
+        return [sys.executable, "-c", "import sys; from reframe.frontend.cli import main; sys.exit(main())"]
+    return [reframe_program()]
+
+
 def reframe_program() -> str:
     """ReFrame beside this Python, else on the PATH. Raises `UserError` where there is none."""
     beside = str(Path(sys.executable).parent)
@@ -188,7 +201,7 @@ def _environment(suite: Suite, selection: Selection, output: Path) -> dict[str, 
     ours = {
         "RFM_CONFIG_FILES": ":".join(map(str, suite.config_files(selection.whole_system))),
         "RFM_PREFIX": str(output.resolve()),
-        "RFM_REFERENCE_PREFIX": str(suite.root / "reference_values"),
+        "RFM_REFERENCE_PREFIX": str(suite.site(selection.whole_system).parent.parent / "reference_values"),
         # Whatever ReFrame would only warn of ends the run. ReFrame 4.9 does not know this and would refuse the option:
         # there `_listing` finds the warnings.
         "RFM_WARN_AS_ERROR": "yes",

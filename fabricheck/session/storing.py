@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -66,7 +67,8 @@ def import_folder(store: Path, folder: Path, suite: Suite, system: str | None) -
 def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, case: Case) -> Appended:
     """Judge and store result files that no report of ReFrame belongs to, as one session."""
     judge = SystemJudge.of(system, suite.root)
-    judged = [judge.judge(read_result(file, suite, system), case.test, case.attributes) for file in files]
+    alone = (judge.judge_alone(read_result(file, suite, system), case.test, case.attributes) for file in files)
+    judged = judge.compare([replace(each, test=str(case)) for each in alone]).runs
     now = datetime.now(timezone.utc)
     for file, one in zip(files, judged, strict=True):
         if not one.run.header:
