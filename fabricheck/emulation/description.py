@@ -62,6 +62,7 @@ class _Model:
 _MODELS: Mapping[str, _Model] = {
     "V100": _Model("nvidia", "Tesla V100-SXM2-16GB", "sm_70", 80, 16, 4096),
     "A100": _Model("nvidia", "NVIDIA A100-SXM4-40GB", "sm_80", 108, 40, 5120),
+    "H100 80GB": _Model("nvidia", "NVIDIA H100 80GB HBM3", "sm_90", 132, 80, 5120),
     "H100": _Model("nvidia", "NVIDIA GH200 120GB", "sm_90", 132, 96, 6144, pageable=True),
     "H200": _Model("nvidia", "NVIDIA H200", "sm_90", 132, 140, 6144),
     "MI250X": _Model("amd", "AMD Instinct MI250X", "gfx90a", 110, 64, 4096),

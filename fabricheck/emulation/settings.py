@@ -75,7 +75,8 @@ def _partition(partition: Mapping[str, Any], described: Mapping[str, Any]) -> di
 
 def _environment(environment: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str, Any]:
     extras = dict(environment.get("extras", {}))
-    for name in ("mpi", "mpicxx", "required_paths", "required_environment", "launcher_options", "vendor"):
+    of_mpi = ("mpi", "mpicxx", "not_gpu_aware", "required_paths", "required_environment", "launcher_options")
+    for name in (*of_mpi, "vendor"):
         extras.pop(name, None)
     own = described["environment"]
     return {

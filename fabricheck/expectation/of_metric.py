@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from fabricheck.errors import UserError
 from fabricheck.expectation import transfers
+from fabricheck.expectation.achievable import achievable
 from fabricheck.expectation.across_nodes import across_nodes
 from fabricheck.expectation.gpus import collective, pair, staging
 from fabricheck.expectation.in_rounds import Company
@@ -65,7 +66,7 @@ def expectation(
     `host_memory` and `buffers`: the kind of host memory and where the buffers of a pair lie, as in the plan of the
     result file; None where all is on devices.
     `floor_fraction`: share of `expected` under which
-    a large transfer fails; it is lowered by the time that a small one needs to start.
+    a large transfer fails; it is lowered by the time that a small one needs to start, and so is `achievable`.
 
     Of patterns that are lists of messages (`LISTED`): `groups`, their (n, g, k); `messages`, source,
     destination and bytes of each, counted by place among `devices`; `places`, the node of each rank (default: blocks of
@@ -116,7 +117,9 @@ def expectation(
     ceiling = _finite(limits.ceiling)
     if ceiling is not None:
         ceiling *= _MARGIN
-    return Expectation(_finite(limits.nominal), _finite(limits.expected), ceiling, floor, limits.source)
+    found = Expectation(_finite(limits.nominal), _finite(limits.expected), ceiling, floor, limits.source)
+    data = achievable(question, found.expected)
+    return replace(found, achievable=data.gbps, achievable_source=data.source) if data is not None else found
 
 
 def _transports(question: Question, step_transports: Sequence[str]) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ import reframe.core.runtime as rt
 from fabricheck import mpi
 from fabricheck.errors import UserError
 from fabricheck.extras import number_of_nodes, parse_cores
-from fabricheck.suite import suite_root
+from fabricheck.rfm.build import API_OF_CCL
+from fabricheck.suite import site_root, suite_root
 from fabricheck.topology.model import find_topology
 from fabricheck.topology.nic import gpus_of_ports
 from fabricheck.tuning import Profile, load_profiles
@@ -37,7 +38,7 @@ def prepare_launcher(test: rfm.RegressionTest) -> None:
     if launcher == "mpirun" and family in mpi.NAMES:
         launch = mpi.launch(family, test.num_tasks, cores_of(test))
         test.job.launcher.options += list(launch.options)
-        test.env_vars.update(launch.environment)
+        test.env_vars.update({**launch.environment, **mpi.as_root(family)})
 
 
 def devices_of_ranks(test: rfm.RegressionTest) -> list[int]:
@@ -90,7 +91,8 @@ def ports_of(test: rfm.RegressionTest, *, on_host: bool) -> NodePorts:
     An environment that binds the ranks of a node to its NICs in turn says so (`extras["rank_nics"]`); without, nobody
     knows over which NIC a rank on the host sends, and there is one a node.
     """
-    topology = find_topology(test.current_partition.fullname, suite_root() / "site_configs")
+    where = test.current_partition.fullname
+    topology = find_topology(where, site_root(where) / "site_configs")
     if on_host:
         bound = test.current_environ.extras.get("rank_nics") == "round-robin"
         return NodePorts(max(len(topology.nics), 1) if bound else 1)
@@ -110,7 +112,7 @@ def nodes_of(partition: Any) -> int:
 
 @cache
 def _nodes_by_topology(where: str) -> int:
-    return find_topology(where, suite_root() / "site_configs").nodes
+    return find_topology(where, site_root(where) / "site_configs").nodes
 
 
 def fitting_partitions(features: Sequence[str], *, several_nodes: bool) -> list[str]:
@@ -126,20 +128,22 @@ def fitting_partitions(features: Sequence[str], *, several_nodes: bool) -> list[
     return [each.fullname for each in able if set(features) <= set(each.features)]
 
 
-#: The API that the GPUs of each collective library are programmed with.
-API_OF = {"nccl": "cuda", "rccl": "hip", "oneccl": "sycl"}
-
-
 def gpu_environments(libraries: Sequence[str], transport: str) -> list[str]:
     """The environments that measure GPUs over `transport`, not `mpi`, as ReFrame's `valid_prog_environs`.
 
     Those with one of the collective `libraries`: they measure once what does not depend on the MPI library. Where this
-    system has none of them, those of the libraries' APIs measure what needs no such library.
+    system has no such library, what needs none is measured by the first environment of each partition with one of
+    their APIs.
     """
-    environs = [each for partition in rt.runtime().system.partitions for each in partition.environs]
-    has_library = any(set(API_OF) & set(each.features) for each in environs)
-    features = libraries if has_library or transport == "ccl" else [API_OF[name] for name in libraries]
-    return [f"+mpi +{name}" for name in features]
+    partitions = rt.runtime().system.partitions
+    has_library = any(set(API_OF_CCL) & set(each.features) for one in partitions for each in one.environs)
+    if has_library or transport == "ccl":
+        return [f"+mpi +{name}" for name in libraries]
+    apis = {API_OF_CCL[name] for name in libraries}
+    able = (
+        [each.name for each in one.environs if "mpi" in each.features and apis & {*each.features}] for one in partitions
+    )
+    return [*dict.fromkeys(names[0] for names in able if names)]
 
 
 def launch_command(test: rfm.RegressionTest) -> str:
