@@ -10,6 +10,7 @@ from fabricheck.errors import UserError, reason_of
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
 from fabricheck.judge.known import Facts, Part, is_comparable, load_parts, yardsticks_of_parts
+from fabricheck.judge.node_state import beside_slow_metrics, with_problems_of_nodes
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.published import Published, load_published, yardsticks_of_papers
 from fabricheck.judge.references import Key, References, load_references
@@ -21,7 +22,7 @@ from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.results.fabricbench import read_run
-from fabricheck.suite import suite_root
+from fabricheck.suite import site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology, load_topology, partition_files
 
 
@@ -42,22 +43,25 @@ class SystemJudge:
 
     @classmethod
     def of(cls, system: str, root: Path | None = None) -> SystemJudge:
-        """The judge of a system below site_configs/ of the suite at `root` (default: the suite that we are in).
+        """The judge of a system of the suite at `root` (default: the suite that we are in) or of FABRICHECK_SITES.
 
         `system` may be `system:partition`: then runs of which nobody says the partition are taken to be of that one.
         Raises UserError for an unknown system and for a file that is not valid.
         """
         root = root or suite_root()
         name, _, partition = system.partition(":")
-        site_configs, references = root / "site_configs", root / "reference_values" / f"{name}.yaml"
-        papers = root / "reference_values" / "published" / f"{name}.yaml"
+        site = site_root(name, root)
+        site_configs, references = site / "site_configs", site / "reference_values" / f"{name}.yaml"
+        papers = site / "reference_values" / "published" / f"{name}.yaml"
         partitions = {one: load_topology(file) for one, file in partition_files(name, site_configs).items()}
         return cls(
             partitions.get(partition) or find_topology(name, site_configs),
             load_references(references) if references.exists() else None,
             load_policy(root / "config" / "policy.yaml"),
             partitions,
-            load_parts(root / "reference_values" / "parts"),
+            tuple(
+                part for each in dict.fromkeys((site, root)) for part in load_parts(each / "reference_values" / "parts")
+            ),
             load_published(papers) if papers.exists() else (),
         )
 
@@ -74,8 +78,10 @@ class SystemJudge:
         return self.compare((self.judge_alone(run, test, attributes),)).runs[0]
 
     def compare(self, runs: Sequence[RunJudgement]) -> Compared:
-        """The runs of a session, judged by `judge_alone`, with what their equals say."""
-        return compare_siblings(runs, self.policy)
+        """The runs of a session, judged by `judge_alone`, with what their equals say, and beside what is slow their
+        nodes."""
+        found = compare_siblings(runs, self.policy)
+        return replace(found, runs=tuple(beside_slow_metrics(each, each.topology) for each in found.runs))
 
     def judge_alone(
         self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None
@@ -86,7 +92,7 @@ class SystemJudge:
         expect = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
         known = self._known(run, topology)
         judged = judge_run(run, expect, self._references(run, test, attributes), self.policy, known)
-        return replace(judged, topology=topology)
+        return replace(with_problems_of_nodes(judged, topology), topology=topology)
 
     def _known(self, run: Run, topology: Topology | None) -> Known:
         if not is_comparable(run):

@@ -14,7 +14,7 @@ from fabricheck.judge.system import SystemJudge, parse_attribute
 from fabricheck.records.case import Case
 from fabricheck.records.verdict import worst
 from fabricheck.session.outcome import Outcome, judge_session, read_result
-from fabricheck.session.reading import REPORT, Session, read_info, read_session
+from fabricheck.session.reading import Session, read_session
 from fabricheck.store.changes import facts_of_this_host, versions_of_suite
 from fabricheck.store.tables import started_of
 from fabricheck.store.writing import Appended, NewSession, append, made_up_session
@@ -29,7 +29,7 @@ def store_session(
     `just_now`: the suite and this host are still what they were when it ran, so their versions are its versions.
     Raises UserError as `fabricheck.store.writing.append` does, and where ReFrame left no report.
     """
-    info = read_info(session.folder / REPORT)
+    info = session.info
     new = NewSession(
         system=system,
         session=info.uuid,

@@ -18,6 +18,7 @@ from fabricheck.store.reading import find_entries, stored_runs
 from fabricheck.store.session import SessionRecord, Yardsticks, read_record
 from fabricheck.store.tables import StoredRun, judgement_bytes
 from fabricheck.store.writing import digest_of, yardsticks_of
+from fabricheck.suite import outside_roots
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,8 @@ def _judge(system: str, root: Path, policy: Path | None, references: Path | None
 def _check_references(references: Path, systems: Sequence[str], root: Path) -> None:
     if len(systems) > 1:
         raise UserError(f"the runs are of {', '.join(systems)}: say with --system which {references} is about")
-    others = {file.stem for file in (root / "reference_values").glob("*.yaml")} - {*systems}
+    roots = (root, *outside_roots())
+    others = {file.stem for each in roots for file in each.glob("reference_values/*.yaml")} - {*systems}
     if references.stem in others:
         raise UserError(
             f"{references}: these are the references of {references.stem}, and the runs are of {systems[0]}"

@@ -27,8 +27,10 @@ from fabricheck.records.case import Case
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import metrics_of
 from fabricheck.records.run import Device, Groups, Rank, Run, Samples
+from fabricheck.records.state import States
 from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.results.fabricbench_format import parse_utc
+from fabricheck.results.node_state import states_as_json, states_of_json
 
 #: In the place of a verdict: nothing was there to judge the metric by, and nothing is wrong with its value.
 UNJUDGED = "UNJUDGED"
@@ -290,6 +292,8 @@ def stored_runs(runs: pl.DataFrame, samples: pl.DataFrame) -> Iterable[StoredRun
                 samples=tuple(lines.get(row["run_id"], ())),
                 footer=record["footer"],
                 problems=tuple(Problem(Verdict(verdict), message) for verdict, message in record["problems"]),
+                # Up to version 0.1 nobody asked the nodes.
+                states=states_of_json(record["states"]) if "states" in record else States(),
             )
             case = _case(row)
         except (ValueError, KeyError, TypeError) as error:
@@ -383,6 +387,7 @@ def _record(run: Run) -> str:
             "ranks": [asdict(each) for each in run.ranks],
             "footer": run.footer,
             "problems": [[each.verdict.value, each.message] for each in run.problems],
+            **({"states": states_as_json(run.states)} if run.states.asked else {}),
         }
     )
 
