@@ -420,15 +420,11 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_before("performance")
     def set_metrics(self) -> None:
-        for each in self.judgement.judgements:
-            self.set_metric(each.name, each.value, each.unit)
-        for name, value in self.further_metrics():
-            self.set_metric(name, value, "x")
-
-    def set_metric(self, name: str, value: float, unit: str) -> None:
-        """A performance variable, by which ReFrame judges nothing."""
-        self.perf_variables[name] = sn.make_performance_function(lambda: value, unit)
-        self.reference[f"{self.current_partition.fullname}:{name}"] = (*NO_BOUNDS, unit)
+        """Performance variables, by which ReFrame judges nothing."""
+        found = [(each.name, each.value, each.unit) for each in self.judgement.judgements]
+        for name, value, unit in (*found, *((name, value, "x") for name, value in self.further_metrics())):
+            self.perf_variables[name] = sn.make_performance_function(lambda value=value: value, unit)
+            self.reference[f"{self.current_partition.fullname}:{name}"] = (*NO_BOUNDS, unit)
 
     def further_metrics(self) -> Iterable[tuple[str, float]]:
         """Ratios that are performance variables beside the metrics, by name."""
