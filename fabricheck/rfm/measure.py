@@ -91,7 +91,7 @@ class FabricbenchCheck(RegressionTestPlugin):
       it is not. What the machine is known not to support is declared in the partition's `extras["unsupported"]`, a
       reason by the setting that needs it, such as `host_numa=remote`. The test runs all the same, and where the machine
       has it, it is measured.
-    - *run*: `result.jsonl` and the exit status are left in the stage directory, and kept.
+    - *run*: `result.jsonl`, the exit status and what nodes said are left in the stage directory, and kept.
     - *sanity*: raises SanityError where something else was measured than was asked for, or not all of it.
     - *performance*: every metric that the plan promises becomes a performance variable; PerformanceError where the
       verdict is not PASS. ReFrame judges nothing, and reports what judged each metric (`fabricheck.rfm.bounds`).
@@ -342,8 +342,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     def measured_what_was_asked_for(self) -> bool:
         self.judgement = self.judge()
         # What is slower than it should be was measured all the same.
-        wrong = [each for each in self.judgement.problems if each.verdict is not Verdict.DEGRADED]
-        if wrong:
+        if any(each.verdict is not Verdict.DEGRADED for each in self.judgement.problems):
             raise SanityError(summary(self.judgement.problems, self.last_words()))
         return True
 
