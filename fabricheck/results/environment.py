@@ -26,9 +26,9 @@ _KEY_WORDS = (
 )
 _SHORTEST_RANDOM, _FEWEST_DISTINCT = 16, 10
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*(?:=\s*|:\s+)(?=\S)")
+_ASSIGNMENT = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*)\s*(?:=\s*|:\s+)(?=\S)")
 _USER_INFORMATION = re.compile(r"://[^/?#\"' \t,;]*@")
-_NAME = re.compile(r"([A-Za-z0-9_-]+)[\"']*[=: ][=: \"']*(?![=: \"']|\Z)")
+_NAME = re.compile(r"(?<![A-Za-z0-9_-])([A-Za-z0-9_-]+)[\"']*[=: ][=: \"']*(?![=: \"']|\Z)")
 _PIECE = re.compile(r"[A-Za-z0-9]+")
 # Folders of a path may have a hash in their names.
 _PATH = re.compile(r"(?:(?<=[:,;= \t])|\A)/[^:,;= \t]*")
