@@ -3,10 +3,10 @@
     python -m benchmarks.fuzz [--inputs 100000] [--command NAME]... [--seed N]
 
 Valid files (tests/data, site_configs/, reference_values/, a small store) are damaged by hypothesis: bytes, lines,
-numbers, names and whole parts changed, doubled, lost, or replaced by what breaks parsers. Each is given to its command, in this
-process. Found is: an exit status that is none of those documented, a mistake in Fabricheck itself (70) or anything else
-that would be a traceback, more than 5 s of processor time, and a green verdict on a measurement that is not there or too
-slow. Prints one line a command; the exit status is 1 where anything was found.
+numbers, names and whole parts are changed, doubled, lost, or replaced by what breaks parsers. Each is given to its
+command, in this process. Found is: an exit status that is none of those documented, a mistake in Fabricheck itself (70)
+or anything else that would be a traceback, more than 5 s of processor time, and a green verdict on a measurement
+that is not there or too slow. Prints one line a command; the exit status is 1 where anything was found.
 """
 
 from __future__ import annotations

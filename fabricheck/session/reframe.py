@@ -92,7 +92,7 @@ def _session(folder: Path, listed: int, status: int, ended_by: str, output: Path
 
 
 def _harmless(pattern: str) -> str:
-    """`pattern`, which ReFrame matches with all names, if that ends. Raises `UserError` where it might take for ever."""
+    """`pattern`, which ReFrame matches with all names, if that ends. `UserError` where it might take for ever."""
     if (mistake := mistake_of(pattern)) is not None:
         raise UserError(f"--name {pattern!r} {mistake}")
     return pattern

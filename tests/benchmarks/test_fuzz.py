@@ -36,7 +36,7 @@ def test_damaged_files_give_no_traceback_no_hang_and_no_wrong_green(tmp_path: Pa
 def test_what_it_looks_for_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, said: str) -> None:
     @click.command()
     def broken() -> None:
-        exec(code)  # noqa: S102
+        exec(code)
 
     monkeypatch.setattr(cli.cli, "get_command", lambda *_: broken)
     monkeypatch.setattr(fuzz, "LIMIT_S", 0.2)
