@@ -17,7 +17,9 @@ from fabricheck.errors import UserError
 if TYPE_CHECKING:
     from fabricheck.findings.case_runs import CaseRun
     from fabricheck.findings.observations import Observation
+    from fabricheck.judge.known import Part
     from fabricheck.judge.policy import Policy
+    from fabricheck.judge.published import Published
     from fabricheck.judge.references import References
     from fabricheck.judge.verdicts import RunJudgement
     from fabricheck.topology.model import Topology
@@ -81,7 +83,7 @@ def judge(
     rules = _policy(policy)
     model = _topology(system, topology)
     known = _references(system, references)
-    judge = SystemJudge(model, known, rules)
+    judge = SystemJudge(model, known, rules, parts=_parts(), published=_published(system))
     if known is not None and known.tests:
         test = choose_test(known, test)
     attributes = dict(parse_attribute(each) for each in keys)
@@ -201,6 +203,21 @@ def _topology(system: str | None, path: Path | None) -> Topology | None:
     if path is not None:
         return load_topology(path)
     return find_topology(system, site_root(system) / "site_configs") if system is not None else None
+
+
+def _parts() -> tuple[Part, ...]:
+    from fabricheck.judge.known import load_parts
+    from fabricheck.suite import suite_root
+
+    return load_parts(suite_root() / "reference_values" / "parts")
+
+
+def _published(system: str | None) -> tuple[Published, ...]:
+    from fabricheck.judge.published import load_published
+    from fabricheck.suite import suite_root
+
+    path = suite_root() / "reference_values" / "published" / f"{(system or '').partition(':')[0]}.yaml"
+    return load_published(path) if path.exists() else ()
 
 
 def _references(system: str | None, path: Path | None) -> References | None:
