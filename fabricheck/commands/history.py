@@ -56,12 +56,12 @@ def calibrate(
     from fabricheck.history.calibrate import calibrate as make
     from fabricheck.history.references_file import diff, updated_text, write
     from fabricheck.history.text import calibration_lines, to_json
-    from fabricheck.suite import suite_root
+    from fabricheck.suite import site_root
 
     found = make(
         _history(store, system), system, limits=_limits(system), false_alarms=false_alarms, selection=selection
     )
-    path = references if references is not None else suite_root() / "reference_values" / f"{system}.yaml"
+    path = references if references is not None else site_root(system) / "reference_values" / f"{system}.yaml"
     given = [f"--runs={selection}"] if selection is not None else []
     command = shlex.join(["fabricheck", "calibrate", system, *given, f"--false-alarms={false_alarms:g}"])
     said = to_json(found) if as_json else calibration_lines(found)
@@ -162,9 +162,9 @@ def _print(text: str | Iterator[str]) -> None:
 
 def _history(store: Path | None, system: str) -> pl.DataFrame:
     from fabricheck import store as stores
-    from fabricheck.suite import suite_root
+    from fabricheck.suite import output_folder
 
-    return stores.history(store if store is not None else suite_root() / "output" / "store", system=system)
+    return stores.history(store if store is not None else output_folder() / "store", system=system)
 
 
 def _limits(system: str) -> Limits:

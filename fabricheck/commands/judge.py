@@ -57,7 +57,7 @@ def judge(
     """Judge result files of fabricbench.
 
     Without --system and --topology nothing is expected of the hardware, and without references nothing is known of
-    the system; a metric with neither is INVALID.
+    the system; a metric with neither is INCOMPLETE.
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in what was given.
@@ -150,9 +150,9 @@ def _stored(session: str, system: str | None, store: Path | None) -> tuple[str, 
     """The system of a stored session and its runs."""
     from fabricheck.findings.case_runs import CaseRun
     from fabricheck.store.reading import find_entries, stored_runs
-    from fabricheck.suite import suite_root
+    from fabricheck.suite import output_folder
 
-    (entry,) = find_entries(store if store is not None else suite_root() / "output" / "store", system, [session])
+    (entry,) = find_entries(store if store is not None else output_folder() / "store", system, [session])
     runs = [CaseRun.of_case(each.run, each.case) for each in stored_runs(entry)]
     return entry.path.parent.name, runs
 
@@ -180,22 +180,22 @@ def _policy(path: Path | None) -> Policy:
 
 def _topology(system: str | None, path: Path | None) -> Topology | None:
     from fabricheck.site.validation import require_partition
-    from fabricheck.suite import suite_root
+    from fabricheck.suite import site_root, suite_root
     from fabricheck.topology.model import find_topology, load_topology
 
     if system is not None:
         require_partition(suite_root(), system)
     if path is not None:
         return load_topology(path)
-    return find_topology(system, suite_root() / "site_configs") if system is not None else None
+    return find_topology(system, site_root(system) / "site_configs") if system is not None else None
 
 
 def _references(system: str | None, path: Path | None) -> References | None:
     from fabricheck.judge.references import load_references
-    from fabricheck.suite import suite_root
+    from fabricheck.suite import site_root
 
     if path is None and system is not None:
-        own = suite_root() / "reference_values" / f"{system.partition(':')[0]}.yaml"
+        own = site_root(system) / "reference_values" / f"{system.partition(':')[0]}.yaml"
         path = own if own.exists() else None
     return load_references(path) if path is not None else None
 

@@ -30,6 +30,7 @@ PACKAGES: Mapping[str, str] = {
 }
 DEFAULT_NAME = "emulated"
 FOLDER = Path("/run/fabricheck")
+TOPOLOGY = "topology.yaml"
 
 # Routes of what is sent from a port's own address; the numbers of these tables mean nothing elsewhere.
 EVERY_PLANE, FIRST_TABLE = "10.0.0.0/8", 100
@@ -76,7 +77,7 @@ class Cluster:
             if cluster.folder.exists() or _namespaces(cluster.layout.prefix):
                 raise UserError(f"there is a cluster {name!r} already: fabricheck emulate down --name {name}")
             cluster.folder.mkdir(parents=True)
-            shutil.copy(topology, cluster.folder / "topology.yaml")
+            shutil.copy(topology, cluster.folder / TOPOLOGY)
             try:
                 cluster._build()
                 cluster._start()
@@ -89,7 +90,7 @@ class Cluster:
     @classmethod
     def find(cls, name: str = DEFAULT_NAME) -> Cluster:
         """The cluster of that name, which may be half built. Raises UserError where there is none."""
-        file = FOLDER / check_name(name) / "topology.yaml"
+        file = FOLDER / check_name(name) / TOPOLOGY
         if not file.exists():
             raise UserError(f"there is no cluster {name!r}: fabricheck emulate up --name {name}")
         return cls(Layout(name, load_topology(file)))

@@ -23,6 +23,7 @@ from fabricheck.history.monitor import MetricAlert, Monitored, Options, monitor
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.series import MetricKey, Series, Session, check_history, differences, series_of
 from fabricheck.history.shared import blamed, count_crossing, groups
+from fabricheck.suite import site_root
 from fabricheck.yamlfile import read_yaml
 
 Floats = npt.NDArray[np.float64]
@@ -161,7 +162,7 @@ class Watched:
 def find_accepted(system: str, root: Path) -> tuple[Accepted, ...]:
     """The accepted changes of a system in the suite at `root`; none where it has no such file. UserError as
     `load_accepted` raises it."""
-    path = root / "reference_values" / "accepted" / f"{system}.yaml"
+    path = site_root(system, root) / "reference_values" / "accepted" / f"{system}.yaml"
     return load_accepted(path) if path.exists() else ()
 
 

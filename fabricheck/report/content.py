@@ -11,7 +11,7 @@ from typing import Any
 
 from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.judgement import Judgement
+from fabricheck.records.judgement import LADDER, Judgement
 from fabricheck.records.metrics import Quantity
 from fabricheck.records.operations import MEMORY_PATHS, PAIRS
 from fabricheck.records.rehearsal import is_rehearsal, marked
@@ -122,8 +122,11 @@ def number(value: float) -> str:
 
 
 def reason_without_source(judged: Judgement) -> str:
-    """The reason, without the long source of the expectation in it, for where that is shown once for many."""
-    return judged.reason.replace(f"; {judged.expectation.source}", "").replace(f" ({judged.expectation.source})", "")
+    """The reason, without the long sources in it, for where these are shown once for many."""
+    reason = judged.reason
+    for source in (judged.yardstick.source if judged.yardstick is not None else "", judged.expectation.source):
+        reason = reason.replace(f"; {source}", "").replace(f" ({source})", "") if source else reason
+    return reason
 
 
 def share_of_expected(judged: Judgement) -> float | None:
@@ -212,6 +215,18 @@ def _badness(judged: Judgement) -> tuple[int, float]:
     if math.isnan(ratio):
         return -SEVERITY[judged.verdict], -math.inf
     return -SEVERITY[judged.verdict], ratio if judged.better == "higher" else -ratio
+
+
+def ladder(metrics: Iterable[Judgement]) -> str:
+    """How many metrics each kind of yardstick decided, the strongest first, and how many nothing could judge."""
+    found = Counter(each.judged_by for each in metrics)
+    return ", ".join(f"{kind} {found[kind]}" for kind in (*LADDER, "unjudged") if found[kind])
+
+
+def weakest(judgements: Sequence[Judgement]) -> str:
+    """The weakest kind of yardstick that decided one of these metrics: they are judged as well as that."""
+    order = ("", *LADDER, "unjudged")
+    return max((each.judged_by for each in judgements), key=order.index)
 
 
 def who(samples: Samples, world: int) -> str:

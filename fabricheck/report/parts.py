@@ -62,6 +62,12 @@ class Parts:
             return f"{host} link {ends[0]} - {ends[1]}"
         return component
 
+    def place(self, place: str) -> str:
+        """A place that a message names: a part, `nid001:gpu2 sending`, a pair of parts, or several of these."""
+        named = re.sub(r"[\w.]+:[\w.]+(?:-[\w.]+)?(?![\w:-])", lambda found: self.title(found[0]), place)
+        ends = _split(place)
+        return self.pair(ends[0], ends[1], "→" if "→" in place else "↔") if len(ends) == 2 else named
+
     def pair(self, a: str, b: str, arrow: str) -> str:
         """Two ends of a pair, such as `nid001 GPU 2 → GPU 3`."""
         (host, _, first), (other, _, second) = a.partition(":"), b.partition(":")
@@ -97,6 +103,16 @@ class Parts:
     def _end(self, host: str, name: str) -> str:
         gpu = self.gpus.get((host, name))
         return f"GPU {gpu.index}" if gpu is not None else name
+
+
+def ends_of(place: str) -> tuple[str, ...]:
+    """The component that a message's place names first, or the two ends of the pair, in any order the same."""
+    return tuple(sorted(_split(place)))
+
+
+def _split(place: str) -> list[str]:
+    first = re.split(r", | or ", place)[0]
+    return [each.partition(" ")[0] for each in re.split(r" [→↔] |(?<=\w)-(?=[^-:]+:)", first)]
 
 
 def gpu_names(judged: RunJudgement) -> dict[int, str]:

@@ -49,7 +49,7 @@ class _Row:
     interval: str
     expected: str
     share: str
-    reference: str
+    yardstick: str
     reason: str
 
 
@@ -161,7 +161,7 @@ def _table(name: str, metric_names: str, judgements: Sequence[Judgement], group:
 
 def _row(judged: Judgement, world: int) -> _Row:
     low, high = judged.interval
-    expected, reference = judged.expectation.expected, judged.reference
+    expected = judged.expectation.expected
     return _Row(
         who=label_of(judged, world),
         verdict=judged.verdict,
@@ -169,15 +169,17 @@ def _row(judged: Judgement, world: int) -> _Row:
         interval=f"{number(low)} to {number(high)}",
         expected="-" if expected is None else number(expected),
         share=percent(share_of_expected(judged)),
-        reference="uncalibrated"
-        if reference is None
-        else f"{number(reference.value)} ({_bound(reference.lower)}, {_bound(reference.upper)})",
+        yardstick=_yardstick(judged),
         reason=reason_without_source(judged),
     )
 
 
-def _bound(bound: float | None) -> str:
-    return "unbounded" if bound is None else f"{100 * bound:+g} %"
+def _yardstick(judged: Judgement) -> str:
+    found = judged.yardstick
+    if found is None:
+        return judged.judged_by
+    bound = f" (bound {number(found.bound)})" if found.bound != found.value else ""
+    return f"{found.kind} {number(found.value)}{bound}"
 
 
 def _sources(judgements: Sequence[Judgement], world: int) -> tuple[str, ...]:
@@ -185,7 +187,10 @@ def _sources(judgements: Sequence[Judgement], world: int) -> tuple[str, ...]:
     members: dict[str, list[str]] = {}
     for each in judgements:
         texts = [] if each.expectation.expected is None else [f"Expected: {each.expectation.source}"]
-        texts += [f"Reference: {each.reference.provenance}"] if each.reference else []
+        yardstick = each.yardstick
+        # The source of the others is that of the expected value.
+        if yardstick is not None and yardstick.kind not in ("floor", "siblings"):
+            texts.append(f"{yardstick.kind.capitalize()}: {yardstick.source}")
         for text in texts:
             label = who(each.samples, world)
             own = label if each.samples.operation in PAIRS else f"{each.samples.operation} {label}"

@@ -14,7 +14,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import number, percent, plural, quantity_of, share_of_expected
+from fabricheck.report.content import ladder, number, percent, plural, quantity_of, share_of_expected
 
 _MOST_NUMBERS = 4
 
@@ -42,17 +42,16 @@ def standing(verdict: Verdict, runs: Sequence[RunJudgement], watched: WatchResul
     if metrics and uncalibrated == len(metrics):
         words.append("uncalibrated")
     elif uncalibrated:
-        words.append(f"{uncalibrated:,} of {len(metrics):,} metrics uncalibrated")
+        words.append(f"{uncalibrated:,} of {len(metrics):,} metrics without a reference")
     return ", ".join(words)
 
 
 def counted(runs: Sequence[RunJudgement]) -> str:
     """How many runs and metrics there are, and of each verdict how many."""
     metrics = [each for run in runs for each in run.judgements]
-    uncalibrated = sum(not each.calibrated for each in metrics)
     of_runs = _counts(verdict_of(each) for each in runs)
     of_metrics = _counts(each.verdict for each in metrics) or "none"
-    of_metrics += f", {uncalibrated:,} uncalibrated" if uncalibrated else ""
+    of_metrics += f", judged by {ladder(metrics)}" if ladder(metrics) else ""
     return f"{plural(len(runs), 'run')}: {of_runs or 'none'}; {plural(len(metrics), 'metric')}: {of_metrics}"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.errors import UserError
@@ -34,7 +34,7 @@ from fabricheck.report.content import (
     who,
 )
 from fabricheck.report.grid import short_name
-from fabricheck.report.parts import Parts, gpu_names
+from fabricheck.report.parts import Parts, ends_of, gpu_names
 
 #: The title of what no part can be the cause of.
 NO_PART = "Everything alike: a library or a setting, not a part"
@@ -88,12 +88,22 @@ def suspects_of(
     parts = Parts.of(runs)
     slow = [each for position, judged in enumerate(runs, start=1) for each in _slow_in(judged, f"run{position}")]
     slow, crossed = _without_crossed(slow)
+    components = [*(each.component for each in slow if each.component)]
+    components += [ends[0] for each in problems if each.place and len(ends := ends_of(each.place)) == 1]
+    # A pair of which one end is suspected is explained.
+    pairs = _by_pair([each for each in slow if not each.component and not each.alike])
+    pairs = {ends: found for ends, found in pairs.items() if not {*ends} & {*components}}
+    places = [each for each in problems if each.place]
+    places = [each for each in places if len(ends_of(each.place)) == 1 or not {*ends_of(each.place)} & {*components}]
+    of_runs = {*((each.component,) for each in slow if each.component), *pairs}
+    alone = [each for each in places if ends_of(each.place) not in of_runs]
+    told = {ends: [one.message for one in places if ends_of(one.place) == ends] for ends in of_runs}
     said = [*(each.message for each in findings), *(each.message for each in problems)]
     said += [each.message for judged in runs for each in judged.problems]
     return (
-        *_of_places(problems, parts, system),
-        *_of_parts([each for each in slow if each.component], parts, said, system, crossed),
-        *_of_pairs([each for each in slow if not each.component and not each.alike], parts, system),
+        *_of_places(alone, parts, system),
+        *_of_parts([each for each in slow if each.component], parts, said, told, system=system, crossed=crossed),
+        *_of_pairs(pairs, parts, told, system),
         *_of_problems(runs, problems, system),
         *_of_all_alike([each for each in slow if each.alike], system),
         *_of_history(watched),
@@ -102,13 +112,11 @@ def suspects_of(
 
 
 def _of_places(problems: Sequence[Problem], parts: Parts, system: str) -> Iterator[Suspect]:
-    """Parts that a problem of the session names: of the network, or slower than their equals."""
+    """Parts that only a problem of the session names: of the network, or slower than their equals."""
     for each in problems:
-        if each.place:
-            evidence = each.message.removeprefix(each.place).lstrip(": ")
-            again = _again([each.message], system)
-            steps = tuple(filter(None, (parts.look(each.place), again)))
-            yield Suspect(parts.title(each.place), each.verdict, "pairs of nodes", evidence, (), steps)
+        steps = (parts.look(ends_of(each.place)[0]), _again([each.message], system))
+        loss = each.message.removeprefix(each.place).lstrip(": ")
+        yield Suspect(parts.place(each.place), each.verdict, "session", loss, (), tuple(filter(None, steps)))
 
 
 def _without_crossed(slow: Sequence[_Slow]) -> tuple[list[_Slow], int]:
@@ -124,7 +132,15 @@ def _without_crossed(slow: Sequence[_Slow]) -> tuple[list[_Slow], int]:
     return rest, sum(len(each.members) for each in slow if is_crossed(each))
 
 
-def _of_parts(slow: Sequence[_Slow], parts: Parts, said: Sequence[str], system: str, crossed: int) -> Iterator[Suspect]:
+def _of_parts(
+    slow: Sequence[_Slow],
+    parts: Parts,
+    said: Sequence[str],
+    told: Mapping[tuple[str, ...], Sequence[str]],
+    *,
+    system: str,
+    crossed: int,
+) -> Iterator[Suspect]:
     by_part: dict[str, list[_Slow]] = {}
     for each in slow:
         by_part.setdefault(each.component, []).append(each)
@@ -139,20 +155,30 @@ def _of_parts(slow: Sequence[_Slow], parts: Parts, said: Sequence[str], system: 
             worst(one.verdict for each in found for one in each.members),
             _sources(found),
             _loss(found) + (more if crossed else ""),
-            _cut([*state, *map(_evidence, found)]),
+            _cut([*state, *told[(component,)], *map(_evidence, found)]),
             tuple(filter(None, (parts.look(component), _again([each.judged.test for each in found], system)))),
             first.link,
         )
 
 
-def _of_pairs(slow: Sequence[_Slow], parts: Parts, system: str) -> Iterator[Suspect]:
-    """Slow pairs that share no part of their own, both directions of one together."""
+def _by_pair(slow: Sequence[_Slow]) -> dict[tuple[str, ...], dict[str, _Slow]]:
+    """Slow pairs by their ends, both directions of one together, and in each by its run."""
     by_pair: dict[tuple[str, ...], dict[str, _Slow]] = {}
     for each in slow:
         for one in each.members:
             runs = by_pair.setdefault(_ends(one, each.judged), {})
             before = runs[each.link].members if each.link in runs else ()
             runs[each.link] = replace(each, members=(*before, one))
+    return by_pair
+
+
+def _of_pairs(
+    by_pair: Mapping[tuple[str, ...], Mapping[str, _Slow]],
+    parts: Parts,
+    told: Mapping[tuple[str, ...], Sequence[str]],
+    system: str,
+) -> Iterator[Suspect]:
+    """Slow pairs that share no part of their own."""
     for ends, in_runs in by_pair.items():
         found = list(in_runs.values())
         steps = (parts.look(ends[0]), _again([each.judged.test for each in found], system))
@@ -161,7 +187,7 @@ def _of_pairs(slow: Sequence[_Slow], parts: Parts, system: str) -> Iterator[Susp
             worst(one.verdict for each in found for one in each.members),
             _sources(found),
             _loss(found),
-            _cut(list(map(_evidence, found))),
+            _cut([*told[ends], *map(_evidence, found)]),
             tuple(filter(None, steps)),
             found[0].link,
         )
@@ -172,7 +198,7 @@ def _ends(judged: Judgement, run: RunJudgement) -> tuple[str, ...]:
     names, ranks = gpu_names(run), judged.samples.ranks
     if len(ranks) != 2 or not names.keys() >= {*ranks}:
         return (f"{judged.samples.operation}, {who(judged.samples, len(run.run.ranks))}",)
-    return tuple(names[each] for each in sorted(ranks))
+    return tuple(sorted(names[each] for each in ranks))
 
 
 def _pair_title(found: Sequence[_Slow], parts: Parts, ends: tuple[str, ...]) -> str:
@@ -181,8 +207,11 @@ def _pair_title(found: Sequence[_Slow], parts: Parts, ends: tuple[str, ...]) -> 
     ways = {one.samples.ranks for each in found for one in each.members}
     both = any(way[::-1] in ways for way in ways)
     both = both or any(one.samples.operation == "bidirectional" for each in found for one in each.members)
-    a, b = ends if both or next(iter(ways)) == tuple(sorted(next(iter(ways)))) else ends[::-1]
-    return parts.pair(a, b, "↔" if both else "→")
+    if both:
+        return parts.pair(ends[0], ends[1], "↔")
+    names = gpu_names(found[0].judged)
+    a, b = found[0].members[0].samples.ranks
+    return parts.pair(names[a], names[b], "→")
 
 
 def _of_all_alike(slow: Sequence[_Slow], system: str) -> Iterator[Suspect]:

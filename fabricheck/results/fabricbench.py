@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from fabricheck.results.fabricbench_format import (
 )
 from fabricheck.results.fabricbench_records import rank_of, samples_of
 from fabricheck.results.guards import list_ranks
+from fabricheck.results.node_state import read_states
 from fabricheck.results.strict_json import BadLineError, parse_line, validate
 
 # What makes two samples lines the same measurement, and what a planned series must agree with.
@@ -49,10 +50,10 @@ def read_run(path: str | PathLike[str]) -> Run:
     """The run in a result file, with every problem of it; each problem is one line that names the file and the line.
 
     Whatever the file holds, this returns. A run without problems is complete, consistent in itself and made by the
-    benchmark as its header says. `header` is empty where the header is not valid. Raises UserError only when there is
-    no file to read.
+    benchmark as its header says. `header` is empty where the header is not valid. What nodes said beside it is in
+    it too. Raises UserError only when there is no file to read.
     """
-    return _read(path).run()
+    return replace(_read(path).run(), states=read_states(Path(path)))
 
 
 def read_unsupported(path: str | PathLike[str]) -> str | None:

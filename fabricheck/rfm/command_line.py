@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fabricheck.suite import suite_root
+from fabricheck.suite import site_root, suite_root
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,6 @@ def ranks_together(placement: str, where: str, ranks: int) -> str:
     from fabricheck.expectation.memory import placements
     from fabricheck.topology.model import find_topology
 
-    found = placements(find_topology(where, suite_root() / "site_configs"), ranks)
+    found = placements(find_topology(where, site_root(where) / "site_configs"), ranks)
     sets = found.same_gpu if placement == "same-gpu" else found.spread
     return ",".join("+".join(map(str, one)) for one in sets)

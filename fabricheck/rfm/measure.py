@@ -16,20 +16,22 @@ from reframe.core.exceptions import PerformanceError, ReframeError, SanityError
 from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck import mpi
-from fabricheck.extras import most_bytes_problems, renamed_keys, unsupported_settings
+from fabricheck.extras import Effort, effort_problems, renamed_keys, unsupported_settings
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import expected_metric_names
 from fabricheck.records.operations import backend_of
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_arrival, require_fresh, require_words_of_all_nodes
+from fabricheck.results.node_state import FOLDER
+from fabricheck.rfm.bounds import NO_BOUNDS, bounds_of
 from fabricheck.rfm.build import BuildFabricbench, missing_backend
 from fabricheck.rfm.command_line import Plan, ranks_together
 from fabricheck.rfm.launch import (
     cores_of,
     fitting_partitions,
+    gpu_environments,
     gpus_of,
     nodes_of,
     ports_of,
@@ -46,9 +48,9 @@ from fabricheck.rfm.outcome import (
     unsupported_reason,
 )
 from fabricheck.rfm.paths import nics_of, paths_of, with_logs
+from fabricheck.rfm.state import ask_nodes
 from fabricheck.topology.transport_paths import Paths
 from fabricheck.tuning import Library, Profile, libraries_of
-from fabricheck.units import bound_sizes
 
 if TYPE_CHECKING:
     from fabricheck.judge.system import SystemJudge
@@ -69,13 +71,15 @@ class FabricbenchCheck(RegressionTestPlugin):
       GPUs go at the same time), `ranks_per_device`.
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
       `gpu` and an environment with `nccl`, `rccl` or `oneccl`; it does not depend on the MPI library and is measured
-      once. More than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature
-      `multinode`; nodes that are emulated have no memory of their own to measure.
+      once. Where no environment has such a library, those of the GPU's API take what needs none. More than one node
+      needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature `multinode`; nodes that are
+      emulated have no memory of their own to measure.
     - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition) and at least
       `ranks_per_device`; without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the
       partition's (its `extras["nodes"]`); with `rank_a_port` a node has a rank for each of its NIC ports, on the GPU
       that the topology associates with it. The collectives of an MPI library take device memory only where the
-      environment has the feature `device-collectives`; elsewhere reductions are left out, and the others are lists of
+      environment has the feature `device-collectives`, and no device memory goes to one whose `extras` say why it is
+      `not_gpu_aware`; elsewhere reductions are left out, and the others are lists of
       transfers. The launcher's options for binding ranks come from `fabricheck.mpi`, variables from the tuning profile
       that the partition's `extras["tuning_profile"]` names.
     - Where the node does not support what the test needs, such as a second NUMA node, the test is skipped with the
@@ -86,7 +90,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     - *run*: `result.jsonl` and the exit status are left in the stage directory, and kept.
     - *sanity*: raises SanityError where something else was measured than was asked for, or not all of it.
     - *performance*: every metric that the plan promises becomes a performance variable; PerformanceError where the
-      verdict is not PASS. ReFrame's own references are not used: it passes a metric without one.
+      verdict is not PASS. ReFrame's own references are not used, since it passes a metric without one; what judged a
+      metric stands in its reports and performance logs all the same (`fabricheck.rfm.bounds`).
 
     The messages begin with the verdict, which `fabricheck run` reads.
 
@@ -142,6 +147,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: What this test needs and the site says that the machine does not support; likewise.
     declared_unsupported = variable(str, value="")
 
+    #: Whether each node is asked for its state before and after the run (docs/state.md).
+    node_state = variable(typ.Bool, value=True)
+
     #: Longest time of a job, and files of the stage directory to keep beside the result; for other mixins to replace.
     job_time = "10m"
     #: GPUs that the ranks of a node drive, in their order; empty: the first, the second, …
@@ -154,7 +162,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.valid_prog_environs = self.fitting_environments()
         self.sourcesdir = None
         self.time_limit = self.job_time
-        self.keep_files = [RESULT, EXIT_STATUS, *self.further_files]
+        self.keep_files = [RESULT, EXIT_STATUS, *self.further_files, *([FOLDER] if self.node_state else [])]
         if any(getattr(self, name) not in values for name, values in self.nightly_only.items()):
             self.tags -= {"nightly"}
 
@@ -163,7 +171,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         return fitting_partitions(features, several_nodes=self.wanted_nodes != 1)
 
     def fitting_environments(self) -> list[str]:
-        return ["+mpi"] if self.transport == "mpi" else [f"+mpi +{name}" for name in self.gpu_libraries]
+        return ["+mpi"] if self.transport == "mpi" else gpu_environments(self.gpu_libraries, self.transport)
 
     @property
     def wanted_nodes(self) -> int:
@@ -190,10 +198,13 @@ class FabricbenchCheck(RegressionTestPlugin):
     @run_after("setup")
     def lay_out(self) -> None:
         extras = self.current_partition.extras
-        for line in (*renamed_keys(extras), *most_bytes_problems(extras)):
+        for line in (*renamed_keys(extras), *effort_problems(extras)):
             raise ReframeError(f"partition {self.current_partition.fullname}: {line}")
         reason = missing_backend(self.backend)
         self.leave_out_if(reason is not None, reason or "", described=False)
+        refusing = self.current_environ.extras.get("not_gpu_aware")
+        if refusing is not None and self.transport == "mpi" and self.backend != "host":
+            self.leave_out_if(True, mpi.not_gpu_aware(self.current_environ.extras.get("mpi", ""), refusing))
         self.choose_operations()
         self.set_nodes()
         self.set_ranks()
@@ -243,6 +254,10 @@ class FabricbenchCheck(RegressionTestPlugin):
         return libraries_of(self.transport)
 
     @property
+    def effort(self) -> Effort:
+        return Effort.of(self.current_partition.extras, self.num_nodes)
+
+    @property
     def profile(self) -> Profile:
         return profile_of(self.current_partition.extras)
 
@@ -256,6 +271,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.env_vars.update(self.tuning)
         self.declared_unsupported = unsupported_settings(self.current_partition.extras, self.chosen_settings())
         self.write_command()
+        if self.node_state:
+            ask_nodes(self)
         self.started = datetime.now(timezone.utc)
 
     def write_command(self) -> None:
@@ -272,7 +289,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             schedules=self.schedules,
             pairs="rails" if self.rank_a_port else "",
             sizes=self.chosen_sizes(),
-            budget=self.budget,
+            budget=self.effort.budget or self.budget,
             least_iterations=self.least_iterations,
             warmup=self.warmup,
             timeout=self.timeout,
@@ -287,11 +304,9 @@ class FabricbenchCheck(RegressionTestPlugin):
         )
 
     def chosen_sizes(self) -> str:
-        """Those of the test, none above the partition's `extras["most_bytes"]`."""
+        """Those of the test, as far as the partition's `extras` have room for them."""
         kind = "host" if self.backend == "host" else self.transport
-        sizes = str(self.sizes[kind if kind in self.sizes else "other"])
-        most = self.current_partition.extras.get("most_bytes")
-        return sizes if most is None else bound_sizes(sizes, most)
+        return self.effort.sizes(str(self.sizes[kind if kind in self.sizes else "other"]))
 
     def chosen_settings(self) -> dict[str, str]:
         return {name: str(getattr(self, name)) for name in self.plan_settings}
@@ -322,7 +337,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     @sanity_function
     def measured_what_was_asked_for(self) -> bool:
         self.judgement = self.judge()
-        if self.judgement.problems:
+        # What is slower than it should be was measured all the same.
+        wrong = [each for each in self.judgement.problems if each.verdict is not Verdict.DEGRADED]
+        if wrong:
             raise SanityError(summary(self.judgement.problems, self.last_words()))
         return True
 
@@ -340,7 +357,8 @@ class FabricbenchCheck(RegressionTestPlugin):
             "$partition": self.current_partition.fullname,
             "$environ": self.current_environ.name,
         }
-        return self.system_judge().judge_anyhow(run, type(self).__name__, attributes)
+        judge = self.system_judge()
+        return judge.compare((judge.judge_anyhow(run, type(self).__name__, attributes),)).runs[0]
 
     def system_judge(self) -> SystemJudge:
         from fabricheck.judge.system import SystemJudge
@@ -402,14 +420,14 @@ class FabricbenchCheck(RegressionTestPlugin):
     @run_before("performance")
     def set_metrics(self) -> None:
         for each in self.judgement.judgements:
-            self.set_metric(each.name, each.value, each.unit, _target(each))
+            self.set_metric(each.name, each.value, each.unit)
         for name, value in self.further_metrics():
-            self.set_metric(name, value, "x", 1)
+            self.set_metric(name, value, "x")
 
-    def set_metric(self, name: str, value: float, unit: str, target: float) -> None:
-        """A performance variable; `target` is shown beside it, and ReFrame judges nothing by it."""
+    def set_metric(self, name: str, value: float, unit: str) -> None:
+        """A performance variable, by which ReFrame judges nothing."""
         self.perf_variables[name] = sn.make_performance_function(lambda: value, unit)
-        self.reference[f"{self.current_partition.fullname}:{name}"] = (target, None, None, unit)
+        self.reference[f"{self.current_partition.fullname}:{name}"] = (*NO_BOUNDS, unit)
 
     def further_metrics(self) -> Iterable[tuple[str, float]]:
         """Ratios that are performance variables beside the metrics, by name."""
@@ -425,14 +443,20 @@ class FabricbenchCheck(RegressionTestPlugin):
         lost = [name for name in expected_metric_names(self.judgement.run.header) if name not in recorded]
         if lost:
             raise PerformanceError(f"INCOMPLETE: ReFrame did not record {', '.join(lost[:3])}")
+        self.record_bounds()
         bad = [each for each in self.judgement.judgements if each.verdict is not Verdict.PASS]
         problems = [Problem(each.verdict, f"{each.name}: {each.reason}") for each in bad] or [*self.further_problems()]
+        problems += self.judgement.problems
         if problems:
             raise PerformanceError(summary(problems, ""))
 
+    def record_bounds(self) -> None:
+        """Puts what judged each metric into ReFrame's reports and performance logs, and the verdict as its result.
 
-def _target(judged: Judgement) -> float:
-    """The value to show beside the measured one in ReFrame's reports; 0 where there is none."""
-    if judged.reference is not None:
-        return judged.reference.value
-    return judged.expectation.expected or 0.0
+        Afterwards, so that ReFrame does not judge by it: it knows neither noise nor wrong data, and its message would
+        take the place of ours.
+        """
+        for each in self.judgement.judgements:
+            recorded = self.perfvalues[f"{self.current_partition.fullname}:{each.name}"]
+            recorded[1:4] = bounds_of(each)
+            recorded[-1] = "pass" if each.verdict is Verdict.PASS else "fail"

@@ -16,7 +16,7 @@ from fabricheck.results.proof_logs import (
     read_mpich_summary,
     read_open_mpi_log,
 )
-from fabricheck.suite import suite_root
+from fabricheck.suite import site_root
 from fabricheck.topology.transport_paths import Paths, ccl_paths, mpi_paths
 
 ANY_PATH = Paths()
@@ -31,9 +31,9 @@ def paths_of(transport: str, where: str, nodes: int, extras: Mapping[str, Mappin
 
     paths = ANY_PATH
     if transport == "ccl":
-        paths = ccl_paths(find_topology(where, suite_root() / "site_configs"), nodes)
+        paths = ccl_paths(find_topology(where, site_root(where) / "site_configs"), nodes)
     elif transport == "mpi":
-        paths = mpi_paths(find_topology(where, suite_root() / "site_configs"), nodes)
+        paths = mpi_paths(find_topology(where, site_root(where) / "site_configs"), nodes)
     return replace(paths, required=(*paths.required, *extras.get("required_paths", {}).get(transport, ())))
 
 
@@ -41,7 +41,7 @@ def nics_of(where: str) -> tuple[str, ...]:
     """The names of the NICs of a node of `where`, a `system:partition`."""
     from fabricheck.topology.model import find_topology
 
-    return tuple(nic.name for nic in find_topology(where, suite_root() / "site_configs").nics)
+    return tuple(nic.name for nic in find_topology(where, site_root(where) / "site_configs").nics)
 
 
 def with_logs(run: Run, text: str) -> Run:

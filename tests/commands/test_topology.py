@@ -234,6 +234,8 @@ def test_validate_wants_the_number_of_nodes(tmp_path: Path, monkeypatch: pytest.
         ('["host_numa=remote"]', "unsupported is no map of settings"),
         ('{}, "most_bytes": "1MiB"', "most_bytes '1MiB' in extras is no number of bytes: give a whole number"),
         ('{}, "most_bytes": 0', "most_bytes 0 in extras is no number of bytes"),
+        ('{}, "size_step": 1', "size_step 1 in extras is no factor between sizes: give a whole number from 2 up"),
+        ('{}, "budget": "0.1s"', "budget '0.1s' in extras is no time: give seconds, such as 0.1"),
         ('{}, "nodes": 0', "nodes 0 in extras is no number of nodes: give a whole number from 1 up"),
         ('{}, "most_nodes": True', "most_nodes True in extras is no number of nodes"),
         ('{}, "lacks": {}', "'lacks' in extras is called 'unsupported' now: rename it"),

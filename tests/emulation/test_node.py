@@ -296,7 +296,7 @@ def test_what_is_too_large_or_not_stood_in_for_is_one_line(alps: Machine) -> Non
     assert done.returncode == 70
     assert done.stderr == (
         "fabricheck emulation: the stand-in of libcudart has no cudaGraphCreate: on an emulated node only what "
-        "fabricbench and discover call can run\n"
+        "fabricbench and init call can run\n"
     )
 
 

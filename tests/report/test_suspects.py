@@ -64,6 +64,18 @@ def test_what_the_node_says_of_a_part_stands_with_it() -> None:
     assert found[0].evidence[0] == "nid001: GPU 2: PCIe runs at Gen 3 of 5: reseat it"
 
 
+def test_what_equals_say_of_a_part_stands_with_it_and_what_they_say_of_its_pairs_is_explained() -> None:
+    slow = pair_run(bad=bad(*(pair for pair in PAIRS if 2 in pair)))
+    places = ("nid001:gpu2", "nid001:gpu2 → nid001:gpu3", "nid001:gpu1-nid001:gpu2", "nid001:gpu0 → nid001:gpu1")
+    problems = tuple(Problem(Verdict.DEGRADED, f"{each}: 6 metrics are slower", each) for each in places)
+    gpu, pair = sorted(suspects(slow, topology=STAR, problems=problems), key=lambda each: -len(each.part))
+    assert gpu.evidence[0] == "nid001:gpu2: 6 metrics are slower"
+    assert (pair.part, pair.loss) == ("nid001 GPU 0 → GPU 1", "6 metrics are slower")
+    (alone,) = suspects(pair_run(), problems=(replace(problems[0], place="nid001:gpu2 sending"),))
+    assert alone.part == "nid001 GPU 2 (bus 00000000:02:00.0) sending"
+    assert alone.next_ == ("on nid001: nvidia-smi nvlink -e -i 2",)
+
+
 def test_two_slow_links_are_two_suspects() -> None:
     found = named(pair_run(bad=bad((0, 1), (1, 0), (2, 3), (3, 2))), topology=SQUARE)
     assert found == ["nid001 link GPU 0 - GPU 1", "nid001 link GPU 2 - GPU 3"]
@@ -154,7 +166,7 @@ def test_problems_history_and_suspects_each_have_their_place() -> None:
         comparison=past.comparison,
     )
     assert [(each.part, each.source, each.link) for each in found] == [
-        ("nid002:hsn0", "pairs of nodes", ""),
+        ("nid002:hsn0", "session", ""),
         ("nid001 link GPU 0 - GPU 1", "pingpong over ccl", "run1"),
         ("something else", "session", ""),
         ("n2:nic0 (or n2)", "history", "incident1"),

@@ -227,8 +227,11 @@ def test_no_report_no_cases(tmp_path: Path) -> None:
 
 
 def test_an_unknown_system(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"unknown system 'nowhere': .*local"):
-        run_suite(Suite(suite_root()), Selection("nowhere:gpu"), tmp_path)
+    with (
+        pytest.raises(UserError, match=r"unknown system 'nowhere': .*local"),
+        run_suite(Suite(suite_root()), Selection("nowhere:gpu"), tmp_path),
+    ):
+        pass
 
 
 def test_what_a_run_says_itself_is_said_once() -> None:
@@ -263,3 +266,18 @@ def test_what_runs_on_a_miniature_is_a_rehearsal_also_without_gpus(tmp_path: Pat
     (tmp_path / "site_configs" / "local" / MINIATURE).write_text("{}", encoding="utf-8")
     assert is_rehearsal(read_result(HOST, suite, "local"))
     assert not is_rehearsal(read_result(HOST, suite, "hgx-h200"))
+
+
+@pytest.mark.parametrize(
+    "name", ["(a+)+$", "(a|aa)+b", "((a*)b?)*c", "(?:x{1,9}){2,}", ".*.*.*.*.*x", "([", "((((a?)))*)+"]
+)
+def test_a_name_that_could_take_for_ever_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=r"^--name '"):
+        Selection("local", names=(name,)).arguments()
+
+
+@pytest.mark.parametrize(
+    "name", ["PingPong %transport=mpi", "(PingPong|Collectives).*", r"A\(b+\)+", "[+*(]+x.*", "^.*8$"]
+)
+def test_a_plain_name_is_not(name: str) -> None:
+    assert Selection("local", names=(name,)).arguments()[-1] == f"--name={name.replace(' ', '')}"
