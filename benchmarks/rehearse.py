@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import time
@@ -136,7 +137,7 @@ def _run(cluster: Cluster, row: Row) -> Row:
     sessions = [*(output / "runs").glob("*/verdict.json")]
     if len(sessions) != 1:
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        return replace(row, verdict="INCOMPLETE", problems=tuple(said[-1:]))
+        return replace(row, verdict="INCOMPLETE", problems=tuple(map(_without_paths, said[-1:])))
     told = json.loads(sessions[0].read_text(encoding="utf-8"))
     cases = [case for case in read_session(sessions[0].parent).cases if not case.is_build]
     deviations = sorted(_deviations(cases, row.system), key=lambda each: abs(each[1].of), reverse=True)
@@ -146,10 +147,15 @@ def _run(cluster: Cluster, row: Row) -> Row:
         selected=len(cases),
         passed=sum(case.result == "pass" for case in cases),
         not_applicable=tuple(_reasons(cases)),
-        problems=tuple(each["message"] for each in (*told["problems"], *_problems_of_runs(told))),
+        problems=tuple(_without_paths(each["message"]) for each in (*told["problems"], *_problems_of_runs(told))),
         within=next((one for scope, one in deviations if scope == "node"), None),
         between=next((one for scope, one in deviations if scope == "network"), None),
     )
+
+
+def _without_paths(message: str) -> str:
+    """A message without the folders of this machine."""
+    return re.sub(r"(?<!\S)/\S*/", "", message)
 
 
 def _problems_of_runs(told: Mapping[str, list[dict[str, list[dict[str, str]]]]]) -> Iterator[dict[str, str]]:

@@ -22,7 +22,7 @@ from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.results.fabricbench import read_run
-from fabricheck.suite import site_root, suite_root
+from fabricheck.suite import described, site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology, load_topology, partition_files
 
 
@@ -64,6 +64,13 @@ class SystemJudge:
             ),
             load_published(papers) if papers.exists() else (),
         )
+
+    @classmethod
+    def of_any(cls, system: str) -> SystemJudge:
+        """As `of`, also of a system that has no folder: without a topology no model says what anything should be."""
+        if described(system):
+            return cls.of(system)
+        return cls(None, None, load_policy(suite_root() / "config" / "policy.yaml"))
 
     def topology_of(self, partition: str) -> Topology | None:
         """The topology of a `system:partition`; the system's own where that has none, or is empty."""

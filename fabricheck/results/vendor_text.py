@@ -38,12 +38,14 @@ _TAG = re.compile(
       \[[^\]\s]*?\[?[0-9]+,[0-9]+\]?\]\ ?<std(?:out|err|diag)>:?\ ?     # Open MPI --tag-output: [1,0]<stdout>:
     | \[{_DAY}\ {_MONTH}\ [ 0-9]{{2}}\ {_CLOCK}\ [0-9]{{4}}\]<std(?:out|err|diag)>:\ ?   # --timestamp-output
     | \[[0-9]+\]\                                                        # Hydra -prepend-rank: [0]
-    | [0-9]+:\                                                           # srun --label: 0:
+    | \ *[0-9]+:\                                                        # srun --label: 0:, and 10: beside \  9:
+    | {_DAY}\ {_MONTH}\ [ 0-9]{{2}}\ {_CLOCK}\ [0-9]{{4}}(?=\[[0-9]+,[0-9]+\]<std)   # both options
     | \[?[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T\ ]{_CLOCK}(?:Z|[+-][0-9]{{2}}:?[0-9]{{2}})?\]?\   # ISO 8601
     | {_MONTH}\ [ 0-9][0-9]\ {_CLOCK}\                                   # ts
     )""",
     re.VERBOSE | re.ASCII,
 )
+_HOST = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,99}: ", re.ASCII)
 _HYDRA_TAG = re.compile(r"\[[0-9]+\] ", re.ASCII)
 _EMPTY_TAG = re.compile(r"(?:\[[0-9]+\]|[0-9]+:)", re.ASCII)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -88,14 +90,25 @@ class Line:
 
 def read_lines(text: str) -> list[Line]:
     """The lines of `text` without the tags of launchers, colours and carriage returns."""
-    return [Line(number, _untagged(each)) for number, each in enumerate(text.split("\n"), start=1)]
+    lines = text.split("\n")
+    host = _common_host(lines)
+    return [Line(number, _untagged(each.removeprefix(host))) for number, each in enumerate(lines, start=1)]
+
+
+def _common_host(lines: Sequence[str]) -> str:
+    """What pdsh and Kubernetes put before each line, `host: `; empty where not all lines have the same."""
+    first = next((line for line in lines if line.strip()), "")
+    match = _HOST.match(first)
+    if match is None or not all(line.startswith(match[0].rstrip()) for line in lines if line.strip()):
+        return ""
+    return match[0]
 
 
 def _untagged(text: str) -> str:
     text = text.rstrip("\r")
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
-    if not text or text[0] not in "[0123456789JFMASOND":
+    if not text or text[0] not in "[0123456789JFMASONDTW ":
         return text
     for _ in range(2):  # a time and a rank
         match = _TAG.match(text)

@@ -13,10 +13,12 @@ import pytest
 
 from fabricheck.emulation import faults
 from fabricheck.emulation.cluster import Cluster, require_machine
-from fabricheck.emulation.gpu_faults import slow_link
+from fabricheck.emulation.gpu_faults import nvlink_down, other_process, pcie, slow_link, throttled
 from fabricheck.emulation.rehearsal import up_in_miniature, variables_of
 from fabricheck.errors import UserError
+from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
+from tests.faults.matrix import NO_COUNTERPART, Outcome, settle
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full]
 
@@ -72,3 +74,39 @@ def test_a_slow_link_between_two_gpus_is_red_and_only_its_pairs(alps: Cluster, t
     (peers,) = told.verdict["runs"]
     slow = {each["name"] for each in peers["metrics"] if each["verdict"] != "PASS"}
     assert slow == {f"unidirectional_uncontended_{pair}_1mib_goodput" for pair in ("1_2", "2_1")}
+
+
+def test_what_a_node_says_of_its_gpus_is_red_and_named(alps: Cluster, tmp_path: Path) -> None:
+    """Three faults that this check measures or does not: the node says each, by GPU and amount."""
+    throttled(alps, "nid001", "gpu2", 40, "sw_thermal_slowdown")
+    nvlink_down(alps, "nid001", "gpu0", 7)
+    pcie(alps, "nid001", "gpu1", 3, None)
+    try:
+        told = run(alps, tmp_path, "--name=SmokePeers")
+    finally:
+        faults.clear(alps)
+    for fault, how, said in (
+        ("a GPU is throttled", "fault gpu-slow nid001 gpu2 40", "GPU 2: is throttled: thermal slowdown by the driver"),
+        ("an NVLink is down", "fault nvlink-down nid001 gpu0 7", "GPU 0: 17 of 18 links to other GPUs are active"),
+        ("PCIe of a GPU came up at Gen 3", "fault pcie nid001 gpu1 3", "GPU 1: PCIe runs at Gen 3 x16 of Gen 5 x16"),
+    ):
+        settle(outcome(told, fault, how, said), Verdict.DEGRADED, said)
+
+
+def test_a_gpu_that_somebody_else_uses_is_invalid(alps: Cluster, tmp_path: Path) -> None:
+    other_process(alps, "nid001", "gpu0", 1 << 30, None)
+    try:
+        told = run(alps, tmp_path, "--name=SmokePeers")
+    finally:
+        faults.clear(alps)
+    said = "GPU 0: is in use by process 4242 (python, 1.07 GB)"
+    settle(
+        outcome(told, "somebody else computes on a GPU", "fault other-process nid001 gpu0", said), Verdict.INVALID, said
+    )
+
+
+def outcome(told: Told, fault: str, how: str, said: str) -> Outcome:
+    problems = [each for one in told.verdict["runs"] for each in one["problems"]]
+    line = next((each for each in problems if said in each["message"]), None)
+    assert line is not None, told.output
+    return Outcome(fault, how, line["verdict"], told.status, f"{line['verdict']}: {line['message']}", NO_COUNTERPART)
