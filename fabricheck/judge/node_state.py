@@ -21,6 +21,7 @@ from fabricheck.topology.model import Topology
 
 #: More evidence beside one metric says nothing more.
 _MOST_BESIDE = 3
+_SLOW = (Verdict.DEGRADED, Verdict.FAIL)
 _ORDER = (Verdict.INVALID, Verdict.INCOMPLETE, Verdict.DEGRADED, Verdict.PASS, None)
 
 
@@ -110,7 +111,7 @@ def beside_metrics(judged: RunJudgement) -> RunJudgement:
 
 def _beside(judgement: Judgement, run: Run, found: Sequence[Evidence]) -> Judgement:
     """A metric that is not PASS, with what its own nodes and GPUs say."""
-    if judgement.verdict not in (Verdict.DEGRADED, Verdict.FAIL):
+    if judgement.verdict not in _SLOW:
         return judgement
     ranks = [run.ranks[each] for each in judgement.samples.ranks if each < len(run.ranks)]
     hosts = {short_name(each.host) for each in ranks}
