@@ -279,4 +279,4 @@ def test_a_fault_of_the_machine_is_a_problem_of_the_run() -> None:
     run = run_with([node("nid001")], [node("nid001", "after", gpus=(gpu(0), gpu(1, processes=(PYTHON,))))])
     found = judged(run)
     (problem,) = found.problems
-    assert (found.verdict, problem.verdict, problem.place) == (Verdict.INVALID, Verdict.INVALID, "nid001:GPU 1")
+    assert (found.verdict, problem.verdict, problem.place) == (Verdict.INVALID, Verdict.INVALID, "nid001:gpu1")
