@@ -10,6 +10,7 @@ from fabricheck.topology.graph import Edge, NodeGraph
 
 _MOST_ORDERS = 3_000  # of one island that are tried
 _MOST_RINGS = 3_000
+_MOST_ISLANDS = 6  # whose orders are all tried, too
 
 
 def ring_over_islands(graph: NodeGraph) -> float:
@@ -20,12 +21,14 @@ def ring_over_islands(graph: NodeGraph) -> float:
 def best_ring(graph: NodeGraph) -> tuple[str, ...]:
     """The GPUs in the order of that ring.
 
-    Of each island's orders those with the widest links count. All are tried where there are few, so that the names of
-    GPUs do not matter; the first ones by index where there are too many.
+    Of each island's orders those with the widest links count. All are tried where there are few, and all orders of the
+    islands, so that the names of GPUs do not matter; the first ones by index where there are too many.
     """
-    orders = [_best_orders(graph, island) for island in graph.wide_islands]
-    rings = itertools.islice(itertools.product(*orders), _MOST_RINGS)
-    return max((tuple(itertools.chain(*ring)) for ring in rings), key=lambda ring: _rate(graph, ring))
+    first, *others = (_best_orders(graph, island) for island in graph.wide_islands)
+    turns = itertools.permutations(others) if len(others) < _MOST_ISLANDS else [others]
+    rings = itertools.chain.from_iterable(itertools.product(first, *turn) for turn in turns)
+    tried = itertools.islice(rings, _MOST_RINGS)
+    return max((tuple(itertools.chain(*ring)) for ring in tried), key=lambda ring: _rate(graph, ring))
 
 
 def _best_orders(graph: NodeGraph, island: frozenset[str]) -> list[tuple[str, ...]]:
