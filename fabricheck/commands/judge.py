@@ -75,6 +75,7 @@ def judge(
     from fabricheck.commands.vendor_judgement import VendorJudgement, judge_vendor_file
     from fabricheck.commands.vendor_judgement import as_json as vendor_as_json
     from fabricheck.commands.vendor_judgement import table as vendor_table
+    from fabricheck.findings.of_session import with_what_it_tells
     from fabricheck.judge.as_json import run_as_json
     from fabricheck.judge.system import SystemJudge, choose_test, parse_attribute
     from fabricheck.records.verdict import EXIT_CODES, worst
@@ -90,7 +91,7 @@ def judge(
     judged: list[RunJudgement | VendorJudgement] = []
     for file in files:
         of_vendor = judge_vendor_file(file, ranks, tool)
-        judged += of_vendor or [judge.judge(read_run(file), test, attributes)]
+        judged += of_vendor or [with_what_it_tells(judge.judge(read_run(file), test, attributes), judge)]
     if as_json:
         content = [vendor_as_json(one) if isinstance(one, VendorJudgement) else run_as_json(one) for one in judged]
         click.echo(json.dumps(content, indent=2, allow_nan=False))

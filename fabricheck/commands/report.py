@@ -127,13 +127,15 @@ def report(
 
 
 def _of_files(files: Sequence[Path], output: Path, system: str, test: str | None, keys: Sequence[str]) -> _Shown:
-    from fabricheck.judge.system import judge_files, parse_attribute
+    from fabricheck.findings.of_session import with_what_it_tells
+    from fabricheck.judge.system import SystemJudge, judge_files, parse_attribute
 
     for file in files:
         if output.exists() and file.exists() and output.samefile(file):
             raise UserError(f"--output {output} is a result file, which the report would overwrite: name another file")
     judged = judge_files(files, system, test=test, attributes=dict(map(parse_attribute, keys)))
-    return _Shown(system, judged)
+    judge = SystemJudge.of(system)
+    return _Shown(system, tuple(with_what_it_tells(each, judge) for each in judged))
 
 
 def _of_store(store: Path | None, system: str, session: str | None, base: str | None, candidate: str | None) -> _Shown:

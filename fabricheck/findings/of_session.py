@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from fabricheck.errors import reason_of
 from fabricheck.findings.affinity import find_far_cores
@@ -16,8 +17,9 @@ from fabricheck.findings.scaling import find_scalings
 from fabricheck.findings.slowdown import find_slowdowns
 from fabricheck.judge.node_state import findings_of
 from fabricheck.judge.system import SystemJudge
+from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.localization.judge import judge_pairs
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.verdict import Finding, Problem, Verdict, split, worst
 
 
 def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | Finding]:
@@ -38,6 +40,18 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | 
         find_observations(runs, judge),
     ):
         yield from _or_why_not("the runs of this session together", found)
+
+
+def with_what_it_tells(judged: RunJudgement, judge: SystemJudge) -> RunJudgement:
+    """A judgement by hand with what a session would find wrong in this run beside its metrics: slow parts of a network.
+
+    A run with problems of its own has enough of them.
+    """
+    if judged.run.footer is None or judged.run.problems:
+        return judged
+    problems, _ = split(find_all((CaseRun.of_file(judged.run),), judge))
+    verdict = worst([judged.verdict, *(each.verdict for each in problems)])
+    return replace(judged, verdict=verdict, problems=(*judged.problems, *problems))
 
 
 def _or_why_not(where: str, found: Iterator[Problem | Finding]) -> Iterator[Problem | Finding]:

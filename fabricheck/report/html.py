@@ -9,6 +9,7 @@ would still not run.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import zlib
 from collections.abc import Sequence
@@ -91,13 +92,16 @@ def write_html(
 
     The file appears whole or not at all. Raises UserError where it cannot be written.
     """
+    if not path.name:
+        raise UserError(f"the report cannot be written to {str(path)!r}: name a file")
     text = render_html(runs, title=title, system=system, problems=problems, findings=findings, past=past)
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
         unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(path)
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
         raise UserError(f"the report {path} cannot be written: {error.strerror}") from None
 
 

@@ -98,7 +98,16 @@ def attributes_of(keys: Iterable[str], system: str, partition: str, environment:
     Raises UserError for a key that is not of this form.
     """
     own = {"$system": system, "$partition": f"{system}:{partition}", "$environ": environment}
-    return {**own, **dict(map(parse_attribute, keys))}
+    found = {**own, **dict(map(parse_attribute, keys))}
+    for text in (*found, *map(str, found.values())):
+        _require_plain(text)
+    return found
+
+
+def _require_plain(text: str) -> None:
+    """Raises UserError for control characters, and for bytes that are no UTF-8: no table can hold them."""
+    if not text.isprintable():
+        raise UserError(f"{text!r} is no plain text: give names without control characters, in UTF-8")
 
 
 def case_of_files(test: str, attributes: Mapping[str, Key], tags: Sequence[str]) -> Case:
@@ -108,6 +117,8 @@ def case_of_files(test: str, attributes: Mapping[str, Key], tags: Sequence[str])
     """
     if not test.strip():
         raise UserError("--test is empty: give the test's name, such as 'PingPong %transport=mpi'")
+    for text in (test, *tags):
+        _require_plain(text)
     return Case(
         name=test,
         environment=str(attributes["$environ"]),

@@ -87,7 +87,11 @@ def prune(store: Path, keep_samples: timedelta, now: datetime, *, dry_run: bool 
                     folders.remove_draft(draft)
         for entry in content.entries:
             samples = entry.path / SAMPLES
-            if _moment(entry) >= limit or not samples.exists():
+            started = _moment(entry)
+            if started is None:
+                kept.append(f"{entry.path}: its name has no date that there is: see `fabricheck store verify`")
+                continue
+            if started >= limit or not samples.exists():
                 continue
             problems = [] if entry.pruned else list(_check(entry, but_samples=True))
             if problems:
@@ -100,8 +104,12 @@ def prune(store: Path, keep_samples: timedelta, now: datetime, *, dry_run: bool 
     return Pruned(tuple(gone), freed, tuple(drafts), tuple(kept))
 
 
-def _moment(entry: Entry) -> datetime:
-    return datetime.strptime(entry.started, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+def _moment(entry: Entry) -> datetime | None:
+    """When the session began, by the entry's name; None where somebody changed it to what is no date."""
+    try:
+        return datetime.strptime(entry.started, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+    except ValueError:
+        return None
 
 
 def _foreign(path: Path) -> str:

@@ -37,6 +37,7 @@ network:
               ["nid[009-012]:hsn0", leaf2], ["nid[013-016]:hsn0", leaf3]]
     - {technology: trunk, rate: 400 Gb/s, source: made up, pairs: [["leaf[0-3]", "spine[0-1]"]]}
 """
+POLICY = suite_root() / "config" / "policy.yaml"
 NODES = [f"nid{number:03d}" for number in range(1, 17)]
 BYTES = 1 << 24
 
@@ -134,6 +135,24 @@ def test_a_session_names_what_counts(
     assert (bool(problems), findings) == (bool(named), ()), problems
     assert named is None or named in problems[0].message
     assert named is None or (named in problems[0].place and problems[0].message.startswith(problems[0].place))
+
+
+def test_judging_the_same_file_by_hand_says_the_same(
+    tmp_path: Path, topology: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rounds, network = tmp_path / "rounds.txt", network_of(topology)
+    run("pairwise", "plan", topology, "--nodes", "nid[001-016]", "--rounds", "10", "--output", rounds)
+    slow = {"nid007": 1.0}
+    for share, named in ((1.0, False), (0.9, True)):
+        slow["nid007"] = share
+        file = result_file(
+            tmp_path / f"{share}.jsonl", network, rounds, lambda a, b: min(slow.get(a, 1.0), slow.get(b, 1.0))
+        )
+        (problems, _) = split(judge_pairs(read_run(file), load_topology(topology), load_policy(POLICY)))
+        capsys.readouterr()
+        run("judge", file, "--topology", topology)
+        out = " ".join(capsys.readouterr().out.split())
+        assert [each.message in out for each in problems] == ([True] if named else [])
 
 
 def test_a_run_that_was_cut_off_is_looked_at_and_stays_incomplete(

@@ -41,6 +41,19 @@ def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
+@pytest.mark.parametrize("name", ["", ".", "file/report.html", "nowhere/report.html", 300 * "x"])
+def test_a_report_that_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.setenv("FABRICHECK_SUITE", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(HOST), "--system", "local", "--output", name])
+    assert ended.value.code == 2
+    assert len(capsys.readouterr().err.splitlines()) <= 4
+
+
 def test_it_writes_a_page_and_says_the_verdict(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = suite / "report.html"
     assert run("report", HOST, "--system", "local", "--output", page) == 0

@@ -120,6 +120,20 @@ def test_import_of_what_is_none(suite: Path, capsys: pytest.CaptureFixture[str])
     assert not (suite / "output" / "store").exists()
 
 
+@pytest.mark.parametrize("option", ["--test", "--partition", "--environment", "--tag", "--key"])
+def test_names_that_are_no_text_are_one_line(suite: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    options = ["--system", "local", "--test", "T", option, "a=\udcff" if option == "--key" else "a\udcff"]
+    assert run("store", "import", result_file(suite, 0), *options) == 2
+    assert "is no plain text" in capsys.readouterr().err
+
+
+def test_a_name_without_a_date_is_left_alone(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entry, _ = add(suite, suite / "store", 0)
+    entry.path.rename(entry.path.with_name(f"20269999T999999Z-{entry.session}"))
+    assert run("store", "prune", "--samples", "0", "--store", suite / "store") == 1
+    assert "its name has no date that there is" in capsys.readouterr().out
+
+
 def test_import_into_a_damaged_store_stores_and_says_so(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--system", "local", "--test", "PingPong")
     assert run("store", "import", result_file(suite, 0), *options) == 0
