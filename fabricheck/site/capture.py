@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -41,6 +42,8 @@ _COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
 }
 _OTHERS = (NVML, AMD, NUMA, NICS, INTEL, PCI_GPUS, HOST, SOFTWARE, SLURM, PROBLEMS)
 _FILES = (*_OTHERS, *(name for commands in _COMMANDS.values() for name in commands))
+# Variables that choose GPUs; the runtimes obey them, and the drivers' tools do not.
+_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 #: Seconds that a tool of a vendor may take.
 PATIENCE = 60.0
 
@@ -65,6 +68,11 @@ def capture(directory: Path, root: Path = Path("/sys"), patience: float = PATIEN
             if (text := _output(command, patience, problems)) is not None:
                 (directory / name).write_text(text, encoding="utf-8")
                 written.append(name)
+        problems += [
+            f"{name}={os.environ[name]} in the environment hides GPUs from programs: unset it for a whole node"
+            for name in _HIDING
+            if name in os.environ
+        ]
         contents: dict[str, Any] = {
             HOST: {"hostname": socket.gethostname().split(".")[0]},
             NVML: nvml,

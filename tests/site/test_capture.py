@@ -50,6 +50,14 @@ def test_gpus_on_the_bus_that_nvml_does_not_tell_of(
     assert f"2 NVIDIA GPUs on the PCI bus, and {error}" in problems(tmp_path / "kept")
 
 
+def test_variables_that_hide_gpus_are_said(sysfs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    capturing.capture(tmp_path / "kept", sysfs)
+    assert any(
+        one.startswith("CUDA_VISIBLE_DEVICES=0,1 in the environment hides") for one in problems(tmp_path / "kept")
+    )
+
+
 def test_what_an_earlier_capture_found_does_not_stay(sysfs: Path, tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     for name in (capturing.NVML, capturing.XPU_SMI_TOPO):
