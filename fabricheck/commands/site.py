@@ -113,10 +113,12 @@ def _this_machine(folder: Path, partitions: tuple[str, ...], access: tuple[str, 
     """What this node says; on a login node without GPUs, what a compute node says that a job of Slurm asks."""
     from fabricheck.site.capture import capture as ask
     from fabricheck.site.facts import read_facts
+    from fabricheck.site.plan import require_partitions
     from fabricheck.suite import output_folder
 
     ask(folder)
     facts = read_facts(folder)
+    require_partitions(facts, partitions)
     known = facts.slurm.partitions if facts.slurm is not None else ()
     wanted = [one for one in known if not partitions or one.name in partitions]
     if facts.gpus or not wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -41,6 +42,8 @@ _COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
 }
 _OTHERS = (NVML, AMD, NUMA, NICS, INTEL, PCI_GPUS, HOST, SOFTWARE, SLURM, PROBLEMS)
 _FILES = (*_OTHERS, *(name for commands in _COMMANDS.values() for name in commands))
+# Variables that choose GPUs; the runtimes obey them, and the drivers' tools do not.
+_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 #: Seconds that a tool of a vendor may take.
 PATIENCE = 60.0
 
@@ -65,6 +68,7 @@ def capture(directory: Path, root: Path = Path("/sys"), patience: float = PATIEN
             if (text := _output(command, patience, problems)) is not None:
                 (directory / name).write_text(text, encoding="utf-8")
                 written.append(name)
+        problems += _hiding(len(nvml.get("gpus", amd)))
         contents: dict[str, Any] = {
             HOST: {"hostname": socket.gethostname().split(".")[0]},
             NVML: nvml,
@@ -116,6 +120,14 @@ def _nvml(patience: float, on_bus: Sequence[dict[str, Any]], problems: list[str]
         return {}
     problems += found.pop("problems", [])
     return found
+
+
+def _hiding(gpus: int) -> Iterator[str]:
+    """Variables that leave fewer GPUs than there are; Slurm sets them with all GPUs of a job, too."""
+    for name in _HIDING:
+        value = os.environ.get(name)
+        if value is not None and len([each for each in value.split(",") if each]) < gpus:
+            yield f"{name}={value!r} in the environment hides GPUs from programs: unset it for a whole node"
 
 
 def _vendor(on_bus: Sequence[dict[str, Any]]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fabricheck import mpi
+from fabricheck.errors import UserError
 from fabricheck.site.found import Facts
 from fabricheck.site.slurm import Partition, Slurm
 from fabricheck.site.software import APIS, Library
@@ -57,8 +58,12 @@ class Plan:
 
 
 def plan(facts: Facts, system: str, description: str, choices: Choices) -> Plan:
-    """The settings of a node that runs its own jobs, or of Slurm's partitions with such nodes."""
+    """The settings of a node that runs its own jobs, or of Slurm's partitions with such nodes.
+
+    Raises UserError for a partition that Slurm does not have.
+    """
     left_out: list[str] = []
+    require_partitions(facts, choices.partitions)
     slurm, chosen = facts.slurm, _partitions(facts, choices, left_out)
     libraries = [*facts.software.libraries]
     if slurm is not None and chosen:
@@ -87,6 +92,15 @@ def plan(facts: Facts, system: str, description: str, choices: Choices) -> Plan:
         hostname=".*" if chosen else facts.hostname or ".*",
         left_out=tuple(dict.fromkeys(left_out)),
     )
+
+
+def require_partitions(facts: Facts, names: Sequence[str]) -> None:
+    """Raises UserError for a name that is no partition of Slurm."""
+    known = [one.name for one in facts.slurm.partitions] if facts.slurm is not None else []
+    for name in names:
+        if name not in known:
+            has = ", ".join(dict.fromkeys(known)) or "none, or there is no Slurm here"
+            raise UserError(f"--partition {name}: Slurm has no such partition, but {has}")
 
 
 def _word(library: Library) -> str:

@@ -19,12 +19,13 @@ import pytest
 
 from fabricheck import mpi
 from fabricheck.emulation import node, node_faults
-from fabricheck.emulation.description import EFFICIENCY, MOVERS, Choices
+from fabricheck.emulation.description import EFFICIENCY, MOVERS, Choices, describe
 from fabricheck.errors import UserError
 from fabricheck.judge.node_state import evidence_of_node
 from fabricheck.records.state import NodeState
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.node_state import read_state
+from fabricheck.site.facts import read_facts
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import Topology, find_topology
 from tools import build
@@ -166,6 +167,30 @@ def expected(topology: Topology, mover: str, source: int, destination: int) -> f
 def share_of_all_pairs(topology: Topology, mover: str) -> float:
     """Gb/s of each pair when all GPUs send to all at once."""
     return SCALE * node_graph(topology).pair_share_gbps * efficiency(topology.links[0].technology, mover)
+
+
+@pytest.mark.parametrize("system", ["hgx-h100:gpu8", "dgx-a100"])
+def test_what_init_finds_on_a_node_is_the_node(standins: Path, tmp_path: Path, system: str) -> None:
+    """By the real nvidia-ml-py, over the C interface; then with a link that is down."""
+    topology = find_topology(system, build.ROOT / "site_configs")
+    kept = tmp_path / "kept"
+    with node.node(topology, standins, Choices(1.0)) as variables:
+        command = [sys.executable, "-m", "fabricheck", "capture", str(kept)]
+        environment = {**os.environ, **variables}
+        subprocess.run(command, env=environment, check=True, timeout=300)
+        found = read_facts(kept)
+        node_faults.plant(Path(variables[node.VARIABLE]), {"nvlinks": {"gpu1": {"3": {"state": "inactive"}}}})
+        subprocess.run(command, env=environment, check=True, timeout=300)
+        broken = read_facts(kept)
+    known = {link.ends: (link.technology, link.count, link.rate_gbps) for link in topology.links}
+    nvlinks = {ends: one for ends, one in known.items() if one[0].startswith("NVLink")}
+    of_found = {link.ends: (link.technology, link.count, link.rate_gbps) for link in found.links}
+    assert {ends[0]: one for ends, one in of_found.items() if "nvswitch" in ends} == {
+        ends[0]: one for ends, one in nvlinks.items()
+    }
+    assert found.gpus[0].model in str(describe(topology, Choices(1.0))["gpus"][0])
+    assert found.gpus[0].memory_gbps == pytest.approx(topology.gpu_memory_gbps, rel=0.01)
+    assert any("NVLinks are not active" in one for one in broken.problems)
 
 
 def test_links_are_shared_max_min_fairly(standins: Path) -> None:

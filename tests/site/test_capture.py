@@ -50,6 +50,16 @@ def test_gpus_on_the_bus_that_nvml_does_not_tell_of(
     assert f"2 NVIDIA GPUs on the PCI bus, and {error}" in problems(tmp_path / "kept")
 
 
+def test_variables_that_hide_gpus_are_said(sysfs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm's own, with all of a job's GPUs, is none."""
+    monkeypatch.setattr(capturing, "ask_gpu_facts", lambda seconds: {"gpus": [{}, {}, {}]})
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "0,1,2")
+    capturing.capture(tmp_path / "kept", sysfs)
+    (said,) = [one for one in problems(tmp_path / "kept") if "hides GPUs" in one]
+    assert said.startswith("CUDA_VISIBLE_DEVICES='0,1' in the environment")
+
+
 def test_what_an_earlier_capture_found_does_not_stay(sysfs: Path, tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     for name in (capturing.NVML, capturing.XPU_SMI_TOPO):

@@ -71,6 +71,11 @@ def test_the_partition_of_these_nodes_is_chosen_and_the_others_are_said() -> Non
     assert any("partition big: its nodes have 8 GPUs and this capture 4" in each for each in planned.left_out)
 
 
+def test_a_partition_that_slurm_does_not_have() -> None:
+    with pytest.raises(UserError, match="--partition gup: Slurm has no such partition, but gpu, big, cpu"):
+        plan(facts_with(slurm_of()), "alpha", "", Choices(partitions=("gup",)))
+
+
 def test_nodes_that_slurm_gives_out_whole_without_knowing_their_gpus() -> None:
     planned = plan(facts_with(slurm_of(sinfo="all|2|(null)|vm,vn|64|idle\n")), "alpha", "", Choices())
     (partition,) = planned.partitions
