@@ -175,6 +175,10 @@ def launch_command(test: rfm.RegressionTest) -> str:
     return str(test.job.launcher.run_command(test.job))
 
 
+# Every test asks, as often as it has parameters.
+_profiles = cache(load_profiles)
+
+
 def profile_of(extras: Mapping[str, object]) -> Profile:
     """The tuning profile that the `extras` of a partition name. Raises UserError where there is none of that name."""
-    return load_profiles(suite_root() / "config" / "tuning.yaml").profile(str(extras.get("tuning_profile", "default")))
+    return _profiles(suite_root() / "config" / "tuning.yaml").profile(str(extras.get("tuning_profile", "default")))
