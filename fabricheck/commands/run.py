@@ -104,14 +104,16 @@ def run(
 
 
 def _get_ready(suite: Suite, system: str, store: Path | None) -> None:
-    """What would spoil a run late, and the modules that judge and report it, which take a second or two to import."""
+    """What would spoil a run late; and what takes a second or two: modules for its end, and the page's script."""
     import fabricheck.report.past
     import fabricheck.session.outcome
     import fabricheck.session.reports
     import fabricheck.session.storing  # noqa: F401
+    from fabricheck.report.embedded import packed_plotly
     from fabricheck.session.start import require_ready
 
     require_ready(suite, system, store)
+    packed_plotly()
 
 
 def _judge_abandoned(suite: Suite, system: str, output: Path, store: Path | None) -> None:
