@@ -81,7 +81,8 @@ def run_suite(
         listed = _listing(command, environment, suite.settings(selection.whole_system), folder, meanwhile).count
     except UserError:
         with contextlib.suppress(OSError):
-            folder.rmdir()  # if nothing is in it
+            folder.rmdir()  # where nothing is in it
+            folder.parent.rmdir()
         raise
     with running(folder, Started.now(selection.whole_system, listed)):
         ended = _run(["--run"], command, environment)
