@@ -80,8 +80,9 @@ def run_suite(
     try:
         listed = _listing(command, environment, suite.settings(selection.whole_system), folder, meanwhile).count
     except UserError:
+        if not (folder / "listing.txt").exists():  # nothing was measured, and ReFrame said nothing
+            shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):
-            folder.rmdir()  # where nothing is in it
             folder.parent.rmdir()
         raise
     with running(folder, Started.now(selection.whole_system, listed)):
