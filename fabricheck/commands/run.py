@@ -65,14 +65,7 @@ def run(
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in what was given, or a run that passed and could not be stored.
     """
-    from fabricheck.judge.overall import rehearsed
-    from fabricheck.records.rehearsal import marked
-    from fabricheck.records.verdict import EXIT_CODES
-    from fabricheck.report.terminal import render
-    from fabricheck.session.outcome import judge_session
     from fabricheck.session.reframe import Selection, list_suite, run_suite
-    from fabricheck.session.reports import PAGE
-    from fabricheck.session.start import require_ready
     from fabricheck.suite import Suite, output_folder, suite_root
 
     if store is not None and no_store:
@@ -83,15 +76,22 @@ def run(
     output = output or output_folder(suite.root)
     kept_in = None if no_store else store or output / "store"
     name = selection.whole_system
-    if name in suite.systems():
-        require_ready(suite, name, None if only_list else kept_in)
     if only_list:
+        if name in suite.systems():
+            _get_ready(suite, name, None)
         listing = list_suite(suite, selection, output)
         click.echo(listing.notes, err=True, nl=False)
         click.echo("\n".join(listing.cases))
         return
     _judge_abandoned(suite, name, output, kept_in)
-    with run_suite(suite, selection, output) as session:
+    with run_suite(suite, selection, output, meanwhile=lambda: _get_ready(suite, name, kept_in)) as session:
+        from fabricheck.judge.overall import rehearsed
+        from fabricheck.records.rehearsal import marked
+        from fabricheck.records.verdict import EXIT_CODES
+        from fabricheck.report.terminal import render
+        from fabricheck.session.outcome import judge_session
+        from fabricheck.session.reports import PAGE
+
         outcome = judge_session(session, suite, name)
         columns, color = shutil.get_terminal_size((120, 40)).columns, sys.stdout.isatty()
         click.echo(
@@ -103,29 +103,47 @@ def run(
     context.exit(EXIT_CODES[outcome.verdict] or (0 if kept else EXIT_USER_ERROR))
 
 
+def _get_ready(suite: Suite, system: str, store: Path | None) -> None:
+    """What would spoil a run late; and what takes a second or two: modules for its end, and the page's script."""
+    import fabricheck.report.past
+    import fabricheck.session.outcome
+    import fabricheck.session.reports
+    import fabricheck.session.storing  # noqa: F401
+    from fabricheck.report.embedded import packed_plotly
+    from fabricheck.session.start import require_ready
+
+    require_ready(suite, system, store)
+    packed_plotly()
+
+
 def _judge_abandoned(suite: Suite, system: str, output: Path, store: Path | None) -> None:
     """Judges and stores what runs left that ended before they could: killed, or their machine went down."""
-    from fabricheck.session.abandoned import abandoned, read_abandoned
+    from fabricheck.session.abandoned import abandoned
+
+    with abandoned(output.resolve() / "runs", system) as folders:
+        for folder in folders:
+            _judge_left(folder, suite, system, store)
+
+
+def _judge_left(folder: Path, suite: Suite, system: str, store: Path | None) -> None:
+    from fabricheck.session.abandoned import read_abandoned
     from fabricheck.session.outcome import judge_session
     from fabricheck.session.reports import PAGE
     from fabricheck.session.scrub import scrub
 
-    with abandoned(output.resolve() / "runs", system) as folders:
-        for folder in folders:
-            scrub(folder, os.environ)
-            try:
-                session = read_abandoned(folder)
-            except UserError as error:
-                click.echo(f"fabricheck: {error}", err=True)
-                continue
-            outcome = judge_session(session, suite, system)
-            kept = _keep(session, outcome, suite, system, store, just_now=False)
-            where = f"the report is {folder / PAGE}" if kept else "not all of it could be kept"
-            verdict = outcome.verdict.value
-            click.echo(
-                f"fabricheck: the run in {folder} had ended before it was judged: now it is {verdict}: {where}",
-                err=True,
-            )
+    scrub(folder, os.environ)
+    try:
+        session = read_abandoned(folder)
+    except UserError as error:
+        click.echo(f"fabricheck: {error}", err=True)
+        return
+    outcome = judge_session(session, suite, system)
+    kept = _keep(session, outcome, suite, system, store, just_now=False)
+    where = f"the report is {folder / PAGE}" if kept else "not all of it could be kept"
+    verdict = outcome.verdict.value
+    click.echo(
+        f"fabricheck: the run in {folder} had ended before it was judged: now it is {verdict}: {where}", err=True
+    )
 
 
 def _keep(session: Session, outcome: Outcome, suite: Suite, system: str, store: Path | None, *, just_now: bool) -> bool:

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t
+from scipy.special import stdtr, stdtrit  # those of scipy.stats.t, which takes half a second to import
 
 Floats = npt.NDArray[np.float64]
 
@@ -107,7 +107,7 @@ def outliers(
         rest = [one for one in left if one not in best.members]
         centre = float(np.median(values[rest]))
         members = tuple(sorted(best.members))
-        p = min(1.0, best.tests * float(t.sf(best.statistic, best.freedom)))
+        p = min(1.0, best.tests * float(stdtr(best.freedom, -best.statistic)))
         found.append(Outlier(members, best.parts, len(rest), centre, best.excess, best.spread, p))
         left = rest
     return tuple(found)
@@ -188,7 +188,7 @@ def _split(given: _Given, members: frozenset[int], rest: frozenset[int]) -> _Spl
 
 @lru_cache(maxsize=4096)  # a session asks the same of many groups
 def _quantile(error: float, freedom: int) -> float:
-    return float(t.isf(error, freedom))
+    return float(-stdtrit(freedom, error))
 
 
 def _weight(count: int) -> float:

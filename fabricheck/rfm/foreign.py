@@ -97,14 +97,14 @@ def say_once(text: str) -> None:
 
 
 def _adopt(partition: Any) -> Iterable[str]:
+    if "gpu" not in partition.features and any(each.device_type == "gpu" for each in partition.devices):
+        partition.features.append("gpu")
     foreign = [each for each in partition.environs if "backend" not in each.extras]
     if not foreign:
         return
     gpus, unknown = gpus_of_devices(partition.devices)
     if unknown:
         yield f"{partition.fullname}: its GPUs are left out: {unknown} ({DOCUMENT})"
-    if gpus is not None and "gpu" not in partition.features:
-        partition.features.append("gpu")
     if "nodes" not in partition.extras and "multinode" not in partition.features:
         yield f"{partition.fullname}: its network is left out: nodes in its extras does not say how many it has"
     for environ in foreign:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import reframe as rfm
 import reframe.core.runtime as rt
+from reframe.core.exceptions import ReframeError
 
 from fabricheck import mpi
 from fabricheck.errors import UserError
@@ -49,6 +51,29 @@ def why_not(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:
     extras = test.current_environ.extras
     if "not_gpu_aware" in extras and test.transport == "mpi" and test.backend != "host":
         yield mpi.not_gpu_aware(extras.get("mpi", ""), extras["not_gpu_aware"]), True
+    if "container" in extras and any(hasattr(test, name) for name in ("suite", "rounds")):
+        yield "in a container only fabricbench itself runs, and neither vendor suites nor interleaved launches", False
+
+
+def enter_container(test: rfm.RegressionTest) -> None:
+    """Has the ranks run in the container of the environment's `extras["container"]`, after the command is known.
+
+    `platform`, a container platform of ReFrame, and `image`; `options` of the platform where it needs some, such as
+    `--nv`. The stage directory is mounted as ReFrame does it, and what is named by its path (the program, the suite)
+    where it lies.
+    """
+    wanted = test.current_environ.extras.get("container")
+    if wanted is None:
+        return
+    if missing := [name for name in ("platform", "image") if name not in wanted]:
+        name = test.current_environ.name
+        raise ReframeError(f"environment {name}: container in its extras does not say {' and '.join(missing)}")
+    test.container_platform = wanted["platform"]
+    container = test.container_platform
+    container.image, container.options = wanted["image"], [*wanted.get("options", [])]
+    named = {str(Path(test.fabricbench.program).parent), str(suite_root())}
+    container.mount_points = [(each, each) for each in sorted(named)]
+    container.command = " ".join([test.executable, *test.executable_opts])
 
 
 def devices_of_ranks(test: rfm.RegressionTest) -> list[int]:
@@ -175,6 +200,10 @@ def launch_command(test: rfm.RegressionTest) -> str:
     return str(test.job.launcher.run_command(test.job))
 
 
+# Every test asks, as often as it has parameters.
+_profiles = cache(load_profiles)
+
+
 def profile_of(extras: Mapping[str, object]) -> Profile:
     """The tuning profile that the `extras` of a partition name. Raises UserError where there is none of that name."""
-    return load_profiles(suite_root() / "config" / "tuning.yaml").profile(str(extras.get("tuning_profile", "default")))
+    return _profiles(suite_root() / "config" / "tuning.yaml").profile(str(extras.get("tuning_profile", "default")))

@@ -32,6 +32,7 @@ from fabricheck.rfm.command_line import Plan, ranks_together
 from fabricheck.rfm.foreign import adopt
 from fabricheck.rfm.launch import (
     cores_of,
+    enter_container,
     fitting_partitions,
     gpu_environments,
     gpus_of,
@@ -275,6 +276,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.env_vars.update(self.tuning)
         self.declared_unsupported = unsupported_settings(self.current_partition.extras, self.chosen_settings())
         self.write_command()
+        enter_container(self)
         if self.node_state:
             ask_nodes(self)
         self.started = datetime.now(timezone.utc)

@@ -26,6 +26,7 @@ from fabricheck.errors import UserError
 from fabricheck.patterns import mistake_of
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.session.abandoned import Started, running
+from fabricheck.session.check_files import check_files
 from fabricheck.session.reading import REPORT, Session, read_cases, read_info
 from fabricheck.session.scrub import scrub, scrub_database
 from fabricheck.suite import Suite
@@ -49,16 +50,23 @@ class Selection:
         """The system without the partition."""
         return self.system.partition(":")[0]
 
+    @property
+    def patterns(self) -> list[str]:
+        """The names without their blanks: so ReFrame looks for them in those of the checks."""
+        return [_harmless(name.replace(" ", "")) for name in self.names]
+
     def arguments(self) -> list[str]:
-        # ReFrame looks for names in those of the checks without their blanks.
-        names = [_harmless(name.replace(" ", "")) for name in self.names]
-        pairs = [("--tag", self.tags), ("--name", names), ("--prgenv", self.environments)]
+        pairs = [("--tag", self.tags), ("--name", self.patterns), ("--prgenv", self.environments)]
         return ["--system", self.system, *(f"{option}={one}" for option, all_ in pairs for one in all_), *self.more]
 
 
 @contextlib.contextmanager
-def run_suite(suite: Suite, selection: Selection, output: Path) -> Iterator[Session]:
+def run_suite(
+    suite: Suite, selection: Selection, output: Path, *, meanwhile: Callable[[], None] = lambda: None
+) -> Iterator[Session]:
     """Runs the selected checks and gives what came of them; progress goes to the terminal.
+
+    `meanwhile` is called while ReFrame lists the checks, before any of them runs; what it raises ends all that.
 
     Until the block ends, the run is going on: if it does not get to its end, the next run judges what is there.
 
@@ -69,7 +77,14 @@ def run_suite(suite: Suite, selection: Selection, output: Path) -> Iterator[Sess
     folder = _new_folder(output.resolve() / "runs", selection.whole_system)
     report = folder / REPORT
     command += [f"--stage={folder / 'stage'}", f"--output={folder / 'output'}", f"--report-file={report}"]
-    listed = _listing(command, environment, suite.settings(selection.whole_system), folder).count
+    try:
+        listed = _listing(command, environment, suite.settings(selection.whole_system), folder, meanwhile).count
+    except UserError:
+        if not (folder / "listing.txt").exists():  # nothing was measured, and ReFrame said nothing
+            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            folder.parent.rmdir()
+        raise
     with running(folder, Started.now(selection.whole_system, listed)):
         ended = _run(["--run"], command, environment)
         scrub(folder, environment)
@@ -129,7 +144,7 @@ def _command(suite: Suite, selection: Selection) -> list[str]:
         # Nothing runs beside anything else. Not as a mode in the configuration: with --mode, ReFrame 4.10.4 forgets
         # --prgenv.
         *(*reframe_command(), "--exec-policy=serial"),
-        *("--checkpath", str(suite.root / "checks"), "--recursive"),
+        *(f"--checkpath={each}" for each in check_files(suite.root / "checks", selection.tags, selection.patterns)),
         *selection.arguments(),
     ]
 
@@ -197,11 +212,24 @@ def _environment(suite: Suite, selection: Selection, output: Path) -> dict[str, 
     return {**os.environ, **ours}
 
 
-def _listing(command: Sequence[str], environment: Mapping[str, str], settings: Path, folder: Path) -> Listing:
+def _listing(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    settings: Path,
+    folder: Path,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Listing:
     """Raises `UserError` where nothing is selected or ReFrame fails; what it said then is left in `folder`."""
-    listing = subprocess.run([*command, "--list=C"], env=environment, capture_output=True, text=True, check=False)
-    count = re.search(r"^Concretized (\d+) test case", listing.stdout, re.MULTILINE)
-    said = f"{listing.stdout}\n{listing.stderr}"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*command, "--list=C"], env=environment, stdout=pipe, stderr=pipe, text=True) as listing:
+        try:
+            meanwhile()
+            out, err = listing.communicate()
+        except BaseException:
+            listing.kill()
+            raise
+    count = re.search(r"^Concretized (\d+) test case", out, re.MULTILINE)
+    said = f"{out}\n{err}"
     warned = re.search(r"^(?:\x1b\[[0-9;]*m)?WARNING: ", said, re.MULTILINE)
     if listing.returncode != 0 or count is None or warned is not None:
         log = folder / "listing.txt"
@@ -211,8 +239,8 @@ def _listing(command: Sequence[str], environment: Mapping[str, str], settings: P
         raise UserError(
             "no check is selected: there is none for this system and its environments with these tags and names"
         )
-    cases = re.findall(r"^- (.+) /[0-9a-f]+ (@\S+)$", listing.stdout, re.MULTILINE)
-    return Listing(int(count[1]), tuple(" ".join(case) for case in cases), listing.stderr)
+    cases = re.findall(r"^- (.+) /[0-9a-f]+ (@\S+)$", out, re.MULTILINE)
+    return Listing(int(count[1]), tuple(" ".join(case) for case in cases), err)
 
 
 def _essence(said: str, settings: Path) -> str:

@@ -13,9 +13,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.optimize
-import scipy.sparse
-import scipy.sparse.csgraph
 
 from fabricheck.topology.flows import FlowNetwork, Matrix
 
@@ -84,6 +81,8 @@ class _Program:
 
     @classmethod
     def of(cls, network: FlowNetwork, scale: float) -> _Program:
+        import scipy.sparse
+
         heads, tails, rates = network._edges
         vertices, size, edges = len(network.vertices), network.size, len(heads)
         where = np.array(network.terminals)
@@ -111,6 +110,8 @@ class _Program:
 
     def solve(self) -> float:
         """The highest rate. Raises RuntimeError where the solver fails."""
+        import scipy.optimize
+
         objective = np.zeros(self.columns)
         objective[-1] = -1.0
         solved: Any = scipy.optimize.linprog(
@@ -134,6 +135,8 @@ def _ids(keys: npt.NDArray[Any]) -> Ids:
 
 def _reduced(program: _Program) -> _Program:
     """The program with one variable for each class of variables, and one row for each class of rows."""
+    import scipy.sparse
+
     whole = scipy.sparse.vstack([program.equal, program.limited], format="csr").astype(np.uint64)
     columns, rows = _refined(whole, program.column_colour, program.row_colour)
     _, row = np.unique(rows, return_index=True)
@@ -184,6 +187,9 @@ def _split(random: np.random.Generator, colours: Ids, matrix: Any, others: Ids) 
 
 def _distances(network: FlowNetwork, lengths: Matrix) -> Matrix:
     """From each terminal to each vertex over edges of these lengths, which are above 0; shape (n, vertices)."""
+    import scipy.sparse
+    import scipy.sparse.csgraph
+
     heads, tails, _ = network._edges
     graph: Any = scipy.sparse.csr_array((lengths, (heads, tails)), shape=(len(network.vertices),) * 2)
     found: Matrix = scipy.sparse.csgraph.dijkstra(graph, indices=list(network.terminals))
@@ -193,6 +199,9 @@ def _distances(network: FlowNetwork, lengths: Matrix) -> Matrix:
 def _shortest_at_once(network: FlowNetwork) -> Bounds:
     """Each pair over one shortest path, against what each terminal can send and receive: exact where links are direct
     or all go through one switch."""
+    import scipy.sparse
+    import scipy.sparse.csgraph
+
     heads, tails, rates = network._edges
     where = np.array(network.terminals)
     index = scipy.sparse.csr_array((np.arange(1, len(heads) + 1), (heads, tails)), shape=network.capacity.shape)
@@ -209,6 +218,9 @@ def _bounds(network: FlowNetwork) -> Bounds:
     The mean of all routings so far gives the lower bound. Each set of lengths gives an upper one, since what all pairs
     need of length for each unit of rate is no more than the edges have; so does each cut between near and far vertices.
     """
+    import scipy.sparse
+    import scipy.sparse.csgraph
+
     heads, tails, rates = network._edges
     edges, where = len(heads), np.array(network.terminals)
     index = scipy.sparse.csr_array((np.arange(1, edges + 1), (heads, tails)), shape=network.capacity.shape).toarray()

@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
-import scipy.sparse.csgraph
 
 Matrix = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -245,6 +243,9 @@ def _source_side(network: FlowNetwork, sources: dict[int, float], sinks: dict[in
 
     `demand`: no more than this can flow. Links more than twice as wide are narrowed to that, and never full then.
     """
+    import scipy.sparse  # takes longer than judging a node without links
+    import scipy.sparse.csgraph
+
     size = len(network.vertices)
     side = np.zeros(size, dtype=bool)
     if demand <= 0:

@@ -7,14 +7,17 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
+from typing import TYPE_CHECKING
 
-import networkx as nx
 from ClusterShell.NodeSet import NodeSet, NodeSetParseError
 
 from fabricheck.errors import UserError
 from fabricheck.topology.schema import NetworkEntry
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import YamlFile
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 #: How far two nodes are from each other (De Sensi et al. SC24, section V-B), nearest first.
 DISTANCES = ("same-switch", "same-group", "other-groups")
@@ -75,6 +78,8 @@ class Network:
     @cached_property
     def graph(self) -> nx.Graph[str]:
         """Ports and switches; each edge has its NetworkLink as `link`."""
+        import networkx as nx  # takes a third of what the checks take to load, and most systems have no network here
+
         graph: nx.Graph[str] = nx.Graph()
         for link in self.links:
             graph.add_edge(*link.ends, link=link)
@@ -145,6 +150,8 @@ class Network:
     def _between(self, leaf: str, other: str) -> tuple[tuple[str, ...], ...]:
         """Sequences of switches, both ends included. Kept, since nodes share leaves."""
         if (leaf, other) not in self._ways:
+            import networkx as nx
+
             # Not over another node's port: nodes do not forward.
             switches = self.graph.subgraph(one.name for one in self.switches)
             self._ways[leaf, other] = tuple(tuple(way) for way in nx.all_shortest_paths(switches, leaf, other))
@@ -201,6 +208,8 @@ def network_from(file: YamlFile, entry: NetworkEntry, nics: Iterable[str]) -> Ne
     network = Network(nodes, tuple(ports), switches, links)
     if alone := [node for node in nodes if not network.ports_of(node)]:
         file.fail(("network", "nodes"), f"no link leads to {fold(alone)}")
+    import networkx as nx
+
     parts = list(nx.connected_components(network.graph))
     if len(parts) > 1:
         apart = fold({node_of(one) for one in min(parts, key=len)})
