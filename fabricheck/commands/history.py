@@ -32,9 +32,9 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--runs", "selection", help="Which runs: FROM..TO, software:NAME=VERSION, tag:NAME or a session.")
 @click.option(
     "--false-alarms",
-    default=0.001,
+    default=0.01,
     show_default=True,
-    help="How often a healthy run may lie beyond the bound of a metric.",
+    help="How often a healthy session, of 1,000 metrics or of all of these, may be beyond a bound.",
 )
 @click.option("--references", type=_FILE, help="The file to change, in place of the system's.")
 @click.option(
