@@ -75,10 +75,9 @@ class FabricbenchCheck(RegressionTestPlugin):
       `buffers`, `host_memory`, `host_numa` (as fabricbench's options); and `placement` (`same-gpu` or `spread`: which
       GPUs go at the same time), `ranks_per_device`.
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
-      `gpu` and an environment with `nccl`, `rccl` or `oneccl`; it does not depend on the MPI library and is measured
-      once. Where no environment has such a library, those of the GPU's API take what needs none. More than one node
-      needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature `multinode`; nodes that are
-      emulated have no memory of their own to measure.
+      `gpu` and an environment as `gpu_environments` chooses; it does not depend on the MPI library and is measured
+      once. More than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature
+      `multinode`; nodes that are emulated have no memory of their own to measure.
     - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition) and at least
       `ranks_per_device`; without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the
       partition's (its `extras["nodes"]`); with `rank_a_port` a node has a rank for each of its NIC ports, on the GPU
@@ -259,10 +258,6 @@ class FabricbenchCheck(RegressionTestPlugin):
         return libraries_of(self.transport)
 
     @property
-    def effort(self) -> Effort:
-        return Effort.of(self.current_partition.extras, self.num_nodes)
-
-    @property
     def profile(self) -> Profile:
         return profile_of(self.current_partition.extras)
 
@@ -295,7 +290,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             schedules=self.schedules,
             pairs="rails" if self.rank_a_port else "",
             sizes=self.chosen_sizes(),
-            budget=self.effort.budget or self.budget,
+            budget=self.effort().budget or self.budget,
             least_iterations=self.least_iterations,
             warmup=self.warmup,
             timeout=self.timeout,
@@ -312,7 +307,10 @@ class FabricbenchCheck(RegressionTestPlugin):
     def chosen_sizes(self) -> str:
         """Those of the test, as far as the partition's `extras` have room for them."""
         kind = "host" if self.backend == "host" else self.transport
-        return self.effort.sizes(str(self.sizes[kind if kind in self.sizes else "other"]))
+        return self.effort().sizes(str(self.sizes[kind if kind in self.sizes else "other"]))
+
+    def effort(self) -> Effort:
+        return Effort.of(self.current_partition.extras, self.num_nodes)
 
     def chosen_settings(self) -> dict[str, str]:
         return {name: str(getattr(self, name)) for name in self.plan_settings}

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fabricheck.emulation.layout import Layout
-from fabricheck.emulation.miniature import BURST_BYTES, LARGEST_S, Miniature, plan, write_suite, write_topology
+from fabricheck.emulation.miniature import (
+    BURST_BYTES,
+    LARGEST_S,
+    SLOWEST_US,
+    SPREADS,
+    Miniature,
+    plan,
+    write_suite,
+    write_topology,
+)
 from fabricheck.emulation.settings import of_miniature
 from fabricheck.errors import UserError
 from fabricheck.extras import effort_problems
+from fabricheck.judge.policy import load_policy
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import Topology, find_topology, load_topology
 from fabricheck.topology.transport_paths import ccl_paths, mpi_paths
@@ -86,6 +97,15 @@ def test_the_settings_keep_the_site_and_replace_the_machine(miniature: Made) -> 
         assert ["A", "1"] in each["env_vars"]
         assert each["extras"]["mpicxx"] == "/mpicxx"
         assert "modules" not in each
+
+
+def test_the_policy_is_the_suites_but_for_what_the_machine_sets(tmp_path: Path) -> None:
+    chosen = plan("alps", 2, None, ROOT)
+    write_suite(chosen, ROOT, tmp_path / "suite", write_topology(chosen, ROOT, tmp_path), ENVIRONMENT)
+    own, real = (load_policy(root / "config" / "policy.yaml") for root in (tmp_path / "suite", ROOT))
+    assert (own.floors, own.confidence, own.smallest_loss) == (real.floors, real.confidence, real.smallest_loss)
+    assert [one.limit_us for one in own.latencies] == [SLOWEST_US]
+    assert own.spread_of_equals("latency", "node", True, "one", host_memory=False) == SPREADS["latency"]
 
 
 def test_paths_between_nodes_are_those_that_the_miniature_has(miniature: Made) -> None:

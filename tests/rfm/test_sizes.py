@@ -18,7 +18,7 @@ SIZES = {"host": "8B,1GiB", "staging": "1B:64MiB:4", "other": "1MiB,64MiB,1GiB"}
 def check(backend: str, transport: str, extras: dict[str, object], **more: Any) -> Any:
     """What `chosen_sizes` reads of a test."""
     given: dict[str, Any] = {"backend": backend, "transport": transport, "sizes": SIZES, **more}
-    return SimpleNamespace(effort=Effort.of(extras, 1), **given)
+    return SimpleNamespace(effort=lambda: Effort.of(extras, 1), **given)
 
 
 @pytest.mark.parametrize(

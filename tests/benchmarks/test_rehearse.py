@@ -1,0 +1,82 @@
+"""The table of rehearsals: what was measured is kept and not measured again. Nothing is brought up here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import rehearse
+from benchmarks.rehearse import Deviation, Row, main, read_rows, with_payload, write_table
+from fabricheck.emulation.description import EFFICIENCY
+from fabricheck.suite import suite_root
+from fabricheck.topology.model import find_topology
+
+GOOD = Row(
+    "alps",
+    "smoke",
+    2,
+    "PASS",
+    "2026-11-22 15:00",
+    "abc",
+    up_s=1.5,
+    wall_s=30.4,
+    selected=6,
+    passed=5,
+    not_applicable=("HostTogether (2), SmokeNodes: there is none",),
+    within=Deviation(-0.031, "SmokePeers: a_goodput"),
+)
+BAD = replace(GOOD, system="lumi", verdict="FAIL", not_applicable=(), problems=("SmokePeers: too slow",), within=None)
+
+
+def keep(rows: Path, *kept: Row) -> None:
+    with rows.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(asdict(row)) + "\n" for row in kept)
+
+
+def test_rows_are_read_as_they_were_kept_and_the_last_one_counts(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    assert read_rows(rows) == {}
+    keep(rows, GOOD, replace(BAD, verdict="INVALID"), BAD)
+    found = read_rows(rows)
+    assert set(found) == {("alps", "smoke"), ("lumi", "smoke")}
+    assert found["alps", "smoke"].within == GOOD.within
+    assert found["lumi", "smoke"].verdict == "FAIL"
+
+
+def test_the_table_says_what_was_left_out_and_what_is_not_green(tmp_path: Path) -> None:
+    table = tmp_path / "table.md"
+    write_table({(each.system, each.tag): each for each in (GOOD, BAD)}, table, "command")
+    text = table.read_text(encoding="utf-8")
+    assert "| alps | smoke | 2 | PASS | 5 of 6 | 3 | 1.5 s | 30 s | -3.1% SmokePeers: a_goodput | - |" in text
+    assert "- alps smoke: HostTogether (2), SmokeNodes: there is none" in text
+    assert "- lumi smoke: SmokePeers: too slow" in text
+
+
+def test_what_has_a_row_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, table = tmp_path / "rows.jsonl", tmp_path / "table.md"
+    keep(rows, GOOD)
+    measured: list[tuple[str, str, int]] = []
+
+    def rehearsed(system: str, tag: str, nodes: int) -> Row:
+        measured.append((system, tag, nodes))
+        return replace(BAD, system=system, tag=tag, nodes=nodes)
+
+    monkeypatch.setattr(rehearse, "rehearse", rehearsed)
+    options = ["--systems=alps,lumi,dardel", "--tags=smoke", f"--rows={rows}", f"--output={table}"]
+    assert main(options) == 1
+    assert measured == [("lumi", "smoke", 2), ("dardel", "smoke", 1)]
+    assert len(read_rows(rows)) == 3
+    assert main(["--again", *options]) == 1
+    assert len(measured) == 5
+
+
+def test_links_carry_what_the_emulation_has_them_carry() -> None:
+    topology = find_topology("alps", suite_root() / "site_configs")
+    share = dict(zip(("copy", "kernel", "ccl"), EFFICIENCY["NVLink"], strict=True))
+    for mover in ("copy", "kernel", "ccl"):
+        found = with_payload(topology, mover)
+        assert found.links[0].total_gbps == pytest.approx(1200 * share[mover])
+        assert found.nics[0].rate_gbps == pytest.approx(200 * 0.957)
