@@ -205,7 +205,7 @@ def _problems(unequal: Sequence[Unequal]) -> Iterator[Problem]:
         metrics = "1 metric is" if count == 1 else f"{count} metrics are"
         yield Problem(
             Verdict.DEGRADED,
-            f"{where}: {metrics} slower than their equals, {most.what} by {loss:.1%} than {one.equals} of "
+            f"{where} is slow: {metrics} slower than their equals, {most.what} by {loss:.1%} than {one.equals} of "
             f"{_value(one.centre, most.unit):.4g} {most.unit} (p = {one.p:.1g}); look at its links, error counters, "
             "clocks and other processes",
             where,

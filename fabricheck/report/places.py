@@ -41,7 +41,7 @@ def places_of(
     """All suspected places, those that say most first; none where nothing is wrong. `runs` in the order of the page."""
     return (
         *(
-            Place(each.place, "pairs of nodes", each.message.removeprefix(f"{each.place} "))
+            Place(each.place, "session", each.message.removeprefix(f"{each.place} "))
             for each in problems
             if each.place
         ),

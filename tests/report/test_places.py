@@ -101,7 +101,7 @@ def test_problems_pages_and_suspects_come_first() -> None:
         comparison=past.comparison,
     )
     assert [(each.where, each.source, each.link) for each in found] == [
-        ("nid002:hsn0", "pairs of nodes", ""),
+        ("nid002:hsn0", "session", ""),
         ("n2:nic0 (or n2)", "history", "incident1"),
         ("n2:nic0 (or n2)", "comparison", "comparison"),
         ("nid001:gpu0-gpu1", "pingpong over ccl", "run1"),
