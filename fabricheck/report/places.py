@@ -40,11 +40,7 @@ def places_of(
 ) -> tuple[Place, ...]:
     """All suspected places, those that say most first; none where nothing is wrong. `runs` in the order of the page."""
     return (
-        *(
-            Place(each.place, "session", each.message.removeprefix(f"{each.place} "))
-            for each in problems
-            if each.place
-        ),
+        *(Place(each.place, "session", each.message.removeprefix(f"{each.place} ")) for each in problems if each.place),
         *(
             Place(incident_name(incident), "history", incident_evidence(incident), f"incident{place}")
             for place, incident in enumerate(watched.open_incidents if watched else (), start=1)
