@@ -44,6 +44,7 @@ _GAPS_SHARE, _RECOVERIES_SHARE = 0.02, 5e-4
 # Of those that it sent, the share that it sent again: up to 0.6% on the same links.
 _RESENT_SHARE = 0.02
 _FEWEST, _FEWEST_RECOVERIES, _TIMES_OTHERS = 20, 10, 4.0
+_MANY_NODES = 50
 
 
 def evidence_of_nics(nodes: Sequence[Node], topology: Topology | None, *, alone: bool = False) -> Iterator[Evidence]:
@@ -135,10 +136,14 @@ def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
 def _above(counts: Mapping[str, tuple[int, int]], share: float) -> Iterator[tuple[str, float, float]]:
     """The nodes whose part of a whole is above `share` and far above that of the other nodes; with both."""
     shares = {host: part / whole if whole else 0.0 for host, (part, whole) in counts.items()}
+    of_all = statistics.median(shares.values()) if shares else 0.0
     for host, (part, _) in counts.items():
-        others = [each for other, each in shares.items() if other != host]
-        usual = statistics.median(others) if others else 0.0
-        if others and part >= _FEWEST and shares[host] > share and shares[host] > _TIMES_OTHERS * usual:
+        if part < _FEWEST or shares[host] <= share or len(shares) < 2:
+            continue
+        # One among many hardly moves their median, and there may be thousands.
+        others = [each for other, each in shares.items() if other != host] if len(shares) < _MANY_NODES else []
+        usual = statistics.median(others) if others else of_all
+        if shares[host] > _TIMES_OTHERS * usual:
             yield host, shares[host], usual
 
 

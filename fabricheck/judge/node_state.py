@@ -92,29 +92,21 @@ def findings_of(runs: Iterable[tuple[Run, Topology | None]]) -> Iterator[Finding
     return (Finding(message) for message in told.values())
 
 
-def with_evidence(judged: RunJudgement, topology: Topology | None) -> RunJudgement:
-    """The judgement with what the nodes say: problems of the run, and words beside metrics that are not PASS."""
-    return beside_slow_metrics(with_problems_of_nodes(judged, topology), topology)
-
-
-def beside_slow_metrics(judged: RunJudgement, topology: Topology | None) -> RunJudgement:
-    """The judgement, whose metrics that are DEGRADED or FAIL say what their nodes say too."""
-    if all(each.verdict not in _SLOW for each in judged.judgements):
-        return judged
-    found = evidence_of(judged.run, topology)
-    return replace(judged, judgements=tuple(_beside(each, judged.run, found) for each in judged.judgements))
-
-
 def with_problems_of_nodes(judged: RunJudgement, topology: Topology | None) -> RunJudgement:
-    """The judgement with what its nodes say that is judged on its own."""
-    found = evidence_of(judged.run, topology)
+    """The judgement with what the nodes say that keeps the run from being green."""
     problems = tuple(
         Problem(each.verdict, each.message, f"{each.host}:{each.part}" if each.part else each.host)
-        for each in found
+        for each in evidence_of(judged.run, topology)
         if each.verdict is not None and each.verdict is not Verdict.PASS
     )
     verdict = worst([judged.verdict, *(each.verdict for each in problems)])
     return replace(judged, verdict=verdict, problems=(*judged.problems, *problems))
+
+
+def beside_metrics(judged: RunJudgement) -> RunJudgement:
+    """The judgement with what the nodes say beside each metric that is slow, once all yardsticks have judged it."""
+    found = evidence_of(judged.run, judged.topology)
+    return replace(judged, judgements=tuple(_beside(each, judged.run, found) for each in judged.judgements))
 
 
 def _beside(judgement: Judgement, run: Run, found: Sequence[Evidence]) -> Judgement:

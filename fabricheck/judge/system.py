@@ -10,7 +10,7 @@ from fabricheck.errors import UserError, reason_of
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
 from fabricheck.judge.known import Facts, Part, is_comparable, load_parts, yardsticks_of_parts
-from fabricheck.judge.node_state import beside_slow_metrics, with_problems_of_nodes
+from fabricheck.judge.node_state import beside_metrics, with_problems_of_nodes
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.published import Published, load_published, yardsticks_of_papers
 from fabricheck.judge.references import Key, References, load_references
@@ -85,10 +85,9 @@ class SystemJudge:
         return self.compare((self.judge_alone(run, test, attributes),)).runs[0]
 
     def compare(self, runs: Sequence[RunJudgement]) -> Compared:
-        """The runs of a session, judged by `judge_alone`, with what their equals say, and beside what is slow their
-        nodes."""
-        found = compare_siblings(runs, self.policy)
-        return replace(found, runs=tuple(beside_slow_metrics(each, each.topology) for each in found.runs))
+        """The runs of a session, judged by `judge_alone`, with what their equals and, of slow ones, their nodes say."""
+        compared = compare_siblings(runs, self.policy)
+        return replace(compared, runs=tuple(map(beside_metrics, compared.runs)))
 
     def judge_alone(
         self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None

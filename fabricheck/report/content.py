@@ -112,13 +112,13 @@ def printable(value: object) -> str:
 
 
 def number(value: float) -> str:
-    """Four significant digits, without an exponent where a person would write none."""
+    """Four significant digits, with separators of thousands, without an exponent where a person would write none."""
     if not math.isfinite(value):
         return str(value)
     if value == 0 or not 1e-3 <= abs(value) < 1e7:
         return f"{value:.4g}"
     digits = max(0, 3 - math.floor(math.log10(abs(value))))
-    return f"{value:.{digits}f}"
+    return f"{value:,.{digits}f}"
 
 
 def reason_without_source(judged: Judgement) -> str:
@@ -281,7 +281,9 @@ def facts_of(judged: RunJudgement) -> Facts:
         libraries=tuple(_library(each) for each in header.get("libraries", {}).values()),
         environment=tuning,
         launcher_environment=tuple(each for each in environment if each not in tuning),
-        differences=tuple(_difference(each) for each in header.get("environment_differences", [])),
+        differences=tuple(
+            _difference(each) for each in header.get("environment_differences", []) if not set_by_launcher(each["name"])
+        ),
         command=tuple(map(shlex.quote, [*_assignments(tuning), *arguments])) if arguments else (),
         launch=_launch(run.ranks, nodes),
         proof=_proof(run.footer),

@@ -24,6 +24,8 @@ LARGEST_RANKS = 1 << 20
 _LONGEST_NS = 10**18  # 30 years
 # A longer list of the same complaint says nothing more.
 _LONGEST_LIST = 8
+# Of a line that is no line of a tool, more need not be looked at.
+_LONGEST_QUOTED = 4096
 
 _WHOLE = re.compile(r"(?:0|[1-9][0-9]{0,18})", re.ASCII)
 _FIXED2 = re.compile(r"(?:0|[1-9][0-9]{0,14})\.[0-9]{2}", re.ASCII)
@@ -149,7 +151,7 @@ def parse_or_unwrap(parse: Callable[[str], VendorOutput], text: str) -> VendorOu
 
 def quote(text: str, limit: int = 160) -> str:
     """`text` as a part of a one-line message: no control characters, no values that may be secret, not too long."""
-    clean = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", " ", without_values(text)).split())
+    clean = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", " ", without_values(text[:_LONGEST_QUOTED])).split())
     clean = clean.encode("utf-8", "replace").decode("utf-8")
     return repr(clean if len(clean) <= limit else clean[: limit - 1] + "…")
 

@@ -27,8 +27,8 @@ def bounds_of(judged: Judgement) -> Bounds:
     yardstick = judged.yardstick
     if yardstick is None:
         return NO_BOUNDS
-    worse = yardstick.bound / yardstick.value - 1
-    better = yardstick.gain / yardstick.value - 1 if yardstick.gain is not None else None
+    worse = round(yardstick.bound / yardstick.value - 1, 9)
+    better = round(yardstick.gain / yardstick.value - 1, 9) if yardstick.gain is not None else None
     lower, upper = (worse, better) if judged.better == "higher" else (better, worse)
     if judged.verdict is Verdict.PASS:
         share = judged.value / yardstick.value - 1

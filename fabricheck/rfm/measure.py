@@ -26,7 +26,7 @@ from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_arrival, require_fresh, require_words_of_all_nodes
 from fabricheck.results.node_state import FOLDER
-from fabricheck.rfm.bounds import NO_BOUNDS, record_bounds
+from fabricheck.rfm.bounds import record_bounds
 from fabricheck.rfm.build import BuildFabricbench
 from fabricheck.rfm.command_line import Plan, ranks_together
 from fabricheck.rfm.foreign import adopt
@@ -420,11 +420,10 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_before("performance")
     def set_metrics(self) -> None:
-        """Performance variables, by which ReFrame judges nothing."""
+        """Performance variables without references, so that ReFrame judges nothing by them."""
         found = [(each.name, each.value, each.unit) for each in self.judgement.judgements]
         for name, value, unit in (*found, *((name, value, "x") for name, value in self.further_metrics())):
-            self.perf_variables[name] = sn.make_performance_function(lambda value=value: value, unit)
-            self.reference[f"{self.current_partition.fullname}:{name}"] = (*NO_BOUNDS, unit)
+            self.perf_variables[name] = sn.make_performance_function(float, unit, value)
 
     def further_metrics(self) -> Iterable[tuple[str, float]]:
         """Ratios that are performance variables beside the metrics, by name."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fabricheck.judge.judge import judge_run
-from fabricheck.judge.node_state import evidence_of, findings_of, with_evidence
+from fabricheck.judge.node_state import beside_metrics, evidence_of, findings_of, with_problems_of_nodes
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.run import Run
@@ -27,7 +27,8 @@ ALPS = find_topology("alps", suite_root() / "site_configs")
 
 def judged(run: Run) -> RunJudgement:
     """By a model that allows 100 Gb/s."""
-    return with_evidence(judge_run(run, lambda *_: Expectation(100, 100, 120, 0.5, "made"), {}), None)
+    alone = judge_run(run, lambda *_: Expectation(100, 100, 120, 0.5, "made"), {})
+    return beside_metrics(with_problems_of_nodes(alone, None))
 
 
 def told(run: Run, topology: Topology | None = None) -> list[tuple[Verdict | None, str]]:

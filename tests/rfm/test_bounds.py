@@ -47,7 +47,7 @@ REFERENCE = Yardstick("reference", 100.0, 97.0, "measured", gain=105.0)
 
 def test_the_reference_that_judged() -> None:
     slow = replace(judged(90.0, verdict=Verdict.DEGRADED), yardstick=REFERENCE)
-    assert bounds_of(slow) == (100.0, pytest.approx(-0.03), pytest.approx(0.05))
+    assert bounds_of(slow) == pytest.approx((100.0, -0.03, 0.05))
     assert not accepted(slow)
     assert accepted(replace(slow, value=98.0, verdict=Verdict.PASS))
 
@@ -85,7 +85,7 @@ def test_what_passed_passes_there_too(
 @given(st.floats(0.98, 1.04))
 def test_bounds_that_are_met_stay(share: float) -> None:
     one = replace(judged(100 * share), yardstick=REFERENCE)
-    assert bounds_of(one) == (100.0, pytest.approx(-0.03), pytest.approx(0.05))
+    assert bounds_of(one) == pytest.approx((100.0, -0.03, 0.05))
 
 
 @pytest.mark.parametrize("verdict", [Verdict.FAIL, Verdict.INVALID])

@@ -8,6 +8,7 @@ import runpy
 import socket
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fabricheck.cli import main
+from fabricheck.commands.judge import judge
 from fabricheck.commands.site import capture, init
 from fabricheck.session.reframe import Selection, list_suite
 from fabricheck.site import capture as capturing
@@ -230,3 +232,26 @@ def test_mpi_that_is_not_gpu_aware_never_sees_device_memory(suite: Path, tmp_pat
     assert "is not GPU-aware: use an Open MPI that was configured" in said[0]
     assert "INCOMPLETE" in done.stdout and "SmokeLibraries %transport=ccl" in done.stdout
     assert "signal" not in done.stdout
+
+
+#: Of the acceptance of four H200 (docs/results/h200x4-2026-11-21): each transport, and what had no model on a new site.
+RECORDED = (
+    "LocalCopies-copy",
+    "SharedGpu-copy",
+    "HostCopies-pinned",
+    "PingPong-copy",
+    "PeerCopies-kernel-read",
+    "Collectives-ccl",
+)
+
+
+def test_what_was_recorded_there_is_judged_and_green_on_the_first_day(suite: Path, tmp_path: Path) -> None:
+    write(suite, "new", CAPTURES / "h200x4")
+    names = [f"raw/acceptance/{each}.jsonl" for each in RECORDED]
+    with tarfile.open(ROOT / "docs/results/h200x4-2026-11-21/raw.tar.xz") as archive:
+        for name in names:
+            archive.extract(name, tmp_path / "recorded", filter="data")
+    files = [str(tmp_path / "recorded" / name) for name in names]
+    done = CliRunner().invoke(judge, [*files, "--system", "new"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "unjudged" not in done.output
