@@ -106,7 +106,7 @@ def tried(name: str, place: str, found: Compared) -> Tried:
     bad = [each for run in found.runs for each in run.judgements if each.verdict is Verdict.DEGRADED]
     lines = [*(each.message for each in found.problems), *(each.message for each in found.findings)]
     by = ", ".join(sorted({each.judged_by for each in bad}))
-    named = not place or any(place in re.split(r": | or ", each.message)[:4] for each in found.problems)
+    named = not place or any(place in each.place.split(" or ") for each in found.problems)
     return Tried(name, place, bool(bad), named, by, lines[0] if lines else "")
 
 

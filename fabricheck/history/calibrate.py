@@ -39,7 +39,7 @@ class Calibrated:
     """A reference of one metric: `value` in `unit`, `lower` and `upper` as shares of it.
 
     `between` and `within`: relative spread of the medians of runs, and of the iterations of a run. `beyond`: how many
-    of the runs lie beyond the bounds.
+    of the runs lie beyond the bounds; `degraded`: how many were DEGRADED by whatever judged them then.
     """
 
     key: MetricKey
@@ -52,6 +52,7 @@ class Calibrated:
     between: float
     within: float
     beyond: int
+    degraded: int
 
 
 @dataclass(frozen=True)
@@ -240,6 +241,7 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
         between=between,
         within=within,
         beyond=int((~inside).sum()),
+        degraded=rows.filter(pl.col("verdict") == "DEGRADED").height,
     )
 
 

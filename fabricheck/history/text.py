@@ -60,6 +60,8 @@ def calibration_lines(found: Calibration) -> Iterator[str]:
     )
     for each in found.references:
         beyond = f"; {each.beyond} of them beyond the bounds: not normal" if each.beyond else ""
+        if each.degraded:
+            beyond += f"; {each.degraded} of them were DEGRADED: is the system healthy?"
         yield (
             f"  {each.key}: {each.value:g} {each.unit}, {percent(each.lower)} to {percent(each.upper)}; between runs "
             f"{size(each.between)}, within {size(each.within)}; {each.runs} runs{beyond}"

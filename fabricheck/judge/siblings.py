@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +20,8 @@ from fabricheck.records.verdict import Finding, Problem, Verdict, worst
 # Yardsticks that siblings are stronger than, where all is well.
 _WEAKER = ("", "unjudged", "achievable", "floor")
 _MOST_NAMED = 3
+# Of names in a line.
+_LONGEST = 200
 # A group has lost something as a whole where no metric of it passes but so many in a hundred.
 _WHOLE = 0.9
 
@@ -205,7 +207,7 @@ def _problems(unequal: Sequence[Unequal]) -> Iterator[Problem]:
         metrics = "1 metric is" if count == 1 else f"{count} metrics are"
         yield Problem(
             Verdict.DEGRADED,
-            f"{where}: {metrics} slower than their equals, {most.what} by {loss:.1%} than {one.equals} of "
+            f"{where} is slow: {metrics} slower than their equals, {most.what} by {loss:.1%} than {one.equals} of "
             f"{_value(one.centre, most.unit):.4g} {most.unit} (p = {one.p:.1g}); look at its links, error counters, "
             "clocks and other processes",
             where,
@@ -213,16 +215,18 @@ def _problems(unequal: Sequence[Unequal]) -> Iterator[Problem]:
 
 
 def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterator[Finding]:
-    """Groups that lost as a whole, and alike: no one part can do that."""
+    """Groups that lost as a whole, and alike: no one part can do that. One line, since one cause slows many."""
+    whole: list[tuple[str, str]] = []
     for each in groups:
         judgements = [runs[each.run].judgements[one.number] for one in each.equals.members]
         slow = [one for one in judgements if one.verdict in (Verdict.DEGRADED, Verdict.FAIL)]
-        kinds: Mapping[str, int] = {one.judged_by: 0 for one in slow}
+        kinds = sorted({one.judged_by for one in slow})
         if len(judgements) > 1 and len(slow) >= _WHOLE * len(judgements) and "siblings" not in kinds:
             value = float(np.median([one.value for one in slow]))
-            test = runs[each.run].test or runs[each.run].run.path
-            yield Finding(
-                f"{test}: {each.equals.what}: all {len(judgements)} equals are slow "
-                f"alike, median {value:.4g} {slow[0].unit} (by {', '.join(kinds)}): software, a setting or the whole "
-                "node, and not one part of it"
-            )
+            text = f"all {len(judgements)} equals are slow alike, {value:.4g} {slow[0].unit} (by {', '.join(kinds)})"
+            whole.append((each.equals.what, text))
+    if whole:
+        (what, text), *others = whole
+        names = ", ".join(dict.fromkeys(name for name, _ in others if name != what))
+        more = f"; so are {len(others)} other groups: {names[:_LONGEST]}" if others else ""
+        yield Finding(f"{what}: {text}{more}: software, a setting or the whole node, and not one part of it")

@@ -15,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
+from fabricheck.history.series import check_history
+from fabricheck.judge.judge import NO_EXPECTATION, judge_run
 from fabricheck.judge.statistics import median_interval
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.run import Run, Samples
@@ -209,6 +211,19 @@ def test_a_slow_metric_does_not_blame_the_others(root: Path, store: Path) -> Non
     new = session_of(root, 0, [result_file(root, 0, change=slow)], cases=[failed])
     append(store, new, NOW)
     assert sorted(history(store, system="local")["verdict"]) == ["FAIL", "PASS"]
+
+
+def test_what_nothing_could_judge_was_measured_all_the_same(root: Path, store: Path) -> None:
+    unjudged = case(result="fail", phase="performance", reason="INCOMPLETE: a metric: unjudged")
+    new = session_of(root, 0, [result_file(root, 0)], cases=[unjudged])
+    judged = judge_run(new.judged[0].run, lambda *_: NO_EXPECTATION, {})
+    assert judged.verdict is Verdict.INCOMPLETE
+    append(store, replace(new, judged=[judged]), NOW)
+    found = history(store, system="local")
+    assert set(found["verdict"]) == {tables.UNJUDGED}
+    assert check_history(found, "local", now=NOW).height == found.height  # calibrate takes them
+    assert unjudged.trusts_its_run
+    assert not case(result="fail", phase="sanity", reason="INCOMPLETE: no footer").trusts_its_run
 
 
 def test_repetitions_are_runs_of_one_test(root: Path, store: Path) -> None:
