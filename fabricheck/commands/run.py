@@ -15,6 +15,7 @@ from fabricheck.errors import EXIT_USER_ERROR, UserError, reason_of_system
 if TYPE_CHECKING:
     from fabricheck.report.past import Past
     from fabricheck.session.outcome import Outcome
+    from fabricheck.session.progress import Progress
     from fabricheck.session.reading import Session
     from fabricheck.suite import Suite
 
@@ -91,16 +92,38 @@ def run(
         click.echo("\n".join(listing.cases))
         return
     _judge_abandoned(suite, name, output, kept_in)
-    with run_suite(suite, selection, output) as session:
+    with run_suite(suite, selection, output, _progress()) as session:
         outcome = judge_session(session, suite, name)
-        columns, color = shutil.get_terminal_size((120, 40)).columns, sys.stdout.isatty()
+        columns, color = shutil.get_terminal_size((80, 40)).columns, sys.stdout.isatty()
         click.echo(
-            render(outcome.judged, width=columns, color=color, problems=outcome.problems, findings=outcome.findings)
+            render(
+                outcome.judged,
+                width=columns,
+                color=color,
+                problems=outcome.problems,
+                findings=outcome.findings,
+                system=name,
+            )
         )
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
     report = f"the report is {session.folder / PAGE}" if kept else f"not all of it could be kept in {session.folder}"
     click.echo(f"{outcome.verdict.value}: {marked(report, rehearsal=rehearsed(outcome.judged))}")
     context.exit(EXIT_CODES[outcome.verdict] or (0 if kept else EXIT_USER_ERROR))
+
+
+def _progress() -> Progress:
+    """A line for each check; on a terminal also what is under way, which the next line is written over."""
+    from fabricheck.session.progress import Progress
+
+    if not sys.stdout.isatty():
+        return Progress(click.echo)
+    width = shutil.get_terminal_size((80, 40)).columns
+    over = "\r\x1b[K"
+    return Progress(
+        lambda line: click.echo(f"{over}{line}"),
+        lambda line: click.echo(f"{over}{line}", nl=False),
+        width=min(width - 1, 120),
+    )
 
 
 def _judge_abandoned(suite: Suite, system: str, output: Path, store: Path | None) -> None:

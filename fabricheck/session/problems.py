@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from fabricheck.records.case import Case
 from fabricheck.records.verdict import Finding, Problem, Verdict
+
+# What ReFrame and a check say before what is wrong, where the check says its verdict itself.
+_NAMED = re.compile(rf"^(?:\w+ )*error: (?:{'|'.join(each.value for each in Verdict)}): ")
 
 
 def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: str = "") -> tuple[Problem, ...]:
@@ -56,7 +60,8 @@ def _how(case: Case) -> str:
 
 
 def _why(case: Case) -> str:
-    return (case.reason or "no reason given").splitlines()[0]
+    """The reason; without the verdict that a check named in it, which the line has, and ReFrame's words before that."""
+    return _NAMED.sub("", (case.reason or "no reason given").splitlines()[0])
 
 
 def _alike(cases: Iterable[Case]) -> list[list[Case]]:
@@ -70,7 +75,8 @@ def _alike(cases: Iterable[Case]) -> list[list[Case]]:
 def _say(alike: Sequence[Case], what: str) -> str:
     """One line about cases that say the same."""
     first, names = alike[0], Counter(case.test for case in alike)
+    what = "" if _NAMED.match(first.reason or "") else f"{what}: "
     if len(alike) == 1:
-        return f"{first}: {what}: {_why(first)}"
+        return f"{first}: {what}{_why(first)}"
     named = ", ".join(name if times == 1 else f"{name} ({times})" for name, times in names.items())
-    return f"{len(alike)} tests @{first.partition}+{first.environment}: {what}: {_why(first)}: {named}"
+    return f"{len(alike)} tests @{first.partition}+{first.environment}: {what}{_why(first)}: {named}"
