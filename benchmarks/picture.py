@@ -2,8 +2,9 @@
 
     python -m benchmarks.picture
 
-The runs are those of the recorded acceptance of four H200 (docs/results/h200x4-2026-11-21), of which everything over GPU 2
-is made 5% slower here; the two checks that the README of those results explains are left out. So it is no measurement.
+The runs are those of the recorded acceptance of four H200 (docs/results/h200x4-2026-11-21), of which all pairs over
+GPU 2 are made 5% slower here; two checks, which the README of those results explains, are left out. So it is no
+measurement.
 """
 
 from __future__ import annotations
