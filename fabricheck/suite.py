@@ -65,6 +65,11 @@ def site_root(system: str, root: Path | None = None) -> Path:
     return next((each for each in outside_roots() if (each / "site_configs" / name).is_dir()), root)
 
 
+def described(system: str) -> bool:
+    """Whether a system, which may be `system:partition`, has a folder here or in FABRICHECK_SITES."""
+    return (site_root(system) / "site_configs" / system.partition(":")[0]).is_dir()
+
+
 @dataclass(frozen=True)
 class Suite:
     """The folders of a Fabricheck repository: `checks/`, `config/`, `site_configs/` and `reference_values/`."""

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fabricheck.errors import UserError
+from fabricheck.patterns import mistake_of
 from fabricheck.results.environment import VARIABLES, is_recorded
 from fabricheck.yamlfile import Place, YamlFile, read_yaml
 
@@ -208,10 +209,9 @@ def _accepted(file: YamlFile, place: Place, setting: _SettingModel) -> re.Patter
             (*place, "variable"),
             f"{name} is none of those that fabricbench records ({VARIABLES}): no run could prove it",
         )
-    try:
-        return re.compile(setting.accepts)
-    except re.error as error:
-        file.fail((*place, "accepts"), f"is no regular expression: {error}")
+    if (mistake := mistake_of(setting.accepts)) is not None:
+        file.fail((*place, "accepts"), mistake)
+    return re.compile(setting.accepts)
 
 
 def libraries_of(transport: str) -> tuple[Library, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -15,7 +16,6 @@ from fabricheck.errors import UserError
 
 if TYPE_CHECKING:
     from fabricheck.site.found import Facts
-    from fabricheck.site.write import Site
 
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -41,6 +41,11 @@ def capture(directory: Path) -> None:
 @click.option("--access", multiple=True, help="An option that the site's jobs need, such as --account=x; repeatable.")
 @click.option("--ibnetdiscover", "ib", type=_FILE, help="A file with the output of ibnetdiscover.")
 @click.option("--lldp", type=_FILE, help="A file with that of `clush -w NODES lldpctl -f keyvalue`.")
+@click.option(
+    "--site",
+    type=click.Path(file_okay=False, resolve_path=True, path_type=Path),
+    help="The folder to write to, made if needed.  [default: the first of FABRICHECK_SITES, else the suite]",
+)
 @click.option("--wait", default=300, show_default=True, help="Seconds to wait for a job on a compute node.")
 @click.pass_context
 def init(
@@ -52,6 +57,7 @@ def init(
     access: tuple[str, ...],
     ib: Path | None,
     lldp: Path | None,
+    site: Path | None,
     wait: int,
 ) -> None:
     """Write the files of a new system, from what its nodes say of themselves.
@@ -62,17 +68,14 @@ def init(
     from fabricheck.site.facts import read_facts
     from fabricheck.site.plan import Choices, plan
     from fabricheck.site.write import Site, what, write_site
-    from fabricheck.suite import suite_root
 
-    root = suite_root()
+    root = _root(site)
     with tempfile.TemporaryDirectory(prefix="fabricheck-") as temporary:
-        facts = (
-            read_facts(source) if source is not None else _this_machine(Path(temporary), root, partitions, access, wait)
-        )
+        facts = read_facts(source) if source is not None else _this_machine(Path(temporary), partitions, access, wait)
     name = _system_name(system, facts)
     planned = plan(facts, name, what(facts), Choices(partitions, access))
-    site = Site(root, name, _network(facts, planned.nodes, ib, lldp))
-    for file in write_site(facts, planned, site):
+    written = Site(root, name, _network(facts, planned.nodes, ib, lldp))
+    for file in write_site(facts, planned, written):
         click.echo(str(file))
     click.echo(f"{name}: {what(facts)}, {_where(planned.partitions)}")
     for line in facts.problems:
@@ -81,35 +84,58 @@ def init(
         click.echo(f"to be looked at: {line}", err=True)
     for line in planned.left_out:
         click.echo(f"left out: {line}", err=True)
-    context.exit(0 if _ready(site) else 1)
+    ready = _ready(name, f"--site {shlex.quote(str(site))} " if site else "")
+    if facts.unseen:
+        click.echo(
+            "the site was written without the GPUs on the PCI bus: see to the driver, and init it again", err=True
+        )
+    context.exit(0 if ready and not facts.unseen else 1)
 
 
-def _this_machine(folder: Path, root: Path, partitions: tuple[str, ...], access: tuple[str, ...], wait: int) -> Facts:
+def _root(site: Path | None) -> Path:
+    """The folder whose site_configs/ and reference_values/ are written to; later commands find it by itself."""
+    from fabricheck.suite import INSTALLED, SITES, outside_roots, suite_root
+
+    if site is not None:
+        try:
+            (site / "site_configs").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--site {site}: cannot be written: {error.strerror}") from None
+        os.environ[SITES] = os.pathsep.join([str(site), *filter(None, [os.environ.get(SITES)])])
+    if outside := outside_roots():
+        return outside[0]
+    if suite_root() == INSTALLED:
+        raise UserError("the suite is an installed one, which nobody writes to: give a folder of your own with --site")
+    return suite_root()
+
+
+def _this_machine(folder: Path, partitions: tuple[str, ...], access: tuple[str, ...], wait: int) -> Facts:
     """What this node says; on a login node without GPUs, what a compute node says that a job of Slurm asks."""
     from fabricheck.site.capture import capture as ask
     from fabricheck.site.facts import read_facts
+    from fabricheck.suite import output_folder
 
     ask(folder)
     facts = read_facts(folder)
-    if facts.gpus or facts.slurm is None:
+    known = facts.slurm.partitions if facts.slurm is not None else ()
+    wanted = [one for one in known if not partitions or one.name in partitions]
+    if facts.gpus or not wanted:
         return facts
-    wanted = [one for one in facts.slurm.partitions if one.gpus and (not partitions or one.name in partitions)]
-    if not wanted:
+    chosen = max(wanted, key=lambda one: (one.gpus > 0, len(one.nodes)))
+    if not chosen.gpus and facts.hostname in chosen.nodes:
         return facts
-    chosen = max(wanted, key=lambda one: len(one.nodes))
     # The job's node has to see it: the temporary folder of a login node is its own.
-    kept = root / "output" / "captured" / chosen.name
-    kind = f"{chosen.gres}:" if chosen.gres else ""
-    command = ["srun", f"--partition={chosen.name}", "--nodes=1", "--ntasks=1", f"--gres=gpu:{kind}{chosen.gpus}"]
-    command += ["--exclusive", "--time=10", *access, sys.executable, "-m", "fabricheck", "capture", str(kept)]
-    _run_job(command, kept, wait)
+    kept = output_folder() / "captured" / chosen.name
+    command = ["srun", f"--partition={chosen.name}", "--nodes=1", "--ntasks=1", "--exclusive", "--time=10", *access]
+    command += [f"--gres=gpu:{chosen.gres + ':' if chosen.gres else ''}{chosen.gpus}"] if chosen.gpus else []
+    _run_job([*command, sys.executable, "-m", "fabricheck", "capture", str(kept)], kept, wait)
     return read_facts(kept)
 
 
 def _run_job(command: list[str], kept: Path, wait: int) -> None:
     from fabricheck.state.programs import ask
 
-    click.echo(f"no GPU on this node: asking one of Slurm's by `{shlex.join(command)}`", err=True)
+    click.echo(f"this is no compute node: asking one by `{shlex.join(command)}`", err=True)
     answer = ask(command, wait)
     if not answer.given:
         raise UserError(
@@ -139,20 +165,20 @@ def _where(partitions: tuple[dict[str, Any], ...]) -> str:
     return "; ".join(f"partition {one['name']}: {one['descr']}" for one in partitions)
 
 
-def _ready(site: Site) -> bool:
-    """Whether the files are valid and select checks; says what is wrong, or the next command."""
+def _ready(system: str, option: str) -> bool:
+    """Whether the files are valid and select checks; says what is wrong, or the next command with `option`."""
     from fabricheck.session.reframe import Selection, list_suite
     from fabricheck.site.validation import problems
-    from fabricheck.suite import Suite
+    from fabricheck.suite import Suite, output_folder, suite_root
 
-    wrong = [*problems(site.root, site.system)]
+    wrong = [*problems(suite_root(), system)]
     for line in wrong:
         click.echo(f"to be filled in: {line}", err=True)
     if wrong:
-        click.echo(f"next: fill in what is missing, then fabricheck validate {site.system}")
+        click.echo(f"next: fill in what is missing, then fabricheck validate {option}{system}")
         return False
-    listing = list_suite(Suite(site.root), Selection(site.system), site.root / "output")
+    listing = list_suite(Suite(suite_root()), Selection(system), output_folder())
     environments = {case.rpartition("+")[2] for case in listing.cases}
     click.echo(f"{len(listing.cases)} checks are selected, with {', '.join(sorted(environments))}")
-    click.echo(f"next: fabricheck run --system {site.system} --tag smoke")
+    click.echo(f"next: fabricheck run {option}--system {system} --tag smoke")
     return True

@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -51,7 +51,10 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
             "unit": "Gb/s",
             "rows": [asdict(row) for row in table],
             "estimates": [asdict(one) for one in estimates(topology)],
-            "published": [asdict(one) for one in published],
+            "published": [
+                {**asdict(one), "judges": one.judges and one.judges.model_dump(exclude_defaults=True)}
+                for one in published
+            ],
         }
         click.echo(json.dumps(content, indent=2, allow_nan=False))
     elif layout == "csv":
@@ -107,6 +110,10 @@ def _load(system: str) -> tuple[Topology, References | None, tuple[Published, ..
         load_references(own) if own.exists() else None,
         load_published(published) if published.exists() else (),
     )
+
+
+def _judged_by(one: Published) -> dict[str, Any] | None:
+    return None if one.judges is None else one.judges.model_dump(exclude_defaults=True)
 
 
 def _print_csv(table: list[Row]) -> None:

@@ -36,7 +36,8 @@ TOPOLOGY = "topology.yaml"
 EVERY_PLANE, FIRST_TABLE = "10.0.0.0/8", 100
 
 # Shaped with this latency, a queue holds what a burst leaves behind, and TCP sees loss only when it is really too fast.
-_QUEUE = "latency 20ms"
+# Where all GPUs of a node send at once, a port has a message of each of them: a network without loss holds them all.
+_QUEUE_MS, _QUEUE_OF_GPUS_MS = 20, 500
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ class Cluster:
         if rate is None:
             _tc(device.namespace, [f"qdisc del dev {device.name} root"])
         else:
-            _tc(device.namespace, [_tbf(device, rate, burst)])
+            _tc(device.namespace, [self._tbf(device, rate, burst)])
 
     def plug(self, device: Device, is_in: bool) -> None:
         _ip(device.namespace, [f"link set {device.name} {'up' if is_in else 'down'}"])
@@ -270,7 +271,13 @@ class Cluster:
 
     def _shape_all(self, namespace: str) -> None:
         ends = [(end_, cable) for cable in self.layout.cables.values() for end_ in cable.ends]
-        _tc(namespace, [_tbf(end_, cable.rate, cable.burst) for end_, cable in ends if end_.namespace == namespace])
+        _tc(
+            namespace, [self._tbf(end_, cable.rate, cable.burst) for end_, cable in ends if end_.namespace == namespace]
+        )
+
+    def _tbf(self, device: Device, rate: int, burst: int) -> str:
+        queue = _QUEUE_OF_GPUS_MS if self.layout.topology.gpus else _QUEUE_MS
+        return f"qdisc replace dev {device.name} root tbf rate {rate}bit burst {burst} latency {queue}ms"
 
     def _add_routes(self, of: str) -> None:
         _ip(self.layout.namespace(of), self.route_lines(of))
@@ -356,10 +363,6 @@ def _lock(name: str) -> Iterator[None]:
         except BlockingIOError:
             raise UserError(f"cluster {name!r} is being built or ended by another process: wait for it") from None
         yield
-
-
-def _tbf(device: Device, rate: int, burst: int) -> str:
-    return f"qdisc replace dev {device.name} root tbf rate {rate}bit burst {burst} {_QUEUE}"
 
 
 def _ip(namespace: str | None, lines: Sequence[str]) -> None:

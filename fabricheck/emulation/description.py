@@ -35,7 +35,7 @@ EFFICIENCY: Mapping[str, tuple[float, float, float]] = {
     "PCIe": (0.86, 0.8, 0.8),
     "": (0.85, 0.85, 0.8),
 }
-_MEMORY_EFFICIENCY = (0.9, 0.9, 0.9)
+MEMORY_EFFICIENCY = (0.9, 0.9, 0.9)
 LATENCY_NS = {"copy": 8000, "kernel": 5000, "ccl": 12000}
 # Gb/s of a GPU's memory where the topology does not say; only copies inside one GPU depend on it.
 _MEMORY_GBPS = 8000.0
@@ -178,7 +178,7 @@ class _Links:
                 self._add_link(a, b, link)
         for gpu in topology.gpus:
             rate = topology.gpu_memory_gbps or _MEMORY_GBPS
-            self._add(f"{gpu.name} memory", gpu.name, gpu.name, rate, _MEMORY_EFFICIENCY)
+            self._add(f"{gpu.name} memory", gpu.name, gpu.name, rate, MEMORY_EFFICIENCY)
         for cpu in topology.cpus:
             if cpu.device_rate_gbps is not None:
                 for name in (f"{cpu.name}->devices", f"devices->{cpu.name}"):

@@ -24,18 +24,19 @@ from fabricheck.topology.network import fold
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import read_yaml
 
-#: What a NIC of a miniature carries where no scale is given: two cores can serve the ports of a few nodes.
-NIC_MBPS = 100.0
+#: What a NIC of a miniature carries at most where no scale is given, and all NICs of a node together: two cores can
+#: serve the ports of a few nodes.
+NIC_MBPS, NODE_MBPS = 200.0, 800.0
 #: The scale of nodes without NICs.
 WITHOUT_NICS = 1 / 2000
 #: What the kernel's shaper keeps to on this kind of machine, in Gb/s.
 SLOWEST_GBPS, FASTEST_GBPS = 1e-3, 4.0
 #: Bytes that may pass a shaped port at once.
 BURST_BYTES = 64 << 10
-#: The largest transfer takes this time at least over the fastest link between GPUs: below some 2 ms the machine's own
+#: The largest transfer takes this time at least over the fastest link of a GPU: below some 2 ms the machine's own
 #: scheduler is what is measured.
-LARGEST_S = 2.5e-3
-#: And between nodes, 0.3 s over a port of `NIC_MBPS`: the steps of a collective take a part of it.
+LARGEST_S = 4e-3
+#: And between nodes, 0.2 s over a port of `NIC_MBPS`: the steps of a collective take a part of it.
 MOST_BYTES_BETWEEN_NODES = 4 << 20
 #: A GPU's memory is no faster than so many of its fastest links.
 MEMORY_OF_LINKS = 2.0
@@ -61,7 +62,7 @@ class Miniature:
 def plan(name: str, nodes: int, scale: float | None, root: Path) -> Miniature:
     """The miniature of `SYSTEM` or `SYSTEM:PARTITION` of the suite at `root`.
 
-    Without `scale`, ports carry `NIC_MBPS`. Raises UserError for an unknown system, and for nodes or a scale that this
+    Without `scale`, ports carry `nic_mbps`. Raises UserError for an unknown system, and for nodes or a scale that this
     machine cannot emulate.
     """
     system, _, partition = name.partition(":")
@@ -74,18 +75,23 @@ def plan(name: str, nodes: int, scale: float | None, root: Path) -> Miniature:
         )
     fastest = max((nic.rate_gbps for nic in topology.nics), default=None)
     if scale is None:
-        scale = NIC_MBPS / 1e3 / fastest if fastest else WITHOUT_NICS
+        scale = nic_mbps(topology) / 1e3 / fastest if fastest else WITHOUT_NICS
     if not (math.isfinite(scale) and 0 < scale <= 1):
         raise UserError(f"--scale {scale:g}: is more than 0 and at most 1")
     for nic in topology.nics if nodes > 1 else ():
         rate = nic.rate_gbps * scale
         if not SLOWEST_GBPS <= rate <= FASTEST_GBPS:
-            good = NIC_MBPS / 1e3 / nic.rate_gbps
+            good = nic_mbps(topology) / 1e3 / nic.rate_gbps
             raise UserError(
                 f"--scale {scale:g}: {nic.name} would carry {rate * 1e3:g} Mb/s, and the kernel shapes "
                 f"{SLOWEST_GBPS * 1e3:g} to {FASTEST_GBPS * 1e3:g} Mb/s here: choose --scale {good:g}"
             )
     return Miniature(system, partition, nodes, scale)
+
+
+def nic_mbps(topology: Topology) -> float:
+    """What the fastest NIC of a node carries in a miniature whose scale nobody chose."""
+    return min(NIC_MBPS, NODE_MBPS / len(topology.nics))
 
 
 def topology_file(system: str, partition: str, root: Path) -> Path:
@@ -155,9 +161,9 @@ def most_bytes(topology: Topology) -> int:
 
 
 def fastest_gbps(topology: Topology) -> float:
-    """Of the links between GPUs, or from one to a switch."""
-    names = {gpu.name for gpu in topology.gpus} | {switch.name for switch in topology.switches}
-    return max((link.total_gbps for link in topology.links if set(link.ends) <= names), default=1.0)
+    """Of the links of GPUs: to one another, to switches and to CPUs."""
+    names = {gpu.name for gpu in topology.gpus}
+    return max((link.total_gbps for link in topology.links if set(link.ends) & names), default=1.0)
 
 
 def node_names(miniature: Miniature) -> tuple[str, ...]:

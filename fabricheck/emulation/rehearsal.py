@@ -81,7 +81,12 @@ def _furnish(cluster: Cluster, chosen: Miniature, root: Path, built: Programs) -
     prolog.write_text(_prolog(topology, name, built.libraries), encoding="utf-8")
     prolog.chmod(0o755)
     environment: Mapping[str, Any] = {
-        "env_vars": [*map(list, MPI_VARIABLES.items()), ["LD_LIBRARY_PATH", f"{built.libraries}:$LD_LIBRARY_PATH"]],
+        "env_vars": [
+            *map(list, MPI_VARIABLES.items()),
+            ["LD_LIBRARY_PATH", f"{built.libraries}:$LD_LIBRARY_PATH"],
+            # Where amd-smi is looked for.
+            ["PATH", f"{built.libraries}:$PATH"],
+        ],
         "extras": {"mpi": "openmpi", "mpicxx": str(MPICXX), "launcher_options": [f"--task-prolog={prolog}"]},
     }
     suite = cluster.folder / "suite"

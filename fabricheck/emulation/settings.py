@@ -40,6 +40,12 @@ def of_miniature(file: Path) -> dict[str, Any]:
     }
 
 
+def _unsupported() -> dict[str, str]:
+    """What no emulated node has, for the machine that emulates has not."""
+    several = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) > 1
+    return {} if several else {"host_numa=remote": "emulated nodes have the memory of a machine with one NUMA node"}
+
+
 def _partition(partition: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str, Any]:
     kept = {name: partition[name] for name in ("name", "descr", "devices", "environs") if name in partition}
     real = ("network_interfaces", "cores")
@@ -59,6 +65,7 @@ def _partition(partition: Mapping[str, Any], described: Mapping[str, Any]) -> di
             "nodes": described["nodes"],
             "max_pending_time": "60s",
             **described["effort"],
+            "unsupported": {**extras.get("unsupported", {}), **_unsupported()},
             # MPI's data between nodes go over the emulated NICs, by TCP: there is nothing else.
             "network_interfaces": described["nics"],
         },

@@ -40,8 +40,12 @@ def company_of_pairs(run: Run, topology: Topology) -> Callable[[Samples], Compan
     """
     gpus = gpu_of_ranks(run)
     hosts = {each.rank: each.host for each in run.ranks}
-    drives = {each.rank: topology.gpu(gpus[each.rank]) for each in run.ranks if each.device is not None}
     graph = node_graph(topology)
+    together: dict[tuple[str, int, int], list[Samples]] = {}
+    for samples in filter(is_in_round, run.samples):
+        together.setdefault(_round_of(samples), []).append(samples)
+    members = {rank for each in together.values() for one in each for rank in one.ranks}
+    drives = {rank: topology.gpu(gpus[rank]) for rank in sorted(members & gpus.keys())}
 
     def edges(samples: Samples) -> list[Edge]:
         a, b = samples.ranks
@@ -56,10 +60,6 @@ def company_of_pairs(run: Run, topology: Topology) -> Callable[[Samples], Compan
             return []
         used = [(hosts[rank], nic_of(topology, drives[rank])) for rank in samples.ranks if rank in drives]
         return [(host, nic.name) for host, nic in used if nic is not None]
-
-    together: dict[tuple[str, int, int], list[Samples]] = {}
-    for samples in filter(is_in_round, run.samples):
-        together.setdefault(_round_of(samples), []).append(samples)
 
     @cache
     def counts(operation: str, round: int, size: int) -> tuple[Counter[tuple[str, Edge]], Counter[tuple[str, str]]]:

@@ -114,7 +114,8 @@ def _add_source(content: CommentedMap, calibration: Calibration, command: str) -
         command=command,
         runs=min(each.runs for each in calibration.references),
         note=(
-            f"bounds: a healthy run lies beyond one with probability {calibration.false_alarms:g}; spread between runs "
+            f"bounds: a healthy session of 1,000 metrics or of these lies beyond one with probability "
+            f"{calibration.false_alarms:g}; spread between runs "
             f"{between:.2%}, within a run {within:.2%} (medians over the metrics)"
         ),
     )

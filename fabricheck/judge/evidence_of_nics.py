@@ -37,12 +37,14 @@ _DROPS = {
 }
 _DROPPED_SHARE, _FEWEST_DROPPED = 1e-3, 20
 _CONGESTION = ("port_xmit_wait", "roce_slow_restart_cnps", "np_cnp_sent", "out_of_sequence", "packet_seq_err")
-# Of the segments that a node received, the share that came after a gap: up to 6% on healthy shaped links, whose shaper
-# drops what is too fast, and 44% where 1% of packets are lost (docs/state.md).
-_GAPS_SHARE = 0.15
+# Of the segments that a node received, the share that came after a gap, and of those that the others sent, the share
+# that made them recover from a loss. On healthy shaped links, whose shaper drops what is too fast, up to 6% and 0.036%;
+# where 1% of the packets to a node are lost, 6% to 44% and 0.08% to 0.11% (docs/state.md).
+_GAPS_SHARE, _RECOVERIES_SHARE = 0.02, 5e-4
 # Of those that it sent, the share that it sent again: up to 0.6% on the same links.
 _RESENT_SHARE = 0.02
-_FEWEST, _TIMES_OTHERS = 20, 4.0
+_FEWEST, _FEWEST_RECOVERIES, _TIMES_OTHERS = 20, 10, 4.0
+_MANY_NODES = 50
 
 
 def evidence_of_nics(nodes: Sequence[Node], topology: Topology | None, *, alone: bool = False) -> Iterator[Evidence]:
@@ -109,6 +111,10 @@ def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
     rises = {node.host: _tcp_rise(node) for node in nodes if node.before is not None and node.after is not None}
     gaps = {host: (rise.get("TCPOFOQueue", 0), rise.get("InSegs", 0)) for host, rise in rises.items()}
     for host, share, usual in _above(gaps, _GAPS_SHARE):
+        others = [rise for other, rise in rises.items() if other != host]
+        recoveries = sum(rise.get("TCPSackRecovery", 0) for rise in others)
+        if recoveries < max(_FEWEST_RECOVERIES, _RECOVERIES_SHARE * sum(map(_sent, others))):
+            continue
         count, segments = gaps[host]
         text = (
             f"{count:,} of {segments:,} TCP segments came after a gap ({100 * share:.2g}%, the other nodes' median "
@@ -130,10 +136,14 @@ def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
 def _above(counts: Mapping[str, tuple[int, int]], share: float) -> Iterator[tuple[str, float, float]]:
     """The nodes whose part of a whole is above `share` and far above that of the other nodes; with both."""
     shares = {host: part / whole if whole else 0.0 for host, (part, whole) in counts.items()}
+    of_all = statistics.median(shares.values()) if shares else 0.0
     for host, (part, _) in counts.items():
-        others = [each for other, each in shares.items() if other != host]
-        usual = statistics.median(others) if others else 0.0
-        if others and part >= _FEWEST and shares[host] > share and shares[host] > _TIMES_OTHERS * usual:
+        if part < _FEWEST or shares[host] <= share or len(shares) < 2:
+            continue
+        # One among many hardly moves their median, and there may be thousands.
+        others = [each for other, each in shares.items() if other != host] if len(shares) < _MANY_NODES else []
+        usual = statistics.median(others) if others else of_all
+        if shares[host] > _TIMES_OTHERS * usual:
             yield host, shares[host], usual
 
 

@@ -35,6 +35,8 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
     beside = company_of_pairs(run, topology)
 
     def expect(samples: Samples, quantity: Quantity) -> Expectation:
+        if not ranks.keys() >= set(samples.ranks):
+            return Expectation(None, None, None, 0.0, "its ranks are not in the header")
         members = [ranks[rank] for rank in samples.ranks]
         hosts = list(dict.fromkeys(each.host for each in members))
         place = {each.rank: position for position, each in enumerate(members)}

@@ -21,6 +21,7 @@ from fabricheck.topology.model import Topology
 
 #: More evidence beside one metric says nothing more.
 _MOST_BESIDE = 3
+_SLOW = (Verdict.DEGRADED, Verdict.FAIL)
 _ORDER = (Verdict.INVALID, Verdict.INCOMPLETE, Verdict.DEGRADED, Verdict.PASS, None)
 
 
@@ -91,24 +92,26 @@ def findings_of(runs: Iterable[tuple[Run, Topology | None]]) -> Iterator[Finding
     return (Finding(message) for message in told.values())
 
 
-def with_evidence(judged: RunJudgement, topology: Topology | None) -> RunJudgement:
-    """The judgement with what the nodes say: problems of the run, and words beside metrics that are not PASS."""
-    found = evidence_of(judged.run, topology)
+def with_problems_of_nodes(judged: RunJudgement, topology: Topology | None) -> RunJudgement:
+    """The judgement with what the nodes say that keeps the run from being green."""
     problems = tuple(
         Problem(each.verdict, each.message, f"{each.host}:{each.part}" if each.part else each.host)
-        for each in found
+        for each in evidence_of(judged.run, topology)
         if each.verdict is not None and each.verdict is not Verdict.PASS
     )
-    if not found:
-        return judged
     verdict = worst([judged.verdict, *(each.verdict for each in problems)])
-    judgements = tuple(_beside(each, judged.run, found) for each in judged.judgements)
-    return replace(judged, verdict=verdict, problems=(*judged.problems, *problems), judgements=judgements)
+    return replace(judged, verdict=verdict, problems=(*judged.problems, *problems))
+
+
+def beside_metrics(judged: RunJudgement) -> RunJudgement:
+    """The judgement with what the nodes say beside each metric that is slow, once all yardsticks have judged it."""
+    found = evidence_of(judged.run, judged.topology)
+    return replace(judged, judgements=tuple(_beside(each, judged.run, found) for each in judged.judgements))
 
 
 def _beside(judgement: Judgement, run: Run, found: Sequence[Evidence]) -> Judgement:
     """A metric that is not PASS, with what its own nodes and GPUs say."""
-    if judgement.verdict not in (Verdict.DEGRADED, Verdict.FAIL):
+    if judgement.verdict not in _SLOW:
         return judgement
     ranks = [run.ranks[each] for each in judgement.samples.ranks if each < len(run.ranks)]
     hosts = {short_name(each.host) for each in ranks}

@@ -141,7 +141,7 @@ class Policy:
       `smallest_loss_of_distance`: the same where all pairs over more than one switch lose, and no others.
     - `smallest_effect`: a setting that surely changes less than this share, either way, does nothing that matters.
     - `achievable_margin`, and that `_of_collectives`: how far under what links carry of data a goodput is DEGRADED.
-    - `part_margin`, `part_margin_of_latencies`: how far from the same part elsewhere, at least;
+    - `part_margin`, and those `_of_host_memory` and `_of_latencies`: how far from the same part elsewhere, at least;
       `published_margin`: from a paper's value that has no range of its own.
     - `equals`: how much equals differ at least from each other while nothing is wrong; the first rule that matches
       counts. `equals_error`: how often a healthy session of `equals_metrics` metrics may be called DEGRADED by them.
@@ -163,6 +163,7 @@ class Policy:
     achievable_margin: Annotated[float, Field(gt=0, lt=1)] = 0.12
     achievable_margin_of_collectives: Annotated[float, Field(gt=0, lt=1)] = 0.3
     part_margin: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    part_margin_of_host_memory: Annotated[float, Field(gt=0, lt=1)] = 0.10
     part_margin_of_latencies: Annotated[float, Field(gt=0)] = 1.0
     published_margin: Annotated[float, Field(gt=0, lt=1)] = 0.15
     equals_error: Annotated[float, Field(gt=0, lt=1)] = 0.001

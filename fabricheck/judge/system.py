@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError, reason_of
 from fabricheck.judge.expectations import expect_from_topology
-from fabricheck.judge.judge import NO_EXPECTATION, judge_run
-from fabricheck.judge.node_state import with_evidence
+from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
+from fabricheck.judge.known import Facts, Part, is_comparable, load_parts, yardsticks_of_parts
+from fabricheck.judge.node_state import beside_metrics, with_problems_of_nodes
 from fabricheck.judge.policy import Policy, load_policy
+from fabricheck.judge.published import Published, load_published, yardsticks_of_papers
 from fabricheck.judge.references import Key, References, load_references
 from fabricheck.judge.siblings import Compared, compare_siblings
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.judgement import Reference
+from fabricheck.records.judgement import Expectation, Reference, Yardstick
+from fabricheck.records.metrics import Metric
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.results.fabricbench import read_run
-from fabricheck.suite import site_root, suite_root
+from fabricheck.suite import described, site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology, load_topology, partition_files
 
 
@@ -27,6 +30,7 @@ from fabricheck.topology.model import Topology, find_topology, load_topology, pa
 class SystemJudge:
     """Everything that a run on one system is judged by. `None` where the system has no such file.
 
+    `parts` and `published`: what the same parts gave elsewhere, and what papers measured on this system.
     `partitions`: the topologies of partitions that have other nodes than `topology` says, by the partition's name.
     """
 
@@ -34,6 +38,8 @@ class SystemJudge:
     references: References | None
     policy: Policy
     partitions: Mapping[str, Topology] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+    published: tuple[Published, ...] = ()
 
     @classmethod
     def of(cls, system: str, root: Path | None = None) -> SystemJudge:
@@ -46,13 +52,25 @@ class SystemJudge:
         name, _, partition = system.partition(":")
         site = site_root(name, root)
         site_configs, references = site / "site_configs", site / "reference_values" / f"{name}.yaml"
+        papers = site / "reference_values" / "published" / f"{name}.yaml"
         partitions = {one: load_topology(file) for one, file in partition_files(name, site_configs).items()}
         return cls(
             partitions.get(partition) or find_topology(name, site_configs),
             load_references(references) if references.exists() else None,
             load_policy(root / "config" / "policy.yaml"),
             partitions,
+            tuple(
+                part for each in dict.fromkeys((site, root)) for part in load_parts(each / "reference_values" / "parts")
+            ),
+            load_published(papers) if papers.exists() else (),
         )
+
+    @classmethod
+    def of_any(cls, system: str) -> SystemJudge:
+        """As `of`, also of a system that has no folder: without a topology no model says what anything should be."""
+        if described(system):
+            return cls.of(system)
+        return cls(None, None, load_policy(suite_root() / "config" / "policy.yaml"))
 
     def topology_of(self, partition: str) -> Topology | None:
         """The topology of a `system:partition`; the system's own where that has none, or is empty."""
@@ -67,8 +85,9 @@ class SystemJudge:
         return self.compare((self.judge_alone(run, test, attributes),)).runs[0]
 
     def compare(self, runs: Sequence[RunJudgement]) -> Compared:
-        """The runs of a session, judged by `judge_alone`, with what their equals say."""
-        return compare_siblings(runs, self.policy)
+        """The runs of a session, judged by `judge_alone`, with what their equals and, of slow ones, their nodes say."""
+        compared = compare_siblings(runs, self.policy)
+        return replace(compared, runs=tuple(map(beside_metrics, compared.runs)))
 
     def judge_alone(
         self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None
@@ -77,8 +96,20 @@ class SystemJudge:
         attributes = attributes or {}
         topology = self.topology_of(str(attributes.get("$partition", "")))
         expect = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
-        judged = judge_run(run, expect, self._references(run, test, attributes), self.policy)
-        return replace(with_evidence(judged, topology), topology=topology)
+        known = self._known(run, topology)
+        judged = judge_run(run, expect, self._references(run, test, attributes), self.policy, known)
+        return replace(with_problems_of_nodes(judged, topology), topology=topology)
+
+    def _known(self, run: Run, topology: Topology | None) -> Known:
+        if not is_comparable(run):
+            return lambda *_: ()
+        facts = Facts(run, topology)
+
+        def known(metric: Metric, expectation: Expectation) -> Iterator[Yardstick]:
+            yield from yardsticks_of_parts(self.parts, metric, expectation, facts, self.policy)
+            yield from yardsticks_of_papers(self.published, metric, expectation, facts, self.policy)
+
+        return known
 
     def judge_anyhow(
         self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None

@@ -281,7 +281,9 @@ def facts_of(judged: RunJudgement) -> Facts:
         libraries=tuple(_library(each) for each in header.get("libraries", {}).values()),
         environment=tuning,
         launcher_environment=tuple(each for each in environment if each not in tuning),
-        differences=tuple(_difference(each) for each in header.get("environment_differences", [])),
+        differences=tuple(
+            _difference(each) for each in header.get("environment_differences", []) if not set_by_launcher(each["name"])
+        ),
         command=tuple(map(shlex.quote, [*_assignments(tuning), *arguments])) if arguments else (),
         launch=_launch(run.ranks, nodes),
         proof=_proof(run.footer),

@@ -26,9 +26,9 @@ _KEY_WORDS = (
 )
 _SHORTEST_RANDOM, _FEWEST_DISTINCT = 16, 10
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*(?:=\s*|:\s+)(?=\S)")
+_ASSIGNMENT = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*)\s*(?:=\s*|:\s+)(?=\S)")
 _USER_INFORMATION = re.compile(r"://[^/?#\"' \t,;]*@")
-_NAME = re.compile(r"([A-Za-z0-9_-]+)[\"']*[=: ][=: \"']*(?![=: \"']|\Z)")
+_NAME = re.compile(r"(?<![A-Za-z0-9_-])([A-Za-z0-9_-]+)[\"']*[=: ][=: \"']*(?![=: \"']|\Z)")
 _PIECE = re.compile(r"[A-Za-z0-9]+")
 # Folders of a path may have a hash in their names.
 _PATH = re.compile(r"(?:(?<=[:,;= \t])|\A)/[^:,;= \t]*")
@@ -110,9 +110,9 @@ def without_values(text: str) -> str:
     return text if not is_secret(text) else "…"
 
 
-# What Open MPI's and Intel MPI's mpirun tell the ranks that they start: no tuning, and wrong in another run.
+# What srun, and Open MPI's and Intel MPI's mpirun tell the ranks that they start: no tuning, and wrong in another run.
 _OF_LAUNCHER = re.compile(
-    r"OMPI_MCA_(PREFIXES|cpu_type|initial_wdir|num_procs|ess_.*|orte_.*)"
+    r"SLURMD_NODENAME|OMPI_MCA_(PREFIXES|cpu_type|initial_wdir|num_procs|ess_.*|orte_.*)"
     r"|I_MPI_(INFO_.*|INTERNAL_.*|HYDRA_UUID|MPIRUN|PIN_INFO|PIN_MAPPING|RETURN_WIN_.*|BIND_WIN_.*)"
 )
 

@@ -33,6 +33,7 @@ from fabricheck.results.fabricbench_format import (
 )
 from fabricheck.results.fabricbench_records import rank_of, samples_of
 from fabricheck.results.guards import list_ranks
+from fabricheck.results.node_names import mistaken_names
 from fabricheck.results.node_state import read_states
 from fabricheck.results.strict_json import BadLineError, parse_line, validate
 
@@ -236,9 +237,8 @@ class _Reader:
         if not header.plan.shared_devices:
             self.check_devices(header.ranks)
         self.check_host_memory(header)
-        for difference in header.environment_differences:
-            if difference.rank >= len(header.ranks):
-                self.invalid(1, f"environment_differences speaks of rank {difference.rank}, which is not in the run")
+        for mistake in mistaken_names(header):
+            self.invalid(1, mistake)
 
     def check_platform(self, header: HeaderModel) -> None:
         """A rehearsal is one on all its ranks."""

@@ -93,7 +93,7 @@ def cmake_options(environ: Any) -> Iterator[str]:
     """CMake's options for an environment of ReFrame, as shell words: compilers, flags, and what its extras say."""
     extras = environ.extras
     backend = backend_of(extras)
-    cxx, cuda = environ.cxx, environ.nvcc if backend == "cuda" else ""
+    cxx, cuda = extras.get("cxx", environ.cxx), environ.nvcc if backend == "cuda" else ""
     if backend == "hip" and extras.get("hip_platform", "amd") == "amd":
         cxx = "hipcc"
     elif backend == "sycl":

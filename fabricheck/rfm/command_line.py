@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fabricheck.suite import site_root, suite_root
+from fabricheck.suite import suite_root
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,11 @@ def ranks_together(placement: str, where: str, ranks: int) -> str:
     be placed so.
     """
     from fabricheck.expectation.memory import placements
-    from fabricheck.topology.model import find_topology
+    from fabricheck.rfm.launch import topology_of
 
-    found = placements(find_topology(where, site_root(where) / "site_configs"), ranks)
+    topology = topology_of(where)
+    if topology is None:
+        return ""
+    found = placements(topology, ranks)
     sets = found.same_gpu if placement == "same-gpu" else found.spread
     return ",".join("+".join(map(str, one)) for one in sets)

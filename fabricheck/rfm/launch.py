@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,9 +13,9 @@ import reframe.core.runtime as rt
 from fabricheck import mpi
 from fabricheck.errors import UserError
 from fabricheck.extras import number_of_nodes, parse_cores
-from fabricheck.rfm.build import API_OF_CCL
-from fabricheck.suite import site_root, suite_root
-from fabricheck.topology.model import find_topology
+from fabricheck.rfm.build import API_OF_CCL, missing_backend
+from fabricheck.suite import described, site_root, suite_root
+from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.nic import gpus_of_ports
 from fabricheck.tuning import Profile, load_profiles
 
@@ -39,6 +39,16 @@ def prepare_launcher(test: rfm.RegressionTest) -> None:
         launch = mpi.launch(family, test.num_tasks, cores_of(test))
         test.job.launcher.options += list(launch.options)
         test.env_vars.update({**launch.environment, **mpi.as_root(family)})
+
+
+def why_not(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:
+    """Why the test's environment cannot run it at all, and whether the site's own description says so."""
+    reason = missing_backend(test.backend)
+    if reason is not None:
+        yield reason, False
+    extras = test.current_environ.extras
+    if "not_gpu_aware" in extras and test.transport == "mpi" and test.backend != "host":
+        yield mpi.not_gpu_aware(extras.get("mpi", ""), extras["not_gpu_aware"]), True
 
 
 def devices_of_ranks(test: rfm.RegressionTest) -> list[int]:
@@ -78,7 +88,7 @@ def gpus_of(test: rfm.RegressionTest) -> int:
 class NodePorts:
     """How the NIC ports of a node are each measured by a rank: `ranks` of a node, and the devices that they drive.
 
-    `devices` is empty on the host backend.
+    `devices` is empty on the host backend. `ranks` is 0 where no topology says which GPU has which port.
     """
 
     ranks: int
@@ -92,10 +102,12 @@ def ports_of(test: rfm.RegressionTest, *, on_host: bool) -> NodePorts:
     knows over which NIC a rank on the host sends, and there is one a node.
     """
     where = test.current_partition.fullname
-    topology = find_topology(where, site_root(where) / "site_configs")
+    topology = topology_of(where)
     if on_host:
         bound = test.current_environ.extras.get("rank_nics") == "round-robin"
-        return NodePorts(max(len(topology.nics), 1) if bound else 1)
+        return NodePorts(max(len(topology.nics), 1) if bound and topology else 1)
+    if topology is None:
+        return NodePorts(0)
     devices = tuple(gpu.index for gpu in gpus_of_ports(topology))
     return NodePorts(len(devices), devices)
 
@@ -112,7 +124,16 @@ def nodes_of(partition: Any) -> int:
 
 @cache
 def _nodes_by_topology(where: str) -> int:
-    return find_topology(where, site_root(where) / "site_configs").nodes
+    topology = topology_of(where)
+    return topology.nodes if topology is not None else 0
+
+
+def topology_of(where: str) -> Topology | None:
+    """The topology of a `system:partition`; None for a system that has no folder here or in FABRICHECK_SITES.
+
+    Raises UserError where its file is not valid.
+    """
+    return find_topology(where, site_root(where) / "site_configs") if described(where) else None
 
 
 def fitting_partitions(features: Sequence[str], *, several_nodes: bool) -> list[str]:

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import reframe.core.runtime as rt
 import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
 from reframe.core.builtins import fixture, run_after, run_before, sanity_function, variable
@@ -25,9 +26,10 @@ from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_arrival, require_fresh, require_words_of_all_nodes
 from fabricheck.results.node_state import FOLDER
-from fabricheck.rfm.bounds import NO_BOUNDS, bounds_of
-from fabricheck.rfm.build import BuildFabricbench, missing_backend
+from fabricheck.rfm.bounds import record_bounds
+from fabricheck.rfm.build import BuildFabricbench
 from fabricheck.rfm.command_line import Plan, ranks_together
+from fabricheck.rfm.foreign import adopt
 from fabricheck.rfm.launch import (
     cores_of,
     fitting_partitions,
@@ -37,6 +39,7 @@ from fabricheck.rfm.launch import (
     ports_of,
     prepare_launcher,
     profile_of,
+    why_not,
 )
 from fabricheck.rfm.outcome import (
     EXIT_STATUS,
@@ -44,6 +47,7 @@ from fabricheck.rfm.outcome import (
     WRONG_DATA,
     describe_end,
     read_exit_status,
+    read_words,
     summary,
     unsupported_reason,
 )
@@ -87,11 +91,10 @@ class FabricbenchCheck(RegressionTestPlugin):
       it is not. What the machine is known not to support is declared in the partition's `extras["unsupported"]`, a
       reason by the setting that needs it, such as `host_numa=remote`. The test runs all the same, and where the machine
       has it, it is measured.
-    - *run*: `result.jsonl` and the exit status are left in the stage directory, and kept.
+    - *run*: `result.jsonl`, the exit status and what nodes said are left in the stage directory, and kept.
     - *sanity*: raises SanityError where something else was measured than was asked for, or not all of it.
     - *performance*: every metric that the plan promises becomes a performance variable; PerformanceError where the
-      verdict is not PASS. ReFrame's own references are not used, since it passes a metric without one; what judged a
-      metric stands in its reports and performance logs all the same (`fabricheck.rfm.bounds`).
+      verdict is not PASS. ReFrame judges nothing, and reports what judged each metric (`fabricheck.rfm.bounds`).
 
     The messages begin with the verdict, which `fabricheck run` reads.
 
@@ -146,7 +149,6 @@ class FabricbenchCheck(RegressionTestPlugin):
     not_applicable = variable(bool, value=False)
     #: What this test needs and the site says that the machine does not support; likewise.
     declared_unsupported = variable(str, value="")
-
     #: Whether each node is asked for its state before and after the run (docs/state.md).
     node_state = variable(typ.Bool, value=True)
 
@@ -158,6 +160,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_after("init")
     def select(self) -> None:
+        adopt(rt.runtime().system)
         self.valid_systems = self.fitting_systems()
         self.valid_prog_environs = self.fitting_environments()
         self.sourcesdir = None
@@ -200,11 +203,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         extras = self.current_partition.extras
         for line in (*renamed_keys(extras), *effort_problems(extras)):
             raise ReframeError(f"partition {self.current_partition.fullname}: {line}")
-        reason = missing_backend(self.backend)
-        self.leave_out_if(reason is not None, reason or "", described=False)
-        refusing = self.current_environ.extras.get("not_gpu_aware")
-        if refusing is not None and self.transport == "mpi" and self.backend != "host":
-            self.leave_out_if(True, mpi.not_gpu_aware(self.current_environ.extras.get("mpi", ""), refusing))
+        for reason, described in why_not(self):
+            self.leave_out_if(True, reason, described=described)
         self.choose_operations()
         self.set_nodes()
         self.set_ranks()
@@ -222,9 +222,11 @@ class FabricbenchCheck(RegressionTestPlugin):
         extras = self.current_partition.extras
         known = self.partition_nodes = nodes_of(self.current_partition)
         self.num_nodes = self.wanted_nodes or min(known, int(extras.get("most_nodes", known)))
-        where = self.current_partition.fullname
-        unknown = f"neither the extras of {where} nor its topology say how many nodes it has"
-        self.leave_out_if(self.num_nodes < 1, unknown, described=False)
+        where, unknown = (
+            self.current_partition.fullname,
+            "neither its extras nor its topology say how many nodes it has",
+        )
+        self.leave_out_if(self.num_nodes < 1, f"{where}: {unknown}", described=False)
         self.leave_out_if(0 < known < self.num_nodes, f"{where} has {known} nodes and this test needs {self.num_nodes}")
 
     def set_ranks(self) -> None:
@@ -235,6 +237,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         if self.rank_a_port:
             ports = ports_of(self, on_host=on_host)
             self.num_tasks_per_node, self.rank_devices = ports.ranks, ports.devices
+            unknown = f"no topology of {self.current_partition.fullname} says which GPU has which NIC port"
+            self.leave_out_if(ports.ranks < 1, unknown, described=False)
             if self.num_nodes // 2 * ports.ranks < 2:
                 self.schedules = ["uncontended"]  # no two pairs can go at the same time
         elif on_host:
@@ -338,8 +342,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     def measured_what_was_asked_for(self) -> bool:
         self.judgement = self.judge()
         # What is slower than it should be was measured all the same.
-        wrong = [each for each in self.judgement.problems if each.verdict is not Verdict.DEGRADED]
-        if wrong:
+        if any(each.verdict is not Verdict.DEGRADED for each in self.judgement.problems):
             raise SanityError(summary(self.judgement.problems, self.last_words()))
         return True
 
@@ -363,7 +366,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     def system_judge(self) -> SystemJudge:
         from fabricheck.judge.system import SystemJudge
 
-        return SystemJudge.of(self.current_system.name)
+        return SystemJudge.of_any(self.current_system.name)
 
     def wanted_environment(self) -> dict[str, str]:
         """The variables that the site's own tuning puts into effect."""
@@ -409,25 +412,18 @@ class FabricbenchCheck(RegressionTestPlugin):
         return describe_end(self.errors())
 
     def errors(self) -> str:
-        file = Path(self.stagedir) / str(self.stderr.evaluate())
-        return file.read_text(encoding="utf-8", errors="replace")
+        return read_words(Path(self.stagedir) / str(self.stderr.evaluate()))
 
     def output(self) -> str:
         """What went to the job's stdout: some libraries log there."""
-        file = Path(self.stagedir) / str(self.stdout.evaluate())
-        return file.read_text(encoding="utf-8", errors="replace")
+        return read_words(Path(self.stagedir) / str(self.stdout.evaluate()))
 
     @run_before("performance")
     def set_metrics(self) -> None:
-        for each in self.judgement.judgements:
-            self.set_metric(each.name, each.value, each.unit)
-        for name, value in self.further_metrics():
-            self.set_metric(name, value, "x")
-
-    def set_metric(self, name: str, value: float, unit: str) -> None:
-        """A performance variable, by which ReFrame judges nothing."""
-        self.perf_variables[name] = sn.make_performance_function(lambda: value, unit)
-        self.reference[f"{self.current_partition.fullname}:{name}"] = (*NO_BOUNDS, unit)
+        """Performance variables without references, so that ReFrame judges nothing by them."""
+        found = [(each.name, each.value, each.unit) for each in self.judgement.judgements]
+        for name, value, unit in (*found, *((name, value, "x") for name, value in self.further_metrics())):
+            self.perf_variables[name] = sn.make_performance_function(float, unit, value)
 
     def further_metrics(self) -> Iterable[tuple[str, float]]:
         """Ratios that are performance variables beside the metrics, by name."""
@@ -443,20 +439,9 @@ class FabricbenchCheck(RegressionTestPlugin):
         lost = [name for name in expected_metric_names(self.judgement.run.header) if name not in recorded]
         if lost:
             raise PerformanceError(f"INCOMPLETE: ReFrame did not record {', '.join(lost[:3])}")
-        self.record_bounds()
+        record_bounds(self.perfvalues, self.current_partition.fullname, self.judgement.judgements)
         bad = [each for each in self.judgement.judgements if each.verdict is not Verdict.PASS]
         problems = [Problem(each.verdict, f"{each.name}: {each.reason}") for each in bad] or [*self.further_problems()]
         problems += self.judgement.problems
         if problems:
             raise PerformanceError(summary(problems, ""))
-
-    def record_bounds(self) -> None:
-        """Puts what judged each metric into ReFrame's reports and performance logs, and the verdict as its result.
-
-        Afterwards, so that ReFrame does not judge by it: it knows neither noise nor wrong data, and its message would
-        take the place of ours.
-        """
-        for each in self.judgement.judgements:
-            recorded = self.perfvalues[f"{self.current_partition.fullname}:{each.name}"]
-            recorded[1:4] = bounds_of(each)
-            recorded[-1] = "pass" if each.verdict is Verdict.PASS else "fail"

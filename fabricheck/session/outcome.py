@@ -65,6 +65,7 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
         [
             *not_said_by_runs(session, judged),
             *_missing_checks(suite, judge),
+            *_twice(judged),
             *compared.problems,
             *session.findings,
             *compared.findings,
@@ -95,6 +96,16 @@ def not_said_by_runs(session: Session, judged: Sequence[RunJudgement]) -> Iterat
     failed = (case for case in session.cases if case.result == "fail")
     repeated = {failure_of(case) for case in failed if _worst_of(case) in said.get(str(case), ())}
     return (each for each in session.problems if each not in repeated)
+
+
+def _twice(judged: Sequence[RunJudgement]) -> Iterator[Problem]:
+    """Result files of one and the same run of the benchmark, which then stands for two test cases."""
+    seen: dict[str, str] = {}
+    for each in judged:
+        run_id = each.run.header.get("run_id")
+        if run_id is not None and seen.setdefault(run_id, each.run.path) != each.run.path:
+            text = f"{each.run.path}: is of the same run as {seen[run_id]}: the file was handed in again"
+            yield Problem(Verdict.INVALID, text)
 
 
 def _worst_of(case: Case) -> str:

@@ -11,6 +11,8 @@ from fabricheck.records.verdict import Finding, Problem, Verdict
 
 # What ReFrame and a check say before what is wrong, where the check says its verdict itself.
 _NAMED = re.compile(rf"^(?:\w+ )*error: (?:{'|'.join(each.value for each in Verdict)}): ")
+# What a scheduler's command for a job says where it refuses one.
+_REFUSED = re.compile(r"(?:sbatch|srun|salloc|qsub|bsub|flux)\b.*?\berror: .+", re.IGNORECASE)
 
 
 def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: str = "") -> tuple[Problem, ...]:
@@ -60,8 +62,13 @@ def _how(case: Case) -> str:
 
 
 def _why(case: Case) -> str:
-    """The reason; without the verdict that a check named in it, which the line has, and ReFrame's words before that."""
-    return _NAMED.sub("", (case.reason or "no reason given").splitlines()[0])
+    """The first line of the reason, and what the scheduler said where it took no job.
+
+    Without the verdict that a check named in it, which the line has, and ReFrame's words before that.
+    """
+    first, *more = (case.reason or "no reason given").splitlines()
+    said = next((line.strip() for line in more if _REFUSED.match(line.strip())), "")
+    return _NAMED.sub("", f"{first}: {said}" if said and said not in first else first)
 
 
 def _alike(cases: Iterable[Case]) -> list[list[Case]]:

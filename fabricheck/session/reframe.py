@@ -23,6 +23,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from fabricheck.errors import UserError
+from fabricheck.patterns import mistake_of
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.session.abandoned import Started, running
 from fabricheck.session.progress import Progress, past_seconds
@@ -30,7 +31,6 @@ from fabricheck.session.reading import REPORT, Session, read_cases, read_info
 from fabricheck.session.scrub import scrub, scrub_database
 from fabricheck.suite import Suite
 
-_MOST_REPETITIONS = 4
 #: ReFrame's, beside the runs (config/common.py).
 DATABASE = "results.db"
 
@@ -101,25 +101,9 @@ def _session(folder: Path, listed: int, status: int, ended_by: str, output: Path
 
 
 def _harmless(pattern: str) -> str:
-    """`pattern`, which ReFrame matches with all names, if that ends. Raises `UserError` where it might take for ever.
-
-    Python tries all ways in which what is repeated can be divided: their number grows exponentially where a repeated
-    group has a repetition or a choice in it, and with a high power where many repetitions follow each other.
-    """
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise UserError(f"--name {pattern!r} is no regular expression: {error}") from None
-    plain = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", "x", pattern)
-    repeat = r"(?:[*+]|\{\d*,?\d*\})"
-    if len(re.findall(repeat, plain)) > _MOST_REPETITIONS:
-        raise UserError(f"--name {pattern!r}: has more than {_MOST_REPETITIONS} repetitions: repeat --name instead")
-    while (group := re.search(r"\(([^()]*)\)", plain)) is not None:
-        inside, after = group[1].removeprefix("?:"), plain[group.end() :]
-        varies = re.search(rf"{repeat}|[|?]", inside) is not None
-        if varies and re.match(repeat, after):
-            raise UserError(f"--name {pattern!r}: a repeated group has a repetition or a choice in it: simplify it")
-        plain = plain[: group.start()] + ("x?" if varies else "x") + after
+    """`pattern`, which ReFrame matches with all names, if that ends. `UserError` where it might take for ever."""
+    if (mistake := mistake_of(pattern)) is not None:
+        raise UserError(f"--name {pattern!r} {mistake}")
     return pattern
 
 

@@ -39,6 +39,8 @@ _COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "intel": {XPU_SMI_TOPO: ["xpu-smi", "topology", "-m"], XPU_SMI_DISCOVERY: ["xpu-smi", "discovery", "-j"]},
     "": {LSTOPO: ["lstopo", "--of", "xml"]},
 }
+_OTHERS = (NVML, AMD, NUMA, NICS, INTEL, PCI_GPUS, HOST, SOFTWARE, SLURM, PROBLEMS)
+_FILES = (*_OTHERS, *(name for commands in _COMMANDS.values() for name in commands))
 #: Seconds that a tool of a vendor may take.
 PATIENCE = 60.0
 
@@ -52,6 +54,8 @@ def capture(directory: Path, root: Path = Path("/sys"), patience: float = PATIEN
     problems: list[str] = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        for name in _FILES:  # what an earlier capture found may be gone
+            (directory / name).unlink(missing_ok=True)
         written = []
         on_bus = sysfs.pci_gpus(root)
         nvml = _nvml(patience, on_bus, problems)
@@ -104,9 +108,11 @@ def _nvml(patience: float, on_bus: Sequence[dict[str, Any]], problems: list[str]
     try:
         found = ask_gpu_facts(patience)
     except NvmlUnavailable as error:
-        if there or not error.absent:
-            driver = "" if not there or any(one["driver"] == "nvidia" for one in there) else "no driver is loaded; "
+        driver = "" if any(one["driver"] for one in there) else "no driver is loaded; "
+        if there:
             problems.append(f"{len(there)} NVIDIA GPUs on the PCI bus, and {driver}{error}")
+        elif not error.absent:
+            problems.append(str(error))
         return {}
     problems += found.pop("problems", [])
     return found

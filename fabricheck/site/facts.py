@@ -76,6 +76,7 @@ def _read_facts(directory: Path) -> Facts:
         problems=tuple(dict.fromkeys(problems)),
         association=association,
         software=software,
+        unseen=0 if gpus else len(read_json(directory / names.PCI_GPUS) or []),
         slurm=read_slurm(as_captured(read_json(directory / names.SLURM))),
     )
 

@@ -63,7 +63,8 @@ class Association:
 class Facts:
     """A node as its captures describe it.
 
-    `notes`: what has to be looked at by hand. `problems`: what could not be asked, or is wrong with the node.
+    `notes`: what has to be looked at by hand. `problems`: what could not be asked, or is wrong with the node. `unseen`:
+    GPUs on the PCI bus where no GPU could be asked.
     """
 
     hostname: str
@@ -81,6 +82,7 @@ class Facts:
     association: Association | None = None
     software: Software = field(default_factory=Software)
     slurm: Slurm | None = None
+    unseen: int = 0
 
 
 def known_numa(node: int | None, numa_nodes: tuple[int, ...]) -> int | None:

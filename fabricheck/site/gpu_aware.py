@@ -1,8 +1,8 @@
 """Whether an MPI library takes device memory, by its own word.
 
 Asked are, in this order: the library itself (`MPIX_Query_cuda_support` and its kin, by a tiny program that is compiled
-with it), UCX below an Open MPI, `ompi_info`, and how MPICH was configured. Where nothing says so, the answer is no: an
-MPI library that does not know device memory ends with signal 11 on it.
+with it), UCX below an Open MPI, `ompi_info`, how MPICH was configured, and what Cray's wrapper compiles for. Where
+nothing says so, the answer is no: an MPI library that does not know device memory ends with signal 11 on it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ NEEDED: Mapping[str, Mapping[str, str]] = {
     "cray-mpich": {"MPICH_GPU_SUPPORT_ENABLED": "1"},
     "impi": {"I_MPI_OFFLOAD": "1"},
 }
+_CRAY_TARGETS = {"cuda": "nvidia", "hip": "amd_gfx"}
 # UCX knows device memory by the memory's address only where Open MPI leaves it all to UCX.
 _OVER_UCX = {
     "OMPI_MCA_pml": "ucx",
@@ -79,6 +80,10 @@ def gpu_aware(family: str, mpicxx: str, api: str, environment: Mapping[str, str]
         return _by_ompi_info(api, environment)
     if family == "mpich":
         return _by_configuration(api, environment)
+    target = environment.get("CRAY_ACCEL_TARGET", "")
+    if family == "cray-mpich" and target.startswith(_CRAY_TARGETS.get(api, "none")):
+        # The compiler wrapper links its library for GPUs then (HPE, intro_mpi).
+        return GpuAware(True, f"CRAY_ACCEL_TARGET is {target}", variables, collectives=True)
     return GpuAware(False, "nothing says that it takes device memory")
 
 

@@ -41,8 +41,11 @@ def from_nvml(
     found = tuple(_gpu(gpu, places[gpu["index"]]) for gpu in gpus)
     links = _nvlinks(gpus, places, numa_nodes, problems)
     for gpu in gpus:
-        if gpu["pcie_generation"] and gpu["pcie_width"]:
-            cpu = cpu_of(places[gpu["index"]], numa_nodes)
+        cpu = cpu_of(places[gpu["index"]], numa_nodes)
+        if gpu.get("c2c_links") and gpu.get("c2c_mbps"):
+            rate = gpu["c2c_mbps"] * 8 / 1000
+            links.append(FoundLink((f"gpu{gpu['index']}", cpu), "NVLink-C2C", gpu["c2c_links"], rate, "NVML"))
+        elif gpu["pcie_generation"] and gpu["pcie_width"]:
             links.append(pcie_link(gpu["index"], cpu, gpu["pcie_generation"], gpu["pcie_width"], "NVML"))
     return found, links
 

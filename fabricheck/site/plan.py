@@ -72,6 +72,8 @@ def plan(facts: Facts, system: str, description: str, choices: Choices) -> Plan:
                 left_out.append(f"MPI on device memory, and {mpi.not_gpu_aware(one.family, _word(one))}")
     if not libraries:
         left_out.append("everything: no MPI library is on the PATH, in a module or in the virtual environment")
+    if any(len(one.nodes) > 1 for one in chosen) and not facts.nics:
+        left_out.append("what the network should give: no port with a rate is in /sys; give nics in topology.yaml")
     left_out += facts.software.notes
     names = [each["name"] for each in environments]
     partitions = [_slurm_partition(facts, slurm, one, names, choices) for one in chosen if slurm is not None]
@@ -96,7 +98,9 @@ def _partitions(facts: Facts, choices: Choices, left_out: list[str]) -> list[Par
     if facts.slurm is None:
         return []
     known = facts.slurm.partitions
-    fitting = [one for one in known if one.gpus == len(facts.gpus)]
+    # Where Slurm gives out whole nodes, it need not know of their GPUs.
+    here = [one for one in known if not one.gpus and facts.hostname in one.nodes]
+    fitting = [one for one in known if one.gpus == len(facts.gpus)] or here
     for one in known:
         if one.gpus and one.gpus != len(facts.gpus) and (not choices.partitions or one.name in choices.partitions):
             left_out.append(
@@ -215,6 +219,6 @@ def _slurm_partition(
         "launcher": "srun",
         "access": [f"--partition={one.name}", "--exclusive", *choices.access],
         "time_limit": "30m",
-        **({"resources": [asked]} if facts.gpus else {}),
+        **({"resources": [asked]} if one.gpus else {}),
         **common,
     }

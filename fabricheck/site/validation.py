@@ -14,6 +14,7 @@ from typing import Any
 from fabricheck.errors import UserError
 from fabricheck.expectation.of_metric import TRANSPORTS, expectation
 from fabricheck.extras import cores_problems, effort_problems, nodes_problems, renamed_keys, unsupported_problems
+from fabricheck.judge.known import load_parts
 from fabricheck.judge.published import load_published
 from fabricheck.judge.references import ALL_OTHERS, References, load_references
 from fabricheck.records.metrics import MetricName, parse_metric_name
@@ -69,6 +70,10 @@ def problems(root: Path, system: str) -> Iterator[str]:
             load_published(published)
         except UserError as error:
             yield str(error)
+    try:
+        load_parts(root / "reference_values" / "parts")
+    except UserError as error:
+        yield str(error)
 
 
 def reference_problems(references: References, topologies: Mapping[str, Topology]) -> Iterator[str]:

@@ -72,8 +72,9 @@ def gpu_facts() -> dict[str, Any]:
     """`driver`, `gpus` and `problems`: what does not change while a driver is loaded, for a site's files.
 
     Of each GPU its index, name, arch, UUID, PCI address, memory (MiB, clock in MHz, width in bits), NUMA node, PCIe
-    link at most, MIG mode, and its NVLinks: how many there are (`nvlinks_total`) and each that is active. A GPU that
-    does not answer is a problem, and the others stand. Raises NvmlUnavailable.
+    link at most, NVLink-C2C to its CPU (links, MB/s of one), MIG mode, and its NVLinks: how many there are
+    (`nvlinks_total`) and each that is active. A GPU that does not answer is a problem, and the others stand. Raises
+    NvmlUnavailable.
     """
     with opened():
         gpus, problems = [], []
@@ -103,6 +104,8 @@ def _gpu(handle: Any, index: int) -> dict[str, Any]:
         "memory_bus_bits": answer(pynvml.nvmlDeviceGetMemoryBusWidth, handle),
         "pcie_generation": answer(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
         "pcie_width": answer(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        "c2c_links": field(handle, pynvml.NVML_FI_DEV_C2C_LINK_COUNT),
+        "c2c_mbps": field(handle, pynvml.NVML_FI_DEV_C2C_LINK_GET_MAX_BW),
         "mig": bool(mig and mig[0]),
         "nvlinks_total": sum(state is not None for state in links.values()),
         "nvlinks": [_nvlink(handle, number) for number, state in links.items() if state == 1],

@@ -142,6 +142,8 @@ def _judge(system: str, root: Path, policy: Path | None, references: Path | None
         load_references(references) if references is not None else own.references,
         load_policy(policy) if policy is not None else own.policy,
         own.partitions,
+        own.parts,
+        own.published,
     )
 
 

@@ -52,7 +52,8 @@ def test_every_rate_of_a_system_is_scaled_by_one_factor(miniature: Made) -> None
     for nic, described in zip(small.nics, real.nics, strict=True):
         assert nic.rate_gbps == pytest.approx(described.rate_gbps * scale)
         assert nic.burst_bytes == BURST_BYTES
-    assert max((nic.rate_gbps for nic in small.nics), default=0.1) == pytest.approx(0.1)
+    assert sum(nic.rate_gbps for nic in small.nics) <= 0.8 + 1e-9
+    assert max((nic.rate_gbps for nic in small.nics), default=0.1) in (pytest.approx(0.1), pytest.approx(0.2))
 
 
 def test_every_nic_of_every_node_is_a_port_of_the_small_network(miniature: Made) -> None:
@@ -64,9 +65,9 @@ def test_every_nic_of_every_node_is_a_port_of_the_small_network(miniature: Made)
 
 
 def gpu_rates(topology: Topology) -> list[float]:
-    """Gb/s of each link between GPUs, or from one to a switch."""
-    ends = {each.name for each in topology.gpus} | {each.name for each in topology.switches}
-    return [link.total_gbps for link in topology.links if set(link.ends) <= ends]
+    """Gb/s of each link of a GPU."""
+    ends = {each.name for each in topology.gpus}
+    return [link.total_gbps for link in topology.links if set(link.ends) & ends]
 
 
 def test_the_settings_keep_the_site_and_replace_the_machine(miniature: Made) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fabricheck.judge.judge import judge_run
-from fabricheck.judge.node_state import evidence_of, findings_of, with_evidence
+from fabricheck.judge.node_state import beside_metrics, evidence_of, findings_of, with_problems_of_nodes
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.run import Run
@@ -27,7 +27,8 @@ ALPS = find_topology("alps", suite_root() / "site_configs")
 
 def judged(run: Run) -> RunJudgement:
     """By a model that allows 100 Gb/s."""
-    return with_evidence(judge_run(run, lambda *_: Expectation(100, 100, 120, 0.5, "made"), {}), None)
+    alone = judge_run(run, lambda *_: Expectation(100, 100, 120, 0.5, "made"), {})
+    return beside_metrics(with_problems_of_nodes(alone, None))
 
 
 def told(run: Run, topology: Topology | None = None) -> list[tuple[Verdict | None, str]]:
@@ -174,25 +175,31 @@ def test_ports_are_only_told_of_a_run_inside_a_node() -> None:
     assert only == (Verdict.PASS, "nid001: hsn0: its link is down since the test began")
 
 
-def segments(host: str, gaps: int, again: int = 0) -> NodeState:
+def segments(host: str, gaps: int, again: int = 0, recoveries: int = 5) -> NodeState:
     usual = node(host).tcp
-    more = {"OutSegs": 100_000, "InSegs": 100_000, "RetransSegs": again, "TCPOFOQueue": gaps}
-    return node(host, "after", tcp={name: value + more[name] for name, value in usual.items()})
+    more = {"OutSegs": 47_000, "InSegs": 30_000, "RetransSegs": again, "TCPOFOQueue": gaps}
+    counted = {name: value + more[name] for name, value in usual.items()}
+    return node(host, "after", tcp={**counted, "TCPSackRecovery": recoveries})
 
 
 def test_the_node_that_packets_do_not_reach_is_named() -> None:
+    """Gaps there, and the others recover from losses; a shaper's own losses are few and come together."""
     before = [node(host) for host in HOSTS]
-    lossy = run_with(before, [segments(host, 44_000 if host == "nid003" else 600, 300) for host in HOSTS])
+    lossy = run_with(
+        before, [segments(host, *((10_489, 75, 3) if host == "nid003" else (200, 264, 37))) for host in HOSTS]
+    )
     (only,) = told(lossy)
     assert only[0] is Verdict.DEGRADED
-    assert only[1].startswith("nid003: 44,000 of 100,000 TCP segments came after a gap (44%, the other nodes'")
-    shaper = run_with(before, [segments(host, 5_800 if host == "nid003" else 720, 550) for host in HOSTS])
+    assert only[1].startswith("nid003: 10,489 of 30,000 TCP segments came after a gap (35%, the other nodes'")
+    shaper = run_with(
+        before, [segments(host, *((1_747, 28, 6) if host == "nid003" else (216, 256, 10))) for host in HOSTS]
+    )
     assert told(shaper) == []
-    alike = run_with(before, [segments(host, 20_000, 550) for host in HOSTS])
+    alike = run_with(before, [segments(host, 6_000, 250, 60) for host in HOSTS])
     assert told(alike) == []
-    resent = run_with(before, [segments(host, 600, 100_000 if host == "nid001" else 4_700) for host in HOSTS])
+    resent = run_with(before, [segments(host, 600, 47_000 if host == "nid001" else 2_200) for host in HOSTS])
     (only,) = told(resent)
-    assert only[1].startswith("nid001: TCP sent 100,000 of 200,000 segments again (50%, the other nodes' median 4.5%)")
+    assert only[1].startswith("nid001: TCP sent 47,000 of 94,000 segments again (50%, the other nodes' median 4.5%)")
 
 
 def test_what_differs_between_nodes_is_one_line_each() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reframe.utility.sanity import assert_reference, evaluate
 
-from fabricheck.records.judgement import Expectation, Judgement, Reference
+from fabricheck.records.judgement import Expectation, Judgement, Yardstick
 from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.bounds import NO_BOUNDS, bounds_of
 from tests.support.synthetic import samples
@@ -42,47 +42,53 @@ def accepted(one: Judgement) -> bool:
     return True
 
 
+REFERENCE = Yardstick("reference", 100.0, 97.0, "measured", gain=105.0)
+
+
 def test_the_reference_that_judged() -> None:
-    reference = Reference(100.0, -0.03, 0.05, "Gb/s", "measured")
-    slow = replace(judged(90.0, verdict=Verdict.DEGRADED), reference=reference)
-    assert bounds_of(slow) == (100.0, -0.03, 0.05)
+    slow = replace(judged(90.0, verdict=Verdict.DEGRADED), yardstick=REFERENCE)
+    assert bounds_of(slow) == pytest.approx((100.0, -0.03, 0.05))
     assert not accepted(slow)
     assert accepted(replace(slow, value=98.0, verdict=Verdict.PASS))
 
 
-def test_the_floor_where_there_is_no_reference() -> None:
-    half = Expectation(100.0, 80.0, None, 0.5, "model")
-    assert bounds_of(replace(judged(60.0), expectation=half)) == (80.0, -0.5, None)
-    latency = replace(judged(3.0, better="lower"), expectation=replace(half, expected=2.0))
-    assert bounds_of(latency) == (2.0, None, 1.0)
-    assert not accepted(replace(latency, value=5.0, verdict=Verdict.FAIL))
+def test_a_latency_is_bounded_above() -> None:
+    floor = Yardstick("floor", 4.0, 4.0, "1/50% of the expected 2 us")
+    late = replace(judged(5.0, better="lower", verdict=Verdict.FAIL), yardstick=floor)
+    assert bounds_of(late) == (4.0, None, 0.0)
+    assert not accepted(late)
+    assert accepted(replace(late, value=3.0, verdict=Verdict.PASS))
 
 
 def test_nothing_is_made_up() -> None:
-    assert bounds_of(judged(60.0)) == NO_BOUNDS
+    assert bounds_of(judged(60.0, verdict=Verdict.INCOMPLETE)) == NO_BOUNDS
 
 
 @given(
     value=st.floats(1e-3, 1e6),
     reference=st.floats(1e-3, 1e6),
-    lower=st.floats(-0.99, 0) | st.none(),
-    upper=st.floats(0, 10) | st.none(),
+    bound=st.floats(0.01, 1),
+    gain=st.floats(1, 10) | st.none(),
+    better=st.sampled_from(["higher", "lower"]),
 )
-def test_what_passed_passes_there_too(value: float, reference: float, lower: float | None, upper: float | None) -> None:
+def test_what_passed_passes_there_too(
+    value: float, reference: float, bound: float, gain: float | None, better: str
+) -> None:
     """Noise may carry a value beyond its bound, and it passes: a dashboard must not alert."""
-    one = replace(judged(value), reference=Reference(reference, lower, upper, "Gb/s", "measured"))
+    worse, surprise = (bound, gain) if better == "higher" else (1 / bound, None if gain is None else 1 / gain)
+    found = None if surprise is None else reference * surprise
+    one = replace(judged(value, better=better), yardstick=Yardstick("part", reference, reference * worse, "", found))
     assert bounds_of(one)[0] == reference
     assert accepted(one)
 
 
 @given(st.floats(0.98, 1.04))
 def test_bounds_that_are_met_stay(share: float) -> None:
-    one = replace(judged(100 * share), reference=Reference(100.0, -0.03, 0.05, "Gb/s", "measured"))
-    assert bounds_of(one) == (100.0, -0.03, 0.05)
+    one = replace(judged(100 * share), yardstick=REFERENCE)
+    assert bounds_of(one) == pytest.approx((100.0, -0.03, 0.05))
 
 
 @pytest.mark.parametrize("verdict", [Verdict.FAIL, Verdict.INVALID])
 def test_bounds_of_what_did_not_pass_stay(verdict: Verdict) -> None:
-    """Wrong data at a good speed: the bounds are those of the speed."""
-    one = replace(judged(99.0, verdict=verdict), reference=Reference(100.0, -0.03, None, "Gb/s", "measured"))
-    assert bounds_of(one) == (100.0, -0.03, None)
+    one = replace(judged(99.0, verdict=verdict), yardstick=REFERENCE)
+    assert bounds_of(one)[1] == pytest.approx(-0.03)

@@ -50,6 +50,16 @@ def test_gpus_on_the_bus_that_nvml_does_not_tell_of(
     assert f"2 NVIDIA GPUs on the PCI bus, and {error}" in problems(tmp_path / "kept")
 
 
+def test_what_an_earlier_capture_found_does_not_stay(sysfs: Path, tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    for name in (capturing.NVML, capturing.XPU_SMI_TOPO):
+        (tmp_path / "kept" / name).write_text("old")
+    (tmp_path / "kept" / "mine.txt").write_text("mine")
+    capturing.capture(tmp_path / "kept", sysfs)
+    assert "old" not in [file.read_text() for file in (tmp_path / "kept").iterdir()]
+    assert (tmp_path / "kept" / "mine.txt").exists()
+
+
 def test_a_tool_that_hangs_costs_its_answer_only(sysfs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()

@@ -288,6 +288,19 @@ def test_a_part_that_nobody_knows_has_the_drivers_numbers(tmp_path: Path) -> Non
     assert not facts.switch_reduces
 
 
+def test_a_superchips_link_to_its_cpu_is_not_pcie(tmp_path: Path) -> None:
+    """GH200: `nvidia-smi c2c -s` shows ten links of 44.7 GB/s; the whitepaper says 450 GB/s each way."""
+
+    def superchip(nvml: dict[str, Any]) -> None:
+        for gpu in nvml["gpus"]:
+            gpu.update(c2c_links=10, c2c_mbps=44712)
+
+    facts = read_facts(kept(tmp_path, superchip))
+    (kind,) = {(link.technology, link.count, link.rate_gbps) for link in facts.links if link.ends[1] == "numa0"}
+    assert kind[:2] == ("NVLink-C2C", 10)
+    assert kind[2] == pytest.approx(357.7, abs=0.01)
+
+
 def test_half_a_table_names_the_rows_that_are_missing(tmp_path: Path) -> None:
     lines = (H200 / capturing.NVIDIA_TOPO).read_text().splitlines()
     (tmp_path / capturing.NVIDIA_TOPO).write_text("\n".join([*lines[:3], lines[3][:12]]), encoding="utf-8")

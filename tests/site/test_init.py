@@ -8,6 +8,7 @@ import runpy
 import socket
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fabricheck.cli import main
+from fabricheck.commands.judge import judge
 from fabricheck.commands.site import capture, init
 from fabricheck.session.reframe import Selection, list_suite
 from fabricheck.site import capture as capturing
@@ -129,6 +131,33 @@ def test_what_is_not_told_has_to_be_filled_in_and_the_exit_status_says_so(suite:
 
 
 @pytest.mark.full
+def test_gpus_that_cannot_be_asked_are_no_node_without_gpus(suite: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for name in (capturing.NUMA, capturing.SOFTWARE):
+        (kept / name).write_text((CAPTURES / "h200x4" / name).read_text())
+    on_bus = [{"vendor": "nvidia", "bus_id": "0000:00:06.0", "driver": None, "numa_node": 0, "pci": "pci0"}]
+    (kept / capturing.PCI_GPUS).write_text(json.dumps(on_bus))
+    (kept / capturing.PROBLEMS).write_text(json.dumps(["1 NVIDIA GPUs on the PCI bus, and no driver is loaded"]))
+    done = run_init("--system", "new", "--from", kept)
+    assert done.exit_code == 1
+    assert "wrong or unknown: 1 NVIDIA GPUs on the PCI bus, and no driver is loaded" in done.output
+    assert "the site was written without the GPUs on the PCI bus" in done.output
+
+
+def test_a_site_outside_of_the_suite(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FABRICHECK_SITES", "")
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / capturing.NVIDIA_TOPO).write_text((CAPTURES / "h200x4" / capturing.NVIDIA_TOPO).read_text())
+    mine = tmp_path / "mine"
+    done = run_init("--system", "new", "--from", kept, "--site", mine)
+    assert (mine / "site_configs/new/topology.yaml").is_file() and (mine / "reference_values/new.yaml").is_file()
+    assert f"then fabricheck validate --site {mine} new" in done.output
+    assert not (suite / "site_configs/new").exists()
+
+
+@pytest.mark.full
 def test_this_machine(suite: Path) -> None:
     """Whatever this machine is, its files say what the kernel says."""
     kept = CliRunner().invoke(capture, [str(suite / "kept")], catch_exceptions=False)
@@ -168,7 +197,7 @@ def test_gpus_without_an_environment_for_them_end_a_run_before_it_starts(
 ) -> None:
     write(suite, "new", CAPTURES / "h200x4")
     settings = suite / "site_configs/new/settings.py"
-    settings.write_text(settings.read_text().replace('"features": ["mpi", "cuda", "nccl"]', '"features": ["mpi"]'))
+    settings.write_text(settings.read_text().replace('["mpi", "cuda", "nccl"]', '["mpi"]'))
     with pytest.raises(SystemExit, match="2"):
         main(["run", "--system", "new"])
     assert "has GPUs and no environment that can drive them (openmpi)" in capsys.readouterr().err
@@ -203,3 +232,26 @@ def test_mpi_that_is_not_gpu_aware_never_sees_device_memory(suite: Path, tmp_pat
     assert "is not GPU-aware: use an Open MPI that was configured" in said[0]
     assert "INCOMPLETE" in done.stdout and "SmokeLibraries %transport=ccl" in done.stdout
     assert "signal" not in done.stdout
+
+
+#: Of the acceptance of four H200 (docs/results/h200x4-2026-11-21): each transport, and what had no model on a new site.
+RECORDED = (
+    "LocalCopies-copy",
+    "SharedGpu-copy",
+    "HostCopies-pinned",
+    "PingPong-copy",
+    "PeerCopies-kernel-read",
+    "Collectives-ccl",
+)
+
+
+def test_what_was_recorded_there_is_judged_and_green_on_the_first_day(suite: Path, tmp_path: Path) -> None:
+    write(suite, "new", CAPTURES / "h200x4")
+    names = [f"raw/acceptance/{each}.jsonl" for each in RECORDED]
+    with tarfile.open(ROOT / "docs/results/h200x4-2026-11-21/raw.tar.xz") as archive:
+        for name in names:
+            archive.extract(name, tmp_path / "recorded", filter="data")
+    files = [str(tmp_path / "recorded" / name) for name in names]
+    done = CliRunner().invoke(judge, [*files, "--system", "new"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "unjudged" not in done.output

@@ -71,6 +71,14 @@ def test_the_partition_of_these_nodes_is_chosen_and_the_others_are_said() -> Non
     assert any("partition big: its nodes have 8 GPUs and this capture 4" in each for each in planned.left_out)
 
 
+def test_nodes_that_slurm_gives_out_whole_without_knowing_their_gpus() -> None:
+    planned = plan(facts_with(slurm_of(sinfo="all|2|(null)|vm,vn|64|idle\n")), "alpha", "", Choices())
+    (partition,) = planned.partitions
+    assert partition["name"] == "all" and "resources" not in partition
+    assert partition["devices"][0]["num_devices"] == 4
+    assert any("no port with a rate is in /sys" in each for each in planned.left_out)
+
+
 def test_without_accounting_jobs_are_watched_by_squeue() -> None:
     config = CAPTURED["config"].replace("slurmdbd", "none")
     (partition,) = plan(facts_with(slurm_of(config=config)), "alpha", "", Choices()).partitions

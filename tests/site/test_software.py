@@ -75,6 +75,8 @@ def test_open_mpi_over_a_ucx_that_knows_device_memory(tmp_path: Path) -> None:
         ("mpich", "MPICH configure: --with-cuda=/usr/local/cuda", "cuda", True),
         ("mpich", "MPICH configure: --with-hip=/opt/rocm", "cuda", False),
         ("impi", "", "cuda", False),
+        ("cray-mpich", "", "cuda", True),
+        ("cray-mpich", "", "hip", False),
     ],
 )
 def test_where_it_cannot_be_asked_its_tools_are(
@@ -83,7 +85,8 @@ def test_where_it_cannot_be_asked_its_tools_are(
     program(tmp_path, "mpicxx", "exit 1")
     for tool in ("ompi_info", "mpichversion"):
         program(tmp_path, tool, f"echo '{says}'")
-    said = gpu_aware(family, str(tmp_path / "mpicxx"), api, only(tmp_path))
+    environment = {**only(tmp_path), "CRAY_ACCEL_TARGET": "nvidia90"}
+    said = gpu_aware(family, str(tmp_path / "mpicxx"), api, environment)
     assert said.yes is expected
     assert said.source
 
