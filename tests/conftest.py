@@ -12,4 +12,10 @@ settings.register_profile("full", max_examples=100, deadline=None)
 settings.register_profile("ci", settings.get_profile("full"), derandomize=True)
 settings.load_profile("ci" if is_ci() else "full" if is_full() else "quick")
 
-pytest_plugins = ["pytester", "tests.support.not_run", "tests.support.cluster", "tests.support.toy"]
+pytest_plugins = [
+    "pytester",
+    "tests.support.not_run",
+    "tests.support.cluster",
+    "tests.support.toy",
+    "tests.support.browsers",
+]

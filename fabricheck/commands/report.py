@@ -118,6 +118,7 @@ def report(
             height=size.lines - 2,
             problems=shown.problems,
             findings=shown.findings,
+            system=system,
         )
     )
     for note in shown.past.notes if shown.past is not None else ():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
@@ -15,6 +16,7 @@ from fabricheck.errors import EXIT_USER_ERROR, UserError, reason_of_system
 if TYPE_CHECKING:
     from fabricheck.report.past import Past
     from fabricheck.session.outcome import Outcome
+    from fabricheck.session.progress import Progress
     from fabricheck.session.reading import Session
     from fabricheck.suite import Suite
 
@@ -84,7 +86,8 @@ def run(
         click.echo("\n".join(listing.cases))
         return
     _judge_abandoned(suite, name, output, kept_in)
-    with run_suite(suite, selection, output, meanwhile=lambda: _get_ready(suite, name, kept_in)) as session:
+    ready = functools.partial(_get_ready, suite, name, kept_in)
+    with run_suite(suite, selection, output, _progress(), meanwhile=ready) as session:
         from fabricheck.judge.overall import rehearsed
         from fabricheck.records.rehearsal import marked
         from fabricheck.records.verdict import EXIT_CODES
@@ -93,9 +96,16 @@ def run(
         from fabricheck.session.reports import PAGE
 
         outcome = judge_session(session, suite, name)
-        columns, color = shutil.get_terminal_size((120, 40)).columns, sys.stdout.isatty()
+        columns, color = shutil.get_terminal_size((80, 40)).columns, sys.stdout.isatty()
         click.echo(
-            render(outcome.judged, width=columns, color=color, problems=outcome.problems, findings=outcome.findings)
+            render(
+                outcome.judged,
+                width=columns,
+                color=color,
+                problems=outcome.problems,
+                findings=outcome.findings,
+                system=name,
+            )
         )
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
     report = f"the report is {session.folder / PAGE}" if kept else f"not all of it could be kept in {session.folder}"
@@ -114,6 +124,21 @@ def _get_ready(suite: Suite, system: str, store: Path | None) -> None:
 
     require_ready(suite, system, store)
     packed_plotly()
+
+
+def _progress() -> Progress:
+    """A line for each check; on a terminal also what is under way, which the next line is written over."""
+    from fabricheck.session.progress import Progress
+
+    if not sys.stdout.isatty():
+        return Progress(click.echo)
+    width = shutil.get_terminal_size((80, 40)).columns
+    over = "\r\x1b[K"
+    return Progress(
+        lambda line: click.echo(f"{over}{line}"),
+        lambda line: click.echo(f"{over}{line}", nl=False),
+        width=min(width - 1, 120),
+    )
 
 
 def _judge_abandoned(suite: Suite, system: str, output: Path, store: Path | None) -> None:

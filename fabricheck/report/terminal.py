@@ -27,6 +27,8 @@ from fabricheck.report.content import (
     weakest,
     who,
 )
+from fabricheck.report.suspects import NO_PART, Suspect, suspects_of
+from fabricheck.units import format_size
 
 # Only PASS is green.
 _COLORS = {
@@ -36,7 +38,7 @@ _COLORS = {
     Verdict.INCOMPLETE: "magenta",
     Verdict.INVALID: "bright_magenta",
 }
-_NARROWEST, _LOWEST = 40, 24
+_NARROWEST, _LOWEST, _NARROW = 40, 24, 100
 _INDENT = " " * 12
 
 
@@ -91,16 +93,17 @@ def render(
     height: int = 40,
     problems: Sequence[Problem] = (),
     findings: Sequence[Finding] = (),
+    system: str = "",
 ) -> str:
     """Text of at most `width` columns and, by folding what is better to counts, at most `height` lines.
 
-    `problems` and `findings` are those of the session that belong to no run. A terminal has at least 40
-    columns and 24 lines.
+    `problems` and `findings` are those of the session that belong to no run; `system` is for the commands
+    to run next. A terminal has at least 40 columns and 24 lines.
     """
     width, height = max(width, _NARROWEST), max(height, _LOWEST)
     text: list[str] = []
     for detail in _DETAILS:
-        text = _layout(list(_lines(runs, problems, findings, detail, width)), width, color)
+        text = _layout(list(_lines(runs, problems, findings, detail, width=width, system=system)), width, color)
         if len(text) <= height:
             break
     return "\n".join(text)
@@ -111,14 +114,17 @@ def _lines(
     problems: Sequence[Problem],
     findings: Sequence[Finding],
     detail: _Detail,
+    *,
     width: int,
+    system: str,
 ) -> Iterator[_Line]:
     verdict, problems = overall(runs, problems)
     first, *more = _wrap(marked(_totals(runs), rehearsal=rehearsed(runs)), width - 12, 3)
     yield _Line(verdict, first)
     yield from (_Line(None, f"{_INDENT}{line}") for line in more)
-    yield from _problem_lines(((each.verdict, each.message) for each in problems), detail, width)
     ranked = worst_first(runs)
+    yield from _suspect_lines(suspects_of(ranked, problems, findings=findings, system=system), detail, width)
+    yield from _problem_lines(((each.verdict, each.message) for each in problems), detail, width)
     bad = [each for each in ranked if verdict_of(each) is not Verdict.PASS]
     passes = ranked[len(bad) :]
     for each in bad[: detail.runs]:
@@ -192,6 +198,18 @@ def _problem_lines(messages: Iterable[tuple[Verdict, str]], detail: _Detail, wid
         )
 
 
+def _suspect_lines(suspects: Sequence[Suspect], detail: _Detail, width: int) -> Iterator[_Line]:
+    """Parts that are at fault, each with its loss and what to do next; what names no part has its own line below."""
+    parts = [each for each in suspects if (each.loss and each.source != "session") or each.part == NO_PART]
+    for each in parts[: detail.problems]:
+        first, *more = _wrap(f"{each.part}: {each.loss}", width - 12, 3)
+        yield _Line(None, first, label="SUSPECT")
+        steps = _wrap(f"next: {', then '.join(each.next_)}", width - 12, 2) if each.next_ else []
+        yield from (_Line(None, f"{_INDENT}{line}") for line in (*more, *steps))
+    if rest := len(parts[detail.problems :]):
+        yield _Line(None, f"{_INDENT}and {plural(rest, 'more suspect')}")
+
+
 def _finding_lines(findings: Sequence[Finding], detail: _Detail, width: int) -> Iterator[_Line]:
     for each in findings[: detail.problems]:
         first, *more = _wrap(each.message, width - 12, detail.reason_lines)
@@ -206,27 +224,31 @@ def _group_lines(group: Group, world: int, detail: _Detail, width: int) -> Itera
     for verdict, judgements in group.by_verdict.items():
         shown = 0 if verdict is Verdict.PASS else min(detail.metrics, len(judgements))
         for each in judgements[:shown]:
-            yield _row(group, who(each.samples, world), each, each.judged_by)
+            yield _row(group, who(each.samples, world), each, each.judged_by, width)
             for line in _wrap(each.reason, width - 12, detail.reason_lines):
                 yield _Line(None, f"{_INDENT}{line}")
         if rest := judgements[shown:]:
             label = who(rest[0].samples, world)
             if len(rest) > 1:
                 kind = "pairs" if group.is_pairs else "groups"
-                label = f"{len(rest)} {'more ' if shown else ''}{kind} {verdict.value}, worst {label}"
-            yield _row(group, label, rest[0], weakest(rest))
+                kind = "" if width < _NARROW else f" {kind} {verdict.value}"
+                label = f"{len(rest)}{' more' if shown else ''}{kind}, worst {label}"
+            yield _row(group, label, rest[0], weakest(rest), width)
 
 
-def _row(group: Group, label: str, worst: Judgement, judged_by: str) -> _Line:
+def _row(group: Group, label: str, worst: Judgement, judged_by: str, width: int) -> _Line:
+    """A row; where it is narrow without what the unit and the percentage say already."""
     expected = worst.expectation.expected
+    narrow = width < _NARROW
+    name = f"{group.operation} {format_size(group.bytes)}" if narrow else group.name
     return _Line(
         worst.verdict,
         "",
         (
-            group.name,
+            f"{name} contended" if narrow and group.schedule == "contended" else name,
             label,
             f"{number(worst.value)} {worst.unit}",
-            f"of {number(expected)}" if expected is not None else "",
+            f"of {number(expected)}" if expected is not None and not narrow else "",
             percent(share_of_expected(worst)) if expected is not None else "",
             judged_by,
         ),
@@ -237,9 +259,9 @@ def _layout(lines: Sequence[_Line], width: int, color: bool) -> list[str]:
     rows = [line.cells for line in lines if line.cells]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)] if rows else []
     spare = width - 12
-    if widths and sum(widths) + 2 * (len(widths) - 1) > spare:
+    if widths and sum(widths) + 2 * sum(size > 0 for size in widths[1:]) > spare:
         # The metric's name first: what comes after it is what the reader came for.
-        others = sum(widths[1:]) + 2 * (len(widths) - 1)
+        others = sum(widths[1:]) + 2 * sum(size > 0 for size in widths[1:])
         widths[0] = max(spare - others, 12)
     text = []
     for line in lines:
@@ -257,7 +279,7 @@ def _columns(cells: Sequence[str], widths: Sequence[int]) -> str:
         cell.rjust(size) if 2 <= position <= 4 else _clip(cell, size).ljust(size)
         for position, (cell, size) in enumerate(zip(cells, widths, strict=True))
     ]
-    return "  ".join(aligned)
+    return "  ".join(cell for cell, size in zip(aligned, widths, strict=True) if size)
 
 
 def _wrap(text: str, width: int, lines: int) -> list[str]:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from fabricheck.records.case import Case
 from fabricheck.records.verdict import Finding, Problem, Verdict
 
+# What ReFrame and a check say before what is wrong, where the check says its verdict itself.
+_NAMED = re.compile(rf"^(?:\w+ )*error: (?:{'|'.join(each.value for each in Verdict)}): ")
 # What a scheduler's command for a job says where it refuses one.
 _REFUSED = re.compile(r"(?:sbatch|srun|salloc|qsub|bsub|flux)\b.*?\berror: .+", re.IGNORECASE)
 
@@ -60,10 +62,13 @@ def _how(case: Case) -> str:
 
 
 def _why(case: Case) -> str:
-    """The first line of the reason, and what the scheduler said where it took no job."""
+    """The first line of the reason, and what the scheduler said where it took no job.
+
+    Without the verdict that a check named in it, which the line has, and ReFrame's words before that.
+    """
     first, *more = (case.reason or "no reason given").splitlines()
     said = next((line.strip() for line in more if _REFUSED.match(line.strip())), "")
-    return f"{first}: {said}" if said and said not in first else first
+    return _NAMED.sub("", f"{first}: {said}" if said and said not in first else first)
 
 
 def _alike(cases: Iterable[Case]) -> list[list[Case]]:
@@ -77,7 +82,8 @@ def _alike(cases: Iterable[Case]) -> list[list[Case]]:
 def _say(alike: Sequence[Case], what: str) -> str:
     """One line about cases that say the same."""
     first, names = alike[0], Counter(case.test for case in alike)
+    what = "" if _NAMED.match(first.reason or "") else f"{what}: "
     if len(alike) == 1:
-        return f"{first}: {what}: {_why(first)}"
+        return f"{first}: {what}{_why(first)}"
     named = ", ".join(name if times == 1 else f"{name} ({times})" for name, times in names.items())
-    return f"{len(alike)} tests @{first.partition}+{first.environment}: {what}: {_why(first)}: {named}"
+    return f"{len(alike)} tests @{first.partition}+{first.environment}: {what}{_why(first)}: {named}"

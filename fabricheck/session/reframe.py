@@ -27,12 +27,19 @@ from fabricheck.patterns import mistake_of
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.session.abandoned import Started, running
 from fabricheck.session.check_files import check_files
+from fabricheck.session.progress import Progress, past_seconds
 from fabricheck.session.reading import REPORT, Session, read_cases, read_info
 from fabricheck.session.scrub import scrub, scrub_database
 from fabricheck.suite import Suite
 
 #: ReFrame's, beside the runs (config/common.py).
 DATABASE = "results.db"
+
+
+#: What ReFrame printed, in the folder of a session.
+OUTPUT = "reframe.out"
+# How often that is looked at.
+_FOLLOW_S = 0.3
 
 
 @dataclass(frozen=True)
@@ -62,9 +69,14 @@ class Selection:
 
 @contextlib.contextmanager
 def run_suite(
-    suite: Suite, selection: Selection, output: Path, *, meanwhile: Callable[[], None] = lambda: None
+    suite: Suite,
+    selection: Selection,
+    output: Path,
+    progress: Progress | None = None,
+    *,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Iterator[Session]:
-    """Runs the selected checks and gives what came of them; progress goes to the terminal.
+    """Runs the selected checks and gives what came of them. What ReFrame prints goes to a file and to `progress`.
 
     `meanwhile` is called while ReFrame lists the checks, before any of them runs; what it raises ends all that.
 
@@ -85,8 +97,10 @@ def run_suite(
         with contextlib.suppress(OSError):
             folder.parent.rmdir()
         raise
+    if progress is not None:
+        progress.past = past_seconds(folder.parent, selection.whole_system, REPORT)
     with running(folder, Started.now(selection.whole_system, listed)):
-        ended = _run(["--run"], command, environment)
+        ended = _run(["--run"], command, environment, folder / OUTPUT, progress)
         scrub(folder, environment)
         with contextlib.suppress(UserError):
             scrub_database(output / DATABASE, read_info(folder / REPORT).uuid, environment)
@@ -204,11 +218,10 @@ def _environment(suite: Suite, selection: Selection, output: Path) -> dict[str, 
         # Whatever ReFrame would only warn of ends the run. ReFrame 4.9 does not know this and would refuse the option:
         # there `_listing` finds the warnings.
         "RFM_WARN_AS_ERROR": "yes",
+        "RFM_COLORIZE": "no",
         # CMake may come from a wheel, beside this Python.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
     }
-    if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
-        ours["RFM_COLORIZE"] = "no"
     return {**os.environ, **ours}
 
 
@@ -257,18 +270,29 @@ def _essence(said: str, settings: Path) -> str:
     return ": ".join([", ".join(places[-1]) if places else str(settings), ended[0]])
 
 
-def _run(action: Sequence[str], command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+def _run(
+    action: Sequence[str],
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    output: Path,
+    progress: Progress | None,
+) -> tuple[int, str]:
     """ReFrame's exit status, and the name of the signal by which the run was to end; empty where there was none.
 
+    What it prints goes to the file `output`, which is followed: no pipe breaks when we end, and no line is lost.
     On SIGTERM ReFrame ends its jobs and writes its report, so that is what it gets if we are to end, whatever ends us.
     """
     asked: list[str] = []
     # What the function does between fork and exec needs no lock that another thread could hold.
-    process = subprocess.Popen(
-        [*command, *action],
-        env=environment,
-        preexec_fn=_end_with_parent(os.getpid()),  # noqa: PLW1509
-    )
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            [*command, *action],
+            env=environment,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            preexec_fn=_end_with_parent(os.getpid()),  # noqa: PLW1509
+        )
+    said = _Followed(output, progress)
 
     def end(number: int, _: object) -> None:
         asked.append(signal.Signals(number).name)
@@ -278,13 +302,39 @@ def _run(action: Sequence[str], command: Sequence[str], environment: Mapping[str
     try:
         while True:
             try:
-                return process.wait(), asked[0] if asked else ""
+                status = process.wait(_FOLLOW_S)
+                return status, asked[0] if asked else ""
+            except subprocess.TimeoutExpired:
+                said.read()
             except KeyboardInterrupt:
                 # The terminal sent it to ReFrame too, which ends its jobs and writes its report: wait for that.
                 asked.append(signal.SIGINT.name)
     finally:
+        said.read()
+        said.end()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class _Followed:
+    """The lines of a growing file, told to a `progress`."""
+
+    def __init__(self, file: Path, progress: Progress | None) -> None:
+        self._file, self._progress, self._at, self._rest = file, progress, 0, ""
+
+    def read(self) -> None:
+        """Tells the lines that came since."""
+        with self._file.open("rb") as file:
+            file.seek(self._at)
+            new = file.read()
+        self._at += len(new)
+        *lines, self._rest = (self._rest + new.decode("utf-8", "replace")).split("\n")
+        for line in lines if self._progress is not None else ():
+            self._progress.line(line)  # type: ignore[union-attr]
+
+    def end(self) -> None:
+        if self._progress is not None:
+            self._progress.flush()
 
 
 def _end_with_parent(parent: int) -> Callable[[], None]:

@@ -60,7 +60,7 @@ def test_it_writes_a_page_and_says_the_verdict(suite: Path, capsys: pytest.Captu
     out = capsys.readouterr().out
     assert out.startswith("PASS")
     assert out.splitlines()[-1] == f"the report is in {page}"
-    assert "<title>PASS: local</title>" in page.read_text()
+    assert "<title>PASS, uncalibrated: local</title>" in page.read_text()
 
 
 def test_several_files_have_one_page_and_the_worst_verdict(suite: Path) -> None:
@@ -70,7 +70,7 @@ def test_several_files_have_one_page_and_the_worst_verdict(suite: Path) -> None:
     assert run("report", CUDA, cut, "--system", "hgx-h200", "--output", page, "--title", "Tuesday") == 4
     text = page.read_text()
     assert "<title>INCOMPLETE: Tuesday</title>" in text
-    assert text.count("<section") == 2
+    assert text.count('<details class="run"') == 2
 
 
 def test_it_judges_by_the_references_of_the_system_as_judge_does(suite: Path) -> None:
@@ -119,7 +119,10 @@ def test_without_a_file_it_is_the_latest_session_of_the_store(suite: Path, capsy
     assert run("report", "--system", "local", "--output", page) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"the report is in {page}"
     text = page.read_text()
-    assert "<title>PASS: local, session 00000002-0000-4000-8000-000000000000 of 2026-09-03T02:00:00Z</title>" in text
+    assert (
+        "<title>PASS, uncalibrated: local, session 00000002-0000-4000-8000-000000000000 of 2026-09-03T02:00:00Z</title>"
+        in text
+    )
     assert '<h2 id="history">History</h2>' in text
     assert "local: 3 sessions up to 2026-09-03" in text
     assert "Before and after" not in text

@@ -216,7 +216,7 @@ def test_every_figure_has_a_name_and_a_table_that_is_open_without_scripts() -> N
     drawn = [each for each in figures if "data-figure" in each]
     assert len(drawn) == 4
     for figure in drawn:
-        assert 'role="img" aria-label="' in figure
+        assert 'role="group" aria-label="' in figure
         assert "<details open><summary>The same as a table" in figure
         assert figure.count("<tr>") > 3
         assert "the table below says the same" in figure

@@ -96,7 +96,7 @@ def test_tests_that_left_nothing_for_one_reason_are_one_line(tmp_path: Path) -> 
     (problem,) = find_problems(2, 1, read(tmp_path, records))
     assert problem == Problem(
         Verdict.INCOMPLETE,
-        "2 tests @local:default+openmpi: fail in the sanity phase: sanity error: INCOMPLETE: is a GPU missing?: T, U",
+        "2 tests @local:default+openmpi: is a GPU missing?: T, U",
     )
 
 

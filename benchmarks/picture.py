@@ -1,0 +1,94 @@
+"""Makes what README.md shows: a picture of a report and the end of a run on a terminal.
+
+    python -m benchmarks.picture
+
+The runs are those of the recorded acceptance of four H200 (docs/results/h200x4-2026-11-21), of which all pairs over
+GPU 2 are made 5% slower here; two checks, which the README of those results explains, are left out. So it is no
+measurement.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from playwright.sync_api import sync_playwright
+
+from fabricheck.judge.siblings import Compared
+from fabricheck.judge.system import SystemJudge
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.run import Samples
+from fabricheck.report.html import write_html
+from fabricheck.report.terminal import render
+from fabricheck.results.fabricbench import read_run
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "results" / "h200x4-2026-11-21" / "raw.tar.xz"
+IMAGES = ROOT / "docs" / "images"
+SLOW_GPU, FACTOR = 2, 1.05
+WIDTH, HEIGHT, LINES = 1200, 640, 24
+
+
+def main() -> None:
+    """Writes report.png and terminal.txt into docs/images."""
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(RESULTS) as archive:
+            archive.extractall(folder, filter="data")
+        found = judged(Path(folder) / "raw" / "acceptance")
+        title = "hgx-h200, acceptance (GPU 2 made 5% slower)"
+        page = Path(folder) / "report.html"
+        write_html(found.runs, page, title=title, system="hgx-h200", problems=found.problems, findings=found.findings)
+        photograph(page, IMAGES / "report.png")
+    text = render(
+        found.runs,
+        width=80,
+        height=LINES,
+        color=False,
+        problems=found.problems,
+        findings=found.findings,
+        system="hgx-h200",
+    )
+    (IMAGES / "terminal.txt").write_text(text + "\n", encoding="utf-8")
+
+
+def judged(folder: Path) -> Compared:
+    """The recorded runs with the planted loss, judged as a session."""
+    judge = SystemJudge.of("hgx-h200")
+    return judge.compare(list(_slowed(folder, judge)))
+
+
+def _slowed(folder: Path, judge: SystemJudge) -> Iterator[RunJudgement]:
+    for file in sorted(folder.glob("*.jsonl")):
+        check, _, rest = file.stem.partition("-")
+        if check == "MpiHostAndDevice":
+            continue
+        run = read_run(file)
+        run = replace(run, path=file.name, samples=tuple(map(_slow, run.samples)))
+        test = f"{check} {rest.replace('-', ' ')}".strip()
+        yield replace(judge.judge_alone(run), test=f"{test} @hgx-h200:gpu+openmpi-ucx", nodes=1)
+
+
+def _slow(samples: Samples) -> Samples:
+    if SLOW_GPU not in samples.ranks or len(samples.ranks) != 2:
+        return samples
+    return replace(samples, times_ns=np.rint(samples.times_ns * FACTOR).astype(np.int64))
+
+
+def photograph(page: Path, picture: Path) -> None:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        opened = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+        opened.goto(page.as_uri())
+        opened.wait_for_selector("html[data-drawn]", state="attached")
+        opened.screenshot(path=picture)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""The first screen of a report: for five planted faults it says what is broken, where, and what to do next.
+
+And axe-core finds no serious accessibility error in the page."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from importlib import resources
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.verdict import Problem, Verdict
+from tests.support.browsers import Open, Shown
+from tests.support.nodes import node
+from tests.support.synthetic import pair_run
+
+pytestmark = pytest.mark.browser
+
+STAR = node(4, [], switch={each: 100.0 for each in range(4)}, nics=2)
+PAIRS = [(a, b) for a in range(4) for b in range(4) if a != b]
+# What can be read without scrolling: every text whose last line ends within the screen.
+VISIBLE = """() => {
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const words = [];
+  while (walker.nextNode()) {
+    const range = document.createRange();
+    range.selectNodeContents(walker.currentNode);
+    const box = range.getBoundingClientRect();
+    if (box.height > 0 && box.bottom <= 900) words.push(walker.currentNode.textContent);
+  }
+  return words.join(" ").replace(/\\s+/g, " ");
+}"""
+
+
+def slow(*pairs: tuple[int, int]) -> RunJudgement:
+    return replace(
+        pair_run(bad=dict.fromkeys(pairs, Verdict.FAIL)), test="PeerCopies %mover=copy @alps:gpu+gnu", nodes=4
+    )
+
+
+NIC = "nid002:nic0 loses 50% (50% to 51%): 6 pairs over it, p = 8e-27; look at link state and cables there"
+MISSING = "out/result.jsonl: nid003 (rank 2) did not report when the other nodes gave up waiting: hung, killed, or down"
+FAULTS: dict[str, tuple[RunJudgement, tuple[Problem, ...], tuple[str, ...]]] = {
+    "gpu": (
+        slow(*(pair for pair in PAIRS if 2 in pair)),
+        (),
+        ("FAIL", "nid001 GPU 2 (bus 00000000:02:00.0)", "% of their equals", "nvidia-smi nvlink -e -i 2"),
+    ),
+    "link": (
+        slow((1, 3), (3, 1)),
+        (),
+        ("FAIL", "nid001 GPU 1 ↔ GPU 3", "% of their equals", "fabricheck run --system alps --name PeerCopies"),
+    ),
+    "nic": (
+        slow(),
+        (Problem(Verdict.FAIL, NIC, "nid002:nic0"),),
+        ("FAIL", "nid002 NIC nic0", "loses 50%", "ethtool -S nic0"),
+    ),
+    "library": (
+        slow(*PAIRS),
+        (),
+        ("FAIL", "a library or a setting, not a part", "all 12 measurements equally slow", "module list"),
+    ),
+    "node missing": (
+        replace(pair_run(problems=[Problem(Verdict.INCOMPLETE, MISSING)]), test="NodePairs @alps:gpu+gnu", nodes=4),
+        (),
+        ("INCOMPLETE", "nid003 (rank 2) did not report", "0 of 4 nodes were checked", "sinfo -R"),
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_first_screen_says_what_is_broken_where_and_what_next(open_page: Open, fault: str) -> None:
+    run, problems, words = FAULTS[fault]
+    shown, viewport = Shown(STAR, problems=problems, system="alps"), {"width": 1440, "height": 900}
+    text = open_page([run], shown=shown, viewport=viewport).page.evaluate(VISIBLE)
+    for each in words:
+        assert each in text
+
+
+def test_the_first_screen_of_a_good_session_has_its_numbers_and_its_map(open_page: Open) -> None:
+    page = open_page([slow()], shown=Shown(STAR, system="alps"), viewport={"width": 1440, "height": 900}).page
+    text = page.evaluate(VISIBLE)
+    for each in ("PASS", "uncalibrated", "1 of 4 nodes was checked", "between GPUs of a node", "from \\ to"):
+        assert each in text
+    assert "What is wrong" not in text
+
+
+def test_few_stops_of_the_keyboard_lie_before_the_runs(open_page: Open, everything: Shown) -> None:
+    page = open_page([slow((1, 3)) for _ in range(43)], shown=everything).page
+    focusable = "a[href], button, input, select, summary, [tabindex='0']"
+    first = page.evaluate(
+        f"""() => [...document.querySelectorAll("{focusable}")]
+        .filter((one) => one.checkVisibility()).findIndex((one) => one.closest("details.run"))"""
+    )
+    assert 0 < first < 60
+
+
+def axe() -> str:
+    if find_spec("axe_playwright_python") is None:
+        message = "axe-playwright-python is not installed; `make test` does it"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    return (resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "width,scheme",
+    [(1440, "light"), *(pytest.param(*each, marks=pytest.mark.full) for each in ((1440, "dark"), (390, "light")))],
+)
+def test_axe_finds_no_serious_error(open_page: Open, everything: Shown, width: int, scheme: str) -> None:
+    """The page's own policy keeps axe out, like any other script, so it looks from outside of that."""
+    runs = [slow(*(pair for pair in PAIRS if 2 in pair)), slow()]
+    options: dict[str, Any] = {"color_scheme": scheme, "viewport": {"width": width, "height": 900}, "bypass_csp": True}
+    page = open_page(runs, shown=everything, **options).page
+    page.evaluate("document.querySelectorAll('details.run').forEach((one) => { one.open = true; })")
+    page.evaluate(axe())
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    serious = [
+        (each["id"], each["help"], [one["html"][:200] for one in each["nodes"][:3]])
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]
+    assert serious == [], json.dumps(serious, indent=2)
