@@ -1,4 +1,4 @@
-"""What calibrate, compare and watch see at what noise: false alarms and power, on ten shapes and on recorded launches.
+"""What compare and watch see at what noise: false alarms and power, on ten shapes and on recorded launches.
 
     nice -n 19 python -m benchmarks.regression --output docs/regression-benchmark.md
 
@@ -26,7 +26,6 @@ from scipy.stats import binomtest, chi2
 
 from benchmarks.noise import ALL, RECORDED, SHAPES, Shape
 from fabricheck.history.monitor import Monitored, monitor
-from fabricheck.history.robust import centre_and_spread, prediction_factor
 from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, shift_test
 
 Floats = npt.NDArray[np.float64]
@@ -291,23 +290,6 @@ def found_by_compare(shape: Shape) -> Callable[[Generator, Sizes], list[str]]:
     return row
 
 
-# calibrate
-
-
-def coverage(shape: Shape) -> Callable[[Generator, Sizes], list[str]]:
-    def row(rng: Generator, sizes: Sizes) -> list[str]:
-        cells = []
-        for runs in (12, 20, 50):
-            values = np.concatenate([shape.make(rng, 142, runs + 1) for _ in range(sizes.sessions // 4)])
-            found = centre_and_spread(values[:, :-1])
-            for rate in (0.05, 0.001):
-                reach = prediction_factor(runs, rate) * found.spread
-                cells.append(f"{np.mean(values[:, -1] <= found.centre + reach):.2%}")
-        return cells
-
-    return row
-
-
 EVENTS = (
     "whole system 3% slower for two nights",
     "a quiet metric (0.03%) loses 2%",
@@ -348,12 +330,6 @@ def tables() -> tuple[Table, ...]:
             "the smallest loss that compare says it would have shown.",
             ("noise", *sides[1:5]),
             {each.name: found_by_compare(each) for each in ALL},
-        ),
-        Table(
-            "calibrate: coverage of the bounds",
-            "How often one more healthy run keeps the bound on its worse side.",
-            ("noise", *(f"{runs} runs, {claim}" for runs in (12, 20, 50) for claim in ("95%", "99.9%"))),
-            {each.name: coverage(each) for each in ALL},
         ),
     )  # fmt: skip
 

@@ -46,12 +46,12 @@ class SmokeLibraries(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class SmokeNodes(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """All nodes of a partition that says how many it has: what an allreduce adds up passes the ports of each."""
+    """All nodes of a partition that says how many it has: what they exchange or add up passes the ports of each."""
 
-    descr = "an allreduce over all nodes at one size"
+    descr = "an alltoall and an allreduce over all nodes at one size"
     transport = parameter(["ccl", "mpi"])
     nodes = 0
-    operations = ["allreduce"]
+    operations = ["alltoall", "allreduce"]
     sizes = {"host": "2MiB", "other": "64MiB"}
     warmup = 2
     tags = {"smoke"}

@@ -2,7 +2,8 @@
 #
 # Only exit statuses and files count. The exit status is that of the worst verdict:
 #   0 PASS   1 DEGRADED   2 a mistake in what was given   3 FAIL   4 INCOMPLETE   5 INVALID
-# Another run of the same system that is still going on is 4, since nothing was measured.
+# Another run of the same system that is still going on is 4, since nothing was measured. Any other status (70: a mistake
+# in Fabricheck itself, 130 and more: a signal) is no verdict: the next run judges what was measured.
 #
 # FABRICHECK_OUTPUT    where everything is left; output/ in the repository when unset
 # FABRICHECK_TEXTFILE  a folder of node_exporter's textfile collector: the metrics are left there too
@@ -29,8 +30,17 @@ run_checks() {
     fi
     shift
     status=0
-    # The lock ends with this script, not with what a job may leave running.
-    fabricheck run --tag "$tag" --output "$output" --system "$@" 9>&- || status=$?
+    # The lock ends when both this script and fabricheck have, which passes it on to nothing that it starts. A signal to
+    # this script ends the run, which still judges what there is; the script waits for that.
+    fabricheck run --tag "$tag" --output "$output" --system "$@" &
+    run=$!
+    trap 'kill -s TERM "$run" 2>/dev/null || :' TERM HUP INT
+    while :; do
+        status=0
+        wait "$run" || status=$?
+        kill -s 0 "$run" 2>/dev/null || break
+    done
+    trap - TERM HUP INT
     newest=$(ls -1dt "$output/runs/$system-"* 2>/dev/null | head -n 1)
     if [ "$status" -ne 2 ] && [ -n "$newest" ]; then
         ln -sfn "$newest" "$output/latest-$system"

@@ -1,13 +1,15 @@
 """ReFrame settings that all systems share: what is logged and kept, where, and how a run is executed.
 
 ReFrame reads this file before a system's own: RFM_CONFIG_FILES=config/common.py:site_configs/<system>/settings.py.
-Everything that a run leaves behind lies below RFM_PREFIX, or below output/ in this repository when that is not set.
+Everything that a run leaves behind lies below RFM_PREFIX, or below output/ in this repository when that is not
+set; where the suite came with an installed package, below output/ in the current directory.
 """
 
-import os
 from pathlib import Path
 
-output = Path(os.environ.get("RFM_PREFIX") or Path(__file__).resolve().parent.parent / "output")
+from fabricheck.suite import output_folder
+
+output = output_folder(Path(__file__).resolve().parent.parent)
 output.mkdir(parents=True, exist_ok=True)
 
 site_configuration = {

@@ -1,16 +1,31 @@
-"""The command line: `fabricheck COMMAND`. A user's mistake ends with exit status 2 and one line, never a traceback."""
+"""The command line: `fabricheck COMMAND`. Nothing ends with a traceback."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import sys
+import tempfile
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 
 from fabricheck import __version__
-from fabricheck.errors import EXIT_USER_ERROR, UserError
+from fabricheck.errors import (
+    EXIT_BROKEN_PIPE,
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    EXIT_USER_ERROR,
+    UserError,
+    reason_of,
+    reason_of_system,
+)
+from fabricheck.suite import SITES
+from fabricheck.visible import OutputError, visible
 
 
 @dataclass(frozen=True)
@@ -24,6 +39,7 @@ class Command:
 
 
 COMMANDS: tuple[Command, ...] = (
+    Command("init", "fabricheck.commands.site", "Write the files of a new system, from what its nodes say."),
     Command("run", "fabricheck.commands.run", "Run the checks of a system, judge them and write the report."),
     Command("judge", "fabricheck.commands.judge", "Judge result files of fabricbench."),
     Command("observations", "fabricheck.commands.judge", "Which of the SC24 paper's observations hold on this system."),
@@ -37,8 +53,28 @@ COMMANDS: tuple[Command, ...] = (
     Command("pairwise", "fabricheck.commands.pairwise", "Plan pairs of all nodes in rounds, and locate what is slow."),
     Command("validate", "fabricheck.commands.topology", "Check the files of each system together."),
     Command("emulate", "fabricheck.commands.emulate", "A Slurm cluster with shaped links on this machine."),
-    Command("capture", "fabricheck.commands.site", "Keep what this node says of itself, for discover."),
-    Command("discover", "fabricheck.commands.site", "Write a first topology.yaml and settings.py of a node."),
+    Command("doctor", "fabricheck.commands.doctor", "Whether this node is fit: its state, and one rank on each GPU."),
+    Command("capture", "fabricheck.commands.site", "Keep what a node says of itself, for init --from."),
+)
+
+
+def _add_site(_: click.Context, __: click.Parameter, folder: Path | None) -> None:
+    """Has this command and what it starts look for systems in `folder` first."""
+    if folder is None:
+        return
+    if not (folder / "site_configs").is_dir():
+        raise UserError(f"--site {folder}: has no site_configs/: name the folder that `fabricheck init` wrote to")
+    os.environ[SITES] = os.pathsep.join([str(folder), *filter(None, [os.environ.get(SITES)])])
+
+
+#: What every command has.
+_SITE = click.Option(
+    ["--site"],
+    type=click.Path(file_okay=False, resolve_path=True, path_type=Path),
+    callback=_add_site,
+    expose_value=False,
+    is_eager=True,
+    help="A folder with site_configs/ and reference_values/ of your own systems; FABRICHECK_SITES names several.",
 )
 
 
@@ -53,6 +89,8 @@ class _Commands(click.Group):
         command = getattr(importlib.import_module(found.module), found.attribute or found.name)
         if not isinstance(command, click.Command):
             raise TypeError(f"{found.module} has no command {found.name}")
+        if not any(each.name == _SITE.name for each in command.params):
+            command.params.append(_SITE)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -67,9 +105,59 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with its status."""
+    """Run the command line and exit with its status, which is a verdict's only where there is a verdict.
+
+    Whatever ends a command otherwise is one line on stderr: a mistake of the user and what the system refuses (a full
+    disk, a folder that cannot be read) end with 2, a mistake of Fabricheck itself with 70 and a file that has the
+    traceback. Python's own status of an exception is 1, which reads as DEGRADED.
+    """
+    sys.stdout, sys.stderr = visible(sys.stdout), visible(sys.stderr)
+    status = _end_of(arguments)
     try:
-        cli.main(args=list(arguments) if arguments is not None else None, prog_name="fabricheck")
+        sys.stdout.flush()
+    except OutputError:
+        # Python would write what is in the buffer at its end, fail, and end with a status of its own.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)
+
+
+def _end_of(arguments: Sequence[str] | None) -> int:
+    """The exit status of the command."""
+    try:
+        status = cli.main(
+            args=list(arguments) if arguments is not None else None, prog_name="fabricheck", standalone_mode=False
+        )
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except OutputError as error:
+        return EXIT_BROKEN_PIPE if error.pipe else _say(str(error), EXIT_USER_ERROR)
     except UserError as error:
-        click.echo(f"fabricheck: {error}", err=True)
-        sys.exit(EXIT_USER_ERROR)
+        return _say(str(error), EXIT_USER_ERROR)
+    except click.ClickException as error:
+        with contextlib.suppress(OutputError):
+            error.show()
+        return EXIT_USER_ERROR
+    except (KeyboardInterrupt, click.Abort):
+        return _say("interrupted", EXIT_INTERRUPTED)
+    except OSError as error:
+        return _say(reason_of_system(error), EXIT_USER_ERROR)
+    except Exception as error:
+        return _say(f"a mistake in Fabricheck itself: {reason_of(error)}: {_keep_traceback()}", EXIT_INTERNAL)
+
+
+def _say(text: str, status: int) -> int:
+    # The status has to come through also where stderr is full or closed.
+    with contextlib.suppress(OutputError):
+        click.echo(f"fabricheck: {text}", err=True)
+    return status
+
+
+def _keep_traceback() -> str:
+    """Writes the traceback into a file, and says where it is."""
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="fabricheck-", suffix=".traceback", delete=False) as file:
+            traceback.print_exc(file=file)
+    except OSError as error:
+        return f"its traceback could not be kept: {reason_of_system(error)}"
+    return f"please report it with the traceback in {file.name}"

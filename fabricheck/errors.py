@@ -1,15 +1,25 @@
-"""Errors that are the user's to fix."""
+"""Errors that are the user's to fix, and the exit statuses of what is no verdict."""
 
 
 class UserError(Exception):
     """A mistake in what the user gave us, as one line that says what, where and what to do."""
 
 
-#: Exit status of a command that was given something wrong.
+#: Exit status of a command that was given something wrong, or could not write what it made.
 EXIT_USER_ERROR = 2
+#: Of one that met a mistake of its own (sysexits.h, EX_SOFTWARE), was interrupted, or lost the reader of its output.
+EXIT_INTERNAL = 70
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
 
 
 def reason_of(error: Exception) -> str:
     """Why something ended, in one line: the message of a UserError, of any other with what kind of error it is."""
     text = " ".join(str(error).split())
     return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
+
+
+def reason_of_system(error: OSError) -> str:
+    """What the operating system refused, in one line: the file where it names one, and why."""
+    reason = error.strerror or reason_of(error)
+    return reason if error.filename is None else f"{error.filename!s}: {reason}"

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
+from fabricheck.errors import UserError
 from fabricheck.results.fabricbench_format import PLAN_SETTINGS, is_plan_setting
+from fabricheck.units import bound_sizes, coarser_sizes
 
 #: Keys of earlier versions, and what they are called now.
 RENAMED = {"lacks": "unsupported"}
@@ -17,11 +22,71 @@ def renamed_keys(extras: Mapping[str, object]) -> Iterator[str]:
             yield f"{old!r} in extras is called {new!r} now: rename it"
 
 
-def most_bytes_problems(extras: Mapping[str, object]) -> Iterator[str]:
-    """What is wrong with `most_bytes`, the largest size that checks of a partition measure, in bytes."""
-    most = extras.get("most_bytes", 1)
-    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-        yield f"most_bytes {most!r} in extras is no number of bytes: give a whole number, such as {1 << 20}"
+@dataclass(frozen=True)
+class Effort:
+    """How much checks measure on a partition, where its `extras` say less than the checks do by themselves.
+
+    `most_bytes`: the largest size; between nodes `most_bytes_between_nodes` where that is given. `size_step`: sizes of
+    a range grow by this factor at least. `budget`: seconds of measuring for one size of one pair or group. None: as the
+    check says.
+    """
+
+    most_bytes: int | None = None
+    size_step: int | None = None
+    budget: float | None = None
+
+    @classmethod
+    def of(cls, extras: Mapping[str, Any], nodes: int) -> Effort:
+        """That of a check over so many nodes."""
+        most = extras.get("most_bytes")
+        between = extras.get("most_bytes_between_nodes", most)
+        return cls(between if nodes > 1 else most, extras.get("size_step"), extras.get("budget"))
+
+    def sizes(self, text: str) -> str:
+        """A check's sizes, as fabricbench takes them, with none too large."""
+        bound = text if self.most_bytes is None else bound_sizes(text, self.most_bytes)
+        return bound if self.size_step is None else coarser_sizes(bound, self.size_step)
+
+
+def effort_problems(extras: Mapping[str, object]) -> Iterator[str]:
+    """What is wrong with the keys of `Effort`."""
+    for name in ("most_bytes", "most_bytes_between_nodes"):
+        most = extras.get(name, 1)
+        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+            yield f"{name} {most!r} in extras is no number of bytes: give a whole number, such as {1 << 20}"
+    step = extras.get("size_step", 2)
+    if isinstance(step, bool) or not isinstance(step, int) or step < 2:
+        yield f"size_step {step!r} in extras is no factor between sizes: give a whole number from 2 up"
+    budget = extras.get("budget", 1)
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 < budget <= 3600:
+        yield f"budget {budget!r} in extras is no time: give seconds, such as 0.1"
+
+
+def parse_cores(text: str) -> frozenset[int]:
+    """The cores of a list as Linux writes it, such as `0-7,64-71`. Raises UserError for anything else."""
+    found: set[int] = set()
+    for part in text.split(",") if isinstance(text, str) else [""]:
+        ends = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part, re.ASCII)
+        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+        if last < first:
+            raise UserError(f"{text!r} is no list of cores: give ranges, such as 0-7,64-71")
+        found |= set(range(first, last + 1))
+    return frozenset(found)
+
+
+def cores_problems(extras: Mapping[str, Any], gpus: int) -> Iterator[str]:
+    """What is wrong with `cores`, the cores of each of a node's `gpus` GPUs."""
+    cores = extras.get("cores")
+    if cores is None:
+        return
+    if not isinstance(cores, list) or len(cores) != gpus:
+        yield f"cores in extras is not a list of the cores of each GPU: give {gpus} texts such as '0-7,64-71'"
+        return
+    for each in cores:
+        try:
+            parse_cores(each)
+        except UserError as error:
+            yield f"cores in extras: {error}"
 
 
 def number_of_nodes(extras: Mapping[str, object], by_topology: int) -> int:

@@ -39,6 +39,14 @@ LOGGING: Mapping[str, Mapping[str, str]] = {
     "spectrum-mpi": {"OMPI_MCA_pml_base_verbose": "10"},
 }
 
+# What makes a library take device memory, by its name in environments.
+_MAKES_GPU_AWARE: Mapping[str, str] = {
+    "openmpi": "use an Open MPI that was configured with the GPUs' library, such as --with-cuda, or has a UCX with it",
+    "mpich": "use an MPICH that was configured --with-cuda or --with-hip",
+    "cray-mpich": "load the craype-accel module and set MPICH_GPU_SUPPORT_ENABLED=1",
+    "impi": "set I_MPI_OFFLOAD=1",
+}
+
 _VERSION_IN_ANSWER = {
     # Open MPI 4 calls itself OpenRTE when its launcher is started by another name than mpirun.
     "openmpi": re.compile(r"\((?:Open MPI|OpenRTE)\) (\d[\w.]*)"),
@@ -62,9 +70,7 @@ class Installation:
         variables = {}
         if self.mpirun.name == "mpirun" and shutil.which("mpirun") != str(self.mpirun):
             variables["PATH"] = f"{self.mpirun.parent}:$PATH"
-        if self.name == "openmpi" and os.geteuid() == 0:
-            variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        return variables
+        return variables | as_root(self.name)
 
     @property
     def shell_commands(self) -> list[str]:
@@ -102,6 +108,19 @@ def launch(name: str, ranks: int, cores: int) -> Launch:
     if name not in NAMES:
         raise UserError(f"unknown MPI '{name}': how to launch it is known for {', '.join(NAMES)}")
     return (_BOUND if ranks <= cores else _OVERSUBSCRIBED)[name]
+
+
+def as_root(name: str) -> dict[str, str]:
+    """The variables without which the MPI `name` refuses to start for the user that this is."""
+    if name != "openmpi" or os.geteuid() != 0:
+        return {}
+    return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def not_gpu_aware(name: str, word: str) -> str:
+    """One line for an MPI library that does not take device memory: `word` is its version and who says so."""
+    todo = _MAKES_GPU_AWARE.get(name, "use an MPI library that is GPU-aware")
+    return f"{word} is not GPU-aware: {todo}"
 
 
 def find(name: str) -> Installation | None:

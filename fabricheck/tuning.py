@@ -16,7 +16,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fabricheck.errors import UserError
-from fabricheck.results.environment import is_recorded
+from fabricheck.patterns import mistake_of
+from fabricheck.results.environment import VARIABLES, is_recorded
 from fabricheck.yamlfile import Place, YamlFile, read_yaml
 
 Library = Literal["ccl", "mpi", "gpu"]
@@ -204,11 +205,13 @@ def _accepted(file: YamlFile, place: Place, setting: _SettingModel) -> re.Patter
             f"{name} is unknown: correct the name, or say with `accepts`, a regular expression, which values it takes",
         )
     if not is_recorded(name):
-        file.fail((*place, "variable"), f"{name} is none of those that fabricbench records: no run could prove it")
-    try:
-        return re.compile(setting.accepts)
-    except re.error as error:
-        file.fail((*place, "accepts"), f"is no regular expression: {error}")
+        file.fail(
+            (*place, "variable"),
+            f"{name} is none of those that fabricbench records ({VARIABLES}): no run could prove it",
+        )
+    if (mistake := mistake_of(setting.accepts)) is not None:
+        file.fail((*place, "accepts"), mistake)
+    return re.compile(setting.accepts)
 
 
 def libraries_of(transport: str) -> tuple[Library, ...]:

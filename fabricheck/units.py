@@ -66,6 +66,25 @@ def bound_sizes(sizes: str, most: int) -> str:
     return ",".join(dict.fromkeys(_bound(each, most) for each in sizes.split(",")))
 
 
+def coarser_sizes(sizes: str, step: int) -> str:
+    """Sizes as fabricbench takes them, of which a range with a factor (`1B:1GiB:4`) grows by `step` at least.
+
+    A range becomes a list of some of its sizes. The first and the last of them stay.
+    """
+    parts = sizes.split(":")
+    if len(parts) != 3 or int(parts[2]) >= step:
+        return sizes
+    first, last, factor = parse_size(parts[0]), parse_size(parts[1]), int(parts[2])
+    every = [first]
+    while every[-1] * factor <= last:
+        every.append(every[-1] * factor)
+    kept = every[:1]
+    for size in every[1:-1]:
+        if size >= kept[-1] * step and size * step <= every[-1]:
+            kept.append(size)
+    return ",".join(format_size(size) for size in dict.fromkeys([*kept, every[-1]]))
+
+
 def _bound(size: str, most: int) -> str:
     return size if parse_size(size) <= most else format_size(most)
 

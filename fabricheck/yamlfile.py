@@ -12,10 +12,17 @@ import pydantic
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.tokens import TagToken
 
 from fabricheck.errors import UserError
 
 Place = tuple[str | int, ...]
+
+# More than any file of a site has, and what a parser in Python reads in a few seconds.
+_MOST_CHARACTERS = 300_000
+_MOST_PLACES = 100_000
+_DEEPEST = 32
+_MAYBE_TAG = re.compile(r"(?:^|[\s\[{,:?-])!", re.MULTILINE)
 
 _REASONS = {
     "extra_forbidden": "is an unknown field",
@@ -89,12 +96,21 @@ def read_yaml(path: Path) -> YamlFile:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
         raise UserError(f"{path}: cannot be read: {reason}") from None
+    if len(text) > _MOST_CHARACTERS:
+        raise UserError(f"{path}: has {len(text)} characters, and {_MOST_CHARACTERS} are allowed")
     try:
-        root = _parser().compose(text)
+        _refuse_tags(path, text)
+        # Parsed once, and made into values only when it was looked at.
+        constructor, parser = _parser().get_constructor_parser(text)
+        root = constructor.composer.get_single_node()
         lines: dict[Place, int] = {}
+        content = None
         if root is not None:
-            _record_lines(path, root, (), lines, frozenset())
-        content = _parser().load(text)
+            _Recorder(path, lines).record(root, (), frozenset())
+            content = constructor.construct_document(root)
+        parser.dispose()
+    except RecursionError:
+        raise UserError(f"{path}: is nested too deeply") from None
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         reason = ", ".join(part for part in (error.context, error.problem) if part)
@@ -109,25 +125,58 @@ def _parser() -> YAML:
     return YAML(typ="safe", pure=True)
 
 
-def _record_lines(path: Path, node: Node, place: Place, lines: dict[Place, int], ancestors: frozenset[int]) -> None:
-    if id(node) in ancestors:
-        raise UserError(f"{path}:{node.start_mark.line + 1}: {format_place(place)}: an alias contains itself")
-    ancestors |= {id(node)}
-    lines.setdefault(place, node.start_mark.line + 1)
-    if isinstance(node, MappingNode):
-        for key, value in node.value:
-            inner = (*place, str(key.value))
-            if inner in lines and key.value != "<<":
-                line = key.start_mark.line + 1
-                raise UserError(f"{path}:{line}: {format_place(inner)}: is given twice")
-            lines[inner] = key.start_mark.line + 1
-            _record_lines(path, value, inner, lines, ancestors)
-            _refuse_ambiguous(path, key, inner)
-    elif isinstance(node, SequenceNode):
-        for index, item in enumerate(node.value):
-            _record_lines(path, item, (*place, index), lines, ancestors)
-    else:
-        _refuse_ambiguous(path, node, place)
+def _refuse_tags(path: Path, text: str) -> None:
+    """What a value is follows from how it is written: a tag can only contradict that, or ask for an object."""
+    if _MAYBE_TAG.search(text) is None:
+        return
+    for token in _parser().scan(text):
+        if isinstance(token, TagToken):
+            raise UserError(
+                f"{path}:{token.start_mark.line + 1}: is not plain YAML: a tag such as !!str is not allowed"
+            )
+
+
+@dataclass
+class _Recorder:
+    """The lines of a file's places; refuses what no file of a site has, before anything is made of it."""
+
+    path: Path
+    lines: dict[Place, int]
+    left: int = _MOST_PLACES
+
+    def record(self, node: Node, place: Place, ancestors: frozenset[int]) -> None:
+        self.left -= 1
+        if self.left < 0:
+            self.fail(node, place, f"has more than {_MOST_PLACES} values, aliases included")
+        if id(node) in ancestors:
+            self.fail(node, place, "an alias contains itself")
+        if len(ancestors) > _DEEPEST:
+            self.fail(node, (), f"is nested more than {_DEEPEST} deep")
+        ancestors |= {id(node)}
+        self.lines.setdefault(place, node.start_mark.line + 1)
+        if isinstance(node, MappingNode):
+            for key, value in node.value:
+                self.record_key(key, place)
+                inner = (*place, str(key.value))
+                self.record(value, inner, ancestors)
+                _refuse_ambiguous(self.path, key, inner)
+        elif isinstance(node, SequenceNode):
+            for index, item in enumerate(node.value):
+                self.record(item, (*place, index), ancestors)
+        else:
+            _refuse_ambiguous(self.path, node, place)
+
+    def record_key(self, key: Node, place: Place) -> None:
+        inner = (*place, str(key.value))
+        if not isinstance(key, ScalarNode) or str(key.tag).endswith(":timestamp"):
+            self.fail(key, place, "a name has to be text or a number: put it into quotes")
+        if inner in self.lines and key.value != "<<":
+            self.fail(key, inner, "is given twice")
+        self.lines[inner] = key.start_mark.line + 1
+
+    def fail(self, node: Node, place: Place, reason: str) -> NoReturn:
+        where = ": ".join(part for part in (f"{self.path}:{node.start_mark.line + 1}", format_place(place)) if part)
+        raise UserError(f"{where}: {reason}")
 
 
 def _refuse_ambiguous(path: Path, node: Node, place: Place) -> None:

@@ -15,10 +15,11 @@ PACKAGE = ROOT / "fabricheck"
 
 #: From the ground up, as in CONTRIBUTING.md: a room imports from its own floor and those below.
 FLOORS = (
-    ("errors", "units", "yamlfile", "suite", "mpi", "__init__"),
+    ("errors", "units", "visible", "jsonfile", "patterns", "yamlfile", "suite", "building", "mpi", "__init__"),
     ("records",),
     ("results",),
     ("tuning", "extras"),
+    ("state",),
     ("topology",),
     ("expectation",),
     ("judge",),

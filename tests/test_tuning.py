@@ -123,8 +123,11 @@ def test_every_accepted_pattern_refuses_something(tmp_path: Path) -> None:
     ("text", "message"),
     [
         (one("NCCL_DEBG", "INFO"), "NCCL_DEBG is unknown"),
-        (one("UCX_NEW", "x", accepts="'y|z'"), "UCX_NEW does not accept 'x': it has to match y"),
-        (one("UCX_NEW", "x", accepts="'('"), r"settings\[0\].accepts: is no regular expression"),
+        (
+            one("UCX_IB_TRAFFIC_CLASS", "x", accepts="'y|z'"),
+            "UCX_IB_TRAFFIC_CLASS does not accept 'x': it has to match y",
+        ),
+        (one("UCX_IB_TRAFFIC_CLASS", "x", accepts="'('"), r"settings\[0\].accepts: is no regular expression"),
         (one("NCCL_PROTO", "LL", accepts="'.+'"), r"settings\[0\].accepts: what NCCL_PROTO accepts is known"),
         (one("PATH", "x", accepts="'.+'"), "PATH is none of those that fabricbench records"),
         (one("nccl_proto", "LL"), r"settings\[0\].variable"),

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
-from fabricheck.units import bound_sizes, format_size, parse_rate, parse_size, size_label
+from fabricheck.units import bound_sizes, coarser_sizes, format_size, parse_rate, parse_size, size_label
 
 
 @pytest.mark.parametrize(
@@ -127,3 +129,24 @@ def test_what_is_no_rate_is_refused(text: str) -> None:
 )
 def test_sizes_are_bounded(sizes: str, most: int, bounded: str) -> None:
     assert bound_sizes(sizes, most) == bounded
+
+
+@given(st.integers(0, 8), st.integers(9, 34), st.integers(2, 8), st.integers(2, 600))
+def test_coarser_sizes_are_some_of_a_range_with_its_ends(first: int, last: int, factor: int, step: int) -> None:
+    text = f"{1 << first}B:{1 << last}B:{factor}"
+    every = [1 << first]
+    while every[-1] * factor <= 1 << last:
+        every.append(every[-1] * factor)
+    found = coarser_sizes(text, step)
+    if factor >= step:
+        assert found == text
+        return
+    sizes = [parse_size(each) for each in found.split(",")]
+    assert set(sizes) <= set(every)
+    assert (sizes[0], sizes[-1]) == (every[0], every[-1])
+    assert all(later >= step * sooner for sooner, later in pairwise(sizes)) or len(sizes) == 2
+
+
+@pytest.mark.parametrize("sizes", ["8B,1GiB", "1GiB", "8B:1GiB"])
+def test_sizes_that_are_no_range_with_a_factor_stay(sizes: str) -> None:
+    assert coarser_sizes(sizes, 64) == sizes

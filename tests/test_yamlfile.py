@@ -41,8 +41,18 @@ def test_numbers_truth_values_and_texts_are_read_as_such(tmp_path: Path) -> None
         ("a: &x [*x]\n", r":1: a\[0\]: an alias contains itself$"),
         ("a: 1\nb: [1\n", r":3: is not valid YAML: while parsing a flow sequence, expected ',' or '\]'"),
         ("a: 1\n---\nb: 2\n", ":2: is not valid YAML: expected a single document in the stream, but found another"),
+        *(
+            (f"a: {text}\n", ":1: is not plain YAML")
+            for text in ("!!bool x", '!!float ""', '!!int ""', "!!timestamp x")
+        ),
+        ("2025-09-01: 1\n", ":1: a name has to be text or a number: put it into quotes"),
+        ("? [a, b]\n: 1\n", ":1: a name has to be text or a number"),
+        ("a: " + 40 * "[" + 40 * "]", ":1: is nested more than 32 deep"),
+        ("a: " + 4000 * "[" + 4000 * "]", "is nested too deeply"),
+        ("a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [{9 * f'*a{n - 1}, '}]\n" for n in range(1, 20)), "aliases included"),
+        (f"a: {300_000 * 'x'}\n", "has 300004 characters, and 300000 are allowed"),
         ("a: 2025-99-01\n", "is not valid YAML: month must be in 1..12"),
-        ("a: !!python/object/apply:os.system [exit]\n", ":1: is not valid YAML: could not determine a constructor"),
+        ("a: !!python/object/apply:os.system [exit]\n", ":1: is not plain YAML: a tag such as !!str is not allowed"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_its_place(tmp_path: Path, text: str, message: str) -> None:

@@ -1,6 +1,6 @@
 """Builds fabricbench outside ReFrame: for developers, for the linters, and to see that every backend compiles.
 
-    python -m tools.build [TARGET...]
+    python -m tools.build [--without-tests] [TARGET...]
 
 builds into build/TARGET. `host-openmpi` and `host-mpich` are what a laptop runs, and what is built when no target is
 named; the others treat warnings as errors, and with CI=true all do: `lint-gcc` and `lint-clang` (host backend), `cuda`
@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CUDA_WHEELS = Path(sys.prefix) / "cuda"
 ONEAPI_WHEELS = Path(sys.prefix) / "oneapi"
 RCCL_SHIM = ROOT / "tools" / "rccl_shim" / "include"
+_WITHOUT_TESTS = "--without-tests"
 STRICT = "-DFABRICHECK_WARNINGS_AS_ERRORS=ON"
 
 
@@ -163,10 +164,11 @@ _OPTIONS: dict[str, Callable[[], list[str]]] = {
 }
 
 
-def main(targets: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
+    targets = [each for each in arguments if each != _WITHOUT_TESTS]
     try:
         for target in targets or [f"host-{one.name}" for one in mpi.find_all()]:
-            build(target)
+            build(target, tests=_WITHOUT_TESTS not in arguments)
     except UserError as error:
         print(f"fabricheck: {error}", file=sys.stderr)
         return 2

@@ -2,7 +2,7 @@
 
 `run`   the package, Open MPI and MPICH from their wheels, and CMake where the machine has none
 `lint`  `run`, the linters and the type checker
-`test`  `lint`, the compilers of the GPU backends and a browser
+`test`  `lint`, the compilers of the GPU backends (of SYCL only with FULL=1) and a browser
 `mutation`  `lint` and mutmut
 
 Only the standard library is imported here: this runs in the Python that .venv is made with.
@@ -72,8 +72,9 @@ def setup_test() -> None:
     setup_lint()
     once("imb", "the Intel MPI Benchmarks from Intel's wheel", install_imb)
     once("cuda", "the CUDA compiler and NCCL from their wheels", install_cuda)
-    once("sycl", "SYCL and oneCCL from their wheels", install_sycl)
-    debian("libze-dev", "to compile the SYCL backend's calls between processes")
+    if os.environ.get("FULL") == "1":
+        once("sycl", "SYCL and oneCCL from their wheels", install_sycl)
+        debian("libze-dev", "to compile the SYCL backend's calls between processes")
     debian("hipcc libamdhip64-dev", "to compile the HIP backend")
     debian("chromium", "to look at reports")
     cluster = "iproute2 nftables slurm-wlm munge environment-modules openmpi-bin libopenmpi-dev mpich libmpich-dev"

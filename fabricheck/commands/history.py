@@ -32,11 +32,16 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--runs", "selection", help="Which runs: FROM..TO, software:NAME=VERSION, tag:NAME or a session.")
 @click.option(
     "--false-alarms",
-    default=0.001,
+    default=0.01,
     show_default=True,
-    help="How often a healthy run may lie beyond the bound of a metric.",
+    help="How often a healthy session, of 1,000 metrics or of all of these, may be beyond a bound.",
 )
 @click.option("--references", type=_FILE, help="The file to change, in place of the system's.")
+@click.option(
+    "--part",
+    type=_FILE,
+    help="Write values of the GPU model into this file below reference_values/parts/, in place of references.",
+)
 @click.option("--write", "write_file", is_flag=True, help="Write the file; without it, what would change is shown.")
 @_JSON
 def calibrate(
@@ -46,22 +51,27 @@ def calibrate(
     selection: str | None,
     false_alarms: float,
     references: Path | None,
+    part: Path | None,
     write_file: bool,
     as_json: bool,
 ) -> None:
     """Make references of a SYSTEM from runs while it was healthy, and show them as a diff.
 
-    Without --write nothing is changed. The exit status is 0, or 4 where a metric was refused.
+    With --part they are values of its GPUs, by which other machines with the same part are judged; --runs chooses
+    sessions by their id. Without --write nothing is changed. The exit status is 0, or 4 where a metric was refused.
     """
     from fabricheck.history.calibrate import calibrate as make
     from fabricheck.history.references_file import diff, updated_text, write
     from fabricheck.history.text import calibration_lines, to_json
-    from fabricheck.suite import suite_root
+    from fabricheck.suite import site_root
 
+    if part is not None:
+        _calibrate_part(part, system, store, selection, write_file=write_file)
+        return
     found = make(
         _history(store, system), system, limits=_limits(system), false_alarms=false_alarms, selection=selection
     )
-    path = references if references is not None else suite_root() / "reference_values" / f"{system}.yaml"
+    path = references if references is not None else site_root(system) / "reference_values" / f"{system}.yaml"
     given = [f"--runs={selection}"] if selection is not None else []
     command = shlex.join(["fabricheck", "calibrate", system, *given, f"--false-alarms={false_alarms:g}"])
     said = to_json(found) if as_json else calibration_lines(found)
@@ -75,6 +85,20 @@ def calibrate(
         write(path, text)
         click.echo(f"written: {path}", err=True)
     click.get_current_context().exit(4 if found.refused else 0)
+
+
+def _calibrate_part(path: Path, system: str, store: Path | None, selection: str | None, *, write_file: bool) -> None:
+    from fabricheck.history.part_file import part_text, source_of, stored_on_parts
+    from fabricheck.history.references_file import diff, write
+    from fabricheck.suite import suite_root
+
+    folder = store if store is not None else suite_root() / "output" / "store"
+    runs = stored_on_parts(folder, system, [selection] if selection is not None else [])
+    text = part_text(path, runs, system, source_of(system, [run for run, _ in runs]))
+    click.echo(diff(path, text), nl=False)
+    if write_file:
+        write(path, text)
+        click.echo(f"written: {path}", err=True)
 
 
 @click.command()
@@ -162,9 +186,9 @@ def _print(text: str | Iterator[str]) -> None:
 
 def _history(store: Path | None, system: str) -> pl.DataFrame:
     from fabricheck import store as stores
-    from fabricheck.suite import suite_root
+    from fabricheck.suite import output_folder
 
-    return stores.history(store if store is not None else suite_root() / "output" / "store", system=system)
+    return stores.history(store if store is not None else output_folder() / "store", system=system)
 
 
 def _limits(system: str) -> Limits:

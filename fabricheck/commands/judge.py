@@ -17,7 +17,9 @@ from fabricheck.errors import UserError
 if TYPE_CHECKING:
     from fabricheck.findings.case_runs import CaseRun
     from fabricheck.findings.observations import Observation
+    from fabricheck.judge.known import Part
     from fabricheck.judge.policy import Policy
+    from fabricheck.judge.published import Published
     from fabricheck.judge.references import References
     from fabricheck.judge.verdicts import RunJudgement
     from fabricheck.topology.model import Topology
@@ -40,6 +42,10 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "The transport, the port and num_tasks are those of the run.",
 )
 @click.option("--policy", type=_FILE, help="A policy file, in place of config/policy.yaml.")
+@click.option(
+    "--ranks", type=click.IntRange(min=2), help="Of a vendor tool's output: how many took part, if it is silent."
+)
+@click.option("--tool", help="Of an nccl-tests output: the program, such as alltoall_perf, if it does not say it.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def judge(
@@ -52,16 +58,23 @@ def judge(
     test: str | None,
     keys: tuple[str, ...],
     policy: Path | None,
+    ranks: int | None,
+    tool: str | None,
     as_json: bool,
 ) -> None:
-    """Judge result files of fabricbench.
+    """Judge result files of fabricbench, and read outputs of vendor tools.
 
     Without --system and --topology nothing is expected of the hardware, and without references nothing is known of
-    the system; a metric with neither is INVALID.
+    the system; a metric with neither is INCOMPLETE. An output of OMB, nccl-tests, rccl-tests or IMB is checked and
+    shown, also several in one file; it proves nothing of where it ran, so it is INCOMPLETE at best
+    (docs/vendor-formats.md).
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in what was given.
     """
+    from fabricheck.commands.vendor_judgement import VendorJudgement, judge_vendor_file
+    from fabricheck.commands.vendor_judgement import as_json as vendor_as_json
+    from fabricheck.commands.vendor_judgement import table as vendor_table
     from fabricheck.judge.as_json import run_as_json
     from fabricheck.judge.system import SystemJudge, choose_test, parse_attribute
     from fabricheck.records.verdict import EXIT_CODES, worst
@@ -70,18 +83,20 @@ def judge(
     rules = _policy(policy)
     model = _topology(system, topology)
     known = _references(system, references)
-    judge = SystemJudge(model, known, rules)
+    judge = SystemJudge(model, known, rules, parts=_parts(), published=_published(system))
     if known is not None and known.tests:
         test = choose_test(known, test)
     attributes = dict(parse_attribute(each) for each in keys)
-    judged = []
+    judged: list[RunJudgement | VendorJudgement] = []
     for file in files:
-        judged.append(judge.judge(read_run(file), test, attributes))
+        of_vendor = judge_vendor_file(file, ranks, tool)
+        judged += of_vendor or [judge.judge(read_run(file), test, attributes)]
     if as_json:
-        click.echo(json.dumps([run_as_json(each) for each in judged], indent=2, allow_nan=False))
+        content = [vendor_as_json(one) if isinstance(one, VendorJudgement) else run_as_json(one) for one in judged]
+        click.echo(json.dumps(content, indent=2, allow_nan=False))
     else:
-        for each in judged:
-            for line in _table(each):
+        for one in judged:
+            for line in vendor_table(one) if isinstance(one, VendorJudgement) else _table(one):
                 click.echo(line)
     context.exit(EXIT_CODES[worst(each.verdict for each in judged)])
 
@@ -150,9 +165,9 @@ def _stored(session: str, system: str | None, store: Path | None) -> tuple[str, 
     """The system of a stored session and its runs."""
     from fabricheck.findings.case_runs import CaseRun
     from fabricheck.store.reading import find_entries, stored_runs
-    from fabricheck.suite import suite_root
+    from fabricheck.suite import output_folder
 
-    (entry,) = find_entries(store if store is not None else suite_root() / "output" / "store", system, [session])
+    (entry,) = find_entries(store if store is not None else output_folder() / "store", system, [session])
     runs = [CaseRun.of_case(each.run, each.case) for each in stored_runs(entry)]
     return entry.path.parent.name, runs
 
@@ -180,22 +195,37 @@ def _policy(path: Path | None) -> Policy:
 
 def _topology(system: str | None, path: Path | None) -> Topology | None:
     from fabricheck.site.validation import require_partition
-    from fabricheck.suite import suite_root
+    from fabricheck.suite import site_root, suite_root
     from fabricheck.topology.model import find_topology, load_topology
 
     if system is not None:
         require_partition(suite_root(), system)
     if path is not None:
         return load_topology(path)
-    return find_topology(system, suite_root() / "site_configs") if system is not None else None
+    return find_topology(system, site_root(system) / "site_configs") if system is not None else None
+
+
+def _parts() -> tuple[Part, ...]:
+    from fabricheck.judge.known import load_parts
+    from fabricheck.suite import suite_root
+
+    return load_parts(suite_root() / "reference_values" / "parts")
+
+
+def _published(system: str | None) -> tuple[Published, ...]:
+    from fabricheck.judge.published import load_published
+    from fabricheck.suite import suite_root
+
+    path = suite_root() / "reference_values" / "published" / f"{(system or '').partition(':')[0]}.yaml"
+    return load_published(path) if path.exists() else ()
 
 
 def _references(system: str | None, path: Path | None) -> References | None:
     from fabricheck.judge.references import load_references
-    from fabricheck.suite import suite_root
+    from fabricheck.suite import site_root
 
     if path is None and system is not None:
-        own = suite_root() / "reference_values" / f"{system.partition(':')[0]}.yaml"
+        own = site_root(system) / "reference_values" / f"{system.partition(':')[0]}.yaml"
         path = own if own.exists() else None
     return load_references(path) if path is not None else None
 

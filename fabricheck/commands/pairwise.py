@@ -182,13 +182,13 @@ def _least(detectable: Mapping[str, float], ways: Ways) -> dict[str, tuple[float
 
 
 def _network(system: str) -> tuple[Topology, Network]:
-    from fabricheck.suite import suite_root
+    from fabricheck.suite import site_root
     from fabricheck.topology.model import find_topology, load_topology
 
     if system.endswith((".yaml", ".yml")):
         topology = load_topology(Path(system))
     else:
-        topology = find_topology(system, suite_root() / "site_configs")
+        topology = find_topology(system, site_root(system) / "site_configs")
     if topology.network is None:
         raise UserError(f"the topology of {system} has no network: say what joins its nodes (docs/topology-format.md)")
     return topology, topology.network

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.errors import EXIT_USER_ERROR, UserError
+from fabricheck.errors import EXIT_USER_ERROR, UserError, reason_of_system
 
 if TYPE_CHECKING:
     from fabricheck.report.past import Past
@@ -70,16 +71,16 @@ def run(
     from fabricheck.report.terminal import render
     from fabricheck.session.outcome import judge_session
     from fabricheck.session.reframe import Selection, list_suite, run_suite
-    from fabricheck.session.reports import write_for_programs, write_page
+    from fabricheck.session.reports import PAGE
     from fabricheck.session.start import require_ready
-    from fabricheck.suite import Suite, suite_root
+    from fabricheck.suite import Suite, output_folder, suite_root
 
     if store is not None and no_store:
         raise UserError("--store and --no-store exclude each other")
     suite = Suite(suite_root())
     prebuilt = (f"--setvar=BuildFabricbench.prebuilt={built}",) if built else ()
     selection = Selection(system, tags, names, environments, (*prebuilt, *reframe_options))
-    output = output or suite.root / "output"
+    output = output or output_folder(suite.root)
     kept_in = None if no_store else store or output / "store"
     name = selection.whole_system
     if name in suite.systems():
@@ -89,32 +90,78 @@ def run(
         click.echo(listing.notes, err=True, nl=False)
         click.echo("\n".join(listing.cases))
         return
-    session = run_suite(suite, selection, output)
-    outcome = judge_session(session, suite, name)
-    write_for_programs(session, outcome, name)
-    columns, color = shutil.get_terminal_size((120, 40)).columns, sys.stdout.isatty()
-    table = render(outcome.judged, width=columns, color=color, problems=outcome.problems, findings=outcome.findings)
-    click.echo(table)
-    status, past = EXIT_CODES[outcome.verdict], None
-    if kept_in is not None:
-        past, stored = _store(kept_in, session, outcome, suite, name)
-        status = status or (0 if stored else EXIT_USER_ERROR)
-    page = write_page(session, outcome, name, past)
-    report = marked(f"the report is {page}", rehearsal=rehearsed(outcome.judged))
-    click.echo(f"{outcome.verdict.value}: {report}")
-    context.exit(status)
+    _judge_abandoned(suite, name, output, kept_in)
+    with run_suite(suite, selection, output) as session:
+        outcome = judge_session(session, suite, name)
+        columns, color = shutil.get_terminal_size((120, 40)).columns, sys.stdout.isatty()
+        click.echo(
+            render(outcome.judged, width=columns, color=color, problems=outcome.problems, findings=outcome.findings)
+        )
+        kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
+    report = f"the report is {session.folder / PAGE}" if kept else f"not all of it could be kept in {session.folder}"
+    click.echo(f"{outcome.verdict.value}: {marked(report, rehearsal=rehearsed(outcome.judged))}")
+    context.exit(EXIT_CODES[outcome.verdict] or (0 if kept else EXIT_USER_ERROR))
 
 
-def _store(store: Path, session: Session, outcome: Outcome, suite: Suite, system: str) -> tuple[Past, bool]:
+def _judge_abandoned(suite: Suite, system: str, output: Path, store: Path | None) -> None:
+    """Judges and stores what runs left that ended before they could: killed, or their machine went down."""
+    from fabricheck.session.abandoned import abandoned, read_abandoned
+    from fabricheck.session.outcome import judge_session
+    from fabricheck.session.reports import PAGE
+    from fabricheck.session.scrub import scrub
+
+    with abandoned(output.resolve() / "runs", system) as folders:
+        for folder in folders:
+            scrub(folder, os.environ)
+            try:
+                session = read_abandoned(folder)
+            except UserError as error:
+                click.echo(f"fabricheck: {error}", err=True)
+                continue
+            outcome = judge_session(session, suite, system)
+            kept = _keep(session, outcome, suite, system, store, just_now=False)
+            where = f"the report is {folder / PAGE}" if kept else "not all of it could be kept"
+            verdict = outcome.verdict.value
+            click.echo(
+                f"fabricheck: the run in {folder} had ended before it was judged: now it is {verdict}: {where}",
+                err=True,
+            )
+
+
+def _keep(session: Session, outcome: Outcome, suite: Suite, system: str, store: Path | None, *, just_now: bool) -> bool:
+    """Writes and stores what a session came to; whether all of it could be. What cannot be costs nothing else."""
+    from fabricheck.session.reports import write_for_programs, write_page
+
+    past, stored, done = None, True, []
+    if store is not None:
+        past, stored = _store(store, session, outcome, suite, system, just_now=just_now)
+    for write in (
+        lambda: write_page(session, outcome, system, past),
+        lambda: write_for_programs(session, outcome, system),
+    ):
+        try:
+            write()
+            done.append(True)
+        except (OSError, UserError) as error:
+            done.append(False)
+            reason = reason_of_system(error) if isinstance(error, OSError) else error
+            click.echo(f"fabricheck: cannot write the report: {reason}", err=True)
+    return stored and all(done)
+
+
+def _store(
+    store: Path, session: Session, outcome: Outcome, suite: Suite, system: str, *, just_now: bool
+) -> tuple[Past, bool]:
     """The history with this session in it, and whether it could be stored: where not, that costs no report."""
     from fabricheck.commands.store import report as report_stored
     from fabricheck.report.past import Past, past_of
     from fabricheck.session.storing import store_session
 
     try:
-        stored = store_session(store, session, outcome, suite, system, just_now=True)
+        stored = store_session(store, session, outcome, suite, system, just_now=just_now)
         report_stored(stored)
         return past_of(store, system, suite.root, session=stored.entry.session), True
-    except UserError as error:
-        click.echo(f"fabricheck: {error}", err=True)
-        return Past(notes=(f"The run could not be stored, so no history is shown: {error}",)), False
+    except (OSError, UserError) as error:
+        reason = reason_of_system(error) if isinstance(error, OSError) else str(error)
+        click.echo(f"fabricheck: the run could not be stored: {reason}", err=True)
+        return Past(notes=(f"The run could not be stored, so no history is shown: {reason}",)), False

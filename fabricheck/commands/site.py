@@ -1,19 +1,33 @@
-"""`fabricheck capture` and `fabricheck discover`."""
+"""`fabricheck init` and `fabricheck capture`."""
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from fabricheck.errors import UserError
+
+if TYPE_CHECKING:
+    from fabricheck.site.found import Facts
+
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
 @click.argument("directory", type=_DIRECTORY)
 def capture(directory: Path) -> None:
-    """Keep in DIRECTORY what this node says of its GPUs, links, NICs and NUMA domains."""
+    """Keep in DIRECTORY what this node says of its GPUs, links, NICs, NUMA domains and software.
+
+    To be run on a compute node, for `fabricheck init --from DIRECTORY` anywhere else.
+    """
     from fabricheck.site.capture import capture as ask
 
     for name in ask(directory):
@@ -21,24 +35,150 @@ def capture(directory: Path) -> None:
 
 
 @click.command()
-@click.option("--from", "source", type=_DIRECTORY, help="A directory of captures; without it, this node is asked.")
-@click.option("--output", required=True, type=_DIRECTORY, help="The site's folder, such as site_configs/mycluster.")
-def discover(source: Path | None, output: Path) -> None:
-    """Write a first topology.yaml and settings.py of a node.
+@click.option("--system", help="The name of the new system.  [default: Slurm's name of the cluster, or the host's]")
+@click.option("--from", "source", type=_DIRECTORY, help="What `fabricheck capture` kept on a node of it.")
+@click.option("--partition", "partitions", multiple=True, help="A partition of Slurm; may be repeated.")
+@click.option("--access", multiple=True, help="An option that the site's jobs need, such as --account=x; repeatable.")
+@click.option("--ibnetdiscover", "ib", type=_FILE, help="A file with the output of ibnetdiscover.")
+@click.option("--lldp", type=_FILE, help="A file with that of `clush -w NODES lldpctl -f keyvalue`.")
+@click.option(
+    "--site",
+    type=click.Path(file_okay=False, resolve_path=True, path_type=Path),
+    help="The folder to write to, made if needed.  [default: the first of FABRICHECK_SITES, else the suite]",
+)
+@click.option("--wait", default=300, show_default=True, help="Seconds to wait for a job on a compute node.")
+@click.pass_context
+def init(
+    context: click.Context,
+    *,
+    system: str | None,
+    source: Path | None,
+    partitions: tuple[str, ...],
+    access: tuple[str, ...],
+    ib: Path | None,
+    lldp: Path | None,
+    site: Path | None,
+    wait: int,
+) -> None:
+    """Write the files of a new system, from what its nodes say of themselves.
 
-    What the node does not tell is listed, and stands in the topology as FILL IN.
+    To be run on a node with GPUs, or on a login node of Slurm, which asks a compute node by a job. What cannot be found
+    out, and what cannot be measured, is said in one line each. The exit status is 1 where the files are not complete.
     """
+    from fabricheck.site.facts import read_facts
+    from fabricheck.site.plan import Choices, plan
+    from fabricheck.site.write import Site, what, write_site
+
+    root = _root(site)
+    with tempfile.TemporaryDirectory(prefix="fabricheck-") as temporary:
+        facts = read_facts(source) if source is not None else _this_machine(Path(temporary), partitions, access, wait)
+    name = _system_name(system, facts)
+    planned = plan(facts, name, what(facts), Choices(partitions, access))
+    written = Site(root, name, _network(facts, planned.nodes, ib, lldp))
+    for file in write_site(facts, planned, written):
+        click.echo(str(file))
+    click.echo(f"{name}: {what(facts)}, {_where(planned.partitions)}")
+    for line in facts.problems:
+        click.echo(f"wrong or unknown: {line}", err=True)
+    for line in facts.notes:
+        click.echo(f"to be looked at: {line}", err=True)
+    for line in planned.left_out:
+        click.echo(f"left out: {line}", err=True)
+    ready = _ready(name, f"--site {shlex.quote(str(site))} " if site else "")
+    if facts.unseen:
+        click.echo(
+            "the site was written without the GPUs on the PCI bus: see to the driver, and init it again", err=True
+        )
+    context.exit(0 if ready and not facts.unseen else 1)
+
+
+def _root(site: Path | None) -> Path:
+    """The folder whose site_configs/ and reference_values/ are written to; later commands find it by itself."""
+    from fabricheck.suite import INSTALLED, SITES, outside_roots, suite_root
+
+    if site is not None:
+        try:
+            (site / "site_configs").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--site {site}: cannot be written: {error.strerror}") from None
+        os.environ[SITES] = os.pathsep.join([str(site), *filter(None, [os.environ.get(SITES)])])
+    if outside := outside_roots():
+        return outside[0]
+    if suite_root() == INSTALLED:
+        raise UserError("the suite is an installed one, which nobody writes to: give a folder of your own with --site")
+    return suite_root()
+
+
+def _this_machine(folder: Path, partitions: tuple[str, ...], access: tuple[str, ...], wait: int) -> Facts:
+    """What this node says; on a login node without GPUs, what a compute node says that a job of Slurm asks."""
     from fabricheck.site.capture import capture as ask
     from fabricheck.site.facts import read_facts
-    from fabricheck.site.write import write_site
+    from fabricheck.suite import output_folder
 
-    if source is not None:
-        facts = read_facts(source)
-    else:
-        with tempfile.TemporaryDirectory(prefix="fabricheck-") as temporary:
-            ask(Path(temporary))
-            facts = read_facts(Path(temporary))
-    for path in write_site(facts, output.resolve()):
-        click.echo(str(path))
-    for note in facts.notes:
-        click.echo(f"to be looked at: {note}", err=True)
+    ask(folder)
+    facts = read_facts(folder)
+    known = facts.slurm.partitions if facts.slurm is not None else ()
+    wanted = [one for one in known if not partitions or one.name in partitions]
+    if facts.gpus or not wanted:
+        return facts
+    chosen = max(wanted, key=lambda one: (one.gpus > 0, len(one.nodes)))
+    if not chosen.gpus and facts.hostname in chosen.nodes:
+        return facts
+    # The job's node has to see it: the temporary folder of a login node is its own.
+    kept = output_folder() / "captured" / chosen.name
+    command = ["srun", f"--partition={chosen.name}", "--nodes=1", "--ntasks=1", "--exclusive", "--time=10", *access]
+    command += [f"--gres=gpu:{chosen.gres + ':' if chosen.gres else ''}{chosen.gpus}"] if chosen.gpus else []
+    _run_job([*command, sys.executable, "-m", "fabricheck", "capture", str(kept)], kept, wait)
+    return read_facts(kept)
+
+
+def _run_job(command: list[str], kept: Path, wait: int) -> None:
+    from fabricheck.state.programs import ask
+
+    click.echo(f"this is no compute node: asking one by `{shlex.join(command)}`", err=True)
+    answer = ask(command, wait)
+    if not answer.given:
+        raise UserError(
+            f"the job on a compute node {answer.problem or 'cannot be started'}: give what the site's jobs need with "
+            f"--access, or run `fabricheck capture {kept}` on a node and `fabricheck init --from {kept}` here"
+        )
+
+
+def _system_name(given: str | None, facts: Facts) -> str:
+    name = given or re.sub(r"[^A-Za-z0-9_.-]+", "-", (facts.slurm.cluster if facts.slurm else "") or facts.hostname)
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name) is None:
+        raise UserError(f"{name!r} is no name of a system: give --system with letters, digits, `_`, `.`, `-`")
+    return name
+
+
+def _network(facts: Facts, nodes: tuple[str, ...], ib: Path | None, lldp: Path | None) -> dict[str, Any]:
+    from fabricheck.site.fabric import network_of_ibnetdiscover, network_of_lldp, network_of_slurm
+
+    if ib is not None:
+        return network_of_ibnetdiscover(ib, nodes, facts.nics)
+    if lldp is not None:
+        return network_of_lldp(lldp, nodes, facts.nics)
+    return network_of_slurm(facts.slurm, nodes, facts.nics) if facts.slurm is not None and nodes else {}
+
+
+def _where(partitions: tuple[dict[str, Any], ...]) -> str:
+    return "; ".join(f"partition {one['name']}: {one['descr']}" for one in partitions)
+
+
+def _ready(system: str, option: str) -> bool:
+    """Whether the files are valid and select checks; says what is wrong, or the next command with `option`."""
+    from fabricheck.session.reframe import Selection, list_suite
+    from fabricheck.site.validation import problems
+    from fabricheck.suite import Suite, output_folder, suite_root
+
+    wrong = [*problems(suite_root(), system)]
+    for line in wrong:
+        click.echo(f"to be filled in: {line}", err=True)
+    if wrong:
+        click.echo(f"next: fill in what is missing, then fabricheck validate {option}{system}")
+        return False
+    listing = list_suite(Suite(suite_root()), Selection(system), output_folder())
+    environments = {case.rpartition("+")[2] for case in listing.cases}
+    click.echo(f"{len(listing.cases)} checks are selected, with {', '.join(sorted(environments))}")
+    click.echo(f"next: fabricheck run {option}--system {system} --tag smoke")
+    return True

@@ -118,7 +118,9 @@ def prune(context: click.Context, *, store: Path | None, days: float, dry_run: b
     metavar="NAME=VALUE",
     help="Of result files: what references are indexed by.",
 )
+@click.pass_context
 def import_(
+    context: click.Context,
     *,
     sources: tuple[Path, ...],
     store: Path | None,
@@ -133,19 +135,23 @@ def import_(
 
     A SOURCE is the folder of a run (output/runs/<system>-<time>, with its reframe.json), or a result file of
     fabricbench; all result files together become one session.
+
+    The exit status is 1 where something in the store is damaged; what is new is stored nevertheless.
     """
     from fabricheck.suite import Suite, suite_root
 
     path, suite = store_or_default(store), Suite(suite_root())
     results = [source for source in sources if not source.is_dir()]
+    damaged = False
     for source in sources:
         if source.is_dir():
-            report(import_folder(path, source, suite, system))
+            damaged |= report(import_folder(path, source, suite, system))
     if results:
         if system is None or test is None:
             raise UserError(f"{results[0]}: say with --system and --test what it is a result of")
         attributes = attributes_of(keys, system, partition, environment)
-        report(import_files(path, results, suite, system, case_of_files(test, attributes, tags)))
+        damaged |= report(import_files(path, results, suite, system, case_of_files(test, attributes, tags)))
+    context.exit(EXIT_DAMAGED if damaged else 0)
 
 
 @click.command()
@@ -192,16 +198,17 @@ def replay(
 
 def store_or_default(store: Path | None) -> Path:
     """The store that was given, else the suite's own."""
-    from fabricheck.suite import suite_root
+    from fabricheck.suite import output_folder
 
-    return store if store is not None else suite_root() / "output" / "store"
+    return store if store is not None else output_folder() / "store"
 
 
-def report(appended: Appended) -> None:
-    """Say what was stored, and on stderr what is wrong with older entries."""
+def report(appended: Appended) -> bool:
+    """Say what was stored, and on stderr what is wrong with older entries; whether anything is."""
     for line in appended.remarks:
         click.echo(f"fabricheck: the store is damaged: {line}", err=True)
     click.echo(f"stored in {appended.entry.path}")
+    return bool(appended.remarks)
 
 
 def _describe(session: ReplayedSession) -> Iterator[str]:

@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -51,7 +51,10 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
             "unit": "Gb/s",
             "rows": [asdict(row) for row in table],
             "estimates": [asdict(one) for one in estimates(topology)],
-            "published": [asdict(one) for one in published],
+            "published": [
+                {**asdict(one), "judges": one.judges and one.judges.model_dump(exclude_defaults=True)}
+                for one in published
+            ],
         }
         click.echo(json.dumps(content, indent=2, allow_nan=False))
     elif layout == "csv":
@@ -76,7 +79,7 @@ def validate(context: click.Context, names: tuple[str, ...]) -> None:
     known = systems(root)
     for name in names:
         if name not in known:
-            raise UserError(f"there is no system {name!r} in {root / 'site_configs'}: systems are {', '.join(known)}")
+            raise UserError(f"there is no system {name!r} here or in FABRICHECK_SITES: systems are {', '.join(known)}")
     failed = False
     for name in names or known:
         found = list(problems(root, name))
@@ -91,21 +94,26 @@ def _load(system: str) -> tuple[Topology, References | None, tuple[Published, ..
     from fabricheck.judge.published import load_published
     from fabricheck.judge.references import load_references
     from fabricheck.site.validation import require_partition
-    from fabricheck.suite import suite_root
+    from fabricheck.suite import site_root, suite_root
     from fabricheck.topology.model import find_topology, load_topology
 
     if system.endswith((".yaml", ".yml")):
         return load_topology(Path(system)), None, ()
     root = suite_root()
-    topology = find_topology(system, root / "site_configs")
+    site = site_root(system, root)
+    topology = find_topology(system, site / "site_configs")
     require_partition(root, system)
-    values, name = root / "reference_values", system.partition(":")[0]
+    values, name = site / "reference_values", system.partition(":")[0]
     own, published = values / f"{name}.yaml", values / "published" / f"{name}.yaml"
     return (
         topology,
         load_references(own) if own.exists() else None,
         load_published(published) if published.exists() else (),
     )
+
+
+def _judged_by(one: Published) -> dict[str, Any] | None:
+    return None if one.judges is None else one.judges.model_dump(exclude_defaults=True)
 
 
 def _print_csv(table: list[Row]) -> None:

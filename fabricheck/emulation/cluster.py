@@ -30,12 +30,14 @@ PACKAGES: Mapping[str, str] = {
 }
 DEFAULT_NAME = "emulated"
 FOLDER = Path("/run/fabricheck")
+TOPOLOGY = "topology.yaml"
 
 # Routes of what is sent from a port's own address; the numbers of these tables mean nothing elsewhere.
 EVERY_PLANE, FIRST_TABLE = "10.0.0.0/8", 100
 
 # Shaped with this latency, a queue holds what a burst leaves behind, and TCP sees loss only when it is really too fast.
-_QUEUE = "latency 20ms"
+# Where all GPUs of a node send at once, a port has a message of each of them: a network without loss holds them all.
+_QUEUE_MS, _QUEUE_OF_GPUS_MS = 20, 500
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Cluster:
             if cluster.folder.exists() or _namespaces(cluster.layout.prefix):
                 raise UserError(f"there is a cluster {name!r} already: fabricheck emulate down --name {name}")
             cluster.folder.mkdir(parents=True)
-            shutil.copy(topology, cluster.folder / "topology.yaml")
+            shutil.copy(topology, cluster.folder / TOPOLOGY)
             try:
                 cluster._build()
                 cluster._start()
@@ -89,7 +91,7 @@ class Cluster:
     @classmethod
     def find(cls, name: str = DEFAULT_NAME) -> Cluster:
         """The cluster of that name, which may be half built. Raises UserError where there is none."""
-        file = FOLDER / check_name(name) / "topology.yaml"
+        file = FOLDER / check_name(name) / TOPOLOGY
         if not file.exists():
             raise UserError(f"there is no cluster {name!r}: fabricheck emulate up --name {name}")
         return cls(Layout(name, load_topology(file)))
@@ -166,7 +168,7 @@ class Cluster:
         if rate is None:
             _tc(device.namespace, [f"qdisc del dev {device.name} root"])
         else:
-            _tc(device.namespace, [_tbf(device, rate, burst)])
+            _tc(device.namespace, [self._tbf(device, rate, burst)])
 
     def plug(self, device: Device, is_in: bool) -> None:
         _ip(device.namespace, [f"link set {device.name} {'up' if is_in else 'down'}"])
@@ -269,7 +271,13 @@ class Cluster:
 
     def _shape_all(self, namespace: str) -> None:
         ends = [(end_, cable) for cable in self.layout.cables.values() for end_ in cable.ends]
-        _tc(namespace, [_tbf(end_, cable.rate, cable.burst) for end_, cable in ends if end_.namespace == namespace])
+        _tc(
+            namespace, [self._tbf(end_, cable.rate, cable.burst) for end_, cable in ends if end_.namespace == namespace]
+        )
+
+    def _tbf(self, device: Device, rate: int, burst: int) -> str:
+        queue = _QUEUE_OF_GPUS_MS if self.layout.topology.gpus else _QUEUE_MS
+        return f"qdisc replace dev {device.name} root tbf rate {rate}bit burst {burst} latency {queue}ms"
 
     def _add_routes(self, of: str) -> None:
         _ip(self.layout.namespace(of), self.route_lines(of))
@@ -355,10 +363,6 @@ def _lock(name: str) -> Iterator[None]:
         except BlockingIOError:
             raise UserError(f"cluster {name!r} is being built or ended by another process: wait for it") from None
         yield
-
-
-def _tbf(device: Device, rate: int, burst: int) -> str:
-    return f"qdisc replace dev {device.name} root tbf rate {rate}bit burst {burst} {_QUEUE}"
 
 
 def _ip(namespace: str | None, lines: Sequence[str]) -> None:

@@ -17,10 +17,12 @@ from typing import Any
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.algorithms import rings
+from fabricheck.expectation.ring_over_islands import best_ring
 from fabricheck.records.rehearsal import UUID_MARK
 from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.model import Gpu, Link, Topology
 from fabricheck.topology.nic import nic_of
+from fabricheck.topology.transport_paths import ccl_paths
 
 MOVERS = ("copy", "kernel", "ccl")
 
@@ -33,7 +35,7 @@ EFFICIENCY: Mapping[str, tuple[float, float, float]] = {
     "PCIe": (0.86, 0.8, 0.8),
     "": (0.85, 0.85, 0.8),
 }
-_MEMORY_EFFICIENCY = (0.9, 0.9, 0.9)
+MEMORY_EFFICIENCY = (0.9, 0.9, 0.9)
 LATENCY_NS = {"copy": 8000, "kernel": 5000, "ccl": 12000}
 # Gb/s of a GPU's memory where the topology does not say; only copies inside one GPU depend on it.
 _MEMORY_GBPS = 8000.0
@@ -60,6 +62,7 @@ class _Model:
 _MODELS: Mapping[str, _Model] = {
     "V100": _Model("nvidia", "Tesla V100-SXM2-16GB", "sm_70", 80, 16, 4096),
     "A100": _Model("nvidia", "NVIDIA A100-SXM4-40GB", "sm_80", 108, 40, 5120),
+    "H100 80GB": _Model("nvidia", "NVIDIA H100 80GB HBM3", "sm_90", 132, 80, 5120),
     "H100": _Model("nvidia", "NVIDIA GH200 120GB", "sm_90", 132, 96, 6144, pageable=True),
     "H200": _Model("nvidia", "NVIDIA H200", "sm_90", 132, 140, 6144),
     "MI250X": _Model("amd", "AMD Instinct MI250X", "gfx90a", 110, 64, 4096),
@@ -77,7 +80,7 @@ class Choices:
     """What a description does not take from the topology.
 
     `no_peer_access`: pairs of GPUs that cannot use each other's memory. `network`: what *CCL finds between nodes, IB,
-    OFI or Socket; None: OFI for Slingshot's NICs, IB for others, Socket without any.
+    OFI or Socket; None: that of the path that the topology has, Socket without any NIC.
     """
 
     scale: float
@@ -146,9 +149,11 @@ def describe(topology: Topology, choices: Choices) -> dict[str, Any]:
 
 
 def _network(topology: Topology) -> str:
+    """What the site's path between nodes goes over; InfiniBand where any network will do."""
     if not topology.nics:
         return "Socket"
-    return "OFI" if all("Cassini" in nic.model for nic in topology.nics) else "IB"
+    described = ccl_paths(topology, 2).described
+    return next((name for name in ("OFI", "Socket") if name in described.split("/")), "IB")
 
 
 def _rings(graph: NodeGraph) -> list[list[int]]:
@@ -156,7 +161,8 @@ def _rings(graph: NodeGraph) -> list[list[int]]:
     if graph.fully_connected or graph.star or len(graph.gpu_names) < 3:
         return []
     order = {name: position for position, name in enumerate(graph.gpu_names)}
-    return [[order[name] for name in ring] for ring in rings(graph).rings]
+    found = rings(graph).rings or ((best_ring(graph),) if len(graph.wide_islands) > 1 else ())
+    return [[order[name] for name in ring] for ring in found]
 
 
 class _Links:
@@ -172,7 +178,7 @@ class _Links:
                 self._add_link(a, b, link)
         for gpu in topology.gpus:
             rate = topology.gpu_memory_gbps or _MEMORY_GBPS
-            self._add(f"{gpu.name} memory", gpu.name, gpu.name, rate, _MEMORY_EFFICIENCY)
+            self._add(f"{gpu.name} memory", gpu.name, gpu.name, rate, MEMORY_EFFICIENCY)
         for cpu in topology.cpus:
             if cpu.device_rate_gbps is not None:
                 for name in (f"{cpu.name}->devices", f"devices->{cpu.name}"):

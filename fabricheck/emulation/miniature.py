@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,19 +24,29 @@ from fabricheck.topology.network import fold
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import read_yaml
 
-#: What a NIC of a miniature carries where no scale is given: two cores can serve the ports of a few nodes.
-NIC_MBPS = 100.0
+#: What a NIC of a miniature carries at most where no scale is given, and all NICs of a node together: two cores can
+#: serve the ports of a few nodes.
+NIC_MBPS, NODE_MBPS = 200.0, 800.0
 #: The scale of nodes without NICs.
 WITHOUT_NICS = 1 / 2000
 #: What the kernel's shaper keeps to on this kind of machine, in Gb/s.
 SLOWEST_GBPS, FASTEST_GBPS = 1e-3, 4.0
 #: Bytes that may pass a shaped port at once.
 BURST_BYTES = 64 << 10
-#: The largest transfer: 10 to 100 ms over a port or a link.
-MOST_BYTES = 1 << 20
+#: The largest transfer takes this time at least over the fastest link of a GPU: below some 2 ms the machine's own
+#: scheduler is what is measured.
+LARGEST_S = 4e-3
+#: And between nodes, 0.2 s over a port of `NIC_MBPS`: the steps of a collective take a part of it.
+MOST_BYTES_BETWEEN_NODES = 4 << 20
+#: A GPU's memory is no faster than so many of its fastest links.
+MEMORY_OF_LINKS = 2.0
+#: What keeps sessions short: sizes of a range grow by this factor, and one size has so many seconds.
+SIZE_STEP, BUDGET_S = 64, 0.05
 MOST_NODES = 64
 #: Folders of the suite that a miniature shares.
-SHARED = ("checks", "config", "src")
+SHARED = ("checks", "src")
+#: What a small transfer may take in µs, in place of the policy's own: all ranks share the cores of one machine.
+SLOWEST_US, FASTEST_US = 20_000, 0.02
 
 
 @dataclass(frozen=True)
@@ -51,7 +62,7 @@ class Miniature:
 def plan(name: str, nodes: int, scale: float | None, root: Path) -> Miniature:
     """The miniature of `SYSTEM` or `SYSTEM:PARTITION` of the suite at `root`.
 
-    Without `scale`, ports carry `NIC_MBPS`. Raises UserError for an unknown system, and for nodes or a scale that this
+    Without `scale`, ports carry `nic_mbps`. Raises UserError for an unknown system, and for nodes or a scale that this
     machine cannot emulate.
     """
     system, _, partition = name.partition(":")
@@ -64,18 +75,23 @@ def plan(name: str, nodes: int, scale: float | None, root: Path) -> Miniature:
         )
     fastest = max((nic.rate_gbps for nic in topology.nics), default=None)
     if scale is None:
-        scale = NIC_MBPS / 1e3 / fastest if fastest else WITHOUT_NICS
+        scale = nic_mbps(topology) / 1e3 / fastest if fastest else WITHOUT_NICS
     if not (math.isfinite(scale) and 0 < scale <= 1):
         raise UserError(f"--scale {scale:g}: is more than 0 and at most 1")
     for nic in topology.nics if nodes > 1 else ():
         rate = nic.rate_gbps * scale
         if not SLOWEST_GBPS <= rate <= FASTEST_GBPS:
-            good = NIC_MBPS / 1e3 / nic.rate_gbps
+            good = nic_mbps(topology) / 1e3 / nic.rate_gbps
             raise UserError(
                 f"--scale {scale:g}: {nic.name} would carry {rate * 1e3:g} Mb/s, and the kernel shapes "
                 f"{SLOWEST_GBPS * 1e3:g} to {FASTEST_GBPS * 1e3:g} Mb/s here: choose --scale {good:g}"
             )
     return Miniature(system, partition, nodes, scale)
+
+
+def nic_mbps(topology: Topology) -> float:
+    """What the fastest NIC of a node carries in a miniature whose scale nobody chose."""
+    return min(NIC_MBPS, NODE_MBPS / len(topology.nics))
 
 
 def topology_file(system: str, partition: str, root: Path) -> Path:
@@ -110,7 +126,7 @@ def scaled_topology(miniature: Miniature, root: Path) -> dict[str, Any]:
     content["cpus"] = [scaled(cpu, "device_rate") for cpu in content["cpus"]]
     content["nics"] = [{**scaled(nic), "burst_bytes": BURST_BYTES} for nic in content.get("nics", [])]
     if "gpu_memory" in content:
-        content["gpu_memory"] = scaled(content["gpu_memory"])
+        content["gpu_memory"] = _scaled_memory(scaled(content["gpu_memory"]), topology, miniature.scale)
     # The memory of the machine that emulates is not scaled.
     content["host_memory"] = "measured"
     # *CCL's stand-in takes the paths that the real library would; MPI has nothing but TCP between emulated nodes.
@@ -124,8 +140,30 @@ def scaled_topology(miniature: Miniature, root: Path) -> dict[str, Any]:
     return content
 
 
+def _scaled_memory(entry: dict[str, Any], topology: Topology, scale: float) -> dict[str, Any]:
+    """A GPU's memory, as fast as a few links at most: copies inside it take no less time than the shortest others."""
+    most = MEMORY_OF_LINKS * fastest_gbps(topology) * scale
+    if parse_rate(entry["rate"]) <= most:
+        return entry
+    return {"rate": f"{most * 1e3:.9g} Mb/s", "source": f"miniature: {MEMORY_OF_LINKS:g} links between GPUs"}
+
+
 def _scaled_rate(text: str, scale: float) -> str:
     return f"{parse_rate(text) * scale * 1e3:.9g} Mb/s"
+
+
+def most_bytes(topology: Topology) -> int:
+    """The largest transfer inside a node of the (scaled) topology: a power of four, as the sizes of checks are."""
+    size = 1 << 16
+    while size < fastest_gbps(topology) * 1e9 / 8 * LARGEST_S:
+        size *= 4
+    return size
+
+
+def fastest_gbps(topology: Topology) -> float:
+    """Of the links of GPUs: to one another, to switches and to CPUs."""
+    names = {gpu.name for gpu in topology.gpus}
+    return max((link.total_gbps for link in topology.links if set(link.ends) & names), default=1.0)
 
 
 def node_names(miniature: Miniature) -> tuple[str, ...]:
@@ -173,37 +211,65 @@ def _leaf_of_nics(topology: Topology) -> dict[str, int]:
     return {nic.name: found.get(nic.name, 0) for nic in topology.nics}
 
 
-def write_suite(miniature: Miniature, root: Path, folder: Path, environment: Mapping[str, Any]) -> Path:
-    """Write the suite of a miniature into `folder`, and return the path of its topology.yaml.
+def write_topology(miniature: Miniature, root: Path, folder: Path) -> Path:
+    """Write the miniature's topology.yaml into a folder, and return its path."""
+    file = folder / "topology.yaml"
+    writer = YAML()
+    writer.width = 118
+    with file.open("w", encoding="utf-8") as stream:
+        stream.write("# Written by `fabricheck emulate up`: a rehearsal, not a machine.\n")
+        writer.dump(scaled_topology(miniature, root), stream)
+    return file
 
-    `environment`: what fabricheck.emulation.settings needs to know of the programs and libraries of the miniature.
+
+def write_suite(miniature: Miniature, root: Path, folder: Path, topology: Path, environment: Mapping[str, Any]) -> Path:
+    """Write the suite of a miniature into `folder`, and return the folder of its site's files.
+
+    `topology`: its topology.yaml. `environment`: what fabricheck.emulation.settings needs to know of the programs and
+    libraries of the miniature.
     """
     site = folder / "site_configs" / miniature.system
     site.mkdir(parents=True)
     for name in SHARED:
         (folder / name).symlink_to(root / name)
     (folder / "reference_values").mkdir()
-    topology = site / "topology.yaml"
-    writer = YAML()
-    writer.width = 118
-    with topology.open("w", encoding="utf-8") as file:
-        file.write("# Written by `fabricheck emulate up`: a rehearsal, not a machine.\n")
-        writer.dump(scaled_topology(miniature, root), file)
+    _write_config(root / "config", folder / "config")
+    shutil.copy(topology, site / "topology.yaml")
+    small = load_topology(topology)
     described = {
         "settings": str(root / "site_configs" / miniature.system / "settings.py"),
         "system": miniature.system,
         "partition": miniature.partition,
         "nodes": miniature.nodes,
         "scale": miniature.scale,
-        "nics": [nic.name for nic in load_topology(topology).nics],
-        "most_bytes": MOST_BYTES,
+        "nics": [nic.name for nic in small.nics],
+        "effort": {
+            "most_bytes": most_bytes(small),
+            "most_bytes_between_nodes": MOST_BYTES_BETWEEN_NODES,
+            "size_step": SIZE_STEP,
+            "budget": BUDGET_S,
+        },
         **environment,
     }
     (site / MINIATURE).write_text(json.dumps(described, indent=1), encoding="utf-8")
     (site / "settings.py").write_text(_SETTINGS, encoding="utf-8")
-    load_topology(topology)
-    return topology
+    return site
 
+
+def _write_config(real: Path, folder: Path) -> None:
+    """The suite's own, but for the latencies of its policy."""
+    folder.mkdir()
+    for each in real.iterdir():
+        if each.name != _POLICY:
+            (folder / each.name).symlink_to(each)
+    source = "emulated nodes: all ranks share the cores of one machine, whose time is what a small transfer takes"
+    content = dict(read_yaml(real / _POLICY).content)
+    content["latencies"] = [{"limit_us": SLOWEST_US, "minimum_us": FASTEST_US, "source": source}]
+    with (folder / _POLICY).open("w", encoding="utf-8") as file:
+        YAML().dump(content, file)
+
+
+_POLICY = "policy.yaml"
 
 _SETTINGS = '''"""Written by `fabricheck emulate up`: settings for emulated nodes. A rehearsal, not a machine."""
 

@@ -27,6 +27,8 @@ from fabricheck.topology.model import Topology, find_topology
 SOURCES = Path(__file__).resolve().parent / "standins"
 #: Names the folder of the node that a process runs on.
 VARIABLE = "FABRICHECK_EMULATED_NODE"
+#: What the stand-ins of vendors' tools are called.
+SMI = ("rocm-smi", "amd-smi")
 DEFAULT_SCALE = 0.001
 
 
@@ -94,7 +96,7 @@ def build(folder: Path, real: Real | None = None, *, mpicxx: Path | None = None,
         if done.returncode != 0:
             tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
             raise UserError(f"the stand-ins do not build: '{' '.join(step)}' ended with {done.returncode}:\n{tail}")
-    for name in ("rocm-smi", "amd-smi"):
+    for name in SMI:
         program = folder / name
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{SOURCES / "smi.py"}" {name} "$@"\n', encoding="utf-8")
         program.chmod(0o755)

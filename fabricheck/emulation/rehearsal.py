@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from fabricheck.emulation import node
-from fabricheck.emulation.cluster import FOLDER, Cluster, require_machine
+from fabricheck.emulation.cluster import FOLDER, TOPOLOGY, Cluster, require_machine
 from fabricheck.emulation.description import Choices, vendor_of, write_node
-from fabricheck.emulation.miniature import Miniature, node_names, plan, scaled_topology, write_suite
-from fabricheck.errors import UserError
+from fabricheck.emulation.miniature import Miniature, node_names, plan, write_suite, write_topology
+from fabricheck.emulation.programs import MPICXX, Programs, programs
 from fabricheck.suite import MINIATURE
 from fabricheck.topology.model import Topology, load_topology
-from fabricheck.topology.nic import nic_of
+from fabricheck.topology.nic import gpus_of_ports, nic_of
 
-#: Debian's Open MPI: Slurm starts it, and it can be told which NIC each rank uses.
-MPICXX = Path("/usr/bin/mpicxx.openmpi")
 MPI_VARIABLES = {
     "OMPI_MCA_pml": "ob1",
     "OMPI_MCA_btl": "tcp,self,vader",
-    # Ranks of other users do not read each other's memory, so the library need not try.
-    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+    # A message is one copy, which its receiver makes: with several, two ranks have to get a core for each of its parts.
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "cma",
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "SLURM_MPI_TYPE": "pmix",
     "SLURM_PMIX_FENCE": "ring",
 }
 #: Bytes that one buffer of an emulated GPU may have: a machine holds those of all.
 LARGEST_ALLOCATION = 64 << 20
-
-
-#: What tools/build.py calls the programs for a vendor's GPUs.
-TARGETS: Mapping[str, str] = {"nvidia": "cuda", "amd": "hip-emulated"}
 
 
 def up_in_miniature(name: str, nodes: int, scale: float | None, root: Path, cluster_name: str) -> Cluster:
@@ -50,16 +38,11 @@ def up_in_miniature(name: str, nodes: int, scale: float | None, root: Path, clus
     require_machine()
     chosen = plan(name, nodes, scale, root)
     with tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch) / "topology.yaml"
-        with file.open("w", encoding="utf-8") as stream:
-            YAML().dump(scaled_topology(chosen, root), stream)
-        topology = load_topology(file)
-        vendor = vendor_of(topology)
-        libraries = node.build(root / "build" / "standins", mpicxx=MPICXX)
-        program = build_fabricbench(root, vendor)
+        file = write_topology(chosen, root, Path(scratch))
+        built = programs(root, vendor_of(load_topology(file)))
         cluster = Cluster.up(file, cluster_name)
     try:
-        _furnish(cluster, chosen, root, libraries, program)
+        _furnish(cluster, chosen, root, built)
     except BaseException:
         cluster.down_now()
         raise
@@ -85,22 +68,7 @@ def variables_of(cluster: str) -> dict[str, str]:
     return {"FABRICHECK_SUITE": str(suite), "FABRICHECK_BUILT": str(suite / "built")}
 
 
-def build_fabricbench(root: Path, vendor: str) -> Path:
-    """The program for emulated GPUs of a vendor, built in build/ of the checkout `root` unless it is there already."""
-    target = TARGETS[vendor]
-    if not (root / "tools" / "build.py").is_file():
-        raise UserError(f"{root} is no checkout of Fabricheck, with whose tools the emulated GPUs' program is built")
-    environment = {**os.environ, "FABRICHECK_MPI": "machine", "PYTHONPATH": str(root)}
-    command = [sys.executable, "-m", "tools.build", target]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=environment)
-    program = root / "build" / target / "fabricbench"
-    if done.returncode != 0 or not program.is_file():
-        tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-        raise UserError(f"fabricbench does not build for emulated GPUs: `python -m tools.build {target}` said\n{tail}")
-    return program
-
-
-def _furnish(cluster: Cluster, chosen: Miniature, root: Path, libraries: Path, program: Path) -> None:
+def _furnish(cluster: Cluster, chosen: Miniature, root: Path, built: Programs) -> None:
     """Emulated GPUs for each node, and the suite with which the login node runs checks on them."""
     name, topology = cluster.layout.name, cluster.layout.topology
     for host in node_names(chosen):
@@ -110,23 +78,26 @@ def _furnish(cluster: Cluster, chosen: Miniature, root: Path, libraries: Path, p
             Choices(scale=1.0, node=host, largest_allocation=LARGEST_ALLOCATION),  # the topology is scaled already
         )
     prolog = cluster.folder / "prolog.sh"
-    prolog.write_text(_prolog(topology, name, libraries), encoding="utf-8")
+    prolog.write_text(_prolog(topology, name, built.libraries), encoding="utf-8")
     prolog.chmod(0o755)
     environment: Mapping[str, Any] = {
-        "env_vars": [*map(list, MPI_VARIABLES.items()), ["LD_LIBRARY_PATH", f"{libraries}:$LD_LIBRARY_PATH"]],
+        "env_vars": [
+            *map(list, MPI_VARIABLES.items()),
+            ["LD_LIBRARY_PATH", f"{built.libraries}:$LD_LIBRARY_PATH"],
+            # Where amd-smi is looked for.
+            ["PATH", f"{built.libraries}:$PATH"],
+        ],
         "extras": {"mpi": "openmpi", "mpicxx": str(MPICXX), "launcher_options": [f"--task-prolog={prolog}"]},
     }
     suite = cluster.folder / "suite"
-    write_suite(chosen, root, suite, {"environment": environment})
+    write_suite(chosen, root, suite, cluster.folder / TOPOLOGY, {"environment": environment})
     output = root / "output" / "miniatures" / name
     output.mkdir(parents=True, exist_ok=True)
     (suite / "output").symlink_to(output)
-    settings = _environments(suite, chosen.system)
-    for each in settings:
-        built = suite / "built" / each
-        built.mkdir(parents=True)
-        with contextlib.suppress(FileExistsError):
-            (built / "fabricbench").symlink_to(program)
+    for each in _environments(suite, chosen.system):
+        folder = suite / "built" / each
+        folder.mkdir(parents=True)
+        (folder / "fabricbench").symlink_to(built.program)
 
 
 def _environments(suite: Path, system: str) -> list[str]:
@@ -137,18 +108,24 @@ def _environments(suite: Path, system: str) -> list[str]:
 
 
 def _prolog(topology: Topology, cluster: str, libraries: Path) -> str:
-    """What each rank is told before it starts: its node's GPUs, and the NIC of its own GPU for MPI."""
+    """What each rank is told before it starts: its node's GPUs, and the NIC of its own GPU for MPI.
+
+    A node has a rank for each GPU, or for each NIC.
+    """
     gpus = sorted(topology.gpus, key=lambda gpu: gpu.index)
-    nics = [nic_of(topology, gpu) for gpu in gpus]
+    of_ranks = {len(each): [nic_of(topology, gpu) for gpu in each] for each in (gpus_of_ports(topology), gpus)}
     cases = "".join(
-        f'  {rank}) echo "export OMPI_MCA_btl_tcp_if_include={nic.name}" ;;\n' for rank, nic in enumerate(nics) if nic
+        f'  {ranks}/{rank}) echo "export OMPI_MCA_btl_tcp_if_include={nic.name}" ;;\n'
+        for ranks, nics in of_ranks.items()
+        for rank, nic in enumerate(nics)
+        if nic
     )
     every = ",".join(nic.name for nic in topology.nics) or "mgmt0"
     return (
         "#!/bin/sh\n"
         f'echo "export {node.VARIABLE}={FOLDER / cluster / "gpus"}/$(hostname)"\n'
         f'echo "export LD_PRELOAD={libraries / "libfabricheck-gpu-aware-mpi.so"}"\n'
-        'case "$SLURM_LOCALID" in\n'
+        'case "$SLURM_NTASKS_PER_NODE/$SLURM_LOCALID" in\n'
         f'{cases}  *) echo "export OMPI_MCA_btl_tcp_if_include={every}" ;;\n'
         "esac\n"
     )

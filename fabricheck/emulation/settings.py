@@ -20,6 +20,9 @@ def of_miniature(file: Path) -> dict[str, Any]:
     system = next(one for one in site["systems"] if one["name"] == described["system"])
     wanted = described["partition"]
     partitions = [one for one in system["partitions"] if not wanted or one["name"] == wanted][:1]
+    every = [one["name"] for one in site["environments"]]
+    # Settings may leave a partition without any where the machine is not such a node.
+    partitions = [{**one, "environs": [*one["environs"]] or every} for one in partitions]
     names = {name for partition in partitions for name in partition["environs"]}
     environments = [one for one in site["environments"] if one["name"] in names]
     return {
@@ -37,9 +40,16 @@ def of_miniature(file: Path) -> dict[str, Any]:
     }
 
 
+def _unsupported() -> dict[str, str]:
+    """What no emulated node has, for the machine that emulates has not."""
+    several = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) > 1
+    return {} if several else {"host_numa=remote": "emulated nodes have the memory of a machine with one NUMA node"}
+
+
 def _partition(partition: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str, Any]:
     kept = {name: partition[name] for name in ("name", "descr", "devices", "environs") if name in partition}
-    extras = {name: value for name, value in partition.get("extras", {}).items() if name != "network_interfaces"}
+    real = ("network_interfaces", "cores")
+    extras = {name: value for name, value in partition.get("extras", {}).items() if name not in real}
     several = described["nodes"] > 1
     features = [name for name in partition.get("features", []) if name not in ("multinode", "emulated")]
     return {
@@ -54,7 +64,8 @@ def _partition(partition: Mapping[str, Any], described: Mapping[str, Any]) -> di
             **extras,
             "nodes": described["nodes"],
             "max_pending_time": "60s",
-            "most_bytes": described["most_bytes"],
+            **described["effort"],
+            "unsupported": {**extras.get("unsupported", {}), **_unsupported()},
             # MPI's data between nodes go over the emulated NICs, by TCP: there is nothing else.
             "network_interfaces": described["nics"],
         },
@@ -64,7 +75,8 @@ def _partition(partition: Mapping[str, Any], described: Mapping[str, Any]) -> di
 
 def _environment(environment: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str, Any]:
     extras = dict(environment.get("extras", {}))
-    for name in ("mpi", "mpicxx", "required_paths", "required_environment", "launcher_options", "vendor"):
+    of_mpi = ("mpi", "mpicxx", "not_gpu_aware", "required_paths", "required_environment", "launcher_options")
+    for name in (*of_mpi, "vendor"):
         extras.pop(name, None)
     own = described["environment"]
     return {

@@ -44,8 +44,8 @@ def _pair_between(question: Question, all_nics: float) -> tuple[float, float, fl
     rate = min(one.rate_gbps for one in used or topology.nics)
     expected = rate
     if question.schedule == "contended":
-        sharing = math.ceil(max(1, len(topology.gpus)) / len(topology.nics))
-        expected = rate / sharing
+        sharing = question.beside.nic if question.beside else None
+        expected = rate / (sharing or math.ceil(max(1, len(topology.gpus)) / len(topology.nics)))
     # A library may use all NICs of a node for one message (OpenPOWER §5.5).
     if topology.network is None or not question.ends:
         return rate, expected, all_nics, f"rate of the NIC ({(used or topology.nics)[0].model})"

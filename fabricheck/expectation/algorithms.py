@@ -102,23 +102,30 @@ def reduce_scatter(graph: NodeGraph) -> Algorithm:
 
 
 def allreduce(graph: NodeGraph) -> Algorithm:
-    """The best of: all pairs at once, reduce-scatter then allgather; edge-disjoint rings, over which twice the buffer
-    is sent, as De Sensi §IV-C counts it; a pipelined tree that reduces and then broadcasts."""
-    if len(graph.topology.gpus) < 2:
+    """The best of: all pairs at once, reduce-scatter then allgather; edge-disjoint rings (De Sensi §IV-C), over which
+    2 (n - 1) / n of the buffer are sent; a pipelined tree that reduces and then broadcasts."""
+    n = len(graph.topology.gpus)
+    if n < 2:
         return Algorithm(math.inf, "a single GPU")
     at_once = Algorithm(alltoall(graph).gbps / 2, "every GPU to all others at once, reduce-scatter then allgather")
     # 2 (n - 1) buffers leave the GPUs, whatever the algorithm.
-    most = sum(graph.injection_gbps(gpu) for gpu in graph.topology.gpus) / (2 * (len(graph.topology.gpus) - 1))
+    most = sum(graph.injection_gbps(gpu) for gpu in graph.topology.gpus) / (2 * (n - 1))
     if at_once.gbps >= most * (1 - 1e-9):
         return at_once
+    moved = 2 * (n - 1) / n  # of the buffer, over each link of a ring
     candidates = [
         at_once,
-        Algorithm(rings(graph).total_gbps / 2, "edge-disjoint rings, twice the buffer (De Sensi §IV-C)"),
+        Algorithm(rings(graph).total_gbps / moved, "edge-disjoint rings, reduce-scatter then allgather"),
         Algorithm(_tree_over_links(graph), "one pipelined tree over links between GPUs, reduce then broadcast"),
     ]
     if len(graph.wide_islands) > 1:
-        candidates.append(Algorithm(ring_over_islands(graph) / 2, "one ring, through the CPUs, twice the buffer"))
+        candidates.append(Algorithm(ring_over_islands(graph) / moved, "one ring, through the CPUs, both steps"))
     return _best(candidates)
+
+
+def allreduce_over_rings(graph: NodeGraph) -> float:
+    """The estimate of De Sensi §IV-C for edge-disjoint rings, over which the paper counts twice the buffer."""
+    return rings(graph).total_gbps / 2
 
 
 def allreduce_over_all_links(graph: NodeGraph) -> float:

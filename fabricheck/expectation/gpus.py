@@ -31,7 +31,11 @@ def pair(question: Question) -> Limits:
     if question.transport not in _ONE_PATH:
         ways = ((source, destination), (destination, source))
         ceiling = max(ceiling, *(optimum.point_to_point(question.topology, *way).gbps for way in ways))
-    if question.schedule == "contended" and not (graph.fully_connected or graph.star):
+    if question.beside is not None and question.beside.edges:
+        shared = min(graph.path_rate(edge) / count for edge, count in question.beside.edges.items())
+        if shared < expected:
+            expected, why = shared, f"{why}, shared with other pairs of the round"
+    elif question.schedule == "contended" and not (graph.fully_connected or graph.star):
         # A round has at most one pair for two GPUs; how many of them share a link is not known here.
         expected /= max(1, len(question.topology.gpus) // 2)
         why += ", shared by all pairs of a round at worst"
@@ -41,7 +45,9 @@ def pair(question: Question) -> Limits:
 def collective(question: Question) -> Limits:
     n, operation = len(question.node_gpus), question.operation
     best = optimum.collective(question.topology, operation, question.node_gpus).gbps
-    found = algorithm_of(question.topology, operation, question.transport, question.node_gpus)
+    # The messages of a list are what copies send, without a library's rings and trees.
+    mover = "copy" if question.implementation == "transfers" else question.transport
+    found = algorithm_of(question.topology, operation, mover, question.node_gpus)
     graph = node_graph(_part(question.topology, frozenset(question.gpus)))
     # A GPU sends, or receives, all of a rooted collective's buffer; of the others' the own share does not travel.
     injection = graph.least_injection_gbps * (1 if operation in ROOTED or operation == "allreduce" else n / (n - 1))

@@ -8,8 +8,10 @@ from dataclasses import replace
 
 from fabricheck.errors import UserError
 from fabricheck.expectation import transfers
+from fabricheck.expectation.achievable import achievable
 from fabricheck.expectation.across_nodes import across_nodes
 from fabricheck.expectation.gpus import collective, pair, staging
+from fabricheck.expectation.in_rounds import Company
 from fabricheck.expectation.latency import least_plausible_us
 from fabricheck.expectation.listed import listed
 from fabricheck.expectation.memory_paths import host_and_device, memory_path, same_gpu, shared_memory
@@ -36,6 +38,7 @@ def expectation(
     nodes: int,
     ends: Sequence[str] = (),
     loads: Mapping[str, float] | None = None,
+    beside: Company | None = None,
     bytes: int,
     quantity: str,
     host_copy_gbps: float | None,
@@ -57,13 +60,13 @@ def expectation(
     each rank, as node-local index or name, in rank order (source and destination of a pair, the root of a rooted
     collective first); empty for the host backend. `nodes`: on how many nodes the ranks are. `ends`: the node or port of
     each rank in the topology's network, where it has one; `loads`: messages of all pairs of a contended round, by link
-    (`between_nodes.link_loads`). `ranks`: how many ranks;
-    needed only where `devices` is empty or names each GPU of a node once for several nodes (default: as many as
-    `devices`, else two for pairs, else one a node and at least two). `oversubscribed`: ranks share cores.
+    (`between_nodes.link_loads`); `beside`: what else is on the links and NICs of a pair in such a round. `ranks`: how
+    many ranks; needed only where `devices` is empty or names each GPU of a node once for several nodes (default: as
+    many as `devices`, else two for pairs, else one a node and at least two). `oversubscribed`: ranks share cores.
     `host_memory` and `buffers`: the kind of host memory and where the buffers of a pair lie, as in the plan of the
     result file; None where all is on devices.
     `floor_fraction`: share of `expected` under which
-    a large transfer fails; it is lowered by the time that a small one needs to start.
+    a large transfer fails; it is lowered by the time that a small one needs to start, and so is `achievable`.
 
     Of patterns that are lists of messages (`LISTED`): `groups`, their (n, g, k); `messages`, source,
     destination and bytes of each, counted by place among `devices`; `places`, the node of each rank (default: blocks of
@@ -93,6 +96,8 @@ def expectation(
     question = Question(
         *(topology, operation, transport, schedule, gpus, ranks, nodes, plugged, loads or {}),
         *(bytes, host_copy_gbps, oversubscribed, host_memory, buffers),
+        implementation=implementation,
+        beside=beside,
     )
     if operation in LISTED:
         question = replace(
@@ -112,7 +117,9 @@ def expectation(
     ceiling = _finite(limits.ceiling)
     if ceiling is not None:
         ceiling *= _MARGIN
-    return Expectation(_finite(limits.nominal), _finite(limits.expected), ceiling, floor, limits.source)
+    found = Expectation(_finite(limits.nominal), _finite(limits.expected), ceiling, floor, limits.source)
+    data = achievable(question, found.expected)
+    return replace(found, achievable=data.gbps, achievable_source=data.source) if data is not None else found
 
 
 def _transports(question: Question, step_transports: Sequence[str]) -> tuple[str, ...]:

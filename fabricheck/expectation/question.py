@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fabricheck.expectation import transfers
+from fabricheck.expectation.in_rounds import Company
 from fabricheck.topology.model import Gpu, Topology
 
 FLOOR_FRACTION = 0.5
@@ -57,6 +58,8 @@ class Question:
     places: tuple[int, ...] = ()  # the node of each rank
     company: int = 0  # ranks that do something else at the same time
     transports: tuple[str, ...] = ()  # of each step
+    implementation: str = "library"  # of a collective; `transfers`: each message of its definition, whoever moves it
+    beside: Company | None = None  # of a pair that goes with others at the same time, where they are known
 
     @property
     def per_node(self) -> int:

@@ -13,14 +13,19 @@ _MOST_RINGS = 3_000
 
 
 def ring_over_islands(graph: NodeGraph) -> float:
-    """Gb/s of both directions of the best ring that visits one island after the other.
+    """Gb/s of both directions of the best ring that visits one island after the other."""
+    return _rate(graph, best_ring(graph))
+
+
+def best_ring(graph: NodeGraph) -> tuple[str, ...]:
+    """The GPUs in the order of that ring.
 
     Of each island's orders those with the widest links count. All are tried where there are few, so that the names of
     GPUs do not matter; the first ones by index where there are too many.
     """
     orders = [_best_orders(graph, island) for island in graph.wide_islands]
     rings = itertools.islice(itertools.product(*orders), _MOST_RINGS)
-    return max(_rate(graph, [name for order in ring for name in order]) for ring in rings)
+    return max((tuple(itertools.chain(*ring)) for ring in rings), key=lambda ring: _rate(graph, ring))
 
 
 def _best_orders(graph: NodeGraph, island: frozenset[str]) -> list[tuple[str, ...]]:

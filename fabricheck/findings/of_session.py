@@ -14,6 +14,7 @@ from fabricheck.findings.distances import find_distance_classes
 from fabricheck.findings.observations import find_observations
 from fabricheck.findings.scaling import find_scalings
 from fabricheck.findings.slowdown import find_slowdowns
+from fabricheck.judge.node_state import findings_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.localization.judge import judge_pairs
 from fabricheck.records.verdict import Finding, Problem, Verdict
@@ -30,6 +31,7 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | 
             yield from _or_why_not(each.run.path, found)
     for found in (
         find_unused_gpus(runs, judge),
+        findings_of((each.run, judge.topology_of(each.partition)) for each in runs),
         find_far_cores(runs),
         find_scalings(runs, judge),
         find_crossovers(runs),

@@ -13,6 +13,7 @@ from typing import Annotated
 import pydantic
 
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series
+from fabricheck.suite import site_root
 from fabricheck.yamlfile import read_yaml
 
 
@@ -38,7 +39,7 @@ class Accepted:
 def find_accepted(system: str, root: Path) -> tuple[Accepted, ...]:
     """The accepted changes of a system in the suite at `root`; none where it has no such file. UserError as
     `load_accepted` raises it."""
-    path = root / "reference_values" / "accepted" / f"{system}.yaml"
+    path = site_root(system, root) / "reference_values" / "accepted" / f"{system}.yaml"
     return load_accepted(path) if path.exists() else ()
 
 

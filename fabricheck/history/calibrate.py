@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
-from scipy.stats import norm
 
 from fabricheck.errors import UserError
 from fabricheck.history.limits import Limits
-from fabricheck.history.robust import FEWEST, centre_and_spread, prediction_factor
+from fabricheck.history.robust import FEWEST, centre_and_spread
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import KEY, MetricKey, check_history
+from fabricheck.history.tails import Tail, tail_of
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.rehearsal import REHEARSAL
 
-# Bounds that are wider by more than half than those of many runs: too few runs.
-_WIDEST = 1.5
 # A tenth of a percent: what a clock cannot tell and nobody acts on.
 _LEAST_SPREAD = 0.001
 # A bound that lets half the goodput or twice the latency pass, as a logarithm.
 _WIDEST_REACH = math.log(2)
 # Standard error of a median of normal values in their spreads, times the square root of their number.
 _OF_MEDIAN = math.sqrt(math.pi / 2)
+#: For how many metrics at least the false alarms of a session are counted.
+METRICS = 1000
+
+Kind = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -74,38 +78,30 @@ class Calibration:
     refused: tuple[Refused, ...]
 
 
-def runs_needed(false_alarms: float) -> int:
-    """The fewest runs whose bounds are at most half as wide again as those of endlessly many."""
-    if not 0 < false_alarms < 0.5:
-        raise UserError(f"a rate of false alarms lies between 0 and 0.5, not at {false_alarms}")
-    widest = _WIDEST * float(norm.isf(false_alarms))
-    runs = FEWEST
-    while prediction_factor(runs, false_alarms) > widest:
-        runs += 1
-    return runs
-
-
 def calibrate(
     history: pl.DataFrame,
     system: str,
     *,
     limits: Limits,
-    false_alarms: float = 0.001,
+    false_alarms: float = 0.01,
     selection: str | None = None,
     now: datetime | None = None,
 ) -> Calibration:
     """The references that the runs of `selection` (as `select_runs` takes it; default: all) give.
 
-    The bounds are a prediction interval: one more run of the healthy system lies beyond one of them with probability
-    `false_alarms`, also where the centre and the spread are of few runs. That holds for run-to-run variation that is
-    roughly normal; `Calibrated.beyond` shows where it is not. A metric is refused where it has fewer runs than
-    `runs_needed`, failed in one, lies above the plausible or under the acceptance floor by `limits`, or varies so much
-    that a bound would let everything pass.
+    One more session of the healthy system has any metric beyond its worse bound with probability `false_alarms`, where
+    it has 1,000 metrics or as many as are calibrated. A thousandth of that is the rate of each metric, of which its few
+    runs say nothing: how far runs stray is taken from all metrics of the same unit together (`tails`), and a metric
+    varies at least as much as the middle one of its kind, such as the twelve pairs of a node. `Calibrated.beyond` shows
+    where runs are beyond their bounds. A metric is refused where it has fewer than FEWEST runs, failed in one, lies
+    above the plausible or under the acceptance floor by `limits`, or varies so much that a bound would let everything
+    pass.
 
     Raises UserError as `check_history` and `select_runs` do, for a rehearsal, and where the runs are of several
     software versions or tunings, which have no one value.
     """
-    needed = runs_needed(false_alarms)
+    if not 0 < false_alarms < 0.5:
+        raise UserError(f"a rate of false alarms lies between 0 and 0.5, not at {false_alarms}")
     kept = check_history(history, system, now=now)
     if history["rehearsal"].any():
         raise UserError(f"the history of {system} is of a {REHEARSAL}: references are made of measurements only")
@@ -117,8 +113,10 @@ def calibrate(
     _one(kept, "tuning")
     references: list[Calibrated] = []
     refused: list[Refused] = []
-    for group in kept.sort("started", maintain_order=True).partition_by(KEY, maintain_order=True):
-        found = _calibrated(group, needed, false_alarms, limits)
+    groups = kept.sort("started", maintain_order=True).partition_by(KEY, maintain_order=True)
+    common = _common(groups, false_alarms / max(METRICS, len(groups)))
+    for group in groups:
+        found = _calibrated(group, common, limits)
         if isinstance(found, Calibrated):
             references.append(found)
         else:
@@ -166,10 +164,51 @@ def _difference(first: str, second: str) -> str:
     return ", ".join(f"{name} {old.get(name)} and {new.get(name)}" for name in names) or f"{first} and {second}"
 
 
-def _calibrated(rows: pl.DataFrame, needed: int, false_alarms: float, limits: Limits) -> Calibrated | Refused:
+@dataclass(frozen=True)
+class _Common:
+    """What metrics have in common: tails by unit, least spreads by kind, and the rate of false alarms of each."""
+
+    rate: float
+    tails: Mapping[str, Tail]
+    spreads: Mapping[Kind, float]
+
+
+def _common(groups: Sequence[pl.DataFrame], rate: float) -> _Common:
+    spreads: dict[Kind, list[float]] = {}
+    for rows in groups:
+        if rows.height >= FEWEST:
+            spreads.setdefault(_kind(rows), []).append(_own_spread(rows))
+    middle = {kind: float(np.median(found)) for kind, found in spreads.items()}
+    tails = {}
+    for unit in {rows["unit"][0] for rows in groups}:
+        own = [rows for rows in groups if rows["unit"][0] == unit]
+        tails[unit] = tail_of([_worse(rows) for rows in own], [middle.get(_kind(rows), _LEAST_SPREAD) for rows in own])
+    return _Common(rate, tails, middle)
+
+
+def _kind(rows: pl.DataFrame) -> Kind:
+    """What metrics of one kind share: all but the ranks that they are between."""
+    name = re.sub(r"_(all\d+|\d+x\d+x\d+|\d+(?:_\d+)*)_", "_", rows["metric"][0], count=1)
+    return rows["partition"][0], rows["environment"][0], rows["test"][0], name
+
+
+def _worse(rows: pl.DataFrame) -> npt.NDArray[np.float64]:
+    values = np.log(rows["value"].to_numpy())
+    return np.asarray(-values if rows["better"][0] == "higher" else values)
+
+
+def _own_spread(rows: pl.DataFrame) -> float:
+    """Between the runs of a metric, and at least what its iterations make of a median."""
+    within = float((rows["deviation"] / rows["value"]).fill_nan(0).median() or 0.0)  # type: ignore[arg-type]
+    iterations = float(rows["count"].median() or 1.0)  # type: ignore[arg-type]
+    between = float(centre_and_spread(_worse(rows)).spread)
+    return max(between, _LEAST_SPREAD, _OF_MEDIAN * within / math.sqrt(max(iterations, 1.0)))
+
+
+def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrated | Refused:
     key = MetricKey(*(rows[name][0] for name in KEY))
-    if rows.height < needed:
-        return Refused(key, f"{rows.height} runs: {needed} are needed for a false-alarm rate of {false_alarms:g}")
+    if rows.height < FEWEST:
+        return Refused(key, f"{rows.height} runs: {FEWEST} are needed")
     failed = rows.filter(pl.col("verdict") == "FAIL").height
     if failed:
         return Refused(key, f"failed in {failed} of {rows.height} runs, so the system was not healthy")
@@ -181,11 +220,10 @@ def _calibrated(rows: pl.DataFrame, needed: int, false_alarms: float, limits: Li
     if reason is not None:
         return Refused(key, reason)
     within = float((rows["deviation"] / rows["value"]).fill_nan(0).median() or 0.0)  # type: ignore[arg-type]
-    iterations = float(rows["count"].median() or 1.0)  # type: ignore[arg-type]
-    least = max(_LEAST_SPREAD, _OF_MEDIAN * within / math.sqrt(max(iterations, 1.0)))
     between = float(found.spread)
     # The whole rate on either side: the judge calls only the worse one DEGRADED.
-    reach = prediction_factor(rows.height, false_alarms) * max(between, least)
+    spread = max(_own_spread(rows), common.spreads[_kind(rows)])
+    reach = common.tails[rows["unit"][0]].factor(common.rate, rows.height) * spread
     lower, upper = _outwards(-math.expm1(-reach)), _outwards(math.expm1(reach))
     if reach > _WIDEST_REACH:
         worse = lower if rows["better"][0] == "higher" else upper

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from fabricheck.history.baseline import Baseline, fit, levels, shift_of_all
 from fabricheck.history.hazard import CHARTS, CLIP, KINDS, thresholds
 from fabricheck.history.noise import WANDERING, independent_share, kinds_of_noise, long_run_variance
+from fabricheck.history.peaks import upper_tail
 from fabricheck.history.robust import FEWEST, normal_score
 from fabricheck.history.streak import LENGTH, least_of_streak
-from fabricheck.history.tails import upper_tail
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -18,6 +18,7 @@ from fabricheck.errors import UserError
 from fabricheck.history.calibrate import Calibrated, Calibration, shares_of
 from fabricheck.history.limits import parse_test
 from fabricheck.judge.references import PROVENANCE, SOURCES, UNCALIBRATED, load_references
+from fabricheck.suite import INSTALLED
 
 _INDEX = "$index"
 _SPECIAL = (SOURCES, PROVENANCE, UNCALIBRATED)
@@ -68,6 +69,8 @@ def diff(path: Path, text: str) -> str:
 
 def write(path: Path, text: str) -> None:
     """Put `text` in the place of the file at `path` in one step. UserError where that cannot be done."""
+    if path.resolve().is_relative_to(INSTALLED):
+        raise UserError(f"{path} is part of the installed package: name your own file with --references, or use --site")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".new", delete=False, encoding="utf-8") as new:
@@ -111,7 +114,8 @@ def _add_source(content: CommentedMap, calibration: Calibration, command: str) -
         command=command,
         runs=min(each.runs for each in calibration.references),
         note=(
-            f"bounds: a healthy run lies beyond one with probability {calibration.false_alarms:g}; spread between runs "
+            f"bounds: a healthy session of 1,000 metrics or of these lies beyond one with probability "
+            f"{calibration.false_alarms:g}; spread between runs "
             f"{between:.2%}, within a run {within:.2%} (medians over the metrics)"
         ),
     )

@@ -12,7 +12,7 @@ from scipy.special import digamma, polygamma
 from scipy.stats import norm, t
 
 from fabricheck.errors import UserError
-from fabricheck.history.tails import Tail, upper_tail
+from fabricheck.history.peaks import Tail, upper_tail
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

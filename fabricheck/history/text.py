@@ -57,7 +57,7 @@ def size(value: float) -> str:
 def calibration_lines(found: Calibration) -> Iterator[str]:
     yield (
         f"{found.system}: {len(found.references)} references from {found.runs} runs in {len(found.sessions)} sessions, "
-        f"{found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}, false alarms {found.false_alarms:g} a metric and run"
+        f"{found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}, false alarms {found.false_alarms:g} a session"
     )
     for each in found.references:
         beyond = f"; {each.beyond} of them beyond the bounds: not normal" if each.beyond else ""

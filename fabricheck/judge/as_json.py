@@ -41,6 +41,8 @@ def _metric(judged: Judgement) -> dict[str, Any]:
         "interval": [_finite(bound) for bound in judged.interval],
         "iterations": int(judged.samples.times_ns.size),
         "calibrated": judged.calibrated,
+        "judged_by": judged.judged_by,
+        "yardstick": asdict(judged.yardstick) if judged.yardstick is not None else None,
         "expectation": asdict(judged.expectation),
         "reference": asdict(judged.reference) if judged.reference is not None else None,
     }

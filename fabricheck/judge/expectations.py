@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 from fabricheck.expectation.between_nodes import link_loads
+from fabricheck.expectation.in_rounds import company_of_pairs, is_in_round
 from fabricheck.expectation.of_metric import expectation
 from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
 from fabricheck.expectation.question import FLOOR_FRACTION
@@ -14,7 +15,7 @@ from fabricheck.judge.judge import Expect
 from fabricheck.judge.policy import Policy, host_memory_of
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import Quantity
-from fabricheck.records.operations import PAIRS, VICTIMS
+from fabricheck.records.operations import VICTIMS
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import Network
@@ -31,8 +32,11 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
     gpus = gpu_of_ranks(run)
     ends = ends_of_ranks(run, topology)
     loads = _loads_of_rounds(run, topology.network, ends)
+    beside = company_of_pairs(run, topology)
 
     def expect(samples: Samples, quantity: Quantity) -> Expectation:
+        if not ranks.keys() >= set(samples.ranks):
+            return Expectation(None, None, None, 0.0, "its ranks are not in the header")
         members = [ranks[rank] for rank in samples.ranks]
         hosts = list(dict.fromkeys(each.host for each in members))
         place = {each.rank: position for position, each in enumerate(members)}
@@ -46,7 +50,8 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
             devices=[gpus[each.rank] for each in members if each.device is not None],
             nodes=len({each.host for each in members}),
             ends=[ends[each.rank] for each in members] if ends else (),
-            loads=loads(samples.operation, samples.round, samples.bytes) if _is_in_round(samples) else None,
+            loads=loads(samples.operation, samples.round, samples.bytes) if is_in_round(samples) else None,
+            beside=beside(samples),
             bytes=samples.bytes,
             quantity=quantity,
             host_copy_gbps=run.header["host_copy_gbps"],
@@ -72,17 +77,13 @@ def _has_company(samples: Samples) -> bool:
     return samples.operation in VICTIMS and samples.schedule == "contended"
 
 
-def _is_in_round(samples: Samples) -> bool:
-    return samples.operation in PAIRS and samples.schedule == "contended"
-
-
 def _loads_of_rounds(
     run: Run, network: Network | None, ends: Mapping[int, str]
 ) -> Callable[[str, int, int], Mapping[str, float]]:
     """The messages on each link while all pairs of a round are measured, by operation, round and bytes."""
     together: dict[tuple[str, int, int], list[tuple[str, str]]] = {}
     for samples in run.samples if network is not None and ends else ():
-        if _is_in_round(samples):
+        if is_in_round(samples):
             pair = (ends[samples.ranks[0]], ends[samples.ranks[1]])
             together.setdefault((samples.operation, samples.round, samples.bytes), []).append(pair)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,8 @@ import numpy as np
 from fabricheck.judge.policy import LatencyRule, Policy
 from fabricheck.judge.statistics import fewest_for_interval, median_interval
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.judgement import Expectation, Judgement, Reference
+from fabricheck.judge.yardsticks import strongest_level
+from fabricheck.records.judgement import Expectation, Judgement, Reference, Yardstick
 from fabricheck.records.metrics import Metric, Quantity, expected_metric_names, metrics_of
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Problem, Verdict, worst
@@ -19,27 +20,45 @@ from fabricheck.records.verdict import Problem, Verdict, worst
 # What a metric should be, in its unit; the second argument is `goodput` or `latency`.
 Expect = Callable[[Samples, Quantity], Expectation]
 
+# How a yardstick is called before its value.
+_NAMES = {
+    "reference": "reference",
+    "part": "same part's",
+    "published": "published",
+    "achievable": "achievable",
+}
+
 NO_EXPECTATION = Expectation(None, None, None, 0.0, "no model of this system")
 
 
+# What is known of a metric beside its reference: yardsticks of parts and papers (`fabricheck.judge.yardsticks`).
+Known = Callable[[Metric, Expectation], Iterable[Yardstick]]
+
+
 def judge_run(
-    run: Run, expect: Expect, references: Mapping[str, Reference], policy: Policy | None = None
+    run: Run,
+    expect: Expect,
+    references: Mapping[str, Reference],
+    policy: Policy | None = None,
+    known: Known = lambda metric, expectation: (),
 ) -> RunJudgement:
     """The judgement of every metric of `run` and of the run as a whole.
 
     `expect` gives the expectation for one samples line and quantity (`NO_EXPECTATION` where nobody can say);
-    `references` are by metric name. A metric is judged in this order, and the first that applies is its verdict:
+    `references` are by metric name; `known` gives the yardsticks of parts and papers. What equals of the same run say
+    is added by `fabricheck.judge.siblings`. A metric is judged in this order; the first that applies is its verdict:
 
     - INVALID: the value is zero, negative, NaN, infinite or beyond the ceiling of plausibility; or its expectation or
       reference is broken.
     - FAIL: the data were wrong, whatever the speed; or the value is under the floor, `floor_fraction` of expected
       (a latency: above expected / `floor_fraction`, or, where the model expects nothing, above the policy's limit).
-    - DEGRADED: the median is worse than the reference's bound and noise does not explain it. Noise explains it where
+    - DEGRADED: the median is worse than the bound of its strongest yardstick (reference, part, published, achievable)
+      and noise does not explain it. Noise explains it where
       the confidence interval of the median reaches the bound and is not wider than the policy excuses; then the
       verdict is PASS and the reason says that it straddles the bound. So a run that is a hair under the bound does
       not flap, and a run too noisy to tell, or with too few iterations for an interval, cannot hide a loss.
-    - INVALID: there is neither a floor nor a reference to judge against.
-    - PASS, which without a reference says `uncalibrated`.
+    - INCOMPLETE: there is no yardstick and no floor, so that the metric is unjudged.
+    - PASS, which without a reference says by what it was judged.
 
     The run's verdict is the worst of its metrics and problems, to which are added: a metric that the plan promises and
     the run lacks (INCOMPLETE), a run that promises none, and data that were not verified (INVALID).
@@ -47,7 +66,13 @@ def judge_run(
     policy = policy if policy is not None else Policy()
     metrics = metrics_of(run)
     judgements = tuple(
-        _judge(metric, run, expect(metric.samples, metric.quantity), references.get(metric.name), policy)
+        _judge(
+            metric,
+            expect(metric.samples, metric.quantity),
+            references.get(metric.name),
+            known,
+            _Rules(policy, policy.latency(run) if metric.quantity == "latency" else None),
+        )
         for metric in metrics
     )
     problems = (*run.problems, *_missing(run, metrics), *_unverified(run, policy))
@@ -82,8 +107,7 @@ class _Case:
     metric: Metric
     value: float
     interval: tuple[float, float]
-    expectation: Expectation
-    reference: Reference | None
+    yardstick: Yardstick | None
     policy: Policy
     floor: float | None
     floor_source: str
@@ -101,53 +125,49 @@ class _Case:
         return f"{value:.4g} {self.metric.unit}"
 
 
+@dataclass(frozen=True)
+class _Rules:
+    """The policy, and what it says of this run's latencies."""
+
+    policy: Policy
+    latency: LatencyRule | None
+
+
 def _judge(
-    metric: Metric, run: Run, expectation: Expectation, reference: Reference | None, policy: Policy
+    metric: Metric, expectation: Expectation, reference: Reference | None, known: Known, rules: _Rules
 ) -> Judgement:
+    policy, latency = rules.policy, rules.latency
     with np.errstate(all="ignore"):
         value = metric.value
         interval = (value, value)
         if np.isfinite(metric.values).all():
             interval = median_interval(metric.values, policy.confidence)
     broken = _broken(metric, expectation, reference)
-    latency = policy.latency(run) if metric.quantity == "latency" else None
-    if broken is not None:
-        verdict, reason = Verdict.INVALID, broken
-    else:
-        floor, floor_source = _floor(metric, expectation, latency)
-        ceiling, ceiling_source = _ceiling(metric, expectation, reference, latency, policy)
-        verdict, reason = _decide(
-            _Case(
-                metric,
-                value,
-                interval,
-                expectation,
-                reference,
-                policy,
-                floor,
-                floor_source,
-                ceiling,
-                ceiling_source,
-            )
-        )
+    decided = _Decided(Verdict.INVALID, broken or "")
+    if broken is None:
+        level = strongest_level(metric, expectation, reference, known(metric, expectation), policy)
+        floor = _floor(metric, expectation, latency)
+        ceiling = _ceiling(metric, expectation, reference, latency, policy)
+        decided = _decide(_Case(metric, value, interval, level, policy, *floor, *ceiling))
     return Judgement(
         name=metric.name,
         unit=metric.unit,
         better=metric.better,
         value=value,
         interval=interval,
-        verdict=verdict,
-        reason=reason,
+        verdict=decided.verdict,
+        reason=decided.reason,
         calibrated=reference is not None,
         expectation=expectation,
         reference=reference,
         samples=metric.samples,
+        yardstick=decided.yardstick,
     )
 
 
 def _broken(metric: Metric, expectation: Expectation, reference: Reference | None) -> str | None:
     """Why a yardstick cannot be used: a comparison with NaN is never true, so it would let everything pass."""
-    for name in ("nominal", "expected", "ceiling"):
+    for name in ("nominal", "expected", "ceiling", "achievable"):
         number = getattr(expectation, name)
         if number is not None and not (math.isfinite(number) and number > 0):
             return f"the model's {name} value is {number}: fix the topology ({expectation.source})"
@@ -203,68 +223,75 @@ def _ceiling(
     return (max(known) * factor if metric.quantity == "goodput" else min(known) / factor), why
 
 
-def _decide(case: _Case) -> tuple[Verdict, str]:
+@dataclass(frozen=True)
+class _Decided:
+    verdict: Verdict
+    reason: str
+    yardstick: Yardstick | None = None
+
+
+def _decide(case: _Case) -> _Decided:
     value, metric = case.value, case.metric
     if (metric.samples.times_ns <= 0).any():
-        return Verdict.INVALID, "some iterations took no time at all, which is no measurement"
+        return _Decided(Verdict.INVALID, "some iterations took no time at all, which is no measurement")
     if not math.isfinite(value) or value <= 0:
-        return Verdict.INVALID, f"{value} {metric.unit} is no measurement"
+        return _Decided(Verdict.INVALID, f"{value} {metric.unit} is no measurement")
     if case.ceiling is not None and case.worse(case.ceiling, value):
         side = "above the most" if case.higher_is_better else "below the least"
-        return (
+        return _Decided(
             Verdict.INVALID,
             f"{case.say(value)} is {side} that is plausible, {case.say(case.ceiling)} ({case.ceiling_source}): "
             "something else was measured",
         )
     if metric.samples.wrong_bytes > 0:
-        return Verdict.FAIL, f"{metric.samples.wrong_bytes} bytes arrived wrong; at {case.say(value)}"
-    if case.floor is not None and case.worse(value, case.floor):
+        return _Decided(Verdict.FAIL, f"{metric.samples.wrong_bytes} bytes arrived wrong; at {case.say(value)}")
+    floor = Yardstick("floor", case.floor, case.floor, case.floor_source) if case.floor is not None else None
+    if floor is not None and case.worse(value, floor.bound):
         hint = "; sizes up to this one may be too small to reach it" if _is_small(metric) else ""
-        return (
+        return _Decided(
             Verdict.FAIL,
-            f"{case.say(value)} is {_side(case)} the {_limit(case)} of {case.say(case.floor)} "
+            f"{case.say(value)} is {_side(case)} the {_limit(case)} of {case.say(floor.bound)} "
             f"({case.floor_source}){hint}",
+            floor,
         )
-    if case.reference is None:
-        if case.floor is None:
-            return (
-                Verdict.INVALID,
-                f"{case.say(value)}, and nothing to judge against: neither the model nor a reference says what it "
-                "should be",
-            )
-        side = "above" if case.higher_is_better else "under"
-        return Verdict.PASS, f"uncalibrated: {case.say(value)} is {side} the {_limit(case)} of {case.say(case.floor)}"
-    return _against_reference(case, case.reference)
+    if case.yardstick is not None:
+        return _against(case, case.yardstick)
+    if floor is None:
+        return _Decided(
+            Verdict.INCOMPLETE,
+            f"unjudged: {case.say(value)}, and neither model, part, paper nor reference says what it should be: "
+            "fabricheck calibrate makes a reference of it",
+        )
+    side = "above" if case.higher_is_better else "under"
+    text = f"uncalibrated: {case.say(value)} is {side} the {_limit(case)} of {case.say(floor.bound)}"
+    return _Decided(Verdict.PASS, text, floor)
 
 
-def _against_reference(case: _Case, reference: Reference) -> tuple[Verdict, str]:
-    worse, better = reference.lower, reference.upper
-    if not case.higher_is_better:
-        worse, better = better, worse
-    assert worse is not None  # a reference without it was refused as broken
-    value, bound = case.value, reference.value * (1 + worse)
-    change = value / reference.value - 1
-    compared = f"{case.say(value)} is {change:+.1%} of the reference {case.say(reference.value)}"
+def _against(case: _Case, yardstick: Yardstick) -> _Decided:
+    value, bound = case.value, yardstick.bound
+    change = value / yardstick.value - 1
+    source = "" if yardstick.kind == "reference" else f" ({yardstick.source})"
+    compared = f"{case.say(value)} is {change:+.1%} of the {_NAMES[yardstick.kind]} {case.say(yardstick.value)}{source}"
     if not case.worse(value, bound):
-        if better is not None and case.worse(reference.value * (1 + better), value):
-            return (
-                Verdict.PASS,
-                f"{compared}: better than its bounds expect; re-measure the reference (fabricheck calibrate)",
-            )
-        return Verdict.PASS, f"{compared}, within its bounds"
+        text = f"{compared}, within its bounds"
+        if yardstick.gain is not None and case.worse(yardstick.gain, value):
+            text = f"{compared}: better than its bounds expect; re-measure the reference (fabricheck calibrate)"
+        return _Decided(Verdict.PASS, text, yardstick)
     low, high = case.interval
     interval = f"the {case.policy.confidence:.0%} interval of the median, {low:.4g} to {high:.4g} {case.metric.unit},"
     beyond = f"{compared}, beyond its bound of {case.say(bound)}"
     nearest = high if case.higher_is_better else low
     if case.worse(nearest, bound):
-        return Verdict.DEGRADED, f"{beyond}; {interval} lies wholly beyond it"
+        return _Decided(Verdict.DEGRADED, f"{beyond}; {interval} lies wholly beyond it", yardstick)
     count = case.metric.values.size
     if count < fewest_for_interval(case.policy.confidence):
-        return Verdict.DEGRADED, f"{beyond}; {count} iterations are too few to call that noise"
+        return _Decided(Verdict.DEGRADED, f"{beyond}; {count} iterations are too few to call that noise", yardstick)
     half_width = (high - low) / 2 / value
     if half_width > case.policy.excusable_half_width:
-        return Verdict.DEGRADED, f"{beyond}; {interval} is too wide (±{half_width:.1%}) to call that noise"
-    return Verdict.PASS, f"{compared}: {interval} straddles the bound of {case.say(bound)}, so it may be noise"
+        text = f"{beyond}; {interval} is too wide (±{half_width:.1%}) to call that noise"
+        return _Decided(Verdict.DEGRADED, text, yardstick)
+    text = f"{compared}: {interval} straddles the bound of {case.say(bound)}, so it may be noise"
+    return _Decided(Verdict.PASS, text, yardstick)
 
 
 def _side(case: _Case) -> str:

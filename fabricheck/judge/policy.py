@@ -98,6 +98,34 @@ class LatencyRule:
 
 
 @dataclass(frozen=True)
+class SpreadRule:
+    """How much healthy equals differ, as a relative standard deviation, whatever the iterations of one series say.
+
+    `launches`: whether the equals are of one launch (`one`) or of several (`several`). `host_memory`: whether the data
+    come from host memory or go there.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    spread: Annotated[float, Field(gt=0, lt=1)]
+    source: _Source
+    quantity: Literal["goodput", "latency"] | None = None
+    scope: Scope | None = None
+    devices: bool | None = None
+    host_memory: bool | None = None
+    launches: Literal["one", "several"] | None = None
+
+    def matches(self, quantity: str, scope: Scope, devices: bool, launches: str, host_memory: bool) -> bool:
+        return (
+            self.quantity in (None, quantity)
+            and self.host_memory in (None, host_memory)
+            and self.scope in (None, scope)
+            and self.devices in (None, devices)
+            and self.launches in (None, launches)
+        )
+
+
+@dataclass(frozen=True)
 class Policy:
     """The rules that `judge_run` follows; by default without floors: then only the model and the references judge.
 
@@ -112,6 +140,11 @@ class Policy:
     - `smallest_loss`: a part of the network that loses less is not named (the lower end of the 95% interval counts);
       `smallest_loss_of_distance`: the same where all pairs over more than one switch lose, and no others.
     - `smallest_effect`: a setting that surely changes less than this share, either way, does nothing that matters.
+    - `achievable_margin`, and that `_of_collectives`: how far under what links carry of data a goodput is DEGRADED.
+    - `part_margin`, and those `_of_host_memory` and `_of_latencies`: how far from the same part elsewhere, at least;
+      `published_margin`: from a paper's value that has no range of its own.
+    - `equals`: how much equals differ at least from each other while nothing is wrong; the first rule that matches
+      counts. `equals_error`: how often a healthy session of `equals_metrics` metrics may be called DEGRADED by them.
     - `floors`, `latencies`: the first rule that matches counts. Floors are for those who make the expectations
       (`expect_from_topology`): the model lowers them where a size is small; the judge takes what the expectation says.
     - `source`: where the policy was read.
@@ -127,6 +160,15 @@ class Policy:
     smallest_loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
     smallest_loss_of_distance: Annotated[float, Field(ge=0, lt=1)] = 0.0
     smallest_effect: Annotated[float, Field(gt=0, lt=1)] = 0.02
+    achievable_margin: Annotated[float, Field(gt=0, lt=1)] = 0.12
+    achievable_margin_of_collectives: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    part_margin: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    part_margin_of_host_memory: Annotated[float, Field(gt=0, lt=1)] = 0.10
+    part_margin_of_latencies: Annotated[float, Field(gt=0)] = 1.0
+    published_margin: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    equals_error: Annotated[float, Field(gt=0, lt=1)] = 0.001
+    equals_metrics: Annotated[int, Field(gt=0)] = 1000
+    equals: tuple[SpreadRule, ...] = ()
     floors: tuple[FloorRule, ...] = ()
     latencies: tuple[LatencyRule, ...] = ()
     source: str = "built in"
@@ -151,6 +193,13 @@ class Policy:
         """The first rule of `floors` that matches a measurement, given by its axes; `floor` takes them of a run."""
         asked = (transport, operation, scope, devices, host_memory)
         return next((rule for rule in self.floors if rule.matches(*asked, schedule=schedule)), None)
+
+    def spread_of_equals(
+        self, quantity: str, scope: Scope, devices: bool, launches: str, *, host_memory: bool
+    ) -> float:
+        """What equals differ by at least, as a relative standard deviation; 2% where no rule is about them."""
+        asked = (quantity, scope, devices, launches, host_memory)
+        return next((one.spread for one in self.equals if one.matches(*asked)), 0.02)
 
     def latency(self, run: Run) -> LatencyRule | None:
         """The limits of a small transfer of a run; None where no rule is about it."""

@@ -1,17 +1,28 @@
-"""What papers published about a system: shown beside the model, never judged by (reference_values/published/)."""
+"""What papers published about a system: shown beside the model, and judged by where it says what it is about."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
+from fabricheck.judge.known import Facts, Unit, Where, check_where, in_unit, matches
+from fabricheck.judge.policy import Policy
+from fabricheck.records.judgement import Expectation, Yardstick
+from fabricheck.records.metrics import Metric
 from fabricheck.yamlfile import read_yaml
 
 _Text = Annotated[str, Field(min_length=1)]
+
+
+class _Judges(Where):
+    """Which metrics an entry judges. `share_of_nominal`: what its value comes to, where the unit does not say it."""
+
+    share_of_nominal: Annotated[float, Field(gt=0)] | None = None
 
 
 class _Entry(BaseModel):
@@ -26,6 +37,7 @@ class _Entry(BaseModel):
     source: _Text
     software: _Text | None = None
     date: _Text | None = None
+    judges: _Judges | None = None
 
 
 class _File(BaseModel):
@@ -49,6 +61,29 @@ class Published:
     source: str
     software: str | None
     date: str | None
+    judges: Where | None = None
+    share_of_nominal: float | None = None
+
+
+def yardsticks_of_papers(
+    published: Iterable[Published], metric: Metric, expectation: Expectation, facts: Facts, policy: Policy
+) -> Iterator[Yardstick]:
+    """What papers measured on this system. A range is its own tolerance; other values have that of the policy."""
+    for one in published:
+        if one.judges is None or not matches(one.judges, metric, facts):
+            continue
+        unit = one.unit if one.share_of_nominal is None else "share of nominal"
+        ends = [one.low, one.high] if one.share_of_nominal is None else [one.share_of_nominal] * 2
+        low, high = (in_unit(each, unit, metric, expectation) for each in ends)
+        if low is None or high is None:
+            continue
+        higher = metric.better == "higher"
+        value, bound = (low + high) / 2, low if higher else high
+        tolerance = "its range"
+        if low == high:
+            margin = policy.published_margin
+            bound, tolerance = value * (1 - margin if higher else 1 + margin), f"margin {margin:.0%}"
+        yield Yardstick("published", value, bound, f"{one.what}: {one.source}; {tolerance}")
 
 
 def load_published(path: Path) -> tuple[Published, ...]:
@@ -66,6 +101,12 @@ def load_published(path: Path) -> tuple[Published, ...]:
         if pair != (one.relation == "from_to"):
             file.fail(("values", position, "value"), "is a pair for the relation from_to, and only for that")
         low, high = one.value if isinstance(one.value, list) else (one.value, one.value)
+        if one.judges is not None:
+            check_where(file, ("values", position, "judges"), one.judges)
+            if one.judges.share_of_nominal is None and one.unit not in get_args(Unit):
+                file.fail(("values", position, "judges"), f"{one.unit!r} is no unit of a metric: give share_of_nominal")
+            if one.relation in ("at_least", "at_most"):
+                file.fail(("values", position, "judges"), f"a value that is {one.relation} says not what should be")
         if low > high:
             file.fail(("values", position, "value"), f"goes from {low:g} down to {high:g}")
         found.append(
@@ -80,6 +121,8 @@ def load_published(path: Path) -> tuple[Published, ...]:
                 one.source,
                 one.software,
                 one.date,
+                one.judges,
+                one.judges.share_of_nominal if one.judges is not None else None,
             )
         )
     return tuple(found)

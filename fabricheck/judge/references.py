@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fabricheck.errors import UserError
+from fabricheck.patterns import mistake_of
 from fabricheck.records.judgement import Reference
 from fabricheck.yamlfile import YamlFile, read_yaml
 
@@ -233,10 +234,8 @@ class _Parser:
             return
         if not isinstance(key, str):
             return
-        try:
-            re.compile(f"^{key}$")
-        except re.error as error:
-            self.fail(where, f"ReFrame reads keys as regular expressions, and this is none: {error}")
+        if (mistake := mistake_of(key)) is not None:
+            self.fail(where, f"ReFrame reads keys as regular expressions, and this one {mistake}")
         if "|" in re.sub(r"\\.|\[[^]]*\]|\([^()]*\)", "", key):
             self.fail(where, "ReFrame anchors a|b as ^a|b$, which matches more than it seems to: write (a|b)")
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError, reason_of
 from fabricheck.judge.expectations import expect_from_topology
-from fabricheck.judge.judge import NO_EXPECTATION, judge_run
+from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
+from fabricheck.judge.known import Facts, Part, is_comparable, load_parts, yardsticks_of_parts
+from fabricheck.judge.node_state import beside_metrics, with_problems_of_nodes
 from fabricheck.judge.policy import Policy, load_policy
+from fabricheck.judge.published import Published, load_published, yardsticks_of_papers
 from fabricheck.judge.references import Key, References, load_references
+from fabricheck.judge.siblings import Compared, compare_siblings
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.judgement import Reference
+from fabricheck.records.judgement import Expectation, Reference, Yardstick
+from fabricheck.records.metrics import Metric
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.results.fabricbench import read_run
-from fabricheck.suite import suite_root
+from fabricheck.suite import described, site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology, load_topology, partition_files
 
 
@@ -25,6 +30,7 @@ from fabricheck.topology.model import Topology, find_topology, load_topology, pa
 class SystemJudge:
     """Everything that a run on one system is judged by. `None` where the system has no such file.
 
+    `parts` and `published`: what the same parts gave elsewhere, and what papers measured on this system.
     `partitions`: the topologies of partitions that have other nodes than `topology` says, by the partition's name.
     """
 
@@ -32,24 +38,39 @@ class SystemJudge:
     references: References | None
     policy: Policy
     partitions: Mapping[str, Topology] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+    published: tuple[Published, ...] = ()
 
     @classmethod
     def of(cls, system: str, root: Path | None = None) -> SystemJudge:
-        """The judge of a system below site_configs/ of the suite at `root` (default: the suite that we are in).
+        """The judge of a system of the suite at `root` (default: the suite that we are in) or of FABRICHECK_SITES.
 
         `system` may be `system:partition`: then runs of which nobody says the partition are taken to be of that one.
         Raises UserError for an unknown system and for a file that is not valid.
         """
         root = root or suite_root()
         name, _, partition = system.partition(":")
-        site_configs, references = root / "site_configs", root / "reference_values" / f"{name}.yaml"
+        site = site_root(name, root)
+        site_configs, references = site / "site_configs", site / "reference_values" / f"{name}.yaml"
+        papers = site / "reference_values" / "published" / f"{name}.yaml"
         partitions = {one: load_topology(file) for one, file in partition_files(name, site_configs).items()}
         return cls(
             partitions.get(partition) or find_topology(name, site_configs),
             load_references(references) if references.exists() else None,
             load_policy(root / "config" / "policy.yaml"),
             partitions,
+            tuple(
+                part for each in dict.fromkeys((site, root)) for part in load_parts(each / "reference_values" / "parts")
+            ),
+            load_published(papers) if papers.exists() else (),
         )
+
+    @classmethod
+    def of_any(cls, system: str) -> SystemJudge:
+        """As `of`, also of a system that has no folder: without a topology no model says what anything should be."""
+        if described(system):
+            return cls.of(system)
+        return cls(None, None, load_policy(suite_root() / "config" / "policy.yaml"))
 
     def topology_of(self, partition: str) -> Topology | None:
         """The topology of a `system:partition`; the system's own where that has none, or is empty."""
@@ -61,22 +82,45 @@ class SystemJudge:
         `attributes` are those of the test by which references are indexed, such as `$partition`. Without `test`, or
         where the system has no references of it, all metrics are uncalibrated; and so are those of a rehearsal.
         """
+        return self.compare((self.judge_alone(run, test, attributes),)).runs[0]
+
+    def compare(self, runs: Sequence[RunJudgement]) -> Compared:
+        """The runs of a session, judged by `judge_alone`, with what their equals and, of slow ones, their nodes say."""
+        compared = compare_siblings(runs, self.policy)
+        return replace(compared, runs=tuple(map(beside_metrics, compared.runs)))
+
+    def judge_alone(
+        self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None
+    ) -> RunJudgement:
+        """As `judge`, without comparing equals."""
         attributes = attributes or {}
         topology = self.topology_of(str(attributes.get("$partition", "")))
         expect = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
-        judged = judge_run(run, expect, self._references(run, test, attributes), self.policy)
-        return replace(judged, topology=topology)
+        known = self._known(run, topology)
+        judged = judge_run(run, expect, self._references(run, test, attributes), self.policy, known)
+        return replace(with_problems_of_nodes(judged, topology), topology=topology)
+
+    def _known(self, run: Run, topology: Topology | None) -> Known:
+        if not is_comparable(run):
+            return lambda *_: ()
+        facts = Facts(run, topology)
+
+        def known(metric: Metric, expectation: Expectation) -> Iterator[Yardstick]:
+            yield from yardsticks_of_parts(self.parts, metric, expectation, facts, self.policy)
+            yield from yardsticks_of_papers(self.published, metric, expectation, facts, self.policy)
+
+        return known
 
     def judge_anyhow(
         self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None
     ) -> RunJudgement:
-        """As `judge`, for one of many runs: where it cannot be judged, it is INVALID and says why.
+        """As `judge_alone`, for one of many runs: where it cannot be judged, it is INVALID and says why.
 
         A run on nodes or devices that the topology does not have, or a mistake in Fabricheck, must not cost what was
         measured beside it. Its metrics are kept, with nothing to judge them by.
         """
         try:
-            return self.judge(run, test, attributes)
+            return self.judge_alone(run, test, attributes)
         except Exception as error:  # whatever it is, the other runs are judged and all are stored
             problem = Problem(Verdict.INVALID, f"{run.path}: cannot be judged: {reason_of(error)}")
         try:

@@ -53,7 +53,9 @@ class Case:
 
         The verdict on speed and data is another matter. Nothing is asked of the folder, which a stored case lost.
         """
-        return self._verdict(measured=True) not in (Verdict.INVALID, Verdict.INCOMPLETE)
+        verdict = self._verdict(measured=True)
+        # Where its sanity is proven, only a yardstick was missing.
+        return verdict is not Verdict.INVALID and (verdict is not Verdict.INCOMPLETE or self.phase == "performance")
 
     def _verdict(self, *, measured: bool) -> Verdict:
         if self.result == "pass":

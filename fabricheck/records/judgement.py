@@ -14,7 +14,8 @@ class Expectation:
 
     `nominal`: what the hardware allows; `expected`: what an ideal algorithm gets; `ceiling`: above it a value is
     implausible (for a latency: below it); `floor_fraction`: share of `expected` under which a goodput fails.
-    `source` says where the numbers come from.
+    `achievable`: what of `expected` is data, and no headers and no start-up; its source says by which packets or
+    measurements. `source` says where the other numbers come from.
     """
 
     nominal: float | None
@@ -22,6 +23,8 @@ class Expectation:
     ceiling: float | None
     floor_fraction: float
     source: str
+    achievable: float | None = None
+    achievable_source: str = ""
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,33 @@ class Reference:
     provenance: str
 
 
+#: The kinds of yardsticks, the strongest first (DESIGN.md; docs/methodology.md says what each is worth).
+LADDER = ("reference", "part", "published", "siblings", "achievable", "floor")
+
+
+@dataclass(frozen=True)
+class Yardstick:
+    """What a metric was held against, in the metric's unit.
+
+    `kind`: one of LADDER. `value`: what the metric should be; of a floor, the bound itself. `bound`: the worst value
+    that passes. `gain`: better than this is a surprise; None where nobody says. `source`: where it comes from, and
+    how wide its bound is and why.
+    """
+
+    kind: str
+    value: float
+    bound: float
+    source: str
+    gain: float | None = None
+
+
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict on one metric and the numbers that it rests on. `reason` is one line for the administrator."""
+    """The verdict on one metric and the numbers that it rests on. `reason` is one line for the administrator.
+
+    `yardstick`: the one that decided. None where there was none (`unjudged`), and where no speed was judged: of a
+    value that is no measurement, and of wrong data.
+    """
 
     name: str
     unit: str
@@ -50,3 +77,14 @@ class Judgement:
     expectation: Expectation
     reference: Reference | None
     samples: Samples
+    yardstick: Yardstick | None = None
+
+    @property
+    def unjudged(self) -> bool:
+        """Whether a sound value met nothing to be judged by. No metric is INCOMPLETE for another reason."""
+        return self.verdict is Verdict.INCOMPLETE
+
+    @property
+    def judged_by(self) -> str:
+        """The kind of yardstick that decided, `unjudged`, or nothing where no speed was judged."""
+        return self.yardstick.kind if self.yardstick is not None else "unjudged" if self.unjudged else ""

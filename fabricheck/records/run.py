@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.records.operations import ROUND_TRIPS
+from fabricheck.records.state import States
 from fabricheck.records.verdict import Problem
 
 
@@ -99,7 +100,10 @@ class Samples:
 
 @dataclass(frozen=True)
 class Run:
-    """One result file, read and guarded. A run with `problems` may still hold samples worth seeing."""
+    """One result file, read and guarded. A run with `problems` may still hold samples worth seeing.
+
+    `states`: what its nodes said of themselves before and after it.
+    """
 
     path: str
     header: Mapping[str, Any]
@@ -107,3 +111,4 @@ class Run:
     samples: tuple[Samples, ...]
     footer: Mapping[str, Any] | None
     problems: tuple[Problem, ...] = field(default=())
+    states: States = field(default_factory=States)

@@ -11,7 +11,7 @@ from typing import Any
 
 from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.judgement import Judgement
+from fabricheck.records.judgement import LADDER, Judgement
 from fabricheck.records.metrics import Quantity
 from fabricheck.records.operations import MEMORY_PATHS, PAIRS
 from fabricheck.records.rehearsal import is_rehearsal, marked
@@ -112,18 +112,21 @@ def printable(value: object) -> str:
 
 
 def number(value: float) -> str:
-    """Four significant digits, without an exponent where a person would write none."""
+    """Four significant digits, with separators of thousands, without an exponent where a person would write none."""
     if not math.isfinite(value):
         return str(value)
     if value == 0 or not 1e-3 <= abs(value) < 1e7:
         return f"{value:.4g}"
     digits = max(0, 3 - math.floor(math.log10(abs(value))))
-    return f"{value:.{digits}f}"
+    return f"{value:,.{digits}f}"
 
 
 def reason_without_source(judged: Judgement) -> str:
-    """The reason, without the long source of the expectation in it, for where that is shown once for many."""
-    return judged.reason.replace(f"; {judged.expectation.source}", "").replace(f" ({judged.expectation.source})", "")
+    """The reason, without the long sources in it, for where these are shown once for many."""
+    reason = judged.reason
+    for source in (judged.yardstick.source if judged.yardstick is not None else "", judged.expectation.source):
+        reason = reason.replace(f"; {source}", "").replace(f" ({source})", "") if source else reason
+    return reason
 
 
 def share_of_expected(judged: Judgement) -> float | None:
@@ -214,6 +217,18 @@ def _badness(judged: Judgement) -> tuple[int, float]:
     return -SEVERITY[judged.verdict], ratio if judged.better == "higher" else -ratio
 
 
+def ladder(metrics: Iterable[Judgement]) -> str:
+    """How many metrics each kind of yardstick decided, the strongest first, and how many nothing could judge."""
+    found = Counter(each.judged_by for each in metrics)
+    return ", ".join(f"{kind} {found[kind]}" for kind in (*LADDER, "unjudged") if found[kind])
+
+
+def weakest(judgements: Sequence[Judgement]) -> str:
+    """The weakest kind of yardstick that decided one of these metrics: they are judged as well as that."""
+    order = ("", *LADDER, "unjudged")
+    return max((each.judged_by for each in judgements), key=order.index)
+
+
 def who(samples: Samples, world: int) -> str:
     """The ranks of a measurement in a run of `world` ranks, such as `0→3`, `all 4` or `ranks 0-3`."""
     if samples.operation in PAIRS and len(samples.ranks) == 2:
@@ -266,7 +281,9 @@ def facts_of(judged: RunJudgement) -> Facts:
         libraries=tuple(_library(each) for each in header.get("libraries", {}).values()),
         environment=tuning,
         launcher_environment=tuple(each for each in environment if each not in tuning),
-        differences=tuple(_difference(each) for each in header.get("environment_differences", [])),
+        differences=tuple(
+            _difference(each) for each in header.get("environment_differences", []) if not set_by_launcher(each["name"])
+        ),
         command=tuple(map(shlex.quote, [*_assignments(tuning), *arguments])) if arguments else (),
         launch=_launch(run.ranks, nodes),
         proof=_proof(run.footer),

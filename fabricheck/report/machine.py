@@ -37,7 +37,10 @@ def write_json(
         "findings": [{"message": each.message} for each in findings],
         "runs": [{"test": each.test, **run_as_json(each)} for each in runs],
     }
-    path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    # Renamed in place: that the file is there says that the session was judged.
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    new.replace(path)
 
 
 def write_junit(runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Problem]) -> None:

@@ -17,12 +17,14 @@ from fabricheck.report.content import (
     Group,
     facts_of,
     groups_of,
+    ladder,
     number,
     percent,
     plural,
     printable,
     share_of_expected,
     short_message,
+    weakest,
     who,
 )
 
@@ -152,8 +154,7 @@ def _totals(runs: Sequence[RunJudgement]) -> str:
     text += f"; {plural(len(metrics), 'metric')}"
     if metrics:
         text += f": {_counts(each.verdict for each in metrics)}"
-        uncalibrated = sum(not each.calibrated for each in metrics)
-        text += f", {uncalibrated} uncalibrated" if uncalibrated else ""
+        text += f", judged by {ladder(metrics)}" if ladder(metrics) else ""
     return f"{text}; {coverage(runs).message}"
 
 
@@ -205,7 +206,7 @@ def _group_lines(group: Group, world: int, detail: _Detail, width: int) -> Itera
     for verdict, judgements in group.by_verdict.items():
         shown = 0 if verdict is Verdict.PASS else min(detail.metrics, len(judgements))
         for each in judgements[:shown]:
-            yield _row(group, who(each.samples, world), each, calibrated=each.calibrated)
+            yield _row(group, who(each.samples, world), each, each.judged_by)
             for line in _wrap(each.reason, width - 12, detail.reason_lines):
                 yield _Line(None, f"{_INDENT}{line}")
         if rest := judgements[shown:]:
@@ -213,10 +214,10 @@ def _group_lines(group: Group, world: int, detail: _Detail, width: int) -> Itera
             if len(rest) > 1:
                 kind = "pairs" if group.is_pairs else "groups"
                 label = f"{len(rest)} {'more ' if shown else ''}{kind} {verdict.value}, worst {label}"
-            yield _row(group, label, rest[0], calibrated=all(each.calibrated for each in rest))
+            yield _row(group, label, rest[0], weakest(rest))
 
 
-def _row(group: Group, label: str, worst: Judgement, *, calibrated: bool) -> _Line:
+def _row(group: Group, label: str, worst: Judgement, judged_by: str) -> _Line:
     expected = worst.expectation.expected
     return _Line(
         worst.verdict,
@@ -227,7 +228,7 @@ def _row(group: Group, label: str, worst: Judgement, *, calibrated: bool) -> _Li
             f"{number(worst.value)} {worst.unit}",
             f"of {number(expected)}" if expected is not None else "",
             percent(share_of_expected(worst)) if expected is not None else "",
-            "" if calibrated else "uncalibrated",
+            judged_by,
         ),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 
@@ -33,6 +33,8 @@ from fabricheck.results.fabricbench_format import (
 )
 from fabricheck.results.fabricbench_records import rank_of, samples_of
 from fabricheck.results.guards import list_ranks
+from fabricheck.results.node_names import mistaken_names
+from fabricheck.results.node_state import read_states
 from fabricheck.results.strict_json import BadLineError, parse_line, validate
 
 # What makes two samples lines the same measurement, and what a planned series must agree with.
@@ -49,10 +51,10 @@ def read_run(path: str | PathLike[str]) -> Run:
     """The run in a result file, with every problem of it; each problem is one line that names the file and the line.
 
     Whatever the file holds, this returns. A run without problems is complete, consistent in itself and made by the
-    benchmark as its header says. `header` is empty where the header is not valid. Raises UserError only when there is
-    no file to read.
+    benchmark as its header says. `header` is empty where the header is not valid. What nodes said beside it is in
+    it too. Raises UserError only when there is no file to read.
     """
-    return _read(path).run()
+    return replace(_read(path).run(), states=read_states(Path(path)))
 
 
 def read_unsupported(path: str | PathLike[str]) -> str | None:
@@ -235,9 +237,8 @@ class _Reader:
         if not header.plan.shared_devices:
             self.check_devices(header.ranks)
         self.check_host_memory(header)
-        for difference in header.environment_differences:
-            if difference.rank >= len(header.ranks):
-                self.invalid(1, f"environment_differences speaks of rank {difference.rank}, which is not in the run")
+        for mistake in mistaken_names(header):
+            self.invalid(1, mistake)
 
     def check_platform(self, header: HeaderModel) -> None:
         """A rehearsal is one on all its ranks."""

@@ -94,10 +94,8 @@ def require(
     return tuple(problems)
 
 
-def require_fresh(
-    run: Run, *, not_before: datetime, seen_run_ids: Collection[str] = frozenset()
-) -> tuple[Problem, ...]:
-    """Problems of a file that an earlier run left behind: it began before `not_before`, or its run is known already.
+def require_fresh(run: Run, *, not_before: datetime) -> tuple[Problem, ...]:
+    """A problem of a file that an earlier run left behind: it began before `not_before`, by the clock of its rank 0.
 
     `not_before` needs a time zone; the header counts whole seconds, so a start in the same second is fresh.
     """
@@ -105,23 +103,11 @@ def require_fresh(
         raise ValueError("not_before needs a time zone")
     if not run.header:
         return (Problem(Verdict.INVALID, f"{run.path}:1: the header is not valid, so nothing shows when the run was"),)
-    problems = []
-    if parse_utc(run.header["started_utc"]) < not_before.astimezone(timezone.utc).replace(microsecond=0):
-        problems.append(
-            Problem(
-                Verdict.INVALID,
-                f"{run.path}:1: the run began at {run.header['started_utc']}, before this check did: "
-                "the file was left by an earlier one",
-            )
-        )
-    if run.header["run_id"] in seen_run_ids:
-        problems.append(
-            Problem(
-                Verdict.INVALID,
-                f"{run.path}:1: run {run.header['run_id']} was seen before: the same file was handed in again",
-            )
-        )
-    return tuple(problems)
+    if parse_utc(run.header["started_utc"]) >= not_before.astimezone(timezone.utc).replace(microsecond=0):
+        return ()
+    host = f" of {run.ranks[0].host}" if run.ranks else ""
+    text = f"{run.path}:1: the run began at {run.header['started_utc']}, before this check did"
+    return (Problem(Verdict.INVALID, f"{text}: an earlier one left the file, or the clock{host} is behind"),)
 
 
 _SPOKE = re.compile(r"fabricbench: (?:no progress|nothing went on) for .*?: (?:all ranks of the node of )?ranks? (\d+)")

@@ -76,6 +76,8 @@ _DEFAULT_LOG = (0, 22)
 
 _VERSION = re.compile(r"#\s+Intel\(R\) MPI Benchmarks (\S{1,40}),? .*", re.ASCII)
 _PROCESSES = re.compile(r"# #processes = ([0-9]{1,9})(?:; rank order .*)?", re.ASCII)
+_GROUPS = re.compile(r"# \( ([0-9]{1,6}) groups of ([0-9]{1,6}) processes each running simultaneous \)", re.ASCII)
+_GROUP = re.compile(r"# Group +[0-9]+:[ 0-9]+", re.ASCII)
 _WAITING = re.compile(r"# \( ([0-9]{1,9}) additional process(?:es)? waiting in MPI_Barrier\)", re.ASCII)
 _FACT = re.compile(
     r"# (MPI_Datatype|MPI_Datatype for reductions|MPI_Op|MPI Version)\s*:\s+([A-Za-z0-9_.]{1,40})", re.ASCII
@@ -96,12 +98,13 @@ class _Row:
 
 @dataclass
 class _Section:
-    """One benchmark with one number of processes."""
+    """One benchmark with one number of processes; `groups` of so many ran at the same time, with -multi 0."""
 
     line: Line
     name: str
     processes: int = 0
     waiting: int = 0
+    groups: int = 1
     columns: tuple[str, ...] | None = None
     rows: list[_Row] = field(default_factory=list)
 
@@ -172,7 +175,8 @@ class _Parser:
         if text.startswith("#---"):
             self.reading = ""
         elif text.startswith("# Benchmarking "):
-            self.sections.append(_Section(line, text.removeprefix("# Benchmarking ").strip()))
+            name = text.removeprefix("# Benchmarking ").strip()
+            self.sections.append(_Section(line, name.removeprefix("Multi-")))
         elif text.startswith("# All processes entering MPI_Finalize"):
             if self.ended:
                 self.complaints.invalid(line, "two outputs are in one text")
@@ -213,7 +217,10 @@ class _Parser:
             section.processes = min(int(match[1]), LARGEST_RANKS)
         elif (match := _WAITING.fullmatch(text)) is not None and not section.waiting:
             section.waiting = int(match[1])
-        elif text.strip("# "):
+        elif (match := _GROUPS.fullmatch(text)) is not None and not section.processes:
+            section.groups, section.processes = int(match[1]), min(int(match[2]), LARGEST_RANKS)
+            section.waiting = (section.groups - 1) * section.processes
+        elif text.strip("# ") and not (section.groups > 1 and _GROUP.fullmatch(text)):
             self.complaints.invalid(line, "this does not belong to the heading of a benchmark that can be read")
 
     def read_columns(self, line: Line, names: list[str]) -> None:
@@ -395,8 +402,9 @@ class _Parser:
         return one_time(
             operation,
             row.size * section.processes if benchmark.per_rank else row.size,
-            tuple(range(section.processes)),
+            tuple(range(section.processes * section.groups)),
             nanoseconds,
+            schedule="contended" if section.groups > 1 else "uncontended",
             implementation="transfers" if benchmark.scale else "library",
             wrong_bytes=-1 if "defects" not in values else int(values["defects"] > 0),
         )

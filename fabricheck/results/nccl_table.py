@@ -269,6 +269,16 @@ class Table:
         return replace(mean, times_ns=times, statistic="iterations")
 
 
+def config_of(rows: Sequence[Row]) -> Config:
+    """The options as far as the rows tell them: sizes follow one step, and both ends are taken as asked for."""
+    sizes = [row.size for row in rows if row.root == rows[0].root]
+    first, second = sizes[0], sizes[1] if len(sizes) > 1 else 2 * sizes[0]
+    factor = first > 0 and second % first == 0 and (len(sizes) < 3 or sizes[2] * first == second * second)
+    step = second // first if factor else second - first
+    validated = any(half.wrong is not None for row in rows for half in row.halves)
+    return Config(first, sizes[-1], max(step, 2 if factor else 1), factor, -1, 0, int(validated), 1)
+
+
 def _planned(config: Config, limit: int) -> Iterator[int]:
     """The sizes that the options give, one more than `limit` at most."""
     size = config.minimum

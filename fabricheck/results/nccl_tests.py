@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from fabricheck.results.nccl_table import OWN_ALLTOALL, Config, Half, Number, Placement, Row, Table
+from fabricheck.results.nccl_table import OWN_ALLTOALL, Config, Half, Number, Placement, Row, Table, config_of
 from fabricheck.results.nccl_tests_json import clean_nccl_tests_json, parse_nccl_tests_json
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import (
@@ -27,7 +27,10 @@ from fabricheck.results.vendor_text import (
 
 __all__ = ["clean_nccl_tests_json", "parse_nccl_tests", "parse_nccl_tests_json"]
 
-_VERSION = re.compile(r"# nccl-tests version (\S+) nccl-headers=([0-9]{1,9}) nccl-library=([0-9]{1,9})\s*", re.ASCII)
+_VERSION = re.compile(
+    r"# nccl-tests version (\S+)(?: \([0-9a-f]{4,40}\))? nccl-headers=([0-9]{1,9}) nccl-library=([0-9]{1,9})\s*",
+    re.ASCII,
+)
 _RCCL_VERSION = re.compile(r"#? ?rccl-tests:? [Vv]ersion:? (\S{1,60})(?: .*)?", re.ASCII)
 _STARTING = re.compile(r"# Collective test (starting|concluded): (\S+)\s*", re.ASCII)
 _CONFIG = re.compile(
@@ -39,6 +42,11 @@ _CONFIG = re.compile(
 _RANK = re.compile(
     r"#\s+Rank\s+([0-9]{1,9})\s+(?:Group\s+([0-9]{1,9})\s+)?Pid\s+[0-9]+\s+on\s+(\S+)\s+device\s+[0-9]+\s+\[[^\]]*\]\s+(\S.*)",
     re.ASCII,
+)
+# What a web page leaves of a line whose sign it took for a heading's.
+_WITHOUT_SIGN = re.compile(
+    r"nThread [0-9]|Using devices|Rank +[0-9]+ +(?:Group|Pid)|size +count|\(B\) +\(elem"
+    r"|(?:out-of|in)-place|Out of bounds v|Avg bus b"
 )
 _REDUCING = re.compile(r"# Reducing maxBytes to ([0-9]{1,19}) due to memory limitation\s*", re.ASCII)
 _BOUNDS = re.compile(r"# Out of bounds values\s+: ([0-9]{1,9}) (OK|FAILED)\s*", re.ASCII)
@@ -95,6 +103,8 @@ class _TextParser:
 
     def read(self, line: Line) -> None:
         text = line.text.strip()
+        if _WITHOUT_SIGN.match(text) is not None:
+            text = f"# {text}" if text.startswith(("Using", "Out", "Avg", "nThread")) else f"#  {text}"
         if text.startswith(("#", "rccl-tests")):
             self.read_comment(line, text)
         elif "# " in text and any(each in text for each in ("Rank ", "nThread", "size  ", "Out of bounds", "Avg bus")):
@@ -120,7 +130,7 @@ class _TextParser:
         elif (match := _RCCL_VERSION.fullmatch(text)) is not None:
             table.version, table.suite, table.own_alltoall = match[1], "rccl-tests", True
         elif (match := _STARTING.fullmatch(text)) is not None:
-            self.read_start_or_end(line, match[1], PurePath(match[2]).name)
+            self.read_start_or_end(line, match[1], program_of(match[2]))
         elif (match := _REDUCING.fullmatch(text)) is not None:
             self.complaints.incomplete(line, "the largest sizes were left out for want of memory")
             if table.config is not None:
@@ -205,9 +215,12 @@ class _TextParser:
         known = any(rest == [*half] * count for half in halves for count in (1, 2))
         if names[: len(leading)] != leading or leading[:3] != [*_LEADING[:3]] or not known:
             self.complaints.invalid(line, "the columns are not those of nccl-tests")
-        elif names.count("time") != len(self.placements):
+        elif names.count("time") < len(self.placements):
             self.complaints.invalid(line, "the table does not say what is in place and what is not")
         else:
+            # In this order; the line above may have been cut, or lost.
+            self.placements = ["out-of-place", "in-place"] if names.count("time") == 2 else self.placements
+            self.placements = self.placements or ["out-of-place"]
             self.columns = names
 
     def read_row(self, line: Line, tokens: list[str]) -> None:
@@ -290,8 +303,9 @@ class _TextParser:
         complaints, table = self.complaints, self.table
         if (line := crash_line(self.text, lines)) is not None:
             complaints.incomplete(line, "the run did not end well")
-        table.tool = self.started or self.tool
-        if self.tool is not None and self.started not in (None, self.tool):
+        asked = program_of(self.tool) if self.tool is not None else None
+        table.tool = self.started or asked
+        if asked is not None and self.started not in (None, asked):
             complaints.invalid(None, f"this is the output of {self.started} and not of {self.tool}")
         if self.started is not None and not self.concluded:
             complaints.incomplete(None, "the test did not conclude: the output was cut off, or the run did not end")
@@ -305,6 +319,12 @@ class _TextParser:
 
     def check_ranks(self) -> None:
         table = self.table
+        if not self.devices and table.config is None and self.ranks is not None and table.rows:
+            # The heading is not there: the caller says how many ranks, and the rows say the rest.
+            table.ranks, table.config = self.ranks, config_of(table.rows)
+            table.facts["options"] = "not said"
+        if not self.devices and table.config is not None and self.ranks is not None:
+            table.ranks = self.ranks
         if not self.devices or table.config is None:
             return
         counts = {self.groups.count(group) for group in set(self.groups)}
@@ -315,6 +335,11 @@ class _TextParser:
             self.complaints.invalid(None, f"{len(self.devices)} ranks took part and not {self.ranks}")
         names = dict.fromkeys(self.devices)
         table.facts["devices"] = ", ".join(f"{self.devices.count(name)} x {name}" for name in names)
+
+
+def program_of(path: str) -> str:
+    """The name of a test; packages call those that were built with MPI by names of their own."""
+    return PurePath(path).name.removesuffix("_mpi")
 
 
 def _styles(token: str, decimals: int, name: str) -> set[str]:

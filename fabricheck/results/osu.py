@@ -9,6 +9,7 @@ from typing import Literal
 
 from fabricheck.records.run import Samples
 from fabricheck.results.guards import list_ranks
+from fabricheck.results.osu_titles import OsuTest, read_osu_title
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import (
     LARGEST_RANKS,
@@ -29,46 +30,28 @@ from fabricheck.results.vendor_text import (
     whole_number,
 )
 
-
-@dataclass(frozen=True)
-class _Test:
-    """What a title means. `pair`: between two ranks; `per_rank`: the size is a share, and a buffer has one a rank."""
-
-    program: str
-    operation: str
-    rate: bool = False
-    pair: bool = False
-    per_rank: bool = False
-
-
-_TESTS = {
-    "Latency Test": _Test("osu_latency", "pingpong", pair=True),
-    "Bandwidth Test": _Test("osu_bw", "unidirectional", rate=True, pair=True),
-    "Bi-Directional Bandwidth Test": _Test("osu_bibw", "bidirectional", rate=True, pair=True),
-    "Multiple Bandwidth / Message Rate Test": _Test("osu_mbw_mr", "unidirectional", rate=True),
-    "All-to-All Personalized Exchange Latency Test": _Test("osu_alltoall", "alltoall", per_rank=True),
-    "Allgather Latency Test": _Test("osu_allgather", "allgather", per_rank=True),
-    "Allreduce Latency Test": _Test("osu_allreduce", "allreduce"),
-    "Reduce_scatter Latency Test": _Test("osu_reduce_scatter", "reduce_scatter"),
-    "Broadcast Latency Test": _Test("osu_bcast", "broadcast"),
-    "Reduce Latency Test": _Test("osu_reduce", "reduce"),
-}
 # Several pairs at once: the goodput is that of the mean pair.
 _MULTI_PAIR = "multi_pair"
 
-_TITLE = re.compile(
-    r"# OSU (MPI|NCCL|RCCL|XCCL)(?:-(CUDA|ROCM|OPENACC|MANAGED|SYCL))? (.*?)(?: v([0-9]+(?:\.[0-9]+)*))?", re.ASCII
-)
 _DATATYPE = re.compile(r"# Datatype: ([A-Z_0-9]{1,40})\.?", re.ASCII)
 _PAIRS = re.compile(r"# \[ pairs: ([0-9]{1,9}) \] \[ window size: ([0-9]{1,9}|varied) \]", re.ASCII)
+_SETTING = re.compile(
+    r"# (Window creation|Synchronization|Number of Sender threads|Number of Receiver threads): ([A-Za-z0-9_/]{1,60})",
+    re.ASCII,
+)
 _HEADER = re.compile(r"#\s+Size\s+(\S.*?)", re.ASCII)
 _COLUMNS = re.compile(
     r"(?P<average>(?:Avg )?Latency ?\((?:us)\))|(?P<minimum>Min Latency ?\(us\))|(?P<maximum>Max Latency ?\(us\))"
     r"|(?P<iterations>Iterations)|(?P<validation>Validation)|(?P<rate>Bandwidth \(MB/s\)|MB/s)"
-    r"|(?P<messages>Messages/s)|(?P<percentile>P(?P<nth>[1-9][0-9]?) Tail (?:Lat\(us\)|BW\(MB/s\)))",
+    r"|(?P<overall>Overall\(us\))|(?P<compute>Compute\(us\))|(?P<init>Coll\. Init\(us\))|(?P<testing>MPI_Test\(us\))"
+    r"|(?P<waiting>MPI_Wait\(us\))|(?P<pure>Pure Comm\.\(us\))|(?P<lowest>Min Comm\.\(us\))"
+    r"|(?P<highest>Max Comm\.\(us\))"
+    r"|(?P<overlap>Overlap\(%\))|(?P<messages>Messages/s)"
+    r"|(?P<percentile>P(?P<nth>[1-9][0-9]?) Tail (?:Lat\(us\)|BW\(MB/s\)))",
     re.ASCII,
 )
-_ORDER = ("average", "rate", "messages", "minimum", "maximum", "iterations", "validation", "percentile")
+_OF_OVERLAP = ("overall", "compute", "init", "testing", "waiting", "pure", "lowest", "highest", "overlap")
+_ORDER = (*_OF_OVERLAP, "average", "rate", "messages", "minimum", "maximum", "iterations", "validation", "percentile")
 
 
 @dataclass(frozen=True)
@@ -105,7 +88,7 @@ class _Parser:
     ranks: int | None
     sizes: Sequence[int] | None
     tool: str | None
-    test: _Test | None = None
+    test: OsuTest | None = None
     version: str | None = None
     facts: dict[str, str] = field(default_factory=dict)
     pairs: int = 1
@@ -156,21 +139,22 @@ class _Parser:
             if not 1 <= self.pairs <= LARGEST_RANKS // 2 or match[2] == "varied":
                 self.pairs = 1
                 self.complaints.invalid(line, "the number of pairs or the window is not one that can be read")
+        elif (match := _SETTING.fullmatch(text)) is not None:
+            self.facts[match[1].lower().replace(" ", "_")] = match[2]
         elif (match := _HEADER.fullmatch(text)) is not None:
             self.read_header(line, match[1])
         elif "Size" in text or "/s" in text or "(us)" in text:
             self.complaints.invalid(line, "this is no header of a table that can be read")
 
     def read_title(self, line: Line, text: str) -> None:
-        match = _TITLE.fullmatch(text)
-        test = _TESTS.get(match[3]) if match is not None else None
-        if match is None or test is None:
+        title = read_osu_title(text)
+        if title is None:
             self.complaints.invalid(line, "this OSU benchmark is not one that can be read")
         elif self.test is not None:
             self.complaints.invalid(line, "a second benchmark begins: two outputs are in one text")
         else:
-            self.test, self.version = test, match[4]
-            self.facts |= {"library": match[1], "accelerator": match[2] or "none"}
+            self.test, self.version = title.test, title.version
+            self.facts |= {"library": title.library, "accelerator": title.accelerator}
 
     def read_header(self, line: Line, text: str) -> None:
         if self.header is not None:
@@ -188,7 +172,7 @@ class _Parser:
         kinds = [_ORDER.index("percentile" if each[1:].isdigit() else each) for each in columns]
         if text[position:].strip() or not columns or len(set(columns)) != len(columns) or kinds != sorted(kinds):
             self.complaints.invalid(line, "the columns are not those of an OSU benchmark")
-        elif self.test is not None and ("rate" if self.test.rate else "average") not in columns:
+        elif self.test is not None and {"rate", "average", "pure"} & {*columns} != {time_column(self.test)}:
             self.complaints.invalid(line, f"the columns are not those of {self.test.program}")
         else:
             self.columns = columns
@@ -247,7 +231,10 @@ class _Parser:
         self.facts["validation"] = "off"
         if "validation" in self.columns:
             self.facts["validation"] = "failed" if any(row.failed for row in self.rows) else "passed"
-        latency = "maximum" if "maximum" in self.columns else "average"
+        latency = "maximum" if "maximum" in self.columns else time_column(self.test)
+        if self.test.overlaps:
+            latency = "highest" if "highest" in self.columns else "pure"
+            self.facts["blocking"] = "no"
         if not self.test.rate and not self.test.pair:
             self.facts["time_over_ranks"] = latency
         sound = [row for row in self.rows if self.is_sound(row)]
@@ -292,11 +279,13 @@ class _Parser:
         if row.failed:
             self.complaints.fail(row.line, "the data were wrong (Validation: Fail)")
         mistake = None
-        if row.size > 0 and 0 in (values.get("average"), values.get("rate"), values.get("messages")):
+        if row.size > 0 and 0 in [values.get(name) for name in ("average", "rate", "messages", "pure")]:
             mistake = "a time or rate of zero was never measured"
         lowest, average, highest = (values.get(name) for name in ("minimum", "average", "maximum"))
         if lowest is not None and highest is not None and average is not None and not lowest <= average <= highest:
             mistake = "minimum, average and maximum are not in this order"
+        if "overlap" in values and not _overlap_agrees(values):
+            mistake = "the overlap is not that of the times"
         percentiles = [(int(name[1:]), value) for name, value in values.items() if name[1:].isdigit()]
         if [value for _, value in sorted(percentiles)] != sorted(value for _, value in percentiles):
             mistake = "the percentiles are not in order"
@@ -338,3 +327,21 @@ class _Parser:
             # How many bytes were wrong is not said.
             wrong_bytes=int(row.failed) if verified else -1,
         )
+
+
+def time_column(test: OsuTest) -> str:
+    """The column that every table of a benchmark has."""
+    return "rate" if test.rate else "pure" if test.overlaps else "average"
+
+
+def _overlap_agrees(values: dict[str, float]) -> bool:
+    """Whether the overlap is 100% less what the computation made the whole longer, in % of the communication alone."""
+    overall, compute, pure = (values.get(name, 0.0) for name in ("overall", "compute", "pure"))
+    if pure <= 0:
+        return values["overlap"] == 0
+    wanted = 100 - 100 * (overall - compute) / pure
+    slack = 0.01 + 100 * (0.01 + 0.005 * abs(overall - compute) / pure) / pure
+    return (
+        max(wanted - slack, 0) <= values["overlap"] + 0.005 <= max(wanted + slack, 0) + 0.01
+        and values["overlap"] <= 100
+    )

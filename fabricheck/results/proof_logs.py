@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fabricheck.results.environment import is_recorded
+from fabricheck.results.environment import is_recorded, redacted
 from fabricheck.results.vendor_text import read_lines
 
 # Paths over which no fast fabric goes: each is a fall-back wherever there is one.
@@ -81,7 +81,7 @@ def read_nccl_log(text: str) -> TransportProof:
             facts["network"] = match[1]
         elif (match := _NCCL_VARIABLE.search(line.text)) is not None:
             if is_recorded(match[1]):
-                facts[match[1]] = match[2]
+                facts[match[1]] = redacted(match[2])
         elif (match := _NO_DEVICE.search(line.text)) is not None:
             facts[f"NET/{match[1]}"] = "no device found"
         elif (match := _NCCL_VERSION.search(line.text)) is not None:
@@ -110,7 +110,7 @@ def read_ucx_log(text: str) -> TransportProof:
     for line in read_lines(text):
         if (match := _UCX_VARIABLES.search(line.text)) is not None:
             pairs = (each.partition("=") for each in match[1].split())
-            facts |= {name: value for name, _, value in pairs if is_recorded(name)}
+            facts |= {name: redacted(value) for name, _, value in pairs if is_recorded(name)}
         elif (match := _UCX_VERSION.search(line.text)) is not None:
             facts["library"] = f"UCX {match[1]}"
         elif (match := _UCX_ENDPOINT.search(line.text)) is not None:
@@ -154,7 +154,7 @@ def read_oneccl_log(text: str) -> TransportProof:
             over = match[1].upper()
         elif (match := _ONECCL_VARIABLE.search(line.text)) is not None:
             if is_recorded(match[1]):
-                facts[match[1]] = match[2]
+                facts[match[1]] = redacted(match[2])
         elif (match := _ONECCL_VERSION.search(line.text)) is not None:
             facts["library"] = f"oneCCL {match[1]}"
         elif (match := _ONECCL_STREAM.search(line.text)) is not None:
@@ -183,7 +183,7 @@ def read_mpich_environment(text: str) -> TransportProof:
         stripped = line.text.strip()
         if (match := _MPICH_VARIABLE.fullmatch(stripped)) is not None:
             if is_recorded(match[1]):
-                facts[match[1]] = match[2]
+                facts[match[1]] = redacted(match[2])
             if match[1] == "MPICH_OFI_USE_PROVIDER":
                 paths[f"OFI provider {match[2]}"] += 1
         elif (match := _MPICH_VERSION.fullmatch(stripped)) is not None:
@@ -236,7 +236,7 @@ def read_intel_mpi_log(text: str) -> TransportProof:
         elif (match := _IMPI_VERSION.fullmatch(outer[1])) is not None:
             facts["library"] = f"Intel MPI {match[1]}"
         elif (match := _VARIABLE.fullmatch(outer[1])) is not None and is_recorded(match[1]):
-            facts[match[1]] = match[2]
+            facts[match[1]] = redacted(match[2])
     return _proof(paths, "I_MPI_DEBUG", facts)
 
 

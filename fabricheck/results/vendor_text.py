@@ -24,6 +24,8 @@ LARGEST_RANKS = 1 << 20
 _LONGEST_NS = 10**18  # 30 years
 # A longer list of the same complaint says nothing more.
 _LONGEST_LIST = 8
+# Of a line that is no line of a tool, more need not be looked at.
+_LONGEST_QUOTED = 4096
 
 _WHOLE = re.compile(r"(?:0|[1-9][0-9]{0,18})", re.ASCII)
 _FIXED2 = re.compile(r"(?:0|[1-9][0-9]{0,14})\.[0-9]{2}", re.ASCII)
@@ -38,12 +40,14 @@ _TAG = re.compile(
       \[[^\]\s]*?\[?[0-9]+,[0-9]+\]?\]\ ?<std(?:out|err|diag)>:?\ ?     # Open MPI --tag-output: [1,0]<stdout>:
     | \[{_DAY}\ {_MONTH}\ [ 0-9]{{2}}\ {_CLOCK}\ [0-9]{{4}}\]<std(?:out|err|diag)>:\ ?   # --timestamp-output
     | \[[0-9]+\]\                                                        # Hydra -prepend-rank: [0]
-    | [0-9]+:\                                                           # srun --label: 0:
+    | \ *[0-9]+:\                                                        # srun --label: 0:, and 10: beside \  9:
+    | {_DAY}\ {_MONTH}\ [ 0-9]{{2}}\ {_CLOCK}\ [0-9]{{4}}(?=\[[0-9]+,[0-9]+\]<std)   # both options
     | \[?[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T\ ]{_CLOCK}(?:Z|[+-][0-9]{{2}}:?[0-9]{{2}})?\]?\   # ISO 8601
     | {_MONTH}\ [ 0-9][0-9]\ {_CLOCK}\                                   # ts
     )""",
     re.VERBOSE | re.ASCII,
 )
+_HOST = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,99}: ", re.ASCII)
 _HYDRA_TAG = re.compile(r"\[[0-9]+\] ", re.ASCII)
 _EMPTY_TAG = re.compile(r"(?:\[[0-9]+\]|[0-9]+:)", re.ASCII)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -88,14 +92,25 @@ class Line:
 
 def read_lines(text: str) -> list[Line]:
     """The lines of `text` without the tags of launchers, colours and carriage returns."""
-    return [Line(number, _untagged(each)) for number, each in enumerate(text.split("\n"), start=1)]
+    lines = text.split("\n")
+    host = _common_host(lines)
+    return [Line(number, _untagged(each.removeprefix(host))) for number, each in enumerate(lines, start=1)]
+
+
+def _common_host(lines: Sequence[str]) -> str:
+    """What pdsh and Kubernetes put before each line, `host: `; empty where not all lines have the same."""
+    first = next((line for line in lines if line.strip()), "")
+    match = _HOST.match(first)
+    if match is None or not all(line.startswith(match[0].rstrip()) for line in lines if line.strip()):
+        return ""
+    return match[0]
 
 
 def _untagged(text: str) -> str:
     text = text.rstrip("\r")
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
-    if not text or text[0] not in "[0123456789JFMASOND":
+    if not text or text[0] not in "[0123456789JFMASONDTW ":
         return text
     for _ in range(2):  # a time and a rank
         match = _TAG.match(text)
@@ -136,7 +151,7 @@ def parse_or_unwrap(parse: Callable[[str], VendorOutput], text: str) -> VendorOu
 
 def quote(text: str, limit: int = 160) -> str:
     """`text` as a part of a one-line message: no control characters, no values that may be secret, not too long."""
-    clean = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", " ", without_values(text)).split())
+    clean = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", " ", without_values(text[:_LONGEST_QUOTED])).split())
     clean = clean.encode("utf-8", "replace").decode("utf-8")
     return repr(clean if len(clean) <= limit else clean[: limit - 1] + "…")
 

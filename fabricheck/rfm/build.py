@@ -1,25 +1,27 @@
-"""Builds fabricbench, once for each partition and environment, or takes one that was built before."""
+"""Builds fabricbench for each partition and environment, unless it was built before."""
 
 from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import reframe as rfm
+import reframe.core.runtime as rt
 from reframe.core.builtins import run_after, run_before, sanity_function, variable
 from reframe.core.exceptions import SanityError
 from reframe.utility import sanity as sn
 
+from fabricheck.building import build_command
 from fabricheck.records.operations import backend_of
-from fabricheck.suite import suite_root
 
 # Backends of fabricbench, and the CMake variable that names what the GPU code is compiled for.
 ARCHITECTURES = {"host": None, "cuda": "CMAKE_CUDA_ARCHITECTURES", "hip": "GPU_TARGETS", "sycl": "SYCL_TARGETS"}
 
-# Features of an environment whose ccl transport has a library.
-CCL_FEATURES = frozenset({"nccl", "rccl", "oneccl"})
+# Features of an environment whose ccl transport has a library, and the API of the GPUs that each is for.
+API_OF_CCL = {"nccl": "cuda", "rccl": "hip", "oneccl": "sycl"}
 
 
 def missing_backend(backend: str) -> str | None:
@@ -29,28 +31,37 @@ def missing_backend(backend: str) -> str | None:
     return f"fabricbench has no backend for {backend!r} yet, only for {', '.join(ARCHITECTURES)}"
 
 
+def built_on_login_node(partitions: Iterable[str]) -> bool:
+    """Whether what runs on these partitions is built where ReFrame runs, and not in a job of the partition.
+
+    A partition whose nodes have another architecture, or whose compilers are not there, says `build_in_job` in its
+    extras.
+    """
+    wanted = {*partitions}
+    of_system = rt.runtime().system.partitions
+    return not any(each.extras.get("build_in_job", False) for each in of_system if each.fullname in wanted)
+
+
 class BuildFabricbench(rfm.CompileOnlyRegressionTest):
-    """The backend that the environment's `extras` ask for.
+    """The backend that the environment's `extras` ask for; `fabricheck.building` says what is built again, and when.
 
     `backend`: host, cuda, hip or sycl. `mpicxx`: the compiler wrapper of the MPI library, where CMake does not find it
     by itself. `gpu_arch`: what to compile for (`90`, `gfx90a`, `intel_gpu_pvc`; several with `;`). `cmake_options`: a
     list of further options, such as `-DNCCL_ROOT=…`. `hip_platform`: `nvidia` for HIP's own back end for NVIDIA
-    devices. `sycl_compiler`: another than icpx.
+    devices. `sycl_compiler`: another than icpx. Compilers and their flags are those of the environment. A partition
+    with `build_in_job` in its extras has it built on its own nodes.
     """
 
     descr = "build fabricbench"
-    build_system = "CMake"
-    sourcesdir: str | None = str(suite_root() / "src")
-    build_locally = True
+    build_system = "CustomBuild"
+    sourcesdir: str | None = None
     build_time_limit = "15m"
     #: A folder with programs that were built before, as ENVIRONMENT/fabricbench; then nothing is built.
     prebuilt = variable(str, value="")
 
     @run_after("init")
-    def take_prebuilt(self) -> None:
-        if self.prebuilt:
-            self.build_system = "CustomBuild"
-            self.sourcesdir = None
+    def choose_where(self) -> None:
+        self.build_locally = bool(self.prebuilt) or built_on_login_node(self.valid_systems)
 
     @run_after("setup")
     def check_backend(self) -> None:
@@ -59,37 +70,47 @@ class BuildFabricbench(rfm.CompileOnlyRegressionTest):
 
     @run_before("compile")
     def configure(self) -> None:
-        cmake: Any = self.build_system  # its name in the class, ReFrame's object from here on
+        build: Any = self.build_system  # its name in the class, ReFrame's object from here on
         if self.prebuilt:
             if not os.access(self.program, os.X_OK):
                 raise SanityError(f"INCOMPLETE: there is no program {self.program}")
-            cmake.commands = [f"{shlex.quote(self.program)} --version"]
+            build.commands = [f"{shlex.quote(self.program)} --version"]
             return
-        extras = self.current_environ.extras
-        backend = backend_of(extras)
-        options = [f"-DFABRICHECK_BACKEND={backend}", "-DBUILD_TESTING=OFF"]
-        if "mpicxx" in extras:
-            options.append(f"-DMPI_CXX_COMPILER={extras['mpicxx']}")
-        if ARCHITECTURES[backend] and "gpu_arch" in extras:
-            options.append(f"'-D{ARCHITECTURES[backend]}={extras['gpu_arch']}'")
-        if "hip_platform" in extras:
-            options.append(f"-DFABRICHECK_HIP_PLATFORM={extras['hip_platform']}")
-        if backend == "hip" and extras.get("hip_platform", "amd") == "amd":
-            cmake.cxx = "hipcc"
-        if backend == "sycl":
-            cmake.cxx = extras.get("sycl_compiler", "icpx")
-        if not CCL_FEATURES & set(self.current_environ.features):
-            options.append("-DFABRICHECK_CCL=OFF")
-        cmake.config_opts = [*options, *extras.get("cmake_options", [])]
-        cmake.builddir = "build"
-        cmake.build_opts = ["fabricbench"]
+        build.commands = [build_command(Path(self.program), cmake_options(self.current_environ))]
 
     @property
     def program(self) -> str:
         if self.prebuilt:
             return str(Path(self.prebuilt) / self.current_environ.name / "fabricbench")
-        return str(Path(self.stagedir) / "build" / "fabricbench")
+        return str(Path(self.stagedir) / "fabricbench")
 
     @sanity_function
     def is_built(self) -> object:
         return sn.assert_true(Path(self.program).is_file(), f"INCOMPLETE: there is no program {self.program}")
+
+
+def cmake_options(environ: Any) -> Iterator[str]:
+    """CMake's options for an environment of ReFrame, as shell words: compilers, flags, and what its extras say."""
+    extras = environ.extras
+    backend = backend_of(extras)
+    cxx, cuda = extras.get("cxx", environ.cxx), environ.nvcc if backend == "cuda" else ""
+    if backend == "hip" and extras.get("hip_platform", "amd") == "amd":
+        cxx = "hipcc"
+    elif backend == "sycl":
+        cxx = extras.get("sycl_compiler", "icpx")
+    yield f"-DFABRICHECK_BACKEND={backend}"
+    yield "-DBUILD_TESTING=OFF"
+    named = {
+        "CMAKE_CXX_COMPILER": cxx,
+        "CMAKE_CUDA_COMPILER": cuda,
+        "CMAKE_CXX_FLAGS": " ".join([*environ.cppflags, *environ.cxxflags]),
+        "CMAKE_EXE_LINKER_FLAGS": " ".join(environ.ldflags),
+        "MPI_CXX_COMPILER": extras.get("mpicxx", ""),
+        "FABRICHECK_HIP_PLATFORM": extras.get("hip_platform", ""),
+    }
+    yield from (f'-D{name}="{value}"' for name, value in named.items() if value)  # variables in them are of the job
+    if ARCHITECTURES[backend] and "gpu_arch" in extras:
+        yield f"'-D{ARCHITECTURES[backend]}={extras['gpu_arch']}'"
+    if not API_OF_CCL.keys() & set(environ.features):
+        yield "-DFABRICHECK_CCL=OFF"
+    yield from extras.get("cmake_options", [])

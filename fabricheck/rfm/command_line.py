@@ -87,8 +87,11 @@ def ranks_together(placement: str, where: str, ranks: int) -> str:
     be placed so.
     """
     from fabricheck.expectation.memory import placements
-    from fabricheck.topology.model import find_topology
+    from fabricheck.rfm.launch import topology_of
 
-    found = placements(find_topology(where, suite_root() / "site_configs"), ranks)
+    topology = topology_of(where)
+    if topology is None:
+        return ""
+    found = placements(topology, ranks)
     sets = found.same_gpu if placement == "same-gpu" else found.spread
     return ",".join("+".join(map(str, one)) for one in sets)

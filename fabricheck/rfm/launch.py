@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -12,9 +12,10 @@ import reframe.core.runtime as rt
 
 from fabricheck import mpi
 from fabricheck.errors import UserError
-from fabricheck.extras import number_of_nodes
-from fabricheck.suite import suite_root
-from fabricheck.topology.model import find_topology
+from fabricheck.extras import number_of_nodes, parse_cores
+from fabricheck.rfm.build import API_OF_CCL, missing_backend
+from fabricheck.suite import described, site_root, suite_root
+from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.nic import gpus_of_ports
 from fabricheck.tuning import Profile, load_profiles
 
@@ -30,11 +31,47 @@ def prepare_launcher(test: rfm.RegressionTest) -> None:
     if launcher == "srun":
         # Else srun waits until the job's time is over for ranks that hang.
         test.env_vars["SLURM_KILL_BAD_EXIT"] = "1"
+    cores = extras.get("cores")
+    if cores and test.backend != "host":
+        test.job.launcher.options += binding_options(launcher, cores, devices_of_ranks(test))
     family = test.current_environ.extras.get("mpi")
     if launcher == "mpirun" and family in mpi.NAMES:
         launch = mpi.launch(family, test.num_tasks, cores_of(test))
         test.job.launcher.options += list(launch.options)
-        test.env_vars.update(launch.environment)
+        test.env_vars.update({**launch.environment, **mpi.as_root(family)})
+
+
+def why_not(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:
+    """Why the test's environment cannot run it at all, and whether the site's own description says so."""
+    reason = missing_backend(test.backend)
+    if reason is not None:
+        yield reason, False
+    extras = test.current_environ.extras
+    if "not_gpu_aware" in extras and test.transport == "mpi" and test.backend != "host":
+        yield mpi.not_gpu_aware(extras.get("mpi", ""), extras["not_gpu_aware"]), True
+
+
+def devices_of_ranks(test: rfm.RegressionTest) -> list[int]:
+    """The GPU of each rank of a node, in their order."""
+    if test.rank_devices:
+        return list(test.rank_devices)
+    gpus = gpus_of(test)
+    return [rank // test.ranks_per_device % gpus for rank in range(test.num_tasks_per_node)]
+
+
+def binding_options(launcher: str, cores: Sequence[str], devices: Sequence[int]) -> list[str]:
+    """The launcher's options that bind each rank of a node to the cores of its GPU; none for other launchers.
+
+    `cores`: of each GPU, as Linux lists them. `devices`: the GPU of each rank. srun's need the whole node. Options of
+    mpiexec are those of PALS.
+    """
+    chosen = [cores[device] for device in devices]
+    if launcher == "srun":
+        masks = (sum(1 << core for core in parse_cores(each)) for each in chosen)
+        return [f"--cpu-bind=mask_cpu:{','.join(map(hex, masks))}"]
+    if launcher == "mpiexec":
+        return [f"--ppn {len(devices)}", f"--cpu-bind=list:{':'.join(chosen)}"]
+    return []
 
 
 def cores_of(test: rfm.RegressionTest) -> int:
@@ -51,7 +88,7 @@ def gpus_of(test: rfm.RegressionTest) -> int:
 class NodePorts:
     """How the NIC ports of a node are each measured by a rank: `ranks` of a node, and the devices that they drive.
 
-    `devices` is empty on the host backend.
+    `devices` is empty on the host backend. `ranks` is 0 where no topology says which GPU has which port.
     """
 
     ranks: int
@@ -64,10 +101,13 @@ def ports_of(test: rfm.RegressionTest, *, on_host: bool) -> NodePorts:
     An environment that binds the ranks of a node to its NICs in turn says so (`extras["rank_nics"]`); without, nobody
     knows over which NIC a rank on the host sends, and there is one a node.
     """
-    topology = find_topology(test.current_partition.fullname, suite_root() / "site_configs")
+    where = test.current_partition.fullname
+    topology = topology_of(where)
     if on_host:
         bound = test.current_environ.extras.get("rank_nics") == "round-robin"
-        return NodePorts(max(len(topology.nics), 1) if bound else 1)
+        return NodePorts(max(len(topology.nics), 1) if bound and topology else 1)
+    if topology is None:
+        return NodePorts(0)
     devices = tuple(gpu.index for gpu in gpus_of_ports(topology))
     return NodePorts(len(devices), devices)
 
@@ -84,7 +124,16 @@ def nodes_of(partition: Any) -> int:
 
 @cache
 def _nodes_by_topology(where: str) -> int:
-    return find_topology(where, suite_root() / "site_configs").nodes
+    topology = topology_of(where)
+    return topology.nodes if topology is not None else 0
+
+
+def topology_of(where: str) -> Topology | None:
+    """The topology of a `system:partition`; None for a system that has no folder here or in FABRICHECK_SITES.
+
+    Raises UserError where its file is not valid.
+    """
+    return find_topology(where, site_root(where) / "site_configs") if described(where) else None
 
 
 def fitting_partitions(features: Sequence[str], *, several_nodes: bool) -> list[str]:
@@ -98,6 +147,24 @@ def fitting_partitions(features: Sequence[str], *, several_nodes: bool) -> list[
     partitions = rt.runtime().system.partitions
     able = [each for each in partitions if nodes_of(each) > 1 or "multinode" in each.features]
     return [each.fullname for each in able if set(features) <= set(each.features)]
+
+
+def gpu_environments(libraries: Sequence[str], transport: str) -> list[str]:
+    """The environments that measure GPUs over `transport`, not `mpi`, as ReFrame's `valid_prog_environs`.
+
+    Those with one of the collective `libraries`: they measure once what does not depend on the MPI library. Where this
+    system has no such library, what needs none is measured by the first environment of each partition with one of
+    their APIs.
+    """
+    partitions = rt.runtime().system.partitions
+    has_library = any(set(API_OF_CCL) & set(each.features) for one in partitions for each in one.environs)
+    if has_library or transport == "ccl":
+        return [f"+mpi +{name}" for name in libraries]
+    apis = {API_OF_CCL[name] for name in libraries}
+    able = (
+        [each.name for each in one.environs if "mpi" in each.features and apis & {*each.features}] for one in partitions
+    )
+    return [*dict.fromkeys(names[0] for names in able if names)]
 
 
 def launch_command(test: rfm.RegressionTest) -> str:

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import reframe.core.runtime as rt
 import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
 from reframe.core.builtins import fixture, run_after, run_before, sanity_function, variable
@@ -16,25 +17,29 @@ from reframe.core.exceptions import PerformanceError, ReframeError, SanityError
 from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck import mpi
-from fabricheck.extras import most_bytes_problems, renamed_keys, unsupported_settings
+from fabricheck.extras import Effort, effort_problems, renamed_keys, unsupported_settings
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import expected_metric_names
 from fabricheck.records.operations import backend_of
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_arrival, require_fresh, require_words_of_all_nodes
-from fabricheck.rfm.build import BuildFabricbench, missing_backend
+from fabricheck.results.node_state import FOLDER
+from fabricheck.rfm.bounds import record_bounds
+from fabricheck.rfm.build import BuildFabricbench
 from fabricheck.rfm.command_line import Plan, ranks_together
+from fabricheck.rfm.foreign import adopt
 from fabricheck.rfm.launch import (
     cores_of,
     fitting_partitions,
+    gpu_environments,
     gpus_of,
     nodes_of,
     ports_of,
     prepare_launcher,
     profile_of,
+    why_not,
 )
 from fabricheck.rfm.outcome import (
     EXIT_STATUS,
@@ -42,13 +47,14 @@ from fabricheck.rfm.outcome import (
     WRONG_DATA,
     describe_end,
     read_exit_status,
+    read_words,
     summary,
     unsupported_reason,
 )
 from fabricheck.rfm.paths import nics_of, paths_of, with_logs
+from fabricheck.rfm.state import ask_nodes
 from fabricheck.topology.transport_paths import Paths
 from fabricheck.tuning import Library, Profile, libraries_of
-from fabricheck.units import bound_sizes
 
 if TYPE_CHECKING:
     from fabricheck.judge.system import SystemJudge
@@ -69,13 +75,15 @@ class FabricbenchCheck(RegressionTestPlugin):
       GPUs go at the same time), `ranks_per_device`.
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
       `gpu` and an environment with `nccl`, `rccl` or `oneccl`; it does not depend on the MPI library and is measured
-      once. More than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature
-      `multinode`; nodes that are emulated have no memory of their own to measure.
+      once. Where no environment has such a library, those of the GPU's API take what needs none. More than one node
+      needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature `multinode`; nodes that are
+      emulated have no memory of their own to measure.
     - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition) and at least
       `ranks_per_device`; without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the
       partition's (its `extras["nodes"]`); with `rank_a_port` a node has a rank for each of its NIC ports, on the GPU
       that the topology associates with it. The collectives of an MPI library take device memory only where the
-      environment has the feature `device-collectives`; elsewhere reductions are left out, and the others are lists of
+      environment has the feature `device-collectives`, and no device memory goes to one whose `extras` say why it is
+      `not_gpu_aware`; elsewhere reductions are left out, and the others are lists of
       transfers. The launcher's options for binding ranks come from `fabricheck.mpi`, variables from the tuning profile
       that the partition's `extras["tuning_profile"]` names.
     - Where the node does not support what the test needs, such as a second NUMA node, the test is skipped with the
@@ -83,10 +91,10 @@ class FabricbenchCheck(RegressionTestPlugin):
       it is not. What the machine is known not to support is declared in the partition's `extras["unsupported"]`, a
       reason by the setting that needs it, such as `host_numa=remote`. The test runs all the same, and where the machine
       has it, it is measured.
-    - *run*: `result.jsonl` and the exit status are left in the stage directory, and kept.
+    - *run*: `result.jsonl`, the exit status and what nodes said are left in the stage directory, and kept.
     - *sanity*: raises SanityError where something else was measured than was asked for, or not all of it.
     - *performance*: every metric that the plan promises becomes a performance variable; PerformanceError where the
-      verdict is not PASS. ReFrame's own references are not used: it passes a metric without one.
+      verdict is not PASS. ReFrame judges nothing, and reports what judged each metric (`fabricheck.rfm.bounds`).
 
     The messages begin with the verdict, which `fabricheck run` reads.
 
@@ -141,6 +149,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     not_applicable = variable(bool, value=False)
     #: What this test needs and the site says that the machine does not support; likewise.
     declared_unsupported = variable(str, value="")
+    #: Whether each node is asked for its state before and after the run (docs/state.md).
+    node_state = variable(typ.Bool, value=True)
 
     #: Longest time of a job, and files of the stage directory to keep beside the result; for other mixins to replace.
     job_time = "10m"
@@ -150,11 +160,12 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_after("init")
     def select(self) -> None:
+        adopt(rt.runtime().system)
         self.valid_systems = self.fitting_systems()
         self.valid_prog_environs = self.fitting_environments()
         self.sourcesdir = None
         self.time_limit = self.job_time
-        self.keep_files = [RESULT, EXIT_STATUS, *self.further_files]
+        self.keep_files = [RESULT, EXIT_STATUS, *self.further_files, *([FOLDER] if self.node_state else [])]
         if any(getattr(self, name) not in values for name, values in self.nightly_only.items()):
             self.tags -= {"nightly"}
 
@@ -163,7 +174,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         return fitting_partitions(features, several_nodes=self.wanted_nodes != 1)
 
     def fitting_environments(self) -> list[str]:
-        return ["+mpi"] if self.transport == "mpi" else [f"+mpi +{name}" for name in self.gpu_libraries]
+        return ["+mpi"] if self.transport == "mpi" else gpu_environments(self.gpu_libraries, self.transport)
 
     @property
     def wanted_nodes(self) -> int:
@@ -190,10 +201,10 @@ class FabricbenchCheck(RegressionTestPlugin):
     @run_after("setup")
     def lay_out(self) -> None:
         extras = self.current_partition.extras
-        for line in (*renamed_keys(extras), *most_bytes_problems(extras)):
+        for line in (*renamed_keys(extras), *effort_problems(extras)):
             raise ReframeError(f"partition {self.current_partition.fullname}: {line}")
-        reason = missing_backend(self.backend)
-        self.leave_out_if(reason is not None, reason or "", described=False)
+        for reason, described in why_not(self):
+            self.leave_out_if(True, reason, described=described)
         self.choose_operations()
         self.set_nodes()
         self.set_ranks()
@@ -211,9 +222,11 @@ class FabricbenchCheck(RegressionTestPlugin):
         extras = self.current_partition.extras
         known = self.partition_nodes = nodes_of(self.current_partition)
         self.num_nodes = self.wanted_nodes or min(known, int(extras.get("most_nodes", known)))
-        where = self.current_partition.fullname
-        unknown = f"neither the extras of {where} nor its topology say how many nodes it has"
-        self.leave_out_if(self.num_nodes < 1, unknown, described=False)
+        where, unknown = (
+            self.current_partition.fullname,
+            "neither its extras nor its topology say how many nodes it has",
+        )
+        self.leave_out_if(self.num_nodes < 1, f"{where}: {unknown}", described=False)
         self.leave_out_if(0 < known < self.num_nodes, f"{where} has {known} nodes and this test needs {self.num_nodes}")
 
     def set_ranks(self) -> None:
@@ -224,6 +237,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         if self.rank_a_port:
             ports = ports_of(self, on_host=on_host)
             self.num_tasks_per_node, self.rank_devices = ports.ranks, ports.devices
+            unknown = f"no topology of {self.current_partition.fullname} says which GPU has which NIC port"
+            self.leave_out_if(ports.ranks < 1, unknown, described=False)
             if self.num_nodes // 2 * ports.ranks < 2:
                 self.schedules = ["uncontended"]  # no two pairs can go at the same time
         elif on_host:
@@ -243,6 +258,10 @@ class FabricbenchCheck(RegressionTestPlugin):
         return libraries_of(self.transport)
 
     @property
+    def effort(self) -> Effort:
+        return Effort.of(self.current_partition.extras, self.num_nodes)
+
+    @property
     def profile(self) -> Profile:
         return profile_of(self.current_partition.extras)
 
@@ -256,6 +275,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.env_vars.update(self.tuning)
         self.declared_unsupported = unsupported_settings(self.current_partition.extras, self.chosen_settings())
         self.write_command()
+        if self.node_state:
+            ask_nodes(self)
         self.started = datetime.now(timezone.utc)
 
     def write_command(self) -> None:
@@ -272,7 +293,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             schedules=self.schedules,
             pairs="rails" if self.rank_a_port else "",
             sizes=self.chosen_sizes(),
-            budget=self.budget,
+            budget=self.effort.budget or self.budget,
             least_iterations=self.least_iterations,
             warmup=self.warmup,
             timeout=self.timeout,
@@ -287,11 +308,9 @@ class FabricbenchCheck(RegressionTestPlugin):
         )
 
     def chosen_sizes(self) -> str:
-        """Those of the test, none above the partition's `extras["most_bytes"]`."""
+        """Those of the test, as far as the partition's `extras` have room for them."""
         kind = "host" if self.backend == "host" else self.transport
-        sizes = str(self.sizes[kind if kind in self.sizes else "other"])
-        most = self.current_partition.extras.get("most_bytes")
-        return sizes if most is None else bound_sizes(sizes, most)
+        return self.effort.sizes(str(self.sizes[kind if kind in self.sizes else "other"]))
 
     def chosen_settings(self) -> dict[str, str]:
         return {name: str(getattr(self, name)) for name in self.plan_settings}
@@ -322,7 +341,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     @sanity_function
     def measured_what_was_asked_for(self) -> bool:
         self.judgement = self.judge()
-        if self.judgement.problems:
+        # What is slower than it should be was measured all the same.
+        if any(each.verdict is not Verdict.DEGRADED for each in self.judgement.problems):
             raise SanityError(summary(self.judgement.problems, self.last_words()))
         return True
 
@@ -340,12 +360,13 @@ class FabricbenchCheck(RegressionTestPlugin):
             "$partition": self.current_partition.fullname,
             "$environ": self.current_environ.name,
         }
-        return self.system_judge().judge_anyhow(run, type(self).__name__, attributes)
+        judge = self.system_judge()
+        return judge.compare((judge.judge_anyhow(run, type(self).__name__, attributes),)).runs[0]
 
     def system_judge(self) -> SystemJudge:
         from fabricheck.judge.system import SystemJudge
 
-        return SystemJudge.of(self.current_system.name)
+        return SystemJudge.of_any(self.current_system.name)
 
     def wanted_environment(self) -> dict[str, str]:
         """The variables that the site's own tuning puts into effect."""
@@ -391,25 +412,18 @@ class FabricbenchCheck(RegressionTestPlugin):
         return describe_end(self.errors())
 
     def errors(self) -> str:
-        file = Path(self.stagedir) / str(self.stderr.evaluate())
-        return file.read_text(encoding="utf-8", errors="replace")
+        return read_words(Path(self.stagedir) / str(self.stderr.evaluate()))
 
     def output(self) -> str:
         """What went to the job's stdout: some libraries log there."""
-        file = Path(self.stagedir) / str(self.stdout.evaluate())
-        return file.read_text(encoding="utf-8", errors="replace")
+        return read_words(Path(self.stagedir) / str(self.stdout.evaluate()))
 
     @run_before("performance")
     def set_metrics(self) -> None:
-        for each in self.judgement.judgements:
-            self.set_metric(each.name, each.value, each.unit, _target(each))
-        for name, value in self.further_metrics():
-            self.set_metric(name, value, "x", 1)
-
-    def set_metric(self, name: str, value: float, unit: str, target: float) -> None:
-        """A performance variable; `target` is shown beside it, and ReFrame judges nothing by it."""
-        self.perf_variables[name] = sn.make_performance_function(lambda: value, unit)
-        self.reference[f"{self.current_partition.fullname}:{name}"] = (target, None, None, unit)
+        """Performance variables without references, so that ReFrame judges nothing by them."""
+        found = [(each.name, each.value, each.unit) for each in self.judgement.judgements]
+        for name, value, unit in (*found, *((name, value, "x") for name, value in self.further_metrics())):
+            self.perf_variables[name] = sn.make_performance_function(float, unit, value)
 
     def further_metrics(self) -> Iterable[tuple[str, float]]:
         """Ratios that are performance variables beside the metrics, by name."""
@@ -425,14 +439,9 @@ class FabricbenchCheck(RegressionTestPlugin):
         lost = [name for name in expected_metric_names(self.judgement.run.header) if name not in recorded]
         if lost:
             raise PerformanceError(f"INCOMPLETE: ReFrame did not record {', '.join(lost[:3])}")
+        record_bounds(self.perfvalues, self.current_partition.fullname, self.judgement.judgements)
         bad = [each for each in self.judgement.judgements if each.verdict is not Verdict.PASS]
         problems = [Problem(each.verdict, f"{each.name}: {each.reason}") for each in bad] or [*self.further_problems()]
+        problems += self.judgement.problems
         if problems:
             raise PerformanceError(summary(problems, ""))
-
-
-def _target(judged: Judgement) -> float:
-    """The value to show beside the measured one in ReFrame's reports; 0 where there is none."""
-    if judged.reference is not None:
-        return judged.reference.value
-    return judged.expectation.expected or 0.0

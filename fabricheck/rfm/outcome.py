@@ -40,6 +40,11 @@ def read_exit_status(folder: Path, more: str) -> int:
         raise SanityError(f"INCOMPLETE: {text}") from None
 
 
+def read_words(file: Path) -> str:
+    """What a job wrote to a file, whatever bytes that are."""
+    return file.read_text(encoding="utf-8", errors="replace")
+
+
 def unsupported_reason(folder: Path, status: int) -> str | None:
     """Why this node cannot run the measurement, where fabricbench ended for that reason."""
     file = folder / RESULT

@@ -16,7 +16,7 @@ from fabricheck.results.proof_logs import (
     read_mpich_summary,
     read_open_mpi_log,
 )
-from fabricheck.suite import suite_root
+from fabricheck.rfm.launch import topology_of
 from fabricheck.topology.transport_paths import Paths, ccl_paths, mpi_paths
 
 ANY_PATH = Paths()
@@ -27,21 +27,18 @@ def paths_of(transport: str, where: str, nodes: int, extras: Mapping[str, Mappin
 
     The environment's `extras["required_paths"]` adds to what is demanded, by transport.
     """
-    from fabricheck.topology.model import find_topology
-
-    paths = ANY_PATH
-    if transport == "ccl":
-        paths = ccl_paths(find_topology(where, suite_root() / "site_configs"), nodes)
-    elif transport == "mpi":
-        paths = mpi_paths(find_topology(where, suite_root() / "site_configs"), nodes)
+    topology, paths = topology_of(where), ANY_PATH
+    if topology is not None and transport == "ccl":
+        paths = ccl_paths(topology, nodes)
+    elif topology is not None and transport == "mpi":
+        paths = mpi_paths(topology, nodes)
     return replace(paths, required=(*paths.required, *extras.get("required_paths", {}).get(transport, ())))
 
 
 def nics_of(where: str) -> tuple[str, ...]:
     """The names of the NICs of a node of `where`, a `system:partition`."""
-    from fabricheck.topology.model import find_topology
-
-    return tuple(nic.name for nic in find_topology(where, suite_root() / "site_configs").nics)
+    topology = topology_of(where)
+    return tuple(nic.name for nic in topology.nics) if topology is not None else ()
 
 
 def with_logs(run: Run, text: str) -> Run:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import reframe as rfm
-from reframe.core.builtins import fixture, run_before, sanity_function, variable
+from reframe.core.builtins import fixture, run_after, run_before, sanity_function, variable
 from reframe.core.exceptions import SanityError
 
 from fabricheck.errors import UserError
+from fabricheck.rfm.build import built_on_login_node
 from fabricheck.rfm.outcome import EXIT_STATUS
 from fabricheck.suite import suite_root
 from fabricheck.suites.build import CHECKED, Toolchain, build_commands, explain_failure
@@ -80,9 +81,12 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
     tool = variable(str)
     descr = "build a vendor suite"
     build_system = "CustomBuild"
-    build_locally = True
     build_time_limit = "60m"
     sourcesdir = None
+
+    @run_after("init")
+    def choose_where(self) -> None:
+        self.build_locally = built_on_login_node(self.valid_systems)
 
     @run_before("compile")
     def configure(self) -> None:

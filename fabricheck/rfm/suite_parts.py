@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from reframe.core.pipeline import RegressionTestPlugin
 from fabricheck.records.operations import backend_of
 from fabricheck.results.environment import without_values
 from fabricheck.results.vendor_output import VendorOutput
+from fabricheck.rfm.foreign import say_once
 from fabricheck.rfm.launch import fitting_partitions
 from fabricheck.rfm.outcome import EXIT_STATUS
 from fabricheck.rfm.paths import paths_of, paths_of_suite
@@ -178,11 +177,6 @@ class SuiteParts(RegressionTestPlugin):
         return parse(asked.checking, file.read_text(errors="replace"), CHECKED_OUTPUT) if file.exists() else None
 
 
-@functools.cache
-def _say_once(text: str) -> None:
-    print(f"fabricheck: {text}", file=sys.stderr)
-
-
 def environments_with(tool: str, features: Sequence[str]) -> list[str]:
     """Names of the environments of this system that have `features` and do not leave the tool out.
 
@@ -193,7 +187,7 @@ def environments_with(tool: str, features: Sequence[str]) -> list[str]:
     fitting = [each for each in environs if set(features) <= set(each.features)]
     chosen = [each.name for each in fitting if what_the_site_says(tool, known, each.extras) is not None]
     if fitting and not chosen:
-        _say_once(f"{known.title} is left out on {rt.runtime().system.name}: {known.how_to_say}")
+        say_once(f"{known.title} is left out on {rt.runtime().system.name}: {known.how_to_say}")
     return list(dict.fromkeys(chosen))
 
 

@@ -48,21 +48,27 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     judge = SystemJudge.of(system, suite.root)
     found = [(case, file) for case in session.cases for file in case.result_files()]
     cases = tuple(case for case, _ in found)
-    judged = tuple(
-        replace(
-            judge.judge_anyhow(read_result(file, suite, system), case.test, case.attributes),
-            test=str(case),
-            nodes=int(case.attributes.get("partition_nodes", 0)),
-            trusted=case.trusts_its_run,
+    compared = judge.compare(
+        tuple(
+            replace(
+                judge.judge_anyhow(read_result(file, suite, system), case.test, case.attributes),
+                test=str(case),
+                nodes=int(case.attributes.get("partition_nodes", 0)),
+                trusted=case.trusts_its_run,
+            )
+            for case, file in found
         )
-        for case, file in found
     )
+    judged = compared.runs
     runs = tuple(CaseRun.of_case(each.run, case) for each, case in zip(judged, cases, strict=True))
     problems, findings = split(
         [
             *not_said_by_runs(session, judged),
             *_missing_checks(suite, judge),
+            *_twice(judged),
+            *compared.problems,
             *session.findings,
+            *compared.findings,
             *find_all(runs, judge),
             *_tuning_effects(session.cases, judge),
         ]
@@ -90,6 +96,16 @@ def not_said_by_runs(session: Session, judged: Sequence[RunJudgement]) -> Iterat
     failed = (case for case in session.cases if case.result == "fail")
     repeated = {failure_of(case) for case in failed if _worst_of(case) in said.get(str(case), ())}
     return (each for each in session.problems if each not in repeated)
+
+
+def _twice(judged: Sequence[RunJudgement]) -> Iterator[Problem]:
+    """Result files of one and the same run of the benchmark, which then stands for two test cases."""
+    seen: dict[str, str] = {}
+    for each in judged:
+        run_id = each.run.header.get("run_id")
+        if run_id is not None and seen.setdefault(run_id, each.run.path) != each.run.path:
+            text = f"{each.run.path}: is of the same run as {seen[run_id]}: the file was handed in again"
+            yield Problem(Verdict.INVALID, text)
 
 
 def _worst_of(case: Case) -> str:

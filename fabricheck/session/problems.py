@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from fabricheck.records.case import Case
 from fabricheck.records.verdict import Finding, Problem, Verdict
+
+# What a scheduler's command for a job says where it refuses one.
+_REFUSED = re.compile(r"(?:sbatch|srun|salloc|qsub|bsub|flux)\b.*?\berror: .+", re.IGNORECASE)
 
 
 def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: str = "") -> tuple[Problem, ...]:
@@ -56,7 +60,10 @@ def _how(case: Case) -> str:
 
 
 def _why(case: Case) -> str:
-    return (case.reason or "no reason given").splitlines()[0]
+    """The first line of the reason, and what the scheduler said where it took no job."""
+    first, *more = (case.reason or "no reason given").splitlines()
+    said = next((line.strip() for line in more if _REFUSED.match(line.strip())), "")
+    return f"{first}: {said}" if said and said not in first else first
 
 
 def _alike(cases: Iterable[Case]) -> list[list[Case]]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from fabricheck.errors import UserError
+from fabricheck.jsonfile import read_json
 from fabricheck.records.case import Case
 from fabricheck.records.verdict import Finding, Problem
 from fabricheck.session.problems import find_problems, find_what_applies
 
 #: The name of ReFrame's run report in the folder of a session.
 REPORT = "reframe.json"
+#: What a session came to, in its folder: a run that was judged has it.
+VERDICT = "verdict.json"
 
 # What ReFrame 4.10 itself says of a session in its report; what else is there came from --session-extras.
 _OF_REFRAME = frozenset(
@@ -44,27 +46,6 @@ _OF_REFRAME = frozenset(
 
 
 @dataclass(frozen=True)
-class Session:
-    """What ReFrame left in `folder`: every test case, and what they say beside their measurements."""
-
-    folder: Path
-    cases: tuple[Case, ...]
-    problems: tuple[Problem, ...]
-    findings: tuple[Finding, ...] = ()
-
-    @classmethod
-    def of(cls, folder: Path, cases: Sequence[Case], listed: int, status: int = 0, last_error: str = "") -> Session:
-        """The session of test cases; the other arguments are those of `find_problems`."""
-        problems = find_problems(listed, status, cases, last_error)
-        return cls(folder, tuple(cases), problems, tuple(find_what_applies(cases)))
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The result files, in the order of their test cases."""
-        return tuple(file for case in self.cases for file in case.result_files())
-
-
-@dataclass(frozen=True)
 class SessionInfo:
     """What ReFrame's report says of a session as a whole. `version` is ReFrame's, `cases` how many it counted.
 
@@ -82,6 +63,36 @@ class SessionInfo:
     stages: Path
 
 
+@dataclass(frozen=True)
+class Session:
+    """What ReFrame left in `folder`: every test case, and what they say beside their measurements.
+
+    `without_report`: what is known of a session as a whole of which ReFrame left no report.
+    """
+
+    folder: Path
+    cases: tuple[Case, ...]
+    problems: tuple[Problem, ...]
+    findings: tuple[Finding, ...] = ()
+    without_report: SessionInfo | None = None
+
+    @classmethod
+    def of(cls, folder: Path, cases: Sequence[Case], listed: int, status: int = 0, last_error: str = "") -> Session:
+        """The session of test cases; the other arguments are those of `find_problems`."""
+        problems = find_problems(listed, status, cases, last_error)
+        return cls(folder, tuple(cases), problems, tuple(find_what_applies(cases)))
+
+    @property
+    def info(self) -> SessionInfo:
+        """Raises `UserError` as `read_info` does."""
+        return self.without_report or read_info(self.folder / REPORT)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The result files, in the order of their test cases."""
+        return tuple(file for case in self.cases for file in case.result_files())
+
+
 def read_session(folder: Path) -> Session:
     """The session whose files lie in `folder`, as `run_suite` left them there or on the machine that it came from.
 
@@ -89,17 +100,14 @@ def read_session(folder: Path) -> Session:
     """
     report = folder / REPORT
     info = read_info(report)
-    try:
-        cases = tuple(_move(case, info, folder) for case in read_cases(report))
-    except (KeyError, TypeError):
-        raise UserError(f"{report}: is no report of a run that ReFrame 4.10 wrote to its end") from None
+    cases = tuple(_move(case, info, folder) for case in read_cases(report))
     return Session.of(folder, cases, info.cases)
 
 
 def read_info(report: Path) -> SessionInfo:
     """What ReFrame's run report says of the session. Raises `UserError` where there is none or it is another file."""
     try:
-        info = json.loads(report.read_text())["session_info"]
+        info = read_json(report)["session_info"]
         return SessionInfo(
             uuid=str(info["uuid"]),
             started=datetime.fromtimestamp(info["time_start_unix"], timezone.utc),
@@ -111,20 +119,24 @@ def read_info(report: Path) -> SessionInfo:
             outputs=Path(info["prefix_output"]),
             stages=Path(info["prefix_stage"]),
         )
-    except OSError as error:
-        raise UserError(f"{report}: cannot be read: {error.strerror}; ReFrame writes it when a run ends") from None
     except (ValueError, KeyError, TypeError, OverflowError):
         raise UserError(f"{report}: is no report of a run that ReFrame 4.10 wrote to its end") from None
 
 
 def read_cases(report: Path) -> tuple[Case, ...]:
-    """The test cases in ReFrame's run report; none where it wrote no report. The last try of a case counts."""
+    """The test cases in ReFrame's run report; none where it wrote no report. The last try of a case counts.
+
+    Raises `UserError` where the report is not whole.
+    """
     if not report.exists():
         return ()
-    runs = json.loads(report.read_text())["runs"]
+    content = read_json(report)
     cases = {}
-    for one in (case for run in runs for case in run["testcases"]):
-        cases[one["unique_name"], one["partition"], one["environ"]] = _case(one)
+    try:
+        for one in (case for run in content["runs"] for case in run["testcases"]):
+            cases[one["unique_name"], one["partition"], one["environ"]] = _case(one)
+    except (KeyError, TypeError, AttributeError):
+        raise UserError(f"{report}: is no report of a run that ReFrame 4.10 wrote to its end") from None
     return tuple(cases.values())
 
 

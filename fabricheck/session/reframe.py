@@ -7,20 +7,31 @@ and after, and everything that is not a pass becomes a problem (fabricheck.sessi
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import importlib.util
 import itertools
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.session.reading import REPORT, Session, read_cases
+from fabricheck.patterns import mistake_of
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.session.abandoned import Started, running
+from fabricheck.session.reading import REPORT, Session, read_cases, read_info
+from fabricheck.session.scrub import scrub, scrub_database
 from fabricheck.suite import Suite
+
+#: ReFrame's, beside the runs (config/common.py).
+DATABASE = "results.db"
 
 
 @dataclass(frozen=True)
@@ -40,13 +51,16 @@ class Selection:
 
     def arguments(self) -> list[str]:
         # ReFrame looks for names in those of the checks without their blanks.
-        names = [name.replace(" ", "") for name in self.names]
+        names = [_harmless(name.replace(" ", "")) for name in self.names]
         pairs = [("--tag", self.tags), ("--name", names), ("--prgenv", self.environments)]
         return ["--system", self.system, *(f"{option}={one}" for option, all_ in pairs for one in all_), *self.more]
 
 
-def run_suite(suite: Suite, selection: Selection, output: Path) -> Session:
-    """Runs the selected checks and returns what came of them; progress goes to the terminal.
+@contextlib.contextmanager
+def run_suite(suite: Suite, selection: Selection, output: Path) -> Iterator[Session]:
+    """Runs the selected checks and gives what came of them; progress goes to the terminal.
+
+    Until the block ends, the run is going on: if it does not get to its end, the next run judges what is there.
 
     Everything is left below `output`: what this run alone made in runs/<system>-<time>/, ReFrame's database and logs
     beside it. Raises `UserError` when the system is unknown, when nothing is selected, or when ReFrame refuses.
@@ -56,9 +70,32 @@ def run_suite(suite: Suite, selection: Selection, output: Path) -> Session:
     report = folder / REPORT
     command += [f"--stage={folder / 'stage'}", f"--output={folder / 'output'}", f"--report-file={report}"]
     listed = _listing(command, environment, suite.settings(selection.whole_system), folder).count
-    status = _run(["--run"], command, environment)
-    cases = read_cases(report)
-    return Session.of(folder, cases, listed, status, _last_error(output / "reframe.log"))
+    with running(folder, Started.now(selection.whole_system, listed)):
+        ended = _run(["--run"], command, environment)
+        scrub(folder, environment)
+        with contextlib.suppress(UserError):
+            scrub_database(output / DATABASE, read_info(folder / REPORT).uuid, environment)
+        yield _session(folder, listed, *ended, output)
+
+
+def _session(folder: Path, listed: int, status: int, ended_by: str, output: Path) -> Session:
+    """What ReFrame left, which ended with this status, and by which signal where we were to end."""
+    try:
+        cases, error = read_cases(folder / REPORT), _last_error(output / "reframe.log")
+    except UserError as damage:
+        cases, error = (), str(damage)
+    session = Session.of(folder, cases, listed, status, error)
+    if not ended_by:
+        return session
+    problem = Problem(Verdict.INCOMPLETE, f"{ended_by} ended the run before all tests were")
+    return replace(session, problems=(problem, *session.problems))
+
+
+def _harmless(pattern: str) -> str:
+    """`pattern`, which ReFrame matches with all names, if that ends. `UserError` where it might take for ever."""
+    if (mistake := mistake_of(pattern)) is not None:
+        raise UserError(f"--name {pattern!r} {mistake}")
+    return pattern
 
 
 @dataclass(frozen=True)
@@ -87,11 +124,11 @@ def _command(suite: Suite, selection: Selection) -> list[str]:
     """ReFrame's, without what to do and where to leave files."""
     if selection.whole_system not in suite.systems():
         known = ", ".join(suite.systems()) or "none"
-        raise UserError(f"unknown system '{selection.whole_system}': {suite.root / 'site_configs'} has {known}")
+        raise UserError(f"unknown system '{selection.whole_system}': systems are {known}")
     return [
         # Nothing runs beside anything else. Not as a mode in the configuration: with --mode, ReFrame 4.10.4 forgets
         # --prgenv.
-        *(reframe_program(), "--exec-policy=serial"),
+        *(*reframe_command(), "--exec-policy=serial"),
         *("--checkpath", str(suite.root / "checks"), "--recursive"),
         *selection.arguments(),
     ]
@@ -116,6 +153,18 @@ def _unwritable(folder: Path, error: OSError) -> UserError:
     return UserError(f"cannot write below {folder}: {error.strerror}: choose another folder with --output")
 
 
+def reframe_command() -> list[str]:
+    """ReFrame in this very Python, which is the one that has the package that the checks import, else any on the PATH.
+
+    Where ReFrame is installed for this Python elsewhere, as below a virtual environment with the system's packages, it
+    has no script beside this Python. Raises `UserError` where there is none.
+    """
+    beside = Path(sys.executable).with_name("reframe")
+    if not beside.exists() and importlib.util.find_spec("reframe") is not None:
+        return [sys.executable, "-c", "import sys; from reframe.frontend.cli import main; sys.exit(main())"]
+    return [reframe_program()]
+
+
 def reframe_program() -> str:
     """ReFrame beside this Python, else on the PATH. Raises `UserError` where there is none."""
     beside = str(Path(sys.executable).parent)
@@ -136,7 +185,7 @@ def _environment(suite: Suite, selection: Selection, output: Path) -> dict[str, 
     ours = {
         "RFM_CONFIG_FILES": ":".join(map(str, suite.config_files(selection.whole_system))),
         "RFM_PREFIX": str(output.resolve()),
-        "RFM_REFERENCE_PREFIX": str(suite.root / "reference_values"),
+        "RFM_REFERENCE_PREFIX": str(suite.site(selection.whole_system).parent.parent / "reference_values"),
         # Whatever ReFrame would only warn of ends the run. ReFrame 4.9 does not know this and would refuse the option:
         # there `_listing` finds the warnings.
         "RFM_WARN_AS_ERROR": "yes",
@@ -180,11 +229,44 @@ def _essence(said: str, settings: Path) -> str:
     return ": ".join([", ".join(places[-1]) if places else str(settings), ended[0]])
 
 
-def _run(action: Sequence[str], command: Sequence[str], environment: Mapping[str, str]) -> int:
-    process = subprocess.Popen([*command, *action], env=environment)
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            # The terminal sent it to ReFrame too, which ends its jobs and writes its report: wait for that.
-            continue
+def _run(action: Sequence[str], command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    """ReFrame's exit status, and the name of the signal by which the run was to end; empty where there was none.
+
+    On SIGTERM ReFrame ends its jobs and writes its report, so that is what it gets if we are to end, whatever ends us.
+    """
+    asked: list[str] = []
+    # What the function does between fork and exec needs no lock that another thread could hold.
+    process = subprocess.Popen(
+        [*command, *action],
+        env=environment,
+        preexec_fn=_end_with_parent(os.getpid()),  # noqa: PLW1509
+    )
+
+    def end(number: int, _: object) -> None:
+        asked.append(signal.Signals(number).name)
+        process.terminate()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        while True:
+            try:
+                return process.wait(), asked[0] if asked else ""
+            except KeyboardInterrupt:
+                # The terminal sent it to ReFrame too, which ends its jobs and writes its report: wait for that.
+                asked.append(signal.SIGINT.name)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_with_parent(parent: int) -> Callable[[], None]:
+    """What makes a child process get SIGTERM when its parent is gone, whatever ended that (Linux, prctl(2))."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    pr_set_pdeathsig = 1
+
+    def in_child() -> None:
+        prctl(pr_set_pdeathsig, int(signal.SIGTERM))
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return in_child

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fabricheck.errors import UserError
 from fabricheck.judge.system import SystemJudge
+from fabricheck.site.validation import undriven_gpus
 from fabricheck.store.folders import create
 from fabricheck.suite import Suite
 from fabricheck.suites.sources import load_tools
@@ -18,6 +20,8 @@ def require_ready(suite: Suite, system: str, store: Path | None) -> None:
     only in the middle of the run, with the traceback of a check, or not at all), and a store that cannot be made.
     """
     SystemJudge.of(system, suite.root)
+    for problem in undriven_gpus(suite.settings(system)):
+        raise UserError(f"{suite.settings(system)}: {problem}")
     load_profiles(suite.root / "config" / "tuning.yaml")
     load_tools(suite.root / "config" / "vendor.yaml")
     if store is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from fabricheck.judge.system import SystemJudge, parse_attribute
 from fabricheck.records.case import Case
 from fabricheck.records.verdict import worst
 from fabricheck.session.outcome import Outcome, judge_session, read_result
-from fabricheck.session.reading import REPORT, Session, read_info, read_session
+from fabricheck.session.reading import Session, read_session
 from fabricheck.store.changes import facts_of_this_host, versions_of_suite
 from fabricheck.store.tables import started_of
 from fabricheck.store.writing import Appended, NewSession, append, made_up_session
@@ -28,7 +29,7 @@ def store_session(
     `just_now`: the suite and this host are still what they were when it ran, so their versions are its versions.
     Raises UserError as `fabricheck.store.writing.append` does, and where ReFrame left no report.
     """
-    info = read_info(session.folder / REPORT)
+    info = session.info
     new = NewSession(
         system=system,
         session=info.uuid,
@@ -66,7 +67,8 @@ def import_folder(store: Path, folder: Path, suite: Suite, system: str | None) -
 def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, case: Case) -> Appended:
     """Judge and store result files that no report of ReFrame belongs to, as one session."""
     judge = SystemJudge.of(system, suite.root)
-    judged = [judge.judge(read_result(file, suite, system), case.test, case.attributes) for file in files]
+    alone = (judge.judge_alone(read_result(file, suite, system), case.test, case.attributes) for file in files)
+    judged = judge.compare([replace(each, test=str(case)) for each in alone]).runs
     now = datetime.now(timezone.utc)
     for file, one in zip(files, judged, strict=True):
         if not one.run.header:

@@ -1,54 +1,81 @@
-"""Asks a node for its devices and links, and keeps the answers as files."""
+"""Asks a node for its devices, links and software, and keeps the answers as files."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import socket
-import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
+from fabricheck.site import slurm, sysfs
+from fabricheck.site.software import find_software
+from fabricheck.state.nvml import NvmlUnavailable, ask_gpu_facts
+from fabricheck.state.programs import ask
 
 NVML = "nvml.json"
 NVIDIA_TOPO = "nvidia-smi_topo.txt"
 AMD_SMI_TOPO = "amd-smi_topology.txt"
 ROCM_SMI_TOPO = "rocm-smi_showtopo.txt"
+AMD = "amd.json"
 XPU_SMI_TOPO = "xpu-smi_topology.txt"
 XPU_SMI_DISCOVERY = "xpu-smi_discovery.json"
 INTEL = "intel.json"
+PCI_GPUS = "pci_gpus.json"
 LSTOPO = "lstopo.xml"
 NUMA = "numa.json"
 NICS = "nics.json"
 HOST = "host.json"
+SOFTWARE = "software.json"
+SLURM = "slurm.json"
+#: What could not be asked, and why.
+PROBLEMS = "problems.json"
 
-_COMMANDS = {
-    NVIDIA_TOPO: ["nvidia-smi", "topo", "-m"],
-    AMD_SMI_TOPO: ["amd-smi", "topology"],
-    ROCM_SMI_TOPO: ["rocm-smi", "--showtopo"],
-    XPU_SMI_TOPO: ["xpu-smi", "topology", "-m"],
-    XPU_SMI_DISCOVERY: ["xpu-smi", "discovery", "-j"],
-    LSTOPO: ["lstopo", "--of", "xml"],
+# By the vendor of the GPUs that they know; without one, of any node.
+_COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "nvidia": {NVIDIA_TOPO: ["nvidia-smi", "topo", "-m"]},
+    "amd": {AMD_SMI_TOPO: ["amd-smi", "topology"], ROCM_SMI_TOPO: ["rocm-smi", "--showtopo"]},
+    "intel": {XPU_SMI_TOPO: ["xpu-smi", "topology", "-m"], XPU_SMI_DISCOVERY: ["xpu-smi", "discovery", "-j"]},
+    "": {LSTOPO: ["lstopo", "--of", "xml"]},
 }
+_OTHERS = (NVML, AMD, NUMA, NICS, INTEL, PCI_GPUS, HOST, SOFTWARE, SLURM, PROBLEMS)
+_FILES = (*_OTHERS, *(name for commands in _COMMANDS.values() for name in commands))
+#: Seconds that a tool of a vendor may take.
+PATIENCE = 60.0
 
-_LINKS_A_GPU = 36  # more than any GPU has
 
-
-def capture(directory: Path, sysfs: Path = Path("/sys")) -> list[str]:
+def capture(directory: Path, root: Path = Path("/sys"), patience: float = PATIENCE) -> list[str]:
     """Write what this node says into `directory` (made if needed); the names of the files that were written.
 
-    What the node does not have leaves no file. Raises UserError if the directory cannot be written.
+    What the node does not have leaves no file; what has no answer leaves a line in `problems.json`. Raises UserError if
+    the directory cannot be written.
     """
+    problems: list[str] = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        written = [name for name, command in _COMMANDS.items() if _keep_output(directory / name, command)]
+        for name in _FILES:  # what an earlier capture found may be gone
+            (directory / name).unlink(missing_ok=True)
+        written = []
+        on_bus = sysfs.pci_gpus(root)
+        nvml = _nvml(patience, on_bus, problems)
+        amd = sysfs.amd_facts(root)
+        vendor = "nvidia" if nvml.get("gpus") else "amd" if amd else _vendor(on_bus)
+        for name, command in _tools(vendor):
+            if (text := _output(command, patience, problems)) is not None:
+                (directory / name).write_text(text, encoding="utf-8")
+                written.append(name)
         contents: dict[str, Any] = {
             HOST: {"hostname": socket.gethostname().split(".")[0]},
-            NVML: nvml_facts(),
-            NUMA: numa_facts(sysfs),
-            NICS: nic_facts(sysfs),
-            INTEL: intel_facts(sysfs),
+            NVML: nvml,
+            AMD: amd,
+            NUMA: sysfs.numa_facts(root),
+            NICS: sysfs.nic_facts(root),
+            INTEL: sysfs.intel_facts(root),
+            PCI_GPUS: on_bus,
+            SOFTWARE: find_software(vendor).as_json(),
+            SLURM: slurm.ask_slurm(problems),
+            PROBLEMS: problems,
         }
         for name, content in contents.items():
             if content:
@@ -59,146 +86,37 @@ def capture(directory: Path, sysfs: Path = Path("/sys")) -> list[str]:
     return written
 
 
-def _keep_output(file: Path, command: list[str]) -> bool:
-    if shutil.which(command[0]) is None:
-        return False
+def _tools(vendor: str) -> Iterator[tuple[str, Sequence[str]]]:
+    """Those of the GPUs' vendor; of all where there is none: a tool may know GPUs that the PCI bus does not show."""
+    for whose, commands in _COMMANDS.items():
+        if whose in ("", vendor) or vendor == "none":
+            yield from commands.items()
+
+
+def _output(command: Sequence[str], patience: float, problems: list[str]) -> str | None:
+    answer = ask(command, patience)
+    if answer.given and answer.output.strip():
+        return answer.output
+    if answer.problem:
+        problems.append(f"`{' '.join(command)}` {answer.problem}")
+    return None
+
+
+def _nvml(patience: float, on_bus: Sequence[dict[str, Any]], problems: list[str]) -> dict[str, Any]:
+    """What NVML says; where it does not answer although there are NVIDIA GPUs, that is a problem."""
+    there = [one for one in on_bus if one["vendor"] == "nvidia"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    if done.returncode != 0 or not done.stdout.strip():
-        return False
-    file.write_text(done.stdout, encoding="utf-8")
-    return True
-
-
-def nvml_facts() -> dict[str, Any]:
-    """GPUs with their NVLinks (version, MB/s, remote device), PCIe link and NUMA node, as NVML tells; else empty."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
+        found = ask_gpu_facts(patience)
+    except NvmlUnavailable as error:
+        driver = "" if any(one["driver"] for one in there) else "no driver is loaded; "
+        if there:
+            problems.append(f"{len(there)} NVIDIA GPUs on the PCI bus, and {driver}{error}")
+        elif not error.absent:
+            problems.append(str(error))
         return {}
-    try:
-        gpus = [_nvml_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
-        return {"driver": _text(pynvml.nvmlSystemGetDriverVersion()), "gpus": gpus}
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _nvml_gpu(pynvml: Any, index: int) -> dict[str, Any]:
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    links = [link for number in range(_LINKS_A_GPU) if (link := _nvml_link(pynvml, handle, number)) is not None]
-    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-    return {
-        "index": index,
-        "name": _text(pynvml.nvmlDeviceGetName(handle)),
-        "arch": f"sm_{major}{minor}",
-        "bus_id": _text(pynvml.nvmlDeviceGetPciInfo(handle).busId).lower(),
-        "numa_node": _answer(pynvml, pynvml.nvmlDeviceGetNumaNodeId, handle),
-        "pcie_generation": _answer(pynvml, pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
-        "pcie_width": _answer(pynvml, pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
-        "nvlinks": links,
-    }
-
-
-def _nvml_link(pynvml: Any, handle: Any, number: int) -> dict[str, Any] | None:
-    """An active NVLink: the bus id and kind of what it leads to, and its speed in MB/s where the driver tells."""
-    if _answer(pynvml, pynvml.nvmlDeviceGetNvLinkState, handle, number) != 1:
-        return None
-    kinds = {
-        pynvml.NVML_NVLINK_DEVICE_TYPE_GPU: "gpu",
-        pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH: "switch",
-        pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU: "cpu",
-    }
-    remote = _answer(pynvml, pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, number)
-    kind = _answer(pynvml, pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, number)
-    return {
-        "link": number,
-        "version": _answer(pynvml, pynvml.nvmlDeviceGetNvLinkVersion, handle, number),
-        "speed_mbps": _field(pynvml, handle, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, number),
-        "remote_kind": kinds.get(kind, "unknown"),
-        "remote_bus_id": _text(remote.busId).lower() if remote is not None else None,
-    }
-
-
-def _field(pynvml: Any, handle: Any, field: int, scope: int) -> int | None:
-    values = _answer(pynvml, pynvml.nvmlDeviceGetFieldValues, handle, [(field, scope)])
-    if values is None or values[0].nvmlReturn != pynvml.NVML_SUCCESS:
-        return None
-    return int(values[0].value.uiVal)
-
-
-def _answer(pynvml: Any, ask: Any, *arguments: Any) -> Any:
-    """What NVML answers, or None where this GPU or driver does not tell."""
-    try:
-        return ask(*arguments)
-    except pynvml.NVMLError:
-        return None
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
-
-
-def numa_facts(sysfs: Path) -> dict[str, Any]:
-    """NUMA nodes that have CPUs, with their CPU lists; physical cores and sockets of the node."""
-    nodes = []
-    for path in sorted(sysfs.glob("devices/system/node/node[0-9]*"), key=lambda one: int(one.name[4:])):
-        cpus = _read(path / "cpulist")
-        if cpus:
-            nodes.append({"index": int(path.name[4:]), "cpus": cpus})
-    cores, sockets = set(), set()
-    for path in sysfs.glob("devices/system/cpu/cpu[0-9]*/topology"):
-        socket_id, core = _read(path / "physical_package_id"), _read(path / "core_id")
-        if socket_id is not None and core is not None:
-            cores.add((socket_id, core))
-            sockets.add(socket_id)
-    return {"nodes": nodes, "cores": len(cores), "sockets": len(sockets)} if nodes else {}
-
-
-def nic_facts(sysfs: Path) -> list[dict[str, Any]]:
-    """Ports of InfiniBand and Slingshot adapters: name, kind, the kernel's rate text, NUMA node."""
-    found = []
-    for port in sorted(sysfs.glob("class/infiniband/*/ports/*")):
-        device = port.parent.parent
-        state, rate = _read(port / "state"), _read(port / "rate")
-        name = device.name if port.name == "1" else f"{device.name}_{port.name}"
-        if rate and state and "ACTIVE" in state:
-            layer = _read(port / "link_layer") or "InfiniBand"
-            found.append({"name": name, "kind": layer, "rate": rate, "numa_node": _numa(device)})
-    for device in sorted(sysfs.glob("class/cxi/cxi[0-9]*")):
-        # In Gb/s, as "BS_200G", in the driver's own directory.
-        speed = _read(device / "device" / "port" / "speed") or _read(device / "device" / "properties" / "speed")
-        found.append({"name": device.name, "kind": "cxi", "rate": speed, "numa_node": _numa(device)})
+    problems += found.pop("problems", [])
     return found
 
 
-def intel_facts(sysfs: Path) -> list[dict[str, Any]]:
-    """Intel's GPUs by the kernel's own word: PCI address, NUMA node, and its PCIe link's speed and width at most."""
-    found = []
-    for driver in ("i915", "xe"):
-        for device in sorted(sysfs.glob(f"bus/pci/drivers/{driver}/*:*:*.*")):
-            numa = _read(device / "numa_node")
-            found.append(
-                {
-                    "bus_id": device.name,
-                    "numa_node": int(numa) if numa is not None else None,
-                    "link_speed": _read(device / "max_link_speed"),
-                    "link_width": _read(device / "max_link_width"),
-                }
-            )
-    return found
-
-
-def _numa(device: Path) -> int | None:
-    text = _read(device / "device" / "numa_node")
-    return int(text) if text is not None and text.lstrip("-").isdecimal() else None
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return None
+def _vendor(on_bus: Sequence[dict[str, Any]]) -> str:
+    return str(on_bus[0]["vendor"]) if on_bus else "none"

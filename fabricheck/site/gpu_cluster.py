@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 class Gpus:
     """The GPUs of a node: how many there have to be, the model, the compiler's name of it, and their API.
 
-    `api`: `cuda`, `hip` or `sycl`. `links`: features that say how they are joined, such as `nvlink`.
+    `api`: `cuda`, `hip` or `sycl`. `links`: features that say how they are joined, such as `nvlink`. `cores`: those
+    next to each GPU, as Linux lists them (`0-7,64-71`), to which its rank is bound; empty: ranks are bound by nobody.
     """
 
     count: int
@@ -19,6 +20,7 @@ class Gpus:
     arch: str
     api: str
     links: Sequence[str]
+    cores: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ def _partition(site: Cluster) -> dict[str, object]:
             "gpus_per_node": gpus.count,
             **({"nodes": site.nodes} if site.nodes else {}),
             "most_nodes": site.most_nodes,
+            **({"cores": [*gpus.cores]} if gpus.cores else {}),
             **site.extras,
         },
     }

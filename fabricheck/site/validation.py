@@ -6,25 +6,32 @@ import ast
 import contextlib
 import io
 import re
+import runpy
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.of_metric import TRANSPORTS, expectation
-from fabricheck.extras import most_bytes_problems, nodes_problems, renamed_keys, unsupported_problems
+from fabricheck.extras import cores_problems, effort_problems, nodes_problems, renamed_keys, unsupported_problems
+from fabricheck.judge.known import load_parts
 from fabricheck.judge.published import load_published
 from fabricheck.judge.references import ALL_OTHERS, References, load_references
 from fabricheck.records.metrics import MetricName, parse_metric_name
 from fabricheck.records.operations import SPARSE, backend_of
+from fabricheck.suite import outside_roots, site_root
 from fabricheck.topology.model import Topology, load_topology, partition_files
 from fabricheck.units import parse_rate
 
 _MOST_SERVICE_LEVEL = 15  # four bits
+#: Features of environments that drive GPUs.
+GPU_APIS = frozenset({"cuda", "hip", "sycl"})
 
 
 def systems(root: Path) -> tuple[str, ...]:
-    """Names of all systems that have a folder in site_configs/."""
-    return tuple(sorted(path.name for path in (root / "site_configs").iterdir() if path.is_dir()))
+    """Names of all systems that have a folder in site_configs/, of the suite at `root` or of FABRICHECK_SITES."""
+    folders = (path for each in (root, *outside_roots()) for path in (each / "site_configs").iterdir())
+    return tuple(sorted({path.name for path in folders if path.is_dir()}))
 
 
 def problems(root: Path, system: str) -> Iterator[str]:
@@ -33,8 +40,9 @@ def problems(root: Path, system: str) -> Iterator[str]:
     The topologies by their schema and names, the settings by ReFrame itself, the extras of each partition against
     its topology and tuning profiles, each reference by the metric that it names and the model's ceiling.
     """
-    site = root / "site_configs" / system
-    files = {"": site / "topology.yaml", **partition_files(system, root / "site_configs")}
+    own = site_root(system, root)
+    site = own / "site_configs" / system
+    files = {"": site / "topology.yaml", **partition_files(system, site.parent)}
     topologies: dict[str, Topology] = {}
     for partition, file in files.items():
         try:
@@ -44,8 +52,8 @@ def problems(root: Path, system: str) -> Iterator[str]:
             continue
         if topologies[partition].system != system:
             yield f"{file}: system: is {topologies[partition].system!r}, but the folder is that of {system!r}"
-    yield from _settings_problems(root, system, topologies)
-    references = root / "reference_values" / f"{system}.yaml"
+    yield from _settings_problems(root, site / "settings.py", topologies)
+    references = own / "reference_values" / f"{system}.yaml"
     if not references.exists():
         yield f"{references}: does not exist: give references, or name each test under $uncalibrated with the reason"
     else:
@@ -56,12 +64,16 @@ def problems(root: Path, system: str) -> Iterator[str]:
         else:
             yield from reference_problems(known, topologies)
             yield from coverage_problems(known, test_classes(root / "checks"))
-    published = root / "reference_values" / "published" / f"{system}.yaml"
+    published = own / "reference_values" / "published" / f"{system}.yaml"
     if published.exists():
         try:
             load_published(published)
         except UserError as error:
             yield str(error)
+    try:
+        load_parts(root / "reference_values" / "parts")
+    except UserError as error:
+        yield str(error)
 
 
 def reference_problems(references: References, topologies: Mapping[str, Topology]) -> Iterator[str]:
@@ -149,13 +161,12 @@ def _beyond(where: str, metric: MetricName, value: float, topology: Topology, tr
         yield f"{where}: {value:g} us is below the least plausible {min(known):g} us"
 
 
-def _settings_problems(root: Path, system: str, topologies: Mapping[str, Topology]) -> Iterator[str]:
-    settings = root / "site_configs" / system / "settings.py"
+def _settings_problems(root: Path, settings: Path, topologies: Mapping[str, Topology]) -> Iterator[str]:
     if not settings.is_file():
         yield f"{settings}: does not exist: ReFrame cannot know the system"
         return
     try:
-        partitions, environments = _loaded(settings, system)
+        partitions, environments = _loaded(settings, settings.parent.name)
     except UserError as error:
         yield str(error)
         return
@@ -165,11 +176,39 @@ def _settings_problems(root: Path, system: str, topologies: Mapping[str, Topolog
             backend_of(extras if isinstance(extras, dict) else {})
         except UserError as error:
             yield f"{settings}: environment {environment['name']}: {error}"
+    for problem in undriven(partitions, environments):
+        yield f"{settings}: {problem}"
     names = {str(one["name"]) for one in partitions}
     for name in sorted(topologies):
         if name and name not in names:
             yield f"{settings.parent / f'topology-{name}.yaml'}: there is no partition {name!r} in {settings}"
     yield from _extras_problems(root, settings, partitions, topologies)
+
+
+def undriven(partitions: Sequence[Mapping[str, Any]], environments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Partitions with GPUs whose environments cannot drive them, so that checks of GPUs would silently not exist.
+
+    A partition without environments is not measured here at all, which is so for other nodes of the same system; not
+    where no partition with GPUs has any.
+    """
+    able = {str(one["name"]) for one in environments if GPU_APIS & {*one.get("features", [])}}
+    with_gpus = [one for one in partitions if any(each.get("type") == "gpu" for each in one.get("devices", []))]
+    measured = [one for one in with_gpus if one.get("environs")]
+    for one in measured or with_gpus:
+        if not able & {*one.get("environs", [])}:
+            named = ", ".join(one.get("environs", [])) or "none"
+            text = f"partition {one['name']} has GPUs and no environment that can drive them ({named})"
+            yield f"{text}: give one the feature {', '.join(sorted(GPU_APIS))} and extras['backend']"
+
+
+def undriven_gpus(settings: Path) -> tuple[str, ...]:
+    """`undriven` of a settings file, without ReFrame, which has its own words for a file that is wrong."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            content = runpy.run_path(str(settings))["site_configuration"]
+        return tuple(undriven(content["systems"][0]["partitions"], content["environments"]))
+    except Exception:  # settings are a program, and may fail in any way
+        return ()
 
 
 def _loaded(settings: Path, system: str) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
@@ -192,7 +231,7 @@ def _loaded(settings: Path, system: str) -> tuple[list[dict[str, object]], list[
 def require_partition(root: Path, system: str) -> None:
     """Raises UserError where `system` is a `system:partition` and the system's settings have no such partition."""
     name, colon, partition = system.partition(":")
-    settings = root / "site_configs" / name / "settings.py"
+    settings = site_root(name, root) / "site_configs" / name / "settings.py"
     if not colon or not settings.is_file():
         return
     with contextlib.redirect_stderr(io.StringIO()):  # what the settings leave out is of no interest here
@@ -217,7 +256,7 @@ def _extras_problems(
         level = extras.get("service_level", 0)
         if re.fullmatch(ACCEPTED["NCCL_IB_SL"], str(level)) is None or int(str(level)) > _MOST_SERVICE_LEVEL:
             yield f"{where}: service_level {level!r} is no service level of InfiniBand, 0 to {_MOST_SERVICE_LEVEL}"
-        wrong = (*renamed_keys(extras), *most_bytes_problems(extras))
+        wrong = (*renamed_keys(extras), *effort_problems(extras))
         for problem in (*wrong, *unsupported_problems(extras.get("unsupported", {}))):
             yield f"{where}: {problem}"
         topology = topologies.get(str(partition["name"]), topologies.get(""))
@@ -226,5 +265,7 @@ def _extras_problems(
         devices = partition.get("devices")
         gpus = [one for one in devices if one.get("type") == "gpu"] if isinstance(devices, list) else []
         count = sum(int(one.get("num_devices", 0)) for one in gpus)
+        for problem in cores_problems(extras, count):
+            yield f"{where}: {problem}"
         if gpus and topology is not None and count != len(topology.gpus):
             yield f"{where}: has {count} GPUs, its topology {len(topology.gpus)}"

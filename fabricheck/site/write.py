@@ -1,9 +1,12 @@
-"""Writes what was found as topology.yaml and settings.py."""
+"""Writes what was found as topology.yaml, settings.py and an empty file of references."""
 
 from __future__ import annotations
 
 import io
+import json
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,33 +14,57 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from fabricheck.errors import UserError
-from fabricheck.site.facts import Facts, FoundLink
+from fabricheck.site.found import Facts, FoundLink
+from fabricheck.site.plan import Plan
 
 _UNKNOWN_RATE = "FILL IN Gb/s"
+_WIDTH = 100
 
-_BACKENDS = {"nvidia": "cuda", "amd": "hip", "intel": "sycl", "none": "host"}
+_REFERENCES = """\
+# No test has references here yet: other yardsticks judge, and each verdict names the one that did.
+# After some healthy runs `fabricheck calibrate --system {system}` writes them.
+$uncalibrated:
+  '*': a new system; nothing has been calibrated yet
+"""
 
 
-def write_site(facts: Facts, directory: Path) -> list[Path]:
-    """Write topology.yaml and settings.py of a node into `directory` (made if needed), named after the directory.
+@dataclass(frozen=True)
+class Site:
+    """What is written: the folders of the suite, the system's name, and more of topology.yaml than the node knows.
 
-    What the captures do not tell stands as FILL IN in the topology, which so cannot be loaded before somebody did.
-    Raises UserError rather than overwrite a file.
+    `network`: its fields `network` or `fabric`, if any.
     """
-    contents = {
-        "topology.yaml": topology_text(facts, directory.name),
-        "settings.py": settings_text(facts, directory.name),
-    }
-    for name in contents:
-        if (directory / name).exists():
-            raise UserError(f"{directory / name}: exists already: choose another --output, or remove it")
+
+    root: Path
+    system: str
+    network: Mapping[str, Any]
+
+    @property
+    def files(self) -> tuple[Path, Path, Path]:
+        """topology.yaml, settings.py and the references."""
+        folder = self.root / "site_configs" / self.system
+        return folder / "topology.yaml", folder / "settings.py", self.root / "reference_values" / f"{self.system}.yaml"
+
+
+def write_site(facts: Facts, plan: Plan, site: Site) -> tuple[Path, ...]:
+    """Write the files of a site and return them. Rates that nobody told stand as FILL IN in the topology, which cannot
+    be loaded then. Raises UserError rather than overwrite a file.
+    """
+    texts = (
+        topology_text(facts, site.system, site.network),
+        settings_text(facts, plan),
+        _REFERENCES.format(system=site.system),
+    )
+    for file in site.files:
+        if file.exists():
+            raise UserError(f"{file}: exists already: choose another --system, or remove it")
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, content in contents.items():
-            (directory / name).write_text(content, encoding="utf-8")
+        for file, text in zip(site.files, texts, strict=True):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{directory}: cannot be written: {error.strerror}") from None
-    return [directory / name for name in contents]
+        raise UserError(f"{file}: cannot be written: {error.strerror}") from None
+    return site.files
 
 
 def _rate(gbps: float | None) -> str:
@@ -50,12 +77,9 @@ def _flow(mapping: dict[str, Any]) -> CommentedMap:
     return found
 
 
-def topology_text(facts: Facts, system: str) -> str:
-    """The topology.yaml of a node."""
-    content: dict[str, Any] = {
-        "system": system,
-        "description": f"{_what(facts)}; discovered on {facts.hostname or 'a node'}, to be checked",
-    }
+def topology_text(facts: Facts, system: str, network: Mapping[str, Any] | None = None) -> str:
+    """The topology.yaml of a node, with `network` or `fabric` where those are known."""
+    content: dict[str, Any] = {"system": system, "description": f"{what(facts)}; found on {facts.hostname or 'a node'}"}
     if facts.gpus:
         content["gpus"] = [
             _flow({"name": f"gpu{gpu.index}", "index": gpu.index, "model": gpu.model}) for gpu in facts.gpus
@@ -77,94 +101,56 @@ def topology_text(facts: Facts, system: str) -> str:
             {"technology": technology, "count": count, "rate": _rate(rate), "source": source, "pairs": _pairs(found)}
             for (technology, count, rate, source), found in kinds.items()
         ]
+    if facts.association is not None:
+        content["nic_association"] = _flow({"scheme": facts.association.scheme, "source": facts.association.source})
+    memories = [(gpu.memory_gbps, gpu.memory_source) for gpu in facts.gpus if gpu.memory_gbps is not None]
+    if memories and len(memories) == len(facts.gpus):
+        least, source = min(memories)
+        content["gpu_memory"] = _flow({"rate": _rate(least), "source": source})
     content["host_memory"] = "measured"
+    content |= network or {}
     text = io.StringIO()
     yaml = YAML()
     yaml.width = 110
     yaml.indent(mapping=2, sequence=4, offset=2)
     yaml.dump(content, text)
-    head = "# Written by `fabricheck discover`; the fields are explained in docs/topology-format.md.\n"
-    return head + "".join(f"# To be looked at: {note}.\n" for note in facts.notes) + text.getvalue()
+    head = "# Written by `fabricheck init`; the fields are explained in docs/topology-format.md.\n"
+    looked_at = (*facts.problems, *facts.notes)
+    return head + "".join(f"# To be looked at: {note}.\n" for note in looked_at) + text.getvalue()
 
 
-def _pairs(links: list[FoundLink]) -> CommentedSeq:
+def _pairs(links: Sequence[FoundLink]) -> CommentedSeq:
     found = CommentedSeq([list(link.ends) for link in links])
     found.fa.set_flow_style()
     return found
 
 
-def _what(facts: Facts) -> str:
+def what(facts: Facts) -> str:
+    """A node in a few words: `4 x H200`."""
     if not facts.gpus:
         return "a node without GPUs"
     models = sorted({gpu.model for gpu in facts.gpus})
     return f"{len(facts.gpus)} x {', '.join(models)}"
 
 
-def settings_text(facts: Facts, system: str) -> str:
-    """A settings.py for ReFrame that runs on the node itself; scheduler and modules are the site's to add."""
-    backend = _BACKENDS[facts.vendor]
-    joined = [name for name, technology in (("nvlink", "NVLink"), ("xelink", "Xe Link")) if _has(facts, technology)]
-    features = ["gpu", backend, *joined] if facts.gpus else [backend]
-    if facts.has_switch:
-        features.append("nvswitch")
-    cores = max(1, facts.cores)
-    sockets = max(1, facts.sockets)
-    devices = ""
-    if facts.gpus:
-        gpu = facts.gpus[0]
-        device = f'{{"type": "gpu", "arch": "{gpu.arch}", "model": "{gpu.model}", "num_devices": {len(facts.gpus)}}}'
-        devices = f'                    "devices": [{device}],\n'
-    listed = ", ".join(f'"{one}"' for one in features)
-    unsupported = ""
-    if facts.gpus and facts.cores and len(facts.numa_nodes) == 1:
-        reason = "one NUMA node, by `fabricheck discover`"
-        unsupported = f'                        "unsupported": {{"host_numa=remote": "{reason}"}},\n'
-    return f'''"""{_what(facts)}, as `fabricheck discover` found it: add the site's scheduler and modules."""
-
-site_configuration = {{
-    "systems": [
-        {{
-            "name": "{system}",
-            "descr": "{_what(facts)}",
-            "hostnames": ["{facts.hostname or ".*"}"],
-            "modules_system": "nomod",
-            "max_local_jobs": 1,
-            "partitions": [
-                {{
-                    "name": "default",
-                    "descr": "the node itself",
-                    "scheduler": "local",
-                    "launcher": "mpirun",
-                    "max_jobs": 1,
-                    "environs": ["default"],
-                    "features": [{listed}],
-{devices}                    "processor": {{
-                        "num_cpus": {cores},
-                        "num_cpus_per_core": 1,
-                        "num_cpus_per_socket": {cores // sockets or 1},
-                        "num_sockets": {sockets},
-                    }},
-                    "extras": {{
-                        "tuning_profile": "default",
-                        "gpus_per_node": {len(facts.gpus)},
-{unsupported}                    }},
-                }}
-            ],
-        }}
-    ],
-    "environments": [
-        {{
-            "name": "default",
-            "target_systems": ["{system}"],
-            "features": ["mpi"],
-            "cc": "cc",
-            "cxx": "c++",
-            "extras": {{"backend": "{backend}", "mpicxx": "mpicxx"}},
-        }},
-    ],
-}}
-'''
+def settings_text(facts: Facts, plan: Plan) -> str:
+    """The settings.py for ReFrame."""
+    said = "".join(f"# Left out: {line}.\n" for line in plan.left_out)
+    return (
+        f'"""{what(facts)}, as `fabricheck init` found it; fields as in docs/add-your-system.md."""\n\n'
+        f"{said}site_configuration = {_literal(plan.configuration())}\n"
+    )
 
 
-def _has(facts: Facts, technology: str) -> bool:
-    return any(link.technology.startswith(technology) for link in facts.links)
+def _literal(value: Any, indent: int = 0) -> str:
+    """Text, numbers, lists and maps as Python, on one line where that is short."""
+    line = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, (dict, list)) or len(line) + indent <= _WIDTH:
+        return line
+    inner = indent + 4
+    if isinstance(value, dict):
+        lines = [f"{json.dumps(name)}: {_literal(each, inner)}" for name, each in value.items()]
+    else:
+        lines = [_literal(each, inner) for each in value]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return "\n".join([opening, *(f"{' ' * inner}{one}," for one in lines), f"{' ' * indent}{closing}"])

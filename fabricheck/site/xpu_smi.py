@@ -6,14 +6,15 @@ Forms of the output: Intel XPU System Management Interface User Guide (intel/xpu
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fabricheck import jsonfile
 from fabricheck.errors import UserError
+from fabricheck.site.found import FoundGpu, FoundLink
 
 _TILE = re.compile(r"GPU (\d+)/(\d+)")
 # Two tiles of different cards with a Xe Link between them, and the lanes that it has; XL* is a way over another tile.
@@ -81,9 +82,33 @@ def architecture(model: str) -> str:
 
 def read_json(path: Path) -> Any:
     """The JSON in a file, None where there is no file. Raises UserError where it is no JSON."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: is not readable JSON: {error}") from None
+    return jsonfile.read_json(path) if path.exists() else None
+
+
+def from_xpu_smi(
+    topology: Path, discovery: Path, intel: Path, notes: list[str]
+) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
+    """`xpu-smi topology -m` and `discovery -j`, with the kernel's word on PCIe links: a tile is a GPU."""
+    tiles, joined = read_matrix(topology)
+    listed = read_json(discovery)
+    cards = read_cards(listed, discovery) if listed else {}
+    kernel = {one["bus_id"]: one for one in read_json(intel) or []}
+    gpus, links = [], []
+    for index, tile in enumerate(tiles):
+        card = cards.get(tile.card, Card("unknown", ""))
+        pci = kernel.get(card.bus_id, {})
+        numa = pci.get("numa_node")
+        gpus.append(FoundGpu(index, f"{card.model}, tile", architecture(card.model), numa))
+        if tile.number == 0 and pci.get("link_speed") and pci.get("link_width"):
+            # "32.0 GT/s PCIe": so many Gb/s a lane.
+            rate = float(pci["link_speed"].split()[0]) * int(pci["link_width"])
+            links.append(FoundLink((f"gpu{index}", f"numa{numa or 0}"), "PCIe", 1, rate, "the kernel"))
+    for (a, b), how in joined.items():
+        if how == "MDF":
+            links.append(FoundLink((f"gpu{a}", f"gpu{b}"), "MDFI", 1, None, "xpu-smi topology -m"))
+        elif (width := lanes(how)) is not None:
+            links.append(FoundLink((f"gpu{a}", f"gpu{b}"), f"Xe Link x{width}", 1, None, "xpu-smi topology -m"))
+    notes.append("xpu-smi tells lanes of Xe Link and no rates, and nothing of MDFI's: fill them in")
+    if any(tile.number for tile in tiles):
+        notes.append("the PCIe link of a card stands at its first tile, and the other tiles reach it through MDFI")
+    return tuple(gpus), links

@@ -18,6 +18,7 @@ from fabricheck.store.reading import find_entries, stored_runs
 from fabricheck.store.session import SessionRecord, Yardsticks, read_record
 from fabricheck.store.tables import StoredRun, judgement_bytes
 from fabricheck.store.writing import digest_of, yardsticks_of
+from fabricheck.suite import outside_roots
 
 
 @dataclass(frozen=True)
@@ -81,15 +82,20 @@ def replay(
         if entry.pruned:
             yield ReplayedSession(entry, (), other, True)
             continue
-        runs = tuple(_replay_run(each, judges[name]) for each in stored_runs(entry))
+        runs = tuple(_replay_runs(tuple(stored_runs(entry)), judges[name]))
         yield ReplayedSession(entry, runs, other, False)
 
 
-def _replay_run(stored: StoredRun, judge: SystemJudge) -> Replayed:
-    judged = replace(judge.judge(stored.run, stored.case.test, stored.case.attributes), test=str(stored))
-    now = judgement_bytes(judged)
-    changes = tuple(_changes(json.loads(stored.judgement), json.loads(now))) if now != stored.judgement else ()
-    return Replayed(stored, judged, changes)
+def _replay_runs(stored: Sequence[StoredRun], judge: SystemJudge) -> Iterator[Replayed]:
+    alone = (judge.judge_alone(each.run, each.case.test, each.case.attributes) for each in stored)
+    named = [
+        replace(judged, test=str(each), trusted=each.case.trusts_its_run)
+        for each, judged in zip(stored, alone, strict=True)
+    ]
+    for each, judged in zip(stored, judge.compare(named).runs, strict=True):
+        now = judgement_bytes(judged)
+        changes = tuple(_changes(json.loads(each.judgement), json.loads(now))) if now != each.judgement else ()
+        yield Replayed(each, judged, changes)
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
@@ -136,13 +142,16 @@ def _judge(system: str, root: Path, policy: Path | None, references: Path | None
         load_references(references) if references is not None else own.references,
         load_policy(policy) if policy is not None else own.policy,
         own.partitions,
+        own.parts,
+        own.published,
     )
 
 
 def _check_references(references: Path, systems: Sequence[str], root: Path) -> None:
     if len(systems) > 1:
         raise UserError(f"the runs are of {', '.join(systems)}: say with --system which {references} is about")
-    others = {file.stem for file in (root / "reference_values").glob("*.yaml")} - {*systems}
+    roots = (root, *outside_roots())
+    others = {file.stem for each in roots for file in each.glob("reference_values/*.yaml")} - {*systems}
     if references.stem in others:
         raise UserError(
             f"{references}: these are the references of {references.stem}, and the runs are of {systems[0]}"

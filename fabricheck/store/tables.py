@@ -27,8 +27,13 @@ from fabricheck.records.case import Case
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import metrics_of
 from fabricheck.records.run import Device, Groups, Rank, Run, Samples
+from fabricheck.records.state import States
 from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.results.fabricbench_format import parse_utc
+from fabricheck.results.node_state import states_as_json, states_of_json
+
+#: In the place of a verdict: nothing was there to judge the metric by, and nothing is wrong with its value.
+UNJUDGED = "UNJUDGED"
 
 _UTC = pl.Datetime("us", "UTC")
 _TEXT, _NUMBER, _COUNT = pl.String(), pl.Float64(), pl.Int64()
@@ -206,7 +211,7 @@ def metrics_table(measured: Sequence[Measured], session: str, started: datetime)
                     "high": high,
                     "count": values[judged.name].size,
                     "deviation": float(median_abs_deviation(values[judged.name], scale="normal")),
-                    "verdict": worst([judged.verdict, whole]).value,
+                    "verdict": _verdict_of_row(judged, whole),
                     "software": each.software,
                     "tuning": each.tuning,
                     "components": [clean(one) for one in components_of(each.judged.run, judged.samples, topology)],
@@ -287,6 +292,8 @@ def stored_runs(runs: pl.DataFrame, samples: pl.DataFrame) -> Iterable[StoredRun
                 samples=tuple(lines.get(row["run_id"], ())),
                 footer=record["footer"],
                 problems=tuple(Problem(Verdict(verdict), message) for verdict, message in record["problems"]),
+                # Up to version 0.1 nobody asked the nodes.
+                states=states_of_json(record["states"]) if "states" in record else States(),
             )
             case = _case(row)
         except (ValueError, KeyError, TypeError) as error:
@@ -348,6 +355,13 @@ def _verdict_of_whole(each: Measured) -> Verdict:
     return worst(verdicts)
 
 
+def _verdict_of_row(judged: Judgement, whole: Verdict) -> str:
+    """The worse verdict; UNJUDGED for a sound value of a sound run that met no yardstick, which is a measurement."""
+    if judged.unjudged and whole not in (Verdict.INCOMPLETE, Verdict.INVALID):
+        return UNJUDGED
+    return worst([judged.verdict, whole]).value
+
+
 def _yardsticks(judged: Judgement) -> dict[str, Any]:
     expectation, reference = judged.expectation, judged.reference
     return {
@@ -373,6 +387,7 @@ def _record(run: Run) -> str:
             "ranks": [asdict(each) for each in run.ranks],
             "footer": run.footer,
             "problems": [[each.verdict.value, each.message] for each in run.problems],
+            **({"states": states_as_json(run.states)} if run.states.asked else {}),
         }
     )
 

@@ -20,6 +20,7 @@ from fabricheck.store import folders, tables
 from fabricheck.store.changes import software_of, tuning_of, versions_of_suite
 from fabricheck.store.folders import Entry
 from fabricheck.store.session import FindingRecord, ProblemRecord, SessionRecord, Yardsticks, read_record
+from fabricheck.suite import site_root
 from fabricheck.topology.model import partition_files
 
 # Clocks of the machines of one site differ by less than this.
@@ -120,9 +121,10 @@ def append(store: Path, new: NewSession, now: datetime | None = None) -> Appende
 
 def yardsticks_of(system: str, root: Path) -> Yardsticks:
     """What the files are that a run on a system is judged by, as SystemJudge finds them."""
+    site = site_root(system, root)
     return Yardsticks(
-        topology=_digest_of_topologies(system, root / "site_configs"),
-        references=digest_of(root / "reference_values" / f"{system}.yaml"),
+        topology=_digest_of_topologies(system, site / "site_configs"),
+        references=digest_of(site / "reference_values" / f"{system}.yaml"),
         policy=digest_of(root / "config" / "policy.yaml"),
     )
 

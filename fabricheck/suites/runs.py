@@ -18,6 +18,7 @@ import numpy as np
 
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.results.environment import redacted_command
 from fabricheck.results.fabricbench_format import FORMAT
 from fabricheck.results.nccl_tests_json import clean_nccl_tests_json
 from fabricheck.results.proof_logs import TransportProof
@@ -126,7 +127,7 @@ def _header(measured: Measured, run_id: str) -> dict[str, Any]:
         "platform": "host" if host else place["platform"],
         "transport": job.transport,
         "started_utc": job.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "command": list(job.command),
+        "command": redacted_command(job.command),
         "ranks": [{**each, "device": None} if host else each for each in place["ranks"]],
         "plan": {
             **place["plan"],

@@ -8,13 +8,16 @@ from reframe.utility import osext
 
 from fabricheck.site.gpu_cluster import Cluster, Gpus, Jobs, Software, gpu_cluster
 
+# A GH200 has 72 cores of its own, and those of a node are numbered one GH200 after another (vendor).
+CORES = ["0-71", "72-143", "144-215", "216-287"]
+
 site_configuration = gpu_cluster(
     Cluster(
         name="alps",
         descr="Alps, GH200",
         hostnames=["santis", "nid[0-9]+"],
         jobs=Jobs(access=[f"--account={osext.osgroup()}"]),
-        gpus=Gpus(count=4, model="H100", arch="sm_90", api="cuda", links=["nvlink"]),
+        gpus=Gpus(count=4, model="H100", arch="sm_90", api="cuda", links=["nvlink"], cores=CORES),
         software=Software(
             name="PrgEnv-gnu",
             modules=["PrgEnv-gnu", "cray-mpich", "cudatoolkit", "craype-accel-nvidia90"],

@@ -12,7 +12,7 @@ from fabricheck.site.gpu_cluster import Cluster, Gpus, Jobs, Software, gpu_clust
 
 # Eight cores a tile, of the tile's socket; the first core of each socket is the system's own ("Binding MPI ranks to
 # GPUs", example 1).
-CORES = "1-8:9-16:17-24:25-32:33-40:41-48:53-60:61-68:69-76:77-84:85-92:93-100"
+CORES = ["1-8", "9-16", "17-24", "25-32", "33-40", "41-48", "53-60", "61-68", "69-76", "77-84", "85-92", "93-100"]
 
 site_configuration = gpu_cluster(
     Cluster(
@@ -30,7 +30,7 @@ site_configuration = gpu_cluster(
             scheduler="pbs",
             launcher="mpiexec",
         ),
-        gpus=Gpus(count=12, model="PVC", arch="pvc", api="sycl", links=["xelink"]),
+        gpus=Gpus(count=12, model="PVC", arch="pvc", api="sycl", links=["xelink"], cores=CORES),
         software=Software(
             name="oneapi",
             modules=["oneapi", "mpich", "cmake"],
@@ -49,7 +49,6 @@ site_configuration = gpu_cluster(
                 "CCL_CONFIGURATION_PATH": "",
             },
             features=["device-collectives"],
-            extras={"launcher_options": ["--ppn 12", f"--cpu-bind=list:{CORES}"]},
         ),
         tuning_profile="aurora",
     )

@@ -14,20 +14,12 @@
 #include <memory>
 #include <random>
 
+#include "fabricbench/secrets.hpp"
+
 extern char** environ;
 
 namespace fabricbench {
 namespace {
-
-constexpr const char* kRecordedPrefixes[] = {"NCCL_", "RCCL_",     "HSA_",   "HIP_",       "ROCR_", "MPICH_",    "FI_",
-                                             "UCX_",  "OMPI_MCA_", "I_MPI_", "MPIR_CVAR_", "PSM2_", "PMIX_MCA_", "MV2_",
-                                             "OMP_",  "CCL_",      "ZE_",    "ZEX_",       "SYCL_", "UR_"};
-constexpr const char* kRecordedNames[] = {"CUDA_VISIBLE_DEVICES",  "CUDA_DEVICE_ORDER",   "CUDA_DEVICE_MAX_CONNECTIONS",
-                                          "GPU_MAX_HW_QUEUES",     "SLURM_NTASKS",        "SLURM_NNODES",
-                                          "SLURM_CPU_BIND",        "SLURM_JOB_PARTITION", "LD_PRELOAD",
-                                          "ONEAPI_DEVICE_SELECTOR"};
-// A value under a recorded prefix can still be a credential.
-constexpr const char* kSecretParts[] = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "_KEY", "AUTH"};
 
 constexpr const char* kLocalRankVariables[] = {"OMPI_COMM_WORLD_LOCAL_RANK",
                                                "MPI_LOCALRANKID",
@@ -47,16 +39,6 @@ int integer_variable(const char* name) {
   char* end = nullptr;
   const long value = std::strtol(text, &end, 10);
   return *end == '\0' && value >= 0 && value < (1L << 30) ? static_cast<int>(value) : -1;
-}
-
-bool is_recorded(const std::string& name) {
-  for (const char* part : kSecretParts) {
-    if (name.find(part) != std::string::npos) return false;
-  }
-  for (const char* prefix : kRecordedPrefixes) {
-    if (name.rfind(prefix, 0) == 0) return true;
-  }
-  return std::find(std::begin(kRecordedNames), std::end(kRecordedNames), name) != std::end(kRecordedNames);
 }
 
 }  // namespace
@@ -147,7 +129,7 @@ std::map<std::string, std::string> recorded_environment() {
     const std::size_t equals = text.find('=');
     if (equals == std::string::npos) continue;
     std::string name = text.substr(0, equals);
-    if (is_recorded(name)) result.emplace(std::move(name), text.substr(equals + 1));
+    if (is_recorded(name)) result.emplace(std::move(name), redacted(text.substr(equals + 1)));
   }
   return result;
 }

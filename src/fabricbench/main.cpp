@@ -16,6 +16,7 @@
 #include "fabricbench/preparation.hpp"
 #include "fabricbench/private_log.hpp"
 #include "fabricbench/proof.hpp"
+#include "fabricbench/secrets.hpp"
 #include "fabricbench/session.hpp"
 
 namespace fabricbench {
@@ -92,8 +93,8 @@ int run(int argc, char** argv) {
   const double timeout_s = options.timeout_s;
   int status = 0;
   try {
-    status = run_session(std::move(options), {std::vector<std::string>(argv, argv + argc), environment, local}, proof,
-                         begin);
+    status = run_session(std::move(options),
+                         {redacted(std::vector<std::string>(argv, argv + argc)), environment, local}, proof, begin);
   } catch (const InputError& error) {
     return report_and_end(error.what(), kExitInput);
   } catch (const UnsupportedError& error) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -130,7 +131,8 @@ def wait_until(page: Page, expression: str) -> None:
 
 
 def draw_all(page: Page) -> int:
-    """Scrolls to every figure, which is drawn when it comes near, and returns how many there are."""
+    """Opens every run, scrolls to every figure, which is drawn when it comes near, and returns how many there are."""
+    page.evaluate("document.querySelectorAll('details.run, details.group').forEach((one) => { one.open = true; })")
     places = page.locator(".plot")
     for place in places.all():
         place.scroll_into_view_if_needed()
@@ -147,12 +149,12 @@ def test_every_figure_is_drawn_and_nothing_is_loaded(open_page: Open, scheme: st
     assert places > 0
     assert page.locator(".plot.js-plotly-plot").count() == places
     assert page.locator(".undrawn").count() == 0
-    assert page.locator(".plot.matrix .heatmaplayer image").count() == page.locator(".plot.matrix").count() > 0
+    assert page.locator(".legend").count() > 0
     assert page.locator(".plot.curves .scatterlayer .trace").count() > 0
     assert opened.complaints == []
     assert opened.requests == []
     # By keyboard: the table behind a figure opens.
-    details = page.locator("details", has_text="The same as a table").first
+    details = page.locator("figure details", has_text="The same as a table").first
     assert details.get_attribute("open") is None
     details.locator("summary").focus()
     page.keyboard.press("Enter")
@@ -185,8 +187,8 @@ def test_history_comparison_and_drawing_are_shown_and_can_be_reached_by_keyboard
     outlines = drawing.locator(".outline").evaluate_all("lines => lines.map((line) => getComputedStyle(line).stroke)")
     labels = drawing.locator("text").evaluate_all("texts => texts.map((text) => getComputedStyle(text).fill)")
     assert paper not in {*outlines, *labels, *colors}
-    # From the place of the fault to its page and its table, without a mouse.
-    link = page.locator("#places a", has_text="history")
+    # From the suspect to its section and its table, without a mouse.
+    link = page.locator("#suspects a", has_text="history")
     link.focus()
     page.keyboard.press("Enter")
     assert page.evaluate("location.hash") == "#incident1"
@@ -213,7 +215,7 @@ def test_no_button_and_no_link_leads_to_another_host(open_page: Open, everything
     assert buttons.count() >= 7 * figures
     titles = {button.get_attribute("data-title") for button in buttons.all()}
     assert titles == {"Download plot as a PNG", "Zoom", "Pan", "Zoom in", "Zoom out", "Autoscale", "Reset axes"}
-    figure = page.locator(".plot.matrix").first
+    figure = page.locator(".plot.curves").first
     for button in figure.locator(".modebar-btn").all():
         figure.hover(force=True)
         button.click()
@@ -233,30 +235,24 @@ def test_without_scripts_the_past_can_be_read(open_page: Open, everything: Shown
         "section[aria-labelledby=history] figure, section[aria-labelledby=comparison] figure"
     ).all():
         assert figure.locator("table").is_visible()
+    page.locator("details.run > summary").click()
     assert page.locator(".node svg").is_visible()
 
 
 def test_a_matrix_has_its_cells_and_says_more_of_each(open_page: Open) -> None:
-    opened = open_page([pair_run(bad={(0, 3): Verdict.FAIL})])
-    page = opened.page
+    page = open_page([pair_run(bad={(0, 3): Verdict.FAIL})]).page
     draw_all(page)
-    figure = page.locator(".plot.matrix").first
-    labels = [text for text in figure.locator(".heatmap-label").all_text_contents() if text.strip()]
-    assert len(labels) == 12
-    assert sum("FAIL" in text for text in labels) == 1
-    figure.scroll_into_view_if_needed()
-    box = figure.locator(".heatmaplayer image").bounding_box()
-    assert box is not None
-    # The cell of 0→3, at the end of the first row.
-    page.mouse.move(box["x"] + box["width"] * 7 / 8, box["y"] + box["height"] / 8, steps=4)
-    hover = figure.locator(".hoverlayer .hovertext", has_text="rank 3")
-    hover.wait_for()
-    text = hover.text_content() or ""
-    assert "rank 0: nid001 GPU 0" in text
-    assert "96.00 Gb/s" in text
-    assert "8.0 % of expected 1200 Gb/s" in text
-    assert "FAIL" in text
-    assert opened.complaints == []
+    table = page.locator("figure table", has_text="from").first
+    cells = [text for text in table.locator("td").all_text_contents() if text.strip()]
+    assert len(cells) == 12
+    assert sum("FAIL" in text for text in cells) == 1
+    bad = table.locator("td.FAIL")
+    title = bad.get_attribute("title") or ""
+    assert "rank 0: nid001 GPU 0" in title
+    assert "96.00 Gb/s" in title
+    assert "8.0 % of expected 1,200 Gb/s" in title
+    colour = "one => getComputedStyle(one).backgroundColor"
+    assert bad.evaluate(colour) != table.locator("td.PASS").first.evaluate(colour)
 
 
 def test_curves_have_lines_bands_and_a_legend(open_page: Open) -> None:
@@ -264,7 +260,7 @@ def test_curves_have_lines_bands_and_a_legend(open_page: Open) -> None:
     draw_all(page)
     figure = page.locator(".plot.curves").first
     names = figure.locator(".legendtext").all_text_contents()
-    assert names[0] == "expected 1200 Gb/s"
+    assert names[0] == "expected 1,200 Gb/s"
     assert names[1] == "6→2"
     assert names[-1] == "51 others"
     assert figure.locator(".scatterlayer .js-line").count() >= 7
@@ -273,11 +269,14 @@ def test_curves_have_lines_bands_and_a_legend(open_page: Open) -> None:
 
 def test_without_scripts_everything_can_be_read(open_page: Open) -> None:
     page = open_page([pair_run(bad={(0, 3): Verdict.FAIL})], java_script_enabled=False).page
+    for summary in page.locator("details.run > summary, .group > summary").all():
+        if not summary.evaluate("one => one.parentElement.open"):
+            summary.click()
     figures = page.locator("figure")
     assert figures.count() == 6
     for figure in figures.all():
-        assert figure.locator(".undrawn").is_visible()
         assert figure.locator("table").is_visible()
+    assert page.locator(".plot .undrawn").count() == 4
     assert page.locator("h1 .verdict").inner_text() == "FAIL"
 
 
@@ -287,8 +286,10 @@ def test_a_browser_that_cannot_unpack_says_so_and_shows_the_tables(open_page: Op
     damaged = tmp_path / "damaged.html"
     damaged.write_text(f"{source[:place]}AAAA{source[place + 4 :]}")
     page = open_page(damaged, expect="no").page
+    page.evaluate("document.querySelectorAll('details.run, details.group').forEach((one) => { one.open = true; })")
     for figure in page.locator("figure").all():
-        assert "This browser cannot draw the figure" in figure.locator(".undrawn").inner_text()
+        if figure.locator(".plot").count():
+            assert "This browser cannot draw the figure" in figure.locator(".undrawn").inner_text()
         assert figure.locator("table").is_visible()
 
 
@@ -310,12 +311,6 @@ def test_a_host_named_as_a_script_does_no_harm(open_page: Open) -> None:
     )
     opened = open_page([run])
     draw_all(opened.page)
-    figure = opened.page.locator(".plot.matrix").first
-    figure.scroll_into_view_if_needed()
-    # What lies over the image takes the pointer.
-    figure.locator(".heatmaplayer image").hover(force=True, position={"x": 200, "y": 20})
-    figure.locator(".hoverlayer .hovertext").wait_for()
-    assert "<script>" in (figure.locator(".hoverlayer").text_content() or "")
     assert opened.complaints == []
     assert opened.requests == []
     assert opened.page.locator("img").count() == 0
@@ -357,25 +352,55 @@ def test_the_colours_follow_the_scheme(open_page: Open) -> None:
     assert page.evaluate(paper) != light[1]
 
 
-def test_on_paper_all_is_open_drawn_and_dark_on_white(open_page: Open, everything: Shown) -> None:
+def test_on_paper_what_was_opened_is_drawn_and_dark_on_white(open_page: Open, everything: Shown) -> None:
     page = open_page([pair_run(bad={(0, 3): Verdict.FAIL})], shown=everything, color_scheme="dark").page
+    page.evaluate("document.querySelector('details.run').open = true")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print", color_scheme="dark")
     places = page.locator(".plot")
-    assert page.locator(".plot.js-plotly-plot").count() == places.count() == 9
+    assert page.locator(".plot.js-plotly-plot").count() == places.count() == 7
     assert page.evaluate("getComputedStyle(document.querySelector('.node text')).fill") == "rgb(0, 0, 0)"
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("getComputedStyle(document.querySelector('.plot .xtick text')).fill") == "rgb(0, 0, 0)"
-    for table in page.locator("table").all():
+    for table in page.locator("details.run table").all():
         assert table.is_visible()
     page.emulate_media(media="screen", color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     wait_until(page, "getComputedStyle(document.querySelector('.plot .xtick text')).fill !== 'rgb(0, 0, 0)'")
 
 
+def test_a_packed_run_opens_by_its_link_and_draws_then(open_page: Open) -> None:
+    runs = [pair_run(ranks=8) for _ in range(6)]
+    page = open_page(runs).page
+    packed = page.locator("details.run[data-packed]")
+    assert packed.count() > 0
+    last = packed.last.get_attribute("id")
+    page.evaluate(f"location.hash = '#{last}'")
+    run = page.locator(f"#{last}")
+    run.locator("figure table").first.wait_for()
+    assert run.locator("h3", has_text="Metrics").is_visible()
+    assert run.get_attribute("data-packed") is None
+
+
+def test_the_filter_hides_what_was_not_asked_for(open_page: Open) -> None:
+    page = open_page([pair_run(bad={(0, 3): Verdict.FAIL}), pair_run(), pair_run(transport="mpi")]).page
+    assert page.locator(".filter output").inner_text() == "3 of 3 runs"
+    page.get_by_label("Verdict").select_option("FAIL")
+    assert page.locator("details.run:visible").count() == 1
+    page.get_by_label("Verdict").select_option("")
+    page.get_by_label("Transport").select_option("mpi")
+    assert page.locator("details.run:visible").count() == 1
+    page.get_by_label("Node").fill("nid9")
+    assert page.locator(".filter output").inner_text() == "0 of 3 runs"
+
+
 @pytest.mark.full
-def test_it_prints(open_page: Open) -> None:
+def test_it_prints_what_is_open(open_page: Open) -> None:
     page = open_page([pair_run()]).page
-    assert page.pdf(format="A4").startswith(b"%PDF")
+    closed = page.pdf(format="A4")
+    assert len(re.findall(rb"/Type\s*/Page\b", closed)) == 1
+    page.get_by_role("button", name="Open all").click()
+    page.locator("figure table").first.wait_for()
+    assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) > 2
     # Chromium tells the page of the print, so figures that were never near are drawn for it.
     assert page.locator(".plot.js-plotly-plot").count() == page.locator(".plot").count()

@@ -109,7 +109,8 @@ def test_import_of_what_is_none(suite: Path, capsys: pytest.CaptureFixture[str])
     ):
         report.write_text(text)
         assert run("store", "import", folder) == 2
-        assert "is no report of a run that ReFrame" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "is no report of a run that ReFrame" in said or "is not valid JSON" in said
     report.unlink()
     assert run("store", "import", folder) == 2
     assert "reframe.json: cannot be read" in capsys.readouterr().err
@@ -117,6 +118,16 @@ def test_import_of_what_is_none(suite: Path, capsys: pytest.CaptureFixture[str])
     assert run("store", "import", suite / "no.jsonl", "--system", "local", "--test", "T") == 2
     assert "has no valid header" in capsys.readouterr().err
     assert not (suite / "output" / "store").exists()
+
+
+def test_import_into_a_damaged_store_stores_and_says_so(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--system", "local", "--test", "PingPong")
+    assert run("store", "import", result_file(suite, 0), *options) == 0
+    (entry,) = (suite / "output" / "store" / "local").iterdir()
+    (entry / "session.json").write_text("{}")
+    assert run("store", "import", result_file(suite, 1), *options) == 1
+    assert "fabricheck: the store is damaged: " in capsys.readouterr().err
+    assert len(list((suite / "output" / "store" / "local").iterdir())) == 2
 
 
 def test_ls_verify_and_prune(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:

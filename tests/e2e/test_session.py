@@ -16,7 +16,8 @@ pytestmark = pytest.mark.e2e
 
 
 def run(toy: ToySuite, selection: Selection | None = None) -> Session:
-    return run_suite(toy.suite, selection or Selection("toy"), toy.output)
+    with run_suite(toy.suite, selection or Selection("toy"), toy.output) as session:
+        return session
 
 
 def verdicts(session: Session) -> list[Verdict]:

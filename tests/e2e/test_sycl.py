@@ -18,10 +18,9 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from tools import build, oneapi_home
 
-pytestmark = [pytest.mark.e2e, pytest.mark.compile, pytest.mark.quiet, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.e2e, pytest.mark.compile, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(1200)]
 
 STAND_IN = Path(__file__).with_name("level_zero_stand_in.cpp")
-FULL = pytest.mark.full
 # A device alone works as fast as it can; several share the processor with the ranks that wait for them.
 ONE_THREAD = {"DPCPP_CPU_NUM_CUS": "1"}
 COLLECTIVES = "alltoall,allreduce,allgather,reduce_scatter,broadcast,reduce"
@@ -86,9 +85,9 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> str:
     "options",
     [
         "--transport=kernel --operations=host_to_device,device_to_host,host_bidirectional,host_stream,local_copy",
-        pytest.param("--transport=copy --operations=host_bidirectional,local_copy", marks=FULL),
-        pytest.param("--transport=kernel --operations=host_to_device --host-memory=migrated", marks=FULL),
-        pytest.param("--transport=copy --operations=device_to_host --host-memory=pageable", marks=FULL),
+        "--transport=copy --operations=host_bidirectional,local_copy",
+        "--transport=kernel --operations=host_to_device --host-memory=migrated",
+        "--transport=copy --operations=device_to_host --host-memory=pageable",
     ],
 )
 def test_a_device_and_its_host(bench: Bench, tmp_path: Path, options: str) -> None:
@@ -100,9 +99,9 @@ def test_a_device_and_its_host(bench: Bench, tmp_path: Path, options: str) -> No
     [
         f"--transport=mpi --operations=pingpong,{COLLECTIVES}",
         f"--transport=ccl --operations=pingpong,bidirectional,{COLLECTIVES}",
-        pytest.param(f"--transport=staging --operations=pingpong,{COLLECTIVES}", marks=FULL),
-        pytest.param("--transport=mpi --operations=pingpong --buffers=host-device", marks=FULL),
-        pytest.param("--transport=ccl --operations=alltoall --implementation=library", marks=FULL),
+        f"--transport=staging --operations=pingpong,{COLLECTIVES}",
+        "--transport=mpi --operations=pingpong --buffers=host-device",
+        "--transport=ccl --operations=alltoall --implementation=library",
     ],
 )
 def test_two_ranks(bench: Bench, tmp_path: Path, options: str) -> None:
@@ -113,8 +112,8 @@ def test_two_ranks(bench: Bench, tmp_path: Path, options: str) -> None:
     "options",
     [
         f"--transport=copy --operations=pingpong,{COLLECTIVES}",
-        pytest.param("--transport=copy --operations=unidirectional --access=read", marks=FULL),
-        pytest.param("--transport=kernel --operations=pingpong,bidirectional,alltoall,broadcast", marks=FULL),
+        "--transport=copy --operations=unidirectional --access=read",
+        "--transport=kernel --operations=pingpong,bidirectional,alltoall,broadcast",
     ],
 )
 def test_processes_reach_each_others_memory_by_level_zeros_calls(
@@ -151,12 +150,7 @@ def test_the_header_says_what_took_a_gpus_place(bench: Bench, tmp_path: Path) ->
     [
         ("--transport=staging", False, (2, "no GPU is visible on .*ZE_AFFINITY_MASK")),
         ("--transport=copy --share-devices", True, (6, "no Level Zero GPU, and only those have handles")),
-        pytest.param(
-            "--transport=copy --operations=host_to_device --host-memory=managed --share-devices",
-            True,
-            (6, "migrated"),
-            marks=FULL,
-        ),
+        ("--transport=copy --operations=host_to_device --host-memory=managed --share-devices", True, (6, "migrated")),
     ],
 )
 def test_what_is_missing_is_one_line(
@@ -169,7 +163,6 @@ def test_what_is_missing_is_one_line(
     assert len(lines) == 1 and re.search(message, lines[0]), job.stderr
 
 
-@FULL
 def test_without_oneccl_the_ccl_transport_is_refused(tmp_path: Path, bench: Bench) -> None:
     source, folder = tmp_path / "src", tmp_path / "build"
     shutil.copytree(build.ROOT / "src", source)

@@ -19,7 +19,7 @@ from fabricheck.store import history
 from fabricheck.suite import suite_root
 from tools import build
 
-pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full]
 
 ROUNDS = 8
 # Messages through the loopback interface and not through shared memory; and a variable of another MPI library.
@@ -140,7 +140,6 @@ def test_what_nobody_reads_neither_helps_nor_hurts(compared: Finished) -> None:
     assert compared.told[line] == "finding"
 
 
-@pytest.mark.full
 def test_the_whole_profile_is_on_or_off_but_for_what_keeps_the_machine_safe(suite: Path) -> None:
     done = run(suite, "whole", chosen("whole-profile"), rounds=2)
     assert done.said("the whole profile by-turns (OMPI_MCA_btl=tcp,self, MPICH_GPU_IPC_THRESHOLD=1) (")
@@ -189,7 +188,6 @@ def test_every_launch_is_kept_and_only_the_first_of_a_test_is_stored(compared: F
 ONLY = chosen(UNREAD[0])
 
 
-@pytest.mark.full
 def test_a_side_that_was_not_in_effect_is_invalid(suite: Path) -> None:
     settings = suite / "site_configs" / "local" / "settings.py"
     before = settings.read_text()
@@ -219,7 +217,6 @@ def wrapped(suite: Path, name: str, lines: str) -> None:
     program.chmod(0o755)
 
 
-@pytest.mark.full
 def test_what_does_not_run_without_the_variable_needs_it(suite: Path) -> None:
     wrapped(suite, "needy", f'[ -n "${UNREAD[0]}" ] || exit 3')
     done = run(suite, "needed", ONLY, built="needy", rounds=2)
@@ -228,7 +225,6 @@ def test_what_does_not_run_without_the_variable_needs_it(suite: Path) -> None:
     assert "): needed: without it fabricbench ended with exit status 3 and 3" in line
 
 
-@pytest.mark.full
 def test_a_launch_that_fails_once_is_incomplete(suite: Path) -> None:
     once = suite / "failed-once"
     wrapped(suite, "flaky", f'[ -n "${UNREAD[0]}" ] || {{ mkdir "{once}" 2>/dev/null && exit 3; }}')

@@ -46,7 +46,8 @@ def told(toy: ToySuite, extras: str) -> tuple[list[Problem], list[Finding]]:
     selection = Selection(
         "toy", names=("HostNuma %host_numa=remote",), more=(f"--setvar=BuildFabricbench.prebuilt={built}",)
     )
-    session = run_suite(toy.suite, selection, toy.output)
+    with run_suite(toy.suite, selection, toy.output) as session:
+        pass
     problems = [each for each in session.problems if each.message.startswith("HostNuma")]
     return problems, [each for each in session.findings if each.message.startswith("HostNuma")]
 

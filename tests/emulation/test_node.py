@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,10 @@ from fabricheck import mpi
 from fabricheck.emulation import node, node_faults
 from fabricheck.emulation.description import EFFICIENCY, MOVERS, Choices
 from fabricheck.errors import UserError
+from fabricheck.judge.node_state import evidence_of_node
+from fabricheck.records.state import NodeState
+from fabricheck.records.verdict import Verdict
+from fabricheck.results.node_state import read_state
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import Topology, find_topology
 from tools import build
@@ -296,7 +301,7 @@ def test_what_is_too_large_or_not_stood_in_for_is_one_line(alps: Machine) -> Non
     assert done.returncode == 70
     assert done.stderr == (
         "fabricheck emulation: the stand-in of libcudart has no cudaGraphCreate: on an emulated node only what "
-        "fabricbench and discover call can run\n"
+        "fabricbench and init call can run\n"
     )
 
 
@@ -332,3 +337,37 @@ def test_nvml_tells_what_was_planted(standins: Path, tmp_path: Path) -> None:
         node_faults.plant(tmp_path, faults)
         down = [0 if number == 3 else 1 for number in range(18)]
         assert ask() == [3, "emulated NVIDIA H200", down, 3, 0x20, [4242]]
+
+
+def state_of(machine: Machine, folder: Path) -> NodeState:
+    """What the collector of a job says of the node as it is now, with the real nvidia-ml-py."""
+    command = [sys.executable, "-m", "fabricheck.state.collect", str(folder), "before"]
+    folder.mkdir()
+    done = subprocess.run(command, env=machine.environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    (file,) = folder.glob("*.json")
+    return read_state(file)
+
+
+def test_the_state_of_a_node_shows_what_is_planted(machine: Machine, tmp_path: Path) -> None:
+    """NVML's word on alps, amd-smi's on lumi, each judged by the node's own topology."""
+    healthy = state_of(machine, tmp_path / "healthy")
+    assert (healthy.notes, len(healthy.gpus)) == ((), machine.ranks)
+    quiet = replace(healthy, busy_cores=0.0, nics=())
+    assert evidence_of_node(quiet, replace(machine.topology, nics=())) == ()
+    first, second, third = (gpu.name for gpu in machine.topology.gpus[:3])
+    machine.plant(
+        {
+            "throttle": {first: {"factor": 0.6, "reasons": ["sw_thermal_slowdown"]}},
+            "pcie": {second: {"generation": 3, "width": 8}},
+            "processes": [{"gpu": third, "pid": 4242, "name": "python", "memory_bytes": 1 << 30, "flows": []}],
+            **({"nvlinks": {first: {"7": {"state": "inactive"}}}} if machine.system == "alps" else {}),
+        }
+    )
+    found = {each.short: each.verdict for each in evidence_of_node(state_of(machine, tmp_path / "planted"), None)}
+    host = healthy.host
+    assert found[f"{host}: GPU 2: is in use by process 4242 (python, 1.07 GB)"] is Verdict.INVALID
+    assert found[f"{host}: GPU 1: PCIe runs at Gen 3 x8 of Gen 5 x16"] is Verdict.DEGRADED
+    assert any(text.startswith(f"{host}: GPU 0: is throttled: ") for text in found)
+    links = f"{host}: GPU 0: 17 of 18 links to other GPUs are active (7 inactive)"
+    assert (links in found) == (machine.system == "alps")

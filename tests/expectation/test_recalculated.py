@@ -77,7 +77,7 @@ def test_mi250x_rings_and_optima(name: str) -> None:
     for operation in ("allgather", "reduce_scatter"):
         assert by(system(name), operation) == pytest.approx(1828.6, abs=0.05)
         assert best(system(name), operation) == pytest.approx(2666.7, abs=0.05)
-    assert by(system(name), "allreduce") == pytest.approx(800)
+    assert by(system(name), "allreduce") == pytest.approx(914.3, abs=0.05)
     assert best(system(name), "allreduce") == pytest.approx(1333.3, abs=0.05)
 
 

@@ -110,6 +110,19 @@ def test_a_run_with_defects_is_red(planted: Finished) -> None:
     assert (planted.folder / "report.html").exists()
 
 
+def test_reframe_itself_reports_the_bound_that_judged(planted: Finished) -> None:
+    """So that `--performance-report` and what reads the performance logs see what we see, and nothing else."""
+    report = json.loads((planted.folder / "reframe.json").read_text())
+    cases = {each.get("defect"): each["perfvalues"] for each in report["runs"][0]["testcases"]}
+    found = cases["reference_missed"]["local:default:pingpong_uncontended_0_1_64kib_goodput"]
+    assert found[1:] == [900000.0, -0.1, 0.1, "Gb/s", "fail"]
+    others = [values for name, values in cases["reference_missed"].items() if values is not found]
+    assert others and all(values[-1] == "pass" for values in others)
+    (log,) = (planted.folder.parent.parent / "perflogs").rglob("Planted.log")
+    (line,) = [each for each in log.read_text().splitlines() if "reference_missed" in each]
+    assert f"|{found[0]}|Gb/s|900000.0|-0.1|0.1|" in line
+
+
 @dataclass(frozen=True)
 class Planted:
     """A defect of planted.py: what is broken for the user, how it was planted, and what has to come of it."""

@@ -17,8 +17,8 @@ from fabricheck.history.accepted import Accepted, load_accepted
 from fabricheck.history.hazard import CHARTS, CLIP, KINDS, false_alarm_rate, log_rates, thresholds
 from fabricheck.history.monitor import Options, monitor
 from fabricheck.history.noise import kinds_of_noise
+from fabricheck.history.peaks import upper_tail
 from fabricheck.history.streak import least_of_streak
-from fabricheck.history.tails import upper_tail
 from fabricheck.history.text import to_json, watch_lines
 from fabricheck.history.watch import WatchResult, change_point, watch, watch_series
 from tests.support.histories import NOW, SYSTEM, Made, history, normal

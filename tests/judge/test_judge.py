@@ -166,10 +166,11 @@ def test_without_a_reference_the_floor_judges_and_says_so() -> None:
     "expected", [NO_EXPECTATION, Expectation(110.0, None, 120.0, 0.5, "t"), Expectation(110.0, 100.0, 120.0, 0.0, "t")]
 )
 def test_with_nothing_to_judge_against_nothing_passes(expected: Expectation) -> None:
-    verdict, metrics = judge_all(read_run(HOST), {"goodput": expected, "latency": expected}, {})
-    assert verdict is INVALID
-    assert {each.verdict for each in metrics.values()} == {INVALID}
-    assert "nothing to judge against" in metrics[GOODPUT].reason
+    verdict, metrics = judge_all(read_run(HOST), {"goodput": expected}, {})
+    assert verdict is INCOMPLETE
+    assert {each.verdict for each in metrics.values()} == {INCOMPLETE}
+    assert {each.judged_by for each in metrics.values()} == {"unjudged"}
+    assert metrics[GOODPUT].reason.startswith("unjudged: ")
 
 
 def test_a_latency_that_no_model_knows_is_judged_by_the_policy() -> None:

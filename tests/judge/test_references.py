@@ -155,7 +155,7 @@ MISTAKES = {
     "a level too many": (tree(f"  $index: [n]\n  a: {{b: {GOOD}}}\n"), "has to be"),
     "index that is no list": (tree(f"  $index: n\n  a: {GOOD}\n"), "list of attribute names"),
     "bare alternative": (tree(f"  $index: [n]\n  a|b: {GOOD}\n"), r"write \(a\|b\)"),
-    "no regular expression": (tree(f"  $index: [n]\n  '*': {GOOD}\n"), "this is none"),
+    "no regular expression": (tree(f"  $index: [n]\n  '*': {GOOD}\n"), "this one is no regular expression"),
     "key as truth": (tree(f"  $index: [n]\n  yes: {GOOD}\n"), "put it into quotes"),
     "key as float": (tree(f"  $index: [n]\n  1.5: {GOOD}\n"), "put it into quotes"),
     "number as a scope": (tree(f"  8: {GOOD}\n"), "is no system, partition"),
@@ -213,4 +213,12 @@ def test_the_example_of_the_documentation_is_good(tmp_path: Path) -> None:
 
 def test_the_references_of_the_suite_are_good() -> None:
     for path in sorted((ROOT / "reference_values").glob("*.yaml")):
+        load_references(path)
+
+
+@pytest.mark.parametrize("key", ["(a+)+", "(a|b)*c", ".*.*.*.*.*"])
+def test_a_key_that_could_be_matched_for_ever_is_refused(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "refs.yaml"
+    path.write_text(tree(f"  $index: [n]\n  '{key}': {GOOD}\n"), encoding="utf-8")
+    with pytest.raises(UserError, match="repetition"):
         load_references(path)

@@ -67,7 +67,7 @@ def test_each_run_of_a_mixed_report_says_what_it_is() -> None:
 
 def test_the_head_of_the_page_is_marked() -> None:
     text = page([pair_run(platform="emulated")], Path())
-    assert f"<title>PASS: {REHEARSAL}: alps</title>" in text
+    assert f"<title>PASS, uncalibrated: {REHEARSAL}: alps</title>" in text
     assert f'<span class="rehearsal">{REHEARSAL}</span>' in text.split("<h1>")[1].split("</h1>")[0]
 
 

@@ -32,9 +32,9 @@ def judged(
 
 def test_the_verdict_comes_first() -> None:
     page = render_html([judged()], title="a title", system="local")
-    assert page.index('class="verdict PASS"') < page.index("a title</h1>")
+    assert page.index('class="verdict PASS"') < page.index("a title</span></h1>")
     assert "uncalibrated" in page
-    assert "<title>PASS: a title</title>" in page
+    assert "<title>PASS, uncalibrated: a title</title>" in page
 
 
 def test_a_red_run_makes_the_page_red(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_red_run_makes_the_page_red(tmp_path: Path) -> None:
 
     page = render_html([judged(), judged(HOST, spoil, tmp_path)], title="t", system="local")
     assert "<title>FAIL: t</title>" in page
-    assert "2 runs (1 FAIL, 1 PASS)" in page
+    assert "2 runs: 1 FAIL, 1 PASS" in page
 
 
 def test_no_runs_are_no_pass() -> None:
@@ -76,8 +76,8 @@ def test_names_in_a_result_file_do_no_harm(tmp_path: Path) -> None:
     assert "alert(1)</script>" not in page
     assert "<img" not in page
     assert "\x1b" not in page + render([run], width=100, color=False)
-    # Plotly, the figures' data, and the script that draws; the browser runs only what the policy names by its hash.
-    assert len(re.findall(r"<script", page)) == 3
+    # Plotly, the figures' data, packed runs, and the script that draws; the browser runs what the policy names.
+    assert len(re.findall(r"<script", page)) == 4
     assert "script-src 'sha256-" in page
 
 
@@ -90,7 +90,7 @@ def test_a_page_loads_nothing() -> None:
 
 def test_pair_matrix_and_curves_have_tables() -> None:
     page = render_html([judged(CUDA)], title="t", system="local")
-    assert page.count('class="plot matrix"') >= 1
+    assert page.count('class="note legend"') >= 1
     assert page.count('class="plot curves"') >= 1
     drawings = page.count('class="plot ') + page.count('<figure class="node">')
     assert page.count("The same as a table") == drawings

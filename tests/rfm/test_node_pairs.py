@@ -40,7 +40,7 @@ def laid_out(
         num_nodes=nodes,
         schedules=["contended"],
         least_ranks=2,
-        leave_out_if=lambda condition, reason: None,
+        leave_out_if=lambda condition, reason, described=True: None,
         rank_devices=(),
     )
     FabricbenchCheck.set_ranks(test)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fabricheck.extras import Effort
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.suite_parts import SuiteParts
 from fabricheck.suites.benchmarks import benchmark
@@ -17,7 +18,7 @@ SIZES = {"host": "8B,1GiB", "staging": "1B:64MiB:4", "other": "1MiB,64MiB,1GiB"}
 def check(backend: str, transport: str, extras: dict[str, object], **more: Any) -> Any:
     """What `chosen_sizes` reads of a test."""
     given: dict[str, Any] = {"backend": backend, "transport": transport, "sizes": SIZES, **more}
-    return SimpleNamespace(current_partition=SimpleNamespace(extras=extras), **given)
+    return SimpleNamespace(effort=Effort.of(extras, 1), **given)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,24 @@ def check(backend: str, transport: str, extras: dict[str, object], **more: Any) 
 def test_no_size_is_above_the_partitions_limit(backend: str, transport: str, whole: str, bounded: str) -> None:
     assert FabricbenchCheck.chosen_sizes(check(backend, transport, {})) == whole
     assert FabricbenchCheck.chosen_sizes(check(backend, transport, {"most_bytes": 1 << 20})) == bounded
+
+
+@pytest.mark.parametrize(
+    ("transport", "step", "coarser"),
+    [
+        ("staging", 64, "1B,64B,4KiB,256KiB,64MiB"),
+        ("staging", 2, "1B:64MiB:4"),
+        ("ccl", 64, "1MiB,64MiB,1GiB"),
+    ],
+)
+def test_sizes_of_a_range_are_no_closer_than_the_partition_asks_for(transport: str, step: int, coarser: str) -> None:
+    assert FabricbenchCheck.chosen_sizes(check("cuda", transport, {"size_step": step})) == coarser
+
+
+def test_between_nodes_sizes_have_a_limit_of_their_own() -> None:
+    extras = {"most_bytes": 1 << 20, "most_bytes_between_nodes": 4 << 20}
+    assert [Effort.of(extras, nodes).sizes("8B,1GiB") for nodes in (1, 2)] == ["8B,1MiB", "8B,4MiB"]
+    assert Effort.of({"most_bytes": 1 << 20}, 2).sizes("8B,1GiB") == "8B,1MiB"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from fabricheck.findings.case_runs import CaseRun
 from fabricheck.records.case import Case
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.verdict import Finding, Problem, Verdict
-from fabricheck.session.outcome import not_said_by_runs, read_result
+from fabricheck.session.outcome import judge_session, not_said_by_runs, read_result
 from fabricheck.session.problems import failure_of, find_problems, find_what_applies
 from fabricheck.session.reading import Session, read_cases
 from fabricheck.session.reframe import Selection, run_suite
@@ -227,8 +227,11 @@ def test_no_report_no_cases(tmp_path: Path) -> None:
 
 
 def test_an_unknown_system(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"unknown system 'nowhere': .*local"):
-        run_suite(Suite(suite_root()), Selection("nowhere:gpu"), tmp_path)
+    with (
+        pytest.raises(UserError, match=r"unknown system 'nowhere': .*local"),
+        run_suite(Suite(suite_root()), Selection("nowhere:gpu"), tmp_path),
+    ):
+        pass
 
 
 def test_what_a_run_says_itself_is_said_once() -> None:
@@ -263,3 +266,44 @@ def test_what_runs_on_a_miniature_is_a_rehearsal_also_without_gpus(tmp_path: Pat
     (tmp_path / "site_configs" / "local" / MINIATURE).write_text("{}", encoding="utf-8")
     assert is_rehearsal(read_result(HOST, suite, "local"))
     assert not is_rehearsal(read_result(HOST, suite, "hgx-h200"))
+
+
+@pytest.mark.parametrize(
+    "name", ["(a+)+$", "(a|aa)+b", "((a*)b?)*c", "(?:x{1,9}){2,}", ".*.*.*.*.*x", "([", "((((a?)))*)+"]
+)
+def test_a_name_that_could_take_for_ever_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=r"^--name '"):
+        Selection("local", names=(name,)).arguments()
+
+
+@pytest.mark.parametrize(
+    "name", ["PingPong %transport=mpi", "(PingPong|Collectives).*", r"A\(b+\)+", "[+*(]+x.*", "^.*8$"]
+)
+def test_a_plain_name_is_not(name: str) -> None:
+    assert Selection("local", names=(name,)).arguments()[-1] == f"--name={name.replace(' ', '')}"
+
+
+def test_what_the_scheduler_said_is_not_dropped(tmp_path: Path) -> None:
+    """As ReFrame 4.10 reports a job that Slurm does not take."""
+    reason = (
+        "spawned process error: command 'sbatch rfm_job.sh' failed with exit code 1:\n--- stdout ---\n\n"
+        "--- stdout ---\n--- stderr ---\n"
+        "sbatch: error: Batch job submission failed: Requested node configuration is not available\n"
+    )
+    (one,) = read(tmp_path, [record(result="fail", fail_phase="run", fail_reason=reason)])
+    (problem,) = find_problems(1, 1, [one])
+    assert problem.message.endswith(
+        "sbatch: error: Batch job submission failed: Requested node configuration is not available"
+    )
+    assert len(problem.message.splitlines()) == 1
+
+
+def test_one_file_for_two_test_cases_is_found(tmp_path: Path) -> None:
+    cases = [case(tmp_path / name) for name in ("one", "two")]
+    for each in cases:
+        for file in each.result_files():
+            file.write_text(HOST.read_text())
+    root = make_suite(tmp_path / "suite")
+    outcome = judge_session(Session.of(tmp_path, cases, 2), Suite(root), "local")
+    (problem,) = [each for each in outcome.problems if "handed in again" in each.message]
+    assert problem.verdict is outcome.verdict is Verdict.INVALID

@@ -58,7 +58,13 @@ def test_a_slurm_system_with_the_cray_environment(monkeypatch: pytest.MonkeyPatc
         "features": ["gpu", "hip", "xgmi", "remote"],
         "devices": [{"type": "gpu", "arch": "gfx90a", "model": "MI250X", "num_devices": 8}],
         "resources": [{"name": "_rfm_gpu", "options": ["--gpus-per-node={num_gpus_per_node}"]}],
-        "extras": {"tuning_profile": "dardel", "gpus_per_node": 8, "nodes": 1, "most_nodes": 64},
+        "extras": {
+            "tuning_profile": "dardel",
+            "gpus_per_node": 8,
+            "nodes": 1,
+            "most_nodes": 64,
+            "cores": ["49-55", "57-63", "17-23", "25-31", "1-7", "9-15", "33-39", "41-47"],
+        },
     }
 
 

@@ -110,7 +110,8 @@ def test_validate_looks_at_the_files_of_all_partitions(suite: Path, monkeypatch:
 def test_an_old_key_of_an_environment_is_named_with_the_new_one(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(suite)
     settings = suite / "site_configs" / "hgx-h200" / "settings.py"
-    settings.write_text(settings.read_text().replace('"backend": "cuda"', '"port": "cuda"'))
+    old = 'for one in site_configuration["environments"]:\n    one["extras"]["port"] = one["extras"].pop("backend")\n'
+    settings.write_text(settings.read_text() + old)
     said = CliRunner().invoke(validate, ["hgx-h200"], catch_exceptions=False)
     assert said.exit_code == 1
     assert "the environment's extras have 'port': 'cuda': the key is called 'backend' now: rename it" in said.stdout

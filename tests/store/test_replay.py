@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 
 import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.results.fabricbench import read_run
+from fabricheck.results.node_state import FOLDER
 from fabricheck.store import tables
 from fabricheck.store.reading import stored_runs
 from fabricheck.store.replay import ReplayedSession, replay
 from fabricheck.store.writing import append
 from tests.support.result_files import CUDA, Line
 from tests.support.sessions import NOW, add, case, result_file, session_of
+from tests.support.states import gpu, node
 
 REFERENCES = """
 $sources:
@@ -46,6 +51,26 @@ def changes_of(sessions: list[ReplayedSession]) -> list[tuple[str, str, str]]:
 
 def cut(lines: list[Line]) -> None:
     lines[1]["wrong_bytes"] = 3
+
+
+def test_what_nodes_said_is_kept_with_the_run(root: Path, store: Path) -> None:
+    file = result_file(root / "asked", 0, source=CUDA)
+    ranks = read_run(file).ranks
+    assert ranks[0].device is not None
+    hot = gpu(0, bus_id=ranks[0].device.bus_id[-12:], throttle=("hw_thermal_slowdown",))
+    (file.parent / FOLDER).mkdir()
+    for when in ("before", "after"):
+        state = node(ranks[0].host, when, gpus=(hot,))
+        (file.parent / FOLDER / f"{when}.json").write_text(json.dumps(dataclasses.asdict(state)))
+    new = session_of(root, 0, [file], system="hgx-h200")
+    (judged,) = new.judged
+    assert any("GPU 0: is throttled: hardware thermal slowdown" in each.message for each in judged.problems)
+    entry = append(store, new, NOW).entry
+    (stored,) = stored_runs(entry)
+    assert stored.run.states == judged.run.states
+    assert stored.run.states.after[ranks[0].host].gpus == (hot,)
+    (done,) = replay(store, root, system="hgx-h200")
+    assert not done.changed
 
 
 def test_nothing_changed_and_so_not_a_byte(root: Path, store: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.judgement import Expectation, Judgement, Reference
+from fabricheck.records.judgement import Expectation, Judgement, Reference, Yardstick
 from fabricheck.records.metrics import UNITS, Quantity, metric_name
 from fabricheck.records.run import Device, Rank, Run, Samples
 from fabricheck.records.verdict import Problem, Verdict
@@ -68,7 +68,15 @@ def judgement(
         expectation=Expectation(expected, expected, None, 0.5, source),
         reference=reference,
         samples=of,
+        yardstick=_yardstick(expected, reference, quantity),
     )
+
+
+def _yardstick(expected: float | None, reference: Reference | None, quantity: Quantity) -> Yardstick | None:
+    if reference is None:
+        return Yardstick("floor", expected / 2, expected / 2, "made up") if expected is not None else None
+    bound = reference.lower if quantity == "goodput" else reference.upper
+    return Yardstick("reference", reference.value, reference.value * (1 + (bound or 0.0)), reference.provenance)
 
 
 def header(ranks: Sequence[Rank], records: Iterable[Samples], **changes: Any) -> dict[str, Any]:

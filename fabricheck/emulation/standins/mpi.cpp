@@ -225,4 +225,22 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
 
 int MPI_Wait(MPI_Request* request, MPI_Status* status) { return MPI_Waitall(1, request, status); }
 
+// Of a message that has begun it waits for the rest, which the sender has sent already.
+int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
+  const auto known = *request == MPI_REQUEST_NULL ? node().expected.end() : node().expected.find(*request);
+  if (known == node().expected.end()) return PMPI_Test(request, flag, status);
+  if (known->second.ahead != MPI_REQUEST_NULL) {
+    const int result = PMPI_Request_get_status(known->second.ahead, flag, MPI_STATUS_IGNORE);
+    return result != MPI_SUCCESS || *flag == 0 ? result : MPI_Wait(request, status);
+  }
+  const Expected message = known->second;
+  const MPI_Request before = *request;
+  const int result = PMPI_Test(request, flag, status);
+  if (*flag != 0) {
+    node().expected.erase(before);
+    emulation::wrote(message.buffer, message.bytes);
+  }
+  return result;
+}
+
 }  // extern "C"

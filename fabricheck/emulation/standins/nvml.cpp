@@ -1,4 +1,4 @@
-// libnvidia-ml.so.1: what discover and the checks of a node's state ask. A call that is not here is not found by
+// libnvidia-ml.so.1: what init and the checks of a node's state ask. A call that is not here is not found by
 // dlsym, which NVML's users take for an old driver; what a GPU of this node does not have is "not supported".
 #include <algorithm>
 #include <cstdint>

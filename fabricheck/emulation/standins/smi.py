@@ -16,6 +16,8 @@ from typing import Any
 
 Gpu = Mapping[str, Any]
 _MARK = "emulated "
+# GT/s of a PCIe lane by generation.
+_GTPS = {1: 2.5, 2: 5, 3: 8, 4: 16, 5: 32, 6: 64}
 
 
 class Node:
@@ -144,12 +146,17 @@ def amd_smi(node: Node, arguments: Sequence[str]) -> str:
             one["asic"] = {"market_name": _MARK + gpu["model"], "target_graphics_version": gpu["arch"]}
             one["driver"] = {"name": "amdgpu", "version": node.version("driver")}
             one["numa"] = {"node": gpu["numa_node"]}
+            most = gpu["pcie"]
+            one["bus"] = {"bdf": gpu["bus_id"], "max_pcie_width": most["width"]}
+            one["bus"]["max_pcie_speed"] = {"value": _GTPS[most["generation"]], "unit": "GT/s"}
         elif words == ["metric"]:
             reasons = node.throttle(gpu).get("reasons", [])
             one["temperature"] = {"hotspot": {"value": node.fact(gpu, "temperature_c"), "unit": "C"}}
             one["power"] = {"socket_power": {"value": node.fact(gpu, "power_mw") // 1000, "unit": "W"}}
             one["power"]["throttle_status"] = "THROTTLED" if reasons else "UNTHROTTLED"
             one["throttle"] = {"reasons": reasons}
+            link = {**gpu["pcie"], **node.faults.get("pcie", {}).get(gpu["name"], {})}
+            one["pcie"] = {"width": link["width"], "speed": {"value": _GTPS[link["generation"]], "unit": "GT/s"}}
             one["clock"] = {"gfx_0": {"clk": {"value": node.clock_mhz(gpu), "unit": "MHz"}}}
             one["ecc"] = {
                 "total_correctable_count": node.fact(gpu, "corrected_ecc_errors"),

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import plotly.graph_objects as go
-
 from fabricheck.history.compare import Change, Comparison, MetricChange
 from fabricheck.history.text import percent, size
 from fabricheck.report.content import number, plural
@@ -18,6 +16,7 @@ from fabricheck.report.figures.plot import (
     clipped,
     legend_below,
     plain,
+    scatter,
     short,
     shortened,
     to_json,
@@ -90,7 +89,7 @@ def _trace(verdict: Change, shown: Sequence[MetricChange], names: Sequence[str],
     own = [(place, each) for place, each in enumerate(shown) if each.verdict is verdict]
     changes = [_held(each.change) for _, each in own]
     ends = [(_end(each.interval[0], -1), _end(each.interval[1], 1)) for _, each in own]
-    return go.Scatter(
+    return scatter(
         x=list(map(short, changes)),
         y=[place for place, _ in own],
         mode="markers",

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, UNITS, Quantity
@@ -16,7 +15,7 @@ from fabricheck.records.operations import MEMORY_PATHS, PAIRS
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import number, who
-from fabricheck.report.figures.plot import GREY, Line, legend_below, line_traces, plain, short, to_json
+from fabricheck.report.figures.plot import GREY, Line, legend_below, line_traces, plain, scatter, short, to_json
 from fabricheck.report.figures.tables import MOST_CURVES, Curve, Curves, Figure, Point
 from fabricheck.units import format_size
 
@@ -140,7 +139,7 @@ def _expected_trace(plot: _Plot, judged: RunJudgement, curves: Sequence[Curve]) 
     if len(expected) != 1 or value is None:
         return None
     sizes = [point.bytes for curve in curves for point in curve.points]
-    return go.Scatter(
+    return scatter(
         x=[min(sizes), max(sizes)],
         y=[short(value), short(value)],
         name=f"expected {number(value)} {UNITS[plot.quantity]}",

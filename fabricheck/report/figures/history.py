@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import plotly.graph_objects as go
 
 from fabricheck.history.series import MetricKey, Series, Session
 from fabricheck.history.text import incident_name, percent, size
@@ -29,6 +28,7 @@ from fabricheck.report.figures.plot import (
     legend_below,
     line_traces,
     plain,
+    scatter,
     short,
     shortened,
     to_json,
@@ -261,7 +261,7 @@ def _upright(session: Session, what: str, ends: tuple[float, float], color: str,
     """A vertical line that the legend names."""
     low, high = ends
     moment = _moment(session)
-    return go.Scatter(
+    return scatter(
         x=[moment] * 3,
         y=[short(low), short((low + high) / 2), short(high)],
         mode="lines",

@@ -1,22 +1,24 @@
-"""Pair matrices: a heat map of the pairs of a group."""
+"""Pair matrices: a map of the pairs of a group, as a table whose cells are coloured."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import plotly.graph_objects as go
+import math
+from itertools import groupby
 
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
+from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import Group, describe_rank, number, percent, plural, share_of_expected, who
-from fabricheck.report.figures.plot import COLORS, SCALE, finite, plain, to_json
-from fabricheck.report.figures.tables import Cell, Figure, Listing, Matrix
+from fabricheck.report.figures.tables import Cell, End, Figure, Listing, Matrix
 
 # Above it, numbers in the cells could not be read.
-_RANKS_WITH_TEXT = 12
+_RANKS_WITH_TEXT = 32
 # A matrix with few of its cells measured is shorter as a list.
 _SPARSE = 8
+_SHADES = 10
+# The colours span at least this share of the best value: noise is not to look like a fault.
+_LEAST_SPAN = 0.05
 
 
 def matrix_of(group: Group, judged: RunJudgement) -> Figure:
@@ -26,24 +28,39 @@ def matrix_of(group: Group, judged: RunJudgement) -> Figure:
     pairs = {*measured, *planned}
     ranks = tuple(sorted({rank for pair in pairs for rank in pair}))
     sources, destinations = tuple(sorted({a for a, _ in pairs})), tuple(sorted({b for _, b in pairs}))
-    if len(ranks) <= 2 * _RANKS_WITH_TEXT:
+    if len(ranks) <= _RANKS_WITH_TEXT:
         sources = destinations = ranks
     relative = all(share_of_expected(each) is not None for each in measured.values())
     unit = "% of expected" if relative else group.unit
+    known = {pair: _value(each, relative) for pair, each in measured.items()}
+    low, high = _span(list(known.values()))
+    text = len(ranks) <= _RANKS_WITH_TEXT
+    by_rank = {each.rank: each for each in judged.run.ranks}
 
     def cell(pair: tuple[int, int]) -> Cell:
         found = measured.get(pair)
         if found is not None:
-            return Cell(_value_text(found, relative), found.verdict)
+            shade = _shade(known[pair], low, high, higher=group.quantity == "goodput")
+            shown = (percent(known[pair] / 100) if relative else number(known[pair])) if text else ""
+            shown = shown or ("" if found.verdict is Verdict.PASS else number(known[pair]))
+            return Cell(shown, found.verdict, shade, _title(pair, found, by_rank))
         if pair in planned:
             return Cell("missing", Verdict.INCOMPLETE)
-        return Cell("" if pair[0] == pair[1] else "-", None)
+        return Cell("", None)
 
-    title = f"{group.name}: pairs, in {unit}"
     cells = tuple(tuple(cell((a, b)) for b in destinations) for a in sources)
-    table: Matrix | Listing = Matrix(sources, destinations, cells)
+    ends = _ends(sources, by_rank), _ends(destinations, by_rank)
+    legend, hosts = _legend(group, low, high, unit), _hosts(destinations, by_rank)
+    table: Matrix | Listing = Matrix(*ends, cells, hosts, legend)
     if len(sources) * len(destinations) > _SPARSE * len(pairs) + 100:
         table = Listing(tuple((f"{a}→{b}", cell((a, b))) for a, b in sorted(pairs)))
+    summary = _summary(group, measured, planned, relative)
+    return Figure("matrix", f"{group.name}: pairs, in {unit}", summary, "", table)
+
+
+def _summary(
+    group: Group, measured: dict[tuple[int, int], Judgement], planned: set[tuple[int, int]], relative: bool
+) -> str:
     worst, best = group.judgements[0], group.judgements[-1]
     summary = plural(len(measured), "pair")
     if len(planned - measured.keys()):
@@ -58,8 +75,7 @@ def matrix_of(group: Group, judged: RunJudgement) -> Figure:
             if all(each.expectation.expected is None for each in measured.values())
             else f". For some pairs the model expects nothing, so these are absolute values in {group.unit}"
         )
-    plot = _heat_map(group, judged, Matrix(sources, destinations, cells), measured, relative)
-    return Figure("matrix", title, summary, plot, table)
+    return summary
 
 
 def _planned_pairs(group: Group, judged: RunJudgement) -> set[tuple[int, int]]:
@@ -73,112 +89,61 @@ def _planned_pairs(group: Group, judged: RunJudgement) -> set[tuple[int, int]]:
     }
 
 
+def _value(judged: Judgement, relative: bool) -> float:
+    share = share_of_expected(judged)
+    return 100 * share if relative and share is not None else judged.value
+
+
+def _span(known: list[float]) -> tuple[float, float]:
+    """The values at both ends of the colours: the data's own, not narrower than noise is wide."""
+    finite = [each for each in known if math.isfinite(each)] or [0.0]
+    low, high = min(finite), max(finite)
+    return (low, high) if high - low > _LEAST_SPAN * high else (high - (_LEAST_SPAN * high or 1.0), high)
+
+
+def _shade(value: float, low: float, high: float, *, higher: bool) -> int | None:
+    if not math.isfinite(value):
+        return None
+    shade = min(int((value - low) / (high - low) * _SHADES), _SHADES - 1)
+    return shade if higher else _SHADES - 1 - shade
+
+
+def _legend(group: Group, low: float, high: float, unit: str) -> str:
+    ends = (low, high) if group.quantity == "goodput" else (high, low)
+    text = f"Dark is {number(ends[0])}, light {number(ends[1])} {unit}"
+    floors = {each.expectation.floor_fraction for each in group.judgements}
+    if unit == "% of expected" and group.quantity == "goodput" and len(floors) == 1 and (floor := floors.pop()):
+        text += f"; the floor is {number(100 * floor)}"
+    return text
+
+
+def _ends(ranks: tuple[int, ...], by_rank: dict[int, Rank]) -> tuple[End, ...]:
+    return tuple(_end(by_rank.get(each), each) for each in ranks)
+
+
+def _end(rank: Rank | None, number_: int) -> End:
+    if rank is None:
+        return End("", f"rank {number_}")
+    return End(rank.host, f"GPU {rank.device.index}" if rank.device is not None else f"rank {number_}")
+
+
+def _hosts(ranks: tuple[int, ...], by_rank: dict[int, Rank]) -> tuple[tuple[str, int], ...]:
+    found = [(host, len(list(own))) for host, own in groupby(ranks, lambda each: _end(by_rank.get(each), each).host)]
+    return tuple(found) if len(found) > 1 else ()
+
+
+def _title(pair: tuple[int, int], found: Judgement, by_rank: dict[int, Rank]) -> str:
+    names = [describe_rank(by_rank[each]) if each in by_rank else f"rank {each}" for each in pair]
+    low, high = found.interval
+    expected = found.expectation.expected
+    of = f"; {percent(share_of_expected(found))} of expected {number(expected)} {found.unit}" if expected else ""
+    return (
+        f"{names[0]} → {names[1]}: {number(found.value)} {found.unit} (95%: {number(low)} to {number(high)}){of}; "
+        f"{found.verdict.value}"
+    )
+
+
 def _pair_text(judged: Judgement) -> str:
     share = share_of_expected(judged)
     of_expected = f" ({percent(share)} of expected)" if share is not None else ""
     return f"{who(judged.samples, 0)} {number(judged.value)} {judged.unit}{of_expected}, {judged.verdict.value}"
-
-
-def _value_text(judged: Judgement, relative: bool) -> str:
-    return percent(share_of_expected(judged)) if relative else number(judged.value)
-
-
-def _heat_map(
-    group: Group,
-    judged: RunJudgement,
-    matrix: Matrix,
-    measured: dict[tuple[int, int], Judgement],
-    relative: bool,
-) -> str:
-    names = {each.rank: describe_rank(each) for each in judged.run.ranks}
-
-    def hover(a: int, b: int) -> str:
-        found = measured.get((a, b))
-        route = f"{plain(names.get(a, f'rank {a}'))}<br>→ {plain(names.get(b, f'rank {b}'))}"
-        if found is None:
-            return f"{route}<br>not measured" if a != b else ""
-        low, high = found.interval
-        expected = found.expectation.expected
-        of = f"<br>{percent(share_of_expected(found))} of expected {number(expected)} {found.unit}" if expected else ""
-        return (
-            f"{route}<br>{number(found.value)} {found.unit} (95%: {number(low)} to {number(high)}){of}"
-            f"<br>{found.verdict.value}"
-        )
-
-    def value(a: int, b: int) -> float | None:
-        found = measured.get((a, b))
-        if found is None:
-            return None
-        share = share_of_expected(found)
-        return finite(100 * share if relative and share is not None else found.value)
-
-    z = [[value(a, b) for b in matrix.destinations] for a in matrix.sources]
-    known = [each for row in z for each in row if each is not None]
-    small = max(len(matrix.sources), len(matrix.destinations)) <= _RANKS_WITH_TEXT
-    text = [[_cell_text(cell) for cell in row] for row in matrix.cells] if small else None
-    higher = group.quantity == "goodput"
-    low, high = _scale(known, relative=relative, higher=higher)
-    destinations, sources = [str(each) for each in matrix.destinations], [str(each) for each in matrix.sources]
-    traces: list[Any] = [
-        go.Heatmap(
-            x=destinations,
-            y=sources,
-            z=z,
-            zmin=low,
-            zmax=high,
-            colorscale=SCALE,
-            reversescale=not higher,
-            text=text,
-            texttemplate="%{text}" if small else None,
-            hovertext=[[hover(a, b) for b in matrix.destinations] for a in matrix.sources],
-            hoverinfo="text",
-            hoverongaps=True,
-            xgap=2,
-            ygap=2,
-            colorbar={"title": {"text": "%" if relative else group.unit}, "thickness": 12, "outlinewidth": 0},
-        )
-    ]
-    bad = [(a, b) for (a, b), each in measured.items() if each.verdict is not Verdict.PASS]
-    if bad and not small:
-        traces.append(
-            go.Scatter(
-                x=[str(b) for _, b in bad],
-                y=[str(a) for a, _ in bad],
-                mode="markers",
-                marker={"symbol": "x-thin", "size": 9, "line": {"width": 2, "color": COLORS[1]}},
-                hoverinfo="skip",
-                showlegend=False,
-            )
-        )
-    return to_json(traces, _layout(len(matrix.sources)))
-
-
-def _scale(known: list[float], *, relative: bool, higher: bool) -> tuple[float, float]:
-    """The values at both ends of the colours. In % of expected all matrices share them, to be compared at a glance."""
-    if higher:
-        return 0.0, 100.0 if relative else max(known, default=1.0)
-    # From the best to twice that, or to the worst.
-    low = 100.0 if relative else min(known, default=1.0)
-    return low, max(2 * low, *known, 0.0)
-
-
-def _layout(sources: int) -> dict[str, Any]:
-    size = min(max(sources, 4), 16)
-    return {
-        "height": 130 + 34 * size,
-        "margin": {"l": 60, "r": 10, "t": 10, "b": 50},
-        "xaxis": {"title": {"text": "destination rank"}, "type": "category", "showgrid": False, "zeroline": False},
-        "yaxis": {
-            "title": {"text": "source rank"},
-            "type": "category",
-            "autorange": "reversed",
-            "showgrid": False,
-            "zeroline": False,
-        },
-    }
-
-
-def _cell_text(cell: Cell) -> str:
-    if cell.verdict in (None, Verdict.PASS):
-        return cell.text if cell.verdict else ""
-    return f"<b>{cell.text}<br>{cell.verdict.value}</b>" if cell.text != "missing" else "<b>missing</b>"

@@ -13,19 +13,36 @@ MOST_CURVES = 64
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table; `verdict` is `None` where nothing was judged."""
+    """One cell of a table; `verdict` is `None` where nothing was judged. `shade`: its colour on a map, 0 to 9 from bad
+    to good; `title`: what it says when asked."""
 
     text: str
     verdict: Verdict | None = None
+    shade: int | None = None
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class End:
+    """A row or column of a matrix: what it is called, and on which host it is."""
+
+    host: str
+    label: str
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Values by source (rows) and destination (columns). `cells` has the shape (sources, destinations)."""
+    """Values by source (rows) and destination (columns), coloured. `cells` has the shape (sources, destinations).
 
-    sources: tuple[int, ...]
-    destinations: tuple[int, ...]
+    `hosts`: the hosts of the columns with how many columns each has; empty where all are on one. `legend`: what the
+    colours stand for.
+    """
+
+    sources: tuple[End, ...]
+    destinations: tuple[End, ...]
     cells: tuple[tuple[Cell, ...], ...]
+    hosts: tuple[tuple[str, int], ...]
+    legend: str
 
 
 @dataclass(frozen=True)
@@ -78,13 +95,17 @@ class Rows:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: `plot` is plotly's JSON, `summary` one line that says what is to be seen, `table` the same numbers."""
+    """A figure: `plot` is plotly's JSON, `summary` one line that says what is to be seen, `table` the same numbers.
+
+    `plot` is empty where the table is the figure. `number`: its place among the plots that a page carries; -1 for none.
+    """
 
     kind: Literal["matrix", "curves", "distributions", "history", "changes"]
     title: str
     summary: str
     plot: str
     table: Matrix | Listing | Curves | Rows
+    number: int = -1
 
 
 def cells(*texts: object) -> tuple[Cell, ...]:

@@ -162,7 +162,6 @@ def test_the_numbers_of_imb() -> None:
         ("host_osu_allreduce_full_validate", Verdict.FAIL, "the data were wrong (Validation: Fail)"),
         ("host_osu_reduce_scatter", Verdict.FAIL, "the data were wrong (Validation: Fail)"),
         ("host_osu_barrier", Verdict.INVALID, "'# OSU MPI Barrier Latency Test'"),
-        ("host_osu_iallreduce", Verdict.INVALID, "'# OSU MPI Non-blocking Allreduce Latency Test'"),
         ("host_osu_mbw_mr_window", Verdict.INVALID, "the window"),
     ],
 )
@@ -185,7 +184,6 @@ def test_a_killed_run_of_osu_is_incomplete_where_the_sizes_are_known() -> None:
     [
         ("host_imb_timeout", Verdict.INCOMPLETE, "time-out."),
         ("host_imb_mem", Verdict.INCOMPLETE, "8388608 out-of-mem."),
-        ("host_imb_multi", Verdict.INVALID, "Multi-PingPong"),
         ("host_imb_1", Verdict.INVALID, "Benchmark PingPong invalid for 1 processes"),
         ("host_imb_typo", Verdict.INVALID, "Invalid benchmark name pingpnog"),
         ("host_imb_2", Verdict.INVALID, "# Benchmarking Exchange"),

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricheck.results import environment
 from fabricheck.results.imb import parse_imb
 from fabricheck.results.nccl_tests import clean_nccl_tests_json, parse_nccl_tests, parse_nccl_tests_json
 from fabricheck.results.osu import parse_osu
@@ -20,7 +18,6 @@ from tests.support.effort import effort
 
 SECRET = "Xq7-planted-9Zk"
 FILE = (DATA / "nccl_tests" / "h200x4_all_reduce.json").read_text()
-SOURCE = Path(__file__).parents[3] / "src" / "fabricbench" / "environment.cpp"
 
 
 def planted(where: str) -> str:
@@ -90,15 +87,3 @@ def test_a_quoted_line_holds_no_secret() -> None:
     for parse in (parse_osu, parse_nccl_tests, parse_imb):
         assert SECRET not in repr(parse(line, "out.txt"))
         assert SECRET not in repr(parse(f"1 2 srun: error: password: {SECRET}\n", "out.txt"))
-
-
-def test_the_list_is_that_of_fabricbench() -> None:
-    code = SOURCE.read_text()
-    for name, ours in (
-        ("kRecordedPrefixes", environment.RECORDED_PREFIXES),
-        ("kRecordedNames", environment.RECORDED_NAMES),
-        ("kSecretParts", environment.SECRET_PARTS),
-    ):
-        found = re.search(rf"{name}\[\] = \{{(.*?)\}};", code, re.DOTALL)
-        assert found is not None
-        assert tuple(re.findall(r'"([^"]+)"', found[1])) == ours

@@ -15,7 +15,7 @@ void end_run(const std::string& message) {
 
 void end_for_missing_call(const char* library, const char* call) {
   end_run(std::string("the stand-in of ") + library + " has no " + call +
-          ": on an emulated node only what fabricbench and discover call can run");
+          ": on an emulated node only what fabricbench and init call can run");
 }
 
 }  // namespace emulation

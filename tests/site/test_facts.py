@@ -1,24 +1,21 @@
-"""Discovery from captured answers: one real capture of four H200 on NVSwitch, others as the tools print them."""
+"""Facts from captured answers: one real capture of four H200 on NVSwitch, others as the tools print them."""
 
 from __future__ import annotations
 
 import json
-import runpy
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from fabricheck.commands.site import capture, discover
 from fabricheck.errors import UserError
 from fabricheck.site import capture as capturing
+from fabricheck.site import sysfs as sysfs_of
 from fabricheck.site.facts import read_facts
-from fabricheck.site.validation import problems
-from fabricheck.site.write import settings_text, topology_text, write_site
-from fabricheck.topology.model import Topology, load_topology
-from tests.support.nodes import ROOT, system
+from fabricheck.site.plan import Choices, plan
+from fabricheck.site.write import topology_text
+from fabricheck.topology.model import load_topology
+from tests.support.nodes import ROOT
 
 H200 = ROOT / "tests" / "data" / "site" / "h200x4"
 
@@ -75,39 +72,6 @@ def nvml(gpus: list[dict[str, Any]]) -> str:
     return json.dumps({"driver": "1", "gpus": [{**common, **gpu} for gpu in gpus]})
 
 
-def test_the_h200_node_is_the_one_in_site_configs(tmp_path: Path) -> None:
-    write_site(read_facts(H200), tmp_path / "found")
-    found = load_topology(tmp_path / "found" / "topology.yaml")
-    known = system("hgx-h200")
-
-    def links(topology: Topology) -> set[tuple[str, str, str, float]]:
-        hosts = {cpu.name: "host" for cpu in topology.cpus}
-        return {
-            (link.ends[0], hosts.get(link.ends[1], link.ends[1]), link.technology, link.total_gbps)
-            for link in topology.links
-        }
-
-    assert [gpu.index for gpu in found.gpus] == [0, 1, 2, 3]
-    assert {gpu.model for gpu in found.gpus} == {"H200"}
-    assert links(found) == links(known)
-    assert found.switches[0].in_network_reduction == known.switches[0].in_network_reduction
-
-
-def test_settings_load_in_reframe(tmp_path: Path) -> None:
-    import shutil
-
-    shutil.copytree(ROOT / "config", tmp_path / "config")
-    write_site(read_facts(H200), tmp_path / "site_configs" / "found")
-    # What discovery cannot know is the only thing that is left to say.
-    (left,) = problems(tmp_path, "found")
-    assert left.startswith(f"{tmp_path / 'reference_values' / 'found.yaml'}: does not exist")
-    settings = runpy.run_path(str(tmp_path / "site_configs" / "found" / "settings.py"))["site_configuration"]
-    partition = settings["systems"][0]["partitions"][0]
-    assert partition["devices"] == [{"type": "gpu", "arch": "sm_90", "model": "H200", "num_devices": 4}]
-    assert partition["processor"]["num_cpus"] == 64
-    assert partition["extras"]["unsupported"] == {"host_numa=remote": "one NUMA node, by `fabricheck discover`"}
-
-
 def test_nvidia_smi_alone_tells_counts_and_asks_for_the_rest(tmp_path: Path) -> None:
     (tmp_path / capturing.NVIDIA_TOPO).write_text((H200 / capturing.NVIDIA_TOPO).read_text(), encoding="utf-8")
     facts = read_facts(tmp_path)
@@ -115,9 +79,10 @@ def test_nvidia_smi_alone_tells_counts_and_asks_for_the_rest(tmp_path: Path) -> 
         ((f"gpu{index}", "nvswitch"), 18) for index in range(4)
     ]
     assert any("taken for an NVSwitch" in note for note in facts.notes)
-    write_site(facts, tmp_path / "found")
+    file = tmp_path / "topology.yaml"
+    file.write_text(topology_text(facts, "found"), encoding="utf-8")
     with pytest.raises(UserError, match=r"topology.yaml:\d+: links\[0\].rate: .*FILL IN"):
-        load_topology(tmp_path / "found" / "topology.yaml")
+        load_topology(file)
 
 
 def test_direct_nvlinks_are_counted_once_for_both_ends(tmp_path: Path) -> None:
@@ -179,8 +144,8 @@ def test_nics_and_numa_from_sysfs(tmp_path: Path) -> None:
         put(f"devices/system/cpu/cpu{cpu}/topology/physical_package_id", "0")
         put(f"devices/system/cpu/cpu{cpu}/topology/core_id", str(cpu))
     (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / capturing.NICS).write_text(json.dumps(capturing.nic_facts(sysfs)), encoding="utf-8")
-    (tmp_path / "kept" / capturing.NUMA).write_text(json.dumps(capturing.numa_facts(sysfs)), encoding="utf-8")
+    (tmp_path / "kept" / capturing.NICS).write_text(json.dumps(sysfs_of.nic_facts(sysfs)), encoding="utf-8")
+    (tmp_path / "kept" / capturing.NUMA).write_text(json.dumps(sysfs_of.numa_facts(sysfs)), encoding="utf-8")
     facts = read_facts(tmp_path / "kept")
     assert [(one.name, one.rate_gbps, one.numa) for one in facts.nics] == [
         ("mlx5_0", 200.0, 1),
@@ -192,48 +157,13 @@ def test_nics_and_numa_from_sysfs(tmp_path: Path) -> None:
     assert any("rate of cxi1" in note for note in facts.notes)
 
 
-def test_this_machine(tmp_path: Path) -> None:
-    """Whatever this machine is, its files say what the kernel says; they load, or name what has to be filled in."""
-    kept = CliRunner().invoke(capture, [str(tmp_path / "kept")], catch_exceptions=False)
-    assert kept.exit_code == 0
-    assert (tmp_path / "kept" / capturing.NUMA).exists()
-    done = CliRunner().invoke(
-        discover, ["--from", str(tmp_path / "kept"), "--output", str(tmp_path / "here")], catch_exceptions=False
-    )
-    assert done.exit_code == 0
-    file = tmp_path / "here" / "topology.yaml"
-    text = file.read_text(encoding="utf-8")
-    if "FILL IN" in text:
-        with pytest.raises(UserError, match="FILL IN"):
-            load_topology(file)
-        file.write_text(text.replace("FILL IN", "1"), encoding="utf-8")
-    topology = load_topology(file)
-    (found,) = runpy.run_path(str(tmp_path / "here" / "settings.py"))["site_configuration"]["systems"]
-    (partition,) = found["partitions"]
-    assert (topology.system, found["name"]) == ("here", "here")
-    assert found["hostnames"] == [socket.gethostname().split(".")[0]]
-    # The kernel's word, read by other means than capture's.
-    domains = [each for each in Path("/sys/devices/system/node").glob("node*/cpulist") if each.read_text().strip()]
-    assert len(topology.cpus) == len(domains or [0])
-    places = [
-        ((each / "physical_package_id").read_text(), (each / "core_id").read_text())
-        for each in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology")
-    ]
-    assert partition["processor"]["num_cpus"] == len(set(places))
-    assert partition["processor"]["num_sockets"] == len({package for package, _ in places})
-    nvidia = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
-    if nvidia or not topology.gpus:
-        assert len(topology.gpus) == nvidia
-    assert sum(each["num_devices"] for each in partition.get("devices", ())) == len(topology.gpus)
-
-
 def test_mistakes_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is no directory of captures"):
         read_facts(tmp_path / "nothing")
     with pytest.raises(UserError, match="has no captures"):
         read_facts(tmp_path)
     (tmp_path / capturing.NVML).write_text("{", encoding="utf-8")
-    with pytest.raises(UserError, match="not readable JSON"):
+    with pytest.raises(UserError, match="is not valid JSON"):
         read_facts(tmp_path)
     (tmp_path / capturing.NVML).unlink()
     (tmp_path / capturing.ROCM_SMI_TOPO).write_text("command not found\n", encoding="utf-8")
@@ -243,12 +173,6 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
     (tmp_path / capturing.NVIDIA_TOPO).write_text("No devices were found\n", encoding="utf-8")
     with pytest.raises(UserError, match="not the output of `nvidia-smi topo -m`"):
         read_facts(tmp_path)
-
-
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    write_site(read_facts(H200), tmp_path / "found")
-    with pytest.raises(UserError, match="exists already"):
-        write_site(read_facts(H200), tmp_path / "found")
 
 
 # The example of Intel's guide (intel/xpumanager, doc/smi_user_guide.md, "Get the system topology").
@@ -291,8 +215,8 @@ def test_intel_tiles_are_gpus_and_ways_over_another_tile_are_no_links(tmp_path: 
         ("gpu1", "gpu2"): ("Xe Link x16", None),
     }
     assert "FILL IN Gb/s" in topology_text(facts, "found")
-    settings = settings_text(facts, "found")
-    assert '"backend": "sycl"' in settings and '"features": ["gpu", "sycl", "xelink"]' in settings
+    (partition,) = plan(facts, "found", "", Choices()).partitions
+    assert partition["features"] == ["gpu", "sycl", "xelink"]
 
 
 def test_what_is_no_table_of_xpu_smi_is_one_line(tmp_path: Path) -> None:
@@ -306,6 +230,147 @@ def test_intels_gpus_in_sysfs(tmp_path: Path) -> None:
     device.mkdir(parents=True)
     for name, text in (("numa_node", "0"), ("max_link_speed", "32.0 GT/s PCIe"), ("max_link_width", "16")):
         (device / name).write_text(text + "\n")
-    assert capturing.intel_facts(tmp_path) == [
+    assert sysfs_of.intel_facts(tmp_path) == [
         {"bus_id": "0000:18:00.0", "numa_node": 0, "link_speed": "32.0 GT/s PCIe", "link_width": "16"}
     ]
+
+
+def test_memory_has_the_bandwidth_of_its_clock_and_bus() -> None:
+    """Data sheets: H200 4.8 TB/s, H100 of 80 GB 3.35 TB/s."""
+    rates = {name: read_facts(H200.parent / name).gpus[0].memory_gbps for name in ("h200x4", "h100x1")}
+    assert rates["h200x4"] == pytest.approx(4.8e3 * 8, rel=0.03)
+    assert rates["h100x1"] == pytest.approx(3.35e3 * 8, rel=0.01)
+
+
+def kept(tmp_path: Path, change: Any) -> Path:
+    """The capture of four H200 with its NVML answers changed."""
+    content = json.loads((H200 / capturing.NVML).read_text())
+    change(content)
+    (tmp_path / capturing.NVML).write_text(json.dumps(content), encoding="utf-8")
+    (tmp_path / capturing.NUMA).write_text((H200 / capturing.NUMA).read_text(), encoding="utf-8")
+    return tmp_path
+
+
+def test_a_link_that_is_down_is_said_and_has_to_be_missed(tmp_path: Path) -> None:
+    facts = read_facts(kept(tmp_path, lambda nvml: nvml["gpus"][2]["nvlinks"].pop()))
+    assert {link.count for link in facts.links if link.technology == "NVLink4"} == {18}
+    assert "gpu2 has 17 active NVLinks to the switch, others 18: topology.yaml says 18" in facts.problems
+    assert any("GPU 2: 1 of 18 NVLinks are not active" in each for each in facts.problems)
+
+
+def test_a_gpu_in_mig_mode_is_left_out_and_the_others_stand(tmp_path: Path) -> None:
+    facts = read_facts(kept(tmp_path, lambda nvml: nvml["gpus"][1].update(mig=True)))
+    assert [gpu.index for gpu in facts.gpus] == [0, 2, 3]
+    assert facts.problems == ("GPU 1 is in MIG mode and left out: switch it off: nvidia-smi -i 1 -mig 0",)
+
+
+def test_gpus_that_a_container_hides_are_counted(tmp_path: Path) -> None:
+    directory = kept(tmp_path, lambda nvml: None)
+    on_bus = [
+        {"vendor": "nvidia", "bus_id": f"0000:00:{6 + at:02x}.0", "driver": "nvidia", "numa_node": 0, "pci": "pci0"}
+        for at in range(8)
+    ]
+    (directory / capturing.PCI_GPUS).write_text(json.dumps(on_bus), encoding="utf-8")
+    (line,) = read_facts(directory).problems
+    assert line.startswith("4 of the 8 GPUs on the PCI bus are visible")
+
+
+def test_a_part_that_nobody_knows_has_the_drivers_numbers(tmp_path: Path) -> None:
+    def unknown(nvml: dict[str, Any]) -> None:
+        for gpu in nvml["gpus"]:
+            gpu.update(name="NVIDIA X9000", arch="sm_199")
+            for link in gpu["nvlinks"]:
+                link.update(version=99, speed_mbps=100_000)
+
+    facts = read_facts(kept(tmp_path, unknown))
+    assert {(link.technology, link.rate_gbps) for link in facts.links if "nvswitch" in link.ends} == {("NVLink", 800.0)}
+    assert facts.gpus[0].model == "X9000"
+    assert not facts.switch_reduces
+
+
+def test_a_superchips_link_to_its_cpu_is_not_pcie(tmp_path: Path) -> None:
+    """GH200: `nvidia-smi c2c -s` shows ten links of 44.7 GB/s; the whitepaper says 450 GB/s each way."""
+
+    def superchip(nvml: dict[str, Any]) -> None:
+        for gpu in nvml["gpus"]:
+            gpu.update(c2c_links=10, c2c_mbps=44712)
+
+    facts = read_facts(kept(tmp_path, superchip))
+    (kind,) = {(link.technology, link.count, link.rate_gbps) for link in facts.links if link.ends[1] == "numa0"}
+    assert kind[:2] == ("NVLink-C2C", 10)
+    assert kind[2] == pytest.approx(357.7, abs=0.01)
+
+
+def test_half_a_table_names_the_rows_that_are_missing(tmp_path: Path) -> None:
+    lines = (H200 / capturing.NVIDIA_TOPO).read_text().splitlines()
+    (tmp_path / capturing.NVIDIA_TOPO).write_text("\n".join([*lines[:3], lines[3][:12]]), encoding="utf-8")
+    facts = read_facts(tmp_path)
+    assert [gpu.index for gpu in facts.gpus] == [0, 1]
+    (line,) = facts.problems
+    assert line == f"{capturing.NVIDIA_TOPO} has no whole row of GPU2, GPU3: it is cut off; capture it again"
+
+
+def test_captures_of_another_form_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / capturing.NVML).write_text('{"gpus": [{"index": 0}]}', encoding="utf-8")
+    with pytest.raises(UserError, match="not as `fabricheck capture` or its tool writes it"):
+        read_facts(tmp_path)
+
+
+def test_amds_gpus_by_the_kernel(tmp_path: Path) -> None:
+    """Two GCDs of an MI250X, as KFD lists them: four links between them, one to the CPU."""
+
+    def put(name: str, text: str) -> None:
+        file = tmp_path / "sys" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n", encoding="utf-8")
+
+    nodes = "class/kfd/kfd/topology/nodes"
+    put(f"{nodes}/0/properties", "cpu_cores_count 64\nsimd_count 0")
+    for node, other, location in ((1, 2, 0xC100), (2, 1, 0xC600)):
+        put(
+            f"{nodes}/{node}/properties",
+            f"simd_count 440\ngfx_target_version 90010\nlocation_id {location}\ndomain 0",
+        )
+        put(
+            f"{nodes}/{node}/mem_banks/0/properties",
+            "heap_type 1\nwidth 4096\nmem_clk_max 1600\nsize_in_bytes 68702699520",
+        )
+        put(
+            f"{nodes}/{node}/io_links/0/properties",
+            "type 11\nnode_to 0\nweight 13\nmin_bandwidth 36000\nmax_bandwidth 36000",
+        )
+        put(
+            f"{nodes}/{node}/io_links/1/properties",
+            f"type 11\nnode_to {other}\nweight 15\nmin_bandwidth 50000\nmax_bandwidth 200000",
+        )
+        put(f"bus/pci/devices/0000:{location >> 8:02x}:00.0/numa_node", "0")
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / capturing.AMD).write_text(json.dumps(sysfs_of.amd_facts(tmp_path / "sys")), encoding="utf-8")
+    facts = read_facts(tmp_path / "kept")
+    assert [gpu.arch for gpu in facts.gpus] == ["gfx90a"] * 2
+    assert [gpu.memory_gbps for gpu in facts.gpus] == pytest.approx([1638.4 * 8] * 2)
+    assert {link.ends: (link.count, link.rate_gbps) for link in facts.links} == {
+        ("gpu0", "gpu1"): (4, 400.0),
+        ("gpu0", "numa0"): (1, 288.0),
+        ("gpu1", "numa0"): (1, 288.0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("nvml.json", 5000 * "["),
+        ("nvml.json", '{"gpus": [{"index": []}]}'),
+        ("nvml.json", '{"gpus": 7}'),
+        ("nics.json", '[{"name": "hsn0"}, 3]'),
+        ("nics.json", '"hsn0"'),
+        ("numa.json", '{"0": 5}'),
+        ("nvidia-smi_topo.txt", "\tGPU0\nGPU0\n\udcff"),
+        ("rocm-smi_showtopo.txt", "hops\n GPU0\nGPU0 1 2 3\ntype\nGPU0\n"),
+    ],
+)
+def test_a_capture_that_is_none_is_one_line(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8", errors="surrogateescape")
+    with pytest.raises(UserError) as refused:
+        read_facts(tmp_path)
+    assert len(str(refused.value).splitlines()) == 1

@@ -1,0 +1,131 @@
+"""How often the bounds of `fabricheck calibrate` call a healthy session DEGRADED, and how wide they are.
+
+    python -m benchmarks.calibration                 # simulated sessions of 1,000 metrics
+    python -m benchmarks.calibration ARCHIVE ...     # recorded launches: some calibrate, the others are held to it
+
+Simulated metrics are in kinds of ten that vary alike, as the pairs of a node do, by 0.1% to 5% from run to run. A run
+is beyond its bound where its median is; the judge, which excuses noise inside a run, is less often red.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.launch_noise import launches
+from fabricheck.history.calibrate import METRICS
+from fabricheck.history.robust import FEWEST, centre_and_spread
+from fabricheck.history.tails import tail_of
+from fabricheck.records.metrics import metrics_of
+from fabricheck.results.fabricbench import read_run
+
+_LEAST_SPREAD, _WIDEST = 0.001, np.log(2)
+KINDS = ("normal", "heavy-tailed", "with dips", "autocorrelated")
+Floats = np.ndarray
+
+
+def runs_of(kind: str, rng: np.random.Generator, metrics: int, runs: int) -> Floats:
+    """Healthy runs, shape (metrics, runs), in spreads; more is worse."""
+    if kind == "heavy-tailed":
+        return rng.standard_t(4, (metrics, runs))
+    values = rng.standard_normal((metrics, runs))
+    if kind == "with dips":  # one value in 500 is far worse
+        values += 8 * (rng.random((metrics, runs)) < 0.002)
+    if kind == "autocorrelated":
+        for place in range(1, runs):
+            values[:, place] = 0.5 * values[:, place - 1] + np.sqrt(0.75) * values[:, place]
+    return values
+
+
+def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) -> tuple[Floats, Floats]:
+    """Centre and reach of each metric, both logarithms, as `calibrate` has them; NaN where it refuses.
+
+    `values`: shape (metrics, runs), logarithms, more is worse; `kinds` and `units`: the kind and unit of each.
+    """
+    found = centre_and_spread(values)
+    own = np.maximum(found.spread, _LEAST_SPREAD)
+    spread = np.array([max(own[place], float(np.median(own[kinds == kind]))) for place, kind in enumerate(kinds)])
+    reach = np.full(len(values), np.nan)
+    middle = np.array([float(np.median(own[kinds == kind])) for kind in kinds])
+    for unit in np.unique(units):
+        chosen = units == unit
+        tail = tail_of(list(values[chosen]), list(middle[chosen]))
+        reach[chosen] = tail.factor(false_alarms / max(METRICS, len(values)), values.shape[1]) * spread[chosen]
+    return found.centre, np.where(reach > _WIDEST, np.nan, reach)
+
+
+def print_simulated(false_alarms: float, systems: int, sessions: int) -> None:
+    print("| noise | runs | sessions DEGRADED | bound, in spreads |\n|---|---|---|---|")
+    kinds = np.repeat(np.arange(METRICS // 10), 10)
+    units = kinds % 2
+    for kind in KINDS:
+        for runs in (FEWEST, 11, 20, 40):
+            red, widths = [], []
+            for seed in range(systems):
+                rng = np.random.default_rng(seed)
+                scale = np.exp(rng.uniform(np.log(0.001), np.log(0.05), kinds.max() + 1))[kinds][:, None]
+                values = scale * runs_of(kind, rng, METRICS, runs + sessions)
+                centre, reach = bounds(values[:, :runs], kinds, units, false_alarms)
+                red.append(np.mean((values[:, runs:] > (centre + reach)[:, None]).any(axis=0)))
+                widths.append(float(np.nanmedian(reach / scale[:, 0])))
+            print(
+                f"| {kind} | {runs} | {np.mean(red):.2%} of {systems * sessions:,} | {np.mean(widths):.1f} |",
+                flush=True,
+            )
+
+
+def recorded(archive: Path) -> tuple[Floats, Floats, Floats]:
+    """Values, shape (metrics, launches), with kinds and units, of metrics that every launch has."""
+    found: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for command, file in launches(archive):
+        run = read_run(file)
+        for metric in metrics_of(run):
+            kind = (command, metric.samples.operation, str(metric.samples.bytes), metric.quantity)
+            sign = -1 if metric.quantity == "goodput" else 1
+            key = (*kind, str(metric.samples.ranks))
+            found[key].append(sign * float(np.log(metric.value)))
+    most = max(map(len, found.values()))
+    kept = {key: values for key, values in found.items() if len(values) == most}
+    names = ["/".join(key[:4]) for key in kept]
+    return np.array(list(kept.values())), np.unique(names, return_inverse=True)[1], np.array([key[3] for key in kept])
+
+
+def print_recorded(archive: Path, false_alarms: float, splits: int) -> Iterator[str]:
+    values, kinds, units = recorded(archive)
+    for runs in (FEWEST, 11, 20):
+        if runs + 3 > values.shape[1]:
+            continue
+        red, refused = [], []
+        for seed in range(splits):
+            order = np.random.default_rng(seed).permutation(values.shape[1])
+            centre, reach = bounds(values[:, order[:runs]], kinds, units, false_alarms)
+            red.append(np.mean((values[:, order[runs:]] > (centre + reach)[:, None]).any(axis=0)))
+            refused.append(int(np.isnan(reach).sum()))
+        sizes = f"{len(values)} | {runs} of {values.shape[1]}"
+        yield f"| {archive.name} | {sizes} | {np.mean(red):.2%} | {np.mean(refused):.0f} |"
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("archives", nargs="*", type=Path)
+    parser.add_argument("--false-alarms", type=float, default=0.01)
+    parser.add_argument("--systems", type=int, default=20, help="how many simulated systems are calibrated")
+    parser.add_argument("--sessions", type=int, default=200, help="simulated sessions of each that are judged")
+    given = parser.parse_args(arguments)
+    if not given.archives:
+        print_simulated(given.false_alarms, given.systems, given.sessions)
+        return 0
+    print("| launches | metrics | to calibrate | the others DEGRADED | metrics refused |\n|---|---|---|---|---|")
+    for archive in given.archives:
+        for line in print_recorded(archive, given.false_alarms, given.systems):
+            print(line, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,329 @@
+"""Rehearses systems: brings each up in miniature, runs a tag's checks there, and keeps a row of what came of it.
+
+    python -m benchmarks.rehearse                                  # as root: every system, smoke, nightly, acceptance
+    python -m benchmarks.rehearse --systems alps,lumi --tags smoke
+    python -m benchmarks.rehearse --again --systems alps           # what has a row already, too
+
+A row is kept in --rows as soon as it is measured, and --output written again, so that a run that was ended goes on
+where it stopped. Its columns are explained at the head of the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from fabricheck.emulation.cluster import Cluster
+from fabricheck.emulation.description import EFFICIENCY, MEMORY_EFFICIENCY
+from fabricheck.emulation.rehearsal import suite_of, up_in_miniature, variables_of
+from fabricheck.errors import UserError
+from fabricheck.expectation.payload import payload
+from fabricheck.judge.policy import scope_of
+from fabricheck.judge.system import SystemJudge
+from fabricheck.records.case import Case
+from fabricheck.records.run import Run
+from fabricheck.session.outcome import read_result
+from fabricheck.session.reading import read_session
+from fabricheck.suite import Suite, suite_root
+from fabricheck.topology.model import Link, Topology
+
+ROOT = suite_root()
+#: Systems of the literature and their nodes in miniature; those without NICs in their topology have one.
+SYSTEMS: Mapping[str, int] = {
+    "alps": 2,
+    "leonardo": 2,
+    "lumi": 2,
+    "frontier": 2,
+    "dardel": 1,
+    "delta": 2,
+    "perlmutter": 2,
+    "summit": 2,
+    "sierra": 2,
+    "dgx-a100": 2,
+    "aurora": 2,
+    "hgx-h200": 1,
+    "hgx-h200:gpu8": 1,
+}
+TAGS = ("smoke", "nightly", "acceptance")
+NAME = "rehearsal"
+#: Seconds that a row of a tag takes, as a first guess of the time that is left.
+_GUESS = {"smoke": 40.0, "nightly": 150.0, "acceptance": 500.0}
+_PATIENCE_S = 1800
+#: What takes less is timed by the machine's scheduler (docs/emulated-nodes.md).
+SHORTEST_S = 2e-3
+_MOVER_OF = {"copy": "copy", "kernel": "kernel", "ccl": "ccl", "staging": "copy", "mpi": "copy"}
+
+_HEAD = """# Rehearsals
+
+Every described system in miniature ([emulated nodes](emulated-nodes.md)), healthy, with the checks of a tag. No number
+here is a measurement of a real system: what is shown is that the checks that apply can be run and are green.
+
+`{command}`
+
+- *checks*: test cases that were measured and passed, of those selected. *not applicable*: left out, for a reason that
+  the system's own description gives; below the table.
+- *wall*: seconds of `fabricheck run`; *up*: of `fabricheck emulate up`, with programs that were built before.
+- *in the node*, *between nodes*: the goodput at the largest size that is farthest from what the model expects of
+  links that carry payload as those of the emulation do. Left out is what takes the machine's own time: `staging` and,
+  in a node, `mpi`, which copy by the processor, and what is expected to take less than 2 ms; and pipelined striping,
+  of which the model says a lower bound.
+"""
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """A metric's value over what is expected of it, less one."""
+
+    of: float
+    metric: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one tag on one system. `not_applicable`: names of tests and the reason that they share.
+
+    `problems`: what kept it from being green. `within`, `between`: the largest deviation in a node and between nodes.
+    """
+
+    system: str
+    tag: str
+    nodes: int
+    verdict: str
+    when: str
+    commit: str
+    up_s: float = 0.0
+    wall_s: float = 0.0
+    selected: int = 0
+    passed: int = 0
+    not_applicable: Sequence[str] = ()
+    problems: Sequence[str] = ()
+    within: Deviation | None = None
+    between: Deviation | None = None
+
+
+def rehearse(system: str, tag: str, nodes: int) -> Row:
+    """Bring a system up, run a tag on it, and take it down again."""
+    row = Row(system, tag, nodes, "not run", f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M}", _commit())
+    Cluster.down(NAME)
+    began = time.monotonic()
+    try:
+        cluster = up_in_miniature(system, nodes, None, ROOT, NAME)
+    except UserError as error:
+        return replace(row, problems=(str(error),))
+    try:
+        row = replace(row, up_s=time.monotonic() - began)
+        return _run(cluster, row)
+    finally:
+        cluster.down_now()
+
+
+def _run(cluster: Cluster, row: Row) -> Row:
+    output = ROOT / "output" / "rehearsals" / f"{row.system.replace(':', '-')}-{row.tag}-{time.time_ns()}"
+    command = [sys.executable, "-m", "fabricheck", "run", f"--system={row.system}", f"--tag={row.tag}"]
+    began = time.monotonic()
+    try:
+        done = cluster.run([*command, f"--output={output}"], timeout_s=_PATIENCE_S, environment=variables_of(NAME))
+    except subprocess.TimeoutExpired:
+        return replace(row, verdict="INCOMPLETE", problems=(f"it did not end in {_PATIENCE_S} s",))
+    row = replace(row, wall_s=time.monotonic() - began)
+    sessions = [*(output / "runs").glob("*/verdict.json")]
+    if len(sessions) != 1:
+        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        return replace(row, verdict="INCOMPLETE", problems=tuple(map(_without_paths, said[-1:])))
+    told = json.loads(sessions[0].read_text(encoding="utf-8"))
+    cases = [case for case in read_session(sessions[0].parent).cases if not case.is_build]
+    deviations = sorted(_deviations(cases, row.system), key=lambda each: abs(each[1].of), reverse=True)
+    return replace(
+        row,
+        verdict=told["verdict"],
+        selected=len(cases),
+        passed=sum(case.result == "pass" for case in cases),
+        not_applicable=tuple(_reasons(cases)),
+        problems=tuple(_without_paths(each["message"]) for each in (*told["problems"], *_problems_of_runs(told))),
+        within=next((one for scope, one in deviations if scope == "node"), None),
+        between=next((one for scope, one in deviations if scope == "network"), None),
+    )
+
+
+def _without_paths(message: str) -> str:
+    """A message without the folders of this machine."""
+    return re.sub(r"(?<!\S)/\S*/", "", message)
+
+
+def _problems_of_runs(told: Mapping[str, list[dict[str, list[dict[str, str]]]]]) -> Iterator[dict[str, str]]:
+    for run in told["runs"]:
+        yield from run["problems"]
+        for metric in run["metrics"]:
+            if metric["verdict"] != "PASS":
+                yield {"message": f"{run['test']}: {metric['name']}: {metric['reason']}"}
+
+
+def _reasons(cases: Sequence[Case]) -> Iterator[str]:
+    """A line for each reason for which tests do not apply, with their names."""
+    found: dict[str, Counter[str]] = {}
+    for case in cases:
+        if case.does_not_apply:
+            found.setdefault(case.reason or "", Counter())[case.test] += 1
+    for reason, names in found.items():
+        tests = ", ".join(name if count == 1 else f"{name} ({count})" for name, count in names.items())
+        yield f"{tests}: {reason}"
+
+
+def _deviations(cases: Sequence[Case], system: str) -> Iterator[tuple[str, Deviation]]:
+    """Of each goodput that there is a model for: `node` or `network`, and by how much it differs."""
+    folder = suite_of(NAME)
+    assert folder is not None
+    suite = Suite(folder)
+    judge = SystemJudge.of(system, folder)
+    for case in cases:
+        for file in case.result_files():
+            run = read_result(file, suite, system.partition(":")[0])
+            topology = judge.topology_of(case.partition)
+            if topology is not None and run.header:
+                yield from _deviations_of(run, str(case), replace(judge, topology=topology, partitions={}))
+
+
+def _deviations_of(run: Run, test: str, judge: SystemJudge) -> Iterator[tuple[str, Deviation]]:
+    transport = str(run.header["transport"])
+    assert judge.topology is not None
+    judge = replace(judge, topology=with_payload(judge.topology, _MOVER_OF[transport]))
+    for each in judge.judge_anyhow(run).judgements:
+        scope, expected = scope_of(run, each.samples), each.expectation.expected
+        timed = expected and each.unit == "Gb/s" and 8e-9 * each.samples.bytes / expected >= SHORTEST_S
+        modelled = scope == "network" or transport in ("copy", "kernel", "ccl")
+        if timed and expected and modelled and each.samples.operation != "striping_pipelined":
+            yield scope, Deviation(each.value / expected - 1, f"{test.partition(' @')[0]}: {each.name}")
+
+
+def with_payload(topology: Topology, mover: str) -> Topology:
+    """The topology with what its links carry of data that `mover` sends, as the emulation has it."""
+
+    def less(link: Link) -> Link:
+        share = next(shares for prefix, shares in EFFICIENCY.items() if link.technology.startswith(prefix))
+        factor = dict(zip(("copy", "kernel", "ccl"), share, strict=True))[mover]
+        back = None if link.back_gbps is None else link.back_gbps * factor
+        return replace(link, rate_gbps=link.rate_gbps * factor, back_gbps=back)
+
+    found = payload("shaped veth", "nic")
+    frames = found.share if found is not None else 1.0
+    network = topology.network
+    if network is not None:
+        cables = tuple(replace(link, rate_gbps=link.rate_gbps * frames) for link in network.links)
+        network = replace(network, links=cables)
+    return replace(
+        topology,
+        links=tuple(map(less, topology.links)),
+        nics=tuple(replace(nic, rate_gbps=nic.rate_gbps * frames) for nic in topology.nics),
+        gpu_memory_gbps=None if topology.gpu_memory_gbps is None else topology.gpu_memory_gbps * MEMORY_EFFICIENCY[0],
+        network=network,
+    )
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+
+
+# The table ------------------------------------------------------------------------------------------------------------
+
+
+def read_rows(file: Path) -> dict[tuple[str, str], Row]:
+    """The rows by system and tag; of several, the last."""
+    found = {}
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        content = json.loads(line)
+        for name in ("within", "between"):
+            content[name] = Deviation(**content[name]) if content[name] else None
+        row = Row(**content)
+        found[row.system, row.tag] = row
+    return found
+
+
+def write_table(rows: Mapping[tuple[str, str], Row], file: Path, command: str) -> None:
+    ordered = [rows[system, tag] for tag in TAGS for system in SYSTEMS if (system, tag) in rows]
+    head = ["system", "tag", "nodes", "verdict", "checks", "not applicable", "up", "wall", "in the node"]
+    lines = [*_HEAD.format(command=command).splitlines(), "", f"| {' | '.join([*head, 'between nodes'])} |"]
+    lines.append("|" + "---|" * (len(head) + 1))
+    for row in ordered:
+        left_out = sum(_count(each) for each in row.not_applicable)
+        cells = (row.system, row.tag, row.nodes, row.verdict, f"{row.passed} of {row.selected}", left_out)
+        times = (f"{row.up_s:.1f} s", f"{row.wall_s:.0f} s", _percent(row.within), _percent(row.between))
+        lines.append(f"| {' | '.join(map(str, (*cells, *times)))} |")
+    lines += _section("Not applicable", ((row, row.not_applicable) for row in ordered))
+    lines += _section("Not green", ((row, row.problems) for row in ordered))
+    lines += ["", "## Where and when", ""]
+    stamps = {(row.commit, row.when.split()[0]) for row in ordered}
+    lines += [f"- {when}, commit {commit}, 2 cores." for commit, when in sorted(stamps)]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _section(title: str, said: Iterable[tuple[Row, Sequence[str]]]) -> list[str]:
+    """Each line once, with the rows that it is of."""
+    found: dict[str, list[str]] = {}
+    for row, lines in said:
+        for each in lines:
+            found.setdefault(each, []).append(f"{row.system} {row.tag}")
+    return ["", f"## {title}", "", *(f"- {', '.join(rows)}: {each}" for each, rows in found.items())] + ["Nothing."] * (
+        not found
+    )
+
+
+def _count(reason: str) -> int:
+    """How many tests a line of `_reasons` names."""
+    names = reason.partition(": ")[0].split(", ")
+    return sum(int(each.partition("(")[2].rstrip(")") or 1) for each in names)
+
+
+def _percent(deviation: Deviation | None) -> str:
+    return f"{deviation.of:+.1%} {deviation.metric}" if deviation is not None else "-"
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.rehearse", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--systems", default=",".join(SYSTEMS), help="of %(default)s")
+    parser.add_argument("--tags", default=",".join(TAGS))
+    parser.add_argument("--again", action="store_true", help="measure what has a row already, too")
+    parser.add_argument("--rows", type=Path, default=ROOT / "output" / "rehearsals.jsonl")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "rehearsals.md")
+    given = parser.parse_args(arguments)
+    systems, tags = given.systems.split(","), given.tags.split(",")
+    unknown = [each for each in systems if each not in SYSTEMS] + [each for each in tags if each not in TAGS]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; systems are {', '.join(SYSTEMS)}, tags {', '.join(TAGS)}")
+    rows = read_rows(given.rows)
+    todo = [(one, tag) for tag in tags for one in systems if given.again or (one, tag) not in rows]
+    given.rows.parent.mkdir(parents=True, exist_ok=True)
+    for number, (system, tag) in enumerate(todo):
+        left = sum(_guess(rows, *each) for each in todo[number:]) / 60
+        print(f"[{number + 1}/{len(todo)}] {system} {tag}, about {left:.0f} min left", file=sys.stderr, flush=True)
+        row = rehearse(system, tag, SYSTEMS[system])
+        rows[system, tag] = row
+        with given.rows.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(asdict(row)) + "\n")
+        write_table(rows, given.output, "python -m benchmarks.rehearse")
+        print(f"    {row.verdict}, {row.passed} of {row.selected} in {row.wall_s:.0f} s", file=sys.stderr, flush=True)
+        for each in row.problems:
+            print(f"    {each}", file=sys.stderr, flush=True)
+    return 0 if all(rows[each].verdict == "PASS" for each in todo) else 1
+
+
+def _guess(rows: Mapping[tuple[str, str], Row], system: str, tag: str) -> float:
+    """Seconds: as before, else as others of this tag took."""
+    if (system, tag) in rows:
+        return rows[system, tag].wall_s
+    known = [row.wall_s for row in rows.values() if row.tag == tag and row.wall_s]
+    return sum(known) / len(known) if known else _GUESS[tag]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

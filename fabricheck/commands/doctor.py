@@ -1,0 +1,60 @@
+"""`fabricheck doctor`: whether this node is fit for a job, in seconds."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from fabricheck.errors import UserError
+
+
+@click.command()
+@click.option("--system", help="A system below site_configs/, or system:partition, with which the node is compared.")
+@click.option(
+    "--built",
+    envvar="FABRICHECK_BUILT",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    help="A folder with ENVIRONMENT/fabricbench: one rank a GPU is started with it.",
+)
+@click.option("--environment", default="openmpi", show_default=True, help="Whose program of --built, and mpirun.")
+@click.option("--limit", type=click.FloatRange(1), default=20.0, show_default=True, help="Seconds for all of it.")
+@click.pass_context
+def doctor(context: click.Context, *, system: str | None, built: Path | None, environment: str, limit: float) -> None:
+    """Look at the state of this node, and start one rank on each of its GPUs.
+
+    Nothing is measured. A line for each thing that is wrong says where, how much, and what to do (docs/state.md). The
+    exit status is that of the worst: 0 fit, 1 DEGRADED, 3 a rank failed, 4 something did not answer, 5 in use by
+    others; so it can be the prolog of a job.
+    """
+    from fabricheck.judge.node_state import evidence_of_node
+    from fabricheck.judge.system import SystemJudge
+    from fabricheck.records.verdict import EXIT_CODES, Verdict, worst
+    from fabricheck.session.doctor import ask_this_node, start_ranks
+
+    begin = time.monotonic()
+    topology = None
+    if system is not None:
+        judge = SystemJudge.of(system)
+        topology = judge.topology_of(system)
+        if topology is None:
+            raise UserError(f"there is no topology of {system!r}: leave out --system, or run `fabricheck init`")
+    state = ask_this_node(limit)
+    verdicts = [Verdict.PASS]
+    for each in evidence_of_node(state, topology):
+        verdict = each.verdict or Verdict.PASS
+        verdicts.append(verdict)
+        click.echo(f"{'note' if verdict is Verdict.PASS else verdict.value:<12}{each.message}")
+    launched = "no rank was started: name a program with --built"
+    if built is not None:
+        left = limit - (time.monotonic() - begin)
+        launch = start_ranks(built, environment, len(state.gpus), max(left, 1.0))
+        launched = launch.text
+        if launch.verdict is not Verdict.PASS:
+            verdicts.append(launch.verdict)
+            click.echo(f"{launch.verdict.value:<12}{state.host}: {launch.text}")
+    verdict = worst(verdicts)
+    said = f"{len(state.gpus)} GPUs and {len(state.nics)} ports looked at in {time.monotonic() - begin:.1f} s"
+    click.echo(f"{verdict.value}: {state.host}: {said}; {launched}")
+    context.exit(EXIT_CODES[verdict])

@@ -1,0 +1,75 @@
+"""What `fabricheck judge` says of an output of OMB, nccl-tests, rccl-tests or IMB that nobody ran through the suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fabricheck.records.verdict import Problem, Verdict, worst
+from fabricheck.results.vendor import not_judged, read_vendor_outputs
+from fabricheck.results.vendor_output import VendorOutput
+
+
+@dataclass(frozen=True)
+class VendorJudgement:
+    """An output with the problems that its parser found, and that it proves nothing of where it ran."""
+
+    output: VendorOutput
+    problems: tuple[Problem, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        return worst(each.verdict for each in self.problems)
+
+
+def judge_vendor_file(file: Path, ranks: int | None, tool: str | None) -> tuple[VendorJudgement, ...]:
+    """The outputs of vendor tools in a file; none where it is another file, such as a result of fabricbench."""
+    try:
+        with file.open("rb") as stream:
+            begin = stream.read(4096)
+    except OSError:
+        return ()  # whoever reads the result file says why it cannot be read
+    if begin.startswith(b"{") and b'"record"' in begin:
+        return ()
+    outputs = read_vendor_outputs(file, ranks=ranks, tool=tool)
+    return tuple(VendorJudgement(one, (*one.problems, not_judged(one))) for one in outputs)
+
+
+def as_json(judged: VendorJudgement) -> dict[str, Any]:
+    output = judged.output
+    return {
+        "file": output.path,
+        "tool": output.tool,
+        "version": output.version,
+        "ranks": output.ranks,
+        "facts": dict(output.facts),
+        "verdict": judged.verdict.value,
+        "problems": [{"verdict": one.verdict.value, "message": one.message} for one in judged.problems],
+        "samples": [
+            {
+                "operation": each.operation,
+                "schedule": each.schedule,
+                "placement": each.placement,
+                "bytes": each.bytes,
+                "statistic": each.statistic,
+                "times_ns": each.times_ns.tolist(),
+                "wrong_bytes": each.wrong_bytes,
+            }
+            for each in output.samples
+        ],
+    }
+
+
+def table(judged: VendorJudgement) -> Iterator[str]:
+    output = judged.output
+    ranks = f", {output.ranks} ranks" if output.ranks is not None else ""
+    version = f" {output.version}" if output.version else ""
+    yield f"{judged.verdict.value}  {output.path}: {output.tool}{version}{ranks}"
+    for problem in judged.problems:
+        yield f"  {problem.verdict.value:10}  {problem.message}"
+    for each in output.samples:
+        time = float(each.one_way_ns.mean()) / 1e3
+        words = " ".join(word for word in (each.operation, each.placement) if word)
+        yield f"  {words:30} {each.bytes:>14,} B {time:>14,.2f} us {8e-3 * each.bytes / time:>12,.2f} Gb/s"

@@ -1,0 +1,97 @@
+"""What of an expected goodput can be data: links carry headers too, and transfers need time to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fabricheck.expectation.payload import Payload, least_payload
+from fabricheck.expectation.question import Question
+from fabricheck.records.operations import COLLECTIVES, PAIRS
+from fabricheck.topology.graph import node_graph
+from fabricheck.topology.model import Gpu
+from fabricheck.topology.network import node_of
+from fabricheck.topology.nic import nic_of
+
+# Whose packets a transport's data travel in; copy engines move what MPI sends between the GPUs of a node.
+_MOVERS = {"copy": "copy", "kernel": "kernel", "ccl": "ccl", "mpi": "copy"}
+# What 16 B take between two H200, rounded up, in us (docs/results/h200-2026-11-22); of a collective for each step.
+_START_UP_US = {"copy": 10.0, "kernel": 12.0, "ccl": 15.0, "mpi": 20.0}
+# Reductions on one GPU wait for its kernel, and how MPI does its collectives nobody knows.
+_COLLECTIVES = {"ccl": COLLECTIVES, "copy": ("alltoall", "allgather", "broadcast")}
+# Below, more than the links decides.
+_LEAST_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Achievable:
+    """Gb/s, and whose packets or measurements say so."""
+
+    gbps: float
+    source: str
+
+
+def achievable(question: Question, expected: float | None) -> Achievable | None:
+    """What is left of `expected`, Gb/s, for data; None where nobody can say how much the links on the way carry.
+
+    Nobody can where the processor's cores or memory are on the way, where messages share links with each other by
+    chance, and over more than one switch between nodes.
+    """
+    if not expected or question.bytes < _LEAST_BYTES:
+        return None
+    data = _payload(question)
+    if data is None:
+        return None
+    ideal_us = 8e-3 * question.bytes / (expected * data.share)
+    start_up_us = _START_UP_US[question.transport] * max(1, question.ranks - 1)
+    return Achievable(
+        expected * data.share * ideal_us / (ideal_us + start_up_us),
+        f"{data.share:.1%} of {expected:.4g} Gb/s is data by {data.mover} over {data.technology}: {data.source}",
+    )
+
+
+def _payload(question: Question) -> Payload | None:
+    operation, mover = question.operation, _MOVERS.get(question.transport)
+    if mover is None or not question.gpus or question.buffers is not None:
+        return None
+    if question.nodes > 1:
+        return _between_nodes(question) if operation in PAIRS else None
+    distinct = len(question.node_gpus)
+    if operation == "local_copy":
+        alone = question.ranks == 1 and mover in ("copy", "kernel")
+        return least_payload(["GPU memory"], mover) if alone and question.bytes >= 256 << 20 else None
+    if operation in ("host_to_device", "device_to_host"):
+        alone = question.ranks == 1 and question.host_memory == "pinned"
+        return least_payload(_to_the_cpu(question), mover) if alone else None
+    if operation in PAIRS and distinct == 2:
+        return least_payload(_on_the_way(question, *question.gpus), "ccl pair" if mover == "ccl" else mover)
+    if operation in _COLLECTIVES.get(question.transport, ()) and distinct == len(question.gpus) > 1:
+        return least_payload(_between_gpus(question), mover)
+    return None
+
+
+def _on_the_way(question: Question, source: Gpu, destination: Gpu) -> Iterable[str]:
+    graph = node_graph(question.topology)
+    return [link.technology for edge in graph.widest_path(source, destination).edges for link in graph.links_of(edge)]
+
+
+def _between_gpus(question: Question) -> Iterable[str]:
+    graph = node_graph(question.topology).graph
+    return [link.technology for link in question.topology.links if graph.has_edge(*link.ends)]
+
+
+def _to_the_cpu(question: Question) -> Iterable[str]:
+    cpus = {cpu.name for cpu in question.topology.cpus}
+    names = {gpu.name for gpu in question.gpus}
+    own = [link for link in question.topology.links if {*link.ends} & names and {*link.ends} & cpus]
+    return [link.technology for link in own]
+
+
+def _between_nodes(question: Question) -> Payload | None:
+    topology = question.topology
+    if topology.network is None or not question.ends or question.schedule != "uncontended":
+        return None
+    if topology.network.distance(*map(node_of, question.ends)) != "same-switch":
+        return None
+    nics = [nic_of(topology, gpu) for gpu in question.gpus]
+    return least_payload([nic.model for nic in nics if nic is not None], "nic")

@@ -1,0 +1,199 @@
+"""Values of a part from runs on machines that have it, for reference_values/parts/."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+from fabricheck.errors import UserError
+from fabricheck.history.robust import centre_and_spread
+from fabricheck.judge.known import Facts, Part, is_comparable, links_on_the_way, load_part
+from fabricheck.judge.policy import host_memory_of
+from fabricheck.judge.system import SystemJudge
+from fabricheck.records.metrics import Metric, metrics_of
+from fabricheck.records.operations import COLLECTIVES, PAIRS
+from fabricheck.records.run import Device, Run
+from fabricheck.records.verdict import Verdict
+from fabricheck.store.reading import find_entries, stored_runs
+from fabricheck.topology.model import Topology
+from fabricheck.units import format_size
+
+_ALONE = ("local_copy", "host_to_device", "device_to_host", "host_stream")
+# Names of GPUs of one model may end in a form factor; memory is what is left of it for users.
+_MEMORY_SLACK = 0.06
+
+
+@dataclass(frozen=True, order=True)
+class _Key:
+    """What makes a value of one machine that of another with the same part; empty texts and 0 say nothing."""
+
+    operation: str
+    transport: str
+    library: str
+    quantity: str
+    bytes: int
+    ranks: int
+    links: str
+    access: str
+    host_memory: str
+
+
+def part_text(path: Path, runs: Iterable[tuple[Run, Topology]], name: str, source: CommentedMap) -> str:
+    """The text of a part's file, with the values of `runs` under the source `name` beside those of other sources.
+
+    All runs have to be on GPUs of one model. Raises UserError where they are not, where nothing is left to write, and
+    where the file is of another part or is not valid.
+    """
+    devices: list[Device] = []
+    values: dict[_Key, dict[str, list[float]]] = {}
+    for run, topology in runs:
+        if not is_comparable(run) or any(each.verdict is not Verdict.PASS for each in run.problems):
+            continue
+        facts = Facts(run, topology)
+        devices += facts.devices.values()
+        machine = min((each.uuid for each in facts.devices.values()), default="")
+        for metric in metrics_of(run):
+            key = _key(metric, facts)
+            if key is not None and metric.samples.wrong_bytes == 0:
+                values.setdefault(key, {}).setdefault(machine, []).append(math.log(metric.value))
+    names = Counter(each.name for each in devices)
+    if len(names) != 1:
+        raise UserError(f"a part is one model of GPU, and these runs are on {', '.join(sorted(names)) or 'none'}")
+    old = load_part(path) if path.exists() else None
+    if old is not None and not all(old.is_of(each) for each in devices):
+        raise UserError(f"{path}: is of {old.part}, and these runs are on {next(iter(names))}")
+    return _text(
+        path, old, devices, [_value(key, found, name) for key, found in sorted(values.items())], (name, source)
+    )
+
+
+def stored_on_parts(store: Path, system: str, sessions: Sequence[str]) -> list[tuple[Run, Topology]]:
+    """The runs of a system's stored sessions (all: empty) that their checks let count, each with its topology.
+
+    Raises UserError for a session that is not there and where the system has no topology.
+    """
+    judge = SystemJudge.of(system)
+    found = []
+    for entry in find_entries(store, system, sessions):
+        for each in stored_runs(entry):
+            topology = judge.topology_of(each.case.partition)
+            if each.case.trusts_its_run and topology is not None:
+                found.append((each.run, topology))
+    return found
+
+
+def source_of(system: str, runs: Sequence[Run]) -> CommentedMap:
+    """What a part's file says of runs of a system: where, when, and by which software."""
+    days = sorted(str(run.header["started_utc"])[:10] for run in runs if run.header)
+    libraries = {
+        f"{one['name']} {one.get('version', '')}".strip()
+        for run in runs
+        for one in (run.header.get("libraries") or {}).values()
+        if one and one.get("name")
+    }
+    fields = CommentedMap(kind="measured", source=f"{len(runs)} runs on {system}")
+    if days:
+        fields["date"] = days[-1]
+    if libraries:
+        fields["software"] = ", ".join(sorted(libraries))
+    return fields
+
+
+def _key(metric: Metric, facts: Facts) -> _Key | None:
+    samples, header = metric.samples, facts.run.header
+    alone = samples.operation in _ALONE and len(samples.ranks) == 1
+    host_memory = host_memory_of(facts.run, samples) or ""
+    hosts = {each.host for each in facts.run.ranks}
+    known = samples.schedule == "uncontended" and samples.statistic == "iterations" and len(hosts) == 1
+    if not known or host_memory not in ("", "pinned") or header["transport"] == "staging":
+        return None
+    if not (alone or samples.operation in (*PAIRS, *COLLECTIVES)) or any(r not in facts.devices for r in samples.ranks):
+        return None
+    return _Key(
+        samples.operation,
+        header["transport"],
+        _major_minor(facts.library),
+        metric.quantity,
+        samples.bytes,
+        len(samples.ranks),
+        links_on_the_way(facts, samples),
+        str(header.get("plan", {}).get("access") or "write") if header["transport"] in ("copy", "kernel") else "",
+        host_memory,
+    )
+
+
+def _major_minor(library: str) -> str:
+    name, _, version = library.rpartition(" ")
+    return f"{name} {'.'.join(version.split('.')[:2])}" if name else library
+
+
+def _value(key: _Key, machines: dict[str, list[float]], source: str) -> CommentedMap:
+    centres = np.array([np.median(each) for each in machines.values()])
+    every = np.concatenate([np.asarray(each) for each in machines.values()])
+    between = float(np.std(centres, ddof=1)) if centres.size > 1 else 0.0
+    # Pairs, GPUs and launches of a machine differ too.
+    inside = float(centre_and_spread(every).spread) if every.size > 1 else 0.0
+    where = CommentedMap(operations=_flow([key.operation]), transports=_flow([key.transport]), quantity=key.quantity)
+    where["bytes"] = _flow([format_size(key.bytes)])
+    where["ranks"] = key.ranks
+    for name in ("links", "access", "host_memory", "library"):
+        if getattr(key, name):
+            where[name] = getattr(key, name)
+    where.fa.set_flow_style()
+    return CommentedMap(
+        where=where,
+        value=float(f"{math.exp(float(np.median(centres))):.4g}"),
+        unit="Gb/s" if key.quantity == "goodput" else "us",
+        spread=float(f"{max(between, inside):.2g}"),
+        machines=len(machines),
+        source=source,
+    )
+
+
+def _flow(values: Sequence[Any]) -> CommentedSeq:
+    found = CommentedSeq(values)
+    found.fa.set_flow_style()
+    return found
+
+
+def _text(
+    path: Path,
+    old: Part | None,
+    devices: Sequence[Device],
+    values: Sequence[CommentedMap],
+    source: tuple[str, CommentedMap],
+) -> str:
+    if not values:
+        raise UserError("there is no value to write: no run is of one node with a GPU for each rank")
+    yaml = YAML()
+    yaml.width = 1000
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    if old is not None:
+        content = yaml.load(path.read_text(encoding="utf-8"))
+    else:
+        memory = [each.memory_bytes / 2**30 for each in devices]
+        content = CommentedMap(
+            part=devices[0].name,
+            names=_flow([devices[0].name]),
+            memory_gib=_flow(
+                [round(min(memory) * (1 - _MEMORY_SLACK), 1), round(max(memory) * (1 + _MEMORY_SLACK), 1)]
+            ),
+            sources=CommentedMap(),
+            values=CommentedSeq(),
+        )
+    name, fields = source
+    content["sources"][name] = fields
+    kept = [one for one in content["values"] if one["source"] != name]
+    content["values"] = CommentedSeq([*kept, *values])
+    text = io.StringIO()
+    yaml.dump(content, text)
+    return text.getvalue()

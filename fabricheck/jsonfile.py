@@ -1,0 +1,23 @@
+"""JSON files, read so that nothing in them can do more than be wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fabricheck.errors import UserError
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file. Raises UserError if it cannot be read, or is no JSON or too deep."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: is not UTF-8 text") from None
+    except ValueError as error:
+        raise UserError(f"{path}: is not valid JSON: {error}") from None
+    except RecursionError:
+        raise UserError(f"{path}: is nested too deeply") from None

@@ -1,0 +1,214 @@
+"""Which metrics of a run have to be equal: the same measurement on parts that the topology makes equal.
+
+Equal is what nothing but the machine's parts can make different: the pairs and GPUs that a symmetry of the node's graph
+maps onto each other, and pairs of nodes that are as far from each other over links of the same rates; of a network that
+nobody described, the pairs between the same two nodes. Not equal are measurements in which processors copy or share
+their memory, since the graph knows nothing of cores, caches and pages: staging, pageable and managed memory, both
+directions to the host at once, and shared memory of a node.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
+from fabricheck.judge.outliers import Parts
+from fabricheck.judge.policy import host_memory_of
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.operations import COLLECTIVES, PAIRS
+from fabricheck.records.run import Rank, Run, Samples
+from fabricheck.records.verdict import Verdict
+from fabricheck.topology.graph import node_graph
+from fabricheck.topology.model import Gpu, Topology
+from fabricheck.topology.network import Network, node_of
+from fabricheck.topology.nic import nic_of
+from fabricheck.topology.orbits import orbit
+from fabricheck.units import format_size
+
+_ALONE = ("local_copy", "host_to_device", "device_to_host", "host_stream")
+# Fewer iterations do not tell how much a series varies.
+_FEWEST_ITERATIONS = 5
+_NORMAL = 1.4826
+
+
+@dataclass(frozen=True)
+class Member:
+    """A metric among its equals, by its number in the run.
+
+    `worse`: logarithm of its value, more is slower; `inside`: relative standard deviation of its iterations, robust.
+    `name`: where it was measured; `parts`: what its data pass.
+    """
+
+    number: int
+    worse: float
+    inside: float
+    name: str
+    parts: Parts
+
+
+@dataclass(frozen=True)
+class Equals:
+    """Metrics that have to be equal. `key` is the same for the same question in another run of the same test."""
+
+    key: Hashable
+    what: str
+    kind: str
+    members: tuple[Member, ...]
+    network: bool
+    devices: bool
+    host_memory: bool
+
+
+def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
+    """The groups of equals in a run, those of one member too; none where something else was measured.
+
+    Raises UserError for devices and hosts that the topology does not have.
+    """
+    run, topology = judged.run, judged.topology
+    plan = run.header.get("plan", {})
+    invalid = any(each.verdict is Verdict.INVALID for each in run.problems)
+    if not run.header or topology is None or invalid or plan.get("shared_devices") or plan.get("buffers") is not None:
+        return ()
+    if run.header["transport"] == "staging":
+        return ()
+    where = _Places.of(run, topology)
+    found: dict[Hashable, list[Member]] = {}
+    kinds: dict[Hashable, tuple[str, bool, bool]] = {}
+    for number, each in enumerate(judged.judgements):
+        samples = each.samples
+        sound = each.verdict is not Verdict.INVALID and samples.statistic == "iterations"
+        if not sound or samples.wrong_bytes > 0 or samples.times_ns.size < _FEWEST_ITERATIONS:
+            continue
+        role = where.role(samples, host_memory_of(run, samples))
+        if role is None:
+            continue
+        expected = f"{each.expectation.expected:.6g}" if each.expectation.expected is not None else ""
+        key = (
+            *(run.header["transport"], samples.operation, samples.implementation, samples.schedule, samples.bytes),
+            *(samples.placement, each.unit, len(samples.ranks), plan.get("access"), expected, role),
+        )
+        found.setdefault(key, []).append(_member(number, each, where))
+        host_memory = host_memory_of(run, samples) is not None
+        kinds[key] = (each.unit, where.across(samples), host_memory)
+    devices = run.header["backend"] != "host"
+    return tuple(
+        Equals(key, _what(run, judged.judgements[members[0].number]), unit, tuple(members), network, devices, memory)
+        for key, members in found.items()
+        for unit, network, memory in (kinds[key],)
+    )
+
+
+def _what(run: Run, judged: Judgement) -> str:
+    samples = judged.samples
+    schedule = " contended" if samples.schedule == "contended" else ""
+    return f"{samples.operation}{schedule} {run.header['transport']} {format_size(samples.bytes)}"
+
+
+def _member(number: int, judged: Judgement, where: _Places) -> Member:
+    higher = judged.better == "higher"
+    values = judged.samples.goodput_gbps if higher else judged.samples.latency_us
+    middle = float(np.median(values))
+    inside = _NORMAL * float(np.median(np.abs(values - middle))) / middle
+    name, parts = where.names(judged.samples)
+    return Member(number, float(np.log(judged.value)) * (-1 if higher else 1), inside, name, parts)
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where the ranks of a run are."""
+
+    topology: Topology
+    ranks: dict[int, Rank]
+    gpus: dict[int, Gpu]
+    ends: dict[int, str]
+    several_hosts: bool
+
+    @classmethod
+    def of(cls, run: Run, topology: Topology) -> _Places:
+        gpus = {rank: topology.gpu(index) for rank, index in gpu_of_ranks(run).items()}
+        ranks = {each.rank: each for each in run.ranks}
+        hosts = {each.host for each in run.ranks}
+        return cls(topology, ranks, gpus, ends_of_ranks(run, topology), len(hosts) > 1)
+
+    def across(self, samples: Samples) -> bool:
+        return len({self.ranks[rank].host for rank in samples.ranks}) > 1
+
+    def role(self, samples: Samples, host_memory: str | None) -> Hashable:
+        """What equals share beside operation and size; None for what has no equals."""
+        if self.across(samples):
+            return self._between_nodes(samples)
+        if not all(rank in self.gpus for rank in samples.ranks) or samples.groups is not None:
+            return None
+        gpus = tuple(self.gpus[rank] for rank in samples.ranks)
+        if samples.operation in _ALONE:
+            if len(gpus) > 1 or host_memory not in (None, "pinned"):
+                return None
+            return "alone", orbit(self.topology, gpus, hosts=host_memory is not None)
+        if samples.operation not in (*PAIRS, *COLLECTIVES) or len(set(gpus)) < len(gpus):
+            return None
+        graph = node_graph(self.topology)
+        if samples.schedule == "contended" and not (graph.fully_connected or graph.star):
+            return None  # which other pairs share its links depends on the round
+        return "node", orbit(self.topology, gpus)
+
+    def _between_nodes(self, samples: Samples) -> Hashable:
+        if samples.operation not in PAIRS:
+            return None
+        own = [(self.gpus[rank],) if rank in self.gpus else () for rank in samples.ranks]
+        roles = [orbit(self.topology, each, nics=True) for each in own]
+        network = self.topology.network
+        if network is not None and self.ends:
+            source, destination = (self.ends[rank] for rank in samples.ranks)
+            distance = network.distance(node_of(source), node_of(destination))
+            return "network", distance, *roles, _route(network, source, destination)
+        # Nothing is known of the network: equal are the pairs of two nodes over NICs of the same number, or not.
+        nics = [nic_of(self.topology, each[0]) if each else None for each in own]
+        hosts = tuple(sorted(self.ranks[rank].host for rank in samples.ranks))
+        return "nodes", hosts, *roles, nics[0] == nics[1]
+
+    def names(self, samples: Samples) -> tuple[str, Parts]:
+        """The name of a measurement's place, and those of the parts that it crosses."""
+        members = [self.ranks[rank] for rank in samples.ranks]
+        hosts = list(dict.fromkeys(each.host for each in members))
+        names = [self._name(rank) for rank in samples.ranks]
+        units = names if len(names) < len(self.ranks) else []
+        others: list[str] = []
+        if len(names) == 2:
+            source, destination = names
+            units = names
+            others += ["-".join(sorted(names)), f"{source} sending", f"{destination} receiving"]
+            name = f"{source} → {destination}" if samples.operation != "bidirectional" else f"{source} ↔ {destination}"
+        else:
+            name = names[0] if len(names) == 1 else f"{len(names)} ranks from {names[0]} on"
+        if self.several_hosts:
+            units = [*units, *hosts]
+            if len(hosts) == 2:
+                units += self._nics(samples)
+                others += ["-".join(sorted(hosts)), f"{hosts[0]} sending", f"{hosts[1]} receiving"]
+        return name, Parts(tuple(dict.fromkeys(units)), tuple(others))
+
+    def _name(self, rank: int) -> str:
+        host = self.ranks[rank].host
+        return f"{host}:{self.gpus[rank].name}" if rank in self.gpus else f"{host}:rank{rank}"
+
+    def _nics(self, samples: Samples) -> Sequence[str]:
+        own = [(rank, nic_of(self.topology, self.gpus[rank])) for rank in samples.ranks if rank in self.gpus]
+        return [f"{self.ranks[rank].host}:{nic.name}" for rank, nic in own if nic is not None]
+
+
+def _route(network: Network, source: str, destination: str) -> Hashable:
+    """Technologies and rates of the links of the shortest ways, and how many ways there are."""
+    routes = network.routes(source, destination)
+    return len(routes), tuple(_links(network, routes[0].components)) if routes else ()
+
+
+def _links(network: Network, components: Sequence[str]) -> Iterator[tuple[str, float]]:
+    on_the_way = [name for name in components if name in network.graph]
+    for ends in itertools.pairwise(on_the_way):
+        link = network.graph.edges[ends]["link"]
+        yield link.technology, link.total_gbps

@@ -1,0 +1,83 @@
+"""Evidence: what a node said of itself, and what a run's nodes are that say it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fabricheck.records.run import Run
+from fabricheck.records.state import NodeState
+from fabricheck.records.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One thing that a node said. `text`: what is wrong, with its amount; `advice`: what to do next.
+
+    `verdict`: INVALID where the measurement means nothing, DEGRADED where a part is at fault whatever it measured, PASS
+    where it is only told; `None` where it counts beside a slow metric alone. `part` as `GPU 2` or `hsn0`; `bus_id` of a
+    GPU. A `network` matter is none of metrics inside a node. `same`: of findings of a session with this word, only the
+    first is told.
+    """
+
+    host: str
+    part: str
+    text: str
+    advice: str
+    verdict: Verdict | None
+    bus_id: str = ""
+    network: bool = False
+    same: str = ""
+
+    @property
+    def short(self) -> str:
+        where = f"{self.host}: {self.part}: " if self.part else f"{self.host}: "
+        return f"{where}{self.text}"
+
+    @property
+    def message(self) -> str:
+        return f"{self.short}: {self.advice}" if self.advice else self.short
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a run with what it said; `driven`: PCI addresses of the GPUs that its ranks drove.
+
+    `seconds` between the two states; 0 where one is missing.
+    """
+
+    host: str
+    before: NodeState | None
+    after: NodeState | None
+    driven: frozenset[str]
+
+    @property
+    def last(self) -> NodeState:
+        """What it said last."""
+        state = self.after or self.before
+        assert state is not None
+        return state
+
+    @property
+    def seconds(self) -> float:
+        if self.before is None or self.after is None:
+            return 0.0
+        return max(self.after.time_s - self.before.time_s, 0.0)
+
+
+def nodes_of(run: Run) -> tuple[Node, ...]:
+    """The nodes of a run that said anything, in the order of its ranks."""
+    driven: dict[str, set[str]] = {}
+    for rank in run.ranks:
+        mine = driven.setdefault(short_name(rank.host), set())
+        if rank.device is not None:
+            mine.add(rank.device.bus_id.lower()[-12:])
+    states = run.states
+    hosts = list(driven) or sorted({*states.before, *states.after})
+    found = (
+        Node(each, states.before.get(each), states.after.get(each), frozenset(driven.get(each, ()))) for each in hosts
+    )
+    return tuple(each for each in found if each.before is not None or each.after is not None)
+
+
+def short_name(host: str) -> str:
+    return host.partition(".")[0]

@@ -1,0 +1,251 @@
+"""What the GPUs of a run's nodes say: links, PCIe, throttling, errors, other processes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fabricheck.judge.evidence import Evidence, Node
+from fabricheck.records.state import GpuLink, GpuState, Xid
+from fabricheck.records.verdict import Verdict
+from fabricheck.topology.model import Topology
+
+# NVIDIA DCGM, dcgm_gpu_hardware_limits.h: one replay or recovery is too many, CRC errors matter from 100 a second on,
+# and 8 PCIe replays a minute are the most that is recommended.
+_NVLINK_ERRORS = {"replay": "replays", "recovery": "recoveries"}
+_NVLINK_CRC = {"crc_flit": "CRC errors of flits", "crc_data": "CRC errors of data"}
+_CRC_A_SECOND = 100.0
+_PCIE_REPLAYS_A_MINUTE = 8.0
+# The GPU protects itself: it is not as fast as it should be, whatever it is asked to do.
+_PROTECTS = {
+    "hw_slowdown": "hardware slowdown",
+    "hw_thermal_slowdown": "hardware thermal slowdown",
+    "hw_power_brake_slowdown": "external power brake",
+    "sw_thermal_slowdown": "thermal slowdown by the driver",
+    "throttled": "throttled",
+}
+# These are how a GPU is set, and a cap of its power is usual under full load.
+_SETTING = {
+    "sw_power_cap": "power cap",
+    "applications_clocks_setting": "application clocks are set",
+    "sync_boost": "sync boost",
+    "display_clock_setting": "display clock setting",
+}
+_THROTTLED_NS = {"throttled_ns_thermal": "heat", "throttled_ns_reliability": "reliability"}
+_THROTTLED_TICKS = {
+    "throttled_prochot": "PROCHOT",
+    "throttled_thermal_socket": "heat of the socket",
+    "throttled_thermal_vr": "heat of the voltage regulator",
+    "throttled_thermal_hbm": "heat of the memory",
+}
+# The links that NVML numbers; NVLink-C2C, to a GPU's own CPU, is none of them.
+_NVLINK = re.compile(r"NVLink ?\d")
+# Errors of programs, and not of the machine (NVIDIA, "XID Errors": 13, 31, 43, 45, 68, 69, 94 belong to applications).
+_OF_PROGRAMS = frozenset((13, 31, 43, 45, 68, 69, 94, 137))
+
+
+def evidence_of_gpus(nodes: Sequence[Node], topology: Topology | None) -> Iterator[Evidence]:
+    """Of each GPU of each node, the worst last; nothing where a node told nothing of GPUs."""
+    links = _described_links(topology)
+    most = _most_links(nodes)
+    for node in nodes:
+        earlier = {gpu.bus_id: gpu for gpu in node.before.gpus} if node.before else {}
+        for gpu in node.last.gpus:
+            one = _Gpu(node, gpu, earlier.get(gpu.bus_id) if node.after else None)
+            yield from _processes(one)
+            yield from _pcie(one)
+            yield from _links(one, links.get(gpu.index, most.get(gpu.name, 0)))
+            yield from _throttled(one)
+            yield from _memory(one)
+        yield from _gone(node)
+        yield from _xids(node)
+
+
+@dataclass(frozen=True)
+class _Gpu:
+    """A GPU of a node as it was last, and before the run where both are known."""
+
+    node: Node
+    gpu: GpuState
+    before: GpuState | None
+
+    @property
+    def smi(self) -> str:
+        return f"nvidia-smi -i {self.gpu.index}"
+
+    def say(self, text: str, advice: str, verdict: Verdict | None) -> Evidence:
+        """Evidence of this GPU; where no rank drove it, it is only told."""
+        if verdict is not None and self.gpu.bus_id not in self.node.driven:
+            verdict = Verdict.PASS
+        return Evidence(self.node.host, f"GPU {self.gpu.index}", text, advice, verdict, self.gpu.bus_id)
+
+    def rise(self, counter: str) -> int:
+        """By how much a counter rose during the run; 0 where that is not known, or the driver was loaded anew."""
+        if self.before is None:
+            return 0
+        return max(self.gpu.counters.get(counter, 0) - self.before.counters.get(counter, 0), 0)
+
+
+def _processes(one: _Gpu) -> Iterator[Evidence]:
+    found = {each.pid: each for gpu in (one.before, one.gpu) if gpu for each in gpu.processes}
+    for each in found.values():
+        used = f", {each.memory_bytes / 1e9:.3g} GB" if each.memory_bytes else ""
+        who = f"process {each.pid} ({each.name or 'no name'}{used})"
+        if each.name.startswith("nvidia-cuda-mps"):
+            yield one.say(f"CUDA MPS is on ({who})", "", Verdict.PASS)
+        else:
+            advice = "a GPU that others use measures them too: end it, or give the test nodes of its own"
+            yield one.say(f"is in use by {who}", advice, Verdict.INVALID)
+
+
+def _pcie(one: _Gpu) -> Iterator[Evidence]:
+    gpu = one.gpu
+    generation, most = gpu.pcie_generation, gpu.pcie_most_generation
+    width, widest = gpu.pcie_width, gpu.pcie_most_width
+    narrow = bool(width and widest and width < widest)
+    slow = bool(generation and most and generation < most)
+    if not narrow and not slow:
+        return
+    now = f"{f'Gen {generation} ' if generation else ''}x{width or '?'}"
+    full = f"{f'Gen {most} ' if most else ''}x{widest or '?'}"
+    # A GPU that rests lowers the generation of its link, and never its width.
+    rests = not narrow and gpu.performance_state != 0
+    advice = "reseat the card or its riser, and look at the slot's setting in the firmware: lspci -vvs " + gpu.bus_id
+    yield one.say(f"PCIe runs at {now} of {full}", advice, None if rests else Verdict.DEGRADED)
+
+
+def _described_links(topology: Topology | None) -> Mapping[int, int]:
+    """How many NVLinks a GPU has by the topology, by the GPU's index."""
+    if topology is None:
+        return {}
+    found: dict[int, int] = {}
+    for gpu in topology.gpus:
+        mine = (link for link in topology.links if gpu.name in link.ends and _NVLINK.match(link.technology))
+        found[gpu.index] = sum(link.count for link in mine)
+    return found
+
+
+def _most_links(nodes: Sequence[Node]) -> Mapping[str, int]:
+    """The most links that are active on any GPU of a model: where nothing is described, its equals tell."""
+    found: dict[str, int] = {}
+    for node in nodes:
+        for gpu in node.last.gpus:
+            found[gpu.name] = max(found.get(gpu.name, 0), sum(link.active for link in gpu.links))
+    return found
+
+
+def _links(one: _Gpu, wanted: int) -> Iterator[Evidence]:
+    links = one.gpu.links
+    up = {link.number for link in links if link.active}
+    down = [link.number for link in links if not link.active]
+    was_up = {link.number for link in one.before.links if link.active} if one.before else set()
+    lost = sorted(was_up - up)
+    if links and (len(up) < wanted or lost):
+        during = f", and link {', '.join(map(str, lost))} went down during the test" if lost else ""
+        which = f" ({', '.join(map(str, down))} inactive)" if 0 < len(down) <= 6 else ""
+        advice = f"nvidia-smi nvlink -s -i {one.gpu.index}, and the fabric manager's log"
+        text = f"{len(up)} of {max(wanted, len(up))} links to other GPUs are active{which}{during}"
+        yield one.say(text, advice, Verdict.DEGRADED)
+    before = {link.number: link for link in one.before.links} if one.before else {}
+    for link in links:
+        if link.number in before:
+            yield from _link_errors(one, link, before[link.number])
+
+
+def _link_errors(one: _Gpu, link: GpuLink, before: GpuLink) -> Iterator[Evidence]:
+    rise = {name: value - before.counters.get(name, 0) for name, value in link.counters.items()}
+    advice = f"nvidia-smi nvlink -e -i {one.gpu.index}; errors that go on are of the link's cable, board or switch"
+    for name, words in _NVLINK_ERRORS.items():
+        if (count := rise.get(name, 0)) > 0:
+            yield one.say(f"NVLink {link.number} had {count} {words} during the test", advice, Verdict.DEGRADED)
+    for name, words in _NVLINK_CRC.items():
+        if (count := rise.get(name, 0)) > 0:
+            many = one.node.seconds > 0 and count / one.node.seconds >= _CRC_A_SECOND
+            verdict = Verdict.DEGRADED if many else Verdict.PASS
+            yield one.say(f"NVLink {link.number} had {count} {words} during the test", advice, verdict)
+
+
+def _throttled(one: _Gpu) -> Iterator[Evidence]:
+    reasons = list(dict.fromkeys(name for gpu in (one.before, one.gpu) if gpu for name in gpu.throttle))
+    gpu = one.gpu
+    clock = f" ({gpu.clock_mhz} of {gpu.clock_most_mhz} MHz)" if gpu.clock_mhz and gpu.clock_most_mhz else ""
+    heat = f", {gpu.temperature_c} °C" if gpu.temperature_c is not None else ""
+    nvidia = gpu.performance_state is not None
+    how = f"{one.smi} -q -d PERFORMANCE,TEMPERATURE,POWER" if nvidia else f"amd-smi metric -g {gpu.index}"
+    advice = f"look at cooling and power: {how}"
+    if protects := [_PROTECTS[name] for name in reasons if name in _PROTECTS]:
+        yield one.say(f"is throttled: {', '.join(protects)}{clock}{heat}", advice, Verdict.DEGRADED)
+    else:
+        for name, why in _THROTTLED_NS.items():
+            if (spent := one.rise(name)) > 0:
+                text = f"was throttled for {spent / 1e6:,.0f} ms of the test by {why}{heat}"
+                yield one.say(text, advice, Verdict.DEGRADED)
+        if ticks := [why for name, why in _THROTTLED_TICKS.items() if one.rise(name) > 0]:
+            yield one.say(f"was throttled during the test by {', '.join(ticks)}{heat}", advice, Verdict.DEGRADED)
+    if setting := [_SETTING[name] for name in reasons if name in _SETTING]:
+        yield one.say(f"its clocks are held down: {', '.join(setting)}{clock}", "", None)
+    if (spent := one.rise("throttled_ns_power")) > 0:
+        yield one.say(f"was at its power limit for {spent / 1e6:,.0f} ms of the test", "", None)
+    if gpu.power_limit_w and gpu.power_usual_limit_w and gpu.power_limit_w < 0.99 * gpu.power_usual_limit_w:
+        text = f"its power limit is {gpu.power_limit_w:.0f} W and usually {gpu.power_usual_limit_w:.0f} W"
+        yield one.say(text, "", Verdict.PASS)
+    if gpu.settings.get("MIG") == "on":
+        yield one.say("MIG is on: what is measured is a part of the GPU", "", Verdict.PASS)
+
+
+def _memory(one: _Gpu) -> Iterator[Evidence]:
+    if (count := one.rise("ecc_uncorrected")) > 0:
+        advice = f"drain the node and reset the GPU; where it comes back, replace it: {one.smi} -q -d ECC"
+        yield one.say(f"had {count} uncorrected memory errors during the test", advice, Verdict.DEGRADED)
+    if (count := one.rise("ecc_corrected")) > 0:
+        yield one.say(f"had {count} corrected memory errors during the test", "", Verdict.PASS)
+    if one.gpu.rows_failed:
+        yield one.say("rows of its memory could not be remapped", "replace the GPU", Verdict.DEGRADED)
+    elif one.gpu.rows_pending:
+        advice = "drain the node and reset the GPU: nvidia-smi --gpu-reset"
+        yield one.say("remapped rows of its memory wait for a reset", advice, Verdict.DEGRADED)
+    count, minutes = one.rise("pcie_replays"), one.node.seconds / 60
+    if count > 0:
+        # Of a test of seconds: as many as a whole minute may have.
+        many = count > _PCIE_REPLAYS_A_MINUTE * max(minutes, 1.0)
+        advice = "reseat the card or its riser" if many else ""
+        yield one.say(f"PCIe had {count} replays during the test", advice, Verdict.DEGRADED if many else None)
+
+
+def _gone(node: Node) -> Iterator[Evidence]:
+    """GPUs that were there before the run and are not after it."""
+    if node.before is None or node.after is None or node.after.notes:
+        return
+    left = {gpu.bus_id for gpu in node.after.gpus}
+    for gpu in node.before.gpus:
+        if gpu.bus_id not in left:
+            text, advice = "is gone since the test began", "see the kernel's log, and reset the node"
+            yield Evidence(node.host, f"GPU {gpu.index}", text, advice, Verdict.DEGRADED, gpu.bus_id)
+
+
+def _xids(node: Node) -> Iterator[Evidence]:
+    known = node.before.xids or () if node.before else ()
+    now = node.last.xids or ()
+    fresh = [each for each in now if each not in known] if node.before is not None and node.after is not None else []
+    for each in fresh:
+        advice = "look the number up in NVIDIA's XID errors, and the lines around it in the kernel's log"
+        yield Evidence(
+            node.host, _gpu_of(node, each), f"Xid {each.number} during the test: {each.text}", advice, Verdict.DEGRADED
+        )
+    old: dict[tuple[int, str], int] = {}
+    for each in now:
+        if each not in fresh and each.number not in _OF_PROGRAMS:
+            key = (each.number, _gpu_of(node, each))
+            old[key] = old.get(key, 0) + 1
+    for (number, part), count in old.items():
+        times = f"{count} times " if count > 1 else ""
+        yield Evidence(
+            node.host, part, f"Xid {number} {times}since the node started", "see its kernel's log", Verdict.PASS
+        )
+
+
+def _gpu_of(node: Node, xid: Xid) -> str:
+    """`GPU 2`, else the PCI address, which the log has without a function (`0000:18:00`)."""
+    address = xid.bus_id[-10:]
+    return next((f"GPU {gpu.index}" for gpu in node.last.gpus if gpu.bus_id.startswith(address)), xid.bus_id)

@@ -1,0 +1,158 @@
+"""What the network ports of a run's nodes say: links, rates, errors, drops, and TCP's own counters."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+
+from fabricheck.judge.evidence import Evidence, Node
+from fabricheck.records.state import NicState
+from fabricheck.records.verdict import Verdict
+from fabricheck.topology.model import Topology
+
+# Each tells that a link failed or lost data; a healthy cable has none for days (NVIDIA, "InfiniBand counters"; the
+# kernel, Documentation/ABI/stable/sysfs-class-infiniband and sysfs-class-net-statistics).
+_ERRORS = {
+    "infiniband": (
+        "symbol_error",
+        "link_error_recovery",
+        "link_downed",
+        "port_rcv_errors",
+        "port_rcv_remote_physical_errors",
+        "local_link_integrity_errors",
+        "excessive_buffer_overrun_errors",
+        "local_ack_timeout_err",
+        "rnr_nak_retry_err",
+    ),
+    "ethernet": ("rx_errors", "tx_errors", "carrier_changes"),
+    "cxi": ("hni_pcs_uncorrected_cw", "hni_llr_tx_replay_event"),
+}
+# Fewer than ten of these are no reason to pull a cable (ibqueryerrors(8), error_thresholds).
+_SOME = frozenset(("symbol_error", "port_rcv_errors", "rx_errors", "local_link_integrity_errors"))
+_MANY = 10
+# Packets lost of those that came or went; port_xmit_wait and pauses tell of congestion, which is no fault.
+_DROPS = {
+    "infiniband": (("port_xmit_discards", "port_xmit_packets"),),
+    "ethernet": (("rx_dropped", "rx_packets"), ("tx_dropped", "tx_packets")),
+}
+_DROPPED_SHARE, _FEWEST_DROPPED = 1e-3, 20
+_CONGESTION = ("port_xmit_wait", "roce_slow_restart_cnps", "np_cnp_sent", "out_of_sequence", "packet_seq_err")
+# Of the segments that a node received, the share that came after a gap, and of those that the others sent, the share
+# that made them recover from a loss. On healthy shaped links, whose shaper drops what is too fast, up to 6% and 0.036%;
+# where 1% of the packets to a node are lost, 6% to 44% and 0.08% to 0.11% (docs/state.md).
+_GAPS_SHARE, _RECOVERIES_SHARE = 0.02, 5e-4
+# Of those that it sent, the share that it sent again: up to 0.6% on the same links.
+_RESENT_SHARE = 0.02
+_FEWEST, _FEWEST_RECOVERIES, _TIMES_OTHERS = 20, 10, 4.0
+_MANY_NODES = 50
+
+
+def evidence_of_nics(nodes: Sequence[Node], topology: Topology | None, *, alone: bool = False) -> Iterator[Evidence]:
+    """Of each port of each node. Where the topology names some of a node's ports, the others say nothing.
+
+    Ports are judged where data passed between nodes, and with `alone`, where a node is looked at by itself.
+    """
+    described = {nic.name: nic.rate_gbps for nic in topology.nics} if topology is not None else {}
+    for node in nodes:
+        earlier = {nic.name: nic for nic in node.before.nics} if node.before else {}
+        names = {nic.name for nic in node.last.nics}
+        for nic in node.last.nics:
+            if described.keys() & names and nic.name not in described:
+                continue
+            before = earlier.get(nic.name) if node.after else None
+            for each in _port(node.host, nic, before, described.get(nic.name)):
+                yield each if alone or len(nodes) > 1 or each.verdict is None else _only_told(each)
+    yield from _tcp(nodes)
+
+
+def _only_told(each: Evidence) -> Evidence:
+    """No data of a run on one node passed its ports."""
+    return Evidence(each.host, each.part, each.text, each.advice, Verdict.PASS, network=True)
+
+
+def _port(host: str, nic: NicState, before: NicState | None, rate_gbps: float | None) -> Iterator[Evidence]:
+    def say(text: str, advice: str, verdict: Verdict | None) -> Evidence:
+        return Evidence(host, nic.name, text, advice, verdict, network=True)
+
+    def rise(counter: str) -> int:
+        return max(nic.counters.get(counter, 0) - before.counters.get(counter, 0), 0) if before is not None else 0
+
+    cable = "look at the cable, the transceiver and the switch's port"
+    if nic.up is False and (rate_gbps is not None or (before is not None and before.up)):
+        during = " since the test began" if before is not None and before.up else ""
+        yield say(f"its link is down{during}", cable, Verdict.DEGRADED)
+    elif nic.rate_gbps and rate_gbps and nic.rate_gbps < 0.99 * rate_gbps:
+        text = f"its link runs at {nic.rate_gbps:g} of {rate_gbps:g} Gb/s"
+        yield say(text, cable, Verdict.DEGRADED)
+    if nic.duplex == "half":
+        yield say("its link is half duplex", "set the switch's port and the NIC to full duplex", Verdict.DEGRADED)
+    for name in _ERRORS.get(nic.kind, ()):
+        if (count := rise(name)) > 0:
+            verdict = Verdict.PASS if name in _SOME and count < _MANY else Verdict.DEGRADED
+            yield say(f"{name} rose by {count:,} during the test", cable, verdict)
+    for name, of in _DROPS.get(nic.kind, ()):
+        count, passed = rise(name), rise(of)
+        if count >= _FEWEST_DROPPED and count > _DROPPED_SHARE * (count + passed):
+            share = 100 * count / (count + passed)
+            text = f"{name} rose by {count:,} during the test, {share:.2g}% of packets"
+            yield say(text, "look at ring buffers, flow control and the switch's counters", Verdict.DEGRADED)
+    waits = [f"{name} rose by {count:,}" for name in _CONGESTION if (count := rise(name)) > 0]
+    pauses = [
+        f"{name[8:]} rose by {count:,}"
+        for name in nic.counters
+        if name.startswith("ethtool_") and (count := rise(name)) > 0
+    ]
+    if waits or pauses:
+        yield say(f"{', '.join([*waits, *pauses][:4])} during the test", "", None)
+
+
+def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
+    """Loss, as TCP noticed it: at the node that data did not reach, and at those that had to send them again."""
+    rises = {node.host: _tcp_rise(node) for node in nodes if node.before is not None and node.after is not None}
+    gaps = {host: (rise.get("TCPOFOQueue", 0), rise.get("InSegs", 0)) for host, rise in rises.items()}
+    for host, share, usual in _above(gaps, _GAPS_SHARE):
+        others = [rise for other, rise in rises.items() if other != host]
+        recoveries = sum(rise.get("TCPSackRecovery", 0) for rise in others)
+        if recoveries < max(_FEWEST_RECOVERIES, _RECOVERIES_SHARE * sum(map(_sent, others))):
+            continue
+        count, segments = gaps[host]
+        text = (
+            f"{count:,} of {segments:,} TCP segments came after a gap ({100 * share:.2g}%, the other nodes' median "
+            f"{100 * usual:.2g}%): packets to it are lost"
+        )
+        advice = "look at the cable and counters of its ports and of the switch's ports to it"
+        yield Evidence(host, "", text, advice, Verdict.DEGRADED, network=True)
+    sent = {host: (rise.get("RetransSegs", 0), _sent(rise)) for host, rise in rises.items()}
+    for host, share, usual in _above(sent, _RESENT_SHARE):
+        again, segments = sent[host]
+        text = (
+            f"TCP sent {again:,} of {segments:,} segments again ({100 * share:.2g}%, the other nodes' median "
+            f"{100 * usual:.2g}%): packets from it are lost, or its port is slower than it seems"
+        )
+        advice = "look at the cable and counters of its ports and of the switch's ports to it"
+        yield Evidence(host, "", text, advice, Verdict.DEGRADED, network=True)
+
+
+def _above(counts: Mapping[str, tuple[int, int]], share: float) -> Iterator[tuple[str, float, float]]:
+    """The nodes whose part of a whole is above `share` and far above that of the other nodes; with both."""
+    shares = {host: part / whole if whole else 0.0 for host, (part, whole) in counts.items()}
+    of_all = statistics.median(shares.values()) if shares else 0.0
+    for host, (part, _) in counts.items():
+        if part < _FEWEST or shares[host] <= share or len(shares) < 2:
+            continue
+        # One among many hardly moves their median, and there may be thousands.
+        others = [each for other, each in shares.items() if other != host] if len(shares) < _MANY_NODES else []
+        usual = statistics.median(others) if others else of_all
+        if shares[host] > _TIMES_OTHERS * usual:
+            yield host, shares[host], usual
+
+
+def _sent(rise: Mapping[str, int]) -> int:
+    """Segments that a node sent, those that it sent again among them, which the kernel counts apart."""
+    return rise.get("OutSegs", 0) + rise.get("RetransSegs", 0)
+
+
+def _tcp_rise(node: Node) -> Mapping[str, int]:
+    if node.before is None or node.after is None:
+        return {}
+    return {name: value - node.before.tcp.get(name, 0) for name, value in node.after.tcp.items()}

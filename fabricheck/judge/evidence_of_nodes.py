@@ -1,0 +1,159 @@
+"""What differs between the nodes of a run, which should be alike, and what else was at work on them."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from fabricheck.judge.evidence import Evidence, Node, short_name
+from fabricheck.records.run import Run
+from fabricheck.records.state import NodeState
+from fabricheck.records.verdict import Verdict
+from fabricheck.results.environment import set_by_launcher
+from fabricheck.topology.network import fold
+
+# A launcher starts all nodes within its own time-out (fabricheck.rfm.state); what is more is the clock.
+_CLOCK_S = 60.0
+_BUSY_SHARE, _BUSY_CORES = 0.5, 1.0
+_LITTLE_MEMORY = 0.1
+# Of these each node, or each rank, has its own.
+_OWN = ("SLURM_", "PMIX_")
+_MOST_NAMED = 6
+
+
+def evidence_of_nodes(nodes: Sequence[Node], run: Run | None) -> Iterator[Evidence]:
+    """Of all nodes together; `run` tells the variables of its ranks."""
+    yield from _unlike_nodes(nodes)
+    yield from _unlike_gpus(nodes)
+    if run is not None:
+        yield from _unlike_variables(run)
+    yield from _clocks(nodes)
+    yield from _load(nodes)
+    for node in nodes:
+        total, free = node.last.memory_bytes, node.last.memory_free_bytes
+        if total and free < _LITTLE_MEMORY * total:
+            text = f"{free / 1e9:.3g} of {total / 1e9:.3g} GB of memory are free"
+            yield Evidence(node.host, "", text, "see what holds it", Verdict.PASS)
+
+
+def _kind(state: NodeState) -> tuple[str, ...]:
+    """Nodes of one kind have the same parts, and should be set alike."""
+    return (state.versions.get("processor", ""), *(gpu.name for gpu in state.gpus))
+
+
+def _unlike_nodes(nodes: Sequence[Node]) -> Iterator[Evidence]:
+    kinds: dict[tuple[str, ...], dict[str, Mapping[str, str]]] = {}
+    for node in nodes:
+        kinds.setdefault(_kind(node.last), {})[node.host] = _facts(node.last)
+    for facts in kinds.values():
+        names = dict.fromkeys(name for one in facts.values() for name in one)
+        for name in names:
+            values = {host: one.get(name, "none") for host, one in facts.items()}
+            network = name.partition(" ")[0] in ("MTU", "rate", "duplex", "NIC")
+            yield from _unlike(name, values, "set all nodes of a partition alike", network=network)
+
+
+def _facts(state: NodeState) -> dict[str, str]:
+    """What nodes of one kind have in common, by name."""
+    found = {name: value for name, value in state.versions.items() if name != "processor"}
+    found |= dict(state.settings)
+    found["cores"] = str(state.cores)
+    for nic in state.nics:
+        if nic.mtu is not None:
+            found[f"MTU of {nic.name}"] = str(nic.mtu)
+        if nic.rate_gbps is not None:
+            found[f"rate of {nic.name}"] = f"{nic.rate_gbps:g} Gb/s"
+        if nic.duplex:
+            found[f"duplex of {nic.name}"] = nic.duplex
+        if nic.firmware:
+            found[f"NIC firmware of {nic.name}"] = nic.firmware
+    return found
+
+
+def _unlike(name: str, values: Mapping[str, str], advice: str, *, network: bool = False) -> Iterator[Evidence]:
+    """One line where `values`, by host, are not all the same: the fewer hosts are named."""
+    counted = Counter(values.values())
+    if len(counted) < 2:
+        return
+    (usual, most), *_ = counted.most_common()
+    odd = [host for host, value in values.items() if value != usual]
+    told = "; ".join(
+        f"{value} on {_named([host for host in odd if values[host] == value])}" for value in counted if value != usual
+    )
+    others = f"{most} others" if most > 1 else _named([host for host in values if host not in odd])
+    text = f"{name} differs between nodes: {told}, {usual} on {others}"
+    yield Evidence(odd[0], "", text, advice, Verdict.DEGRADED, network=network)
+
+
+def _named(hosts: Sequence[str]) -> str:
+    if len(hosts) > _MOST_NAMED:
+        return f"{', '.join(hosts[:_MOST_NAMED])} and {len(hosts) - _MOST_NAMED} more"
+    return fold(hosts)
+
+
+def _unlike_gpus(nodes: Sequence[Node]) -> Iterator[Evidence]:
+    """GPUs of one model that are set otherwise than most: power limit, memory clock, modes."""
+    by_model: dict[tuple[str, str], dict[tuple[str, int], str]] = {}
+    for node in nodes:
+        for gpu in node.last.gpus:
+            facts = dict(gpu.settings)
+            if gpu.power_limit_w is not None:
+                facts["power limit"] = f"{gpu.power_limit_w:.0f} W"
+            if gpu.clock_most_mhz is not None:
+                facts["highest clock"] = f"{gpu.clock_most_mhz} MHz"
+            for name, value in facts.items():
+                by_model.setdefault((gpu.name, name), {})[node.host, gpu.index] = value
+    for (_, name), values in by_model.items():
+        counted = Counter(values.values())
+        usual, most = counted.most_common(1)[0]
+        odd = [key for key, value in values.items() if value != usual]
+        for host, index in odd[:_MOST_NAMED]:
+            text = f"{name} is {values[host, index]}, and {usual} on {most} others"
+            yield Evidence(host, f"GPU {index}", text, "set all GPUs alike", Verdict.DEGRADED)
+
+
+def _unlike_variables(run: Run) -> Iterator[Evidence]:
+    """Variables that libraries read, and that one node has otherwise than the others, rank by rank of a node."""
+    if not run.header or len({rank.host for rank in run.ranks}) < 2:
+        return
+    differences: dict[str, dict[int, str | None]] = {}
+    for each in run.header.get("environment_differences", []):
+        name = each["name"]
+        if not name.startswith(_OWN) and not set_by_launcher(name):
+            differences.setdefault(name, {})[each["rank"]] = each["value"]
+    for name, by_rank in differences.items():
+        usual = run.header["environment"].get(name)
+        by_host: dict[str, list[str]] = {}
+        for rank in run.ranks:
+            value = by_rank.get(rank.rank, usual)
+            by_host.setdefault(short_name(rank.host), []).append("unset" if value is None else value)
+        values = {host: "/".join(dict.fromkeys(told)) for host, told in by_host.items()}
+        yield from _unlike(name, values, "the launcher or a node's profile sets it otherwise")
+
+
+def _clocks(nodes: Sequence[Node]) -> Iterator[Evidence]:
+    times = {node.host: node.before.time_s for node in nodes if node.before is not None}
+    if len(times) < 2:
+        return
+    usual = statistics.median_low(times.values())
+    for host, time_s in times.items():
+        if abs(time_s - usual) > _CLOCK_S:
+            way = "ahead of" if time_s > usual else "behind"
+            text = f"its clock is {abs(time_s - usual):,.0f} s {way} the other nodes'"
+            yield Evidence(host, "", text, "chronyc tracking, or timedatectl", Verdict.DEGRADED)
+
+
+def _load(nodes: Sequence[Node]) -> Iterator[Evidence]:
+    """What others kept busy before the test began, on the node where it was most."""
+    found = []
+    for node in nodes:
+        state = node.before
+        if state is not None and state.cores and state.busy_cores > max(_BUSY_SHARE * state.cores, _BUSY_CORES):
+            found.append((state.busy_cores / state.cores, state))
+    if found:
+        _, state = max(found, key=lambda each: each[0])
+        more = f" (and {len(found) - 1} more nodes)" if len(found) > 1 else ""
+        who = f": {', '.join(state.busiest)}" if state.busiest else ""
+        text = f"{state.busy_cores:.1f} of {state.cores} cores were busy before the test{who}{more}"
+        yield Evidence(state.host, "", text, "others' work on a node slows a test", Verdict.PASS, same="load")

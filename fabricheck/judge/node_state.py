@@ -1,0 +1,130 @@
+"""What the state of its nodes says of a run: evidence that is judged on its own, or stands beside a slow metric.
+
+docs/state.md has every line, what it means and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from fabricheck.judge.evidence import Evidence, Node, nodes_of, short_name
+from fabricheck.judge.evidence_of_gpus import evidence_of_gpus
+from fabricheck.judge.evidence_of_nics import evidence_of_nics
+from fabricheck.judge.evidence_of_nodes import evidence_of_nodes
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.run import Run
+from fabricheck.records.state import NodeState, States
+from fabricheck.records.verdict import Finding, Problem, Verdict, worst
+from fabricheck.topology.model import Topology
+
+#: More evidence beside one metric says nothing more.
+_MOST_BESIDE = 3
+_SLOW = (Verdict.DEGRADED, Verdict.FAIL)
+_ORDER = (Verdict.INVALID, Verdict.INCOMPLETE, Verdict.DEGRADED, Verdict.PASS, None)
+
+
+def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
+    """All that the nodes of a run say, the worst first."""
+    nodes = nodes_of(run)
+    found = [
+        *evidence_of_gpus(nodes, topology),
+        *evidence_of_nics(nodes, topology),
+        *evidence_of_nodes(nodes, run),
+        *_silent(run.states, nodes, run),
+    ]
+    return tuple(sorted(found, key=lambda each: _ORDER.index(each.verdict)))
+
+
+def evidence_of_node(state: NodeState, topology: Topology | None) -> tuple[Evidence, ...]:
+    """What a node says by itself, without a run: all its GPUs and ports count. The worst first."""
+    node = Node(state.host, state, None, frozenset(gpu.bus_id for gpu in state.gpus))
+    found = [
+        *_missing(state, topology),
+        *evidence_of_gpus([node], topology),
+        *evidence_of_nics([node], topology, alone=True),
+        *evidence_of_nodes([node], None),
+        *(Evidence(state.host, "", f"could not be asked: {each}", "", Verdict.INCOMPLETE) for each in state.notes),
+    ]
+    return tuple(sorted(found, key=lambda each: _ORDER.index(each.verdict)))
+
+
+def _missing(state: NodeState, topology: Topology | None) -> Iterator[Evidence]:
+    """Fewer GPUs or ports than the topology describes, where a node is looked at as a whole."""
+    if topology is None:
+        return
+    if len(state.gpus) < len(topology.gpus):
+        text = f"{len(state.gpus)} of the {len(topology.gpus)} GPUs of {topology.system} answer"
+        yield Evidence(state.host, "", text, "see the kernel's log and lspci, and reset the node", Verdict.INCOMPLETE)
+    names = {nic.name for nic in state.nics}
+    lost = [nic.name for nic in topology.nics if nic.name not in names]
+    # A site may name its ports otherwise than the kernel; where one is found, the others have to be.
+    if lost and len(lost) < len(topology.nics):
+        text = f"{', '.join(lost)} of the ports of {topology.system} {'is' if len(lost) == 1 else 'are'} not there"
+        yield Evidence(state.host, "", text, "see the kernel's log and lspci", Verdict.INCOMPLETE)
+
+
+def _silent(states: States, nodes: Sequence[Node], run: Run) -> Iterator[Evidence]:
+    """Nodes that were asked and did not say all; nobody is told that a machine is well that was not looked at."""
+    if not states.asked:
+        return
+    advice = "see the logs in node-state/ of the test"
+    for text in states.unread:
+        yield Evidence("node-state", "", text, advice, Verdict.PASS)
+    for when, given in (("before", states.before), ("after", states.after)):
+        lost = sorted({short_name(rank.host) for rank in run.ranks} - set(given))
+        if lost:
+            more = f" and {len(lost) - 1} more nodes" if len(lost) > 1 else ""
+            yield Evidence(f"{lost[0]}{more}", "", f"did not tell its state {when} the test", advice, Verdict.PASS)
+    for node in nodes:
+        for text in dict.fromkeys(note for state in (node.before, node.after) if state for note in state.notes):
+            yield Evidence(node.host, "", f"could not be asked: {text}", advice, Verdict.PASS)
+
+
+def findings_of(runs: Iterable[tuple[Run, Topology | None]]) -> Iterator[Finding]:
+    """What the nodes of a session's runs say that changes no verdict, each line once."""
+    told: dict[str, str] = {}
+    for run, topology in runs:
+        for each in evidence_of(run, topology):
+            if each.verdict is Verdict.PASS:
+                told.setdefault(each.same or each.message, each.message)
+    return (Finding(message) for message in told.values())
+
+
+def with_problems_of_nodes(judged: RunJudgement, topology: Topology | None) -> RunJudgement:
+    """The judgement with what the nodes say that keeps the run from being green."""
+    problems = tuple(
+        Problem(each.verdict, each.message, f"{each.host}:{each.part}" if each.part else each.host)
+        for each in evidence_of(judged.run, topology)
+        if each.verdict is not None and each.verdict is not Verdict.PASS
+    )
+    verdict = worst([judged.verdict, *(each.verdict for each in problems)])
+    return replace(judged, verdict=verdict, problems=(*judged.problems, *problems))
+
+
+def beside_metrics(judged: RunJudgement) -> RunJudgement:
+    """The judgement with what the nodes say beside each metric that is slow, once all yardsticks have judged it."""
+    found = evidence_of(judged.run, judged.topology)
+    return replace(judged, judgements=tuple(_beside(each, judged.run, found) for each in judged.judgements))
+
+
+def _beside(judgement: Judgement, run: Run, found: Sequence[Evidence]) -> Judgement:
+    """A metric that is not PASS, with what its own nodes and GPUs say."""
+    if judgement.verdict not in _SLOW:
+        return judgement
+    ranks = [run.ranks[each] for each in judgement.samples.ranks if each < len(run.ranks)]
+    hosts = {short_name(each.host) for each in ranks}
+    devices = {(short_name(each.host), each.device.bus_id.lower()[-12:]) for each in ranks if each.device is not None}
+    own = [
+        each
+        for each in found
+        if each.host in hosts
+        and (not each.bus_id or (each.host, each.bus_id) in devices)
+        and (not each.network or len(hosts) > 1)
+    ]
+    if not own:
+        return judgement
+    more = f" (and {len(own) - _MOST_BESIDE} more)" if len(own) > _MOST_BESIDE else ""
+    text = "; ".join(each.short for each in own[:_MOST_BESIDE])
+    return replace(judgement, reason=f"{judgement.reason}; and {text}{more}")

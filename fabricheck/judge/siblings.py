@@ -1,0 +1,228 @@
+"""Judges metrics by their equals of the same run, and of other nodes' runs of the same test in one session."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fabricheck.errors import UserError
+from fabricheck.judge.equals import Equals, Member, equals_of
+from fabricheck.judge.outliers import Outlier, Parts, critical_value, outliers
+from fabricheck.judge.policy import Policy, Scope
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Judgement, Yardstick
+from fabricheck.records.rehearsal import is_rehearsal
+from fabricheck.records.verdict import Finding, Problem, Verdict, worst
+
+# Yardsticks that siblings are stronger than, where all is well.
+_WEAKER = ("", "unjudged", "achievable", "floor")
+_MOST_NAMED = 3
+# A group has lost something as a whole where no metric of it passes but so many in a hundred.
+_WHOLE = 0.9
+
+
+@dataclass(frozen=True)
+class Unequal:
+    """Metrics of one group of equals, in run `run`, that are slower than the rest; `where` names the part."""
+
+    run: int
+    what: str
+    where: str
+    outlier: Outlier
+    unit: str
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Runs judged by siblings too; what the session says of it: what is slow at a part, and what is slow everywhere."""
+
+    runs: tuple[RunJudgement, ...]
+    problems: tuple[Problem, ...]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class _Group:
+    run: int
+    equals: Equals
+
+
+def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
+    """The runs of a session, each metric also judged by its equals.
+
+    A metric with a reference keeps its verdict: that was measured on this very part. So does one with a worse verdict.
+    The error of the policy is divided among all metrics of the session, at least among `equals_metrics`. Runs that the
+    topology does not fit have no equals; they are INVALID for that already.
+    """
+    groups = [_Group(number, each) for number, run in enumerate(runs) for each in _equals(run)]
+    metrics = max(policy.equals_metrics, sum(len(run.judgements) for run in runs))
+    several = _by_key(runs, groups)
+    each_error = policy.equals_error / metrics / (2 if several else 1)
+    verdicts = [list(run.judgements) for run in runs]
+    unequal: list[Unequal] = []
+    for group in groups:
+        if len(group.equals.members) > 1:
+            unequal += _judge_group(group, runs, verdicts[group.run], policy, each_error)
+    for alike in several:
+        unequal += _judge_nodes(alike, runs, verdicts, policy, each_error)
+    judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
+    return Compared(judged, tuple(_problems(unequal)), tuple(_findings(judged, groups)))
+
+
+def _equals(run: RunJudgement) -> tuple[Equals, ...]:
+    try:
+        return equals_of(run)
+    except UserError:
+        return ()
+
+
+def _by_key(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> list[list[_Group]]:
+    """The same groups of runs of one test that were each on a node of its own, one a node."""
+    found: dict[object, dict[str, _Group]] = {}
+    for each in groups:
+        run = runs[each.run]
+        hosts = {rank.host for rank in run.run.ranks}
+        if run.test and run.trusted and len(hosts) == 1:
+            found.setdefault((run.test, each.equals.key), {}).setdefault(hosts.pop(), each)
+    return [list(nodes.values()) for nodes in found.values() if len(nodes) > 1]
+
+
+def _least_spread(equals: Equals, run: RunJudgement, policy: Policy, launches: str) -> float:
+    quantity = "goodput" if equals.kind == "Gb/s" else "latency"
+    scope: Scope = "network" if equals.network else "node"
+    devices = equals.devices and not is_rehearsal(run.run)
+    return policy.spread_of_equals(quantity, scope, devices, launches, host_memory=equals.host_memory)
+
+
+def _judge_group(
+    group: _Group, runs: Sequence[RunJudgement], judgements: list[Judgement], policy: Policy, each_error: float
+) -> Iterator[Unequal]:
+    equals = group.equals
+    members = equals.members
+    spread = _least_spread(equals, runs[group.run], policy, "one")
+    values, inside = (np.array([getattr(one, name) for one in members]) for name in ("worse", "inside"))
+    error = each_error * len(members)
+    slow: set[int] = set()
+    for one in outliers(values, inside, [each.parts for each in members], spread, error):
+        where = _where(members, one)
+        for position in one.members:
+            number = members[position].number
+            judgements[number] = _slower(judgements[number], one, where, equals.kind)
+            slow.add(position)
+        yield Unequal(group.run, equals.what, where, one, equals.kind)
+    rest = [each for position, each in enumerate(members) if position not in slow]
+    if len(rest) < 2:
+        return
+    reach = critical_value(len(rest), inside, spread, error)
+    for each in rest:
+        others = [one.worse for one in rest if one is not each]
+        judgements[each.number] = _equal(judgements[each.number], float(np.median(others)), len(others), reach)
+
+
+def _judge_nodes(
+    alike: Sequence[_Group],
+    runs: Sequence[RunJudgement],
+    verdicts: Sequence[list[Judgement]],
+    policy: Policy,
+    each_error: float,
+) -> Iterator[Unequal]:
+    """Each node's run of a test against those of the others; a run counts as one, since its launch was one."""
+    values = np.array([np.median([one.worse for one in each.equals.members]) for each in alike])
+    inside = np.array([np.median([one.inside for one in each.equals.members]) for each in alike])
+    hosts = [runs[each.run].run.ranks[0].host for each in alike]
+    equals = alike[0].equals
+    spread = _least_spread(equals, runs[alike[0].run], policy, "several")
+    metrics = sum(len(each.equals.members) for each in alike)
+    for one in outliers(values, inside, [Parts((host,)) for host in hosts], spread, each_error * metrics):
+        for position in one.members:
+            group, host = alike[position], hosts[position]
+            for member in group.equals.members:
+                judgements = verdicts[group.run]
+                judgements[member.number] = _slower(judgements[member.number], one, host, equals.kind, "node")
+            yield Unequal(group.run, equals.what, host, one, equals.kind)
+
+
+def _where(members: Sequence[Member], found: Outlier) -> str:
+    if not found.parts:
+        return members[found.members[0]].name
+    return " or ".join(found.parts[:_MOST_NAMED])
+
+
+def _slower(judged: Judgement, found: Outlier, where: str, unit: str, what: str = "") -> Judgement:
+    centre = _value(found.centre, unit)
+    equals = f"{found.equals} equal {what}s" if what else f"{found.equals} equals"
+    change = judged.value / centre - 1
+    reason = (
+        f"{judged.value:.4g} {unit} is {change:+.1%} of the {centre:.4g} {unit} of its {equals}: {where} is slow "
+        f"(p = {found.p:.1g}; standard deviation of equals {found.spread:.2%})"
+    )
+    if judged.judged_by == "reference" or judged.verdict not in (Verdict.PASS, Verdict.DEGRADED, Verdict.INCOMPLETE):
+        return judged
+    if judged.verdict is Verdict.DEGRADED:  # by a yardstick that is stronger, or says the same
+        return replace(judged, reason=f"{judged.reason}; and {reason}")
+    yardstick = Yardstick("siblings", centre, centre, f"median of {equals} of the same session")
+    return replace(judged, verdict=Verdict.DEGRADED, reason=reason, yardstick=yardstick)
+
+
+def _equal(judged: Judgement, centre: float, count: int, reach: float) -> Judgement:
+    """A metric that agrees with its equals is judged by them where it has nothing stronger."""
+    if judged.verdict not in (Verdict.PASS, Verdict.INCOMPLETE) or judged.judged_by not in _WEAKER:
+        return judged
+    value = _value(centre, judged.unit)
+    bound = _value(centre + reach, judged.unit)
+    source = f"median of {count} equals of the same session"
+    side = "" if judged.verdict is Verdict.INCOMPLETE else f"; {judged.reason}"
+    reason = f"{judged.value:.4g} {judged.unit} agrees with its {count} equals, {value:.4g} {judged.unit}{side}"
+    yardstick = Yardstick("siblings", value, bound, source)
+    return replace(judged, verdict=Verdict.PASS, reason=reason, yardstick=yardstick)
+
+
+def _value(worse: float, unit: str) -> float:
+    return math.exp(-worse if unit == "Gb/s" else worse)
+
+
+def _with(run: RunJudgement, judgements: Sequence[Judgement]) -> RunJudgement:
+    own = tuple(judgements)
+    if own == run.judgements:
+        return run
+    verdicts = [*(each.verdict for each in run.problems), *(each.verdict for each in own)]
+    return replace(run, judgements=own, verdict=worst(verdicts))
+
+
+def _problems(unequal: Sequence[Unequal]) -> Iterator[Problem]:
+    """One line for each part, by the group in which it lost most."""
+    by_part: dict[str, list[Unequal]] = {}
+    for each in unequal:
+        by_part.setdefault(each.where, []).append(each)
+    for where, found in by_part.items():
+        most = max(found, key=lambda each: each.outlier.excess)
+        one = most.outlier
+        count = sum(len(each.outlier.members) for each in found)
+        loss = -math.expm1(-one.excess) if most.unit == "Gb/s" else math.expm1(one.excess)
+        metrics = "1 metric is" if count == 1 else f"{count} metrics are"
+        yield Problem(
+            Verdict.DEGRADED,
+            f"{where}: {metrics} slower than their equals, {most.what} by {loss:.1%} than {one.equals} of "
+            f"{_value(one.centre, most.unit):.4g} {most.unit} (p = {one.p:.1g}); look at its links, error counters, "
+            "clocks and other processes",
+            where,
+        )
+
+
+def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterator[Finding]:
+    """Groups that lost as a whole, and alike: no one part can do that."""
+    for each in groups:
+        judgements = [runs[each.run].judgements[one.number] for one in each.equals.members]
+        slow = [one for one in judgements if one.verdict in (Verdict.DEGRADED, Verdict.FAIL)]
+        kinds: Mapping[str, int] = {one.judged_by: 0 for one in slow}
+        if len(judgements) > 1 and len(slow) >= _WHOLE * len(judgements) and "siblings" not in kinds:
+            value = float(np.median([one.value for one in slow]))
+            test = runs[each.run].test or runs[each.run].run.path
+            yield Finding(
+                f"{test}: {each.equals.what}: all {len(judgements)} equals are slow "
+                f"alike, median {value:.4g} {slow[0].unit} (by {', '.join(kinds)}): software, a setting or the whole "
+                "node, and not one part of it"
+            )

@@ -1,0 +1,52 @@
+"""The ladder of yardsticks: which of those that a metric has is the strongest, and where its bound lies.
+
+Siblings are compared after all metrics have values (`fabricheck.judge.siblings`), and a floor is below them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fabricheck.judge.policy import Policy
+from fabricheck.records.judgement import LADDER, Expectation, Reference, Yardstick
+from fabricheck.records.metrics import Metric
+from fabricheck.records.operations import COLLECTIVES
+
+
+def strongest(yardsticks: Iterable[Yardstick]) -> Yardstick | None:
+    """The first of `yardsticks` in the order of LADDER; of two of one kind, the one that was given first."""
+    return min(yardsticks, key=lambda each: LADDER.index(each.kind), default=None)
+
+
+def strongest_level(
+    metric: Metric,
+    expectation: Expectation,
+    reference: Reference | None,
+    known: Iterable[Yardstick],
+    policy: Policy,
+) -> Yardstick | None:
+    """The strongest yardstick that says how fast a metric has to be; None where there is a floor at best."""
+    found = list(known)
+    if reference is not None:
+        found.append(of_reference(metric, reference))
+    if expectation.achievable is not None and metric.quantity == "goodput":
+        found.append(_achievable(metric, expectation, expectation.achievable, policy))
+    return strongest(found)
+
+
+def of_reference(metric: Metric, reference: Reference) -> Yardstick:
+    """A reference as a yardstick. It has a bound on the side that is worse, or was refused before."""
+    worse, gain = reference.lower, reference.upper
+    if metric.better == "lower":
+        worse, gain = gain, worse
+    assert worse is not None
+    bound = reference.value * (1 + worse)
+    better = reference.value * (1 + gain) if gain is not None else None
+    return Yardstick("reference", reference.value, bound, reference.provenance, better)
+
+
+def _achievable(metric: Metric, expectation: Expectation, value: float, policy: Policy) -> Yardstick:
+    collective = metric.samples.operation in COLLECTIVES
+    margin = policy.achievable_margin_of_collectives if collective else policy.achievable_margin
+    source = f"{expectation.achievable_source}; {expectation.source}; margin {margin:.0%}"
+    return Yardstick("achievable", value, value * (1 - margin), source)

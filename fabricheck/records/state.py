@@ -1,0 +1,127 @@
+"""What a node said of itself beside a measurement: its GPUs, links, NICs and load, before and after the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+When = Literal["before", "after"]
+
+
+@dataclass(frozen=True)
+class GpuLink:
+    """A link of a GPU to another or to a switch (NVLink, Infinity Fabric, Xe Link) as the driver numbers it.
+
+    `counters` count errors since the driver was loaded, by name.
+    """
+
+    number: int
+    active: bool
+    speed_mbps: int | None = None
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    """A process that has memory of a GPU; `memory_bytes` where the driver tells."""
+
+    pid: int
+    name: str
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class GpuState:
+    """A GPU, in the driver's order; `None` is what it does not tell.
+
+    The PCIe link now and at most; `performance_state` 0 is under load. `throttle`: names of what holds its clocks down
+    now. `settings` are what an administrator chooses (ECC, MIG, persistence and compute mode). `counters` only rise:
+    errors, and nanoseconds of throttling by reason. `rows`: remapped rows that wait for a reset, or that failed.
+    """
+
+    index: int
+    name: str
+    uuid: str
+    bus_id: str
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    pcie_most_generation: int | None = None
+    pcie_most_width: int | None = None
+    performance_state: int | None = None
+    clock_mhz: int | None = None
+    clock_most_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    power_usual_limit_w: float | None = None
+    temperature_c: int | None = None
+    throttle: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
+    rows_pending: bool = False
+    rows_failed: bool = False
+    links: tuple[GpuLink, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
+
+
+@dataclass(frozen=True)
+class NicState:
+    """A network port. `kind`: ethernet, infiniband or cxi. `counters` only rise: errors, drops, packets."""
+
+    name: str
+    kind: str
+    up: bool | None = None
+    rate_gbps: float | None = None
+    mtu: int | None = None
+    duplex: str | None = None
+    driver: str = ""
+    firmware: str = ""
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Xid:
+    """An error of an NVIDIA GPU in the kernel's log, `at_s` seconds after the node started."""
+
+    number: int
+    bus_id: str
+    at_s: float
+    text: str
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """A node at one moment. `time_s` is its own clock, in seconds since 1970.
+
+    `versions`: kernel, drivers, firmware. `settings`: governor and the like. `busy_cores` of `cores` were at work, and
+    `busiest` says which programs, before the run: others'. `xids` is None where the kernel's log cannot be read. `tcp`
+    has the kernel's counters. `notes`: what could not be asked, and why, a line each.
+    """
+
+    host: str
+    when: When
+    time_s: float
+    versions: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    cores: int = 0
+    busy_cores: float = 0.0
+    busiest: tuple[str, ...] = ()
+    memory_bytes: int = 0
+    memory_free_bytes: int = 0
+    xids: tuple[Xid, ...] | None = None
+    tcp: Mapping[str, int] = field(default_factory=dict)
+    gpus: tuple[GpuState, ...] = ()
+    nics: tuple[NicState, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class States:
+    """The nodes of a run before and after it, by host. `asked`: whether anybody asked them. `unread`: files that are
+    no state, a line each."""
+
+    before: Mapping[str, NodeState] = field(default_factory=dict)
+    after: Mapping[str, NodeState] = field(default_factory=dict)
+    asked: bool = False
+    unread: tuple[str, ...] = ()

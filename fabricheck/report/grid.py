@@ -1,0 +1,152 @@
+"""The map of a session: nodes by checks, or for one node its GPUs by GPUs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fabricheck.judge.overall import SEVERITY, verdict_of
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.verdict import Verdict
+from fabricheck.report.content import facts_of, groups_of, percent, plural, who
+
+# Wider, a map is no map.
+_MOST_COLUMNS, _MOST_ROWS = 64, 512
+
+
+@dataclass(frozen=True)
+class Place:
+    """A cell: a verdict, its text, what it says when asked, and the run behind it; no verdict where nothing was
+    measured."""
+
+    verdict: Verdict | None
+    text: str = ""
+    title: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """`cells` has the shape (rows, columns); `corner` names both. `note`: what is to be said below it."""
+
+    title: str
+    corner: str
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+    cells: tuple[tuple[Place, ...], ...]
+    note: str = ""
+
+
+def grid_of(runs: Sequence[RunJudgement]) -> Grid | None:
+    """The map of runs in the order of the page; none where it would be of one thing."""
+    hosts = sorted({rank.host for each in runs for rank in each.run.ranks})
+    if len(hosts) > 1:
+        return _of_nodes(runs, hosts)
+    return _of_gpus(runs)
+
+
+def _of_nodes(runs: Sequence[RunJudgement], hosts: Sequence[str]) -> Grid:
+    """The worst verdict of each check on each node; a check of several nodes counts for each of them."""
+    names = list(dict.fromkeys(short_name(each) for each in sorted(runs, key=lambda each: each.test or each.run.path)))
+    found: dict[tuple[str, str], list[tuple[RunJudgement, str]]] = {}
+    for position, each in enumerate(runs, start=1):
+        for host in {rank.host for rank in each.run.ranks}:
+            found.setdefault((host, short_name(each)), []).append((each, f"run{position}"))
+    # Nodes with anything that is not PASS first: a map of a thousand rows is read from its top.
+    worst = {
+        host: max((SEVERITY[verdict_of(run)] for name in names for run, _ in found.get((host, name), ())), default=0)
+        for host in hosts
+    }
+    rows = sorted(hosts, key=lambda host: (-worst[host], host))
+    columns = names[:_MOST_COLUMNS]
+    cells = tuple(tuple(_of_check(found.get((host, name), ()), host, name) for name in columns) for host in rows)
+    left = [
+        plural(len(some) - most, what)
+        for some, most, what in ((names, _MOST_COLUMNS, "more check"), (rows, _MOST_ROWS, "more node"))
+        if len(some) > most
+    ]
+    return Grid(
+        "Nodes and checks",
+        "node",
+        tuple(columns),
+        tuple(rows[:_MOST_ROWS]),
+        cells[:_MOST_ROWS],
+        f"Left out: {', '.join(left)}, none of them worse." if left else "",
+    )
+
+
+def _of_check(found: Sequence[tuple[RunJudgement, str]], host: str, name: str) -> Place:
+    if not found:
+        return Place(None, title=f"{host}, {name}: not measured")
+    run, link = max(found, key=lambda each: SEVERITY[verdict_of(each[0])])
+    verdict = verdict_of(run)
+    bad = sum(each.verdict is not Verdict.PASS for each in run.judgements)
+    of = (
+        f", {bad} of {plural(len(run.judgements), 'metric')} not PASS"
+        if bad
+        else f", {plural(len(run.judgements), 'metric')}"
+    )
+    return Place(
+        verdict, SHORT[verdict], f"{host}, {name}: {verdict.value}{of}", "" if verdict is Verdict.PASS else link
+    )
+
+
+#: One or two letters for a verdict: colour alone is not enough.
+SHORT: Mapping[Verdict, str] = {
+    Verdict.PASS: "ok",
+    Verdict.DEGRADED: "D",
+    Verdict.FAIL: "F",
+    Verdict.INCOMPLETE: "inc",
+    Verdict.INVALID: "inv",
+}
+
+
+def short_name(judged: RunJudgement) -> str:
+    """The check without its partition and environment; else what was measured."""
+    name = judged.test.partition(" @")[0] if judged.test else facts_of(judged).name
+    return name.replace(" %", " ").replace("transport=", "")
+
+
+def _of_gpus(runs: Sequence[RunJudgement]) -> Grid | None:
+    """For each ordered pair of a node's ranks the metric that lost most beside its equals, over all runs."""
+    ranks: dict[int, str] = {}
+    ratios: dict[tuple[int, int], list[tuple[float, Judgement, RunJudgement, str]]] = {}
+    for position, run in enumerate(runs, start=1):
+        for rank in run.run.ranks:
+            label = f"GPU {rank.device.index}" if rank.device is not None else f"rank {rank.rank}"
+            ranks.setdefault(rank.rank, label)
+        for group in groups_of(run):
+            if not group.is_pairs or group.quantity != "goodput":
+                continue
+            good = [each.value for each in group.judgements if each.verdict is Verdict.PASS]
+            if not good:
+                continue
+            usual = statistics.median(good)
+            for each in group.judgements:
+                a, b = each.samples.ranks
+                ratio = each.value / usual
+                ratios.setdefault((a, b), []).append((ratio, each, run, f"run{position}"))
+    numbers = sorted({rank for pair in ratios for rank in pair})
+    if len(numbers) < 2 or len(numbers) > _MOST_COLUMNS:
+        return None
+    cells = tuple(tuple(_of_pair(ratios.get((a, b), []), a, b) for b in numbers) for a in numbers)
+    labels = tuple(ranks[each] for each in numbers)
+    return Grid(
+        "Pairs, over all checks",
+        "from \\ to",
+        labels,
+        labels,
+        cells,
+        "In each cell the goodput that lost most, in % of the median of what passed of the same operation and size. "
+        "What is slow between all pairs alike does not show here.",
+    )
+
+
+def _of_pair(found: Sequence[tuple[float, Judgement, RunJudgement, str]], a: int, b: int) -> Place:
+    if not found:
+        return Place(None, title="" if a == b else f"{a}→{b}: not measured")
+    ratio, judged, run, link = min(found, key=lambda each: (-SEVERITY[each[1].verdict], each[0]))
+    title = f"{who(judged.samples, len(run.run.ranks))} {judged.name} in {facts_of(run).name}: {judged.verdict.value}"
+    return Place(judged.verdict, percent(ratio), title, "" if judged.verdict is Verdict.PASS else link)

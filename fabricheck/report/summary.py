@@ -1,0 +1,135 @@
+"""The first screen: how good the verdict is, what was checked, and where nothing is wrong, what was measured."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from fabricheck.history.text import percent as signed_percent
+from fabricheck.history.watch import WatchResult
+from fabricheck.judge.overall import count, verdict_of
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS
+from fabricheck.records.verdict import Verdict
+from fabricheck.report.content import ladder, number, percent, plural, quantity_of, share_of_expected
+
+_MOST_NUMBERS = 4
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number of a summary, with its unit: what it is of, and a remark such as a share of what is expected."""
+
+    value: str
+    of: str
+    remark: str
+
+
+def standing(verdict: Verdict, runs: Sequence[RunJudgement], watched: WatchResult | None = None) -> str:
+    """What a PASS is worth, in words that follow it, such as `uncalibrated`; empty where it needs none, or is red."""
+    if verdict is not Verdict.PASS:
+        return ""
+    metrics = [each for run in runs for each in run.judgements]
+    words = []
+    incidents = watched.open_incidents if watched is not None else ()
+    if incidents:
+        first = min(incidents, key=lambda each: each.alerts[0].change).alerts[0]
+        words.append(f"today; {signed_percent(first.change)} since {first.first_bad}")
+    uncalibrated = sum(not each.calibrated for each in metrics)
+    if metrics and uncalibrated == len(metrics):
+        words.append("uncalibrated")
+    elif uncalibrated:
+        words.append(f"{uncalibrated:,} of {len(metrics):,} metrics without a reference")
+    return ", ".join(words)
+
+
+def counted(runs: Sequence[RunJudgement]) -> str:
+    """How many runs and metrics there are, and of each verdict how many."""
+    metrics = [each for run in runs for each in run.judgements]
+    of_runs = _counts(verdict_of(each) for each in runs)
+    of_metrics = _counts(each.verdict for each in metrics) or "none"
+    of_metrics += f", judged by {ladder(metrics)}" if ladder(metrics) else ""
+    return f"{plural(len(runs), 'run')}: {of_runs or 'none'}; {plural(len(metrics), 'metric')}: {of_metrics}"
+
+
+def _counts(verdicts: Iterable[Verdict]) -> str:
+    return ", ".join(f"{times:,} {each.value}" for each, times in count(verdicts))
+
+
+def numbers(runs: Sequence[RunJudgement]) -> tuple[Number, ...]:
+    """At most four numbers that say what was measured: the fastest way of each kind, its median over pairs."""
+    kinds: dict[str, list[tuple[Judgement, RunJudgement]]] = {}
+    for run in runs:
+        for each in run.judgements:
+            if (kind := _kind(each, run)) is not None:
+                kinds.setdefault(kind, []).append((each, run))
+    found = [_number(kind, kinds[kind]) for kind in _KINDS if kind in kinds]
+    return tuple([*found, *_how_many(runs)][:_MOST_NUMBERS])
+
+
+_KINDS = (
+    "between nodes",
+    "between GPUs of a node",
+    "between ranks of a node",
+    "allreduce",
+    "from host memory to GPU",
+    "latency between nodes",
+    "latency between GPUs",
+    "latency between ranks",
+)
+
+
+def _kind(judged: Judgement, run: RunJudgement) -> str | None:
+    samples = judged.samples
+    ranks = {each.rank: each for each in run.run.ranks}
+    own = [ranks[each] for each in samples.ranks if each in ranks]
+    nodes = len({each.host for each in own})
+    things = "GPUs" if own and all(each.device is not None for each in own) else "ranks"
+    goodput = quantity_of(judged) == "goodput"
+    shared = len({each.device.uuid for each in own if each.device is not None}) < len(own) > 1 and things == "GPUs"
+    if shared or samples.schedule == "contended" or run.run.header.get("plan", {}).get("buffers"):
+        return None
+    if samples.operation in PAIRS and samples.operation != "bidirectional":
+        if not goodput:
+            return "latency between nodes" if nodes > 1 else f"latency between {things}"
+        return "between nodes" if nodes > 1 else f"between {things} of a node"
+    if samples.operation in COLLECTIVES and goodput:
+        return "allreduce" if samples.operation == "allreduce" else None
+    return (
+        "from host memory to GPU"
+        if samples.operation in MEMORY_PATHS and samples.operation.startswith("host_to")
+        else None
+    )
+
+
+def _number(kind: str, found: Sequence[tuple[Judgement, RunJudgement]]) -> Number:
+    """Of the runs of a kind the one that is best; its median metric."""
+    by_run: dict[tuple[int, str, int], list[tuple[Judgement, RunJudgement]]] = {}
+    for judged, run in found:
+        by_run.setdefault((id(run), judged.samples.operation, judged.samples.bytes), []).append((judged, run))
+    sign = 1 if kind.startswith("latency") else -1
+    best = min(by_run.values(), key=lambda some: sign * statistics.median(each.value for each, _ in some))
+    judged, run = sorted(best, key=lambda item: item[0].value)[len(best) // 2]
+    share = share_of_expected(judged)
+    over = str(run.run.header.get("transport", ""))
+    remarks = [f"over {over}"] if over else []
+    remarks += [f"{percent(share)} of expected"] if share is not None else []
+    remarks += [f"median of {len(best)}"] if len(best) > 1 else []
+    return Number(f"{number(judged.value)} {judged.unit}", kind, ", ".join(remarks))
+
+
+def _how_many(runs: Sequence[RunJudgement]) -> Iterator[Number]:
+    metrics = [each for run in runs for each in run.judgements]
+    yield Number(f"{len(metrics):,}", "metrics judged", f"in {plural(len(runs), 'run')}")
+    hosts = Counter(each.host for run in runs for each in run.run.ranks)
+    yield Number(
+        f"{len(hosts):,}",
+        "nodes" if len(hosts) != 1 else "node",
+        f"{plural(max([0, *(len(run.run.ranks) for run in runs)]), 'rank')} at most",
+    )
+    iterations = sum(each.times_ns.size for run in runs for each in run.run.samples)
+    yield Number(f"{iterations:,}", "iterations", "every one kept")
+    yield Number(f"{sum(each.calibrated for each in metrics):,}", "metrics with a reference", f"of {len(metrics):,}")

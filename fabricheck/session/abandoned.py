@@ -1,0 +1,150 @@
+"""Runs that ended before they were judged: killed, or their machine went down. The next run judges what is there.
+
+A run leaves what it is in `run.json` of its folder before ReFrame starts, and holds a lock on that file as long as it
+lives, which the kernel takes away whatever ends it. A folder with that file, no lock and no verdict is of such a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import IO
+
+from fabricheck.errors import UserError
+from fabricheck.jsonfile import read_json
+from fabricheck.records.case import Case
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.session.reading import VERDICT, Session, SessionInfo, read_session
+
+#: What a run was to be, in its folder.
+RUN = "run.json"
+_UNFINISHED = "the run was ended before this test was"
+
+
+@dataclass(frozen=True)
+class Started:
+    """A run as it began: `listed` is how many test cases ReFrame said it would run."""
+
+    system: str
+    listed: int
+    uuid: str
+    host: str
+    started: str
+
+    @classmethod
+    def now(cls, system: str, listed: int) -> Started:
+        return cls(system, listed, str(uuid.uuid4()), socket.gethostname(), datetime.now(timezone.utc).isoformat())
+
+
+@contextlib.contextmanager
+def running(folder: Path, started: Started) -> Iterator[None]:
+    """While this lasts, or the process lives, the run of `folder` is going on. UserError where it cannot be said."""
+    with contextlib.ExitStack() as held:
+        try:
+            file = held.enter_context((folder / RUN).open("x", encoding="utf-8"))
+            _lock(file)
+            json.dump(asdict(started), file)
+            file.flush()
+        except OSError as error:
+            text = f"cannot write below {folder}: {error.strerror}: choose another folder with --output"
+            raise UserError(text) from None
+        yield
+
+
+@contextlib.contextmanager
+def abandoned(runs: Path, system: str) -> Iterator[tuple[Path, ...]]:
+    """The folders below `runs` of runs of `system` that ended before they were judged, held against others."""
+    with contextlib.ExitStack() as held:
+        yield tuple(
+            folder.parent
+            for folder in sorted(runs.glob(f"{system}-*/{RUN}"))
+            if not (folder.parent / VERDICT).exists() and _is_let_go(folder, system, held)
+        )
+
+
+def _is_let_go(file: Path, system: str, held: contextlib.ExitStack) -> bool:
+    try:
+        stream = held.enter_context(file.open(encoding="utf-8"))
+        return _lock(stream) and os.fstat(stream.fileno()).st_size > 0 and _started(file).system == system
+    except (OSError, UserError):
+        return False
+
+
+def _lock(file: IO[str]) -> bool:
+    """Whether this process has the lock now. Where the file system has no locks, nothing is ever abandoned."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _started(file: Path) -> Started:
+    content = read_json(file)
+    try:
+        return Started(**content)
+    except TypeError:
+        raise UserError(f"{file}: does not say which run this was") from None
+
+
+def read_abandoned(folder: Path) -> Session:
+    """The session of a run that ended before it was judged: what ReFrame reported, else the result files in `folder`.
+
+    Raises UserError where `run.json` cannot be read.
+    """
+    started = _started(folder / RUN)
+    when = f"the run of {started.started[:19]}Z on {started.host}"
+    try:
+        session = replace(read_session(folder), problems=())
+        session = Session.of(folder, session.cases, started.listed)
+        left = "ReFrame's report is judged"
+    except UserError:
+        cases = tuple(_cases_without_report(folder, started.system))
+        session = replace(Session.of(folder, cases, started.listed), without_report=_info(folder, started))
+        left = f"ReFrame left no report, so its result files are judged, of which there are {len(cases)}"
+    problem = Problem(Verdict.INCOMPLETE, f"{when} was ended before it was judged (a kill, or a reboot): {left}")
+    return replace(session, problems=(problem, *session.problems))
+
+
+def _info(folder: Path, started: Started) -> SessionInfo:
+    """What ReFrame would have said of the session as a whole."""
+    begun = datetime.fromisoformat(started.started)
+    ended = max((file.stat().st_mtime for file in folder.rglob("*.jsonl")), default=begun.timestamp())
+    return SessionInfo(
+        uuid=started.uuid,
+        started=begun,
+        ended=datetime.fromtimestamp(ended, timezone.utc),
+        host=started.host,
+        version="unknown",
+        cases=started.listed,
+        extras={},
+        outputs=folder / "output",
+        stages=folder / "stage",
+    )
+
+
+def _cases_without_report(folder: Path, system: str) -> Iterator[Case]:
+    """The test cases whose result files lie where ReFrame leaves them: below stage/ or output/, a folder a case."""
+    for place in ("output", "stage"):
+        root = folder / place / system
+        for test_folder in sorted({file.parent for file in root.glob("*/*/*/*.jsonl")}):
+            partition, environment, test = test_folder.relative_to(root).parts
+            yield Case(
+                name=test.rpartition("_")[0] or test,
+                environment=environment,
+                partition=f"{system}:{partition}",
+                attributes={"$system": system, "$partition": f"{system}:{partition}", "$environ": environment},
+                result="pass" if place == "output" else "fail",
+                phase=None if place == "output" else "run",
+                reason=None if place == "output" else _UNFINISHED,
+                folder=test_folder,
+                is_build=False,
+            )

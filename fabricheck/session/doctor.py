@@ -1,0 +1,78 @@
+"""One node without ReFrame: its state, and one rank on each of its GPUs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import fabricheck
+from fabricheck import mpi
+from fabricheck.errors import UserError
+from fabricheck.records.state import NodeState
+from fabricheck.records.verdict import Verdict
+from fabricheck.results.fabricbench import read_run
+from fabricheck.results.node_state import read_state
+from fabricheck.state.programs import ask
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What came of starting ranks, in a few words."""
+
+    verdict: Verdict
+    text: str
+
+
+def ask_this_node(seconds: float) -> NodeState:
+    """The state of this node, by a process of its own, which may hang in a driver. Raises UserError without one."""
+    root = str(Path(fabricheck.__file__).resolve().parent.parent)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))}
+    with tempfile.TemporaryDirectory(prefix="fabricheck-") as folder:
+        command = [sys.executable, "-m", "fabricheck.state.collect", folder, "before"]
+        got = ask(command, seconds, environment)
+        files = list(Path(folder).glob("*.json"))
+        if not files:
+            why = got.problem or got.errors.strip() or "no answer"
+            raise UserError(f"this node cannot be asked for its state: {why}")
+        return read_state(files[0])
+
+
+def start_ranks(built: Path, environment: str, gpus: int, seconds: float) -> Launch:
+    """Start one rank of `built`/ENVIRONMENT/fabricbench on each GPU (two without GPUs), each sending to the next.
+
+    Raises UserError where there is no program or no mpirun for it.
+    """
+    program = built / environment / "fabricbench"
+    if not os.access(program, os.X_OK):
+        known = ", ".join(sorted(each.parent.name for each in built.glob("*/fabricbench"))) or "none"
+        raise UserError(f"there is no program {program}: environments there are {known}; choose with --environment")
+    name = next((each for each in mpi.NAMES if environment.startswith(each)), "openmpi")
+    found = mpi.find(name)
+    if found is None:
+        raise UserError(f"there is no mpirun of {name} for {program}: load its module first")
+    ranks = gpus or 2
+    launch = mpi.launch(name, ranks, mpi.physical_cores())
+    with tempfile.TemporaryDirectory(prefix="fabricheck-") as folder:
+        output = Path(folder) / "result.jsonl"
+        # Without a second GPU there is nobody to send to.
+        operation = "local_copy" if ranks == 1 else "unidirectional"
+        command = [
+            *(str(found.mpirun), *launch.options, "-n", str(ranks), str(program)),
+            f"--transport={'copy' if gpus else 'mpi'}",
+            *(f"--operations={operation}", "--schedules=uncontended", "--sizes=1MiB", "--iterations=1", "--warmup=1"),
+            *(f"--expect-ranks={ranks}", "--expect-nodes=1", f"--timeout={seconds:g}", f"--output={output}", "--quiet"),
+        ]
+        path = found.environment.get("PATH", "$PATH").replace("$PATH", os.environ.get("PATH", ""))
+        variables = {**os.environ, **found.environment, **launch.environment, "PATH": path}
+        got = ask(command, seconds, variables)
+        what = f"one rank on each of {gpus} GPUs" if gpus else "two ranks on the host"
+        if not got.given:
+            return Launch(Verdict.FAIL, f"{what} could not be started: mpirun {got.problem}")
+        problems = read_run(output).problems if output.exists() else ()
+        if problems or not output.exists():
+            why = problems[0].message if problems else "fabricbench left no result"
+            return Launch(problems[0].verdict if problems else Verdict.INCOMPLETE, f"{what}: {why}")
+    return Launch(Verdict.PASS, f"{what} sent data that arrived right")

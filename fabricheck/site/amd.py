@@ -1,0 +1,115 @@
+"""AMD's GPUs and their links: from the kernel's KFD, else from the tables of rocm-smi or amd-smi."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fabricheck.errors import UserError
+from fabricheck.site.found import (
+    FoundGpu,
+    FoundLink,
+    cpu_of,
+    known_numa,
+    memory_gbps,
+    pcie_generation,
+    pcie_link,
+    short_model,
+)
+
+# Infinity Fabric between GPUs: 50 GB/s a link (Schieffer et al., §II-A), on the MI200 series.
+_XGMI_GBPS = 400.0
+# Weight of one hop of XGMI (Linux, drivers/gpu/drm/amd/amdkfd/kfd_crat.c).
+_ONE_HOP = 15
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+_KFD = "the kernel's KFD"
+
+
+def from_kfd(
+    entries: Sequence[Mapping[str, Any]], numa_nodes: tuple[int, ...]
+) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
+    """GPUs and links of `fabricheck.site.sysfs.amd_facts`."""
+    of_node = {entry["node"]: index for index, entry in enumerate(entries)}
+    gpus, links = [], []
+    for index, entry in enumerate(entries):
+        numa = known_numa(entry["numa_node"], numa_nodes)
+        clock, bits = entry["memory_clock_mhz"], entry["memory_bus_bits"]
+        source = f"{_KFD}: memory clock of {clock} MHz, two transfers a cycle, {bits} bit"
+        model = short_model(entry["model"] or "unknown")
+        gpus.append(
+            FoundGpu(index, model, entry["arch"], numa, entry["pci"], memory_gbps(clock, bits), source)
+        )  # fmt: skip
+        to_cpu = None
+        for link in entry["links"]:
+            peer, rate, count = of_node.get(link["to"]), *_parallel(link)
+            if peer is None and link["kind"] == "xgmi":
+                to_cpu = FoundLink((f"gpu{index}", cpu_of(numa, numa_nodes)), "Infinity Fabric", count, rate, _KFD)
+            elif peer is not None and peer > index and link["kind"] == "xgmi" and link["weight"] == _ONE_HOP:
+                links.append(FoundLink((f"gpu{index}", f"gpu{peer}"), "Infinity Fabric", count, rate, _KFD))
+        generation, width = pcie_generation(entry["link_speed"] or ""), entry["link_width"] or ""
+        if to_cpu is not None:
+            links.append(to_cpu)
+        elif generation and width.isdecimal():
+            links.append(pcie_link(index, cpu_of(numa, numa_nodes), generation, int(width), "the kernel"))
+        else:
+            links.append(FoundLink((f"gpu{index}", cpu_of(numa, numa_nodes)), "link to the CPU", 1, None, _KFD))
+    return tuple(gpus), links
+
+
+def _parallel(link: Mapping[str, Any]) -> tuple[float | None, int]:
+    """Gb/s of one link and how many there are, by the bandwidths of one and of all; without them, one of the MI200."""
+    least, most = link["least_mbps"], link["most_mbps"]
+    if not least or not most:
+        return _XGMI_GBPS, 1
+    return least * 8 / 1000, max(1, round(most / least))
+
+
+def from_rocm_topo(path: Path, notes: list[str]) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
+    """`rocm-smi --showtopo` or `amd-smi topology`: hops and kind of each pair, NUMA node of each GPU.
+
+    Links are the pairs of one hop by XGMI. How many parallel links they are is not in there.
+    """
+    text = _ESCAPES.sub("", path.read_text(encoding="utf-8"))
+    hops, kinds = _matrix(text, "hops"), _matrix(text, "type")
+    if not hops or not kinds:
+        raise UserError(f"{path}: has no tables of hops and link types: it is not the output of rocm-smi --showtopo")
+    nodes = {int(a): int(b) for a, b in re.findall(r"GPU\[(\d+)\]\s*: \(Topology\) Numa Node:\s*(\d+)", text)}
+    size = len(hops)
+    gpus = tuple(FoundGpu(index, "unknown", "unknown", nodes.get(index)) for index in range(size))
+    pairs = [(a, b) for a, b in itertools.combinations(range(size), 2) if kinds[a][b] == "XGMI" and hops[a][b] == "1"]
+    notes.append(
+        "how many Infinity Fabric links join a pair is not in the output: every count is 1, correct them by hand"
+    )
+    notes.append("rocm-smi --showtopo names no models and architectures, and no rates to the CPU: fill them in")
+    links = [FoundLink((f"gpu{a}", f"gpu{b}"), "Infinity Fabric", 1, _XGMI_GBPS, path.name) for a, b in pairs]
+    links += [
+        FoundLink((f"gpu{gpu.index}", f"numa{gpu.numa}"), "link to the CPU", 1, None, path.name)
+        for gpu in gpus
+        if gpu.numa is not None
+    ]
+    return gpus, links
+
+
+def _matrix(text: str, what: str) -> list[list[str]]:
+    """The rows of the table whose title names `what`, without their names."""
+    titles = {"hops": r"Hops between two GPUs|HOPS TABLE", "type": r"Link Type between two GPUs|LINK TYPE TABLE"}
+    rows: list[list[str]] = []
+    inside = False
+    for line in text.splitlines():
+        if re.search(titles[what], line, re.IGNORECASE):
+            inside = True
+        elif inside:
+            cells = line.split()
+            if cells and re.fullmatch(r"GPU\d+|[0-9a-f]{4}:[0-9a-f:.]+", cells[0]) and not _is_header(cells):
+                rows.append(cells[1:])
+            elif rows:
+                break
+    size = len(rows)
+    return [row[:size] for row in rows] if all(len(row) >= size for row in rows) else []
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    return len(cells) > 1 and all(re.fullmatch(r"GPU\d+|[0-9a-f]{4}:[0-9a-f:.]+", cell) for cell in cells)

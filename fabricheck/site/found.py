@@ -1,0 +1,120 @@
+"""A node as its captures describe it: what a site's files are written from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fabricheck.site.slurm import Slurm
+from fabricheck.site.software import Software
+
+# Gb/s of a lane in one direction by PCIe generation, rounded as the papers do (De Sensi §II-B: 256 Gb/s for 4.0 x16).
+_PCIE_LANE_GBPS = {3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
+
+
+@dataclass(frozen=True)
+class FoundGpu:
+    """A GPU. `numa` is None where nobody says; `pci`: the bridges that lead to it.
+
+    `memory_gbps`: nominal bandwidth of its memory, and `memory_source`, who says so.
+    """
+
+    index: int
+    model: str
+    arch: str
+    numa: int | None
+    pci: str | None = None
+    memory_gbps: float | None = None
+    memory_source: str = ""
+
+
+@dataclass(frozen=True)
+class FoundLink:
+    """Parallel links. `rate_gbps` is None where the capture does not tell it: to be filled in by hand."""
+
+    ends: tuple[str, str]
+    technology: str
+    count: int
+    rate_gbps: float | None
+    source: str
+
+
+@dataclass(frozen=True)
+class FoundNic:
+    """A network port. `rate_gbps` is None where the capture does not tell it."""
+
+    name: str
+    model: str
+    rate_gbps: float | None
+    numa: int | None
+    source: str
+    pci: str | None = None
+
+
+@dataclass(frozen=True)
+class Association:
+    """Which GPU uses which NIC: the NICs in the order in which `scheme` assigns them, and who says so."""
+
+    scheme: str
+    nics: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A node as its captures describe it.
+
+    `notes`: what has to be looked at by hand. `problems`: what could not be asked, or is wrong with the node. `unseen`:
+    GPUs on the PCI bus where no GPU could be asked.
+    """
+
+    hostname: str
+    vendor: str  # nvidia, amd, intel or none
+    gpus: tuple[FoundGpu, ...]
+    numa_nodes: tuple[int, ...]
+    cores: int
+    sockets: int
+    nics: tuple[FoundNic, ...]
+    links: tuple[FoundLink, ...]
+    has_switch: bool
+    switch_reduces: bool
+    notes: tuple[str, ...] = field(default=())
+    problems: tuple[str, ...] = ()
+    association: Association | None = None
+    software: Software = field(default_factory=Software)
+    slurm: Slurm | None = None
+    unseen: int = 0
+
+
+def known_numa(node: int | None, numa_nodes: tuple[int, ...]) -> int | None:
+    return node if node is not None and node in numa_nodes else None
+
+
+def cpu_of(numa: int | None, numa_nodes: tuple[int, ...]) -> str:
+    """The topology's name of the NUMA node that a GPU is at: the first where nobody says."""
+    return f"numa{numa if numa is not None else (numa_nodes[0] if numa_nodes else 0)}"
+
+
+def pcie_link(gpu: int, cpu: str, generation: int, width: int, source: str) -> FoundLink:
+    """A GPU's link to its CPU; without a rate for a generation that is not known here."""
+    lane = _PCIE_LANE_GBPS.get(generation)
+    return FoundLink((f"gpu{gpu}", cpu), f"PCIe {generation} x{width}", 1, lane * width if lane else None, source)
+
+
+def pcie_generation(speed: str) -> int:
+    """Of the kernel's `32.0 GT/s PCIe` the generation, 5; 0 for another form."""
+    generations = {"8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
+    return generations.get(speed.partition(" ")[0], 0)
+
+
+def memory_gbps(clock_mhz: int | None, bus_bits: int | None) -> float | None:
+    """Nominal bandwidth of a GPU's memory in Gb/s: two transfers a cycle over the whole bus; None where one is unknown.
+
+    As NVIDIA's deviceQuery counts: an H100 of 2,619 MHz and 5,120 bit has 3.35 TB/s, as its data sheet says.
+    """
+    return 2 * clock_mhz * bus_bits / 1000 if clock_mhz and bus_bits else None
+
+
+def short_model(name: str) -> str:
+    for before in ("emulated ", "NVIDIA ", "AMD ", "Tesla "):
+        name = name.removeprefix(before)
+    return name.strip() or "unknown"

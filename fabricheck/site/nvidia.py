@@ -1,0 +1,182 @@
+"""NVIDIA's GPUs and their links: from NVML, else from `nvidia-smi topo -m`."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fabricheck.errors import UserError
+from fabricheck.site.found import FoundGpu, FoundLink, cpu_of, known_numa, memory_gbps, pcie_link, short_model
+
+# NVML counts versions of NVLink in steps (nvml.h, NVML_NVLINK_VERSION_*): 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0.
+_NVLINK_GENERATION = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5}
+_NVLINK_OF_ARCH = {"sm_60": 1, "sm_70": 2, "sm_80": 3, "sm_90": 4, "sm_100": 5}
+# Nominal Gb/s of one link in one direction by generation (NVIDIA's architecture papers). What the driver tells
+# (26,562 MB/s for the fourth) is the speed on the wire.
+_NVLINK_GBPS = {1: 160.0, 2: 200.0, 3: 200.0, 4: 200.0, 5: 400.0}
+# From this generation on, a switch reduces and multicasts (NVLink SHARP).
+_NVLINK_SHARP_GENERATION = 4
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def from_nvml(
+    entries: Sequence[dict[str, Any]], numa: Mapping[str, int], numa_nodes: tuple[int, ...], problems: list[str]
+) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
+    """GPUs and links of `fabricheck.state.nvml.gpu_facts`. `numa`: by PCI address, where NVML does not say it.
+
+    A GPU in MIG mode is left out, since what a program sees of it is no GPU of the node.
+    """
+    for gpu in entries:
+        if gpu.get("mig"):
+            problems.append(
+                f"GPU {gpu['index']} is in MIG mode and left out: switch it off: nvidia-smi -i {gpu['index']} -mig 0"
+            )
+    gpus = [gpu for gpu in entries if not gpu.get("mig")]
+    places = {gpu["index"]: _numa_of(gpu, numa, numa_nodes) for gpu in gpus}
+    found = tuple(_gpu(gpu, places[gpu["index"]]) for gpu in gpus)
+    links = _nvlinks(gpus, places, numa_nodes, problems)
+    for gpu in gpus:
+        cpu = cpu_of(places[gpu["index"]], numa_nodes)
+        if gpu.get("c2c_links") and gpu.get("c2c_mbps"):
+            rate = gpu["c2c_mbps"] * 8 / 1000
+            links.append(FoundLink((f"gpu{gpu['index']}", cpu), "NVLink-C2C", gpu["c2c_links"], rate, "NVML"))
+        elif gpu["pcie_generation"] and gpu["pcie_width"]:
+            links.append(pcie_link(gpu["index"], cpu, gpu["pcie_generation"], gpu["pcie_width"], "NVML"))
+    return found, links
+
+
+def _numa_of(gpu: Mapping[str, Any], numa: Mapping[str, int], numa_nodes: tuple[int, ...]) -> int | None:
+    told = gpu["numa_node"] if gpu["numa_node"] is not None else numa.get(gpu["bus_id"][-12:])
+    return known_numa(told, numa_nodes)
+
+
+def _gpu(gpu: Mapping[str, Any], numa: int | None) -> FoundGpu:
+    clock, bits = gpu.get("memory_clock_mhz"), gpu.get("memory_bus_bits")
+    source = f"NVML: memory clock of {clock} MHz at most, two transfers a cycle, {bits} bit"
+    return FoundGpu(
+        gpu["index"], short_model(gpu["name"]), gpu["arch"], numa, None, memory_gbps(clock, bits), source
+    )  # fmt: skip
+
+
+def _nvlinks(
+    gpus: Sequence[dict[str, Any]], places: Mapping[int, int | None], numa_nodes: tuple[int, ...], problems: list[str]
+) -> list[FoundLink]:
+    by_bus = {gpu["bus_id"][-12:]: gpu["index"] for gpu in gpus}
+    counted: Counter[tuple[str, str, int | None, float | None]] = Counter()
+    for gpu in gpus:
+        me = gpu["index"]
+        for link in gpu["nvlinks"]:
+            peer = by_bus.get((link["remote_bus_id"] or "")[-12:])
+            kinds = {"switch": "nvswitch", "cpu": cpu_of(places[me], numa_nodes)}
+            other = f"gpu{peer}" if peer is not None else kinds.get(link["remote_kind"])
+            if other is None or (peer is not None and peer < me):
+                continue  # counted from the other end
+            generation = _NVLINK_GENERATION.get(link["version"], _NVLINK_OF_ARCH.get(gpu["arch"]))
+            counted[f"gpu{me}", other, generation, _nvlink_gbps(generation, link["speed_mbps"])] += 1
+        down = gpu.get("nvlinks_total", 0) - len(gpu["nvlinks"])
+        if gpu["nvlinks"] and down > 0:
+            problems.append(
+                f"GPU {me}: {down} of {gpu['nvlinks_total']} NVLinks are not active: nvidia-smi nvlink -s -i {me}"
+            )
+    full = max((count for (_, other, _, _), count in counted.items() if other == "nvswitch"), default=0)
+    links = []
+    for (me_, other, generation, rate), count in counted.items():
+        if other == "nvswitch" and count < full:
+            problems.append(f"{me_} has {count} active NVLinks to the switch, others {full}: topology.yaml says {full}")
+        links.append(
+            FoundLink((me_, other), f"NVLink{generation or ''}", full if other == "nvswitch" else count, rate, "NVML")
+        )
+    return links
+
+
+def switch_reduces(links: Sequence[FoundLink]) -> bool:
+    """Whether a switch among the links can reduce and multicast."""
+    generations = [link.technology.removeprefix("NVLink") for link in links if "nvswitch" in link.ends]
+    return any(one.isdecimal() and int(one) >= _NVLINK_SHARP_GENERATION for one in generations)
+
+
+def _nvlink_gbps(generation: int | None, speed_mbps: int | None) -> float | None:
+    if generation in _NVLINK_GBPS:
+        return _NVLINK_GBPS[generation]
+    return speed_mbps * 8 / 1000 if speed_mbps else None
+
+
+@dataclass(frozen=True)
+class TopoTable:
+    """`nvidia-smi topo -m`: for each GPU what joins it to other GPUs and NICs (`NV18`, `PIX`, `SYS`, …) by name, and
+    its NUMA node."""
+
+    rows: Mapping[int, Mapping[str, str]]
+    numa: Mapping[int, int]
+
+    @property
+    def nics(self) -> tuple[str, ...]:
+        row = next(iter(self.rows.values()), {})
+        return tuple(name for name in row if not re.fullmatch(r"GPU\d+", name))
+
+
+def read_topo(path: Path, notes: list[str]) -> TopoTable:
+    """Raises UserError for a file that is not that table. GPUs whose rows are missing are told in `notes`."""
+    text = _ESCAPES.sub("", path.read_text(encoding="utf-8"))
+    table = [[cell.strip() for cell in line.split("\t")] for line in text.splitlines()]
+    header = next((cells for cells in table if "GPU0" in cells), None)
+    if header is None:
+        raise UserError(f"{path}: has no table of GPUs: it is not the output of `nvidia-smi topo -m`")
+    # Newer versions number the NICs and name them below: `NIC0: mlx5_0`.
+    names = dict(re.findall(r"^\s*(NIC\d+): (\S+)", text, re.MULTILINE))
+    ends = {at: names.get(cell, cell) for at, cell in enumerate(header) if re.fullmatch(r"(GPU|NIC)\d+|mlx\w+", cell)}
+    of_numa = header.index("NUMA Affinity") if "NUMA Affinity" in header else None
+    rows, numa = {}, {}
+    for cells in table:
+        if cells is header or not re.fullmatch(r"GPU\d+", cells[0]) or len(cells) <= max(ends):
+            continue
+        index = int(cells[0][3:])
+        rows[index] = {name: cells[at] for at, name in ends.items()}
+        if of_numa is not None and of_numa < len(cells) and cells[of_numa].isdecimal():
+            numa[index] = int(cells[of_numa])
+    missing = [name for name in ends.values() if re.fullmatch(r"GPU\d+", name) and int(name[3:]) not in rows]
+    if missing:
+        notes.append(f"{path.name} has no whole row of {', '.join(missing)}: it is cut off; capture it again")
+    return TopoTable(rows, numa)
+
+
+def from_nvidia_topo(table: TopoTable, notes: list[str]) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
+    """`nvidia-smi topo -m` alone: counts of NVLinks between GPUs; it says nothing of models, rates and switches."""
+    gpus = tuple(FoundGpu(index, "unknown", "unknown", table.numa.get(index)) for index in table.rows)
+    counts = {
+        (index, int(name[3:])): int(match[1])
+        for index, row in table.rows.items()
+        for name, cell in row.items()
+        if (match := re.fullmatch(r"NV(\d+)", cell)) and int(name[3:]) in table.rows
+    }
+    one_way = {pair: count for pair, count in counts.items() if pair[0] < pair[1]}
+    notes.append("nvidia-smi topo names no models and no architectures: fill in model, arch and rates")
+    links = _switch_or_direct(len(gpus), one_way, notes)
+    numa_links = [
+        FoundLink((f"gpu{gpu.index}", f"numa{gpu.numa or 0}"), "PCIe", 1, None, "nvidia-smi topo -m") for gpu in gpus
+    ]
+    return gpus, links + numa_links
+
+
+def _switch_or_direct(gpus: int, counts: dict[tuple[int, int], int], notes: list[str]) -> list[FoundLink]:
+    """`NVn` between all pairs is a switch with n links a GPU where direct links would need more than a GPU has."""
+    if not counts:
+        return []
+    widths = set(counts.values())
+    most = 18  # NVLinks of one GPU, up to Blackwell
+    everyone = len(counts) == gpus * (gpus - 1) // 2
+    if everyone and len(widths) == 1 and next(iter(widths)) * (gpus - 1) > most:
+        count = next(iter(widths))
+        notes.append(f"NV{count} between all pairs is taken for an NVSwitch: direct links would be more than a GPU has")
+        ends = [(f"gpu{index}", "nvswitch") for index in range(gpus)]
+    else:
+        return [
+            FoundLink((f"gpu{a}", f"gpu{b}"), "NVLink", count, None, "nvidia-smi topo -m")
+            for (a, b), count in sorted(counts.items())
+        ]
+    return [FoundLink(pair, "NVLink", count, None, "nvidia-smi topo -m") for pair in ends]

@@ -1,0 +1,224 @@
+"""How a node is measured: partitions and environments of its settings.py, and what cannot be done, with the reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fabricheck import mpi
+from fabricheck.site.found import Facts
+from fabricheck.site.slurm import Partition, Slurm
+from fabricheck.site.software import APIS, Library
+from fabricheck.topology.network import fold
+
+_LINKS = (("NVLink", "nvlink"), ("Infinity Fabric", "xgmi"), ("Xe Link", "xelink"))
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a user says of Slurm's jobs: partitions by name (none: the largest that fits), and further options."""
+
+    partitions: tuple[str, ...] = ()
+    access: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`left_out`: what is not measured and why, one line each."""
+
+    system: str
+    description: str
+    partitions: tuple[dict[str, Any], ...]
+    environments: tuple[dict[str, Any], ...]
+    nodes: tuple[str, ...]
+    modules_system: str
+    hostname: str
+    left_out: tuple[str, ...]
+
+    def configuration(self) -> dict[str, Any]:
+        """ReFrame's `site_configuration`."""
+        return {
+            "systems": [
+                {
+                    "name": self.system,
+                    "descr": self.description,
+                    "hostnames": [self.hostname],
+                    "modules_system": self.modules_system,
+                    "max_local_jobs": 1,
+                    "partitions": [*self.partitions],
+                }
+            ],
+            # ReFrame looks ever more rarely whether a job is done, down to once in 10 s.
+            "general": [{"target_systems": [self.system], "poll_rate_min": 4}],
+            "environments": [*self.environments],
+        }
+
+
+def plan(facts: Facts, system: str, description: str, choices: Choices) -> Plan:
+    """The settings of a node that runs its own jobs, or of Slurm's partitions with such nodes."""
+    left_out: list[str] = []
+    slurm, chosen = facts.slurm, _partitions(facts, choices, left_out)
+    libraries = [*facts.software.libraries]
+    if slurm is not None and chosen:
+        libraries = _startable(libraries, slurm, left_out)
+    # The first measures all that needs no MPI: a GPU-aware one is as good as any, and preferred.
+    libraries.sort(key=lambda one: not one.gpu_aware)
+    environments = _environments(facts, libraries, slurm if chosen else None, system)
+    if facts.gpus:
+        for one in libraries:
+            if not one.gpu_aware:
+                left_out.append(f"MPI on device memory, and {mpi.not_gpu_aware(one.family, _word(one))}")
+    if not libraries:
+        left_out.append("everything: no MPI library is on the PATH, in a module or in the virtual environment")
+    if any(len(one.nodes) > 1 for one in chosen) and not facts.nics:
+        left_out.append("what the network should give: no port with a rate is in /sys; give nics in topology.yaml")
+    left_out += facts.software.notes
+    names = [each["name"] for each in environments]
+    partitions = [_slurm_partition(facts, slurm, one, names, choices) for one in chosen if slurm is not None]
+    return Plan(
+        system=system,
+        description=description,
+        partitions=tuple(partitions or [_local_partition(facts, names)]),
+        environments=tuple(environments),
+        nodes=chosen[0].nodes if chosen else (),
+        modules_system=facts.software.modules_system,
+        hostname=".*" if chosen else facts.hostname or ".*",
+        left_out=tuple(dict.fromkeys(left_out)),
+    )
+
+
+def _word(library: Library) -> str:
+    return f"{library.called} ({library.source})"
+
+
+def _partitions(facts: Facts, choices: Choices, left_out: list[str]) -> list[Partition]:
+    """Slurm's partitions whose nodes have as many GPUs as the captured one: those that were named, or the largest."""
+    if facts.slurm is None:
+        return []
+    known = facts.slurm.partitions
+    # Where Slurm gives out whole nodes, it need not know of their GPUs.
+    here = [one for one in known if not one.gpus and facts.hostname in one.nodes]
+    fitting = [one for one in known if one.gpus == len(facts.gpus)] or here
+    for one in known:
+        if one.gpus and one.gpus != len(facts.gpus) and (not choices.partitions or one.name in choices.partitions):
+            left_out.append(
+                f"partition {one.name}: its nodes have {one.gpus} GPUs and this capture {len(facts.gpus)}: capture one "
+                "of its nodes, and give that to `fabricheck init --from`"
+            )
+    if choices.partitions:
+        return [one for one in fitting if one.name in choices.partitions]
+    return sorted(fitting, key=lambda one: -len(one.nodes))[:1]
+
+
+def _startable(libraries: Sequence[Library], slurm: Slurm, left_out: list[str]) -> list[Library]:
+    """Those whose ranks srun can start; without its interface each rank would be alone, and exit with 0."""
+    found = []
+    for one in libraries:
+        if slurm.interface_of(one.family) is not None:
+            found.append(one)
+        else:
+            offered = ", ".join(slurm.interfaces) or "nothing"
+            left_out.append(f"{one.called}: srun has no interface to start its ranks (srun --mpi=list: {offered})")
+    return found
+
+
+def _environments(facts: Facts, libraries: Sequence[Library], slurm: Slurm | None, system: str) -> list[dict[str, Any]]:
+    families = Counter(one.family for one in libraries)
+    found: list[dict[str, Any]] = []
+    for one in libraries:
+        name = one.family if families[one.family] == 1 else f"{one.family}-{one.version}"
+        if any(each["name"] == name for each in found):
+            name = f"{name}-{len(found)}"
+        interface = slurm.interface_of(one.family) if slurm is not None else None
+        # Copies, kernels and *CCL do not depend on the MPI library: one environment measures them.
+        features, extras = _gpu_parts(facts, one, alone=not found) if facts.gpus else ([], {})
+        found.append(
+            {
+                "name": name,
+                "target_systems": [system],
+                **({"modules": [*one.modules]} if one.modules else {}),
+                **({"env_vars": [[key, value] for key, value in one.variables.items()]} if one.variables else {}),
+                **({"prepare_cmds": [*one.commands]} if one.commands else {}),
+                "features": ["mpi", *features],
+                "cc": "cc",
+                "cxx": "CC" if one.family == "cray-mpich" else "c++",
+                "extras": {
+                    "backend": "host",
+                    "mpi": one.family,
+                    "mpi_version": one.version,
+                    "mpicxx": one.mpicxx,
+                    **extras,
+                    **({"launcher_options": [f"--mpi={interface}"]} if interface else {}),
+                    # Which vendor suites are here is the site's to say: docs/vendor-suites.md.
+                    "vendor": {},
+                },
+            }
+        )
+    return found
+
+
+def _gpu_parts(facts: Facts, library: Library, *, alone: bool) -> tuple[list[str], dict[str, Any]]:
+    """Features and extras of an environment that drives GPUs; `alone`: it measures what needs no MPI, too."""
+    api, arch, ccl = APIS[facts.vendor], facts.gpus[0].arch, facts.software.ccl
+    features, extras = [api], {"backend": api}
+    if alone and ccl:
+        features.append(ccl[0])
+    if library.collectives:
+        features.append("device-collectives")
+    more: dict[str, Any] = {}
+    if arch != "unknown":
+        more["gpu_arch"] = arch.removeprefix("sm_") if api == "cuda" else arch
+    if ccl and alone and ccl[2] != "/usr":
+        more["cmake_options"] = [f"-D{ccl[0].upper()}_ROOT={ccl[2]}"]
+    if not library.gpu_aware:
+        more["not_gpu_aware"] = _word(library)
+    return features, {**extras, **more}
+
+
+def _common(facts: Facts, environments: Sequence[str]) -> dict[str, Any]:
+    """What partitions of this node have in common, however jobs get there."""
+    cores, sockets = max(1, facts.cores), max(1, facts.sockets)
+    unsupported = {}
+    if facts.gpus and facts.cores and len(facts.numa_nodes) == 1:
+        unsupported = {"unsupported": {"host_numa=remote": "one NUMA node, by `fabricheck init`"}}
+    found: dict[str, Any] = {"environs": [*environments], "max_jobs": 1}
+    if facts.gpus:
+        gpu = facts.gpus[0]
+        joined = [name for technology, name in _LINKS if any(x.technology.startswith(technology) for x in facts.links)]
+        found["features"] = ["gpu", APIS[facts.vendor], *joined, *(["nvswitch"] if facts.has_switch else [])]
+        found["devices"] = [{"type": "gpu", "arch": gpu.arch, "model": gpu.model, "num_devices": len(facts.gpus)}]
+    found["processor"] = {
+        "num_cpus": cores,
+        "num_cpus_per_core": 1,
+        "num_cpus_per_socket": cores // sockets or 1,
+        "num_sockets": sockets,
+    }
+    found["extras"] = {"tuning_profile": "default", "gpus_per_node": len(facts.gpus), "nodes": 1, **unsupported}
+    return found
+
+
+def _local_partition(facts: Facts, environments: Sequence[str]) -> dict[str, Any]:
+    start = {"name": "default", "descr": "the node itself", "scheduler": "local", "launcher": "mpirun"}
+    return {**start, **_common(facts, environments)}
+
+
+def _slurm_partition(
+    facts: Facts, slurm: Slurm, one: Partition, environments: Sequence[str], choices: Choices
+) -> dict[str, Any]:
+    common = _common(facts, environments)
+    common["extras"] |= {"nodes": len(one.nodes), "most_nodes": min(len(one.nodes), 64)}
+    kind = f"{one.gres}:" if one.gres else ""
+    asked = {"name": "_rfm_gpu", "options": [f"--gres=gpu:{kind}{{num_gpus_per_node}}"]}
+    return {
+        "name": one.name,
+        "descr": f"{len(one.nodes)} nodes of Slurm's partition {one.name}: {fold(one.nodes)}",
+        # Without accounting Slurm forgets how a job ended; the exit status is left in a file.
+        "scheduler": "slurm" if slurm.accounting else "squeue",
+        "launcher": "srun",
+        "access": [f"--partition={one.name}", "--exclusive", *choices.access],
+        "time_limit": "30m",
+        **({"resources": [asked]} if one.gpus else {}),
+        **common,
+    }

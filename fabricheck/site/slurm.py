@@ -1,0 +1,136 @@
+"""What Slurm says of a cluster: partitions with GPUs, how jobs start, and which switches join the nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ClusterShell.NodeSet import NodeSet, NodeSetParseError
+
+from fabricheck.state.programs import ask
+
+_COMMANDS = {
+    "sinfo": ["sinfo", "--noheader", "--format=%R|%D|%G|%N|%c|%t"],
+    "config": ["scontrol", "show", "config"],
+    "topology": ["scontrol", "show", "topology"],
+    "mpi": ["srun", "--mpi=list"],
+}
+#: Slurm's commands wait for a controller that is not there.
+_PATIENCE = 20.0
+# Which of srun's interfaces starts the ranks of an MPI library; with another each rank would be alone.
+_INTERFACES = {
+    "openmpi": ("pmix",),
+    "mpich": ("pmi2",),
+    "impi": ("pmi2",),
+    "cray-mpich": ("cray_shasta",),
+}
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Slurm's partition: its nodes, and `gpus` a node by its gres; `gres`: their type, where it has one."""
+
+    name: str
+    nodes: tuple[str, ...]
+    gpus: int
+    gres: str = ""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A switch of Slurm's topology: nodes or switches below it."""
+
+    name: str
+    nodes: tuple[str, ...]
+    switches: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """`accounting`: whether sacct knows finished jobs. `interfaces`: of `srun --mpi=list`."""
+
+    partitions: tuple[Partition, ...]
+    switches: tuple[Leaf, ...]
+    accounting: bool
+    interfaces: tuple[str, ...]
+    plugin: str = ""
+    cluster: str = ""
+
+    def interface_of(self, family: str) -> str | None:
+        """What `--mpi=` has to say for an MPI library; None where srun has nothing for it."""
+        return next((one for one in _INTERFACES.get(family, ()) if one in self.interfaces), None)
+
+
+def ask_slurm(problems: list[str]) -> dict[str, str]:
+    """The outputs of Slurm's commands; nothing where there is no Slurm. What has no answer is added to `problems`."""
+    found = {}
+    for name, command in _COMMANDS.items():
+        answer = ask(command, _PATIENCE)
+        if answer.missing:
+            continue
+        # `srun --mpi=list` writes to stderr in older versions.
+        if answer.given:
+            found[name] = answer.output or answer.errors
+        elif name == "sinfo" and "configuration source" in answer.problem:
+            return {}  # Slurm's programs alone, and no cluster
+        elif name != "topology":  # only with a plugin for it
+            problems.append(f"`{' '.join(command)}` {answer.problem}")
+            if name == "sinfo":
+                return {}
+    return found
+
+
+def read_slurm(captured: Mapping[str, str]) -> Slurm | None:
+    """What `ask_slurm` kept; None where there is no Slurm."""
+    if "sinfo" not in captured:
+        return None
+    config = dict(re.findall(r"^(\w+)\s*= *(.*?) *$", captured.get("config", ""), re.MULTILINE))
+    listed = captured.get("mpi", "").replace("specific pmix plugin versions available:", "").split()
+    return Slurm(
+        partitions=_partitions(captured["sinfo"].splitlines()),
+        switches=_switches(captured.get("topology", "")),
+        accounting=config.get("AccountingStorageType", "").endswith("slurmdbd"),
+        interfaces=tuple(one.strip(",") for one in listed),
+        plugin=config.get("TopologyPlugin", ""),
+        cluster=config.get("ClusterName", ""),
+    )
+
+
+def _partitions(lines: Sequence[str]) -> tuple[Partition, ...]:
+    """Of lines `partition|nodes|gres|names|cores|state`: one for each partition, gres and state of its nodes."""
+    nodes: dict[tuple[str, int, str], NodeSet] = {}
+    for line in lines:
+        cells = line.split("|")
+        if len(cells) < 4:
+            continue
+        count, kind = _gpus(cells[2])
+        try:
+            nodes.setdefault((cells[0], count, kind), NodeSet()).update(cells[3])
+        except NodeSetParseError:
+            continue
+    return tuple(Partition(name, tuple(found), count, kind) for (name, count, kind), found in nodes.items())
+
+
+def _gpus(gres: str) -> tuple[int, str]:
+    """GPUs of `gpu:a100:4(S:0-1),shard:8`: 4, a100."""
+    found = re.findall(r"(?:^|,)gpu(?::([A-Za-z][\w.-]*))?:(\d+)", gres)
+    return sum(int(count) for _, count in found), found[0][0] if found else ""
+
+
+def _switches(text: str) -> tuple[Leaf, ...]:
+    """Of `SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=nid[001-004]` and `SwitchName=top Level=1 Switches=leaf[0-1]`."""
+    found = []
+    for line in text.splitlines():
+        entry = dict(re.findall(r"(\w+)=(\S+)", line))
+        if "SwitchName" in entry:
+            below = entry.get("Switches")
+            # A switch of a higher level names all the nodes below it, too.
+            nodes = () if below else tuple(NodeSet(entry.get("Nodes", "")))
+            found.append(Leaf(entry["SwitchName"], nodes, tuple(NodeSet(below)) if below else ()))
+    return tuple(found)
+
+
+def as_captured(content: Any) -> dict[str, str]:
+    return {str(name): str(text) for name, text in content.items()} if isinstance(content, dict) else {}

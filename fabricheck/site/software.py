@@ -1,0 +1,253 @@
+"""The software of a node to build and measure with: MPI libraries, *CCL, compilers, and the modules that bring them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fabricheck import mpi
+from fabricheck.site.gpu_aware import GpuAware, gpu_aware
+from fabricheck.state.programs import ask
+
+#: By vendor: the API of its GPUs, its compiler, its *CCL and header, and modules that bring them.
+APIS: Mapping[str, str] = {"nvidia": "cuda", "amd": "hip", "intel": "sycl"}
+_COMPILERS = {"cuda": "nvcc", "hip": "hipcc", "sycl": "icpx"}
+_CCL = {"cuda": ("nccl", "nccl.h"), "hip": ("rccl", "rccl/rccl.h"), "sycl": ("oneccl", "oneapi/ccl.hpp")}
+_USUAL = {"cuda": ("/usr/local/cuda",), "hip": ("/opt/rocm",), "sycl": ("/opt/intel/oneapi/compiler/latest",)}
+_COMPILER_MODULES = {"cuda": ("cuda", "cudatoolkit", "nvhpc"), "hip": ("rocm",), "sycl": ("oneapi", "intel-oneapi")}
+_CCL_MODULES = {"cuda": ("nccl", "aws-ofi-nccl"), "hip": ("rccl", "aws-ofi-rccl"), "sycl": ("oneccl", "ccl")}
+_MPI_MODULES = ("openmpi", "ompi", "hpcx", "mpich", "cray-mpich", "impi", "intel-mpi", "mvapich2", "mvapich")
+_MOST_MODULES = 6
+
+_FAMILIES = (
+    (re.compile(r"\((?:Open MPI|OpenRTE)\) (\d[\w.]*)"), "openmpi", "Open MPI"),
+    (re.compile(r"Intel\(R\) MPI Library.*Version (\d[\w.]*)"), "impi", "Intel MPI"),
+    (re.compile(r"HYDRA build details:\s+Version:\s+(\d[\w.]*)"), "mpich", "MPICH"),
+)
+
+
+@dataclass(frozen=True)
+class Library:
+    """An MPI library, and how jobs come to it: modules, variables, shell commands; `mpicxx` its compiler wrapper.
+
+    `gpu_aware`: whether it takes device memory of this node's GPUs, and `source`, who says so.
+    """
+
+    family: str
+    title: str
+    version: str
+    mpicxx: str
+    modules: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    commands: tuple[str, ...] = ()
+    gpu_aware: bool = False
+    collectives: bool = False
+    source: str = ""
+
+    @property
+    def called(self) -> str:
+        return f"{self.title} {self.version}"
+
+
+@dataclass(frozen=True)
+class Software:
+    """`compiler`: of the GPUs' API, empty where there is none. `ccl`: its name (`nccl`), version and folder, if any."""
+
+    libraries: tuple[Library, ...] = ()
+    compiler: str = ""
+    ccl: tuple[str, str, str] | None = None
+    modules_system: str = "nomod"
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def software_of(content: Mapping[str, Any]) -> Software:
+    """What `Software.as_json` wrote. Raises TypeError or KeyError for something else."""
+    libraries = tuple(
+        Library(**{**one, "modules": tuple(one["modules"]), "commands": tuple(one["commands"])})
+        for one in content["libraries"]
+    )
+    ccl = tuple(content["ccl"]) if content.get("ccl") else None
+    return Software(libraries, content["compiler"], ccl, content["modules_system"], tuple(content["notes"]))
+
+
+def find_software(vendor: str, environment: Mapping[str, str] | None = None) -> Software:
+    """What this node has for the GPUs of a vendor (`none`: no GPUs)."""
+    base = dict(environment or os.environ)
+    api = APIS.get(vendor)
+    known = _modules(base)
+    common: list[str] = []
+    notes: list[str] = []
+    compiler = _compiler(api, base)
+    if api is not None and not compiler:
+        common += _best(known, _COMPILER_MODULES[api])[:1]
+        compiler = _compiler(api, _with_modules(common, base)) if common else ""
+        if not compiler:
+            common = []
+            notes.append(f"no {_COMPILERS[api]}: fabricbench cannot be built here; give `run` programs with --built")
+    with_common = _with_modules(common, base) if common else base
+    ccl = _ccl(api, with_common) if api is not None else None
+    if api is not None and ccl is None:
+        for module in _best(known, _CCL_MODULES[api])[:1]:
+            ccl = _ccl(api, _with_modules([*common, module], base))
+            common += [module] if ccl else []
+        if ccl is None:
+            notes.append(f"no {_CCL[api][0].upper()}: checks over it are left out")
+    path = _path_of_compiler(api, compiler, base) if not common else {}
+    libraries = [*_on_path(common, with_common), *_from_modules(known, common, base)]
+    found = [_asked(one, api, path, base) for one in _distinct(libraries)]
+    system = _modules_system(base) if any(one.modules for one in found) else "nomod"
+    return Software(tuple(found), compiler, ccl, system, tuple(notes))
+
+
+def _asked(library: Library, api: str | None, path: Mapping[str, str], base: Mapping[str, str]) -> Library:
+    """The library, with its own word on device memory where there are GPUs."""
+    variables = {**library.variables}
+    if path:
+        variables["PATH"] = ":".join([path["PATH"].removesuffix(":$PATH"), variables.get("PATH", "$PATH")])
+    environment = _with_modules(library.modules, base) if library.modules else dict(base)
+    environment["PATH"] = f"{Path(library.mpicxx).parent}:{environment.get('PATH', '')}"
+    word = gpu_aware(library.family, library.mpicxx, api, environment) if api is not None else GpuAware(False, "")
+    return replace(
+        library,
+        variables={**variables, **(word.variables if word.yes else {})},
+        gpu_aware=word.yes,
+        collectives=word.collectives,
+        source=word.source,
+    )
+
+
+def _on_path(common: Sequence[str], environment: Mapping[str, str]) -> list[Library]:
+    """Those that need no module but the common ones: on the PATH, and the wheels of the virtual environment."""
+    if environment.get("CRAY_MPICH_VERSION") and shutil.which("CC", path=environment.get("PATH")):
+        loaded = environment.get("LOADEDMODULES", "").split(":")
+        kept = [one for one in loaded if re.match(r"PrgEnv-|craype-accel|cray-mpich|rocm|cuda", one)]
+        return [Library("cray-mpich", "Cray MPICH", environment["CRAY_MPICH_VERSION"], "CC", tuple(kept))]
+    found = []
+    for name in mpi.NAMES:
+        one = mpi.find(name)
+        if one is not None:
+            title = mpi.LIBRARIES[name]
+            # What root needs is found out anew for each run.
+            variables = {key: value for key, value in one.environment.items() if key not in mpi.as_root(name)}
+            commands = tuple(one.shell_commands)
+            found.append(Library(name, title, one.version, str(one.mpicxx), tuple(common), variables, commands))
+    other = _library(common, environment)
+    return found if other is None or other.family in mpi.NAMES else [*found, other]
+
+
+def _from_modules(known: Sequence[str], common: Sequence[str], base: Mapping[str, str]) -> list[Library]:
+    found = []
+    for module in _best(known, _MPI_MODULES)[:_MOST_MODULES]:
+        modules = (*common, module)
+        library = _library(modules, _with_modules(modules, base))
+        if library is not None:
+            found.append(library)
+    return found
+
+
+def _library(modules: Sequence[str], environment: Mapping[str, str]) -> Library | None:
+    """The MPI library that comes first on the PATH of an environment."""
+    path = environment.get("PATH")
+    wrapper = shutil.which("mpicxx", path=path) or shutil.which("mpicc", path=path)
+    if wrapper is None or shutil.which("mpirun", path=path) is None:
+        return None
+    answer = ask(["mpirun", "--version"], 30, environment)
+    for pattern, family, title in _FAMILIES:
+        if match := pattern.search(answer.output + answer.errors):
+            return Library(family, title, match[1], wrapper, tuple(modules))
+    return None
+
+
+def _distinct(libraries: Iterable[Library]) -> list[Library]:
+    found: dict[str, Library] = {}
+    for one in libraries:
+        found.setdefault(os.path.realpath(one.mpicxx) if os.path.isabs(one.mpicxx) else one.mpicxx, one)
+    return [*found.values()]
+
+
+def _compiler(api: str | None, environment: Mapping[str, str]) -> str:
+    if api is None:
+        return ""
+    name = _COMPILERS[api]
+    if found := shutil.which(name, path=environment.get("PATH")):
+        return found
+    homes = [environment.get(variable, "") for variable in ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH")]
+    for home in (*filter(None, homes), *_USUAL[api]):
+        if os.access(program := f"{home}/bin/{name}", os.X_OK):
+            return program
+    return ""
+
+
+def _path_of_compiler(api: str | None, compiler: str, environment: Mapping[str, str]) -> dict[str, str]:
+    if not compiler or api is None or shutil.which(_COMPILERS[api], path=environment.get("PATH")) == compiler:
+        return {}
+    return {"PATH": f"{Path(compiler).parent}:$PATH"}
+
+
+def _ccl(api: str, environment: Mapping[str, str]) -> tuple[str, str, str] | None:
+    """Name, version and folder of the *CCL whose header and library are there."""
+    name, header = _CCL[api]
+    homes = [environment.get(f"{name.upper()}_{end}") for end in ("HOME", "ROOT", "DIR", "PREFIX", "PATH")]
+    wheels = [f"{entry}/nvidia/{name}" for entry in sys.path if entry.endswith("-packages")]
+    beside = [str(Path(folder).parent) for folder in environment.get("CPATH", "").split(":") if folder]
+    for root in (*homes, *beside, "/usr", *_USUAL[api], "/usr/local", *wheels):
+        if root is None or not (file := Path(root) / "include" / header).is_file():
+            continue
+        folders = [Path(root) / each for each in ("lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")]
+        if not any(list(folder.glob(f"lib{name.removeprefix('one')}.so*")) for folder in folders):
+            continue
+        numbers = dict(
+            re.findall(r"#define (?:NCCL|RCCL|CCL)_(MAJOR|MINOR|PATCH)\w* +(\d+)", file.read_text(errors="replace"))
+        )
+        version = ".".join(numbers.get(each, "?") for each in ("MAJOR", "MINOR", "PATCH"))
+        return name, version, str(root)
+    return None
+
+
+def _shell(command: str, environment: Mapping[str, str]) -> str:
+    answer = ask(["bash", "-lc", command], 60, environment)
+    return answer.output if answer.given else ""
+
+
+def _modules(environment: Mapping[str, str]) -> list[str]:
+    """The modules that `module avail` lists, without marks such as `(default)`."""
+    lines = _shell("type module >/dev/null 2>&1 && module -t avail 2>&1", environment).splitlines()
+    names = [re.sub(r"\(.*?\)$", "", line.strip()) for line in lines]
+    return [name for name in names if name and not name.endswith((":", "/")) and " " not in name]
+
+
+def _modules_system(environment: Mapping[str, str]) -> str:
+    if "LMOD_CMD" in environment or _shell("echo $LMOD_CMD", environment).strip():
+        return "lmod"
+    version = re.search(r"Modules Release (\d+)", _shell("module --version 2>&1", environment))
+    return "nomod" if version is None else "envmod"
+
+
+def _best(known: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Of each name the module with the highest version, in the order of `names`."""
+    found = []
+    for name in names:
+        fitting = [one for one in known if name in one.lower().split("/")[:-1] or one.lower() == name]
+        if fitting:
+            found.append(max(fitting, key=_numbers))
+    return found
+
+
+def _numbers(module: str) -> tuple[int, ...]:
+    return tuple(int(each) for each in re.findall(r"\d+", module.rpartition("/")[2]))
+
+
+def _with_modules(modules: Sequence[str], base: Mapping[str, str]) -> dict[str, str]:
+    """The variables after loading modules; those before where that fails."""
+    output = _shell(f"module load {' '.join(modules)} >/dev/null 2>&1 && env -0", base)
+    pairs = [entry.partition("=") for entry in output.split("\0") if "=" in entry]
+    return {name: value for name, _, value in pairs} or dict(base)

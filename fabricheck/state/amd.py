@@ -1,0 +1,164 @@
+"""What amd-smi says of the AMD GPUs of this node now, from its JSON (ROCm 6 and 7)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fabricheck.records.state import GpuLink, GpuProcess, GpuState
+from fabricheck.state.programs import ask
+
+_PATIENCE_S = 8.0
+# PCIe generation by GT/s of a lane (PCI Express base specification).
+_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+# Of `metric`'s throttle section what rose while clocks were held down, and what that is called here.
+_THROTTLE = {
+    "prochot_accumulated": "throttled_prochot",
+    "ppt_accumulated": "throttled_power",
+    "socket_thermal_accumulated": "throttled_thermal_socket",
+    "vr_thermal_accumulated": "throttled_thermal_vr",
+    "hbm_thermal_accumulated": "throttled_thermal_hbm",
+}
+
+
+def gpu_states() -> tuple[str, tuple[GpuState, ...], tuple[str, ...]] | None:
+    """The driver's version, the GPUs, and a line for each call that gave no answer; None where there is no amd-smi."""
+    answers, notes = {}, []
+    for what in ("static", "metric", "process"):
+        got = ask(["amd-smi", what, "--json"], _PATIENCE_S)
+        if got.missing:
+            return None
+        try:
+            answers[what] = entries_of(got.output) if got.given else []
+        except ValueError:
+            answers[what] = []
+            notes.append(f"amd-smi {what}: its answer is no JSON")
+        if not got.given:
+            notes.append(f"amd-smi {what}: {got.problem}")
+    if not any(answers.values()):
+        # Without AMD's driver amd-smi may be there, and say so in words of its own.
+        return ("", (), tuple(notes)) if notes else None
+    driver, gpus = read_gpus(answers["static"], answers["metric"], answers["process"])
+    return driver, gpus, tuple(notes)
+
+
+def entries_of(text: str) -> list[dict[str, Any]]:
+    """One entry a GPU: a list, which newer versions wrap into `gpu_data`. ValueError where it is neither."""
+    content = json.loads(text)
+    if isinstance(content, dict):
+        content = content.get("gpu_data", [])
+    if not isinstance(content, list):
+        raise ValueError("is no list of GPUs")
+    return [each for each in content if isinstance(each, dict)]
+
+
+def read_gpus(
+    static: Sequence[Mapping[str, Any]], metric: Sequence[Mapping[str, Any]], process: Sequence[Mapping[str, Any]]
+) -> tuple[str, tuple[GpuState, ...]]:
+    """The driver's version and the GPUs, from the entries of `amd-smi static`, `metric` and `process`."""
+    now = {_index(each): each for each in metric}
+    users = {_index(each): each for each in process}
+    driver = ""
+    gpus = []
+    for position, each in enumerate(static or metric):
+        index = _index(each)
+        index = position if index is None else index
+        driver = driver or _text(each, "driver", "version") or _text(each, "driver", "driver_version")
+        gpus.append(_gpu(index, each, now.get(index, {}), users.get(index, {})))
+    return driver, tuple(gpus)
+
+
+def _gpu(index: int, static: Mapping[str, Any], now: Mapping[str, Any], users: Mapping[str, Any]) -> GpuState:
+    power, clock = _section(now, "power"), _section(now, "clock")
+    clocks = [value for name, one in clock.items() if name.startswith("gfx") and (value := _number(one, "clk"))]
+    most = [value for name, one in clock.items() if name.startswith("gfx") and (value := _number(one, "max_clk"))]
+    return GpuState(
+        index=index,
+        name=_text(static, "asic", "market_name"),
+        uuid=str(static.get("uuid", "")),
+        bus_id=(_text(static, "bus", "bdf") or str(static.get("bdf", ""))).lower(),
+        pcie_generation=_generation(_number(now, "pcie", "speed")),
+        pcie_width=_whole(_number(now, "pcie", "width")),
+        pcie_most_generation=_generation(_number(static, "bus", "max_pcie_speed")),
+        pcie_most_width=_whole(_number(static, "bus", "max_pcie_width")),
+        clock_mhz=_whole(max(clocks, default=None)),
+        clock_most_mhz=_whole(max(most, default=None)),
+        memory_clock_mhz=_whole(_number(clock, "mem_0", "clk")),
+        power_w=_number(power, "socket_power"),
+        power_limit_w=_number(static, "limit", "socket_power") or _number(static, "limit", "socket_power_limit"),
+        power_usual_limit_w=_number(static, "limit", "max_power"),
+        temperature_c=_whole(_number(now, "temperature", "hotspot")),
+        throttle=("throttled",) if power.get("throttle_status") == "THROTTLED" else (),
+        counters=_counters(now),
+        links=_links(now),
+        processes=_processes(users),
+    )
+
+
+def _counters(now: Mapping[str, Any]) -> dict[str, int]:
+    named = {
+        "ecc_corrected": _number(now, "ecc", "total_correctable_count"),
+        "ecc_uncorrected": _number(now, "ecc", "total_uncorrectable_count"),
+        "pcie_replays": _number(now, "pcie", "replay_count"),
+        **{ours: _number(now, "throttle", theirs) for theirs, ours in _THROTTLE.items()},
+    }
+    return {name: int(value) for name, value in named.items() if value is not None}
+
+
+def _links(now: Mapping[str, Any]) -> tuple[GpuLink, ...]:
+    """`xgmi_link_status`: U is up, D down, X not there."""
+    status = now.get("xgmi_link_status")
+    marks = status if isinstance(status, list) else []
+    return tuple(GpuLink(number, mark == "U") for number, mark in enumerate(marks) if mark in ("U", "D"))
+
+
+def _processes(users: Mapping[str, Any]) -> tuple[GpuProcess, ...]:
+    """Where nothing runs, the list holds words instead of processes."""
+    found = []
+    listed = users.get("process_list")
+    for each in listed if isinstance(listed, list) else ():
+        one = _section(each, "process_info") if isinstance(each, dict) else {}
+        pid = _whole(_number(one, "pid"))
+        if pid is not None:
+            used = _number(one, "memory_usage", "vram_mem") or _number(one, "mem_usage") or _number(one, "memory_usage")
+            found.append(GpuProcess(pid, str(one.get("name", "")), _whole(used)))
+    return tuple(found)
+
+
+def _index(entry: Mapping[str, Any]) -> int | None:
+    found = entry.get("gpu")
+    return found if isinstance(found, int) else None
+
+
+def _section(entry: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = entry.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _text(entry: Mapping[str, Any], section: str, name: str) -> str:
+    found = _section(entry, section).get(name)
+    return str(found) if found not in (None, "N/A") else ""
+
+
+def _number(entry: Mapping[str, Any], *names: str) -> float | None:
+    """A number that may stand as such, as text, or as `{"value": …, "unit": …}`; None for `N/A` and where it is not."""
+    found: Any = entry
+    for name in names:
+        found = found.get(name) if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        found = found.get("value")
+    try:
+        number = float(found) if not isinstance(found, bool) and found is not None else math.nan
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _generation(speed: float | None) -> int | None:
+    return _GENERATIONS.get(speed) if speed is not None else None

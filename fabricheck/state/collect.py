@@ -1,0 +1,138 @@
+"""Asks this node for its state and writes it as one JSON file; run by the job of a test, before and after.
+
+    python -m fabricheck.state.collect FOLDER before|after
+
+The launcher may start it on every rank: the first of a node writes HOST.before.json, and the others end. It never fails
+a job: whatever happens, its exit status is 0, and what it could not ask stands in the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from fabricheck.records.state import GpuState, NodeState, When
+from fabricheck.state import amd, host, intel, nics
+
+#: Seconds that one source may take; then its absence is noted and the others stand.
+PATIENCE_S = 10.0
+#: For how long the load of others is watched before a test.
+WATCH_S = 0.25
+#: Processes of a job that just ended may be on its GPUs for this long.
+_LINGER_S = 2.0
+
+Answer = TypeVar("Answer")
+# The driver's version, the GPUs, and a line for each that does not answer.
+_Gpus = tuple[str, tuple[GpuState, ...], tuple[str, ...]]
+
+
+def collect(when: When) -> NodeState:
+    """The state of this node, in bounded time."""
+    notes: list[str] = []
+    no_gpus: _Gpus = ("", (), ())
+    no_load: tuple[float, tuple[str, ...]] = (0.0, ())
+    unknown: dict[str, str] = {}
+    driver, gpus, silent = _within("the GPUs", _gpus, no_gpus, notes)
+    versions = _within("versions", host.versions, unknown, notes)
+    busy, busiest = _within("load", lambda: host.load(WATCH_S), no_load, notes) if when == "before" else no_load
+    total, free = _within("memory", host.memory, (0, 0), notes)
+    return NodeState(
+        host=socket.gethostname().partition(".")[0],
+        when=when,
+        time_s=time.time(),
+        versions={**versions, **({"GPU driver": driver} if driver else {})},
+        settings=_within("settings", host.settings, unknown, notes),
+        cores=os.cpu_count() or 0,
+        busy_cores=round(busy, 2),
+        busiest=busiest,
+        memory_bytes=total,
+        memory_free_bytes=free,
+        xids=_within("the kernel's log", host.xids, None, notes),
+        tcp=_within("TCP", nics.tcp_counters, {}, notes),
+        gpus=gpus,
+        nics=_within("the NICs", nics.nic_states, (), notes),
+        notes=(*notes, *silent),
+    )
+
+
+def _within(what: str, ask: Callable[[], Answer], otherwise: Answer, notes: list[str]) -> Answer:
+    """What `ask` gives, or `otherwise` with a note where it fails or hangs, as a call of a driver can for ever."""
+    box: list[Answer] = []
+    reasons: list[str] = []
+
+    def work() -> None:
+        try:
+            box.append(ask())
+        except Exception as error:  # whatever it is, the rest is asked
+            reasons.append(f"{what}: {' '.join(str(error).split()) or type(error).__name__}")
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    if box:
+        return box[0]
+    notes.append(reasons[0] if reasons else f"{what}: no answer in {PATIENCE_S:g} s")
+    return otherwise
+
+
+def _gpus() -> _Gpus:
+    """The GPUs, looked at again for as long as the processes of a job that just ended may be there."""
+    begin = time.monotonic()
+    while True:
+        found = _gpus_now()
+        busy = any(gpu.processes for gpu in found[1])
+        if not busy or time.monotonic() - begin > _LINGER_S:
+            return found
+        time.sleep(0.2)
+
+
+def _gpus_now() -> _Gpus:
+    """Those of the vendor that this node has."""
+    from fabricheck.state.nvml import NvmlUnavailable
+
+    try:
+        from fabricheck.state.nvidia import gpu_states
+
+        return gpu_states()
+    except NvmlUnavailable as error:
+        silent = () if error.absent else (str(error),)
+    for tool in (amd.gpu_states, intel.gpu_states):
+        if (found := tool()) is not None:
+            return found
+    return "", (), silent
+
+
+def write(folder: Path, when: When) -> None:
+    """Write the state of this node, unless another process of the node does."""
+    name = socket.gethostname().partition(".")[0].replace("/", "_")
+    draft = folder / f"{name}.{when}.draft"
+    try:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+    except FileExistsError:
+        return
+    content: Any = dataclasses.asdict(collect(when))
+    draft.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
+    draft.rename(folder / f"{name}.{when}.json")
+
+
+def main(arguments: Sequence[str]) -> None:
+    folder, when = arguments
+    write(Path(folder), cast(When, when))
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except BaseException as error:  # the test must not fail of it
+        print(f"fabricheck state: {type(error).__name__}: {error}", file=sys.stderr)
+    sys.stderr.flush()
+    # Without waiting for a thread that hangs in a driver.
+    os._exit(0)

@@ -1,0 +1,135 @@
+"""What the kernel says of this node beside its ports: versions, governor, load, memory, NVIDIA's errors in its log."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections import Counter
+from pathlib import Path
+
+from fabricheck.records.state import Xid
+
+# NVRM: Xid (PCI:0000:18:00): 79, pid=…, GPU has fallen off the bus.
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+),? ?(.*)")
+_MOST_XIDS = 100
+_MOST_NAMED = 3
+
+
+def versions(proc: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> dict[str, str]:
+    """The kernel, and drivers that say theirs."""
+    found = {"kernel": platform.release()}
+    for name in ("amdgpu", "mlx5_core", "i915", "xe", "cxi_ss1"):
+        if text := _read(sysfs / "module" / name / "version"):
+            found[name] = text
+    model = re.search(r"^model name\s*:\s*(.*)$", _read(proc / "cpuinfo"), re.MULTILINE)
+    return {**found, "processor": model[1] if model else platform.machine()}
+
+
+def settings(sysfs: Path = Path("/sys")) -> dict[str, str]:
+    """What an administrator chooses: governor, transparent huge pages, NUMA balancing is the kernel's own."""
+    governors = {
+        _read(file) for file in sysfs.glob("devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor") if _read(file)
+    }
+    huge = re.search(r"\[(\w+)\]", _read(sysfs / "kernel/mm/transparent_hugepage/enabled"))
+    found = {"governor": "/".join(sorted(governors)), "transparent huge pages": huge[1] if huge else ""}
+    return {name: value for name, value in found.items() if value}
+
+
+def memory(proc: Path = Path("/proc")) -> tuple[int, int]:
+    """Bytes of memory, and those that a program could have now."""
+    found = {name: int(size) for name, size in re.findall(r"^(\w+):\s+(\d+) kB", _read(proc / "meminfo"), re.MULTILINE)}
+    return found.get("MemTotal", 0) << 10, found.get("MemAvailable", 0) << 10
+
+
+def load(seconds: float, proc: Path = Path("/proc")) -> tuple[float, tuple[str, ...]]:
+    """How many cores were busy for `seconds`, and the programs that had most of them, as `cc1plus 0.9`.
+
+    This process and those that started it do not count.
+    """
+    begin, before = time.monotonic(), _spent(proc)
+    busy = _busy(proc)
+    time.sleep(seconds)
+    took, after = time.monotonic() - begin, _spent(proc)
+    second = os.sysconf("SC_CLK_TCK") * took
+    by_name: Counter[str] = Counter()
+    own, mine = 0, _ancestors(proc)
+    for pid, (name, ticks) in after.items():
+        spent = ticks - before.get(pid, (name, ticks))[1]
+        if pid in mine:
+            own += spent
+        else:
+            by_name[name] += spent
+    named = [
+        f"{name} {ticks / second:.1f}" for name, ticks in by_name.most_common(_MOST_NAMED) if ticks / second > 0.05
+    ]
+    return max(_busy(proc) - busy - own, 0) / second, tuple(named)
+
+
+def _ancestors(proc: Path) -> set[int]:
+    """This process, its parent, and so on."""
+    found, pid = set(), os.getpid()
+    while pid > 1 and pid not in found:
+        found.add(pid)
+        fields = _read(proc / str(pid) / "stat").rpartition(")")[2].split()
+        pid = int(fields[1]) if len(fields) > 1 else 0
+    return found
+
+
+def _busy(proc: Path) -> int:
+    """Ticks that cores spent at work since the start."""
+    words = _read(proc / "stat").partition("\n")[0].split()
+    user, nice, system, _, _, irq, soft, *_ = (*map(int, words[1:8]), 0, 0, 0, 0, 0, 0, 0)
+    return user + nice + system + irq + soft
+
+
+def _spent(proc: Path) -> dict[int, tuple[str, int]]:
+    """Name and ticks of each process."""
+    found = {}
+    for folder in proc.iterdir():
+        if folder.name.isdecimal():
+            text = _read(folder / "stat")
+            name, _, rest = text.partition("(")[2].rpartition(")")
+            fields = rest.split()
+            if len(fields) > 12:
+                found[int(folder.name)] = (name, int(fields[11]) + int(fields[12]))
+    return found
+
+
+def xids(log: Path = Path("/dev/kmsg")) -> tuple[Xid, ...] | None:
+    """The errors of NVIDIA's GPUs since the node started, as far back as the kernel's log reaches; None where it may
+    not be read."""
+    try:
+        descriptor = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    found: list[Xid] = []
+    try:
+        while record := _record(descriptor):
+            # 6,1234,987654321,-;text: level, number, microseconds since the start.
+            head, _, text = record.partition(";")
+            if match := _XID.search(text):
+                at = head.split(",")[2] if head.count(",") >= 2 else "0"
+                found.append(Xid(int(match[2]), match[1].lower(), int(at) / 1e6, match[3].strip()[:200]))
+    finally:
+        os.close(descriptor)
+    return tuple(found[-_MOST_XIDS:])
+
+
+def _record(descriptor: int) -> str:
+    """The next line of the kernel's log; empty at its end. Those that were overwritten meanwhile are passed over."""
+    while True:
+        try:
+            return os.read(descriptor, 8192).decode("utf-8", "replace").partition("\n")[0]
+        except BrokenPipeError:
+            continue
+        except OSError:
+            return ""
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

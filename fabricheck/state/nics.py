@@ -1,0 +1,145 @@
+"""What the kernel says of this node's network ports: state, rate and counters, from sysfs; and TCP's own counters."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from fabricheck.records.state import NicState
+from fabricheck.state.programs import ask
+
+# Of drivers' own counters (`ethtool -S`) those that tell of trouble.
+_TROUBLE = re.compile(r"paus|pfc|discard|drop|err|crc|symbol|fec|retrans|timeout|out_of_(buffer|seq)")
+_MOST_COUNTERS = 64
+# Of TCP's, what is needed to tell loss from load (`nstat -az`).
+_TCP = (
+    "OutSegs",
+    "InSegs",
+    "RetransSegs",
+    "InErrs",
+    "TCPOFOQueue",
+    "TCPSackRecovery",
+    "TCPSackRecoveryFail",
+    "TCPFastRetrans",
+    "TCPSlowStartRetrans",
+    "TCPLostRetransmit",
+    "TCPLossProbes",
+    "TCPTimeouts",
+    "TCPDSACKRecv",
+)
+
+
+def nic_states(sysfs: Path = Path("/sys")) -> tuple[NicState, ...]:
+    """The ports of this node: InfiniBand, Slingshot and Ethernet, without loopback and what the kernel bridges."""
+    return (*_infiniband(sysfs), *_slingshot(sysfs), *_ethernet(sysfs))
+
+
+def _infiniband(sysfs: Path) -> Iterator[NicState]:
+    for port in sorted(sysfs.glob("class/infiniband/*/ports/*")):
+        device = port.parent.parent
+        rate = re.match(r"[\d.]+", _read(port / "rate"))
+        counters = {**_numbers(port / "counters"), **_numbers(port / "hw_counters")}
+        yield NicState(
+            name=device.name if port.name == "1" else f"{device.name}_{port.name}",
+            kind="infiniband",
+            up="ACTIVE" in _read(port / "state"),
+            rate_gbps=float(rate[0]) if rate else None,
+            driver=_driver(device),
+            firmware=_read(device / "fw_ver"),
+            counters=counters,
+        )
+
+
+def _slingshot(sysfs: Path) -> Iterator[NicState]:
+    for device in sorted(sysfs.glob("class/cxi/cxi[0-9]*")):
+        own = device / "device"
+        speed = _read(own / "port" / "speed") or _read(own / "properties" / "speed")
+        # In Gb/s, as "BS_200G".
+        rate = re.search(r"\d+", speed)
+        link = _read(own / "port" / "link") or _read(own / "port" / "link_state")
+        telemetry = {
+            name: value
+            for name, value in _numbers(own / "telemetry").items()
+            if _TROUBLE.search(name.lower()) or name.endswith("uncorrected_cw")
+        }
+        yield NicState(
+            name=device.name,
+            kind="cxi",
+            up=link.lower() == "up" if link else None,
+            rate_gbps=float(rate[0]) if rate else None,
+            driver=_driver(device),
+            firmware=_read(own / "uc" / "qspi_blob_version"),
+            counters=dict(sorted(telemetry.items())[:_MOST_COUNTERS]),
+        )
+
+
+def _ethernet(sysfs: Path) -> Iterator[NicState]:
+    for port in sorted(sysfs.glob("class/net/*")):
+        # Type 1 is Ethernet; IP over InfiniBand is 32, loopback 772.
+        if _read(port / "type") != "1" or (port / "bridge").exists() or _read(port / "operstate") in ("", "unknown"):
+            continue
+        speed, mtu = _read(port / "speed"), _read(port / "mtu")
+        yield NicState(
+            name=port.name,
+            kind="ethernet",
+            up=_read(port / "carrier") == "1",
+            rate_gbps=int(speed) / 1000 if speed.isdecimal() and int(speed) else None,
+            mtu=int(mtu) if mtu.isdecimal() else None,
+            duplex=_read(port / "duplex") or None,
+            driver=_driver(port),
+            counters={
+                **_numbers(port / "statistics"),
+                **_own_counters(port.name),
+                **{name: int(text) for name in ("carrier_changes",) if (text := _read(port / name)).isdecimal()},
+            },
+        )
+
+
+def _own_counters(name: str) -> dict[str, int]:
+    """Those of the driver, where `ethtool` is there: pauses, discards and the like, if they ever counted."""
+    if shutil.which("ethtool") is None:
+        return {}
+    found = re.findall(r"^\s*(\S+): (\d+)$", ask(["ethtool", "-S", name], 3).output, re.MULTILINE)
+    told = {f"ethtool_{what}": int(value) for what, value in found if _TROUBLE.search(what.lower()) and int(value)}
+    return dict(sorted(told.items())[:_MOST_COUNTERS])
+
+
+def tcp_counters(proc: Path = Path("/proc")) -> dict[str, int]:
+    """The kernel's counters of TCP in this network namespace."""
+    found: dict[str, int] = {}
+    for file in (proc / "net" / "snmp", proc / "net" / "netstat"):
+        lines = _read(file).splitlines()
+        for names, values in zip(lines[::2], lines[1::2], strict=False):
+            kind = names.partition(":")[0]
+            if kind in ("Tcp", "TcpExt"):
+                found.update(zip(names.split()[1:], map(int, values.split()[1:]), strict=False))
+    return {name: found[name] for name in _TCP if name in found}
+
+
+def _numbers(folder: Path) -> dict[str, int]:
+    """The files of a folder that hold one number; Slingshot's have the time behind it (`12@1700000000.5`)."""
+    try:
+        files = sorted(folder.iterdir())
+    except OSError:
+        return {}
+    found = {}
+    for file in files:
+        text = _read(file).partition("@")[0]
+        if text.isdecimal():
+            found[file.name] = int(text)
+    return found
+
+
+def _driver(device: Path) -> str:
+    link = device / "device" / "driver"
+    return link.resolve().name if link.exists() else ""
+
+
+def _read(path: Path) -> str:
+    """Empty where it cannot be read, as of a port that is down."""
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,148 @@
+"""What NVML says of the NVIDIA GPUs of this node now: links, clocks, errors, processes (`fabricheck.records.state`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pynvml
+
+from fabricheck.records.state import GpuLink, GpuProcess, GpuState
+from fabricheck.state.nvml import answer, field, opened, text
+
+_LINKS_A_GPU = 36  # more than any GPU has
+# NVML's bits (nvml.h, nvmlClocksEventReason*): what holds a GPU's clocks down. Being idle (1) is not among them.
+_THROTTLE = {
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}
+_POLICIES = {
+    "throttled_ns_power": pynvml.NVML_PERF_POLICY_POWER,
+    "throttled_ns_thermal": pynvml.NVML_PERF_POLICY_THERMAL,
+    "throttled_ns_board_limit": pynvml.NVML_PERF_POLICY_BOARD_LIMIT,
+    "throttled_ns_reliability": pynvml.NVML_PERF_POLICY_RELIABILITY,
+}
+_LINK_ERRORS = {
+    "replay": pynvml.NVML_NVLINK_ERROR_DL_REPLAY,
+    "recovery": pynvml.NVML_NVLINK_ERROR_DL_RECOVERY,
+    "crc_flit": pynvml.NVML_NVLINK_ERROR_DL_CRC_FLIT,
+    "crc_data": pynvml.NVML_NVLINK_ERROR_DL_CRC_DATA,
+}
+_COMPUTE_MODES = {0: "default", 2: "prohibited", 3: "exclusive process"}
+
+
+def gpu_states() -> tuple[str, tuple[GpuState, ...], tuple[str, ...]]:
+    """The driver's version, the GPUs, and a line for each that does not answer.
+
+    Raises fabricheck.state.nvml.NvmlUnavailable where NVML answers nothing.
+    """
+    with opened():
+        gpus, notes = [], []
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            try:
+                gpus.append(_gpu(pynvml.nvmlDeviceGetHandleByIndex(index), index))
+            except pynvml.NVMLError as error:
+                notes.append(f"GPU {index} does not answer: NVML: {error}")
+        driver = answer(pynvml.nvmlSystemGetDriverVersion)
+        return text(driver) if driver else "", tuple(gpus), tuple(notes)
+
+
+def _gpu(handle: Any, index: int) -> GpuState:
+    def ask(name: str, *arguments: Any) -> Any:
+        return answer(getattr(pynvml, f"nvmlDeviceGet{name}"), handle, *arguments)
+
+    def watts(name: str) -> float | None:
+        milliwatts = ask(name)
+        return None if milliwatts is None else milliwatts / 1000
+
+    reasons = ask("CurrentClocksEventReasons")
+    if reasons is None:
+        reasons = ask("CurrentClocksThrottleReasons") or 0
+    rows = ask("RemappedRows")
+    return GpuState(
+        index=index,
+        name=text(pynvml.nvmlDeviceGetName(handle)),
+        uuid=text(ask("UUID") or ""),
+        bus_id=text(pynvml.nvmlDeviceGetPciInfo(handle).busId).lower()[-12:],
+        pcie_generation=ask("CurrPcieLinkGeneration"),
+        pcie_width=ask("CurrPcieLinkWidth"),
+        pcie_most_generation=ask("MaxPcieLinkGeneration"),
+        pcie_most_width=ask("MaxPcieLinkWidth"),
+        performance_state=ask("PerformanceState"),
+        clock_mhz=ask("ClockInfo", pynvml.NVML_CLOCK_SM),
+        clock_most_mhz=ask("MaxClockInfo", pynvml.NVML_CLOCK_SM),
+        memory_clock_mhz=ask("ClockInfo", pynvml.NVML_CLOCK_MEM),
+        power_w=watts("PowerUsage"),
+        power_limit_w=watts("EnforcedPowerLimit"),
+        power_usual_limit_w=watts("PowerManagementDefaultLimit"),
+        temperature_c=ask("Temperature", pynvml.NVML_TEMPERATURE_GPU),
+        throttle=tuple(name for bit, name in _THROTTLE.items() if reasons & bit),
+        settings=_settings(handle),
+        counters=_counters(handle),
+        rows_pending=bool(rows and rows[2]),
+        rows_failed=bool(rows and rows[3]),
+        links=tuple(link for number in range(_LINKS_A_GPU) if (link := _link(handle, number)) is not None),
+        processes=_processes(handle),
+    )
+
+
+def _settings(handle: Any) -> dict[str, str]:
+    """ECC, MIG, persistence and compute mode, those that the GPU has."""
+    ecc, mig = answer(pynvml.nvmlDeviceGetEccMode, handle), answer(pynvml.nvmlDeviceGetMigMode, handle)
+    found = {
+        "ECC": ecc[0] if ecc else None,
+        "MIG": mig[0] if mig else None,
+        "persistence mode": answer(pynvml.nvmlDeviceGetPersistenceMode, handle),
+    }
+    settings = {name: "on" if value else "off" for name, value in found.items() if value is not None}
+    mode = answer(pynvml.nvmlDeviceGetComputeMode, handle)
+    return settings if mode is None else {**settings, "compute mode": _COMPUTE_MODES.get(mode, str(mode))}
+
+
+def _counters(handle: Any) -> dict[str, int]:
+    volatile = pynvml.NVML_VOLATILE_ECC
+    found: dict[str, int | None] = {
+        "ecc_corrected": answer(
+            pynvml.nvmlDeviceGetTotalEccErrors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, volatile
+        ),
+        "ecc_uncorrected": answer(
+            pynvml.nvmlDeviceGetTotalEccErrors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, volatile
+        ),
+        "pcie_replays": answer(pynvml.nvmlDeviceGetPcieReplayCounter, handle),
+    }
+    for name, policy in _POLICIES.items():
+        spent = answer(pynvml.nvmlDeviceGetViolationStatus, handle, policy)
+        found[name] = None if spent is None else int(spent.violationTime)
+    return {name: int(value) for name, value in found.items() if value is not None}
+
+
+def _link(handle: Any, number: int) -> GpuLink | None:
+    """None where the GPU has no such link."""
+    state = answer(pynvml.nvmlDeviceGetNvLinkState, handle, number)
+    if state is None:
+        return None
+    errors = {
+        name: answer(pynvml.nvmlDeviceGetNvLinkErrorCounter, handle, number, counter)
+        for name, counter in _LINK_ERRORS.items()
+    }
+    return GpuLink(
+        number=number,
+        active=state == pynvml.NVML_FEATURE_ENABLED,
+        speed_mbps=field(handle, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, number),
+        counters={name: int(value) for name, value in errors.items() if value is not None},
+    )
+
+
+def _processes(handle: Any) -> tuple[GpuProcess, ...]:
+    """Processes that compute. Those that only show a desktop are not among them."""
+    found = []
+    for each in answer(pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or ():
+        name = answer(pynvml.nvmlSystemGetProcessName, each.pid)
+        used = getattr(each, "usedGpuMemory", None)
+        found.append(GpuProcess(int(each.pid), text(name).rpartition("/")[2] if name else "", used))
+    return tuple(found)

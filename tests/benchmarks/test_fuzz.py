@@ -1,0 +1,46 @@
+"""A share of the generated inputs of benchmarks/fuzz.py, and that it finds what it looks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from benchmarks import fuzz
+from fabricheck import cli
+from tests.support.effort import effort, is_full
+from tests.support.result_files import HOST
+
+#: The rest is read in a few places only: one kind of each where not everything is tried.
+QUICK = ("judge", "judge --system", "judge, a vendor's output", "judge --topology", "judge --references", "report")
+
+
+def test_damaged_files_give_no_traceback_no_hang_and_no_wrong_green(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    for target in fuzz.targets(tmp_path):
+        if is_full() or target.name in QUICK:
+            found = fuzz.fuzz(target, effort(50), 1, tmp_path / "kept")
+            assert found.wrong == [], target.name
+            assert found.runs >= effort(50) // 2
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("raise KeyError('x')", "a mistake in Fabricheck itself: KeyError"),
+        ("while True: pass", "more than"),
+        ("", "green"),
+    ],
+)
+def test_what_it_looks_for_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, said: str) -> None:
+    @click.command()
+    def broken() -> None:
+        exec(code)
+
+    monkeypatch.setattr(cli.cli, "get_command", lambda *_: broken)
+    monkeypatch.setattr(fuzz, "LIMIT_S", 0.2)
+    target = fuzz.Target("judge", [HOST], lambda file: ["judge"], lambda content: content != HOST.read_bytes())
+    found = fuzz.fuzz(target, 3, 1, tmp_path / "kept")
+    assert found.wrong and all(said in each for each in found.wrong)
+    assert (tmp_path / "kept" / "judge-0.jsonl").exists()

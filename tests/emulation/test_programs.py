@@ -1,0 +1,44 @@
+"""Programs of emulated nodes are built once for each state of their sources. Nothing is built here."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fabricheck.emulation import node, programs
+from fabricheck.errors import UserError
+from fabricheck.suite import suite_root
+
+ROOT = suite_root()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for name in ("src", "tools"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def test_what_was_built_is_used_again_until_a_source_changes(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_build(*_: object, **__: object) -> Path:
+        raise UserError("it is built")
+
+    monkeypatch.setattr(node, "build", no_build)
+    with pytest.raises(UserError, match="it is built"):
+        programs.programs(checkout, "nvidia")
+    built = checkout / "build" / "emulated" / f"cuda-{programs._state(checkout, 'cuda')}"
+    built.mkdir(parents=True)
+    assert programs.programs(checkout, "nvidia").program == built / "fabricbench"
+    with pytest.raises(UserError, match="it is built"):
+        programs.programs(checkout, "amd")
+    with (checkout / "src" / "fabricbench" / "main.cpp").open("a") as file:
+        file.write("// another\n")
+    with pytest.raises(UserError, match="it is built"):
+        programs.programs(checkout, "nvidia")
+
+
+def test_without_a_checkout_there_is_nothing_to_build_with(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"is no checkout of Fabricheck, with whose tools"):
+        programs.programs(tmp_path, "nvidia")

@@ -1,0 +1,67 @@
+"""What links carry of data: the measured share of recorded transfers, and nothing where nobody can say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fabricheck.expectation.of_metric import expectation
+from fabricheck.records.judgement import Expectation
+from tests.support.nodes import system
+
+GIB = 1 << 30
+
+
+def ask(operation: str, transport: str, devices: list[int], *, name: str = "hgx-h200", **others: Any) -> Expectation:
+    given: dict[str, Any] = {
+        "implementation": "transfers",
+        "schedule": "uncontended",
+        "nodes": 1,
+        "bytes": GIB,
+        "quantity": "goodput",
+        "host_copy_gbps": 80.0,
+    }
+    return expectation(system(name), operation=operation, transport=transport, devices=devices, **{**given, **others})
+
+
+# Medians of 28 launches on four H200 (docs/results/h200-2026-11-22).
+@pytest.mark.parametrize(
+    ("operation", "transport", "devices", "measured", "more"),
+    [
+        ("unidirectional", "copy", [0, 1], 3165.0, {}),
+        ("unidirectional", "kernel", [0, 1], 2958.0, {}),
+        ("pingpong", "ccl", [0, 1], 2934.0, {}),
+        ("allreduce", "ccl", [0, 1, 2, 3], 1876.0, {"implementation": "library"}),
+        ("local_copy", "kernel", [0], 16440.0, {}),
+        ("host_to_device", "copy", [0], 439.2, {"bytes": 64 << 20, "host_memory": "pinned"}),
+    ],
+)
+def test_recorded_goodput_is_what_can_be_achieved(
+    operation: str, transport: str, devices: list[int], measured: float, more: dict[str, Any]
+) -> None:
+    found = ask(operation, transport, devices, **more)
+    assert found.achievable == pytest.approx(measured, rel=0.05)
+    assert found.expected is not None and found.achievable is not None
+    assert found.achievable < found.expected
+    assert found.achievable_source
+
+
+@pytest.mark.parametrize(
+    ("operation", "transport", "devices", "more"),
+    [
+        ("unidirectional", "staging", [0, 1], {}),
+        ("allreduce", "mpi", [0, 1, 2, 3], {"implementation": "library"}),
+        ("allreduce", "copy", [0, 1, 2, 3], {}),
+        ("host_to_device", "copy", [0], {"host_memory": "pageable"}),
+        ("host_to_device", "copy", [0, 1], {"host_memory": "pinned"}),
+        ("host_bidirectional", "copy", [0], {"host_memory": "pinned"}),
+        ("unidirectional", "copy", [0, 1], {"bytes": 1 << 20}),
+        ("unidirectional", "mpi", [0, 1], {"buffers": "host-device"}),
+        ("unidirectional", "copy", [0, 1], {"name": "aurora"}),  # nobody measured Xe Link
+    ],
+)
+def test_nobody_says_where_more_than_the_links_decides(
+    operation: str, transport: str, devices: list[int], more: dict[str, Any]
+) -> None:
+    assert ask(operation, transport, devices, **more).achievable is None

@@ -1,0 +1,137 @@
+"""What is known from elsewhere judges the right metrics: the same part, or a paper's value of this system."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.judge.known import load_part, load_parts
+from fabricheck.judge.published import load_published
+from fabricheck.judge.system import SystemJudge
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Verdict
+from tests.support.equal_runs import judge_of, run_of
+from tests.support.made_runs import GIB, MIB
+from tests.support.nodes import PAPERS, ROOT, system
+
+PARTS = ROOT / "reference_values" / "parts"
+DIRECTIONS: list[tuple[int, ...]] = [(0, 1), (1, 0)]
+
+
+def named(run: Run, name: str, gib: float, **header: Any) -> Run:
+    """The run, on GPUs of this name."""
+    ranks = tuple(
+        replace(each, device=replace(each.device, name=name, memory_bytes=int(gib * GIB))) if each.device else each
+        for each in run.ranks
+    )
+    return replace(run, ranks=ranks, header={**run.header, **header})
+
+
+def judgements(run: Run, name: str = "hgx-h200", parts: bool = True) -> tuple[Judgement, ...]:
+    papers = ROOT / "reference_values" / "published" / f"{name}.yaml"
+    published = load_published(papers) if papers.exists() else ()
+    judge = replace(judge_of(name), parts=load_parts(PARTS) if parts else (), published=published)
+    return judge.judge(run).judgements
+
+
+def h200(level: float = 3160.0, **others: Any) -> Run:
+    return named(run_of(["vm"] * 2, DIRECTIONS, level=level, **others), "NVIDIA H200", 139.8)
+
+
+@pytest.mark.parametrize(("level", "verdict"), [(3160.0, Verdict.PASS), (2690.0, Verdict.DEGRADED)])
+def test_two_directions_that_lost_as_much_are_judged_by_the_part(level: float, verdict: Verdict) -> None:
+    found = judgements(h200(level))
+    assert {(each.judged_by, each.verdict) for each in found} == {("part", verdict)}
+    assert "NVIDIA H200, 4 machines" in found[0].reason
+
+
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        (named(h200(), "NVIDIA H200 NVL", 139.8), "another model"),
+        (named(h200(), "NVIDIA H200", 80.0), "less memory"),
+        (named(h200(), "emulated NVIDIA H200", 139.8), "a rehearsal"),
+        (h200(access="read", bytes_=512 * MIB), "another size"),
+        (h200(buffers="host-device"), "host memory"),
+    ],
+)
+def test_what_is_not_the_same_is_not_judged_by_a_part(run: Run, why: str) -> None:
+    assert "part" not in {each.judged_by for each in judgements(run)}, why
+
+
+def test_a_library_of_another_version_is_another_mover() -> None:
+    run = h200(2935.0, transport="ccl", operation="pingpong")
+    for version, judged_by in (("2.28.3", "part"), ("2.2", "siblings"), ("2.29.1", "siblings")):
+        libraries = {"ccl": {"name": "NCCL", "version": version}}
+        assert {each.judged_by for each in judgements(replace(run, header={**run.header, "libraries": libraries}))} == {
+            judged_by
+        }
+
+
+# What the papers measured in GB/s, a loss of 20% of it, and what judges: the part or, without it, the paper.
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("summit", "unidirectional", "copy", 47.0, "Tesla V100-SXM2-16GB", 16),
+        ("sierra", "unidirectional", "copy", 70.56, "Tesla V100-SXM2-16GB", 16),
+        ("sierra", "local_copy", "copy", 384.4, "Tesla V100-SXM2-16GB", 16),
+        ("dardel", "host_to_device", "copy", 28.3, "AMD Instinct MI250X", 64),
+        ("dardel", "local_copy", "kernel", 696.0, "AMD Instinct MI250X", 64),
+        ("frontier", "local_copy", "copy", 616.0, "AMD Instinct MI250X", 64),
+        ("delta", "local_copy", "copy", 659.0, "NVIDIA A100-SXM4-40GB", 40),
+        ("perlmutter", "local_copy", "copy", 515.0, "NVIDIA A100-SXM4-40GB", 40),
+        ("aurora", "host_to_device", "copy", 54.0, "Intel(R) Data Center GPU Max 1550", 64),
+    ],
+)
+def test_the_papers_values_judge_their_systems(case: tuple[str, str, str, float, str, float]) -> None:
+    name, operation, transport, value, device, gib = case
+
+    def run(level: float) -> Run:
+        ways: list[tuple[int, ...]] = [(0, 1) if operation == "unidirectional" else (0,)]
+        kind = "pinned" if operation == "host_to_device" else None
+        made = run_of(["n"] * 2, ways, operation=operation, transport=transport, level=8 * level, host_memory=kind)
+        return named(made, device, gib)
+
+    for parts in (True, False):
+        (good,) = judgements(run(value), name, parts)
+        assert (good.verdict, good.judged_by in ("part", "published")) == (Verdict.PASS, True)
+        if not parts:
+            assert good.judged_by == "published"
+    (bad,) = judgements(run(0.8 * value), name, parts=False)
+    assert (bad.verdict, bad.judged_by) == (Verdict.DEGRADED, "published")
+
+
+@pytest.mark.parametrize("name", [name for name in PAPERS if name != "hgx-h200"])
+def test_every_system_of_the_papers_is_judged_by_them(name: str) -> None:
+    assert any(one.judges is not None for one in SystemJudge.of(name, ROOT).published)
+
+
+def test_every_part_has_a_value_that_is_of_it() -> None:
+    assert {part.part for part in load_parts(PARTS)} >= {"NVIDIA H200", "NVIDIA H100 80GB", "AMD MI250X GCD"}
+    assert system("hgx-h200").gpus  # whose part has values for 1, 2 and 4 of them
+    assert len({one.where.ranks for one in load_part(PARTS / "h200.yaml").values}) == 3
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("source: alcf", "source: nobody", "is not among sources"),
+        ("least: 256MiB", "least: much", "least"),
+        ("transports: [copy]", "transports: [pigeon]", "transports"),
+        ("value: 54", "value: -54", "value"),
+        ("machines: 1", "machines: 1\n    range: [60, 70]", "from the least to the most"),
+        ("part: ", "parts: ", "is missing"),
+    ],
+)
+def test_a_mistake_in_a_part_is_one_line(tmp_path: Path, before: str, after: str, said: str) -> None:
+    text = (PARTS / "pvc.yaml").read_text()
+    assert before in text
+    path = tmp_path / "pvc.yaml"
+    path.write_text(text.replace(before, after, 1))
+    with pytest.raises(UserError, match=said):
+        load_part(path)

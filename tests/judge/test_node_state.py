@@ -1,0 +1,273 @@
+"""What nodes say of themselves, judged: each fault is named with its part, and a healthy machine says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fabricheck.judge.judge import judge_run
+from fabricheck.judge.node_state import beside_metrics, evidence_of, findings_of, with_problems_of_nodes
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Expectation
+from fabricheck.records.run import Run
+from fabricheck.records.state import GpuLink, GpuProcess, NodeState, States, Xid
+from fabricheck.records.verdict import Verdict
+from fabricheck.suite import suite_root
+from fabricheck.topology.model import Topology, find_topology
+from tests.support.made_runs import made_ranks
+from tests.support.states import LINKS, gpu, nic, node, run_with
+
+PYTHON = GpuProcess(4242, "python", 1 << 30)
+HOSTS = ("nid001", "nid002", "nid003", "nid004")
+ALPS = find_topology("alps", suite_root() / "site_configs")
+
+
+def judged(run: Run) -> RunJudgement:
+    """By a model that allows 100 Gb/s."""
+    alone = judge_run(run, lambda *_: Expectation(100, 100, 120, 0.5, "made"), {})
+    return beside_metrics(with_problems_of_nodes(alone, None))
+
+
+def told(run: Run, topology: Topology | None = None) -> list[tuple[Verdict | None, str]]:
+    return [(each.verdict, each.short) for each in evidence_of(run, topology)]
+
+
+def links(down: Sequence[int] = (), **rise: int) -> tuple[GpuLink, ...]:
+    usual = {"replay": 1, "crc_flit": 7}
+    counters = {name: value + rise.get(name, 0) for name, value in usual.items()}
+    return tuple(GpuLink(each, each not in down, 26562, counters if each == 3 else usual) for each in range(LINKS))
+
+
+def counted(**rise: int) -> Mapping[str, int]:
+    return {name: value + rise.get(name, 0) for name, value in gpu().counters.items()}
+
+
+@pytest.mark.parametrize("gpus", [True, False])
+def test_healthy_nodes_say_nothing(gpus: bool) -> None:
+    before, after = [node(host) for host in HOSTS], [node(host, "after") for host in HOSTS]
+    run = run_with(before, after, gpus=gpus)
+    assert told(run) == []
+    assert judged(run).verdict is Verdict.PASS
+
+
+def test_nodes_that_nobody_asked_say_nothing() -> None:
+    assert told(replace(run_with([], [node("nid001", "after")]), states=States())) == []
+
+
+GPU_FAULTS: tuple[tuple[dict[str, Any], dict[str, Any], Verdict | None, str], ...] = (
+    ({"processes": (PYTHON,)}, {}, Verdict.INVALID, "GPU 1: is in use by process 4242 (python, 1.07 GB)"),
+    ({}, {"processes": (PYTHON,)}, Verdict.INVALID, "GPU 1: is in use by process 4242 (python, 1.07 GB)"),
+    ({}, {"processes": (GpuProcess(7, "nvidia-cuda-mps-server"),)}, Verdict.PASS, "GPU 1: CUDA MPS is on"),
+    ({}, {"pcie_generation": 3}, Verdict.DEGRADED, "GPU 1: PCIe runs at Gen 3 x16 of Gen 5 x16"),
+    ({}, {"pcie_width": 8, "performance_state": 8}, Verdict.DEGRADED, "GPU 1: PCIe runs at Gen 5 x8 of Gen 5 x16"),
+    # At rest a GPU lowers its link by itself: that counts beside a slow metric alone.
+    ({}, {"pcie_generation": 1, "performance_state": 8}, None, "GPU 1: PCIe runs at Gen 1 x16 of Gen 5 x16"),
+    ({}, {"links": links([7])}, Verdict.DEGRADED, "(7 inactive), and link 7 went down during the test"),
+    ({"links": links([7])}, {"links": links([7])}, Verdict.DEGRADED, "17 of 18 links to other GPUs are active"),
+    ({}, {"links": links(replay=2)}, Verdict.DEGRADED, "GPU 1: NVLink 3 had 2 replays during the test"),
+    ({}, {"links": links(crc_flit=90)}, Verdict.PASS, "GPU 1: NVLink 3 had 90 CRC errors of flits during the test"),
+    ({}, {"links": links(crc_flit=9000)}, Verdict.DEGRADED, "NVLink 3 had 9000 CRC errors of flits during the test"),
+    (
+        {},
+        {"throttle": ("sw_thermal_slowdown",), "clock_mhz": 1188, "temperature_c": 92},
+        Verdict.DEGRADED,
+        "GPU 1: is throttled: thermal slowdown by the driver (1188 of 1980 MHz), 92 °C",
+    ),
+    ({}, {"counters": counted(throttled_ns_thermal=4_000_000)}, Verdict.DEGRADED, "throttled for 4 ms of the test"),
+    ({}, {"throttle": ("sw_power_cap",)}, None, "GPU 1: its clocks are held down: power cap (1980 of 1980 MHz)"),
+    ({}, {"counters": counted(ecc_uncorrected=2)}, Verdict.DEGRADED, "GPU 1: had 2 uncorrected memory errors"),
+    ({}, {"counters": counted(ecc_corrected=2)}, Verdict.PASS, "GPU 1: had 2 corrected memory errors"),
+    ({}, {"counters": counted(pcie_replays=8)}, None, "GPU 1: PCIe had 8 replays during the test"),
+    ({}, {"counters": counted(pcie_replays=9)}, Verdict.DEGRADED, "GPU 1: PCIe had 9 replays during the test"),
+    ({}, {"rows_pending": True}, Verdict.DEGRADED, "GPU 1: remapped rows of its memory wait for a reset"),
+    ({}, {"rows_failed": True}, Verdict.DEGRADED, "GPU 1: rows of its memory could not be remapped"),
+    ({}, {"settings": {**gpu().settings, "ECC": "off"}}, Verdict.DEGRADED, "GPU 1: ECC is off, and on on 3 others"),
+    ({}, {"power_limit_w": 400.0}, Verdict.DEGRADED, "GPU 1: power limit is 400 W, and 700 W on 3 others"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("before, after, verdict, said", GPU_FAULTS, ids=[each[3] for each in GPU_FAULTS])
+def test_a_fault_of_a_gpu(before: dict[str, Any], after: dict[str, Any], verdict: Verdict | None, said: str) -> None:
+    healthy = [node("nid001"), node("nid001", "after")]
+    one = [replace(healthy[0], gpus=(gpu(0), gpu(1, **before))), replace(healthy[1], gpus=(gpu(0), gpu(1, **after)))]
+    other = node("nid002"), node("nid002", "after")
+    run = run_with([one[0], other[0]], [one[1], other[1]])
+    run = replace(run, ranks=made_ranks(["nid001", "nid001", "nid002", "nid002"], devices=True))
+    found = [each for each in told(run) if said in each[1]]
+    assert found == [(verdict, found[0][1])], told(run)
+    assert found[0][1].startswith("nid001: ")
+
+
+def test_a_gpu_that_no_rank_drove_is_told_and_not_judged() -> None:
+    after = node("nid001", "after", gpus=(gpu(0), gpu(1), gpu(2, processes=(PYTHON,), pcie_width=8)))
+    run = run_with([node("nid001", gpus=(gpu(0), gpu(1), gpu(2)))], [after])
+    assert [verdict for verdict, _ in told(run)] == [Verdict.PASS, Verdict.PASS]
+    lines = [each.message for each in findings_of([(run, None), (run, None)])]
+    assert len(lines) == 2
+    assert lines[0].startswith("nid001: GPU 2: is in use by process 4242 (python, 1.07 GB): ")
+
+
+def test_the_topology_says_how_many_links_there_have_to_be() -> None:
+    """All GPUs have as few: nothing else shows it."""
+    described = sum(link.count for link in ALPS.links if "gpu0" in link.ends and "C2C" not in link.technology)
+    few = tuple(gpu(each).links[: described - 1] for each in range(4))
+    all_ = tuple(gpu(each, links=few[each]) for each in range(4))
+    run = run_with([node("nid001", gpus=all_)], [node("nid001", "after", gpus=all_)])
+    wanted = f"{described - 1} of {described} links to other GPUs are active"
+    assert sum(wanted in text for verdict, text in told(run, ALPS) if verdict is Verdict.DEGRADED) == 2
+    assert not any("links" in text for _, text in told(run))
+
+
+def test_a_gpu_that_is_gone_and_an_error_in_the_kernels_log() -> None:
+    old, new = Xid(63, "0000:00:00", 5.0, "row remapper"), Xid(79, "0000:01:00", 99.0, "GPU has fallen off the bus")
+    program = Xid(31, "0000:01:00", 9.0, "page fault")
+    before = node("nid001", xids=(old, program))
+    run = run_with([before], [node("nid001", "after", gpus=(gpu(0),), xids=(old, program, new))])
+    assert (Verdict.DEGRADED, "nid001: GPU 1: is gone since the test began") in told(run)
+    assert any(
+        verdict is Verdict.DEGRADED and "Xid 79 during the test: GPU has fallen off" in text
+        for verdict, text in told(run)
+    )
+    assert (Verdict.PASS, "nid001: GPU 0: Xid 63 since the node started") in told(run)
+    assert not any("31" in text for _, text in told(run))
+
+
+def rise(**more: int) -> dict[str, int]:
+    names = (*nic().counters, *more)
+    return {name: nic().counters.get(name, 0) + more.get(name, 0) for name in names}
+
+
+NIC_FAULTS: tuple[tuple[dict[str, Any], Verdict | None, str], ...] = (
+    ({"up": False}, Verdict.DEGRADED, "hsn0: its link is down since the test began"),
+    ({"rate_gbps": 100.0}, Verdict.DEGRADED, "hsn0: its link runs at 100 of 200 Gb/s"),
+    ({"duplex": "half"}, Verdict.DEGRADED, "hsn0: its link is half duplex"),
+    ({"counters": rise(rx_errors=3)}, Verdict.PASS, "hsn0: rx_errors rose by 3 during the test"),
+    ({"counters": rise(rx_errors=10)}, Verdict.DEGRADED, "hsn0: rx_errors rose by 10 during the test"),
+    ({"counters": rise(carrier_changes=2)}, Verdict.DEGRADED, "hsn0: carrier_changes rose by 2 during the test"),
+    ({"counters": rise(rx_dropped=50, rx_packets=9950)}, Verdict.DEGRADED, "hsn0: rx_dropped rose by 50"),
+    ({"counters": rise(ethtool_rx_pause=9)}, None, "hsn0: rx_pause rose by 9 during the test"),
+    ({"mtu": 1400}, Verdict.DEGRADED, "MTU of hsn0 differs between nodes: 1400 on nid002, 9000 on 3 others"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("changed, verdict, said", NIC_FAULTS, ids=[each[2] for each in NIC_FAULTS])
+def test_a_fault_of_a_port(changed: dict[str, Any], verdict: Verdict | None, said: str) -> None:
+    after = [node(host, "after", nics=(nic(**changed) if host == "nid002" else nic(),)) for host in HOSTS]
+    run = run_with([node(host) for host in HOSTS], after)
+    found = told(run, ALPS)
+    assert [each for each in found if each[1].startswith(f"nid002: {said}")] == [
+        (verdict, next(text for _, text in found if said in text))
+    ], found
+
+
+def test_few_drops_among_many_packets_are_usual() -> None:
+    many = nic(counters=rise(rx_dropped=50, rx_packets=100_000))
+    after = [node(host, "after", nics=(many,)) for host in HOSTS]
+    assert told(run_with([node(host) for host in HOSTS], after), ALPS) == []
+
+
+def test_ports_are_only_told_of_a_run_inside_a_node() -> None:
+    run = run_with([node("nid001")], [node("nid001", "after", nics=(nic(up=False),))])
+    (only,) = told(run, ALPS)
+    assert only == (Verdict.PASS, "nid001: hsn0: its link is down since the test began")
+
+
+def segments(host: str, gaps: int, again: int = 0, recoveries: int = 5) -> NodeState:
+    usual = node(host).tcp
+    more = {"OutSegs": 47_000, "InSegs": 30_000, "RetransSegs": again, "TCPOFOQueue": gaps}
+    counted = {name: value + more[name] for name, value in usual.items()}
+    return node(host, "after", tcp={**counted, "TCPSackRecovery": recoveries})
+
+
+def test_the_node_that_packets_do_not_reach_is_named() -> None:
+    """Gaps there, and the others recover from losses; a shaper's own losses are few and come together."""
+    before = [node(host) for host in HOSTS]
+    lossy = run_with(
+        before, [segments(host, *((10_489, 75, 3) if host == "nid003" else (200, 264, 37))) for host in HOSTS]
+    )
+    (only,) = told(lossy)
+    assert only[0] is Verdict.DEGRADED
+    assert only[1].startswith("nid003: 10,489 of 30,000 TCP segments came after a gap (35%, the other nodes'")
+    shaper = run_with(
+        before, [segments(host, *((1_747, 28, 6) if host == "nid003" else (216, 256, 10))) for host in HOSTS]
+    )
+    assert told(shaper) == []
+    alike = run_with(before, [segments(host, 6_000, 250, 60) for host in HOSTS])
+    assert told(alike) == []
+    resent = run_with(before, [segments(host, 600, 47_000 if host == "nid001" else 2_200) for host in HOSTS])
+    (only,) = told(resent)
+    assert only[1].startswith("nid001: TCP sent 47,000 of 94,000 segments again (50%, the other nodes' median 4.5%)")
+
+
+def test_what_differs_between_nodes_is_one_line_each() -> None:
+    before = [node(host) for host in HOSTS]
+    odd = node(
+        "nid004", "after", versions={**node("x").versions, "kernel": "6.9.1"}, settings={"governor": "powersave"}
+    )
+    after = [node(host, "after") for host in HOSTS[:3]]
+    run = run_with(before, [*after, odd])
+    assert told(run) == [
+        (Verdict.DEGRADED, "nid004: kernel differs between nodes: 6.9.1 on nid004, 6.8.0 on 3 others"),
+        (Verdict.DEGRADED, "nid004: governor differs between nodes: powersave on nid004, performance on 3 others"),
+    ]
+    other_kind = replace(odd, versions={**odd.versions, "processor": "another"})
+    assert told(run_with(before, [*after, other_kind])) == []
+
+
+def test_a_variable_that_one_node_has_otherwise() -> None:
+    nodes = [node(host) for host in HOSTS], [node(host, "after") for host in HOSTS]
+    of_ranks = [
+        {"name": "UCX_TLS", "rank": 1, "value": "tcp"},
+        {"name": "OMPI_MCA_ess_base_vpid", "rank": 2, "value": "2"},
+    ]
+    run = run_with(*nodes, environment={"UCX_TLS": "rc"}, environment_differences=of_ranks)
+    assert told(run) == [
+        (Verdict.DEGRADED, "nid002: UCX_TLS differs between nodes: tcp on nid002, rc on 3 others"),
+    ]
+    # Each local rank has its own NIC, and every node the same.
+    by_rank = [{"name": "UCX_NET_DEVICES", "rank": rank, "value": f"mlx5_{rank % 2}"} for rank in range(4)]
+    twice = run_with([node("a"), node("b")], [node("a", "after"), node("b", "after")], environment={})
+    ranks = tuple(replace(rank, host="ab"[rank.rank // 2]) for rank in run.ranks)
+    header = {**twice.header, "environment_differences": by_rank}
+    assert told(replace(twice, ranks=ranks, header=header)) == []
+
+
+def test_a_clock_that_is_an_hour_off_and_the_load_of_others() -> None:
+    before = [node(host) for host in HOSTS[:3]]
+    before.append(node("nid004", time_s=before[0].time_s + 3600, busy_cores=60.0, busiest=("cc1plus 59.1",)))
+    run = run_with(before, [node(host, "after") for host in HOSTS])
+    assert told(run) == [
+        (Verdict.DEGRADED, "nid004: its clock is 3,600 s ahead of the other nodes'"),
+        (Verdict.PASS, "nid004: 60.0 of 64 cores were busy before the test: cc1plus 59.1"),
+    ]
+
+
+def test_a_node_that_told_nothing_is_told() -> None:
+    run = run_with([node(host) for host in HOSTS], [node(host, "after") for host in HOSTS])
+    lost = replace(run.states, after={host: run.states.after[host] for host in HOSTS[:3]})
+    assert told(replace(run, states=lost)) == [(Verdict.PASS, "nid004: did not tell its state after the test")]
+    mute = node("nid001", "after", gpus=(), notes=("the GPUs: no answer in 10 s",))
+    hangs = replace(run.states, after={**run.states.after, "nid001": mute})
+    said = "nid001: could not be asked: the GPUs: no answer in 10 s"
+    assert told(replace(run, states=hangs)) == [(Verdict.PASS, said)]
+
+
+def test_evidence_stands_beside_the_slow_metric_of_its_own_gpus() -> None:
+    slow = gpu(1, pcie_generation=3, performance_state=8)  # at rest: by itself it says nothing
+    run = run_with([node("nid001")], [node("nid001", "after", gpus=(gpu(0), slow))], gbps=40.0)
+    found = judged(run)
+    (metric,) = found.judgements
+    assert found.problems == ()
+    assert metric.reason.endswith("; and nid001: GPU 1: PCIe runs at Gen 3 x16 of Gen 5 x16")
+    fast = judged(run_with([node("nid001")], [node("nid001", "after", gpus=(gpu(0), slow))]))
+    assert "PCIe" not in fast.judgements[0].reason
+
+
+def test_a_fault_of_the_machine_is_a_problem_of_the_run() -> None:
+    run = run_with([node("nid001")], [node("nid001", "after", gpus=(gpu(0), gpu(1, processes=(PYTHON,))))])
+    found = judged(run)
+    (problem,) = found.problems
+    assert (found.verdict, problem.verdict, problem.place) == (Verdict.INVALID, Verdict.INVALID, "nid001:GPU 1")

@@ -1,0 +1,104 @@
+"""Which of several equals are slow: the right ones, named by what they share, and none that are healthy."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.first_day import KINDS, false_alarms
+from fabricheck.judge.outliers import Outlier, Parts, critical_value, outliers
+from tests.support.effort import effort
+from tests.support.equal_runs import POLICY
+
+LEAST, ERROR = 0.0015, 1.2e-5
+
+
+def pairs(gpus: int) -> tuple[list[tuple[int, int]], list[Parts]]:
+    ways = list(permutations(range(gpus), 2))
+    parts = [
+        Parts((f"gpu{a}", f"gpu{b}"), (f"gpu{min(a, b)}-gpu{max(a, b)}", f"gpu{a} sending", f"gpu{b} receiving"))
+        for a, b in ways
+    ]
+    return ways, parts
+
+
+def found(values: np.ndarray, parts: list[Parts], inside: float = 0.001) -> tuple[Outlier, ...]:
+    return outliers(values, np.full(values.size, inside), parts, LEAST, ERROR)
+
+
+@given(
+    gpus=st.integers(2, 6),
+    slow=st.integers(0, 29),
+    loss=st.floats(0.03, 0.5),
+    level=st.floats(-10, 10),
+    seed=st.integers(0, 1000),
+)
+def test_one_slow_pair_is_found_and_no_other(gpus: int, slow: int, loss: float, level: float, seed: int) -> None:
+    ways, parts = pairs(gpus)
+    values = level + np.random.default_rng(seed).normal(0, 0.0005, len(ways))
+    values[slow % len(ways)] += loss
+    (one,) = found(values, parts)
+    assert one.members == (slow % len(ways),)
+    assert (one.parts, one.equals) == ((), len(ways) - 1)
+    assert one.excess == pytest.approx(loss, abs=0.005)
+    assert one.p < ERROR
+
+
+@pytest.mark.parametrize("gpus", [3, 4, 8])
+def test_a_slow_gpu_is_found_as_one(gpus: int) -> None:
+    ways, parts = pairs(gpus)
+    values = np.random.default_rng(gpus).normal(0, 0.0005, len(ways)) + [0.03 * (1 in way) for way in ways]
+    (one,) = found(values, parts)
+    assert one.parts == ("gpu1",)
+    assert {ways[member] for member in one.members} == {way for way in ways if 1 in way}
+
+
+def test_what_is_slow_in_one_direction_and_two_slow_gpus_are_named_so() -> None:
+    ways, parts = pairs(4)
+    noise = np.random.default_rng(1).normal(0, 0.0005, len(ways))
+    (one,) = found(noise + [0.03 * (way[0] == 2) for way in ways], parts)
+    assert one.parts == ("gpu2 sending",)
+    (one,) = found(noise + [0.03 * (set(way) == {0, 3}) for way in ways], parts)
+    assert one.parts == ("gpu0-gpu3",)
+    (one,) = found(noise + [0.03 * (0 in way or 3 in way) for way in ways], parts)
+    assert one.parts == ("gpu0 and gpu3",)
+
+
+def test_two_faults_of_another_size_are_both_found() -> None:
+    ways, parts = pairs(4)
+    values = np.random.default_rng(1).normal(0, 0.0005, len(ways))
+    values[[1, 10]] += [0.4, 0.03]
+    assert [one.members for one in found(values, parts)] == [(1,), (10,)]
+
+
+def test_of_two_equals_the_slower_one_is_named_where_the_iterations_tell() -> None:
+    _, parts = pairs(2)
+    values = np.array([0.0, 0.06])
+    assert [one.members for one in found(values, parts)] == [(1,)]
+    assert found(values, parts, inside=0.01) == ()  # iterations that vary by 1% say nothing of 6% between two
+    assert found(np.zeros(2), parts) == ()
+
+
+def test_a_fast_one_makes_no_other_slow() -> None:
+    ways, parts = pairs(4)
+    values = np.random.default_rng(2).normal(0, 0.0005, len(ways))
+    values[3] -= 0.5
+    assert found(values, parts) == ()
+
+
+def test_the_critical_value_is_where_a_single_equal_is_found() -> None:
+    _, parts = pairs(2)
+    reach = critical_value(2, np.full(2, 0.001), LEAST, ERROR)
+    assert found(np.array([0.0, reach * 1.001]), parts) != ()
+    assert found(np.array([0.0, reach * 0.999]), parts) == ()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", KINDS)
+def test_healthy_sessions_are_hardly_ever_red(kind: str) -> None:
+    alarms = sum(false_alarms(kind, 10_000 + seed, POLICY) > 0 for seed in range(effort(200, share=20)))
+    assert alarms <= 1

@@ -1,0 +1,140 @@
+"""Equals of a run judge each other: what is not PASS, by what name, and what has no equals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fabricheck.judge.siblings import Compared
+from fabricheck.records.judgement import Reference
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Problem, Verdict
+from tests.support.equal_runs import judge_of, pairs, run_of
+from tests.support.made_runs import MIB
+
+PASS, DEGRADED, FAIL, INCOMPLETE, INVALID = Verdict
+
+
+def compared(*runs: Run, test: str = "Made") -> Compared:
+    judge = judge_of()
+    return judge.compare([replace(judge.judge_alone(each), test=test) for each in runs])
+
+
+def verdicts(found: Compared, run: int = 0) -> dict[tuple[int, ...], Verdict]:
+    return {each.samples.ranks: each.verdict for each in found.runs[run].judgements}
+
+
+def test_a_slow_pair_is_degraded_by_its_siblings_and_named() -> None:
+    found = compared(run_of(["vm"] * 4, pairs(4), slower={(2, 3): 0.03}))
+    assert verdicts(found) == {way: DEGRADED if way == (2, 3) else PASS for way in pairs(4)}
+    assert found.runs[0].verdict is DEGRADED
+    bad = next(each for each in found.runs[0].judgements if each.verdict is DEGRADED)
+    assert bad.yardstick is not None and bad.yardstick.kind == "siblings"
+    assert "-3.0% of the 3150 Gb/s of its 11 equals: vm:gpu2 → vm:gpu3 is slow" in bad.reason
+    (problem,) = found.problems
+    assert (problem.verdict, problem.place) == (DEGRADED, "vm:gpu2 → vm:gpu3")
+    assert "unidirectional copy 1GiB by 3.0% than 11 of 3150 Gb/s" in problem.message
+
+
+def test_healthy_equals_are_judged_by_each_other() -> None:
+    found = compared(run_of(["vm"] * 4, pairs(4)))
+    assert {each.judged_by for each in found.runs[0].judgements} == {"siblings"}
+    assert (found.problems, found.findings, found.runs[0].verdict) == ((), (), PASS)
+
+
+def test_what_all_lost_alike_is_no_part() -> None:
+    found = compared(run_of(["vm"] * 4, pairs(4), level=2600.0))
+    assert {each.judged_by for each in found.runs[0].judgements} == {"achievable"}
+    assert set(verdicts(found).values()) == {DEGRADED}
+    assert found.problems == ()
+    (finding,) = found.findings
+    assert "all 12 equals are slow alike" in finding.message and "software" in finding.message
+
+
+def test_a_part_that_is_slower_than_all_that_are_slow_is_named_too() -> None:
+    slower = {way: 0.1 for way in pairs(4) if 0 in way}
+    found = compared(run_of(["vm"] * 4, pairs(4), level=2600.0, slower=slower))
+    assert [each.place for each in found.problems] == ["vm:gpu0"]
+    assert found.findings != ()
+
+
+def test_a_reference_knows_better() -> None:
+    judge = judge_of()
+    alone = judge.judge_alone(run_of(["vm"] * 4, pairs(4), slower={(2, 3): 0.03}))
+    reference = Reference(3055.0, -0.01, 0.01, "Gb/s", "made")
+    judgements = []
+    for each in alone.judgements:
+        yardstick = replace(each.yardstick, kind="reference") if each.yardstick is not None else None
+        judgements.append(replace(each, reference=reference, calibrated=True, yardstick=yardstick))
+    found = judge.compare([replace(alone, judgements=tuple(judgements))])
+    assert set(verdicts(found).values()) == {PASS}
+
+
+def test_one_of_sixteen_nodes_is_named_over_their_launches() -> None:
+    runs = [
+        run_of([f"nid{node:03}"] * 4, pairs(4), level=3150.0 * (0.97 if node == 7 else 1), seed=node)
+        for node in range(16)
+    ]
+    found = compared(*runs)
+    assert [run.verdict for run in found.runs] == [DEGRADED if node == 7 else PASS for node in range(16)]
+    (problem,) = found.problems
+    assert problem.place == "nid007"
+    assert compared(*runs, test="").problems == ()  # nobody says that they are runs of one test
+
+
+def test_equals_on_many_nodes_of_one_run_are_one_group() -> None:
+    hosts = [f"nid{node:03}" for node in range(8) for _ in range(4)]
+    ways = [way for node in range(8) for way in pairs(4, 4 * node)]
+    found = compared(run_of(hosts, ways, slower={way: 0.03 for way in pairs(4, 8)}))
+    (problem,) = found.problems
+    assert problem.place == "nid002"
+    assert {way for way, verdict in verdicts(found).items() if verdict is DEGRADED} == set(pairs(4, 8))
+
+
+@pytest.mark.parametrize(
+    ("change", "plan"),
+    [
+        ({"transport": "staging"}, {}),
+        ({"transport": "mpi"}, {"buffers": "host-device"}),
+        ({}, {"shared_devices": True}),
+    ],
+)
+def test_where_processors_copy_or_share_nothing_is_equal(change: dict[str, Any], plan: dict[str, Any]) -> None:
+    found = compared(run_of(["vm"] * 4, pairs(4), slower={(2, 3): 0.3}, level=300.0, **change, **plan))
+    assert found.problems == ()
+    assert "siblings" not in {each.judged_by for each in found.runs[0].judgements}
+
+
+@pytest.mark.parametrize(("kind", "equal"), [("pinned", True), ("pageable", False), ("managed", False)])
+def test_only_page_locked_memory_is_equal_for_all_gpus(kind: str, equal: bool) -> None:
+    ways: list[tuple[int, ...]] = [(gpu,) for gpu in range(4)]
+    run = run_of(
+        *(["vm"] * 4, ways),
+        operation="host_to_device",
+        level=439.0,
+        slower={(1,): 0.2},
+        bytes_=64 * MIB,
+        host_memory=kind,
+    )
+    found = compared(run)
+    assert [each.place for each in found.problems] == (["vm:gpu1"] if equal else [])
+
+
+def test_a_run_that_measured_something_else_has_no_equals() -> None:
+    run = run_of(["vm"] * 4, pairs(4), slower={(2, 3): 0.03})
+    assert compared(replace(run, problems=(Problem(INVALID, "something else"),))).problems == ()
+
+
+def test_a_metric_that_nothing_else_judges_is_judged_by_its_siblings() -> None:
+    judge = replace(judge_of(), policy=replace(judge_of().policy, floors=(), latencies=()))
+    ways: list[tuple[int, ...]] = [(gpu,) for gpu in range(4)]
+    topology = judge.topology
+    assert topology is not None
+    judge = replace(judge, topology=replace(topology, gpu_memory_gbps=None))
+    run = run_of(["vm"] * 4, ways, operation="local_copy", level=16_700.0)
+    assert {each.judged_by for each in judge.judge_alone(run).judgements} == {"unjudged"}
+    assert judge.judge_alone(run).verdict is INCOMPLETE
+    assert {each.judged_by for each in judge.judge(run).judgements} == {"siblings"}
+    assert judge.judge(run).verdict is PASS

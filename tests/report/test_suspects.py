@@ -1,0 +1,179 @@
+"""What is at fault: a part where the evidence points to one, a pair where not, and no part where all are alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.report.suspects import NO_PART, Suspect, suspects_of
+from fabricheck.topology.model import Topology
+from tests.support.nodes import node
+from tests.support.pasts import compared, past_with_everything, watched
+from tests.support.pasts import pair_metrics as metrics
+from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
+
+SQUARE = node(4, [(a, b, 1, 100.0) for a in range(4) for b in range(a)])
+STAR = node(4, [], switch={each: 100.0 for each in range(4)})
+PAIRS = [(a, b) for a in range(4) for b in range(4) if a != b]
+
+
+def suspects(
+    *runs: RunJudgement, topology: Topology | None = None, problems: tuple[Problem, ...] = (), **more: Any
+) -> list[Suspect]:
+    return list(suspects_of([replace(each, topology=topology) for each in runs], problems, **more))
+
+
+def named(*runs: RunJudgement, topology: Topology | None = None) -> list[str]:
+    return [each.part for each in suspects(*runs, topology=topology)]
+
+
+def bad(*slow: tuple[int, int], verdict: Verdict = Verdict.FAIL) -> dict[tuple[int, int], Verdict]:
+    return dict.fromkeys(slow, verdict)
+
+
+def test_nothing_is_listed_where_nothing_is_wrong() -> None:
+    quiet = metrics(slow=None)
+    assert suspects(pair_run(), pair_run(), topology=STAR) == []
+    found = suspects(pair_run(), topology=STAR, watched=watched(quiet).result, comparison=compared(quiet))
+    assert found == []
+
+
+def test_a_slow_gpu_is_one_suspect_with_its_address_loss_and_next_step() -> None:
+    slow = pair_run(bad=bad(*(pair for pair in PAIRS if 2 in pair)))
+    (found,) = suspects(
+        replace(slow, test="PingPong %x=1 @s:gpu+e"), replace(slow, test="Both @s:gpu+e"), topology=STAR, system="s"
+    )
+    assert found.part == "nid001 GPU 2 (bus 00000000:02:00.0), or its link to switch"
+    assert found.loss == "12 measurements in 2 runs at 8.7 % of their equals"
+    assert found.evidence[0].startswith(
+        "PingPong x=1, pingpong uncontended 1GiB goodput: all 6 pairs over it at 96.00 Gb/s"
+    )
+    assert found.next_ == (
+        "on nid001: nvidia-smi nvlink -e -i 2",
+        "fabricheck run --system s --name PingPong --name Both",
+    )
+    assert (found.source, found.link) == ("2 runs", "run1")
+
+
+def test_what_the_node_says_of_a_part_stands_with_it() -> None:
+    slow = pair_run(bad=bad(*(pair for pair in PAIRS if 2 in pair)))
+    said = (Problem(Verdict.DEGRADED, "nid001: GPU 2: PCIe runs at Gen 3 of 5: reseat it"), Problem(Verdict.FAIL, "x"))
+    found = suspects(slow, topology=STAR, problems=said)
+    assert found[0].evidence[0] == "nid001: GPU 2: PCIe runs at Gen 3 of 5: reseat it"
+
+
+def test_what_equals_say_of_a_part_stands_with_it_and_what_they_say_of_its_pairs_is_explained() -> None:
+    slow = pair_run(bad=bad(*(pair for pair in PAIRS if 2 in pair)))
+    places = ("nid001:gpu2", "nid001:gpu2 → nid001:gpu3", "nid001:gpu1-nid001:gpu2", "nid001:gpu0 → nid001:gpu1")
+    problems = tuple(Problem(Verdict.DEGRADED, f"{each}: 6 metrics are slower", each) for each in places)
+    gpu, pair = sorted(suspects(slow, topology=STAR, problems=problems), key=lambda each: -len(each.part))
+    assert gpu.evidence[0] == "nid001:gpu2: 6 metrics are slower"
+    assert (pair.part, pair.loss) == ("nid001 GPU 0 → GPU 1", "6 metrics are slower")
+    (alone,) = suspects(pair_run(), problems=(replace(problems[0], place="nid001:gpu2 sending"),))
+    assert alone.part == "nid001 GPU 2 (bus 00000000:02:00.0) sending"
+    assert alone.next_ == ("on nid001: nvidia-smi nvlink -e -i 2",)
+
+
+def test_two_slow_links_are_two_suspects() -> None:
+    found = named(pair_run(bad=bad((0, 1), (1, 0), (2, 3), (3, 2))), topology=SQUARE)
+    assert found == ["nid001 link GPU 0 - GPU 1", "nid001 link GPU 2 - GPU 3"]
+
+
+def test_a_pair_that_has_no_part_for_itself_is_named() -> None:
+    assert named(pair_run(bad=bad((0, 1))), topology=SQUARE) == ["nid001 GPU 0 → GPU 1"]
+    assert named(pair_run(bad=bad((3, 1))), topology=STAR) == ["nid001 GPU 3 → GPU 1"]
+    assert named(pair_run(bad=bad((1, 3), (3, 1))), topology=STAR) == ["nid001 GPU 1 ↔ GPU 3"]
+    assert named(pair_run(bad=bad((0, 1), (2, 3))), topology=STAR) == ["nid001 GPU 0 → GPU 1", "nid001 GPU 2 → GPU 3"]
+
+
+def test_what_is_slow_everywhere_is_no_part() -> None:
+    (found,) = suspects(pair_run(bad=bad(*PAIRS)), topology=STAR)
+    assert found.part == NO_PART
+    assert found.loss == "all 12 measurements equally slow in 1 run at 8.0 % of what is expected"
+
+
+def test_an_operation_that_is_slow_everywhere_names_no_place_where_another_is_fast() -> None:
+    """MPI between host and device memory on an H200: slow both ways at a time of one, fast at once, without GPU 0."""
+    slow = pair_run(bad=bad(*PAIRS))
+    fast = [judgement(samples(pair, GIB, operation="bidirectional")) for pair in ((1, 2), (1, 3), (2, 3))]
+    assert named(replace(slow, judgements=(*slow.judgements, *fast)), topology=STAR) == [NO_PART]
+
+
+def test_collectives_through_a_suspect_are_counted_with_it_and_no_suspect_of_their_own() -> None:
+    run = pair_run(bad=bad(*(pair for pair in PAIRS if 2 in pair)))
+    everyone = judgement(samples((0, 1, 2, 3), GIB, operation="allreduce"), verdict=Verdict.FAIL)
+    (found,) = suspects(replace(run, judgements=(*run.judgements, everyone)), topology=STAR)
+    assert found.loss.endswith("; slow, too: 1 collective over all GPUs")
+    assert named(replace(pair_run(), judgements=(*pair_run().judgements, everyone)), topology=STAR) == [NO_PART]
+
+
+def test_what_was_not_measured_right_accuses_nobody_and_clears_nobody() -> None:
+    slow = [pair for pair in PAIRS if 2 in pair]
+    assert named(pair_run(bad=bad(*slow, verdict=Verdict.INVALID)), topology=STAR) == []
+    other = {**bad(*slow), (0, 1): Verdict.INVALID}
+    assert len(named(pair_run(bad=other), topology=STAR)) == 1
+
+
+def test_collectives_that_pass_clear_no_link() -> None:
+    run = pair_run(bad=bad((0, 1), (1, 0)))
+    everyone = judgement(samples((0, 1, 2, 3), GIB, operation="allreduce"))
+    found = named(replace(run, judgements=(*run.judgements, everyone)), topology=SQUARE)
+    assert found == ["nid001 link GPU 0 - GPU 1"]
+
+
+def test_without_a_topology_it_is_the_node() -> None:
+    ranks = [rank(number, f"nid{number}") for number in range(4)]
+    run = pair_run(bad=bad(*(pair for pair in PAIRS if 1 in pair)))
+    assert named(judged(run.judgements, run.run.samples, ranks=ranks)) == ["nid1"]
+
+
+def test_devices_that_the_topology_does_not_know_name_the_pair() -> None:
+    assert named(pair_run(bad=bad((0, 1), (1, 0))), topology=node(1, [])) == ["nid001 GPU 0 ↔ GPU 1"]
+
+
+def test_wrong_bytes_are_said_as_such() -> None:
+    run = pair_run(bad=bad((0, 1)))
+    wrong = [replace(each, samples=replace(each.samples, wrong_bytes=7)) for each in run.judgements]
+    (found,) = suspects(replace(run, judgements=tuple(wrong)), topology=SQUARE)
+    assert found.loss == "1 measurement in 1 run brought wrong bytes"
+
+
+def test_a_problem_is_told_once_with_the_runs_that_have_it_and_a_first_step() -> None:
+    problem = Problem(Verdict.INCOMPLETE, "out/result.jsonl: nid003 (rank 2) did not report when the others gave up")
+    runs = [replace(pair_run(problems=[problem]), test=f"Test{each} @s:gpu+e") for each in range(5)]
+    (found,) = suspects(*runs, system="s")
+    assert found.part == "nid003 (rank 2) did not report when the others gave up"
+    assert found.loss == "in Test0 @s:gpu+e; Test1 @s:gpu+e; Test2 @s:gpu+e and 2 more"
+    assert found.next_[0].startswith("sinfo -R")
+
+
+def test_a_problem_with_control_characters_or_without_end_has_a_title() -> None:
+    (found,) = suspects(problems=(Problem(Verdict.INVALID, "x" * 5000),))
+    assert len(found.part) < 300
+
+
+def test_problems_history_and_suspects_each_have_their_place() -> None:
+    past = past_with_everything()
+    assert past.watched is not None
+    problem = Problem(Verdict.DEGRADED, "nid002:hsn0 loses 10% (8% to 12%): 6 pairs over it", "nid002:hsn0")
+    found = suspects(
+        pair_run(bad=bad((0, 1), (1, 0))),
+        topology=SQUARE,
+        problems=(problem, Problem(Verdict.FAIL, "something else")),
+        watched=past.watched.result,
+        comparison=past.comparison,
+    )
+    assert [(each.part, each.source, each.link) for each in found] == [
+        ("nid002:hsn0", "session", ""),
+        ("nid001 link GPU 0 - GPU 1", "pingpong over ccl", "run1"),
+        ("something else", "session", ""),
+        ("n2:nic0 (or n2)", "history", "incident1"),
+        ("n2:nic0, or n2", "comparison", "comparison"),
+    ]
+    assert found[0].loss == "loses 10% (8% to 12%): 6 pairs over it"
+    assert found[3].loss.startswith("6 of 6 metrics that cross it got worse; the most ")
+    assert "since 2026-04-11 02:00 (s100)" in found[3].loss
+    assert "changed then: nccl: 2.28.3 -> 2.29.1" in found[3].loss
+    assert found[4].loss.startswith("6 of 6 metrics that cross it regressed since 2026-04-01..")

@@ -1,0 +1,74 @@
+"""How ranks are bound to the cores next to their GPUs."""
+
+from __future__ import annotations
+
+import runpy
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.extras import cores_problems, parse_cores
+from fabricheck.rfm.launch import binding_options, devices_of_ranks
+from fabricheck.topology.model import Topology, find_topology
+from tests.support.nodes import ROOT
+
+CORES = ["8-9", "10,12", "0-1", "2-3"]
+
+
+def made(ranks: int, *, devices: tuple[int, ...] = (), ranks_per_device: int = 1) -> Any:
+    gpus = [SimpleNamespace(device_type="gpu", num_devices=4)]
+    partition = SimpleNamespace(devices=gpus)
+    more = {"rank_devices": devices, "ranks_per_device": ranks_per_device, "num_tasks_per_node": ranks}
+    return SimpleNamespace(current_partition=partition, **more)
+
+
+@pytest.mark.parametrize(
+    ("test", "devices"),
+    [
+        (made(4), [0, 1, 2, 3]),
+        (made(2, devices=(0, 2)), [0, 2]),
+        (made(4, ranks_per_device=2), [0, 0, 1, 1]),
+        (made(1), [0]),
+    ],
+)
+def test_each_rank_is_bound_for_the_gpu_that_it_drives(test: Any, devices: list[int]) -> None:
+    assert devices_of_ranks(test) == devices
+
+
+def test_launchers_bind_in_their_own_words() -> None:
+    assert binding_options("srun", CORES, [0, 1, 2]) == ["--cpu-bind=mask_cpu:0x300,0x1400,0x3"]
+    assert binding_options("mpiexec", CORES, [3, 0]) == ["--ppn 2", "--cpu-bind=list:2-3:8-9"]
+    assert binding_options("jsrun", CORES, [0]) == []
+
+
+@pytest.mark.parametrize("text", ["", "7-0", "a", "1-", "-1", "0-3,", "1-2-3"])
+def test_what_is_no_list_of_cores_is_said_so(text: str) -> None:
+    with pytest.raises(UserError, match="is no list of cores"):
+        parse_cores(text)
+    assert len(list(cores_problems({"cores": [text, "0"]}, 2))) == 1
+
+
+def test_there_have_to_be_cores_of_each_gpu() -> None:
+    assert list(cores_problems({}, 4)) == list(cores_problems({"cores": CORES}, 4)) == []
+    (problem,) = cores_problems({"cores": CORES}, 8)
+    assert problem.startswith("cores in extras is not a list of the cores of each GPU: give 8")
+
+
+def of_site(system: str) -> tuple[Topology, list[frozenset[int]]]:
+    settings = runpy.run_path(str(ROOT / "site_configs" / system / "settings.py"))["site_configuration"]
+    cores = settings["systems"][0]["partitions"][0]["extras"]["cores"]
+    return find_topology(system, ROOT / "site_configs"), [parse_cores(each) for each in cores]
+
+
+@pytest.mark.parametrize(
+    ("system", "cores_of_numa_node"), [("lumi", 16), ("frontier", 16), ("dardel", 16), ("alps", 72), ("aurora", 52)]
+)
+def test_cores_of_sites_are_next_to_the_gpu_by_the_topology_too(system: str, cores_of_numa_node: int) -> None:
+    topology, cores = of_site(system)
+    numa = [cpu.name for cpu in topology.cpus]
+    for gpu, own in zip(topology.gpus, cores, strict=True):
+        linked = {end for link in topology.links if gpu.name in link.ends for end in link.ends} & set(numa)
+        assert {core // cores_of_numa_node for core in own} <= {numa.index(cpu) for cpu in linked} or not linked
+    assert sum(map(len, cores)) == len(frozenset().union(*cores))  # no core has two ranks

@@ -1,0 +1,257 @@
+"""`fabricheck init`: from a capture, or this machine, to files with which everything that can run is selected."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fabricheck.cli import main
+from fabricheck.commands.judge import judge
+from fabricheck.commands.site import capture, init
+from fabricheck.session.reframe import Selection, list_suite
+from fabricheck.site import capture as capturing
+from fabricheck.site.facts import read_facts
+from fabricheck.site.plan import Choices, plan
+from fabricheck.site.validation import problems
+from fabricheck.site.write import Site, write_site
+from fabricheck.suite import Suite
+from fabricheck.topology.model import Topology, load_topology
+from tests.support.nodes import ROOT, system
+
+CAPTURES = ROOT / "tests" / "data" / "site"
+
+
+@pytest.fixture
+def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A suite without systems."""
+    for name in ("checks", "config", "src"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    for name in ("site_configs", "reference_values"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("FABRICHECK_SUITE", str(tmp_path))
+    return tmp_path
+
+
+def run_init(*arguments: object) -> Result:
+    return CliRunner().invoke(init, [str(each) for each in arguments], catch_exceptions=False)
+
+
+def settings_of(suite: Path, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    content = runpy.run_path(str(suite / "site_configs" / name / "settings.py"))["site_configuration"]
+    (partition,) = content["systems"][0]["partitions"]
+    return partition, content["environments"]
+
+
+def write(suite: Path, name: str, source: Path) -> None:
+    """What `init` writes, without what it says."""
+    facts = read_facts(source)
+    write_site(facts, plan(facts, name, "a node", Choices()), Site(suite, name, {}))
+
+
+def selected(suite: Path, name: str) -> set[str]:
+    cases = list_suite(Suite(suite), Selection(name), suite / "output").cases
+    return {" ".join(sorted(case.partition(" @")[0].split())) for case in cases}
+
+
+def test_a_node_needs_no_edit_and_every_check_that_can_run_is_selected(suite: Path) -> None:
+    write(suite, "new", CAPTURES / "h200x4")
+    assert [*problems(suite, "new")] == []
+    cases = selected(suite, "new")
+    for transport in ("staging", "copy", "ccl", "mpi"):
+        assert f"%transport={transport} PingPong" in cases
+    assert {"%access=read %transport=kernel PeerCopies", "%transport=kernel LocalCopies", "SmokePeers"} <= cases
+
+
+@pytest.mark.full
+def test_the_command_says_what_it_found_and_what_comes_next(suite: Path) -> None:
+    done = run_init("--system", "new", "--from", CAPTURES / "h100x1")
+    assert done.exit_code == 0, done.output
+    assert f"{len(selected(suite, 'new'))} checks are selected, with openmpi" in done.output
+    assert "next: fabricheck run --system new --tag smoke" in done.output.splitlines()
+    assert "Open MPI 4.1.6 (MPIX_Query_cuda_support() is 0) is not GPU-aware: use an Open MPI" in done.output
+
+
+def test_the_h200_node_is_the_one_in_site_configs(suite: Path) -> None:
+    write(suite, "found", CAPTURES / "h200x4")
+    found, known = load_topology(suite / "site_configs/found/topology.yaml"), system("hgx-h200")
+
+    def links(topology: Topology) -> set[tuple[str, str, str, float]]:
+        hosts = {cpu.name: "host" for cpu in topology.cpus}
+        return {
+            (link.ends[0], hosts.get(link.ends[1], link.ends[1]), link.technology, link.total_gbps)
+            for link in topology.links
+        }
+
+    assert [gpu.index for gpu in found.gpus] == [0, 1, 2, 3]
+    assert {gpu.model for gpu in found.gpus} == {"H200"}
+    assert links(found) == links(known)
+    assert found.switches[0].in_network_reduction == known.switches[0].in_network_reduction
+    assert found.gpu_memory_gbps == pytest.approx(known.gpu_memory_gbps, rel=0.03)
+    partition, (environment,) = settings_of(suite, "found")
+    assert partition["devices"] == [{"type": "gpu", "arch": "sm_90", "model": "H200", "num_devices": 4}]
+    assert partition["processor"]["num_cpus"] == 64
+    assert partition["extras"]["unsupported"] == {"host_numa=remote": "one NUMA node, by `fabricheck init`"}
+    assert environment["features"] == ["mpi", "cuda", "nccl"]
+    assert ["PATH", "/usr/local/cuda/bin:$PATH"] in environment["env_vars"]
+
+
+@pytest.mark.full
+def test_without_a_ccl_copies_and_kernels_are_still_measured(suite: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for file in (CAPTURES / "h200x4").iterdir():
+        (kept / file.name).write_text(file.read_text())
+    software = json.loads((kept / capturing.SOFTWARE).read_text())
+    (kept / capturing.SOFTWARE).write_text(json.dumps({**software, "ccl": None}))
+    write(suite, "new", kept)
+    cases = selected(suite, "new")
+    assert "%transport=copy PingPong" in cases
+    assert "%transport=ccl PingPong" not in cases
+
+
+def test_what_is_not_told_has_to_be_filled_in_and_the_exit_status_says_so(suite: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / capturing.NVIDIA_TOPO).write_text((CAPTURES / "h200x4" / capturing.NVIDIA_TOPO).read_text())
+    done = run_init("--system", "new", "--from", kept)
+    assert done.exit_code == 1
+    assert "to be filled in:" in done.output and "FILL IN Gb/s" in done.output
+    assert "next: fill in what is missing" in done.output
+    assert "left out: everything: no MPI library" in done.output
+
+
+@pytest.mark.full
+def test_gpus_that_cannot_be_asked_are_no_node_without_gpus(suite: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for name in (capturing.NUMA, capturing.SOFTWARE):
+        (kept / name).write_text((CAPTURES / "h200x4" / name).read_text())
+    on_bus = [{"vendor": "nvidia", "bus_id": "0000:00:06.0", "driver": None, "numa_node": 0, "pci": "pci0"}]
+    (kept / capturing.PCI_GPUS).write_text(json.dumps(on_bus))
+    (kept / capturing.PROBLEMS).write_text(json.dumps(["1 NVIDIA GPUs on the PCI bus, and no driver is loaded"]))
+    done = run_init("--system", "new", "--from", kept)
+    assert done.exit_code == 1
+    assert "wrong or unknown: 1 NVIDIA GPUs on the PCI bus, and no driver is loaded" in done.output
+    assert "the site was written without the GPUs on the PCI bus" in done.output
+
+
+def test_a_site_outside_of_the_suite(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FABRICHECK_SITES", "")
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / capturing.NVIDIA_TOPO).write_text((CAPTURES / "h200x4" / capturing.NVIDIA_TOPO).read_text())
+    mine = tmp_path / "mine"
+    done = run_init("--system", "new", "--from", kept, "--site", mine)
+    assert (mine / "site_configs/new/topology.yaml").is_file() and (mine / "reference_values/new.yaml").is_file()
+    assert f"then fabricheck validate --site {mine} new" in done.output
+    assert not (suite / "site_configs/new").exists()
+
+
+@pytest.mark.full
+def test_this_machine(suite: Path) -> None:
+    """Whatever this machine is, its files say what the kernel says."""
+    kept = CliRunner().invoke(capture, [str(suite / "kept")], catch_exceptions=False)
+    assert kept.exit_code == 0
+    assert (suite / "kept" / capturing.NUMA).exists()
+    assert run_init("--system", "here", "--from", suite / "kept").exit_code == 0
+    topology = load_topology(suite / "site_configs/here/topology.yaml")
+    partition, _ = settings_of(suite, "here")
+    # The kernel's word, read by other means than capture's.
+    domains = [each for each in Path("/sys/devices/system/node").glob("node*/cpulist") if each.read_text().strip()]
+    assert len(topology.cpus) == len(domains or [0])
+    places = [
+        ((each / "physical_package_id").read_text(), (each / "core_id").read_text())
+        for each in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology")
+    ]
+    assert partition["processor"]["num_cpus"] == len(set(places))
+    assert partition["processor"]["num_sockets"] == len({package for package, _ in places})
+    nvidia = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+    if nvidia or not topology.gpus:
+        assert len(topology.gpus) == nvidia
+    assert sum(each["num_devices"] for each in partition.get("devices", ())) == len(topology.gpus)
+    assert topology.description.endswith(f"found on {socket.gethostname().split('.')[0]}")
+
+
+def test_nothing_is_overwritten(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (suite / "site_configs" / "new").mkdir()
+    (suite / "site_configs" / "new" / "settings.py").write_text("mine\n")
+    with pytest.raises(SystemExit, match="2"):
+        main(["init", "--system", "new", "--from", str(CAPTURES / "h200x4")])
+    assert "settings.py: exists already" in capsys.readouterr().err
+    assert (suite / "site_configs" / "new" / "settings.py").read_text() == "mine\n"
+    assert not (suite / "site_configs" / "new" / "topology.yaml").exists()
+
+
+def test_gpus_without_an_environment_for_them_end_a_run_before_it_starts(
+    suite: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(suite, "new", CAPTURES / "h200x4")
+    settings = suite / "site_configs/new/settings.py"
+    settings.write_text(settings.read_text().replace('["mpi", "cuda", "nccl"]', '["mpi"]'))
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", "--system", "new"])
+    assert "has GPUs and no environment that can drive them (openmpi)" in capsys.readouterr().err
+    assert not (suite / "output" / "runs").exists()
+
+
+def test_a_name_that_is_none(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["init", "--system", "../x", "--from", str(CAPTURES / "h200x4")])
+    assert "is no name of a system" in capsys.readouterr().err
+
+
+@pytest.mark.full
+def test_mpi_that_is_not_gpu_aware_never_sees_device_memory(suite: Path, tmp_path: Path) -> None:
+    """Its checks do not start, and say which library it is and what to do; the others start all the same."""
+    write(suite, "new", CAPTURES / "h200x4")
+    program = tmp_path / "built" / "openmpi" / "fabricbench"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")  # no result: what starts is INCOMPLETE here
+    program.chmod(0o755)
+    selection = ("--name", "SmokeLibraries", "--no-store", "--built", str(tmp_path / "built"))
+    done = subprocess.run(
+        [sys.executable, "-m", "fabricheck", "run", "--system", "new", *selection],
+        env={**os.environ, "COLUMNS": "500"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = [line for line in done.stdout.splitlines() if line.startswith("finding")]
+    assert len(said) == 1, done.stdout
+    assert "SmokeLibraries %transport=mpi @new:default+openmpi: does not apply: Open MPI 4.1.6" in said[0]
+    assert "is not GPU-aware: use an Open MPI that was configured" in said[0]
+    assert "INCOMPLETE" in done.stdout and "SmokeLibraries %transport=ccl" in done.stdout
+    assert "signal" not in done.stdout
+
+
+#: Of the acceptance of four H200 (docs/results/h200x4-2026-11-21): each transport, and what had no model on a new site.
+RECORDED = (
+    "LocalCopies-copy",
+    "SharedGpu-copy",
+    "HostCopies-pinned",
+    "PingPong-copy",
+    "PeerCopies-kernel-read",
+    "Collectives-ccl",
+)
+
+
+def test_what_was_recorded_there_is_judged_and_green_on_the_first_day(suite: Path, tmp_path: Path) -> None:
+    write(suite, "new", CAPTURES / "h200x4")
+    names = [f"raw/acceptance/{each}.jsonl" for each in RECORDED]
+    with tarfile.open(ROOT / "docs/results/h200x4-2026-11-21/raw.tar.xz") as archive:
+        for name in names:
+            archive.extract(name, tmp_path / "recorded", filter="data")
+    files = [str(tmp_path / "recorded" / name) for name in names]
+    done = CliRunner().invoke(judge, [*files, "--system", "new"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "unjudged" not in done.output

@@ -1,0 +1,192 @@
+"""Slurm's outputs as its commands print them (22.05 and 23.11), and the settings and networks that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.site.fabric import network_of_ibnetdiscover, network_of_lldp, network_of_slurm
+from fabricheck.site.facts import read_facts
+from fabricheck.site.found import Facts, FoundNic
+from fabricheck.site.plan import Choices, plan
+from fabricheck.site.slurm import Slurm, read_slurm
+from fabricheck.site.write import topology_text
+from fabricheck.topology.model import load_topology
+from fabricheck.topology.network import fold
+from tests.support.nodes import ROOT
+
+CAPTURED = {
+    "sinfo": (
+        "gpu|4|gpu:h200:4(S:0-1)|nid[001-004]|64|idle\n"
+        "gpu|1|gpu:h200:4(S:0-1)|nid005|64|down*\n"
+        "big|2|gpu:h200:8|nid[101-102]|128|idle\n"
+        "cpu|9|(null)|cn[1-9]|64|alloc\n"
+    ),
+    "config": (
+        "AccountingStorageType   = accounting_storage/slurmdbd\nClusterName = alpha\nTopologyPlugin = topology/tree\n"
+    ),
+    "mpi": (
+        "MPI plugin types are...\n\tnone\n\tpmi2\n\tcray_shasta\n\tpmix\n"
+        "specific pmix plugin versions available: pmix_v4\n"
+    ),
+    "topology": "SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=nid[001-005]\n",
+}
+IB0 = FoundNic("mlx5_0", "InfiniBand 4X HDR", 200.0, 0, "/sys/class/infiniband")
+
+
+def slurm_of(**changed: str) -> Slurm:
+    found = read_slurm({**CAPTURED, **changed})
+    assert found is not None
+    return found
+
+
+def facts_with(slurm: Slurm) -> Facts:
+    return replace(read_facts(ROOT / "tests/data/site/h200x4"), slurm=slurm)
+
+
+def test_partitions_with_their_nodes_and_gpus() -> None:
+    slurm = slurm_of()
+    assert [(one.name, len(one.nodes), one.gpus, one.gres) for one in slurm.partitions] == [
+        ("gpu", 5, 4, "h200"),
+        ("big", 2, 8, "h200"),
+        ("cpu", 9, 0, ""),
+    ]
+    assert (slurm.accounting, slurm.cluster) == (True, "alpha")
+    assert slurm.interface_of("openmpi") == "pmix" and slurm.interface_of("mpich") == "pmi2"
+    assert read_slurm({}) is None
+
+
+def test_the_partition_of_these_nodes_is_chosen_and_the_others_are_said() -> None:
+    planned = plan(facts_with(slurm_of()), "alpha", "", Choices(access=("--account=x",)))
+    (partition,) = planned.partitions
+    assert (partition["name"], partition["scheduler"], partition["launcher"]) == ("gpu", "slurm", "srun")
+    assert partition["access"] == ["--partition=gpu", "--exclusive", "--account=x"]
+    assert partition["resources"][0]["options"] == ["--gres=gpu:h200:{num_gpus_per_node}"]
+    assert partition["extras"]["nodes"] == 5
+    assert planned.environments[0]["extras"]["launcher_options"] == ["--mpi=pmix"]
+    assert any("partition big: its nodes have 8 GPUs and this capture 4" in each for each in planned.left_out)
+
+
+def test_nodes_that_slurm_gives_out_whole_without_knowing_their_gpus() -> None:
+    planned = plan(facts_with(slurm_of(sinfo="all|2|(null)|vm,vn|64|idle\n")), "alpha", "", Choices())
+    (partition,) = planned.partitions
+    assert partition["name"] == "all" and "resources" not in partition
+    assert partition["devices"][0]["num_devices"] == 4
+    assert any("no port with a rate is in /sys" in each for each in planned.left_out)
+
+
+def test_without_accounting_jobs_are_watched_by_squeue() -> None:
+    config = CAPTURED["config"].replace("slurmdbd", "none")
+    (partition,) = plan(facts_with(slurm_of(config=config)), "alpha", "", Choices()).partitions
+    assert partition["scheduler"] == "squeue"
+
+
+def test_a_library_that_srun_cannot_start_is_left_out() -> None:
+    """Each of its ranks would be alone, and all would seem well."""
+    planned = plan(facts_with(slurm_of(mpi="MPI plugin types are...\n\tnone\n\tpmi2\n")), "alpha", "", Choices())
+    assert planned.environments == ()
+    assert any("Open MPI 4.1.6: srun has no interface to start its ranks" in each for each in planned.left_out)
+
+
+def test_one_switch_is_a_network(tmp_path: Path) -> None:
+    nodes = slurm_of().partitions[0].nodes
+    network = network_of_slurm(slurm_of(), nodes, [IB0])
+    assert loaded(tmp_path, network) == ["nid[001-005]", 5]
+
+
+def test_a_tree_without_rates_says_how_large_it_is() -> None:
+    tree = (
+        "SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=nid[001-002]\n"
+        "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=nid[003-004]\n"
+        "SwitchName=top Level=1 LinkSpeed=1 Nodes=nid[001-004] Switches=leaf[0-1]\n"
+    )
+    nodes = [f"nid00{number}" for number in range(1, 5)]
+    assert network_of_slurm(slurm_of(topology=tree), nodes, [IB0])["fabric"] == {
+        "nodes": 4,
+        "nodes_per_leaf": 2,
+        "source": "scontrol show topology (topology/tree)",
+    }
+    assert network_of_slurm(slurm_of(topology=""), nodes, [IB0]) == {"fabric": {"nodes": 4, "source": "sinfo"}}
+
+
+def loaded(tmp_path: Path, network: dict[str, object]) -> list[object]:
+    """The network of a topology.yaml that was written with it."""
+    facts = replace(read_facts(ROOT / "tests/data/site/h200x4"), nics=(IB0,))
+    file = tmp_path / "topology.yaml"
+    file.write_text(topology_text(facts, "alpha", network), encoding="utf-8")
+    found = load_topology(file).network
+    assert found is not None
+    return [fold(found.nodes), len([link for link in found.links if ":" in link.ends[0]])]
+
+
+IBNETDISCOVER = """\
+#
+# Topology file: generated on Sun Nov 22 10:00:00 2026
+#
+Switch\t40 "S-b8cef60300000001"\t\t# "MF0;leaf1:MQM8700/U1" enhanced port 0 lid 1 lmc 0
+[1]\t"H-1000000000000001"[1](1000000000000001) \t\t# "nid001 mlx5_0" lid 11 4xHDR
+[2]\t"H-1000000000000002"[1](1000000000000002) \t\t# "nid002 mlx5_0" lid 12 4xHDR
+[39]\t"S-b8cef60300000003"[1]\t\t# "MF0;spine1:MQM8700/U1" lid 3 4xHDR
+[40]\t"S-b8cef60300000003"[2]\t\t# "MF0;spine1:MQM8700/U1" lid 3 4xHDR
+
+Switch\t40 "S-b8cef60300000002"\t\t# "MF0;leaf2:MQM8700/U1" enhanced port 0 lid 2 lmc 0
+[1]\t"H-1000000000000003"[1](1000000000000003) \t\t# "nid003 mlx5_0" lid 13 4xHDR
+[39]\t"S-b8cef60300000003"[3]\t\t# "MF0;spine1:MQM8700/U1" lid 3 4xHDR
+[7]\t"H-1000000000000009"[1](1000000000000009) \t\t# "storage1 mlx5_0" lid 19 4xHDR
+
+Switch\t40 "S-b8cef60300000003"\t\t# "MF0;spine1:MQM8700/U1" enhanced port 0 lid 3 lmc 0
+[1]\t"S-b8cef60300000001"[39]\t\t# "MF0;leaf1:MQM8700/U1" lid 1 4xHDR
+[2]\t"S-b8cef60300000001"[40]\t\t# "MF0;leaf1:MQM8700/U1" lid 1 4xHDR
+[3]\t"S-b8cef60300000002"[39]\t\t# "MF0;leaf2:MQM8700/U1" lid 2 4xHDR
+
+Ca\t1 "H-1000000000000001"\t\t# "nid001 mlx5_0"
+[1](1000000000000001) \t"S-b8cef60300000001"[1]\t\t# lid 11 lmc 0 "MF0;leaf1:MQM8700/U1" lid 1 4xHDR
+
+Ca\t1 "H-1000000000000002"\t\t# "nid002 mlx5_0"
+[1](1000000000000002) \t"S-b8cef60300000001"[2]\t\t# lid 12 lmc 0 "MF0;leaf1:MQM8700/U1" lid 1 4xHDR
+
+Ca\t1 "H-1000000000000003"\t\t# "nid003 mlx5_0"
+[1](1000000000000003) \t"S-b8cef60300000002"[1]\t\t# lid 13 lmc 0 "MF0;leaf2:MQM8700/U1" lid 2 4xHDR
+
+Ca\t1 "H-1000000000000009"\t\t# "storage1 mlx5_0"
+[1](1000000000000009) \t"S-b8cef60300000002"[7]\t\t# lid 19 lmc 0 "MF0;leaf2:MQM8700/U1" lid 2 4xHDR
+"""
+
+
+def test_every_cable_of_an_infiniband_fabric(tmp_path: Path) -> None:
+    file = tmp_path / "ib.txt"
+    file.write_text(IBNETDISCOVER)
+    network = network_of_ibnetdiscover(file, ["nid001", "nid002", "nid003"], [IB0])
+    assert loaded(tmp_path, network) == ["nid[001-003]", 3]
+    found = load_topology(tmp_path / "topology.yaml").network
+    assert found is not None
+    trunks = {link.ends: (link.count, link.rate_gbps) for link in found.links if ":" not in link.ends[0]}
+    assert trunks == {("leaf1", "spine1"): (2, 200.0), ("leaf2", "spine1"): (1, 200.0)}
+    (route,) = found.routes("nid001", "nid003")
+    assert "spine1" in route.components
+
+
+def test_lldp_names_the_switch_of_each_port(tmp_path: Path) -> None:
+    file = tmp_path / "lldp.txt"
+    lines = [f"nid00{node}: lldp.mlx5_0.chassis.name=tor1" for node in (1, 2)]
+    file.write_text("\n".join(["nid001: lldp.eno1.chassis.name=management", *lines]))
+    assert loaded(tmp_path, network_of_lldp(file, ["nid001", "nid002"], [IB0])) == ["nid[001-002]", 2]
+    file.write_text(lines[0] + "\n" + lines[1].replace("tor1", "tor2"))
+    assert network_of_lldp(file, ["nid001", "nid002"], [IB0])["fabric"] == {
+        "nodes": 2,
+        "nodes_per_leaf": 1,
+        "source": "LLDP, lldp.txt",
+        "switches_per_node": 1,
+    }
+
+
+@pytest.mark.parametrize("read", [network_of_lldp, network_of_ibnetdiscover])
+def test_another_file_is_one_line(tmp_path: Path, read: Callable[..., object]) -> None:
+    file = tmp_path / "other.txt"
+    file.write_text("command not found\n")
+    with pytest.raises(UserError, match=r"other\.txt: has no"):
+        read(file, [], [IB0])

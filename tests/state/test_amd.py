@@ -1,0 +1,99 @@
+"""amd-smi's answers: in the forms of ROCm 6 (a list) and 7 (`gpu_data`); numbers as such, as text, and with units."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabricheck.records.state import GpuProcess
+from fabricheck.state.amd import entries_of, read_gpus
+
+# The fields and forms are those of ROCm/amdsmi, amdsmi_cli/amdsmi_commands.py; the numbers are made up.
+STATIC = {
+    "gpu": 0,
+    "asic": {"market_name": "AMD Instinct MI300X", "target_graphics_version": "gfx942"},
+    "bus": {
+        "bdf": "0000:0C:00.0",
+        "max_pcie_width": 16,
+        "max_pcie_speed": {"value": 32, "unit": "GT/s"},
+        "pcie_interface_version": "Gen 5",
+    },
+    "driver": {"name": "amdgpu", "version": "6.12.12"},
+    "limit": {"max_power": {"value": 750, "unit": "W"}, "socket_power": {"value": 750, "unit": "W"}},
+}
+METRIC = {
+    "gpu": 0,
+    "power": {"socket_power": {"value": 140, "unit": "W"}, "throttle_status": "UNTHROTTLED"},
+    "clock": {
+        "gfx_0": {"clk": {"value": 132, "unit": "MHz"}, "max_clk": {"value": 2100, "unit": "MHz"}},
+        "gfx_1": {"clk": {"value": 1805, "unit": "MHz"}, "max_clk": {"value": 2100, "unit": "MHz"}},
+        "gfx_2": {"clk": "N/A", "max_clk": "N/A"},
+        "mem_0": {"clk": {"value": 900, "unit": "MHz"}},
+    },
+    "temperature": {"edge": "N/A", "hotspot": {"value": 43, "unit": "C"}},
+    "pcie": {"width": "8", "speed": {"value": 16.0, "unit": "GT/s"}, "replay_count": "3"},
+    "ecc": {"total_correctable_count": 5, "total_uncorrectable_count": 1},
+    "throttle": {"prochot_accumulated": 0, "socket_thermal_accumulated": 17, "hbm_thermal_accumulated": "N/A"},
+    "xgmi_link_status": ["U", "D", "X"],
+}
+PROCESS = {
+    "gpu": 0,
+    "process_list": [
+        {
+            "process_info": {
+                "name": "train",
+                "pid": 4711,
+                "memory_usage": {"gtt_mem": {"value": 1, "unit": "B"}, "vram_mem": {"value": 9663676416, "unit": "B"}},
+            }
+        }
+    ],
+}
+
+
+def test_a_gpu_of_rocm() -> None:
+    driver, (gpu,) = read_gpus([STATIC], [METRIC], [PROCESS])
+    assert driver == "6.12.12"
+    assert (gpu.name, gpu.bus_id) == ("AMD Instinct MI300X", "0000:0c:00.0")
+    assert (gpu.pcie_generation, gpu.pcie_width, gpu.pcie_most_generation, gpu.pcie_most_width) == (4, 8, 5, 16)
+    assert (gpu.clock_mhz, gpu.clock_most_mhz, gpu.memory_clock_mhz, gpu.temperature_c) == (1805, 2100, 900, 43)
+    assert gpu.throttle == ()
+    assert gpu.counters == {
+        "ecc_corrected": 5,
+        "ecc_uncorrected": 1,
+        "pcie_replays": 3,
+        "throttled_prochot": 0,
+        "throttled_thermal_socket": 17,
+    }
+    assert [(link.number, link.active) for link in gpu.links] == [(0, True), (1, False)]
+    assert gpu.processes == (GpuProcess(4711, "train", 9663676416),)
+
+
+def test_the_list_may_be_wrapped_and_no_process_may_be_words() -> None:
+    """`No running processes detected` stands where processes would."""
+    assert entries_of(json.dumps({"gpu_data": [STATIC]})) == entries_of(json.dumps([STATIC])) == [STATIC]
+    idle = {"gpu": 0, "process_list": [{"process_info": "No running processes detected"}]}
+    throttled = {"gpu": 0, "power": {"throttle_status": "THROTTLED"}}
+    _, (gpu,) = read_gpus([STATIC], [throttled], [idle])
+    assert (gpu.processes, gpu.throttle, gpu.pcie_width, gpu.links) == ((), ("throttled",), None, ())
+    with pytest.raises(ValueError):
+        entries_of("ERROR: no devices")
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just("N/A"),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["value", "unit", "clk", "pid", "name", "process_info", "bdf"]), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*STATIC, *METRIC, "process_list"]), values).map(lambda one: {**one, "gpu": 0}))
+def test_no_answer_ends_the_collector(entry: dict[str, Any]) -> None:
+    _, gpus = read_gpus([entry], [entry], [entry])
+    assert len(gpus) == 1

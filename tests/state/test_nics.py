@@ -1,0 +1,68 @@
+"""Network ports as sysfs shows them: trees as the kernel's documentation describes, and this machine's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from fabricheck.state.nics import nic_states, tcp_counters
+
+
+def tree(root: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n", encoding="utf-8")
+    return root
+
+
+def test_infiniband_slingshot_and_ethernet(tmp_path: Path) -> None:
+    port = "class/infiniband/mlx5_0/ports/1"
+    cxi = "class/cxi/cxi0/device"
+    files = {
+        f"{port}/state": "4: ACTIVE",
+        f"{port}/rate": "400 Gb/sec (4X NDR)",
+        f"{port}/counters/symbol_error": "3",
+        f"{port}/counters/port_xmit_wait": "18446744073709551615",
+        f"{port}/hw_counters/out_of_sequence": "7",
+        f"{port}/hw_counters/lifespan": "no number",
+        "class/infiniband/mlx5_0/fw_ver": "28.39.1002",
+        "class/infiniband/mlx5_1/ports/2/state": "1: DOWN",
+        "class/infiniband/mlx5_1/ports/2/rate": "2.5 Gb/sec (1X SDR)",
+        f"{cxi}/port/speed": "BS_200G",
+        f"{cxi}/port/link": "up",
+        f"{cxi}/telemetry/hni_pcs_uncorrected_cw": "12@1700000000.123456",
+        f"{cxi}/telemetry/hni_rx_ok_64": "99@1700000000.123456",
+        "class/net/hsn0/type": "1",
+        "class/net/hsn0/operstate": "down",
+        "class/net/hsn0/speed": "-1",
+        "class/net/hsn0/mtu": "9000",
+        "class/net/hsn0/statistics/rx_dropped": "5",
+        "class/net/hsn0/carrier_changes": "4",
+        "class/net/lo/type": "772",
+        "class/net/lo/operstate": "unknown",
+        "class/net/docker0/type": "1",
+        "class/net/docker0/operstate": "up",
+        "class/net/docker0/bridge/bridge_id": "8000",
+    }
+    found = {each.name: each for each in nic_states(tree(tmp_path, files))}
+    assert list(found) == ["mlx5_0", "mlx5_1_2", "cxi0", "hsn0"]
+    first = found["mlx5_0"]
+    assert (first.up, first.rate_gbps, first.firmware) == (True, 400.0, "28.39.1002")
+    assert first.counters == {"symbol_error": 3, "port_xmit_wait": 18446744073709551615, "out_of_sequence": 7}
+    assert found["mlx5_1_2"].up is False
+    assert (found["cxi0"].up, found["cxi0"].rate_gbps) == (True, 200.0)
+    assert found["cxi0"].counters == {"hni_pcs_uncorrected_cw": 12}
+    ethernet = found["hsn0"]
+    assert (ethernet.up, ethernet.rate_gbps, ethernet.mtu, ethernet.duplex) == (False, None, 9000, None)
+    assert ethernet.counters == {"rx_dropped": 5, "carrier_changes": 4}
+
+
+def test_this_machine_has_counters() -> None:
+    assert {"OutSegs", "InSegs", "RetransSegs", "TCPOFOQueue"} <= set(tcp_counters())
+    for each in nic_states():
+        assert "rx_packets" in each.counters or each.kind != "ethernet"
+
+
+def test_tcp_without_the_files(tmp_path: Path) -> None:
+    assert tcp_counters(tmp_path) == {}

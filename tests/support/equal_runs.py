@@ -1,0 +1,56 @@
+"""Runs of one operation on parts that are equal, with noise of a given size, for what the judge says of equals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+
+import numpy as np
+
+from fabricheck.judge.policy import load_policy
+from fabricheck.judge.system import SystemJudge
+from fabricheck.records.run import Run
+from tests.support.made_runs import GIB, made_run, made_samples
+from tests.support.nodes import ROOT, system
+
+POLICY = load_policy(ROOT / "config" / "policy.yaml")
+
+
+def judge_of(name: str = "hgx-h200") -> SystemJudge:
+    """The judge of a system without references of its own."""
+    return SystemJudge(system(name), None, POLICY)
+
+
+def run_of(
+    hosts: Sequence[str],
+    ways: Sequence[tuple[int, ...]],
+    *,
+    slower: Mapping[tuple[int, ...], float] | None = None,
+    level: float = 3150.0,
+    operation: str = "unidirectional",
+    transport: str = "copy",
+    noise: float = 0.001,
+    seed: int = 0,
+    bytes_: int = GIB,
+    **plan: object,
+) -> Run:
+    """A run in which each of `ways` reaches `level` Gb/s, less the share of `slower`; `noise` of each iteration."""
+    rng = np.random.default_rng(seed)
+    samples = [
+        made_samples(
+            operation, way, bytes_, list(level * (1 - (slower or {}).get(way, 0.0)) * rng.normal(1, noise, 100))
+        )
+        for way in ways
+    ]
+    series = [
+        {"operation": operation, "schedule": "uncontended", "ranks": list(way), "bytes": [bytes_], "round": -1}
+        for way in ways
+    ]
+    ranks = [{"rank": number} for number in range(len(hosts))]
+    made = {"series": series, "access": "write", **plan}
+    return made_run(hosts, samples, transport=transport, devices=True, plan=made, ranks=ranks)
+
+
+def pairs(gpus: int, first: int = 0) -> list[tuple[int, ...]]:
+    """All ordered pairs of so many ranks, from `first` on."""
+    return list(permutations(range(first, first + gpus), 2))

@@ -1,0 +1,246 @@
+"""src/build_once.sh: when fabricbench is built again and when it is not. The compilers and CMake are stand-ins."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fabricheck.building import build_command, cache_folder
+from fabricheck.suite import suite_root
+
+CMAKE = """#!/bin/sh
+case $1 in
+--version) echo cmake version 3.30 ;;
+-S) mkdir -p "$4" ;;
+--build)
+    echo built >>"BUILDS"
+    [ ! -e "FAIL" ] || exit 1
+    printf '#!/bin/sh\\n[ ! -e "GONE" ]\\n' >"$2/fabricbench"
+    chmod +x "$2/fabricbench"
+    sleep "${SLOW:-0}"
+    ;;
+esac
+"""
+MPICXX = '#!/bin/sh\ncase "$*" in *-dM*) echo "#define MPI_LIBRARY_VERSION 5" ;; *) echo g++ -I/opt/mpi ;; esac\n'
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine whose compilers are scripts below `bin`, and a source tree."""
+
+    folder: Path
+
+    @property
+    def cache(self) -> Path:
+        return self.folder / "cache"
+
+    def script(self, name: str, text: str) -> None:
+        file = self.folder / "bin" / name
+        file.write_text(text)
+        file.chmod(0o755)
+
+    def start(self, name: str = "fabricbench", *options: str, **variables: str) -> subprocess.Popen[str]:
+        """`name`: of the program that it leaves."""
+        script = suite_root() / "src" / "build_once.sh"
+        command = ["sh", str(script), str(self.folder / "src"), str(self.cache), str(self.folder / name), *options]
+        path = f"{self.folder / 'bin'}:/usr/bin:/bin"
+        environment = {"PATH": path, "HOME": "/nowhere", **variables}
+        return subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder
+        )
+
+    def build(self, *options: str, **variables: str) -> str:
+        """What it says of a build that goes well."""
+        process = self.start("fabricbench", *options, **variables)
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, said
+        assert (self.folder / "fabricbench").is_file()
+        return said
+
+    def refuse(self, *options: str, **variables: str) -> str:
+        process = self.start("fabricbench", *options, **variables)
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode == 1
+        assert not (self.folder / "fabricbench").exists()
+        return said
+
+    @property
+    def builds(self) -> int:
+        file = self.folder / "builds"
+        return len(file.read_text().splitlines()) if file.exists() else 0
+
+    @property
+    def kept(self) -> list[str]:
+        """Names in the cache, of what is finished and of what is not."""
+        return [each.name.partition("-")[0] for each in self.cache.iterdir()]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    found = Machine(tmp_path)
+    for folder in ("bin", "src/fabricbench", "src/tests"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("src/CMakeLists.txt", "src/fabricbench/main.cpp", "src/tests/test.cpp"):
+        (tmp_path / file).write_text("1")
+    places = {name: str(tmp_path / name.lower()) for name in ("BUILDS", "FAIL", "GONE")}
+    text = CMAKE
+    for name, place in places.items():
+        text = text.replace(name, place)
+    found.script("cmake", text)
+    found.script("c++", "#!/bin/sh\necho c++ 12.2\n")
+    found.script("mpicxx", MPICXX)
+    return found
+
+
+def test_it_is_built_once(machine: Machine) -> None:
+    machine.build("-DFABRICHECK_BACKEND=host")
+    (machine.folder / "fabricbench").unlink()
+    assert "was built before" in machine.build("-DFABRICHECK_BACKEND=host")
+    assert machine.builds == 1
+
+
+Change = Callable[[Machine], str]
+
+
+def source(machine: Machine) -> str:
+    (machine.folder / "src/fabricbench/main.cpp").write_text("2")
+    return ""
+
+
+def new_file(machine: Machine) -> str:
+    (machine.folder / "src/fabricbench/more.hpp").write_text("")
+    return ""
+
+
+def compiler(machine: Machine) -> str:
+    machine.script("c++", "#!/bin/sh\necho c++ 13.1\n")
+    return ""
+
+
+def mpi_version(machine: Machine) -> str:
+    machine.script("mpicxx", MPICXX.replace("VERSION 5", "VERSION 6"))
+    return ""
+
+
+def mpi_place(machine: Machine) -> str:
+    machine.script("mpicxx", MPICXX.replace("/opt/mpi", "/opt/other"))
+    return ""
+
+
+def architecture(machine: Machine) -> str:
+    machine.script("uname", "#!/bin/sh\necho Linux aarch64\n")
+    return ""
+
+
+def option(machine: Machine) -> str:
+    return "-DMORE=ON"
+
+
+@pytest.mark.parametrize("change", [source, new_file, compiler, mpi_version, mpi_place, architecture, option])
+def test_it_is_built_again_where_something_is_another(machine: Machine, change: Change) -> None:
+    machine.build()
+    more = change(machine)
+    machine.build(*([more] if more else []))
+    assert machine.builds == 2
+    assert machine.kept == ["fabricbench", "fabricbench"]
+
+
+def test_modules_that_are_loaded_count(machine: Machine) -> None:
+    machine.build(LOADEDMODULES="gcc/12")
+    machine.build(LOADEDMODULES="gcc/13")
+    assert machine.builds == 2
+
+
+def test_unit_tests_are_not_part_of_it(machine: Machine) -> None:
+    machine.build()
+    (machine.folder / "src/tests/test.cpp").write_text("2")
+    machine.build()
+    assert machine.builds == 1
+
+
+def test_two_at_once_leave_one_whole_folder(machine: Machine) -> None:
+    """Both build, since neither can see that the other will succeed, and both have their program."""
+    both = [machine.start(name, SLOW="1") for name in ("first", "second")]
+    said = [each.communicate(timeout=60)[0] for each in both]
+    assert [each.returncode for each in both] == [0, 0], said
+    assert machine.kept == ["fabricbench"]
+    assert (machine.folder / "first").read_text() == (machine.folder / "second").read_text()
+
+
+def test_a_build_that_fails_leaves_nothing(machine: Machine) -> None:
+    (machine.folder / "fail").touch()
+    machine.refuse()
+    assert machine.kept == []
+    (machine.folder / "fail").unlink()
+    machine.build()
+
+
+def test_a_program_that_does_not_start_any_more_is_built_again(machine: Machine) -> None:
+    machine.build()
+    (machine.folder / "gone").touch()
+    assert "does not start any more" in machine.build()
+    assert machine.builds == 2
+
+
+def test_one_that_never_started_here_is_kept(machine: Machine) -> None:
+    """As on a login node without the GPU's driver."""
+    (machine.folder / "gone").touch()
+    machine.build()
+    machine.build()
+    assert machine.builds == 1
+
+
+def test_what_is_missing_is_said_in_one_line(machine: Machine) -> None:
+    said = machine.refuse("-DCMAKE_CXX_COMPILER=CC")
+    assert said.startswith("fabricheck: there is no C++ compiler CC on the PATH")
+    assert said.count("\n") == 1
+    (machine.folder / "src/CMakeLists.txt").unlink()
+    assert "has no CMakeLists.txt" in machine.refuse()
+
+
+def test_a_cache_that_cannot_be_written(machine: Machine) -> None:
+    machine.cache.write_text("a file")
+    said = machine.refuse().splitlines()
+    assert "set FABRICHECK_CACHE" in said[-1]
+    assert machine.builds == 0
+
+
+def test_where_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FABRICHECK_CACHE", raising=False)
+    monkeypatch.setenv("RFM_PREFIX", str(tmp_path))
+    assert cache_folder() == tmp_path / "cache"
+    monkeypatch.setenv("FABRICHECK_CACHE", str(tmp_path / "shared"))
+    assert cache_folder() == tmp_path / "shared"
+
+
+def test_the_command_survives_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blanks in paths are kept, and variables of the options are those of the job."""
+    monkeypatch.setenv("FABRICHECK_CACHE", str(tmp_path / "a cache"))
+    monkeypatch.setenv("ROOT", "/opt/nccl")
+    words = build_command(tmp_path / "a program", ['-DNCCL_ROOT="$ROOT"', "'-DGPU_TARGETS=gfx90a;gfx942'"])
+    shown = subprocess.run(["sh", "-c", f"printf '%s\\n' {words}"], capture_output=True, text=True, check=True)
+    root = suite_root() / "src"
+    assert shown.stdout.splitlines() == [
+        "sh",
+        str(root / "build_once.sh"),
+        str(root),
+        str(tmp_path / "a cache"),
+        str(tmp_path / "a program"),
+        "-DNCCL_ROOT=/opt/nccl",
+        "-DGPU_TARGETS=gfx90a;gfx942",
+    ]
+
+
+def test_it_is_a_shell_script() -> None:
+    """Of no particular shell: it runs in the environment of any job."""
+    shells = [found for found in map(shutil.which, ("dash", "bash", "busybox")) if found]
+    script = suite_root() / "src" / "build_once.sh"
+    for shell in shells:
+        command = [shell, *(["sh"] if shell.endswith("busybox") else []), "-n", str(script)]
+        assert subprocess.run(command, check=False, env=dict(os.environ)).returncode == 0

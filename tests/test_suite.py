@@ -1,0 +1,67 @@
+"""Where the files of a system are looked for: the suite, folders of sites outside of it, and miniatures."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fabricheck import suite as suites
+from fabricheck.errors import UserError
+from fabricheck.suite import MINIATURE, Suite, output_folder, outside_roots, site_root
+
+
+def folder_with(root: Path, *systems: str) -> Path:
+    for system in systems:
+        site = root / "site_configs" / system
+        site.mkdir(parents=True)
+        (site / "settings.py").touch()
+    (root / "config").mkdir(exist_ok=True)
+    return root
+
+
+def name_sites(monkeypatch: pytest.MonkeyPatch, *folders: Path) -> None:
+    monkeypatch.setenv("FABRICHECK_SITES", os.pathsep.join(map(str, folders)))
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> Path:
+    return folder_with(tmp_path / "suite", "here", "both")
+
+
+def test_a_system_outside_of_the_suite(inside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = folder_with(tmp_path / "first", "theirs", "both"), folder_with(tmp_path / "second", "both")
+    name_sites(monkeypatch, first, second)
+    assert Suite(inside).systems() == ("both", "here", "theirs")
+    assert site_root("theirs:gpu", inside) == first
+    assert site_root("both", inside) == first  # before the next folder, and before the suite
+    assert site_root("here", inside) == inside
+    assert site_root("nowhere", inside) == inside
+    assert Suite(inside).settings("theirs") == first / "site_configs" / "theirs" / "settings.py"
+
+
+def test_a_rehearsal_never_reads_the_files_of_the_machine(
+    inside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (inside / "site_configs" / "both" / MINIATURE).touch()
+    name_sites(monkeypatch, folder_with(tmp_path / "outside", "both"))
+    assert site_root("both", inside) == inside
+    assert Suite(inside).is_miniature("both")
+
+
+def test_a_folder_that_is_none_of_sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is not there must not make its systems unknown, or those of the suite theirs."""
+    name_sites(monkeypatch, tmp_path / "typo")
+    with pytest.raises(UserError, match=r"FABRICHECK_SITES names .*typo, which has no site_configs/"):
+        outside_roots()
+
+
+def test_an_installed_suite_leaves_nothing_in_itself(
+    inside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RFM_PREFIX", raising=False)
+    assert output_folder(inside) == inside / "output"
+    monkeypatch.setattr(suites, "INSTALLED", inside)
+    monkeypatch.chdir(tmp_path)
+    assert output_folder(inside) == tmp_path / "output"
