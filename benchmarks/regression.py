@@ -82,6 +82,8 @@ class Report:
         lines += [f"{machine}; Python {platform.python_version()}, NumPy {np.__version__}.", ""]
         for table in tables:
             done = {name: self.rows.get(f"{table.title}: {name}") for name in table.rows}
+            if not any(done.values()):
+                continue
             lines += [f"## {table.title}", "", table.note, "", f"| {' | '.join(table.head)} |"]
             lines += ["|" + "---|" * len(table.head)]
             lines += [f"| {' | '.join([name, *cells])} |" for name, cells in done.items() if cells]
