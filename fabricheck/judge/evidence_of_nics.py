@@ -57,7 +57,8 @@ def evidence_of_nics(nodes: Sequence[Node], topology: Topology | None, *, alone:
         earlier = {nic.name: nic for nic in node.before.nics} if node.before else {}
         names = {nic.name for nic in node.last.nics}
         for nic in node.last.nics:
-            if described.keys() & names and nic.name not in described:
+            # Where the topology names none of them, those of containers and the like have no hardware.
+            if nic.name not in described and (described.keys() & names or not (nic.driver or nic.kind != "ethernet")):
                 continue
             before = earlier.get(nic.name) if node.after else None
             for each in _port(node.host, nic, before, described.get(nic.name)):

@@ -20,6 +20,7 @@ _LITTLE_MEMORY = 0.1
 # Of these each node, or each rank, has its own.
 _OWN = ("SLURM_", "PMIX_")
 _MOST_NAMED = 6
+_ALIKE = "set all nodes of a partition alike"
 
 
 def evidence_of_nodes(nodes: Sequence[Node], run: Run | None) -> Iterator[Evidence]:
@@ -50,16 +51,28 @@ def _unlike_nodes(nodes: Sequence[Node]) -> Iterator[Evidence]:
         names = dict.fromkeys(name for one in facts.values() for name in one)
         for name in names:
             values = {host: one.get(name, "none") for host, one in facts.items()}
-            network = name.partition(" ")[0] in ("MTU", "rate", "duplex", "NIC")
-            yield from _unlike(name, values, "set all nodes of a partition alike", network=network)
+            yield from _unlike(name, values, _ALIKE)
+    # A port that only some nodes have, such as a container's, is compared with none.
+    ports: dict[str, dict[str, str]] = {}
+    for node in nodes:
+        for name, value in _of_ports(node.last).items():
+            ports.setdefault(name, {})[node.host] = value
+    for name, values in ports.items():
+        yield from _unlike(name, values, _ALIKE, network=True)
 
 
 def _facts(state: NodeState) -> dict[str, str]:
     """What nodes of one kind have in common, by name."""
     found = {name: value for name, value in state.versions.items() if name != "processor"}
-    found |= dict(state.settings)
-    found["cores"] = str(state.cores)
+    return {**found, **state.settings, "cores": str(state.cores)}
+
+
+def _of_ports(state: NodeState) -> dict[str, str]:
+    """How the ports that are up are set; of one that is down there is a line of its own."""
+    found = {}
     for nic in state.nics:
+        if nic.up is False:
+            continue
         if nic.mtu is not None:
             found[f"MTU of {nic.name}"] = str(nic.mtu)
         if nic.rate_gbps is not None:

@@ -95,12 +95,20 @@ def findings_of(runs: Iterable[tuple[Run, Topology | None]]) -> Iterator[Finding
 def with_problems_of_nodes(judged: RunJudgement, topology: Topology | None) -> RunJudgement:
     """The judgement with what the nodes say that keeps the run from being green."""
     problems = tuple(
-        Problem(each.verdict, each.message, f"{each.host}:{each.part}" if each.part else each.host)
+        Problem(each.verdict, each.message, _place(each, topology))
         for each in evidence_of(judged.run, topology)
         if each.verdict is not None and each.verdict is not Verdict.PASS
     )
     verdict = worst([judged.verdict, *(each.verdict for each in problems)])
     return replace(judged, verdict=verdict, problems=(*judged.problems, *problems))
+
+
+def _place(each: Evidence, topology: Topology | None) -> str:
+    """The component that it is about, as `nid001:gpu2`, which the topology may call otherwise."""
+    if not each.part:
+        return each.host
+    names = {f"GPU {gpu.index}": gpu.name for gpu in topology.gpus} if topology is not None else {}
+    return f"{each.host}:{names.get(each.part, each.part.replace('GPU ', 'gpu'))}"
 
 
 def beside_metrics(judged: RunJudgement) -> RunJudgement:

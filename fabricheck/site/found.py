@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from fabricheck.site.slurm import Slurm
 from fabricheck.site.software import Software
+from fabricheck.state.pcie import generation_of_text
 
 # Gb/s of a lane in one direction by PCIe generation, rounded as the papers do (De Sensi §II-B: 256 Gb/s for 4.0 x16).
 _PCIE_LANE_GBPS = {3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
@@ -102,8 +103,7 @@ def pcie_link(gpu: int, cpu: str, generation: int, width: int, source: str) -> F
 
 def pcie_generation(speed: str) -> int:
     """Of the kernel's `32.0 GT/s PCIe` the generation, 5; 0 for another form."""
-    generations = {"8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
-    return generations.get(speed.partition(" ")[0], 0)
+    return generation_of_text(speed) or 0
 
 
 def memory_gbps(clock_mhz: int | None, bus_bits: int | None) -> float | None:

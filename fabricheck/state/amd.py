@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fabricheck.records.state import GpuLink, GpuProcess, GpuState
+from fabricheck.state.pcie import generation
 from fabricheck.state.programs import ask
 
 _PATIENCE_S = 8.0
-# PCIe generation by GT/s of a lane (PCI Express base specification).
-_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 # Of `metric`'s throttle section what rose while clocks were held down, and what that is called here.
 _THROTTLE = {
     "prochot_accumulated": "throttled_prochot",
@@ -79,9 +78,9 @@ def _gpu(index: int, static: Mapping[str, Any], now: Mapping[str, Any], users: M
         name=_text(static, "asic", "market_name"),
         uuid=str(static.get("uuid", "")),
         bus_id=(_text(static, "bus", "bdf") or str(static.get("bdf", ""))).lower(),
-        pcie_generation=_generation(_number(now, "pcie", "speed")),
+        pcie_generation=generation(_number(now, "pcie", "speed")),
         pcie_width=_whole(_number(now, "pcie", "width")),
-        pcie_most_generation=_generation(_number(static, "bus", "max_pcie_speed")),
+        pcie_most_generation=generation(_number(static, "bus", "max_pcie_speed")),
         pcie_most_width=_whole(_number(static, "bus", "max_pcie_width")),
         clock_mhz=_whole(max(clocks, default=None)),
         clock_most_mhz=_whole(max(most, default=None)),
@@ -158,7 +157,3 @@ def _number(entry: Mapping[str, Any], *names: str) -> float | None:
 
 def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
-
-
-def _generation(speed: float | None) -> int | None:
-    return _GENERATIONS.get(speed) if speed is not None else None

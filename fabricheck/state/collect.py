@@ -25,7 +25,7 @@ from fabricheck.state import amd, host, intel, nics
 #: Seconds that one source may take; then its absence is noted and the others stand.
 PATIENCE_S = 10.0
 #: For how long the load of others is watched before a test.
-WATCH_S = 0.25
+WATCH_S = 0.1
 #: Processes of a job that just ended may be on its GPUs for this long.
 _LINGER_S = 2.0
 

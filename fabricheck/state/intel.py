@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.records.state import GpuProcess, GpuState
+from fabricheck.state.pcie import generation_of_text
 from fabricheck.state.programs import ask
 
 _PATIENCE_S = 8.0
-_GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 
 
 def gpu_states() -> tuple[str, tuple[GpuState, ...], tuple[str, ...]] | None:
@@ -46,9 +46,9 @@ def read_gpus(
                 name=str(each.get("device_name", "")),
                 uuid=str(each.get("uuid", "")),
                 bus_id=bus_id,
-                pcie_generation=_generation(link / "current_link_speed"),
+                pcie_generation=generation_of_text(_read(link / "current_link_speed")),
                 pcie_width=_width(link / "current_link_width"),
-                pcie_most_generation=_generation(link / "max_link_speed"),
+                pcie_most_generation=generation_of_text(_read(link / "max_link_speed")),
                 pcie_most_width=_width(link / "max_link_width"),
                 processes=tuple(
                     GpuProcess(int(one["process_id"]), str(one.get("process_name", "")).rpartition("/")[2])
@@ -65,11 +65,6 @@ def read_gpus(
 def _list(content: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
     found = content.get(name)
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-
-
-def _generation(file: Path) -> int | None:
-    words = _read(file).split()
-    return _GENERATIONS.get(words[0]) if words else None
 
 
 def _width(file: Path) -> int | None:

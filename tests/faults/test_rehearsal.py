@@ -96,7 +96,7 @@ def test_a_slow_link_between_two_gpus_is_red_and_only_its_pairs(alps: Cluster, t
 
 def test_what_a_node_says_of_its_gpus_is_red_and_named(alps: Cluster, tmp_path: Path) -> None:
     """Three faults that this check measures or does not: the node says each, by GPU and amount."""
-    throttled(alps, "nid001", "gpu2", 40, "sw_thermal_slowdown")
+    throttled(alps, "nid001", "gpu2", 20, "sw_thermal_slowdown")
     nvlink_down(alps, "nid001", "gpu0", 7)
     pcie(alps, "nid001", "gpu1", 3, None)
     try:
@@ -104,7 +104,7 @@ def test_what_a_node_says_of_its_gpus_is_red_and_named(alps: Cluster, tmp_path: 
     finally:
         faults.clear(alps)
     for fault, how, said in (
-        ("a GPU is throttled", "fault gpu-slow nid001 gpu2 40", "GPU 2: is throttled: thermal slowdown by the driver"),
+        ("a GPU is throttled", "fault gpu-slow nid001 gpu2 20", "GPU 2: is throttled: thermal slowdown by the driver"),
         ("an NVLink is down", "fault nvlink-down nid001 gpu0 7", "GPU 0: 17 of 18 links to other GPUs are active"),
         ("PCIe of a GPU came up at Gen 3", "fault pcie nid001 gpu1 3", "GPU 1: PCIe runs at Gen 3 x16 of Gen 5 x16"),
     ):

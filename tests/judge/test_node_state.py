@@ -163,6 +163,15 @@ def test_a_fault_of_a_port(changed: dict[str, Any], verdict: Verdict | None, sai
     ], found
 
 
+def test_ports_of_containers_are_none() -> None:
+    """They have names of their own on each node, no hardware, and come and go."""
+    after = [node(host, "after", nics=(nic(), nic(f"veth{host}", mtu=1450, up=False))) for host in HOSTS]
+    before = [node(host, nics=(nic(), nic(f"veth{host}", mtu=1450))) for host in HOSTS]
+    assert told(run_with(before, after), ALPS) == told(run_with(before, after)) == []
+    hard = [replace(each, nics=(nic(driver="mlx5_core", up=False),)) for each in after]
+    assert [verdict for verdict, _ in told(run_with(before, hard))] == [Verdict.DEGRADED] * 4
+
+
 def test_few_drops_among_many_packets_are_usual() -> None:
     many = nic(counters=rise(rx_dropped=50, rx_packets=100_000))
     after = [node(host, "after", nics=(many,)) for host in HOSTS]
@@ -270,4 +279,4 @@ def test_a_fault_of_the_machine_is_a_problem_of_the_run() -> None:
     run = run_with([node("nid001")], [node("nid001", "after", gpus=(gpu(0), gpu(1, processes=(PYTHON,))))])
     found = judged(run)
     (problem,) = found.problems
-    assert (found.verdict, problem.verdict, problem.place) == (Verdict.INVALID, Verdict.INVALID, "nid001:GPU 1")
+    assert (found.verdict, problem.verdict, problem.place) == (Verdict.INVALID, Verdict.INVALID, "nid001:gpu1")
