@@ -98,9 +98,36 @@ def healthy_share(design: Design, faults: Sequence[Fault], took: FloatArray) -> 
     return share
 
 
-def measure(design: Design, share: FloatArray, noise: float, random: np.random.Generator) -> FloatArray:
-    """Readings in Gb/s with normal relative noise."""
-    readings: FloatArray = design.expected_gbps * _SCALE * share * np.exp(noise * random.standard_normal(share.size))
+def normal(random: np.random.Generator, number: int) -> FloatArray:
+    return random.standard_normal(number)
+
+
+def heavy_tailed(random: np.random.Generator, number: int) -> FloatArray:
+    """t with three degrees of freedom, with a variance of 1."""
+    return np.asarray(random.standard_t(3, number) / np.sqrt(3))
+
+
+def outliers(random: np.random.Generator, number: int) -> FloatArray:
+    """One reading in a hundred is ten times as far away."""
+    found = random.standard_normal(number)
+    return np.where(random.random(number) < 0.01, 10 * found, found)
+
+
+def collapses(random: np.random.Generator, number: int) -> FloatArray:
+    """One reading in a hundred lost between 5 and 75 standard deviations."""
+    found = random.standard_normal(number)
+    return np.where(random.random(number) < 0.01, -random.uniform(5, 75, number), found)
+
+
+Noise = Callable[[np.random.Generator, int], FloatArray]
+NOISES: dict[str, Noise] = {"normal": normal, "t3": heavy_tailed, "outliers": outliers, "collapses": collapses}
+
+
+def measure(
+    design: Design, share: FloatArray, noise: float, random: np.random.Generator, kind: Noise = normal
+) -> FloatArray:
+    """Readings in Gb/s; `noise` is their relative standard deviation."""
+    readings: FloatArray = design.expected_gbps * _SCALE * share * np.exp(noise * kind(random, share.size))
     return readings
 
 
@@ -148,8 +175,8 @@ class Case:
 class Bench:
     """A case made ready."""
 
-    def __init__(self, case: Case, noise: float, seed: int) -> None:
-        self.case, self.noise = case, noise
+    def __init__(self, case: Case, noise: float, seed: int, kind: Noise = normal) -> None:
+        self.case, self.noise, self.kind = case, noise, kind
         self.random = np.random.default_rng(seed)
         self.ways = case.ways
         self.adaptive = case.routes == "adaptive"
@@ -160,7 +187,7 @@ class Bench:
 
     def trial(self, faults: Sequence[Fault]) -> tuple[bool, Localization]:
         took = taken(self.design, self.random)
-        readings = measure(self.design, healthy_share(self.design, faults, took), self.noise, self.random)
+        readings = measure(self.design, healthy_share(self.design, faults, took), self.noise, self.random, self.kind)
         found = self.locator.locate(readings)
         if len(self.case.stages) == 1:
             return is_right(found, visible(self.design, faults, took), self.alike), found
@@ -173,7 +200,7 @@ class Bench:
             more = retest(self.ways, self.case.places, suspects, rounds, seed=number, adaptive=self.adaptive)
             stage = design(self.ways, more.pairs, adaptive=self.adaptive)
             share = healthy_share(stage, faults, taken(stage, self.random))
-            readings = np.concatenate([readings, measure(stage, share, self.noise, self.random)])
+            readings = np.concatenate([readings, measure(stage, share, self.noise, self.random, self.kind)])
             pairs += more.pairs
             whole = design(self.ways, pairs, adaptive=self.adaptive)
             locator = Locator(whole)
@@ -219,6 +246,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=200, help="simulated runs for each kind of fault")
     parser.add_argument("--healthy", type=int, default=1000, help="simulated runs without a fault")
     parser.add_argument("--noise", type=float, default=0.02, help="relative standard deviation of a reading")
+    parser.add_argument("--noise-kind", choices=NOISES, default="normal", help="of the readings")
     parser.add_argument("--loss", type=float, default=0.05, help="of the faults; two faults lose up to 20%%")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="only the cases whose name holds this")
@@ -227,7 +255,7 @@ def main() -> None:
     for name, case in cases().items():
         if arguments.only not in name:
             continue
-        bench = Bench(case, arguments.noise, arguments.seed)
+        bench = Bench(case, arguments.noise, arguments.seed, NOISES[arguments.noise_kind])
         low = arguments.loss
         rows: list[tuple[str, int, Callable[[], Sequence[Fault]]]] = [
             ("none (right: nothing named)", arguments.healthy, list),
@@ -237,8 +265,9 @@ def main() -> None:
                 for kind in ("trunk", "switch")
                 if case.routes != "known"
             ),
-            (f"two, {low:.0%} each", arguments.trials, partial(_two, bench, low, low)),
-            (f"two, {low:.0%} to 20%", arguments.trials, partial(_two, bench, low, 0.2)),
+            (f"two, {low:.0%} each", arguments.trials, partial(_several, bench, 2, low, low)),
+            (f"two, {low:.0%} to 20%", arguments.trials, partial(_several, bench, 2, low, 0.2)),
+            (f"three, {low:.0%} each", arguments.trials, partial(_several, bench, 3, low, low)),
         ]
         for what, trials, draw in rows:
             start = time.perf_counter()
@@ -250,12 +279,14 @@ def _one(bench: Bench, kind: str, low: float) -> list[Fault]:
     return [bench.draw(kind, low, low)]
 
 
-def _two(bench: Bench, low: float, high: float) -> list[Fault]:
-    first = bench.draw(str(bench.random.choice(KINDS)), low, high)
-    while True:
-        second = bench.draw(str(bench.random.choice(KINDS)), low, high)
-        if first.component not in bench.alike[second.component]:
-            return [first, second]
+def _several(bench: Bench, number: int, low: float, high: float) -> list[Fault]:
+    """Faults of any kind that readings can tell from each other."""
+    found: list[Fault] = []
+    while len(found) < number:
+        another = bench.draw(str(bench.random.choice(KINDS)), low, high)
+        if all(each.component not in bench.alike[another.component] for each in found):
+            found.append(another)
+    return found
 
 
 if __name__ == "__main__":

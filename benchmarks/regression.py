@@ -1,14 +1,11 @@
-"""Measures calibrate, compare and watch on simulated metrics whose truth is known, beside other rules on the same data.
+"""What compare and watch see at what noise: false alarms and power, on ten shapes and on recorded launches.
 
-The others: a change of 10% from a perfect reference; the interquartile rule (worse than the third quartile of the last
-60 sessions by 1.5 interquartile ranges); and Apache Otava at its defaults (p = 0.001, window 50), in an environment of
-its own, which is made in a temporary folder unless --otava names its Python.
+    nice -n 19 python -m benchmarks.regression --output docs/regression-benchmark.md
 
-    python -m benchmarks.regression --output table.md                         # some minutes
-    python -m benchmarks.regression --full --output docs/regression-benchmark.md
-
-One session of one metric is a metric-session; 30,000 of them are a month of 1,000 metrics. With --full each kind of
-noise has more than 10^6 metric-sessions.
+Every row has a seed of its own and is kept in OUTPUT.rows.json when it is done, so that a run that was stopped goes on
+where it was; another seed or size begins anew. An oracle knows the distribution of the noise: a CUSUM of the
+log likelihood ratio of this very loss, with the same rate of false alarms (Moustakides, Annals of Statistics 14, 1986:
+no other is quicker). A month is 30,000 values: 1,000 metrics, one session a day.
 """
 
 from __future__ import annotations
@@ -17,180 +14,81 @@ import argparse
 import json
 import os
 import platform
-import subprocess
 import sys
-import tempfile
-import time
-import venv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
-from scipy.signal import lfilter
-from scipy.stats import binomtest, chi2, norm, t
+from scipy.stats import binomtest, chi2
 
+from benchmarks.noise import ALL, RECORDED, SHAPES, Shape
 from fabricheck.history.monitor import Monitored, monitor
-from fabricheck.history.robust import centre_and_spread, prediction_factor
-from fabricheck.history.series import COLUMNS
-from fabricheck.history.shift_test import CompareOptions, discoveries, moderated_test
-from fabricheck.history.watch import watch
+from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, shift_test
 
 Floats = npt.NDArray[np.float64]
 Generator = np.random.Generator
 
-MONTH = 30_000  # metric-sessions of 1,000 metrics
-VARIATION = 0.02  # from session to session, relative, where a row does not say otherwise
-BASELINE = 60  # sessions that the other rules look back
-OTAVA = "apache-otava==0.8.0"
-
-# Runs in Otava's own environment: a matrix of series in, for each the indices of its change points out.
-_OTAVA_PROGRAM = """
-import json, sys
-import numpy as np
-from otava.analysis import compute_change_points
-series = np.load(sys.argv[1])
-found = []
-for row in series:
-    points, _ = compute_change_points(list(map(float, row)), window_len=50, max_pvalue=0.001, min_magnitude=0.0)
-    found.append([int(point.index) for point in points])
-print(json.dumps(found))
-"""
+MONTH = 30_000
+VARIATION = 0.02
+BEFORE = 200  # sessions before a loss
+# Shapes whose sessions depend on each other have no such oracle.
+DEPENDENT = ("AR 0.5", "AR 0.98", "weekly", "common factor 70%")
 
 
 @dataclass(frozen=True)
-class Null:
-    """Noise of a healthy metric: `make(generator, metrics, sessions)` in units of its session-to-session variation."""
-
-    name: str
-    make: Callable[[Generator, int, int], Floats]
-    asked: bool = True  # one of the kinds that the target names
-
-
-def gaussian(rng: Generator, metrics: int, sessions: int) -> Floats:
-    return rng.standard_normal((metrics, sessions))
+class Sizes:
+    seed: int
+    metrics: int
+    sessions: int
+    comparisons: int
 
 
-def bimodal(share: float, distance: float) -> Callable[[Generator, int, int], Floats]:
-    """A share of the sessions in a mode that is worse by `distance` spreads of a mode; scaled to a variance of 1."""
-
-    def make(rng: Generator, metrics: int, sessions: int) -> Floats:
-        values = rng.standard_normal((metrics, sessions)) + distance * (rng.random((metrics, sessions)) < share)
-        return np.asarray(values / np.sqrt(1 + distance**2 * share * (1 - share)))
-
-    return make
-
-
-def sticky(switch: float, distance: float) -> Callable[[Generator, int, int], Floats]:
-    """Two modes of equal weight, of which one lasts for 1/switch sessions on average."""
-
-    def make(rng: Generator, metrics: int, sessions: int) -> Floats:
-        changes = rng.random((metrics, sessions)) < switch
-        mode = (np.cumsum(changes, axis=1) + rng.integers(0, 2, (metrics, 1))) % 2
-        return np.asarray((rng.standard_normal((metrics, sessions)) + distance * mode) / np.sqrt(1 + distance**2 / 4))
-
-    return make
-
-
-def autocorrelated(correlation: float) -> Callable[[Generator, int, int], Floats]:
-    def make(rng: Generator, metrics: int, sessions: int) -> Floats:
-        noise = rng.standard_normal((metrics, sessions + 100)) * np.sqrt(1 - correlation**2)
-        return np.asarray(lfilter([1], [1, -correlation], noise, axis=1)[:, 100:])
-
-    return make
-
-
-def dips(rate: float) -> Callable[[Generator, int, int], Floats]:
-    """Single sessions that are worse by 3 to 10 spreads."""
-
-    def make(rng: Generator, metrics: int, sessions: int) -> Floats:
-        values = rng.standard_normal((metrics, sessions))
-        return values + (rng.random(values.shape) < rate) * rng.uniform(3, 10, values.shape)
-
-    return make
-
-
-def heavy_tailed(freedom: float) -> Callable[[Generator, int, int], Floats]:
-    def make(rng: Generator, metrics: int, sessions: int) -> Floats:
-        return np.asarray(rng.standard_t(freedom, (metrics, sessions)) / np.sqrt(freedom / (freedom - 2)))
-
-    return make
-
-
-SIMPLE = (
-    Null("Gaussian", gaussian),
-    Null("bimodal, worse mode 30% of sessions, 4 spreads away", bimodal(0.3, 4)),
-    Null("bimodal, worse mode 15% of sessions, 6 spreads away", bimodal(0.15, 6)),
-    Null("autocorrelated, 0.3", autocorrelated(0.3)),
-    Null("autocorrelated, 0.6", autocorrelated(0.6)),
-    Null("dips on 1% of sessions", dips(0.01)),
-    Null("dips on 5% of sessions", dips(0.05)),
-    Null("heavy tails, t with 5 degrees of freedom", heavy_tailed(5), asked=False),
-)
-
-
-def mixture(rng: Generator, metrics: int, sessions: int) -> Floats:
-    """The same number of metrics of each simple kind."""
-    each = metrics // len(SIMPLE)
-    return np.concatenate([kind.make(rng, each, sessions) for kind in SIMPLE])
-
-
-NULLS = (
-    *SIMPLE,
-    Null("a mixture of all above", mixture),
-    Null("two lasting modes, ten sessions on average, 3 spreads apart", sticky(0.1, 3), asked=False),
-)
+@dataclass(frozen=True)
+class Table:
+    title: str
+    note: str
+    head: tuple[str, ...]
+    rows: dict[str, Callable[[Generator, Sizes], list[str]]]
 
 
 class Report:
-    """Markdown, written after each table so that a run that is ended early leaves what it has measured."""
+    """Markdown; what rows gave lies beside it, as JSON, by table and row."""
 
-    def __init__(self, output: Path, command: str) -> None:
-        self.output = output
+    def __init__(self, output: Path, sizes: Sizes) -> None:
+        self.output, self.sizes = output, sizes
+        self.kept = output.with_name(output.name + ".rows.json")
+        known = json.loads(self.kept.read_text(encoding="utf-8")) if self.kept.exists() else {}
+        self.rows: dict[str, list[str]] = known.get("rows", {}) if known.get("sizes") == vars(sizes) else {}
+
+    def run(self, tables: Sequence[Table], chosen: Sequence[str]) -> None:
+        for number, table in enumerate(tables):
+            for place, (name, measure) in enumerate(table.rows.items()):
+                key = f"{table.title}: {name}"
+                if key not in self.rows and (not chosen or table.title in chosen):
+                    rng = np.random.default_rng([self.sizes.seed, number, place])
+                    self.rows[key] = measure(rng, self.sizes)
+                    print(key, *self.rows[key], sep=" | ", file=sys.stderr, flush=True)
+                    self._write(tables)
+        self._write(tables)
+
+    def _write(self, tables: Sequence[Table]) -> None:
+        self.kept.write_text(json.dumps({"sizes": vars(self.sizes), "rows": self.rows}, indent=1), encoding="utf-8")
+        given = " ".join(f"--{name} {value}" for name, value in vars(self.sizes).items())
         machine = f"{datetime.now(timezone.utc):%Y-%m-%d}, {os.cpu_count()} cores ({platform.machine()})"
-        software = f"Python {platform.python_version()}, NumPy {np.__version__}, {OTAVA.replace('==', ' ')}"
-        self.lines = ["# Benchmark of the regression statistics", "", f"`{command}`", "", f"{machine}; {software}.", ""]
-
-    def table(self, title: str, head: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") -> None:
-        self.lines += [f"## {title}", ""]
-        if note:
-            self.lines += [note, ""]
-        self.lines += [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-        for row in rows:
-            self.lines.append(f"| {' | '.join(row)} |")
-            print(self.lines[-1], file=sys.stderr, flush=True)
-            self.output.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
-        self.lines.append("")
-
-
-def otava(python: str, series: Floats) -> list[list[int]]:
-    """The change points that Otava finds in each row of `series`."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "series.npy"
-        np.save(file, series)
-        command = [python, "-c", _OTAVA_PROGRAM, str(file)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: list[list[int]] = json.loads(done.stdout)
-    return found
-
-
-def make_otava(folder: Path) -> str:
-    venv.create(folder, with_pip=True)
-    python = str(folder / "bin" / "python")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", OTAVA], check=True)
-    return python
-
-
-def interquartile(values: Floats) -> npt.NDArray[np.bool_]:
-    """Which sessions after the first BASELINE the interquartile rule flags; shape (metrics, sessions - BASELINE)."""
-    flags = []
-    for session in range(BASELINE, values.shape[1]):
-        low, high = np.quantile(values[:, session - BASELINE : session], [0.25, 0.75], axis=1)
-        flags.append(values[:, session] > high + 1.5 * (high - low))
-    return np.stack(flags, axis=1)
+        lines = ["# Benchmark of the regression statistics", "", f"`python -m benchmarks.regression {given}`", ""]
+        lines += [f"{machine}; Python {platform.python_version()}, NumPy {np.__version__}.", ""]
+        for table in tables:
+            done = {name: self.rows.get(f"{table.title}: {name}") for name in table.rows}
+            if not any(done.values()):
+                continue
+            lines += [f"## {table.title}", "", table.note, "", f"| {' | '.join(table.head)} |"]
+            lines += ["|" + "---|" * len(table.head)]
+            lines += [f"| {' | '.join([name, *cells])} |" for name, cells in done.items() if cells]
+            lines.append("")
+        self.output.write_text("\n".join(lines), encoding="utf-8")
 
 
 def poisson(count: int, exposure: float) -> str:
@@ -200,275 +98,259 @@ def poisson(count: int, exposure: float) -> str:
     return f"{count / exposure:.2f} ({low / exposure:.2f}-{high / exposure:.2f})"
 
 
-def false_alarms(report: Report, arguments: argparse.Namespace, python: str) -> None:
-    def row(number: int, null: Null) -> list[str]:
-        rng = np.random.default_rng([arguments.seed, 1, number])
-        values = VARIATION * null.make(rng, arguments.metrics, arguments.sessions)
-        found = monitor(values)
-        watched = int(found.watched_sessions.sum())
-        flagged = interquartile(values[:, : BASELINE + 200])
-        ten = 0.05 / VARIATION * values > -np.log(0.9)
-        clean = values[: arguments.series, :BASELINE]
-        otava_series = sum(bool(points) for points in otava(python, -clean))
-        return [
-            null.name + ("" if null.asked else " (not asked for)"),
-            f"{watched:,}",
-            str(len(found.alerts)),
-            poisson(len(found.alerts), watched / MONTH),
-            f"{ten.mean() * MONTH:,.0f}",
-            f"{flagged.mean() * MONTH:,.0f}",
-            f"{otava_series / len(clean):.1%}",
-        ]
+def share(count: int, number: int) -> str:
+    low, high = binomtest(count, number).proportion_ci(0.95, method="exact")
+    return f"{count / number:.0%} ({low:.0%}-{high:.0%})"
 
-    report.table(
-        "False alarms",
-        ("null series", "metric-sessions watched", "alerts", "a month and 1,000 metrics (95% interval)",
-         "±10% at 5% variation", "interquartile rule", "Otava: clean 60-session series with a change"),
-        (row(number, null) for number, null in enumerate(NULLS)),
-        f"{arguments.metrics} metrics from their first session on, none shares a component with another, so each alert "
-        "is an incident of its own. The other rules: flagged sessions a month and 1,000 metrics.",
-    )  # fmt: skip
+
+# watch
+
+
+def missing_nights(make: Callable[[Generator, int, int], Floats]) -> Callable[[Generator, int, int], Floats]:
+    def made(rng: Generator, metrics: int, sessions: int) -> Floats:
+        found = make(rng, metrics, sessions)
+        found[rng.random(found.shape) < 0.3] = np.nan
+        return found
+
+    return made
+
+
+def random_nodes(rng: Generator, metrics: int, sessions: int) -> Floats:
+    """Each session on one of eight nodes, which differ by as much as the sessions of one do."""
+    nodes = rng.standard_normal((metrics, 8))
+    found = rng.standard_normal((metrics, sessions))
+    found += np.take_along_axis(nodes, rng.integers(8, size=found.shape), axis=1)
+    return np.asarray(found / np.sqrt(2))
+
+
+def maintenance(rng: Generator, metrics: int, sessions: int) -> Floats:
+    """On 2% of the nights everything is slower, by 5 to 30 spreads."""
+    slow = (rng.random((1, sessions)) < 0.02) * rng.uniform(5, 30, (1, sessions))
+    return np.asarray(rng.standard_normal((metrics, sessions)) + slow)
+
+
+GAUSSIAN = SHAPES[0]
+WATCHED = (
+    *ALL,
+    Shape("Gaussian, 30% of the nights missing", missing_nights(GAUSSIAN.make)),
+    Shape("Gaussian, random nodes", random_nodes),
+    Shape("Gaussian, 2% of the nights slow as a whole", maintenance),
+)
 
 
 def first_alerts(found: Monitored, metrics: int, onset: int) -> Floats:
-    """Sessions from the onset to the first alert of each metric that had none before it; infinite where none came."""
+    """Sessions from the onset to the first alert of each of the first `metrics`; endless where none came, NaN where
+    one came before."""
     sessions = np.full(metrics, np.inf)
-    before = np.zeros(metrics, dtype=np.bool_)
     for each in found.alerts:
-        if each.session < onset:
-            before[each.metric] = True
-        else:
-            sessions[each.metric] = min(sessions[each.metric], each.session - onset + 1)
-    return sessions[~before]
+        if each.metric < metrics:
+            sessions[each.metric] = np.fmin(sessions[each.metric], each.session - onset + 1)
+    return np.where(sessions <= 0, np.nan, sessions)
 
 
-def dropped(rng: Generator, null: Null, metrics: int, onset: int, drop: float) -> Floats:
-    values = VARIATION * null.make(rng, metrics, onset + 15)
-    values[:, onset:] += drop * VARIATION
-    return values
+def watched(shape: Shape) -> Callable[[Generator, Sizes], list[str]]:
+    def row(rng: Generator, sizes: Sizes) -> list[str]:
+        quiet = monitor(VARIATION * shape.make(rng, sizes.metrics, sizes.sessions))
+        months = int(quiet.watched_sessions.sum()) / MONTH
+        cells = [poisson(len(quiet.alerts), months), str(len({each.session for each in quiet.alerts}))]
+        lossy = sizes.metrics // 5
+        for spreads in (3.5, 5.0):
+            values = shape.make(rng, sizes.metrics, BEFORE + 15)
+            values[:lossy, BEFORE:] += spreads
+            sessions = first_alerts(monitor(VARIATION * values), lossy, BEFORE)
+            sessions = sessions[~np.isnan(sessions)]
+            cells.append(share(int((sessions <= 3).sum()), sessions.size))
+            cells.append(f"{np.median(sessions):.0f}" if np.median(sessions) < np.inf else "none in 15")
+        known = shape.name not in DEPENDENT and "nights" not in shape.name
+        cells.insert(3, f"{oracle(shape, rng, 3.5):.0%}" if known else "")
+        return cells
+
+    return row
 
 
-def say_sessions(sessions: Floats) -> str:
-    middle = float(np.median(sessions))
-    return f"{middle:.0f}" if np.isfinite(middle) else "none"
+def oracle(shape: Shape, rng: Generator, loss: float, metrics: int = 142) -> float:
+    """How often a CUSUM that knows the noise finds a loss within three sessions, at one false alarm in 30,000."""
+    sessions, width = 4000, 0.1
+    table, known = llr_table(shape, rng, loss, metrics, width)
+
+    def steps(values: Floats) -> Floats:
+        place = np.clip(np.floor(values / width).astype(np.int64) - known, 0, table.shape[1] - 1)
+        return np.take_along_axis(table, place, axis=1)
+
+    def alerts(each: Floats, threshold: float) -> npt.NDArray[np.bool_]:
+        sums, found = np.zeros(len(each)), np.zeros(each.shape, dtype=np.bool_)
+        for session in range(each.shape[1]):
+            sums = np.maximum(sums + each[:, session], 0)
+            found[:, session] = sums > threshold
+            sums[found[:, session]] = 0
+        return found
+
+    quiet = steps(shape.make(rng, metrics, sessions))
+    low, high = 0.0, 40.0
+    for _ in range(12):
+        middle = (low + high) / 2
+        low, high = (middle, high) if alerts(quiet, middle).sum() > quiet.size / MONTH else (low, middle)
+    found = []
+    for _ in range(10):
+        values = shape.make(rng, metrics, 33)
+        values[:, 30:] += loss
+        found.append(alerts(steps(values), high)[:, 30:].any(axis=1).mean())
+    return float(np.mean(found))
 
 
-def power(report: Report, arguments: argparse.Namespace, _: str) -> None:
-    cases = [(SIMPLE[0], onset) for onset in (30, 60, 100, 150, 200, 300)]
-    cases += [(null, 200) for null in NULLS if null is not SIMPLE[0]]
-
-    def row(number: int, null: Null, onset: int) -> list[str]:
-        found = []
-        for drop in (3.5, 5.0):
-            rng = np.random.default_rng([arguments.seed, 2, number])
-            sessions = np.concatenate(
-                [
-                    first_alerts(monitor(dropped(rng, null, arguments.metrics, onset, drop)), arguments.metrics, onset)
-                    for _ in range(arguments.systems if null is SIMPLE[0] else 1)
-                ]
-            )
-            within = int((sessions <= 3).sum())
-            interval = binomtest(within, sessions.size).proportion_ci(method="exact")
-            share = f"{within / sessions.size:.1%} ({100 * interval.low:.1f}-{100 * interval.high:.1f})"
-            found += [share, say_sessions(sessions)]
-        return [null.name, str(onset), *found]
-
-    report.table(
-        "Power and latency of watch",
-        ("noise", "sessions before the drop", "3.5 variations: found in 3 sessions", "median sessions",
-         "5 variations: found in 3 sessions", "median sessions"),
-        (row(number, *case) for number, case in enumerate(cases)),
-        f"{arguments.metrics} metrics drop at once and for good, by that many times their variation between sessions; "
-        f"Gaussian ones of {arguments.systems} systems. With the 95% interval.",
-    )  # fmt: skip
+def llr_table(shape: Shape, rng: Generator, loss: float, metrics: int, width: float) -> tuple[Floats, int]:
+    """Log likelihood ratio of a loss over none by value, shape (metrics, bins), and the number of the first bin."""
+    drawn = shape.make(rng, metrics, 20_000)
+    if shape not in RECORDED:  # all metrics have the same distribution
+        drawn = np.tile(drawn.reshape(1, -1)[:, :400_000], (metrics, 1))
+    first, bins = int(-15 / width), int(60 / width)
+    moved = round(loss / width)
+    table = np.empty((metrics, bins))
+    for row, values in enumerate(drawn):
+        place = np.clip(np.floor(values / width).astype(np.int64) - first, 0, bins - 1)
+        density = np.bincount(place, minlength=bins) + 0.5
+        table[row] = np.log(np.concatenate([np.full(moved, 0.5), density[:-moved]]) / density)
+        if row == 0 and shape not in RECORDED:
+            return np.tile(table[:1], (metrics, 1)), first
+    return table, first
 
 
-def power_of_others(report: Report, arguments: argparse.Namespace, python: str) -> None:
-    def row(number: int, variation: float, drop: float) -> list[str]:
-        rng = np.random.default_rng([arguments.seed, 3, number])
-        values = variation * rng.standard_normal((arguments.series, 200 + 15))
-        values[:, 200:] -= np.log1p(-drop)
-        ours = first_alerts(monitor(values), arguments.series, 200)
-        ten = _first(values[:, 200:] > -np.log(0.9))
-        quartile = _first(interquartile(values[:, 200 - BASELINE :]))
-        theirs = np.full(arguments.series, np.inf)
-        for session in range(1, 16):
-            open_ = np.flatnonzero(np.isinf(theirs))
-            points = otava(python, -values[open_, 200 - BASELINE : 200 + session])
-            hit = [any(point >= BASELINE - 5 for point in each) for each in points]
-            theirs[open_[np.asarray(hit, dtype=np.bool_)]] = session
-        cells = [f"{np.mean(each <= 3):.0%}, {say_sessions(each)}" for each in (ours, ten, quartile, theirs)]
-        return [f"{drop:.0%} at {variation:.0%} variation", *cells]
+def events(name: str) -> Callable[[Generator, Sizes], list[str]]:
+    """What happens once, on 20 systems of 200 metrics."""
 
-    report.table(
-        "The same drops by the other rules",
-        ("drop", "watch", "±10%", "interquartile rule", "Otava"),
-        (row(number, *each) for number, each in enumerate(((0.02, 0.07), (0.02, 0.08), (0.03, 0.05), (0.02, 0.10)))),
-        f"Found within 3 sessions, and the median session of the first finding within 15. {arguments.series} Gaussian "
-        f"metrics, 200 sessions before the drop for watch, {BASELINE} for the interquartile rule and Otava, whose "
-        "finding counts from 5 sessions before the drop on. ±10% compares with the true value.",
-    )
+    def row(rng: Generator, sizes: Sizes) -> list[str]:
+        del sizes
+        alerts, others, nights, told = 0, 0, [], 0
+        for _ in range(20):
+            values = VARIATION * rng.standard_normal((200, 290))
+            lossy: Sequence[int] = (0,)
+            if name.startswith("whole system"):
+                values[:20] *= 0.1  # some are quiet
+                values[:, 230:232] += 0.03
+                lossy = (200,)
+            elif name.startswith("a quiet metric"):
+                values *= 0.0003 / VARIATION
+                values[0, 230:] += 0.02
+            elif name.startswith("+8%"):
+                values[0, 230:] -= 0.08
+                values[0, 270:] += 0.08
+            else:
+                values[0, 230:] += 0.25
+                values[0, 260:] += 0.4
+            found = monitor(values)
+            late = [each for each in found.alerts if each.session >= 230]
+            mine = [each for each in late if each.metric in lossy]
+            alerts += len(mine)
+            others += len(late) - len(mine)
+            nights += [each.session - 229 for each in mine[:1]]
+            told += sum(each.metric in lossy for each in found.improvements)
+        return [f"{alerts / 20:.2f}", f"{others / 20:.2f}", f"{np.median(nights):.0f}" if nights else "none",
+                f"{told / 20:.2f}"]  # fmt: skip
 
-
-def _first(flags: npt.NDArray[np.bool_]) -> Floats:
-    return np.where(flags.any(axis=1), np.argmax(flags, axis=1) + 1.0, np.inf)
-
-
-def drift(report: Report, arguments: argparse.Namespace, _: str) -> None:
-    def row(number: int, variation: float, onset: int) -> list[str]:
-        rng = np.random.default_rng([arguments.seed, 4, number])
-        values = variation * rng.standard_normal((arguments.metrics, onset + 60))
-        values[:, onset:] -= np.log1p(-0.002 * np.arange(1, 61))
-        sessions = first_alerts(monitor(values), arguments.metrics, onset)
-        return [f"{variation:.0%}", str(onset), f"{np.mean(sessions <= 25):.1%}", f"-{0.2 * np.median(sessions):.1f}%"]
-
-    cases = [(variation, onset) for variation in (0.01, 0.02, 0.03) for onset in (60, 200)]
-    report.table(
-        "A drift of 0.2% a session",
-        ("variation", "sessions before", "found before -5%", "median loss when found"),
-        (row(number, *each) for number, each in enumerate(cases)),
-    )
+    return row
 
 
-def comparisons(report: Report, arguments: argparse.Namespace, _: str) -> None:
-    options = CompareOptions()
+# compare
 
-    def row(number: int, share: float, runs: int, earlier: int, uneven: float) -> list[str]:
-        rng = np.random.default_rng([arguments.seed, 5, number])
-        shifted = max(1, round(share * arguments.metrics)) if share else 0
-        found, known, false, covered = [], [], [], []
-        # Without a shift a comparison has false discoveries or has not: that takes more of them.
-        for _ in range(arguments.series * (1 if shifted else 5)):
-            spread = VARIATION * np.exp(uneven * rng.standard_normal((arguments.metrics, 1)))
-            base, candidate, before = (
-                spread * rng.standard_normal((arguments.metrics, number)) for number in (runs, runs, earlier)
-            )
-            truth = np.zeros(arguments.metrics)
-            # The shift is 2.5 variations for each metric: 5% where the variation is 2%.
-            truth[:shifted] = -np.log(0.95) * spread[:shifted, 0] / VARIATION
-            tested = moderated_test(base, candidate + truth[:, None], before, options)
-            called = int(tested.worse.sum() + tested.better.sum())
-            found.append(tested.worse[:shifted].mean() if shifted else np.nan)
-            z = ((candidate.mean(axis=1) - base.mean(axis=1) + truth) / spread[:, 0]) * np.sqrt(runs / 2)
-            known.append(discoveries(norm.sf(z), options.false_discovery)[0][:shifted].mean() if shifted else np.nan)
-            false.append((called - int(tested.worse[:shifted].sum())) / max(called, 1))
-            reach = t.ppf(0.975, tested.freedom) * tested.error
-            covered.append(np.mean(np.abs(tested.shift - truth) <= reach))
-        return [
-            f"{shifted}", str(runs), str(earlier), "equal" if uneven == 0 else "uneven",
-            f"{np.mean(found):.1%}" if shifted else "",
-            f"{np.mean(known):.1%}" if shifted else "",
-            f"{np.mean(false):.2%}", f"{np.mean(covered):.2%}",
-        ]  # fmt: skip
-
-    cases = [(0.0, 5, 60, 0.0), (0.0, 5, 60, 1.0)]
-    cases += [(share, runs, 60, 0.0) for share in (0.001, 0.1, 0.5, 1.0) for runs in (5, 7, 8)]
-    cases += [(share, runs, earlier, 1.0) for share in (0.1, 0.5, 1.0) for runs in (5, 8) for earlier in (0, 60)]
-    report.table(
-        "Compare: a shift of 5% at 2% between-run variation",
-        ("metrics shifted of " + str(arguments.metrics), "runs a side", "earlier runs", "variation of the metrics",
-         "power", "power, variation known", "false discoveries", "coverage of the 95% interval"),
-        (row(number, *each) for number, each in enumerate(cases)),
-        f"At 1% false discovery for losses and 1% for gains, over {arguments.series} comparisons each, without a shift "
-        f"{5 * arguments.series}. Uneven: the variation differs between metrics by a factor of e (one standard "
-        "deviation), and the shift with it. Variation known: the same decision by a test that is told the "
-        "variation of every metric, which no test can be.",
-    )  # fmt: skip
+CASES = ((1, 1, 60), (3, 3, 60), (5, 5, 60), (20, 20, 60), (20, 3, 60), (20, 1, 60), (3, 3, 0), (5, 5, 0), (20, 20, 0))
 
 
-def coverage(report: Report, arguments: argparse.Namespace, _: str) -> None:
-    nulls = (SIMPLE[0], SIMPLE[1], SIMPLE[6], SIMPLE[7])
+def compared(shape: Shape) -> Callable[[Generator, Sizes], list[str]]:
+    def row(rng: Generator, sizes: Sizes) -> list[str]:
+        cells, wrong = [], 0
+        for base, candidate, earlier in CASES:
+            side = np.repeat([EARLIER, BASE, CANDIDATE], [earlier, base, candidate])
+            called = 0
+            for _ in range(sizes.comparisons):
+                values = VARIATION * shape.make(rng, 100, side.size)
+                tested = shift_test(values, side, np.arange(side.size), CompareOptions())
+                called += bool(tested.worse.any() or tested.better.any())
+            cells.append(f"{called / sizes.comparisons:.1%}")
+            wrong += called
+        number = sizes.comparisons * len(CASES)
+        return [*cells, share(wrong, number)]
 
-    def row(number: int, null: Null, runs: int) -> list[str]:
-        rng = np.random.default_rng([arguments.seed, 6, number])
+    return row
+
+
+def found_by_compare(shape: Shape) -> Callable[[Generator, Sizes], list[str]]:
+    def row(rng: Generator, sizes: Sizes) -> list[str]:
         cells = []
-        values = null.make(rng, 100_000, runs + 1)
-        found = centre_and_spread(values[:, :-1])
-        for rate in (0.05, 0.01, 0.001):
-            reach = prediction_factor(runs, rate) * found.spread
-            cells.append(f"{np.mean(values[:, -1] <= found.centre + reach):.3%}")
-        return [null.name, str(runs), *cells]
+        for base, candidate, earlier in CASES[1:5]:
+            side = np.repeat([EARLIER, BASE, CANDIDATE], [earlier, base, candidate])
+            found, known, covered = [], [], []
+            for _ in range(max(sizes.comparisons // 5, 2)):
+                values = VARIATION * shape.make(rng, 100, side.size)
+                values[:10, side == CANDIDATE] += 2.5 * VARIATION
+                tested = shift_test(values, side, np.arange(side.size), CompareOptions())
+                found.append(tested.worse[:10].mean())
+                known.append(np.median(tested.smallest[10:]))
+                covered.append(np.mean(np.abs(tested.shift[10:]) <= 2 * tested.error[10:]))
+            cells.append(f"{np.mean(found):.0%}; {np.median(known):.1%}")
+        return cells
 
-    report.table(
-        "Coverage of calibrate's bounds",
-        ("between-run variation", "runs", "claimed 95%", "claimed 99%", "claimed 99.9%"),
-        (row(number, *each) for number, each in enumerate((null, runs) for null in nulls for runs in (8, 12, 20, 50))),
-        "How often one more healthy run keeps the bound on its worse side; 100,000 calibrations each.",
-    )
-
-
-def history(values: Floats) -> pl.DataFrame:
-    """A history of metrics with these logarithms, a session a session."""
-    metrics, sessions = values.shape
-    start = datetime(2026, 1, 1, 2, tzinfo=timezone.utc)
-    session, metric = np.divmod(np.arange(sessions * metrics), metrics)
-    starts = [start + timedelta(days=each) for each in range(sessions)]
-    size = sessions * metrics
-    frame = pl.DataFrame(
-        {
-            "session": [f"s{each:04}" for each in session],
-            "run_id": [f"r{each:04}" for each in session],
-            "started": [starts[each] for each in session],
-            "metric": [f"metric_{each:04}" for each in metric],
-            "value": np.exp(-values[metric, session]) * 100,
-            "components": [[f"link{each % 100}", f"node{each % 10}"] for each in metric],
-        },
-        schema_overrides={"started": pl.Datetime("us", "UTC")},
-    )
-    constant = {"system": "sim", "partition": "p", "environment": "e", "test": "T", "unit": "Gb/s", "better": "higher",
-                "low": 0.0, "high": 0.0, "count": 100, "deviation": 1.0, "verdict": "PASS", "software": "{}",
-                "tuning": "{}", "rehearsal": False}  # fmt: skip
-    frame = frame.with_columns(
-        *(pl.lit(value).alias(name) for name, value in constant.items()),
-        pl.Series("nodes", [["n0"]] * size),
-        pl.Series("tags", [[]] * size, dtype=pl.List(pl.String)),
-    )
-    return frame.select(COLUMNS)
+    return row
 
 
-def speed(report: Report, arguments: argparse.Namespace, python: str) -> None:
-    def row(sessions: int) -> list[str]:
-        rng = np.random.default_rng([arguments.seed, 7])
-        values = VARIATION * rng.standard_normal((1000, sessions))
-        frame = history(values)
-        begin = time.perf_counter()
-        watch(frame, "sim", now=frame["started"][-1])
-        ours = time.perf_counter() - begin
-        begin = time.perf_counter()
-        otava(python, -values)
-        return [f"1,000 x {sessions}", f"{ours:.1f} s", f"{time.perf_counter() - begin:.1f} s"]
-
-    report.table("Speed", ("metrics x sessions", "watch", "Otava, once at the end"), map(row, (365, 1000)))
+EVENTS = (
+    "whole system 3% slower for two nights",
+    "a quiet metric (0.03%) loses 2%",
+    "+8% that stays, and is lost 40 nights later",
+    "-22%, and another 33% while that is open",
+)
 
 
-TABLES = ["false-alarms", "power", "drift", "other-rules", "compare", "coverage", "speed"]
-MEASURES = (false_alarms, power, drift, power_of_others, comparisons, coverage, speed)
+def tables() -> tuple[Table, ...]:
+    sides = tuple(f"{base} against {candidate}, {earlier} before" for base, candidate, earlier in CASES)
+    return (
+        Table(
+            "watch",
+            "Healthy metrics from their first session on; none shares a component with another, so each alert is an "
+            "incident. Then a fifth of the metrics loses that many standard deviations after 200 sessions.",
+            ("noise", "incidents a month and 1,000 metrics (95% interval)", "nights with one", "3.5: found in 3 nights",
+             "an oracle", "median nights", "5: found in 3 nights", "median nights"),
+            {each.name: watched(each) for each in WATCHED},
+        ),
+        Table(
+            "watch: events",
+            "20 systems of 200 Gaussian metrics each, with a standard deviation of 2% where nothing else is said; the "
+            "event after 230 nights. Alerts of what it happened to (the whole system as one metric, or one of 200), "
+            "alerts of all others in the 60 nights from then on, nights to the first, and improvements announced.",
+            ("event", "alerts", "of others", "median nights", "improvements announced"),
+            {each: events(each) for each in EVENTS},
+        ),
+        Table(
+            "compare: false calls",
+            "Comparisons of 100 healthy metrics in which anything is called regressed or improved, at 1% false "
+            "discovery each; sessions follow each other.",
+            ("noise", *sides, "together (95% interval)"),
+            {each.name: compared(each) for each in ALL},
+        ),
+        Table(
+            "compare: power",
+            "A tenth of 100 metrics loses 5%, two and a half standard deviations: how many are called regressed, and "
+            "the smallest loss that compare says it would have shown.",
+            ("noise", *sides[1:5]),
+            {each.name: found_by_compare(each) for each in ALL},
+        ),
+    )  # fmt: skip
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True, help="Markdown file to write")
-    parser.add_argument("--otava", help="a Python that has apache-otava; without it one is made")
-    parser.add_argument("--seed", type=int, default=20261121)
-    parser.add_argument("--metrics", type=int, default=1000)
-    parser.add_argument("--sessions", type=int, default=300, help="of each null series")
-    parser.add_argument("--series", type=int, default=100, help="for the rules that are slow, and comparisons")
-    parser.add_argument("--systems", type=int, default=1, help="with as many metrics each, for the power")
-    parser.add_argument("--full", action="store_true", help="the same as --sessions 1100 --series 300 --systems 5")
-    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES, metavar="TABLE", help=", ".join(TABLES))
+    parser.add_argument("--seed", type=int, default=20261122)
+    parser.add_argument("--metrics", type=int, default=500, help="that are watched")
+    parser.add_argument("--sessions", type=int, default=430, help="that they are watched for")
+    parser.add_argument("--comparisons", type=int, default=60, help="of each noise and case")
+    parser.add_argument("--tables", nargs="+", default=[], metavar="TITLE", help="only these tables")
     arguments = parser.parse_args()
-    if arguments.full:
-        arguments.sessions, arguments.series, arguments.systems = 1100, 300, 5
-    names = ("seed", "metrics", "sessions", "series", "systems")
-    given = [f"--{name} {getattr(arguments, name)}" for name in names]
-    if arguments.tables != TABLES:
-        given.append(f"--tables {' '.join(arguments.tables)}")
-    report = Report(arguments.output, f"python -m benchmarks.regression {' '.join(given)}")
-    with tempfile.TemporaryDirectory() as folder:
-        python = arguments.otava or make_otava(Path(folder))
-        for name, table in zip(TABLES, MEASURES, strict=True):
-            if name in arguments.tables:
-                table(report, arguments, python)
+    known = tables()
+    unknown = [each for each in arguments.tables if each not in {table.title for table in known}]
+    if unknown:
+        parser.error(f"no table {unknown[0]!r}: give {', '.join(repr(each.title) for each in known)}")
+    sizes = Sizes(arguments.seed, arguments.metrics, arguments.sessions, arguments.comparisons)
+    Report(arguments.output, sizes).run(known, arguments.tables)
     return 0
 
 

@@ -14,8 +14,8 @@ from fabricheck.commands import rehearsal
 if TYPE_CHECKING:
     import polars as pl
 
+    from fabricheck.history.accepted import Accepted
     from fabricheck.history.limits import Limits
-    from fabricheck.history.watch import Accepted
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _STORE = click.option(
@@ -199,7 +199,7 @@ def _limits(system: str) -> Limits:
 
 
 def _accepted(system: str, path: Path | None) -> tuple[Accepted, ...]:
-    from fabricheck.history.watch import find_accepted, load_accepted
+    from fabricheck.history.accepted import find_accepted, load_accepted
     from fabricheck.suite import suite_root
 
     return load_accepted(path) if path is not None else find_accepted(system, suite_root())

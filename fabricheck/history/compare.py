@@ -17,10 +17,22 @@ from fabricheck.errors import UserError
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import KEY, NO_MEASUREMENT, MetricKey, check_history
 from fabricheck.history.shared import blamed, count_crossing, groups
-from fabricheck.history.shift_test import CompareOptions, Floats, Tested, centre, count_runs, moderated_test
+from fabricheck.history.shift_test import (
+    BASE,
+    CANDIDATE,
+    EARLIER,
+    FEWEST_SESSIONS,
+    CompareOptions,
+    Floats,
+    Ints,
+    Tested,
+    shift_test,
+)
 
-# Earlier runs that are looked at, the latest: how much a metric varied long ago does not matter.
+# Earlier sessions that are looked at, the latest: how much a metric varied long ago does not matter.
 _EARLIER = 60
+# Neighbouring sessions that are so much alike are named where there is no history to tell that from.
+_ALIKE, _FEWEST_EARLIER = 0.3, 20
 
 
 class Change(str, Enum):
@@ -34,11 +46,12 @@ class Change(str, Enum):
 
 @dataclass(frozen=True)
 class MetricChange:
-    """One metric in both sets.
+    """One metric in both sets. What counts is a session: runs of one session are one value, their median.
 
     `base` and `candidate` are robust centres in `unit`. `change` is candidate / base - 1, with its confidence
-    `interval`; `effect` is the change in between-run spreads, positive where it is better. `smallest_change` is the
-    least relative loss that runs as many and as noisy would have shown as regressed with the power of the options.
+    `interval`; `effect` is the change in spreads between sessions, positive where it is better. `smallest_change` is
+    the least relative loss that sessions as many and as noisy would have shown as regressed with the power of the
+    options.
     `p_worse` and `p_better` are one-sided and not corrected for the number of metrics.
     """
 
@@ -47,12 +60,13 @@ class MetricChange:
     better: str
     base: float
     candidate: float
-    base_runs: int
-    candidate_runs: int
+    base_sessions: int
+    candidate_sessions: int
     change: float
     interval: tuple[float, float]
     effect: float
-    spread: float  # between runs, relative
+    spread: float  # between sessions, relative
+    correlation: float  # of neighbouring sessions
     p_worse: float
     p_better: float
     smallest_change: float
@@ -102,6 +116,7 @@ class Comparison:
     new: tuple[MetricKey, ...]
     software_changes: tuple[str, ...]
     unequal: tuple[str, ...]
+    advice: tuple[str, ...]  # what would have to be run for an answer
 
     def count(self, verdict: Change) -> int:
         return sum(each.verdict is verdict for each in self.metrics)
@@ -163,7 +178,35 @@ def compare(
             for name in sorted({*software[0], *software[1]})
             if software[0].get(name) != software[1].get(name)
         ),
-        unequal=_unequal_runs(chosen[0], chosen[1], metrics),
+        unequal=(*_unequal_runs(chosen[0], chosen[1], metrics), *_alike(metrics, earlier)),
+        advice=tuple(
+            _more_sessions(system, name, rows["session"].n_unique())
+            for name, rows in zip(("base", "candidate"), chosen, strict=True)
+            if rows["session"].n_unique() < FEWEST_SESSIONS
+        ),
+    )
+
+
+def _more_sessions(system: str, side: str, sessions: int) -> str:
+    """What to do about a side of too few sessions: one line."""
+    missing = FEWEST_SESSIONS - sessions
+    has, times = "session" if sessions == 1 else "sessions", {1: "once", 2: "twice"}[missing]
+    return (
+        f"the {side} has {sessions} {has}, and fewer than {FEWEST_SESSIONS} cannot show a regression: run it {times} "
+        f"more with the same software and settings: fabricheck run --system {system}"
+    )
+
+
+def _alike(metrics: Sequence[MetricChange], earlier: pl.DataFrame) -> tuple[str, ...]:
+    """Sessions that are alike, where only those that are compared say so; the intervals are the wider for it."""
+    if not metrics or earlier["session"].n_unique() >= _FEWEST_EARLIER:
+        return ()
+    typical = float(np.median([each.correlation for each in metrics]))
+    if typical < _ALIKE:
+        return ()
+    return (
+        f"neighbouring sessions are alike (correlation {typical:.2f}, told from these sessions alone): they say less "
+        "than as many independent ones would",
     )
 
 
@@ -210,9 +253,6 @@ def _unequal_runs(base: pl.DataFrame, candidate: pl.DataFrame, metrics: Iterable
         for text in each.unequal:
             counted[text] = counted.get(text, 0) + 1
     found = [f"{text} ({number} metrics)" for text, number in sorted(counted.items())]
-    for name, rows in (("base", base), ("candidate", candidate)):
-        if rows["session"].n_unique() == 1 and rows.select(pl.struct(KEY).is_duplicated().any()).item():
-            found.append(f"all runs of the {name} are of one session: sessions differ more than runs of one")
     return tuple(found)
 
 
@@ -224,10 +264,10 @@ def _metrics(
     facts = [_facts(keys, rows) for rows in (base, candidate)]
     sign = np.where(facts[0]["better"].to_numpy() == "higher", -1.0, 1.0)
     recent = earlier.group_by(KEY, maintain_order=True).tail(_EARLIER)
-    values = [_matrix(keys, rows) * sign[:, None] for rows in (base, candidate, recent)]
-    tested = moderated_test(values[0], values[1], values[2], options)
-    centres = [np.exp(sign * centre(each, tested.spread)) for each in values[:2]]
-    counts = [count_runs(each) for each in values[:2]]
+    values, side, when = _matrix(keys, ((EARLIER, recent), (BASE, base), (CANDIDATE, candidate)))
+    tested = shift_test(values * sign[:, None], side, when, options)
+    centres = [np.exp(sign * each) for each in (tested.base, tested.candidate)]
+    counts = [np.isfinite(values[:, side == each]).sum(axis=1) for each in (BASE, CANDIDATE)]
     quantile = t.isf((1 - options.confidence) / 2, np.maximum(tested.freedom, 1e-9))
     quantile = np.where(tested.freedom > 0, quantile, np.inf)
     found = []
@@ -241,12 +281,13 @@ def _metrics(
                 better=facts[0]["better"][row],
                 base=float(centres[0][row]),
                 candidate=float(centres[1][row]),
-                base_runs=int(counts[0][row]),
-                candidate_runs=int(counts[1][row]),
+                base_sessions=int(counts[0][row]),
+                candidate_sessions=int(counts[1][row]),
                 change=math.expm1(sign[row] * tested.shift[row]),
                 interval=(_relative(ends[0]), _relative(ends[1])),
                 effect=float(-tested.shift[row] / tested.spread[row]),
                 spread=float(tested.spread[row]),
+                correlation=float(tested.correlation[row]),
                 p_worse=float(tested.p_worse[row]),
                 p_better=float(tested.p_better[row]),
                 smallest_change=_loss(sign[row], tested.smallest[row]),
@@ -296,13 +337,26 @@ def _unequal(base: pl.DataFrame, candidate: pl.DataFrame, row: int) -> tuple[str
     return tuple(found)
 
 
-def _matrix(keys: pl.DataFrame, rows: pl.DataFrame) -> Floats:
-    """Logarithms of the values of each metric in the order of the runs, shape (metrics, runs); NaN fills up."""
+def _matrix(keys: pl.DataFrame, sides: Sequence[tuple[int, pl.DataFrame]]) -> tuple[Floats, Ints, Ints]:
+    """Logarithms of the values, shape (metrics, sessions), NaN where there is none; side and number of each session.
+
+    Runs of one session on one side are one value, their median: what the session was like is common to them.
+    """
+    wanted = ("session", "started", *KEY, "value")
+    rows = pl.concat([each.select(*wanted, pl.lit(side).alias("side")) for side, each in sides])
+    sessions = (
+        rows.group_by("session", "side")
+        .agg(pl.col("started").min())
+        .sort("started", "session", "side")
+        .with_row_index("place")
+    )
     cells = (
-        rows.join(keys.with_row_index("row"), on=KEY, maintain_order="left")
-        .select("row", pl.col("value"), pl.int_range(pl.len()).over("row").alias("place"))
-    )  # fmt: skip
-    width = int(cells["place"].max()) + 1 if not cells.is_empty() else 0  # type: ignore[arg-type]
-    found = np.full((keys.height, width), np.nan)
+        rows.join(keys.with_row_index("row"), on=KEY)
+        .join(sessions.select("session", "side", "place"), on=("session", "side"))
+        .group_by("row", "place")
+        .agg(pl.col("value").median())
+    )
+    found = np.full((keys.height, sessions.height), np.nan)
     found[cells["row"].to_numpy(), cells["place"].to_numpy()] = np.log(cells["value"].to_numpy())
-    return found
+    # Parts of one session on both sides are as near to each other as two can be.
+    return found, sessions["side"].to_numpy().astype(np.int64), np.arange(sessions.height)

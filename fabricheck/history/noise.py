@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from fabricheck.history.hazard import BAD_SESSIONS, CORRELATIONS, KINDS
+from fabricheck.history.hazard import BAD_SESSIONS, CORRELATIONS, KINDS, Kind
 from fabricheck.history.robust import CUT
 
 Floats = npt.NDArray[np.float64]
@@ -20,11 +20,13 @@ _EDGES = np.asarray([-np.inf, 0.75, 1.25, 1.75, 2.25, 3.0, np.inf])
 # second mode or are correlated. A few metrics are judged by it, a thousand by themselves.
 _PRIOR_METRICS = 5.0
 _PRIOR = np.outer(
-    [0.5, 0.2, 0.15, 0.08, 0.05, 0.02], [0.5, 0.08, 0.08, 0.08, 0.05, 0.03, 0.01, 0.01, *[0.012] * 15]
+    [0.5, 0.2, 0.14, 0.08, 0.04, 0.02, 0.01, 0.01], [0.5, 0.08, 0.08, 0.08, 0.05, 0.03, 0.01, 0.01, *[0.012] * 15]
 ).ravel()
 _ROUNDS = 100
 
 _CORRELATION = np.asarray([each.correlation for each in KINDS])
+# Of a metric whose level wanders: sessions as much alike as any kind has them.
+WANDERING = np.asarray([float(each == Kind(CORRELATIONS[-1], BAD_SESSIONS[0])) for each in KINDS])
 _LONG_RUN = (1 + _CORRELATION) / (1 - _CORRELATION)
 _INDEPENDENT = (1 - _CORRELATION**2) / (1 + _CORRELATION**2)
 

@@ -40,7 +40,11 @@ class MetricKey:
     metric: str
 
     def __str__(self) -> str:
-        return f"{self.partition} {self.environment} {self.test} {self.metric}"
+        return " ".join(filter(None, (self.partition, self.environment, self.test, self.metric)))
+
+
+# What all metrics of a session have in common, where it is shown beside them.
+WHOLE_SYSTEM = MetricKey("", "", "", "whole system")
 
 
 def check_history(frame: pl.DataFrame, system: str, *, now: datetime | None = None) -> pl.DataFrame:

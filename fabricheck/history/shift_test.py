@@ -1,4 +1,5 @@
-"""Whether metrics shifted between two sets of runs: a test of all metrics at once that knows how much each varies."""
+"""Whether metrics shifted between two sets of sessions: a test of all at once that knows how much each varies, how
+alike neighbouring sessions are, and what tails the noise has."""
 
 from __future__ import annotations
 
@@ -11,20 +12,33 @@ from scipy.special import digamma, polygamma
 from scipy.stats import norm, t
 
 from fabricheck.errors import UserError
-from fabricheck.history.hazard import KINDS
-from fabricheck.history.noise import kinds_of_noise
-from fabricheck.history.robust import FEWEST, centre_and_spread
+from fabricheck.history.peaks import Tail, upper_tail
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
-# Runs further than this from their median, in spreads, count as if they were here: one bad run is no change.
+# Fewer sessions a side than this are no regression, whatever they are: one session is one draw of the launch, the
+# node and the hour.
+FEWEST_SESSIONS = 3
+# The sides of a comparison, as `shift_test` takes them.
+EARLIER, BASE, CANDIDATE = 0, 1, 2
+# Sessions further than this from the median of their side, in spreads, count as if they were here: one bad session is
+# no change.
 _CUT = 2.0
 # Metrics that vary less, relative, are taken to vary by this: the resolution of a clock is no certainty.
-_LEAST_SPREAD = 0.001
+_LEAST_SPREAD = 1e-4
 # A prior of more than this many degrees of freedom is as good as a known spread.
 _MOST_FREEDOM = 1e6
 _FEWEST_FOR_PRIOR = 10
-_FEWEST_FOR_CORRELATION = 20
+# Correlations of neighbouring sessions that are tried, and how common each is before anything was measured, as if of
+# this many metrics.
+_CORRELATIONS = np.asarray([0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.87, 0.95, 0.985])
+_PRIOR_SHARES = np.asarray([0.4, 0.2, 0.12, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02])
+_PRIOR_METRICS = 2.0
+_ROUNDS = 50
+# Orders of the residuals that are drawn for all metrics together, and at least for each.
+_DRAWS, _FEWEST_DRAWS = 20_000, 20
+_BATCH = 5_000
 
 
 @dataclass(frozen=True)
@@ -47,54 +61,117 @@ class CompareOptions:
 
 @dataclass(frozen=True)
 class Tested:
-    """The statistics of matched metrics, shapes (metrics,); logarithms, with more being worse."""
+    """The statistics of matched metrics, shapes (metrics,); logarithms, with more being worse.
 
+    `correlation`: of neighbouring sessions. `enough`: whether both sides have FEWEST_SESSIONS.
+    """
+
+    base: Floats
+    candidate: Floats
     shift: Floats
     error: Floats
     freedom: Floats
     spread: Floats
+    correlation: Floats
     p_worse: Floats
     p_better: Floats
+    enough: npt.NDArray[np.bool_]
     worse: npt.NDArray[np.bool_]
     better: npt.NDArray[np.bool_]
     smallest: Floats
 
 
-def moderated_test(base: Floats, candidate: Floats, earlier: Floats, options: CompareOptions) -> Tested:
-    """Test every metric for a shift; `base` and `candidate` have shapes (metrics, runs), NaN where there is none.
+@dataclass(frozen=True)
+class _Packed:
+    """The measured sessions of each metric, moved to the front of its row; shapes (metrics, most sessions).
 
-    Values are logarithms with the sign that makes more worse. The spread between runs is taken to be the same on both
-    sides. It is estimated from the runs of both, from `earlier` runs, shape (metrics, runs) in the order of time, by
-    their successive differences, and from all the other metrics (moderated t: Smyth, Statistical Applications in
-    Genetics and Molecular Biology 3, 2004): five runs a side alone know too little of it. Where there are enough
-    earlier runs to tell that neighbouring runs are alike, the errors are the larger for it. Which shifts are real is
-    decided over all metrics at once with the two-stage step-up procedure of Benjamini, Krieger and Yekutieli
-    (Biometrika 93, 2006), each direction by itself.
+    `gap`: sessions since the one before. `side` is that of the session, -1 behind the last.
     """
-    n1, n2 = count_runs(base), count_runs(candidate)
-    correlation = _correlation(earlier)
-    squares = sum(_squares(each) / _within(count_runs(each), correlation) for each in (base, candidate))
-    freedom = np.maximum(n1 - 1, 0) + np.maximum(n2 - 1, 0)
-    more, known = _from_differences(earlier, correlation)
-    squares, freedom = squares + more * known, freedom + known
-    with np.errstate(invalid="ignore", divide="ignore"):
-        variance = np.maximum(squares / freedom, _LEAST_SPREAD**2)
-    prior_variance, prior_freedom = _prior(variance, freedom)
-    total = freedom + prior_freedom
-    with np.errstate(invalid="ignore", divide="ignore"):
-        pooled = (np.where(freedom > 0, freedom * variance, 0.0) + prior_freedom * prior_variance) / total
-    spread = np.sqrt(pooled)
-    error = spread * np.sqrt(_of_mean(n1, correlation) + _of_mean(n2, correlation))
-    shift = centre(candidate, spread) - centre(base, spread)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        statistic = shift / error
-    known_spread = np.isfinite(statistic) & (total > 0)
-    p_worse = np.where(known_spread, t.sf(statistic, np.maximum(total, 1e-9)), 1.0)
-    p_better = np.where(known_spread, t.sf(-statistic, np.maximum(total, 1e-9)), 1.0)
-    worse, threshold = discoveries(p_worse, options.false_discovery)
-    better, _ = discoveries(p_better, options.false_discovery)
-    smallest = _smallest_shift(error, total, threshold, options.power)
-    return Tested(shift, error, total, spread, p_worse, p_better, worse, better, smallest)
+
+    values: Floats
+    side: Ints
+    gap: Floats
+
+    @property
+    def there(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.side >= 0)
+
+
+@dataclass(frozen=True)
+class _White:
+    """Values and the indicators of the sides of each metric, with the correlation of neighbours taken out.
+
+    `y`: (metrics, sessions), `x`: (metrics, sessions, 3), `inverse`: of X'X, (metrics, 3, 3). `log_determinant` is that
+    of the restricted likelihood: of the correlations and of X'X.
+    """
+
+    y: Floats
+    x: Floats
+    inverse: Floats
+    log_determinant: Floats
+
+    def fit(self, y: Floats) -> tuple[Floats, Floats]:
+        """Level of each side, (metrics, 3), and sum of squares around them, (metrics,), of whitened values."""
+        moment = np.einsum("msk,ms->mk", self.x, y)
+        level = np.einsum("mkl,ml->mk", self.inverse, moment)
+        return level, np.maximum(np.einsum("ms,ms->m", y, y) - np.einsum("mk,mk->m", level, moment), 0.0)
+
+
+def shift_test(values: Floats, side: Ints, when: Ints, options: CompareOptions, *, seed: int = 1) -> Tested:
+    """Test every metric for a shift from the sessions of the base to those of the candidate.
+
+    `values`: logarithms with the sign that makes more worse, shape (metrics, sessions), NaN where a metric was not
+    measured; sessions in the order of time. `side`, shape (sessions,): EARLIER, BASE or CANDIDATE. `when`, (sessions,):
+    the number of each session among all, which tells how far apart they are.
+
+    The levels of the sides are fitted by generalised least squares: sessions are alike the more the nearer they are,
+    with a correlation that restricted maximum likelihood tells (Harville, JASA 72, 1977), each metric by its sessions
+    and by what is common among all (empirical Bayes). The spread is estimated from all sessions and from the other
+    metrics (moderated t: Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004). How improbable a
+    statistic is, is the larger of what Student's t says and of how often it is so large when the residuals are put in
+    another order, of all metrics together: noise has the tails that it has. Which shifts are real is decided over
+    all metrics at once with the two-stage step-up procedure of Benjamini, Krieger and Yekutieli (Biometrika 93, 2006),
+    each direction by itself.
+    """
+    packed = _pack(values, side, when)
+    count = np.stack([(packed.side == each).sum(axis=1) for each in (EARLIER, BASE, CANDIDATE)], axis=1)
+    freedom = np.maximum(count - 1, 0).sum(axis=1).astype(np.float64)
+    rough = _moderate(_whiten(packed, np.zeros(len(values))).fit(packed.values)[1], freedom)
+    # Without a spread nothing can be told to be wild.
+    reach = np.nan_to_num(_CUT * np.sqrt(rough.variance), nan=np.inf)
+    kept = _cut(packed, reach)
+    correlation = _correlation(kept, freedom)
+    white = _whiten(kept, correlation)
+    level, squares = white.fit(white.y)
+    known = _moderate(squares, freedom)
+    shift = level[:, CANDIDATE] - level[:, BASE]
+    both = (count[:, BASE] > 0) & (count[:, CANDIDATE] > 0) & (known.freedom > 0)
+    error = np.where(both, np.sqrt(known.variance * _of_difference(white)), np.nan)
+    total = known.freedom
+    scores = _scores(shift / np.where(both, error, np.inf), total)
+    drawn = _drawn(packed, correlation, reach, known, seed)
+    tails = upper_tail(drawn), upper_tail(-drawn)
+    p_worse, p_better = (
+        np.where(both, _improbable(each, tail), 1.0) for each, tail in zip((scores, -scores), tails, strict=True)
+    )
+    enough = np.asarray((count[:, [BASE, CANDIDATE]] >= FEWEST_SESSIONS).all(axis=1))
+    worse, threshold = discoveries(np.where(enough, p_worse, 1.0), options.false_discovery)
+    better, _ = discoveries(np.where(enough, p_better, 1.0), options.false_discovery)
+    return Tested(
+        base=level[:, BASE],
+        candidate=level[:, CANDIDATE],
+        shift=shift,
+        error=error,
+        freedom=np.where(both, total, 0.0),
+        spread=np.sqrt(known.variance),
+        correlation=correlation,
+        p_worse=p_worse,
+        p_better=p_better,
+        enough=enough,
+        worse=worse,
+        better=better,
+        smallest=np.where(enough, _smallest_shift(error, total, threshold, options.power, tails[0]), np.inf),
+    )
 
 
 def discoveries(p: Floats, rate: float) -> tuple[npt.NDArray[np.bool_], float]:
@@ -126,69 +203,127 @@ def _step_up(p: Floats, level: float) -> int:
     return int(below[-1]) + 1 if below.size else 0
 
 
-def count_runs(values: Floats) -> npt.NDArray[np.int64]:
-    return np.asarray(np.isfinite(values).sum(axis=1))
+# Levels of the sides
 
 
-def _squares(values: Floats) -> Floats:
-    number = np.maximum(count_runs(values), 1)
-    mean = np.nansum(values, axis=1) / number
-    return np.asarray(np.nansum((values - mean[:, None]) ** 2, axis=1))
+def _pack(values: Floats, side: Ints, when: Ints) -> _Packed:
+    missing = ~np.isfinite(values)
+    order = np.argsort(missing, axis=1, kind="stable")[:, : max(int((~missing).sum(axis=1).max(initial=0)), 1)]
+    gone = np.take_along_axis(missing, order, axis=1)
+    moment = when[order].astype(np.float64)
+    gap = np.diff(moment, axis=1, prepend=moment[:, :1])
+    found = np.where(gone, 0.0, np.take_along_axis(values, order, axis=1))
+    return _Packed(found, np.where(gone, -1, side[order]), np.where(gone, 1.0, gap))
 
 
-def _correlation(earlier: Floats) -> Floats:
-    """Correlation of successive runs of each metric; 0 for those with too few earlier runs to tell; (metrics,)."""
-    found = np.zeros(len(earlier))
-    rows = np.flatnonzero(count_runs(earlier) >= _FEWEST_FOR_CORRELATION)
-    if rows.size:
-        known = centre_and_spread(earlier[rows])
-        spread = np.maximum(known.spread, _LEAST_SPREAD)[:, None]
-        weights = kinds_of_noise((earlier[rows] - known.centre[:, None]) / spread)
-        found[rows] = weights @ np.asarray([each.correlation for each in KINDS])
-    return found
+def _cut(packed: _Packed, reach: Floats) -> _Packed:
+    """Values no further than `reach`, (metrics,), from the median of their side, that median taken from all of them."""
+    values = packed.values.copy()
+    for each in (EARLIER, BASE, CANDIDATE):
+        columns = np.flatnonzero((packed.side == each).any(axis=0))
+        if not columns.size:
+            continue
+        part = slice(int(columns[0]), int(columns[-1]) + 1)
+        here, own = packed.side[:, part] == each, values[:, part]
+        number = here.sum(axis=1)
+        ordered = np.sort(np.where(here, own, np.inf), axis=1)
+        ends = [np.maximum(number - 1, 0) // 2, number // 2]
+        middle = np.mean([np.take_along_axis(ordered, end[:, None], axis=1) for end in ends], axis=0)
+        middle = np.where(number[:, None] > 0, middle, 0.0)
+        values[:, part] = np.where(here, np.clip(own, middle - reach[:, None], middle + reach[:, None]), own)
+    return _Packed(values, packed.side, packed.gap)
 
 
-def _of_mean(number: npt.NDArray[np.int64], correlation: Floats) -> Floats:
-    """Variance of the mean of successive runs over that of one run; (metrics,)."""
-    found = np.ones(len(number))
-    for lag in range(1, int(number.max(initial=1))):
-        found += 2 * np.maximum(1 - lag / np.maximum(number, 1), 0) * correlation**lag
-    return np.asarray(found / np.maximum(number, 1))
+def _whiten(packed: _Packed, correlation: Floats) -> _White:
+    """A session less what the one before says of it, over the error of that: independent values of equal variance."""
+    there = packed.there
+    known = correlation[:, None] ** packed.gap
+    known[:, 0] = 0.0
+    scale = np.where(there, 1 / np.sqrt(1 - known**2), 0.0)
+
+    def white(each: Floats) -> Floats:
+        before = np.roll(each, 1, axis=1)
+        before[:, 0] = 0.0
+        return np.asarray((each - known * before) * scale)
+
+    x = np.stack([white((packed.side == each).astype(np.float64)) for each in (EARLIER, BASE, CANDIDATE)], axis=2)
+    squares = np.einsum("msk,msl->mkl", x, x)
+    # A side without sessions has no level: 0, and nothing follows from it.
+    absent = np.einsum("mkk->mk", squares) <= 0
+    squares[:, range(3), range(3)] += absent
+    determinant = np.linalg.slogdet(squares)[1] + np.log(np.where(there, 1 - known**2, 1.0)).sum(axis=1)
+    return _White(white(packed.values), x, np.linalg.inv(squares), np.asarray(determinant))
 
 
-def _within(number: npt.NDArray[np.int64], correlation: Floats) -> Floats:
-    """The share of the squares around their own mean that correlated runs have of those of independent ones."""
-    several = np.maximum(number, 2)
-    return np.asarray((1 - _of_mean(several, correlation)) / (1 - 1 / several))
+def _correlation(packed: _Packed, freedom: Floats) -> Floats:
+    """Correlation of neighbouring sessions of each metric, (metrics,): the mean of what its sessions leave probable."""
+    likelihood = []
+    middle = _Packed(packed.values - packed.values[:, :1], packed.side, packed.gap)
+    for each in _CORRELATIONS:
+        white = _whiten(middle, np.full(len(packed.values), each))
+        squares = np.maximum(white.fit(white.y)[1], 1e-2 * _LEAST_SPREAD**2)
+        likelihood.append(-0.5 * (freedom * np.log(squares) + white.log_determinant))
+    logs = np.where((freedom > 0)[:, None], np.stack(likelihood, axis=1), 0.0)
+    known = np.exp(logs - logs.max(axis=1, keepdims=True, initial=-np.inf))
+    share = _PRIOR_SHARES
+    for _ in range(_ROUNDS):
+        weights = known * share
+        weights /= weights.sum(axis=1, keepdims=True)
+        share = (weights.sum(axis=0) + _PRIOR_METRICS * _PRIOR_SHARES) / (len(logs) + _PRIOR_METRICS)
+    return np.asarray(weights @ _CORRELATIONS)
 
 
-def _from_differences(earlier: Floats, correlation: Floats) -> tuple[Floats, Floats]:
-    """Variance of runs from the differences of successive ones, and the degrees of freedom it is worth.
-
-    Differences leave out slow changes; that of an upgrade is one among many and is winsorised. n of them are worth two
-    thirds of n values (von Neumann, Annals of Mathematical Statistics 12, 1941).
-    """
-    if earlier.shape[1] < 2:
-        return np.zeros(len(earlier)), np.zeros(len(earlier))
-    found = centre_and_spread(np.diff(earlier, axis=1))
-    enough = found.count >= FEWEST
-    variance = np.where(enough, found.spread**2 / (2 * (1 - correlation)), 0.0)
-    return variance, np.where(enough, found.count * (1 - correlation) * 2 / 3, 0.0)
+def _of_difference(white: _White) -> Floats:
+    """Variance of the difference of candidate and base over that of a session, (metrics,)."""
+    inverse = white.inverse
+    return np.asarray(
+        inverse[:, CANDIDATE, CANDIDATE] + inverse[:, BASE, BASE] - 2 * inverse[:, CANDIDATE, BASE]
+    )  # fmt: skip
 
 
-def _prior(variance: Floats, freedom: Floats) -> tuple[float, float]:
-    """Typical variance of all metrics and the degrees of freedom it is worth to each of them (Smyth, section 6.2)."""
+# Spread
+
+
+@dataclass(frozen=True)
+class _Prior:
+    """Typical variance of all metrics, and the degrees of freedom it is worth to each of them."""
+
+    variance: float
+    freedom: float
+
+    def moderate(self, squares: Floats, freedom: Floats) -> Floats:
+        """Variance of each metric by its sum of squares and by the others; NaN where nothing is known."""
+        least = np.where(freedom > 0, np.maximum(squares, freedom * _LEAST_SPREAD**2), 0.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray((least + self.freedom * self.variance) / (freedom + self.freedom))
+
+
+@dataclass(frozen=True)
+class _Moderated:
+    variance: Floats
+    freedom: Floats
+    prior: _Prior
+
+
+def _moderate(squares: Floats, freedom: Floats) -> _Moderated:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        prior = _prior(np.maximum(squares / freedom, _LEAST_SPREAD**2), freedom)
+    return _Moderated(prior.moderate(squares, freedom), freedom + prior.freedom, prior)
+
+
+def _prior(variance: Floats, freedom: Floats) -> _Prior:
+    """By the method of moments (Smyth, section 6.2)."""
     use = (freedom > 0) & np.isfinite(variance)
     if use.sum() < _FEWEST_FOR_PRIOR:
-        return 0.0, 0.0
+        return _Prior(0.0, 0.0)
     half = freedom[use] / 2
     e = np.log(variance[use]) - digamma(half) + np.log(half)
     mean = float(e.mean())
     extra = float(((e - mean) ** 2).sum() / (e.size - 1) - polygamma(1, half).mean())
     if extra <= 0:
-        return math.exp(mean), _MOST_FREEDOM
+        return _Prior(math.exp(mean), _MOST_FREEDOM)
     prior_half = _inverse_trigamma(extra)
-    return math.exp(mean + float(digamma(prior_half)) - math.log(prior_half)), 2 * prior_half
+    return _Prior(math.exp(mean + float(digamma(prior_half)) - math.log(prior_half)), 2 * prior_half)
 
 
 def _inverse_trigamma(value: float) -> float:
@@ -203,22 +338,77 @@ def _inverse_trigamma(value: float) -> float:
     return y
 
 
-def centre(values: Floats, spread: Floats) -> Floats:
-    """Mean of the runs, each of them no further from their median than _CUT spreads; (metrics,)."""
-    number = np.maximum(count_runs(values), 1)
-    middle = np.asarray([np.median(row[np.isfinite(row)]) if np.isfinite(row).any() else np.nan for row in values])
-    # Without a spread nothing can be told to be wild.
-    reach = np.where(np.isfinite(spread), _CUT * spread, np.inf)[:, None]
-    kept = np.clip(values, middle[:, None] - reach, middle[:, None] + reach)
-    return np.asarray(np.nansum(kept, axis=1) / number)
+# How improbable
 
 
-def _smallest_shift(error: Floats, freedom: Floats, threshold: float, power: float) -> Floats:
+def _scores(statistic: Floats, freedom: Floats) -> Floats:
+    """The standard normal values that are as improbable as Student's statistics."""
+    size = norm.isf(t.sf(np.abs(statistic), np.maximum(freedom, 1e-9)))
+    return np.asarray(np.sign(statistic) * np.minimum(size, 38.0))
+
+
+def _improbable(scores: Floats, tail: Tail | None) -> Floats:
+    by_theory = norm.sf(scores)
+    return np.asarray(by_theory if tail is None else np.maximum(by_theory, tail.probability(scores)))
+
+
+def _drawn(packed: _Packed, correlation: Floats, reach: Floats, known: _Moderated, seed: int) -> Floats:
+    """Scores of healthy metrics with this noise, shape (draws,): residuals put in another order and tested again.
+
+    The residuals are whitened before and coloured after that, and are not cut off: noise has the tails that it has.
+    """
+    rng, prior = np.random.default_rng(seed), known.prior
+    freedom = known.freedom - prior.freedom
+    rows = np.flatnonzero(freedom > 0)
+    if not rows.size:
+        return np.zeros(0)
+    white = _whiten(_take(packed, rows), correlation[rows])
+    there = packed.there[rows]
+    level, _ = white.fit(white.y)
+    # What the fit took of their size is given back.
+    residual = white.y - np.einsum("msk,mk->ms", white.x, level)
+    residual *= np.sqrt(there.sum(axis=1) / freedom[rows])[:, None]
+    found = []
+    wanted, batch = max(_DRAWS // rows.size, _FEWEST_DRAWS) * rows.size, max(_BATCH // rows.size, 1)
+    for _ in range(math.ceil(wanted / (batch * rows.size))):
+        many = np.tile(np.arange(rows.size), batch)
+        own = rows[many]
+        if there.all():
+            shuffled = rng.permuted(residual[many], axis=1)
+        else:  # sessions that are not there have the largest keys and stay behind the others
+            order = np.argsort(np.where(there[many], rng.random((many.size, there.shape[1])), 2.0), axis=1)
+            shuffled = np.take_along_axis(residual[many], order, axis=1)
+        drawn = _cut(_colour(shuffled, _take(packed, own), correlation[own]), reach[own])
+        again = _whiten(drawn, correlation[own])
+        fitted, squares = again.fit(again.y)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            error = np.sqrt(prior.moderate(squares, freedom[own]) * _of_difference(again))
+            statistic = (fitted[:, CANDIDATE] - fitted[:, BASE]) / error
+        found.append(_scores(np.nan_to_num(statistic), freedom[own] + prior.freedom))
+    return np.concatenate(found)
+
+
+def _take(packed: _Packed, rows: Ints) -> _Packed:
+    return _Packed(packed.values[rows], packed.side[rows], packed.gap[rows])
+
+
+def _colour(white: Floats, packed: _Packed, correlation: Floats) -> _Packed:
+    """The opposite of _whiten: sessions that are as alike as these."""
+    known = correlation[:, None] ** packed.gap
+    scale = np.sqrt(1 - known**2)
+    values = white.copy()
+    for session in range(1, values.shape[1]):
+        values[:, session] = known[:, session] * values[:, session - 1] + scale[:, session] * white[:, session]
+    return _Packed(np.where(packed.there, values, 0.0), packed.side, packed.gap)
+
+
+def _smallest_shift(error: Floats, freedom: Floats, threshold: float, power: float, tail: Tail | None) -> Floats:
     """The shift whose test statistic, noncentral t, is beyond the threshold with probability `power`; (metrics,).
 
     By the normal approximation of Abramowitz and Stegun, 26.7.10.
     """
     known = np.maximum(freedom, 1.0)
-    critical = t.isf(threshold, known)
+    needed = max(float(norm.isf(threshold)), tail.quantile(threshold) if tail is not None else 0.0)
+    critical = t.isf(norm.sf(needed), known)
     shift = critical * (1 - 1 / (4 * known)) + norm.ppf(power) * np.sqrt(1 + critical**2 / (2 * known))
     return np.where((freedom >= 1) & np.isfinite(error), shift * error, np.inf)

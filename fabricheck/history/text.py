@@ -13,7 +13,8 @@ from typing import Any
 from fabricheck.history.calibrate import Calibration
 from fabricheck.history.compare import Change, Comparison, MetricChange, Side, Suspect
 from fabricheck.history.shared import say
-from fabricheck.history.watch import Alert, Incident, WatchResult
+from fabricheck.history.shift_test import FEWEST_SESSIONS
+from fabricheck.history.watch import Alert, Improvement, Incident, WatchResult
 
 # More of what is in order, or of one kind of message, would hide what is not.
 _MOST_LINES = 20
@@ -78,6 +79,8 @@ def comparison_lines(found: Comparison) -> Iterator[str]:
         yield f"  changed: {each}"
     for each in found.unequal:
         yield f"  UNEQUAL: {each}"
+    for each in found.advice:
+        yield f"  TOO FEW: {each}"
     yield comparison_counts(found)
     for suspect in found.suspects:
         yield f"  suspect: {suspect_line(suspect)}"
@@ -125,16 +128,18 @@ def _metric_line(each: MetricChange, confidence: float) -> str:
     unequal = f"; UNEQUAL {'; '.join(each.unequal)}" if each.unequal else ""
     known = math.isfinite(low) or math.isfinite(high)
     interval = (
-        f"{confidence:.0%} interval {percent(low)} to {percent(high)}" if known else "too few runs for an interval"
+        f"{confidence:.0%} interval {percent(low)} to {percent(high)}" if known else "too few sessions for an interval"
     )
     return (
         f"  {each.verdict.value}: {each.key}: {each.base:.4g} -> {each.candidate:.4g} {each.unit}, "
         f"{percent(each.change)} ({interval}), "
-        f"effect {each.effect:+.1f}, {each.base_runs} and {each.candidate_runs} runs{could}{unequal}"
+        f"effect {each.effect:+.1f}, {each.base_sessions} and {each.candidate_sessions} sessions{could}{unequal}"
     )
 
 
 def _could_show(each: MetricChange) -> str:
+    if min(each.base_sessions, each.candidate_sessions) < FEWEST_SESSIONS:
+        return f"; fewer than {FEWEST_SESSIONS} sessions a side show nothing"
     if not math.isfinite(each.smallest_change):
         return "; nothing is known of how much it varies"
     return f"; a loss of {size(each.smallest_change)} or more would have shown"
@@ -150,6 +155,8 @@ def watch_lines(found: WatchResult) -> Iterator[str]:
     closed = [incident for incident in found.incidents if not incident.open]
     for incident in closed[-_MOST_LINES:]:
         yield closed_line(incident)
+    for better in found.improvements[-_MOST_LINES:]:
+        yield improvement_line(better)
     for state in found.states:
         if state.status in ("missing", "too irregular"):
             yield f"{state.status.upper()}: {state.key}: last measured {state.last_measured}"
@@ -193,8 +200,17 @@ def incident_evidence(incident: Incident) -> str:
 def closed_line(incident: Incident) -> str:
     """A incident that is no longer open, in one line."""
     first = incident.alerts[0]
-    how = "accepted" if first.accepted else "over"
+    how = "accepted" if first.accepted else "got still worse" if first.worsened else "over"
     return f"{how}: {_what(incident)} since {first.first_bad}, until {first.ended}"
+
+
+def improvement_line(found: Improvement) -> str:
+    """A metric that got better, and what became of its baseline."""
+    taken = "the baseline stays, as was accepted" if found.kept else f"the baseline since {found.taken}"
+    return (
+        f"IMPROVED: {found.key}: {found.before:.4g} -> {found.after:.4g} {found.unit}, {percent(found.change)}, since "
+        f"{found.first}; {taken}"
+    )
 
 
 def _what(incident: Incident) -> str:
@@ -214,7 +230,8 @@ def _incident_lines(incident: Incident) -> Iterator[str]:
 def alert_line(alert: Alert) -> str:
     """One metric that got worse: by how much, since when, and what changed then."""
     changed = f"; changed then: {', '.join(alert.software)}" if alert.software else ""
-    over = f"; over since {alert.ended}" if alert.ended is not None else ""
+    how = "got still worse" if alert.worsened else "over since"
+    over = f"; {how} {alert.ended}" if alert.ended is not None else ""
     return (
         f"{alert.key}: {alert.before:.4g} -> {alert.after:.4g} {alert.unit}, {percent(alert.change)}, since "
         f"{alert.first_bad}, last good {alert.last_good}{changed}{over}"

@@ -2,58 +2,38 @@
 
 from __future__ import annotations
 
-import fnmatch
-import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, time, timezone
-from pathlib import Path
-from typing import Annotated
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import pydantic
 from scipy.stats import norm
 
 from fabricheck.errors import UserError
+from fabricheck.history.accepted import Accepted, accepted_sessions
 from fabricheck.history.hazard import CHARTS, CLIP
-from fabricheck.history.monitor import MetricAlert, Monitored, Options, monitor
+from fabricheck.history.monitor import MetricAlert, MetricImprovement, Monitored, Options, monitor
 from fabricheck.history.robust import centre_and_spread
-from fabricheck.history.series import MetricKey, Series, Session, check_history, differences, series_of
+from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, check_history, differences, series_of
 from fabricheck.history.shared import blamed, count_crossing, groups
-from fabricheck.suite import site_root
-from fabricheck.yamlfile import read_yaml
 
 Floats = npt.NDArray[np.float64]
 
 # Sessions before and after an alert among which the change is looked for.
 _BEFORE, _AFTER = 60, 30
+# An alert that was over after fewer sessions was about a few sessions.
+_BRIEF = 10
 # Alerts this many sessions apart can have one cause.
 _SAME_CAUSE_SESSIONS = 14
 # A metric is missed when it was not measured for this many times as long as it usually is not.
 _MISSED = 3
 _WEEK = 7
+_OF_STREAK = 1.1
 # Log likelihood that one metric adds to the evidence for a component.
 _MOST_EVIDENCE = 4.0
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """A change that somebody looked at and took: from `since` on (UTC) the new level of `metrics` is the baseline.
-
-    `metrics`: names of metrics as shell patterns; all where there are none. `reason`: one line for the reader.
-    """
-
-    since: date
-    reason: Annotated[str, pydantic.Field(min_length=1)]
-    metrics: tuple[str, ...] = ("*",)
-
-    def matches(self, key: MetricKey) -> bool:
-        return any(
-            fnmatch.fnmatchcase(key.metric, each) or fnmatch.fnmatchcase(str(key), each) for each in self.metrics
-        )
 
 
 @dataclass(frozen=True)
@@ -61,7 +41,8 @@ class Alert:
     """One metric that got worse and, with `ended` None, still is.
 
     `raised`: the session on which the chart crossed its threshold. `last_good` and `first_bad`: the sessions between
-    which the change lies. `ended`: when it was back, or `accepted`. `before` and `after`: medians in `unit`; `change`
+    which the change lies. `ended`: when it was back, or `accepted`, or `worsened`: then a later alert has what it lost
+    on top. `before` and `after`: medians in `unit`; `change`
     is after / before - 1. `spread`: of the baseline, relative, from session to session. `sum` and `threshold` are those
     of the chart, `software` what changed between the two sessions.
     """
@@ -73,6 +54,7 @@ class Alert:
     first_bad: Session
     ended: Session | None
     accepted: bool
+    worsened: bool
     before: float
     after: float
     change: float
@@ -104,6 +86,23 @@ class Incident:
 
 
 @dataclass(frozen=True)
+class Improvement:
+    """A metric that got better on session `first` and stayed so; on `taken` that became its baseline, unless `kept`.
+
+    `before` and `after` are in `unit`; `change` is after / before - 1.
+    """
+
+    key: MetricKey
+    unit: str
+    first: Session
+    taken: Session
+    before: float
+    after: float
+    change: float
+    kept: bool
+
+
+@dataclass(frozen=True)
 class MetricState:
     """How a metric stands after the last session. `sessions` of baseline; `spread` is relative, between sessions.
 
@@ -126,11 +125,15 @@ class MetricState:
 
 @dataclass(frozen=True)
 class WatchResult:
-    """All incidents in the order of their sessions, the state of every metric, and what was watched."""
+    """All incidents in the order of their sessions, the state of every metric, and what was watched.
+
+    The last state, of WHOLE_SYSTEM, is that of what all metrics have in common, where they are enough to tell.
+    """
 
     system: str
     sessions: tuple[Session, ...]
     incidents: tuple[Incident, ...]
+    improvements: tuple[Improvement, ...]
     states: tuple[MetricState, ...]
     warm_up: int
     watched_sessions: int  # metrics times sessions on which an alert was possible
@@ -157,26 +160,6 @@ class Watched:
 
     result: WatchResult
     series: Series
-
-
-def find_accepted(system: str, root: Path) -> tuple[Accepted, ...]:
-    """The accepted changes of a system in the suite at `root`; none where it has no such file. UserError as
-    `load_accepted` raises it."""
-    path = site_root(system, root) / "reference_values" / "accepted" / f"{system}.yaml"
-    return load_accepted(path) if path.exists() else ()
-
-
-def load_accepted(path: Path) -> tuple[Accepted, ...]:
-    """The accepted changes in a YAML file, a list; UserError names the line of a mistake."""
-    file = read_yaml(path)
-    if not isinstance(file.content, list):
-        file.fail((), "has to be a list of accepted changes, each with since, reason and maybe metrics")
-    try:
-        text = json.dumps(file.content, default=str)
-        adapter = pydantic.TypeAdapter(tuple[Accepted, ...], config=pydantic.ConfigDict(extra="forbid"))
-        return adapter.validate_json(text)
-    except pydantic.ValidationError as error:
-        raise file.rejection(error) from None
 
 
 def watch(
@@ -207,16 +190,19 @@ def watch_series(
 
 
 def watch_of(series: Series, system: str, accepted: Iterable[Accepted] = (), options: Options | None = None) -> Watched:
-    """Watch the series of a history that was checked."""
+    """Watch the series of a history that was checked; what is common to all is added to it as one metric more."""
     options = options or Options()
-    starts = _accepted_sessions(series, tuple(accepted))
-    monitored = monitor(series.worse, options, starts)
+    starts, kept = accepted_sessions(series, tuple(accepted))
+    days = np.asarray([each.started.weekday() for each in series.sessions], dtype=np.int64)
+    monitored = monitor(series.worse, options, starts, days=days, kept=kept)
+    series = _with_whole_system(series, monitored.common)
     located = [_alert(series, each) for each in monitored.alerts]
     incidents = _incidents(series, monitored, located)
     result = WatchResult(
         system=system,
         sessions=series.sessions,
         incidents=incidents,
+        improvements=tuple(_improvement(series, each) for each in monitored.improvements),
         states=tuple(_state(series, monitored, row, options, starts) for row in range(len(series.keys))),
         warm_up=options.warm_up,
         watched_sessions=int(monitored.watched_sessions.sum()),
@@ -224,28 +210,56 @@ def watch_of(series: Series, system: str, accepted: Iterable[Accepted] = (), opt
     return Watched(result, series)
 
 
-def _accepted_sessions(series: Series, accepted: Sequence[Accepted]) -> list[tuple[int, int]]:
-    found = []
-    for each in accepted:
-        since = datetime.combine(each.since, time(), timezone.utc)
-        session = next((n for n, session in enumerate(series.sessions) if _utc(session.started) >= since), None)
-        if session is not None:
-            found += [(row, session) for row, key in enumerate(series.keys) if each.matches(key)]
-    return found
+def _with_whole_system(series: Series, common: Floats) -> Series:
+    """The series and what all of them have in common, in % of what is usual; the same where nothing was common."""
+    if not np.isfinite(common).any():
+        return series
+    # Its software is that of the metric that was measured most often.
+    like = int(np.isfinite(series.values).sum(axis=1).argmax())
+    return replace(
+        series,
+        keys=(*series.keys, WHOLE_SYSTEM),
+        units=(*series.units, "%"),
+        better=(*series.better, "higher"),
+        components=(*series.components, ()),
+        values=np.vstack([series.values, 100 * np.exp(-common)]),
+        versions=np.vstack([series.versions, series.versions[like]]),
+    )
 
 
-def _utc(moment: datetime) -> datetime:
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
+def _improvement(series: Series, found: MetricImprovement) -> Improvement:
+    row, first = found.metric, found.first
+    values = series.values[row]
+    after = float(np.nanmedian(values[first : found.taken + 1]))
+    sign = 1.0 if series.better[row] == "higher" else -1.0
+    change = math.expm1(sign * found.gain)
+    return Improvement(
+        key=series.keys[row],
+        unit=series.units[row],
+        first=series.sessions[first],
+        taken=series.sessions[found.taken],
+        before=after / (1 + change),
+        after=after,
+        change=change,
+        kept=found.kept,
+    )
 
 
 def _alert(series: Series, found: MetricAlert) -> Alert:
     row = found.metric
     until = found.ended if found.ended is not None else len(series.sessions)
-    window = range(max(0, found.session - _BEFORE), min(until, found.session + _AFTER, len(series.sessions) - 1) + 1)
+    window = range(
+        max(found.since, found.session - _BEFORE), min(until, found.session + _AFTER, len(series.sessions) - 1) + 1
+    )
     sessions = [session for session in window if np.isfinite(series.values[row, session])]
-    place = change_point((series.worse[row, sessions] - found.centre) / found.spread)
-    # The change is not later than the alert about it.
-    place = min(place, sessions.index(found.session))
+    alert = sessions.index(found.session)
+    if found.ended is not None and found.ended - found.session < _BRIEF and not (found.accepted or found.worsened):
+        # What lasted for a few sessions is not half of what is looked at: the rise of the chart shows it.
+        sessions = sessions[: alert + 1]
+        place = max(next(n for n, each in enumerate(sessions) if each >= found.began), 1)
+    else:
+        # The change is not later than the alert about it.
+        place = min(change_point((series.worse[row, sessions] - found.centre) / found.spread), alert)
     good, bad = sessions[place - 1], sessions[place]
     software = [series.software[series.versions[row, session]] for session in (good, bad)]
     before = float(np.median(series.values[row, sessions[:place]]))
@@ -258,6 +272,7 @@ def _alert(series: Series, found: MetricAlert) -> Alert:
         first_bad=series.sessions[bad],
         ended=series.sessions[found.ended] if found.ended is not None else None,
         accepted=found.accepted,
+        worsened=found.worsened,
         before=before,
         after=after,
         change=after / before - 1,
@@ -384,7 +399,8 @@ def _state(
     elif monitored.count[row] < options.warm_up:
         status = "warming up"
     else:
-        status = "watched" if np.isfinite(monitored.thresholds[:, row]).any() else "too irregular"
+        can = np.isfinite(monitored.thresholds[:, row]).any() or np.isfinite(monitored.streak[row])
+        status = "watched" if can else "too irregular"
     sign = -1.0 if series.better[row] == "higher" else 1.0
     known = monitored.count[row] >= options.warm_up
     return MetricState(
@@ -405,9 +421,12 @@ def _smallest_change(monitored: Monitored, row: int, sign: float) -> float:
     """Of a week's scores of mean d, variance 1 and this correlation, the sum is over 7 k + h with 95% probability."""
     correlation = monitored.correlation[row]
     deviation = np.sqrt(_WEEK * (1 + correlation) / (1 - correlation))
-    needed = min(
+    by_chart = [
         chart.allowance + (threshold + norm.isf(0.05) * deviation) / _WEEK
         for chart, threshold in zip(CHARTS, monitored.thresholds[:, row], strict=True)
-    )
-    # A session counts for no more than CLIP.
-    return float(abs(np.expm1(sign * needed * monitored.spread[row]))) if needed <= CLIP else float("inf")
+    ]
+    # A session counts for no more than CLIP in a chart.
+    needed = min((each for each in by_chart if each <= CLIP), default=np.inf)
+    # Of a week's sessions that are as much worse as this, three in a row are, with 95% probability.
+    needed = min(needed, monitored.streak[row] + _OF_STREAK)
+    return float(abs(np.expm1(sign * needed * monitored.spread[row])))

@@ -5,10 +5,10 @@ either one that every pair over the component has (`flow`: frames sent again, a 
 (`capacity`: a lower rate), which shows only as far as the component is in use. Where a pair has several ways of equal
 cost and nobody knows which it took, its likelihood is the mixture over them.
 
-In logarithms the noise is normal, and now and then (1 in 100) five times as wide, so that single outliers prove
-nothing. Its width and a factor common to all pairs (protocols take a few per cent) are estimated with the faults, by
-expectation maximisation. Faults are added as long as the gain in likelihood is significant; the first two are searched
-together, so that two faults do not pass for one that lies between them.
+In logarithms the noise is normal, and now and then (1 in 20) a reading is anything at all: what a single one can prove
+is bounded, however far out it lies. The width of the noise and a factor common to all pairs (protocols take a few per
+cent) are estimated with the faults, by expectation maximisation. Faults are added as long as the gain in likelihood is
+significant; the first two are searched together, so that two faults do not pass for one that lies between them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student
 
 from fabricheck.errors import UserError
+from fabricheck.localization.noise import OUTLIER_DENSITY, State, density_of, least_noise, without
 from fabricheck.localization.routes import Design, FloatArray, IntArray
 from fabricheck.localization.suspects import Evidence, Localization, Suspect
 
-_OUTLIERS, _OUTLIER_WIDTH = 0.01, 5.0
+# The losses that are tried are so far apart, relative; a fit in small noise is drawn in by these steps.
+_BLUR = (0.1, 0.03, 0.01, 0.003)
 # Losses that are tried, as -log(1 - loss): 1% to 95%.
 _GRID: FloatArray = np.geomspace(0.01, 3.0, 32)
 # A component that is really at fault falls behind another by more than this in 1 of 100 cases at most: the difference
@@ -61,17 +64,6 @@ class _Entries:
     key_reading: IntArray
     bounds: IntArray
     key_bounds: IntArray
-
-
-@dataclass(frozen=True, eq=False)
-class _State:
-    """Faults with their losses as -log(1 - loss), scale and noise, and what follows from them."""
-
-    faults: tuple[int, ...]
-    losses: tuple[float, ...]
-    scale: float
-    noise: float
-    likelihood: float = -math.inf
 
 
 class Locator:
@@ -165,7 +157,7 @@ class Locator:
 
     # Likelihood
 
-    def _noise_free(self, state: _State) -> FloatArray:
+    def _noise_free(self, state: State) -> FloatArray:
         """The loss on each way, shape (W,): that of its worst component."""
         effect = np.zeros(self._reading.size)
         entries = self.entries
@@ -174,22 +166,21 @@ class Locator:
             np.maximum.at(effect, entries.way[part], loss - entries.headroom[part])
         return effect
 
-    def _density(self, residual: FloatArray, noise: float) -> FloatArray:
-        z2 = (residual / noise) ** 2
-        wide = np.exp(-0.5 * z2 / _OUTLIER_WIDTH**2) * (_OUTLIERS / _OUTLIER_WIDTH)
-        found: FloatArray = ((1 - _OUTLIERS) * np.exp(-0.5 * z2) + wide) / noise
-        return found
-
-    def _likelihood(self, y: FloatArray, state: _State) -> float:
-        density = self._density(y[self._reading] - state.scale + self._noise_free(state), state.noise)
+    def _likelihood(self, y: FloatArray, state: State) -> float:
+        density = density_of(y[self._reading] - state.scale + self._noise_free(state), state.noise)
         return float(np.log(np.bincount(self._reading, self._probability * density, y.size) + 1e-300).sum())
 
-    def _gains(self, y: FloatArray, state: _State, part: slice, keys: slice, grid: FloatArray) -> FloatArray:
-        """Gain in log likelihood by one more fault, shape (hypotheses in `part`, losses in `grid`)."""
+    def _gains(
+        self, y: FloatArray, state: State, part: slice, keys: slice, grid: FloatArray, *, blur: float = 0.0
+    ) -> FloatArray:
+        """Gain in log likelihood by one more fault, shape (hypotheses in `part`, losses in `grid`).
+
+        `blur`: readings are taken for no more exact than this share of a loss.
+        """
         entries = self.entries
         effect = self._noise_free(state)
         residual = y[self._reading] - state.scale
-        density = self._density(residual + effect, state.noise)
+        density = density_of(residual + effect, state.noise)
         whole = np.bincount(self._reading, self._probability * density, y.size) + 1e-300
         way, headroom = entries.way[part], entries.headroom[part]
         key = entries.key[part] - keys.start
@@ -199,45 +190,57 @@ class Locator:
         probability, before = self._probability[way], density[way]
         found = np.empty((int(hypothesis[-1]) + 1, grid.size))
         for column, loss in enumerate(grid):
-            after = self._density(residual[way] + np.maximum(effect[way], loss - headroom), state.noise)
+            noise = max(state.noise, blur * float(loss))
+            if noise > state.noise:
+                density = density_of(residual + effect, noise)
+                whole = np.bincount(self._reading, self._probability * density, y.size) + 1e-300
+                before = density[way]
+            after = density_of(residual[way] + np.maximum(effect[way], loss - headroom), noise)
             change = np.bincount(key, probability * (after - before), reading.size)
             gain = np.log(np.maximum(1 + change / whole[reading], 1e-12))
             found[:, column] = np.bincount(hypothesis, gain, found.shape[0])
         return found
 
-    def _scan(self, y: FloatArray, state: _State) -> tuple[FloatArray, FloatArray]:
+    def _scan(self, y: FloatArray, state: State) -> tuple[FloatArray, FloatArray]:
         """The highest gain of each hypothesis as one more fault, and the loss where it is."""
         everything = slice(0, self.entries.way.size), slice(0, self.entries.key_reading.size)
-        gains = self._gains(y, state, *everything, _GRID)
+        gains = self._gains(y, state, *everything, _GRID, blur=_BLUR[0])
         best = gains.argmax(axis=1)
         return gains[np.arange(best.size), best], _GRID[best]
 
-    def _profile(self, y: FloatArray, state: _State, fault: int, grid: FloatArray) -> FloatArray:
-        """Gain of one hypothesis over `grid`."""
+    def _profile(self, y: FloatArray, state: State, fault: int, grid: FloatArray, *, blur: float = 0.0) -> FloatArray:
+        """Gain of one hypothesis over `grid`; `blur` as in _gains."""
         bounds, keys = self.entries.bounds, self.entries.key_bounds
         part, key_part = slice(bounds[fault], bounds[fault + 1]), slice(int(keys[fault]), int(keys[fault + 1]))
-        found: FloatArray = self._gains(y, state, part, key_part, grid)[0]
+        found: FloatArray = self._gains(y, state, part, key_part, grid, blur=blur)[0]
         return found
+
+    def _sharpen(self, y: FloatArray, state: State, fault: int, loss: float) -> float:
+        """The loss of one more fault near `loss`, which is only as exact as the grid."""
+        for blur, finer in pairwise(_BLUR):
+            if blur * loss <= state.noise:
+                break
+            grid = loss * (1 + 1.5 * blur * _AROUND)
+            loss = float(grid[self._profile(y, state, fault, grid, blur=finer).argmax()])
+        return loss
 
     # Fit
 
-    def _settle(self, y: FloatArray, state: _State, rounds: int) -> _State:
+    def _settle(self, y: FloatArray, state: State, rounds: int) -> State:
         """Scale and noise for given faults, by expectation maximisation."""
         effect = self._noise_free(state)
         scale, noise = state.scale, state.noise
         for _ in range(rounds):
             residual = y[self._reading] - scale + effect
-            z2 = (residual / noise) ** 2
-            near = self._probability * (1 - _OUTLIERS) * np.exp(-0.5 * z2)
-            far = self._probability * np.exp(-0.5 * z2 / _OUTLIER_WIDTH**2) * (_OUTLIERS / _OUTLIER_WIDTH)
-            whole = (np.bincount(self._reading, near + far, y.size) + 1e-300)[self._reading]
-            weight = (near + far / _OUTLIER_WIDTH**2) / whole
+            density = self._probability * density_of(residual, noise)
+            near = density - self._probability * OUTLIER_DENSITY
+            weight = near / (np.bincount(self._reading, density, y.size) + 1e-300)[self._reading]
             scale = float((weight * (y[self._reading] + effect)).sum() / weight.sum())
-            noise = math.sqrt(float((weight * (y[self._reading] - scale + effect) ** 2).sum()) / y.size)
-            noise = max(noise, 1e-6)
+            square = float((weight * (y[self._reading] - scale + effect) ** 2).sum() / weight.sum())
+            noise = max(math.sqrt(square), state.least)
         return replace(state, scale=scale, noise=noise)
 
-    def _fit(self, y: FloatArray, state: _State) -> _State:
+    def _fit(self, y: FloatArray, state: State) -> State:
         """Losses, scale and noise for the faults of `state`, from where it is."""
         step, likelihood = 1.0, -math.inf
         for _ in range(_MOST_TURNS):
@@ -245,7 +248,7 @@ class Locator:
             for position, fault in enumerate(state.faults):
                 loss = state.losses[position]
                 grid = np.maximum(loss + step * max(0.5 * state.noise, 0.1 * loss) * _AROUND, 1e-4)
-                best = int(self._profile(y, _without(state, position), fault, grid).argmax())
+                best = int(self._profile(y, without(state, position), fault, grid).argmax())
                 moved |= best != _AROUND.size // 2
                 losses = (*state.losses[:position], float(grid[best]), *state.losses[position + 1 :])
                 state = replace(state, losses=losses)
@@ -257,13 +260,14 @@ class Locator:
                 break
         return replace(state, likelihood=likelihood)
 
-    def _null(self, y: FloatArray) -> _State:
+    def _null(self, y: FloatArray) -> State:
         middle = float(np.median(y))
-        noise = max(1.4826 * float(np.median(np.abs(y - middle))), 1e-6)
-        state = self._settle(y, _State((), (), middle, noise), 20)
+        least = least_noise(y)
+        noise = max(1.4826 * float(np.median(np.abs(y - middle))), least)
+        state = self._settle(y, State((), (), middle, noise, least), 20)
         return replace(state, likelihood=self._likelihood(y, state))
 
-    def _with_one_more(self, y: FloatArray, state: _State, count: int) -> list[_State]:
+    def _with_one_more(self, y: FloatArray, state: State, count: int) -> list[State]:
         """The `count` best fits with one more fault, best first."""
         starts = self._starts(y, state, count)
         # What many pairs may go over passes for noise and a lower common factor until these are estimated with it.
@@ -272,15 +276,15 @@ class Locator:
         return sorted((self._fit(y, start) for start in starts), key=lambda one: -one.likelihood)
 
     def _starts(
-        self, y: FloatArray, state: _State, count: int, among: npt.NDArray[np.bool_] | None = None
-    ) -> list[_State]:
+        self, y: FloatArray, state: State, count: int, among: npt.NDArray[np.bool_] | None = None
+    ) -> list[State]:
         """The `count` hypotheses that gain most as one more fault, and the best of each kind, as starts of a fit."""
         gains, losses = self._scan(y, state)
         if among is not None:
             gains = np.where(among, gains, -np.inf)
         seen: set[tuple[int, float]] = set()
         kinds: set[str] = set()
-        found: list[_State] = []
+        found: list[State] = []
         for each in np.argsort(-gains, kind="stable").tolist():
             if gains[each] <= (0 if among is None else -np.inf):
                 break
@@ -288,7 +292,8 @@ class Locator:
             mark = (int(self._classes[each]), round(float(gains[each]), 6))
             kind = self._kind(each)
             if mark not in seen and each not in state.faults and (len(found) < count or kind not in kinds):
-                faults, with_it = (*state.faults, each), (*state.losses, float(losses[each]))
+                loss = self._sharpen(y, state, each, float(losses[each]))
+                faults, with_it = (*state.faults, each), (*state.losses, loss)
                 found.append(replace(state, faults=faults, losses=with_it))
                 kinds.add(kind)
             seen.add(mark)
@@ -329,7 +334,7 @@ class Locator:
             raise UserError("a reading is not a positive number: judge the run first (fabricheck judge)")
         y = np.log(measured[self._used] / self.design.expected_gbps[self._used])
         best = self._null(y)
-        beam, more = [best], list[_State]()
+        beam, more = [best], list[State]()
         while len(best.faults) < self.most:
             more = [
                 each for one in beam for each in self._with_one_more(y, one, _SECONDS if best.faults else _CANDIDATES)
@@ -340,14 +345,14 @@ class Locator:
             if not likely:
                 break
             # The best of each kind goes on: two trunks of a leaf, each with the other, explain more than the leaf.
-            of_kind: dict[str, _State] = {}
+            of_kind: dict[str, State] = {}
             for one in sorted(likely, key=lambda one: -one.likelihood):
                 of_kind.setdefault(self._kind(one.faults[-1]), one)
             beam = list(of_kind.values())
             best = beam[0]
         return self._report(y, best, more)
 
-    def _report(self, y: FloatArray, state: _State, more: Sequence[_State]) -> Localization:
+    def _report(self, y: FloatArray, state: State, more: Sequence[State]) -> Localization:
         next_ = [each.faults[-1] for each in sorted(more, key=lambda one: -one.likelihood)[:_CANDIDATES]]
         suspects = tuple(self._suspect(y, state, position) for position in range(len(state.faults)))
         closest = [
@@ -367,9 +372,9 @@ class Locator:
             detectable=self._detectable(state.noise),
         )
 
-    def _suspect(self, y: FloatArray, state: _State, position: int) -> Suspect:
+    def _suspect(self, y: FloatArray, state: State, position: int) -> Suspect:
         fault, loss = state.faults[position], state.losses[position]
-        others = _without(state, position)
+        others = without(state, position)
         grid = np.linspace(max(loss - 10 * state.noise, 1e-4), loss + 10 * state.noise, 401)
         profile = self._profile(y, others, fault, grid)
         inside = grid[profile >= profile.max() - _INTERVAL]
@@ -377,8 +382,9 @@ class Locator:
         gains, losses = self._scan(y, others)
         # The grid of the scan is coarse: who may come near is looked at more closely.
         for each in np.flatnonzero(gains >= 0.9 * profile.max() - 2 * _AMBIGUOUS).tolist():
-            near = losses[each] * np.linspace(0.85, 1.15, 13)
-            gains[each] = max(gains[each], self._profile(y, others, each, near).max())
+            best = self._sharpen(y, others, each, float(losses[each]))
+            near = best + np.linspace(-1, 1, 13) * min(0.15 * best, 3 * state.noise)
+            gains[each] = self._profile(y, others, each, near).max()
         gains[fault] = profile.max()
         near_best = np.flatnonzero(gains >= gains.max() - _AMBIGUOUS).tolist()
         names = self._alike(near_best)
@@ -405,7 +411,7 @@ class Locator:
         members = sorted({each for one in alike for each in self.members[one]})
         return tuple(self.design.ways.components[each] for each in members)
 
-    def _evidence(self, y: FloatArray, state: _State, hypotheses: Sequence[int]) -> tuple[Evidence, ...]:
+    def _evidence(self, y: FloatArray, state: State, hypotheses: Sequence[int]) -> tuple[Evidence, ...]:
         keys = self.entries
         over = np.unique(keys.key_reading[np.isin(keys.key_hypothesis, hypotheses)])
         numbers = self._used[over]
@@ -432,11 +438,3 @@ class Locator:
             for each in members:
                 found.setdefault(self.design.ways.components[each], loss)
         return found
-
-
-def _without(state: _State, position: int) -> _State:
-    return replace(
-        state,
-        faults=state.faults[:position] + state.faults[position + 1 :],
-        losses=state.losses[:position] + state.losses[position + 1 :],
-    )

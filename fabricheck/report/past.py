@@ -10,10 +10,11 @@ import polars as pl
 from fabricheck.errors import UserError
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.of_session import find_all
+from fabricheck.history.accepted import find_accepted
 from fabricheck.history.compare import Comparison, compare
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import check_history
-from fabricheck.history.watch import Watched, find_accepted, watch_series
+from fabricheck.history.watch import Watched, watch_series
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.verdict import Finding, Problem, Verdict, split

@@ -10,12 +10,13 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks.localization import KINDS, Bench, Case, Fault, fat_tree, healthy_share, is_right, measure, taken
+from benchmarks.localization import KINDS, NOISES, Bench, Case, Fault, fat_tree, healthy_share, is_right, measure, taken
 from fabricheck.errors import UserError
 from fabricheck.localization.localize import Locator, locate
 from fabricheck.localization.plan import screen
 from fabricheck.localization.routes import Design, FloatArray, Ways, design
 from fabricheck.localization.suspects import Localization
+from tests.support.effort import effort
 
 NETWORK = fat_tree(32, 4, 2, trunk_gbps=400.0)
 RAILS = fat_tree(32, 8, 2, nics=2, trunk_gbps=400.0)
@@ -174,3 +175,22 @@ def test_the_score_of_the_benchmark_can_fail(bench: Bench) -> None:
     assert not is_right(found, [], bench.alike)
     assert not is_right(found, [Fault("nid00004", 0.2)], bench.alike)
     assert not is_right(found, [fault, Fault("leaf0", 0.2)], bench.alike)
+
+
+@pytest.mark.parametrize("kind", ["outliers", "collapses", "t3"])
+def test_outliers_accuse_nobody(bench: Bench, kind: str) -> None:
+    """Where what a reading can prove has no bound, one in three healthy networks with unknown routes is accused."""
+    for _ in range(effort(30)):
+        readings = measure(bench.design, np.ones(len(bench.design.places)), 0.02, bench.random, NOISES[kind])
+        assert bench.locator.locate(readings).suspects == ()
+
+
+@pytest.mark.parametrize("digits", [None, 3])
+def test_readings_without_noise_name_the_fault_and_nothing_else(bench: Bench, digits: int | None) -> None:
+    """A grid of losses is coarser than such noise, and steps of rounding are larger."""
+    for faults in ([], [Fault("nid00003", 0.5)], [Fault("nid00003", 0.05)]):
+        share = healthy_share(bench.design, faults, taken(bench.design, bench.random))
+        readings = measure(bench.design, share, 1e-6, bench.random)
+        if digits is not None:
+            readings = bench.design.expected_gbps * np.round(readings / bench.design.expected_gbps, digits)
+        assert is_right(bench.locator.locate(readings), faults, bench.alike)

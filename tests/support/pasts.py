@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fabricheck.history.accepted import Accepted
 from fabricheck.history.compare import Comparison, compare
-from fabricheck.history.watch import Accepted, Watched, watch_series
+from fabricheck.history.watch import Watched, watch_series
 from fabricheck.report.past import Past
 from tests.support.histories import NOW, SYSTEM, Made, history, normal
 

@@ -130,7 +130,7 @@ def _end(end: float, side: int) -> float:
 def _described(each: MetricChange) -> str:
     return (
         f"{number(each.base)} → {number(each.candidate)} {each.unit}, {_change(each)}, {each.verdict.value}; "
-        f"{each.base_runs} and {each.candidate_runs} runs"
+        f"{each.base_sessions} and {each.candidate_sessions} sessions"
     )
 
 
@@ -150,7 +150,7 @@ def _table(found: Comparison, names: Sequence[str]) -> Rows:
                 percent(each.change),
                 " to ".join(map(percent, each.interval)),
                 size(each.smallest_change) if math.isfinite(each.smallest_change) else "unknown",
-                f"{each.base_runs} and {each.candidate_runs}",
+                f"{each.base_sessions} and {each.candidate_sessions}",
             ),
             Cell(shortened("; ".join(each.unequal))),
         )
@@ -165,7 +165,7 @@ def _table(found: Comparison, names: Sequence[str]) -> Rows:
             "change",
             f"{found.options.confidence:.0%} interval",
             "smallest loss that would have shown",
-            "runs",
+            "sessions",
             "unequal conditions",
         ),
         rows=tuple(rows),
