@@ -32,8 +32,9 @@ def bounds_of(judged: Judgement) -> Bounds:
     lower, upper = (worse, better) if judged.better == "higher" else (better, worse)
     if judged.verdict is Verdict.PASS:
         share = judged.value / yardstick.value - 1
-        lower = None if lower is None else min(lower, share - _ROUNDING)
-        upper = None if upper is None else max(upper, share + _ROUNDING)
+        rounding = _ROUNDING * max(1.0, abs(share))
+        lower = None if lower is None else min(lower, share - rounding)
+        upper = None if upper is None else max(upper, share + rounding)
     return yardstick.value, lower, upper
 
 

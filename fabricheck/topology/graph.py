@@ -131,17 +131,16 @@ class NodeGraph:
     # Capacities
 
     def network(self, gpus: Sequence[Gpu]) -> FlowNetwork:
-        """What data between these GPUs may use; other GPUs forward.
-
-        The GPU fabric, where links that are no narrower than those to the CPUs join them all; else the CPUs too, since
-        data may go through them rather than over a narrow link.
-        """
+        """What data between these GPUs may use; other GPUs forward: the GPU fabric, where it joins them widely; else
+        the CPUs too, since data may go through them rather than over a narrow link."""
         names = tuple(gpu.name for gpu in sorted(gpus, key=lambda gpu: gpu.index))
         return _network(self._fabric if self.joined_widely(gpus) else self._whole, names)
 
     def joined_widely(self, gpus: Sequence[Gpu]) -> bool:
         """GPU links that are no narrower than those to the CPUs join these GPUs, over other GPUs where need be."""
-        members = frozenset(gpu.name for gpu in gpus)
+        return self._are_joined_widely(frozenset(gpu.name for gpu in gpus))
+
+    def _are_joined_widely(self, members: frozenset[str]) -> bool:
         least = self._widest_to_cpus(members)
         if least not in self._wide_islands:
             self._wide_islands[least] = self._islands_of(self._without_links_below(self._fabric, least))
@@ -227,7 +226,7 @@ class NodeGraph:
         """The links that are no narrower than the widest path, and its rate."""
         graph, rate = self._fabric, self._widest_rates(self._fabric, source).get(destination, 0.0)
         over_cpus = self._widest_rates(self._whole, source).get(destination, 0.0)
-        if over_cpus > rate:
+        if over_cpus > rate and not self._are_joined_widely(frozenset((source, destination))):
             graph, rate = self._whole, over_cpus
         if not rate:
             raise UserError(f"{self.topology.system}: no path leads from {source} to {destination}")

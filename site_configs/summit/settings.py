@@ -3,7 +3,10 @@
 Batch system, launcher and modules as in the Summit user guide. ReFrame has no jsrun launcher, so it is added here.
 """
 
+import contextlib
+
 from reframe.core.backends import register_launcher
+from reframe.core.exceptions import ConfigError
 from reframe.core.launchers import JobLauncher
 from reframe.utility import osext
 
@@ -12,7 +15,6 @@ from fabricheck.site.gpu_cluster import Cluster, Gpus, Jobs, Software, gpu_clust
 GPUS, CORES = 6, 42
 
 
-@register_launcher("jsrun")
 class JsrunLauncher(JobLauncher):
     """One resource set a node, which holds all GPUs: each rank sees every GPU and picks its own."""
 
@@ -31,6 +33,9 @@ class JsrunLauncher(JobLauncher):
             f"--bind=packed:{CORES // per_node}",
         ]
 
+
+with contextlib.suppress(ConfigError):  # it is there already where this file is read a second time
+    register_launcher("jsrun")(JsrunLauncher)
 
 site_configuration = gpu_cluster(
     Cluster(
