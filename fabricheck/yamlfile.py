@@ -18,8 +18,8 @@ from fabricheck.errors import UserError
 
 Place = tuple[str | int, ...]
 
-# More than any file of a site has, and what a parser in Python reads in a few seconds.
-_MOST_CHARACTERS = 300_000
+# A reference is some hundred characters, and eight GPUs have thousands; this much is read in about five seconds.
+_MOST_CHARACTERS = 2_000_000
 _MOST_PLACES = 100_000
 _DEEPEST = 32
 _MAYBE_TAG = re.compile(r"(?:^|[\s\[{,:?-])!", re.MULTILINE)
