@@ -24,6 +24,8 @@ _FIT_EVERY = 5
 # An alert is over when the median of this many sessions is back within one spread of what it was before; by their
 # median the new level of a metric is known too, from which a further loss counts.
 _SETTLED = 5
+# Spreads by which a level that is known from that few sessions may be wrong: 2.7 standard errors of their median.
+_UNSURE = 1.5
 # One session alone is an alert where it is as far out as healthy sessions of all metrics together are once in so many,
 # and half as far again, for what that is told from may be few; and never below so many spreads.
 _JUMP_SESSIONS, _JUMP_MARGIN, _LEAST_JUMP = 300_000, 1.5, 10.0
@@ -334,7 +336,7 @@ class _Watch:
         state = self.state
         # Of a metric with an open alert counts what it loses beyond that, once its new level is known.
         settled = np.isfinite(state.settled)
-        beyond = np.where(state.open, deviation - state.settled, deviation)
+        beyond = np.where(state.open, deviation - state.settled - _UNSURE, deviation)
         score = np.where(state.open, np.minimum(beyond, CLIP), score)
         ready = np.isfinite(score)
         state.last = np.where(ready, np.vstack([state.last[1:], beyond[None]]), state.last)

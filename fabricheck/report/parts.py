@@ -12,7 +12,8 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.run import Device
 from fabricheck.topology.model import Topology
 
-_LINK = re.compile(r"^(?P<a>[^-]+)-(?P<b>[^-]+)$")
+# `nid001:gpu0-nid002:gpu1`; hosts have hyphens too.
+_PAIR = re.compile(r"([^ :]+:[^ :]*?\w)-([^ :]+:.*)")
 # What each vendor's tool says of a GPU's links first; {} is the index of the GPU.
 _LOOK_AT_GPU = {
     "nvidia": "nvidia-smi nvlink -e -i {}",
@@ -57,14 +58,13 @@ class Parts:
             return f"{host} GPU {gpu.index} (bus {gpu.device.bus_id})"
         if part in self.nics:
             return f"{host} NIC {part}"
-        if link := _LINK.match(part):
-            ends = [self._end(host, link[name]) for name in ("a", "b")]
-            return f"{host} link {ends[0]} - {ends[1]}"
+        if link := self._link(host, part):
+            return f"{host} link {self._end(host, link[0])} - {self._end(host, link[1])}"
         return component
 
     def place(self, place: str) -> str:
         """A place that a message names: a part, `nid001:gpu2 sending`, a pair of parts, or several of these."""
-        named = re.sub(r"[\w.]+:[\w.]+(?:-[\w.]+)?(?![\w:-])", lambda found: self.title(found[0]), place)
+        named = re.sub(r"[\w.][\w.-]*:[\w.]+(?:-[\w.]+)?(?![\w:-])", lambda found: self.title(found[0]), place)
         ends = _split(place)
         return self.pair(ends[0], ends[1], "→" if "→" in place else "↔") if len(ends) == 2 else named
 
@@ -78,9 +78,9 @@ class Parts:
         """`other` where `component` was named already: of a GPU's link only the other end is new."""
         host, _, part = component.partition(":")
         own, _, name = other.partition(":")
-        link = _LINK.match(name)
-        if own == host and link and part in (link["a"], link["b"]):
-            return f"its link to {self._end(host, link['b'] if part == link['a'] else link['a'])}"
+        link = self._link(own, name)
+        if own == host and part in link:
+            return f"its link to {self._end(host, link[1] if part == link[0] else link[0])}"
         return self.title(other)
 
     def labels(self, component: str) -> tuple[str, ...]:
@@ -92,13 +92,18 @@ class Parts:
     def look(self, component: str) -> str:
         """The command that tells most of the component; empty where there is none."""
         host, _, part = component.partition(":")
-        link = _LINK.match(part)
-        for name in (part, *((link["a"], link["b"]) if link else ())):
+        for name in (part, *self._link(host, part)):
             if (gpu := self.gpus.get((host, name))) is not None and gpu.platform in _LOOK_AT_GPU:
                 return f"on {host}: {_LOOK_AT_GPU[gpu.platform].format(gpu.index)}"
             if name in self.nics:
                 return f"on {host}: ethtool -S {name}, or the counters below /sys/class/infiniband/{name}"
         return ""
+
+    def _link(self, host: str, part: str) -> tuple[str, ...]:
+        """The two ends of `gpu0-gpu1`; none where it is no link. Names may have hyphens of their own."""
+        splits = [(part[:at], part[at + 1 :]) for at, each in enumerate(part) if each == "-" and 0 < at < len(part) - 1]
+        known = (ends for ends in splits if any((host, end) in self.gpus or end in self.nics for end in ends))
+        return next(known, splits[0] if len(splits) == 1 else ())
 
     def _end(self, host: str, name: str) -> str:
         gpu = self.gpus.get((host, name))
@@ -112,7 +117,8 @@ def ends_of(place: str) -> tuple[str, ...]:
 
 def _split(place: str) -> list[str]:
     first = re.split(r", | or ", place)[0]
-    return [each.partition(" ")[0] for each in re.split(r" [→↔] |(?<=\w)-(?=[^-:]+:)", first)]
+    pair = _PAIR.fullmatch(first)
+    return [each.partition(" ")[0] for each in (pair.groups() if pair else re.split(r" [→↔] ", first))]
 
 
 def gpu_names(judged: RunJudgement) -> dict[int, str]:

@@ -7,6 +7,7 @@ itself. What is slow between all pairs alike is no part, and is said to be none.
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +44,10 @@ NO_PART = "Everything alike: a library or a setting, not a part"
 _SLOW = (Verdict.DEGRADED, Verdict.FAIL)
 _MOST_NAMED, _MOST_EVIDENCE = 3, 2
 _LONGEST_TITLE = 240
+
+
+# The name of a test of ReFrame, and where it ran: `PingPong %transport=ccl @alps:gpu+PrgEnv-gnu`.
+_CASE = re.compile(r"([A-Za-z_]\w*)(?: %.*)? @[\w.-]+:?[\w.-]*\+")
 
 
 @dataclass(frozen=True)
@@ -393,7 +398,7 @@ def _cut(evidence: Sequence[str]) -> tuple[str, ...]:
 
 def _again(tests: Sequence[str], system: str) -> str:
     """The command that measures the same tests again; empty where nobody knows which they are."""
-    names = list(dict.fromkeys(each.split()[0] for each in tests if "@" in each))[:_MOST_NAMED]
+    names = list(dict.fromkeys(found[1] for each in tests if (found := _CASE.match(each))))[:_MOST_NAMED]
     if not names or not system:
         return ""
     return f"fabricheck run --system {system} {' '.join(f'--name {name}' for name in names)}"

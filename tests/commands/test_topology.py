@@ -303,8 +303,8 @@ def test_reframe_lists_the_tests_of_every_system_offline(system: str, tmp_path: 
     for name in names if system != "emulated" else ["NodePairs", "NetworkCollectives", "SmokeNodes"]:
         assert f"- {name} %transport=mpi" in job.stdout
     # Systems whose number of nodes is known have their network checked, and no other.
-    assert ("- SmokeNodes %transport=mpi" in job.stdout) == (system not in ("local", "dardel", "hgx-h200"))
-    assert ("%transport=copy" in job.stdout) == (system not in ("local", "emulated", "sierra"))
+    assert ("- SmokeNodes %transport=mpi" in job.stdout) == (system not in ("local", "dardel", "hgx-h100", "hgx-h200"))
+    assert ("%transport=copy" in job.stdout) == (system not in ("local", "emulated"))
     # Each variable of its profiles is a test, and no other.
     assert "%transport=mpi %setting=whole-profile" in job.stdout
     assert ("TuningOfNode %transport=ccl %setting=NCCL_NET_GDR_LEVEL" in job.stdout) == (system in ("alps", "lumi"))

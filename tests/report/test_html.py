@@ -504,12 +504,12 @@ def _all_higher(count: int) -> tuple[Better, ...]:
 
 @pytest.mark.full
 def test_so_they_do_with_a_year_of_a_thousand_metrics() -> None:
-    """Twenty incidents are open, each about fifty metrics that lost a tenth, and the software changes every month."""
+    """Twenty incidents are open, each about twenty metrics that lost a tenth, and the software changes every month."""
     sessions, metrics = 365, 1000
     rng = np.random.default_rng(1)
     values = 400 * np.exp(0.01 * rng.standard_normal((metrics, sessions)))
-    onset = 300 + np.arange(metrics) // 50
-    values[np.arange(sessions) >= onset[:, None]] *= 0.9
+    onset = 300 + np.arange(metrics) // 20  # of the first twenty nodes; the others stay as they are
+    values[(np.arange(sessions) >= onset[:, None]) & (onset[:, None] < 320)] *= 0.9
     series = Series(
         keys=tuple(
             MetricKey("gpu", "openmpi", "PingPong", f"pingpong_{each:04}_1gib_goodput") for each in range(metrics)
@@ -517,7 +517,7 @@ def test_so_they_do_with_a_year_of_a_thousand_metrics() -> None:
         units=("Gb/s",) * metrics,
         better=_all_higher(metrics),
         components=tuple(
-            (f"n{each // 50}", f"n{each // 50}:nic0", f"n{each // 50}:gpu{each}") for each in range(metrics)
+            (f"n{each // 20}", f"n{each // 20}:nic0", f"n{each // 20}:gpu{each}") for each in range(metrics)
         ),
         sessions=tuple(
             Session(f"session-{session:08}", START + timedelta(days=session)) for session in range(sessions)
@@ -527,7 +527,7 @@ def test_so_they_do_with_a_year_of_a_thousand_metrics() -> None:
         versions=np.tile(np.arange(sessions) // 30, (metrics, 1)),
     )
     found = watch_of(series, SYSTEM)
-    assert len(found.result.open_incidents) == 20
+    assert sum(len(each.alerts) >= 20 for each in found.result.open_incidents) == 20
     comparison = compared(
         [Made(f"pingpong_{each:04}_1gib_goodput", list(values[each, 290:330])) for each in range(200)],
         "..2026-01-10",

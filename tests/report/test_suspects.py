@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.report.parts import Parts, ends_of
 from fabricheck.report.suspects import NO_PART, Suspect, suspects_of
 from fabricheck.topology.model import Topology
 from tests.support.nodes import node
@@ -177,3 +180,17 @@ def test_problems_history_and_suspects_each_have_their_place() -> None:
     assert "since 2026-04-11 02:00 (s100)" in found[3].loss
     assert "changed then: nccl: 2.28.3 -> 2.29.1" in found[3].loss
     assert found[4].loss.startswith("6 of 6 metrics that cross it regressed since 2026-04-01..")
+
+
+@pytest.mark.parametrize(
+    ("place", "said", "ends"),
+    [
+        ("gpu-node-01:gpu2 sending", "gpu-node-01:gpu2 sending", ("gpu-node-01:gpu2",)),
+        ("gpu-01:gpu0-gpu-02:gpu1", "gpu-01 gpu0 ↔ gpu-02 gpu1", ("gpu-01:gpu0", "gpu-02:gpu1")),
+        ("gpu-01:gpu0 → gpu-01:gpu1", "gpu-01 gpu0 → gpu1", ("gpu-01:gpu0", "gpu-01:gpu1")),
+        ("gpu-01:gpu0-gpu1", "gpu-01 link gpu0 - gpu1", ("gpu-01:gpu0-gpu1",)),
+    ],
+)
+def test_hosts_with_hyphens_are_one_host(place: str, said: str, ends: tuple[str, ...]) -> None:
+    assert Parts().place(place) == said
+    assert ends_of(place) == ends
