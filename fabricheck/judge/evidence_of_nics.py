@@ -43,7 +43,7 @@ _CONGESTION = ("port_xmit_wait", "roce_slow_restart_cnps", "np_cnp_sent", "out_o
 _GAPS_SHARE, _RECOVERIES_SHARE = 0.02, 5e-4
 # Of those that it sent, the share that it sent again: up to 0.6% on the same links.
 _RESENT_SHARE = 0.02
-_FEWEST, _FEWEST_RECOVERIES, _TIMES_OTHERS = 20, 10, 4.0
+_FEWEST, _FEWEST_RECOVERIES, _TIMES_OTHERS, _FEWEST_NODES = 20, 10, 4.0, 3
 _MANY_NODES = 50
 
 
@@ -108,8 +108,13 @@ def _port(host: str, nic: NicState, before: NicState | None, rate_gbps: float | 
 
 
 def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
-    """Loss, as TCP noticed it: at the node that data did not reach, and at those that had to send them again."""
+    """Loss, as TCP noticed it: at the node that data did not reach, and at those that had to send them again.
+
+    Of two nodes nobody knows which is usual, and the one that only receives has all the gaps: that counts beside a slow
+    metric alone.
+    """
     rises = {node.host: _tcp_rise(node) for node in nodes if node.before is not None and node.after is not None}
+    verdict = Verdict.DEGRADED if len(rises) >= _FEWEST_NODES else None
     gaps = {host: (rise.get("TCPOFOQueue", 0), rise.get("InSegs", 0)) for host, rise in rises.items()}
     for host, share, usual in _above(gaps, _GAPS_SHARE):
         others = [rise for other, rise in rises.items() if other != host]
@@ -122,7 +127,7 @@ def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
             f"{100 * usual:.2g}%): packets to it are lost"
         )
         advice = "look at the cable and counters of its ports and of the switch's ports to it"
-        yield Evidence(host, "", text, advice, Verdict.DEGRADED, network=True)
+        yield Evidence(host, "", text, advice, verdict, network=True)
     sent = {host: (rise.get("RetransSegs", 0), _sent(rise)) for host, rise in rises.items()}
     for host, share, usual in _above(sent, _RESENT_SHARE):
         again, segments = sent[host]
@@ -131,7 +136,7 @@ def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
             f"{100 * usual:.2g}%): packets from it are lost, or its port is slower than it seems"
         )
         advice = "look at the cable and counters of its ports and of the switch's ports to it"
-        yield Evidence(host, "", text, advice, Verdict.DEGRADED, network=True)
+        yield Evidence(host, "", text, advice, verdict, network=True)
 
 
 def _above(counts: Mapping[str, tuple[int, int]], share: float) -> Iterator[tuple[str, float, float]]:
