@@ -26,10 +26,9 @@ LEAF, ALL = "one-leaf", "two-leaves"
 def expect(done: Finished, fault: str, how: str, verdict: Verdict, *said: str, reframe: str = NO_COUNTERPART) -> None:
     assert done.status != 0, done.output
     line = next((each for each in done.problems if said[0] in each), "\n".join(done.problems))
-    short = line.partition("error: ")[2] or line
     for word in said:
         assert word in line, done.output
-    settle(Outcome(fault, how, done.verdict, done.status, short, reframe), verdict, said[0])
+    settle(Outcome(fault, how, done.verdict, done.status, line, reframe), verdict, said[0])
 
 
 def replace(file: Path, old: str, new: str) -> None:
