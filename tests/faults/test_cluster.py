@@ -315,4 +315,5 @@ def test_a_full_file_system(site: Site) -> None:
         assert "Traceback" not in done.stderr, done.stderr
     finally:
         subprocess.run(["umount", "--lazy", str(output)], check=True)
-    settle(Outcome("the file system is full", "a small tmpfs", None, done.returncode, line), None, "")
+    full = "the file system is full", "a small tmpfs", Verdict.INCOMPLETE.value
+    settle(Outcome(*full, done.returncode, line), Verdict.INCOMPLETE, "No space left on device")
