@@ -12,7 +12,8 @@ from pathlib import Path
 from fabricheck.report.content import number
 
 _STATUS = re.compile(
-    r"^\[ +(OK|FAIL|SKIP|ABORT|ERROR|XFAIL|XPASS) +\] \( *(\d+)/(\d+)\) (.+?)(?: /[0-9a-f]{8})?(?: (@\S+))?\s*$"
+    r"^\[ +(OK|FAIL|SKIP|ABORT|ERROR|XFAIL|XPASS) +\] \( *(\d+)/(\d+)\) "
+    r"(.+?)(?: /[0-9a-f]{8})?(?: (@\S+))?(?: \[(.*)\])?\s*$"
 )
 _BEGIN = re.compile(r"^\[ +RUN +\] (.+?)(?: /[0-9a-f]{8})?(?: (@\S+))?\s*$")
 _VALUE = re.compile(r"^P: (\S+): ([-+.\deE]+) (\S+)")
@@ -42,9 +43,9 @@ class Progress:
             self._started = self.clock()
         if (found := _STATUS.match(text)) is not None:
             self.flush()
-            status, place, total, name, _ = found.groups()
+            status, place, total, name, _, why = found.groups()
             self._ended.append(name)
-            self._waiting = _Ended(name, status, int(place), int(total))
+            self._waiting = _Ended(name, status, int(place), int(total), why=why or "")
         elif self._waiting is not None and (value := _VALUE.match(text)) is not None:
             self._waiting.values.append((value[1], float(value[2]), value[3]))
         elif self._waiting is not None and (failed := _FAILED.match(text)) is not None:
@@ -66,7 +67,8 @@ class Progress:
         room = self.width - len(place) - len(one.verdict) - 6 - len(end)
         name = _short(one.name)
         name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
-        said = said if len(said) <= room - _NAME else f"{said[: max(room - _NAME - 1, 0)]}…"
+        whole = one.status == "SKIP" or len(said) <= room - _NAME  # why a check is left out stands nowhere else
+        said = said if whole else f"{said[: max(room - _NAME - 1, 0)]}…"
         self.show(f"{place}  {name:<{_NAME}}  {one.verdict:<{max(len(one.verdict), 4)}}  {said}{end}".rstrip())
 
     def _left(self, rest: int) -> str:

@@ -81,3 +81,13 @@ def test_the_newest_whole_report_counts(tmp_path: Path) -> None:
     (tmp_path / "toy-3" / "reframe.json").write_text("{")
     assert past_seconds(tmp_path, "toy", "reframe.json") == {"a": 5.0}
     assert past_seconds(tmp_path / "none", "toy", "reframe.json") == {}
+
+
+def test_why_a_check_is_left_out_is_told_whole() -> None:
+    lines: list[str] = []
+    progress = Progress(lines.append)
+    why = "there is no network: set FABRICHECK_OSU to an installed prefix, a module, a tarball or a directory"
+    progress.line(f"[     SKIP ] (1/4) FetchOsu ~local:default+mpich /766890f7 @local:default+mpich [{why}]")
+    progress.flush()
+    (line,) = lines
+    assert why in line and "/766890f7" not in line
