@@ -70,7 +70,7 @@ def _slowed(folder: Path, judge: SystemJudge) -> Iterator[RunJudgement]:
             continue
         run = read_run(file)
         run = replace(run, path=file.name, samples=tuple(map(_slow, run.samples)))
-        test = f"{check} {rest.replace('-', ' ')}".strip()
+        test = f"{check} %transport={rest}" if rest else check
         yield replace(judge.judge_alone(run), test=f"{test} @hgx-h200:gpu+openmpi-ucx", nodes=1)
 
 

@@ -41,7 +41,8 @@ _CONGESTION = ("port_xmit_wait", "roce_slow_restart_cnps", "np_cnp_sent", "out_o
 # that made them recover from a loss. On healthy shaped links, whose shaper drops what is too fast, up to 6% and 0.036%;
 # where 1% of the packets to a node are lost, 6% to 44% and 0.08% to 0.11% (docs/state.md).
 _GAPS_SHARE, _RECOVERIES_SHARE = 0.02, 5e-4
-# Of those that it sent, the share that it sent again: up to 0.6% on the same links.
+# Of those that it sent, the share that it sent again: on the same links up to 0.6% where pairs take turns, and up to
+# 3.6% where four nodes sent to one another at once.
 _RESENT_SHARE = 0.02
 _FEWEST, _FEWEST_RECOVERIES, _TIMES_OTHERS, _FEWEST_NODES = 20, 10, 4.0, 3
 _MANY_NODES = 50
@@ -111,32 +112,29 @@ def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
     """Loss, as TCP noticed it: at the node that data did not reach, and at those that had to send them again.
 
     Of two nodes nobody knows which is usual, and the one that only receives has all the gaps: that counts beside a slow
-    metric alone.
+    metric alone. So does what was sent again, since many senders to one receiver lose packets at a healthy switch too.
     """
     rises = {node.host: _tcp_rise(node) for node in nodes if node.before is not None and node.after is not None}
-    verdict = Verdict.DEGRADED if len(rises) >= _FEWEST_NODES else None
+
+    def say(host: str, counted: str, share: float, usual: float, meaning: str, verdict: Verdict | None) -> Evidence:
+        text = f"{counted} ({100 * share:.2g}%, the other nodes' median {100 * usual:.2g}%): {meaning}"
+        advice = "look at the cable and counters of its ports and of the switch's ports to it"
+        return Evidence(host, "", text, advice, verdict, network=True)
+
     gaps = {host: (rise.get("TCPOFOQueue", 0), rise.get("InSegs", 0)) for host, rise in rises.items()}
     for host, share, usual in _above(gaps, _GAPS_SHARE):
         others = [rise for other, rise in rises.items() if other != host]
         recoveries = sum(rise.get("TCPSackRecovery", 0) for rise in others)
-        if recoveries < max(_FEWEST_RECOVERIES, _RECOVERIES_SHARE * sum(map(_sent, others))):
-            continue
-        count, segments = gaps[host]
-        text = (
-            f"{count:,} of {segments:,} TCP segments came after a gap ({100 * share:.2g}%, the other nodes' median "
-            f"{100 * usual:.2g}%): packets to it are lost"
-        )
-        advice = "look at the cable and counters of its ports and of the switch's ports to it"
-        yield Evidence(host, "", text, advice, verdict, network=True)
+        if recoveries >= max(_FEWEST_RECOVERIES, _RECOVERIES_SHARE * sum(map(_sent, others))):
+            count, segments = gaps[host]
+            counted = f"{count:,} of {segments:,} TCP segments came after a gap"
+            verdict = Verdict.DEGRADED if len(rises) >= _FEWEST_NODES else None
+            yield say(host, counted, share, usual, "packets to it are lost", verdict)
     sent = {host: (rise.get("RetransSegs", 0), _sent(rise)) for host, rise in rises.items()}
     for host, share, usual in _above(sent, _RESENT_SHARE):
-        again, segments = sent[host]
-        text = (
-            f"TCP sent {again:,} of {segments:,} segments again ({100 * share:.2g}%, the other nodes' median "
-            f"{100 * usual:.2g}%): packets from it are lost, or its port is slower than it seems"
-        )
-        advice = "look at the cable and counters of its ports and of the switch's ports to it"
-        yield Evidence(host, "", text, advice, verdict, network=True)
+        counted = f"TCP sent {sent[host][0]:,} of {sent[host][1]:,} segments again"
+        meaning = "packets from it are lost, or its port or the way to the others is slower than it seems"
+        yield say(host, counted, share, usual, meaning, None)
 
 
 def _above(counts: Mapping[str, tuple[int, int]], share: float) -> Iterator[tuple[str, float, float]]:
