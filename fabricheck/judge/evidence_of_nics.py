@@ -116,25 +116,28 @@ def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
     """
     rises = {node.host: _tcp_rise(node) for node in nodes if node.before is not None and node.after is not None}
 
-    def say(host: str, counted: str, share: float, usual: float, meaning: str, verdict: Verdict | None) -> Evidence:
+    def say(above: tuple[str, float, float], counted: str, meaning: str, verdict: Verdict | None) -> Evidence:
+        host, share, usual = above
         text = f"{counted} ({100 * share:.2g}%, the other nodes' median {100 * usual:.2g}%): {meaning}"
         advice = "look at the cable and counters of its ports and of the switch's ports to it"
         return Evidence(host, "", text, advice, verdict, network=True)
 
     gaps = {host: (rise.get("TCPOFOQueue", 0), rise.get("InSegs", 0)) for host, rise in rises.items()}
-    for host, share, usual in _above(gaps, _GAPS_SHARE):
+    for above in _above(gaps, _GAPS_SHARE):
+        host = above[0]
         others = [rise for other, rise in rises.items() if other != host]
         recoveries = sum(rise.get("TCPSackRecovery", 0) for rise in others)
         if recoveries >= max(_FEWEST_RECOVERIES, _RECOVERIES_SHARE * sum(map(_sent, others))):
             count, segments = gaps[host]
             counted = f"{count:,} of {segments:,} TCP segments came after a gap"
             verdict = Verdict.DEGRADED if len(rises) >= _FEWEST_NODES else None
-            yield say(host, counted, share, usual, "packets to it are lost", verdict)
+            yield say(above, counted, "packets to it are lost", verdict)
     sent = {host: (rise.get("RetransSegs", 0), _sent(rise)) for host, rise in rises.items()}
-    for host, share, usual in _above(sent, _RESENT_SHARE):
-        counted = f"TCP sent {sent[host][0]:,} of {sent[host][1]:,} segments again"
+    for above in _above(sent, _RESENT_SHARE):
+        again, segments = sent[above[0]]
+        counted = f"TCP sent {again:,} of {segments:,} segments again"
         meaning = "packets from it are lost, or its port or the way to the others is slower than it seems"
-        yield say(host, counted, share, usual, meaning, None)
+        yield say(above, counted, meaning, None)
 
 
 def _above(counts: Mapping[str, tuple[int, int]], share: float) -> Iterator[tuple[str, float, float]]:
