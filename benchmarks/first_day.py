@@ -15,7 +15,6 @@ import argparse
 import itertools
 import re
 import sys
-import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from fabricheck.judge.system import SystemJudge
 from fabricheck.records.run import Device, Rank, Run, Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
+from fabricheck.suites.sources import extract
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
@@ -46,8 +46,8 @@ Sessions = dict[str, list[Run]]
 
 def unpacked(archive: Path) -> Iterator[tuple[str, Run]]:
     """The runs of an archive of result files, each with its name there; the path of a run is that name."""
-    with tempfile.TemporaryDirectory() as folder, tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="data")
+    with tempfile.TemporaryDirectory() as folder:
+        extract(archive, Path(folder))
         for file in sorted(Path(folder).rglob("*.jsonl")):
             name = str(file.relative_to(folder))
             run = read_run(file)

@@ -23,6 +23,7 @@ import numpy as np
 from fabricheck.errors import UserError
 from fabricheck.records.metrics import metrics_of
 from fabricheck.results.fabricbench import read_run
+from fabricheck.suites.sources import extract
 from fabricheck.units import format_size
 
 # A normal distribution's standard deviation over its median absolute deviation.
@@ -35,8 +36,7 @@ def launches(archive: Path) -> Iterator[tuple[str, Path]]:
     """Name of the command and result file of each launch, while the archive is unpacked. UserError where it is none."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            with tarfile.open(archive) as packed:
-                packed.extractall(folder, filter="data")
+            extract(archive, Path(folder))
         except (OSError, tarfile.TarError) as error:
             raise UserError(f"{archive}: cannot be unpacked: {error}") from None
         for file in sorted(Path(folder).glob("[0-9]*-*.jsonl")):

@@ -10,7 +10,6 @@ measurement.
 from __future__ import annotations
 
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,6 +25,7 @@ from fabricheck.records.run import Samples
 from fabricheck.report.html import write_html
 from fabricheck.report.terminal import render
 from fabricheck.results.fabricbench import read_run
+from fabricheck.suites.sources import extract
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results" / "h200x4-2026-11-21" / "raw.tar.xz"
@@ -38,8 +38,7 @@ def main() -> None:
     """Writes report.png and terminal.txt into docs/images."""
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(RESULTS) as archive:
-            archive.extractall(folder, filter="data")
+        extract(RESULTS, Path(folder))
         found = judged(Path(folder) / "raw" / "acceptance")
         title = "hgx-h200, acceptance (GPU 2 made 5% slower)"
         page = Path(folder) / "report.html"

@@ -185,11 +185,7 @@ def fetch(tool: Tool, source: Source, folder: Path, download: Callable[[str, Pat
 def unpack(tool: Tool, archive: Path, folder: Path) -> Path:
     """The source tree in a tarball, unpacked below `folder`. UserError where it cannot be, or is not the tool."""
     try:
-        with tarfile.open(archive) as tar:
-            if hasattr(tarfile, "data_filter"):
-                tar.extractall(folder, filter="data")
-            else:  # Python before 3.10.12
-                tar.extractall(folder)
+        extract(archive, folder)
     except (tarfile.TarError, OSError, EOFError) as error:
         raise UserError(f"{archive} cannot be unpacked: {' '.join(str(error).split())}") from None
     entries = [entry for entry in folder.iterdir() if entry.name != "pax_global_header"]
@@ -197,6 +193,21 @@ def unpack(tool: Tool, archive: Path, folder: Path) -> Path:
     if not _is_source(tool, tree):
         raise UserError(f"{archive} has no {' or '.join(tool.source)} at its top, so it is no source of {tool.title}")
     return tree
+
+
+def extract(archive: Path, folder: Path) -> None:
+    """All that is in a tar archive, and nothing outside `folder`. Raises TarError, OSError or EOFError."""
+    with tarfile.open(archive) as tar:
+        if hasattr(tarfile, "data_filter"):
+            tar.extractall(folder, filter="data")
+            return
+        top = os.path.abspath(folder)
+        for member in tar.getmembers():  # Python before 3.10.12 and 3.11.4
+            link = os.path.join(os.path.dirname(member.name) if member.issym() else "", member.linkname)
+            places = [Path(os.path.abspath(os.path.join(top, name))) for name in (member.name, link)]
+            if member.isdev() or not all(place.is_relative_to(top) for place in places):
+                raise tarfile.TarError(f"{member.name} would be outside")
+        tar.extractall(folder)
 
 
 def _fetch_release(tool: Tool, folder: Path, download: Callable[[str, Path], None]) -> Path:

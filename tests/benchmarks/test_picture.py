@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from benchmarks.picture import RESULTS, ROOT, judged
 from fabricheck.report.terminal import render
+from fabricheck.suites.sources import extract
 
 
 @pytest.mark.full
 def test_the_sample_of_the_readme_is_what_the_command_prints(tmp_path: Path) -> None:
-    with tarfile.open(RESULTS) as archive:
-        archive.extractall(tmp_path, filter="data")
+    extract(RESULTS, tmp_path)
     found = judged(tmp_path / "raw" / "acceptance")
     text = render(found.runs, width=80, color=False, problems=found.problems, system="hgx-h200")
     readme = (ROOT / "README.md").read_text()

@@ -8,7 +8,6 @@ import runpy
 import socket
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from fabricheck.site.plan import Choices, plan
 from fabricheck.site.validation import problems
 from fabricheck.site.write import Site, write_site
 from fabricheck.suite import Suite
+from fabricheck.suites.sources import extract
 from fabricheck.topology.model import Topology, load_topology
 from tests.support.nodes import ROOT, system
 
@@ -247,11 +247,8 @@ RECORDED = (
 
 def test_what_was_recorded_there_is_judged_and_green_on_the_first_day(suite: Path, tmp_path: Path) -> None:
     write(suite, "new", CAPTURES / "h200x4")
-    names = [f"raw/acceptance/{each}.jsonl" for each in RECORDED]
-    with tarfile.open(ROOT / "docs/results/h200x4-2026-11-21/raw.tar.xz") as archive:
-        for name in names:
-            archive.extract(name, tmp_path / "recorded", filter="data")
-    files = [str(tmp_path / "recorded" / name) for name in names]
+    extract(ROOT / "docs/results/h200x4-2026-11-21/raw.tar.xz", tmp_path / "recorded")
+    files = [str(tmp_path / "recorded/raw/acceptance" / f"{each}.jsonl") for each in RECORDED]
     done = CliRunner().invoke(judge, [*files, "--system", "new"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "unjudged" not in done.output

@@ -173,13 +173,25 @@ def test_a_tarball_that_was_cut_off_is_refused(osu: Tool, tarball: Path, tmp_pat
         fetch(osu, Source(Kind.TARBALL, str(tarball)), tmp_path / "to")
 
 
-@pytest.mark.skipif(not hasattr(tarfile, "data_filter"), reason="this Python's tarfile has no filters")
-def test_a_tarball_does_not_write_elsewhere(osu: Tool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("filters", [True, False])
+@pytest.mark.parametrize("by", ["name", "symbolic link", "link"])
+def test_a_tarball_does_not_write_elsewhere(
+    osu: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str, filters: bool
+) -> None:
+    if not filters:
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
     file = tmp_path / "evil.tar"
     with tarfile.open(file, "w") as tar:
-        member = tarfile.TarInfo("../escaped")
-        member.size = 1
+        member = tarfile.TarInfo("../escaped" if by == "name" else "link")
+        if by == "name":
+            member.size = 1
+        else:
+            member.type, member.linkname = (
+                tarfile.SYMTYPE if by == "symbolic link" else tarfile.LNKTYPE,
+                "../../escaped",
+            )
         tar.addfile(member, io.BytesIO(b"x"))
+    (tmp_path / "to" / "below" / "source").mkdir(parents=True)
     with pytest.raises(UserError, match="cannot be unpacked"):
         fetch(osu, Source(Kind.TARBALL, str(file)), tmp_path / "to" / "below")
     assert not list(tmp_path.rglob("escaped"))
