@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-#: Seconds that a node has beyond what its equals took, at least, and how many times as long as they.
-GRACE_S, TIMES = 20.0, 3.0
+# How many times as long as its equals a node may take.
+_TIMES = 3.0
 # What a step has to end after it was asked to; Slurm gives its processes less.
 _TO_END_S = 8.0
 _POLL_S = 0.05
@@ -60,7 +60,7 @@ class _Running:
     ended: Ended | None = None
 
     @classmethod
-    def start(cls, command: Sequence[str], folder: Path, words: Path, environment: Mapping[str, str]) -> _Running:
+    def start(cls, command: Sequence[str], folder: Path, words: Path) -> _Running:
         stream = words.open("w+b")
         process = subprocess.Popen(
             command,
@@ -68,7 +68,6 @@ class _Running:
             stdout=stream,
             stderr=subprocess.STDOUT,
             cwd=folder,
-            env={**os.environ, **environment},
             start_new_session=True,
         )
         return cls(process, stream, time.monotonic())
@@ -102,11 +101,15 @@ class _Running:
         self.ended = Ended(status, self.seconds if self.given_up is None else self.given_up, said)
 
 
-def run_step(
-    command: Sequence[str], words: Path, limit_s: float, environment: Mapping[str, str] | None = None
-) -> Ended:
+def time_for(done: Sequence[float], limit_s: float, patience_s: float) -> float:
+    """Seconds that a node has whose equals took `done`: a multiple of that, and `patience_s` more at least."""
+    typical = statistics.median(done) if done else limit_s
+    return min(limit_s, max(_TIMES * typical, typical + patience_s))
+
+
+def run_step(command: Sequence[str], words: Path, limit_s: float) -> Ended:
     """Runs one step; what it says goes to the file `words`."""
-    return run_steps({"": command}, {"": Path.cwd()}, {"": words}, limit_s, environment)[""]
+    return run_steps({"": command}, {"": Path.cwd()}, {"": words}, limit_s, 0.0)[""]
 
 
 def run_steps(
@@ -114,22 +117,18 @@ def run_steps(
     folders: Mapping[str, Path],
     words: Mapping[str, Path],
     limit_s: float,
-    environment: Mapping[str, str] | None = None,
+    patience_s: float,
 ) -> dict[str, Ended]:
     """Runs steps by name, all at the same time, each in its folder.
 
-    Once half of several have ended, the others have `TIMES` times as long as these took, and `GRACE_S` at least.
+    Once half of several have ended, the others have as long as `time_for` says.
     """
-    running = {
-        name: _Running.start(command, folders[name], words[name], environment or {})
-        for name, command in commands.items()
-    }
+    running = {name: _Running.start(command, folders[name], words[name]) for name, command in commands.items()}
     while any([not each.look() for each in running.values()]):
         done = [each.ended.seconds for each in running.values() if each.ended is not None]
         limit = limit_s
         if len(running) > 1 and len(done) >= len(running) / 2:
-            typical = statistics.median(done)
-            limit = min(limit_s, max(TIMES * typical, typical + GRACE_S))
+            limit = time_for(done, limit_s, patience_s)
         for each in running.values():
             if not each.look() and each.seconds > limit:
                 each.give_up()

@@ -1,6 +1,6 @@
 """Runs a command on each good node of a fleet, all at the same time; the job of a test that measures one node calls it.
 
-    python -m fabricheck.fleet.sweep FLEET RANKS LIMIT [OPTION OF THE LAUNCHER]... -- COMMAND...
+    python -m fabricheck.fleet.sweep FLEET RANKS LIMIT PATIENCE [OPTION OF THE LAUNCHER]... -- COMMAND...
 
 Each node has a step of its own, and a folder NODES/NODE below the current one. A result file that COMMAND names
 (`--output=FILE`) is written to the node's own disk, and copied into that folder once it is whole. What fails is tried a
@@ -10,14 +10,13 @@ could do it.
 
 from __future__ import annotations
 
-import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from fabricheck.fleet.record import TROUBLES, Fleet, Trouble, write_troubles
-from fabricheck.fleet.steps import GRACE_S, TIMES, Ended, run_steps, words_of_step
+from fabricheck.fleet.steps import Ended, run_steps, time_for, words_of_step
 from fabricheck.records.case import NODES
 
 # fabricbench's exit statuses of a node that did what it was asked: measured, with wrong data, and unsupported.
@@ -36,8 +35,13 @@ rm -rf "$disk"; exit $status
 """
 
 
-def sweep(fleet: Fleet, ranks: int, limit_s: float, options: Sequence[str], command: Sequence[str]) -> bool:
-    """Runs `command` on each node below the current folder; whether any node could do it."""
+def sweep(
+    fleet: Fleet, ranks: int, limits: tuple[float, float], options: Sequence[str], command: Sequence[str]
+) -> bool:
+    """Runs `command` on each node below the current folder; whether any node could do it.
+
+    `limits`: seconds that a node has, and that it has more than its equals.
+    """
     output = next((word.removeprefix(_OUTPUT) for word in command if word.startswith(_OUTPUT)), None)
     if output is not None:
         rest = [word for word in command if not word.startswith(_OUTPUT)]
@@ -48,18 +52,17 @@ def sweep(fleet: Fleet, ranks: int, limit_s: float, options: Sequence[str], comm
         folders = {node: Path(NODES) / node for node in nodes}
         for each in folders.values():
             (each / "node-state").mkdir(parents=True, exist_ok=True)
-        ended = run_steps(commands, folders, {node: folders[node] / "said.txt" for node in nodes}, limit)
+        ended = run_steps(commands, folders, {node: folders[node] / "said.txt" for node in nodes}, limit, limits[1])
         for node, one in ended.items() if output is not None else ():
             (folders[node] / STATUS).write_text(f"{one.status}\n", encoding="utf-8")
         return ended
 
-    first = run(fleet.good, limit_s)
+    first = run(fleet.good, limits[0])
     if output is None:
         return True  # it only asks nodes, and what has no answer has no file
     done = [each.seconds for each in first.values() if each.status in DONE]
     failed = {node: each for node, each in first.items() if each.status not in DONE}
-    typical = statistics.median(done) if done else limit_s
-    second = run(tuple(failed), min(limit_s, max(TIMES * typical, typical + GRACE_S))) if failed else {}
+    second = run(tuple(failed), time_for(done, *limits)) if failed else {}
     troubles = troubles_of(failed, second, len(first))
     write_troubles(Path(TROUBLES), troubles)
     fleet.exclude(troubles)
@@ -82,8 +85,9 @@ def troubles_of(first: Mapping[str, Ended], second: Mapping[str, Ended], nodes: 
 
 def main(arguments: Sequence[str]) -> int:
     at = list(arguments).index("--")
-    folder, ranks, limit, *options = arguments[:at]
-    return 0 if sweep(Fleet.read(Path(folder)), int(ranks), float(limit), options, arguments[at + 1 :]) else 1
+    folder, ranks, limit, patience, *options = arguments[:at]
+    limits = float(limit), float(patience)
+    return 0 if sweep(Fleet.read(Path(folder)), int(ranks), limits, options, arguments[at + 1 :]) else 1
 
 
 if __name__ == "__main__":

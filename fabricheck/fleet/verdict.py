@@ -111,8 +111,9 @@ class _Names:
     def in_place(self, place: str) -> list[str]:
         """The nodes that a place such as `nid002, nid002:hsn0 or nid002:hsn0--leaf0` is about; empty where a switch or
         trunk may be it as well."""
-        parts = [each for each in re.split(r", | or | and ", place) if each]
-        nodes = [self.node(node_of(each.partition("--")[0])) for each in parts]
+        parts = [each for each in re.split(r", | or | and ", place) if each.strip()]
+        # A place may have words behind its name: `nid002:rank1 sending`.
+        nodes = [self.node(node_of(each.split()[0].partition("--")[0])) for each in parts]
         return list(dict.fromkeys(nodes)) if all(nodes) else []
 
 

@@ -64,8 +64,8 @@ def launch_in_job(test: rfm.RegressionTest, fleet: str) -> None:
     """Has the fleet's own launcher start the ranks, as steps of its job: on each node by itself."""
     options = test.job.launcher.options
     test.job.launcher = _WordsOnly()
-    limit = f"{seconds(test.job_time) * _SHARE_OF_JOB:.0f}"
-    words = [sys.executable, "-m", test.fleet_launcher, fleet, str(test.num_tasks_per_node), limit]
+    limit, patience = f"{seconds(test.job_time) * _SHARE_OF_JOB:.0f}", f"{test.patience:g}"
+    words = [sys.executable, "-m", test.fleet_launcher, fleet, str(test.num_tasks_per_node), limit, patience]
     test.job.launcher.options = [*map(shlex.quote, words), *options, "--"]
 
 

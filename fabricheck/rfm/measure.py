@@ -141,6 +141,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     rank_a_port = variable(bool, value=False)
     #: Passed on to fabricbench as it is.
     more_options = variable(typ.List[str], value=[])
+    #: Over a fleet: seconds that a node has beyond what its equals took, at least, before it is ended.
+    patience = variable(float, value=20.0)
     #: The profile in effect, for ReFrame's report and the store.
     tuning_profile = variable(str, value="default")
     #: How many nodes the partition has, likewise; 0 where nobody says it.

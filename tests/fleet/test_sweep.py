@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.fleet import steps
 from fabricheck.fleet.record import TROUBLES, Fleet, read_troubles
 from fabricheck.fleet.steps import Ended
 from fabricheck.fleet.sweep import sweep, troubles_of
@@ -36,8 +35,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.write_text(SRUN)
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
-    monkeypatch.setattr(steps, "GRACE_S", 1.0)
-    monkeypatch.setattr("fabricheck.fleet.sweep.GRACE_S", 1.0)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -46,7 +43,7 @@ def test_a_node_costs_its_own_result_only(place: Path) -> None:
     fleet = Fleet(place, "site", "site:gpu", "all", "1", NODES)
     program = ["sh", "-c", 'echo measured > "${1#--output=}"', "fabricbench", "--output=result.jsonl"]
     good = ("nid001", "nid004", "nid005", "nid006", "nid007")
-    assert sweep(fleet, 2, 60, (), program)
+    assert sweep(fleet, 2, (60.0, 1.0), (), program)
     assert sorted(each.parent.name for each in place.glob("nodes/*/result.jsonl")) == list(good)
     found = {each.node: each for each in read_troubles(place / TROUBLES)}
     assert {node: each.guilty for node, each in found.items()} == {"nid002": True, "nid003": True, "nid004": False}
