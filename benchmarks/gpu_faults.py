@@ -96,8 +96,8 @@ class Fault:
     """A fault, and what has to come of it.
 
     `plant`: words of `fabricheck emulate fault`, one command each; `check`: what is run. `said`: what one line of one
-    of the `verdicts` has to say, the part that is broken before all. `during`: it is planted once the check measures.
-    `mpi_path`: the path of MPI that topology.yaml has meanwhile.
+    of the `verdicts` has to say, the part that is broken before all. `impatient`: what hangs ends soon. `during`: it is
+    planted once the check measures. `mpi_path`: the path of MPI that topology.yaml has meanwhile.
     """
 
     what: str
@@ -105,22 +105,27 @@ class Fault:
     check: str
     said: tuple[str, ...]
     verdicts: tuple[str, ...]
-    options: tuple[str, ...] = ()
+    impatient: bool = False
     during: bool = False
     mpi_path: str = ""
 
     @property
+    def options(self) -> tuple[str, ...]:
+        """Those of `fabricheck run`."""
+        more = ("--", f"--setvar={self.check.split()[0]}.timeout=8") if self.impatient else ()
+        return (f"--name={self.check}$", *more)
+
+    @property
     def how(self) -> str:
-        path = f"topology.yaml says that MPI takes {self.mpi_path}" if self.mpi_path else ""
-        return "; ".join([*(f"fault {each}" for each in self.plant), *filter(None, [path])]) + (
-            " during the run" if self.during else ""
-        )
+        """How it was planted, for the table."""
+        path = [f"topology.yaml says that MPI takes {self.mpi_path}"] if self.mpi_path else []
+        when = " during the run" if self.during else ""
+        return "; ".join([*(f"fault {each}" for each in self.plant), *path]) + when
 
 
 PEERS, NODES_CCL, NODES_MPI = "SmokePeers", "SmokeNodes %transport=ccl", "SmokeNodes %transport=mpi"
 NODE_CCL, PAIRS = "SmokeLibraries %transport=ccl", "NodePairs %transport=ccl"
 _SLOW, _STATE, _WRONG, _ENDED = ("DEGRADED", "FAIL"), ("DEGRADED",), ("INVALID",), ("INCOMPLETE",)
-_IMPATIENT = ("--", "--setvar=timeout=8")
 
 
 def faults_of(shape: Shape) -> Iterator[Fault]:
@@ -187,7 +192,7 @@ def faults_of(shape: Shape) -> Iterator[Fault]:
         PAIRS,
         (f"nid002: {nics[1]}: its link is down",),
         _ENDED,
-        _IMPATIENT,
+        impatient=True,
     )
     yield Fault(
         "a GPU on another NIC than described",
@@ -223,7 +228,7 @@ def faults_of(shape: Shape) -> Iterator[Fault]:
         _WRONG,
     )
     yield Fault(
-        "a hung GPU", (f"hung-gpu nid001 {gpus[2]}",), PEERS, ("nid001, GPU 2", bus[gpus[2]]), _ENDED, _IMPATIENT
+        "a hung GPU", (f"hung-gpu nid001 {gpus[2]}",), PEERS, ("nid001, GPU 2", bus[gpus[2]]), _ENDED, impatient=True
     )
     yield Fault(
         "a hung GPU on another node",
@@ -231,11 +236,17 @@ def faults_of(shape: Shape) -> Iterator[Fault]:
         NODES_CCL,
         ("nid002", bus[gpus[2]]),
         _ENDED,
-        _IMPATIENT,
+        impatient=True,
     )
     yield Fault("a node that is down", ("node-down nid002",), NODES_CCL, ("nid002",), _ENDED)
     yield Fault(
-        "a node that dies during the run", ("node-down nid002",), PAIRS, ("nid002",), _ENDED, _IMPATIENT, during=True
+        "a node that dies during the run",
+        ("node-down nid002",),
+        PAIRS,
+        ("nid002",),
+        _ENDED,
+        impatient=True,
+        during=True,
     )
 
 
@@ -258,11 +269,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Told:
-    """What `fabricheck run` came to; `lines`: verdict and message of all that is not green, the session's own first."""
+    """What `fabricheck run` came to. `verdict`: its verdict.json, empty where there is none.
+
+    `lines`: verdict and message of all that is not green, the session's own first.
+    """
 
     status: int
     output: str
-    verdict: str
+    verdict: Mapping[str, Any]
     lines: tuple[tuple[str, str], ...]
 
     def line(self, fault: Fault) -> tuple[str, str] | None:
@@ -305,9 +319,9 @@ def run(cluster: Cluster, folder: Path, *options: str) -> Told:
     sessions = [*(folder / "runs").glob("*/verdict.json")]
     if len(sessions) != 1:
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        return Told(done.returncode, done.stdout, "refused", tuple(("refused", each) for each in said[-1:]))
+        return Told(done.returncode, done.stdout, {}, tuple(("refused", each) for each in said[-1:]))
     told = json.loads(sessions[0].read_text(encoding="utf-8"))
-    return Told(done.returncode, done.stdout, told["verdict"], tuple(lines_of(told)))
+    return Told(done.returncode, done.stdout, told, tuple(lines_of(told)))
 
 
 def lines_of(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -324,26 +338,26 @@ def measure(cluster: Cluster, fault: Fault) -> Row:
     """Plant a fault, run its check, and clear it again."""
     name = re.sub(r"\W+", "-", fault.what)
     folder = ROOT / "output" / "gpu-faults" / f"{cluster.layout.topology.system}-{name}-{time.time_ns()}"
-    options = (f"--name={fault.check}$", *fault.options)
     began = time.monotonic()
     try:
         if fault.during:
-            told = _run_and_plant(cluster, fault, folder, options)
+            told = _run_and_plant(cluster, fault, folder)
         else:
             plant(cluster, fault)
-            told = run(cluster, folder, *options)
+            told = run(cluster, folder, *fault.options)
     finally:
         clear(cluster, fault)
     found = told.line(fault)
-    verdict, line = found or next(iter(told.lines), (told.verdict, ""))
+    of_session = str(told.verdict.get("verdict", "refused"))
+    verdict, line = found or next(iter(told.lines), (of_session, ""))
     return Row(
         system=cluster.layout.topology.system,
         fault=fault.what,
         how=fault.how,
         check=fault.check,
-        verdict=told.verdict,
+        verdict=of_session,
         exit_status=told.status,
-        line=without_paths(f"{verdict}: {line}"),
+        line=without_paths(f"{verdict}: {line}") if line else "none",
         named=found is not None and told.status != 0,
         wall_s=round(time.monotonic() - began, 1),
         when=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M}",
@@ -351,10 +365,10 @@ def measure(cluster: Cluster, fault: Fault) -> Row:
     )
 
 
-def _run_and_plant(cluster: Cluster, fault: Fault, folder: Path, options: Sequence[str]) -> Told:
+def _run_and_plant(cluster: Cluster, fault: Fault, folder: Path) -> Told:
     """Run the check, and plant the fault once it has written the first of its results."""
     box: list[Told] = []
-    thread = threading.Thread(target=lambda: box.append(run(cluster, folder, *options)))
+    thread = threading.Thread(target=lambda: box.append(run(cluster, folder, *fault.options)))
     thread.start()
     while thread.is_alive():
         if any('"samples"' in file.read_text(errors="replace") for file in folder.glob("runs/*/stage/**/result.jsonl")):
@@ -382,6 +396,9 @@ them.
 """
 
 
+NOT_NAMED = " (**does not name it**)"
+
+
 def read_rows(file: Path) -> dict[tuple[str, str], Row]:
     """The rows by system and fault; of several, the last."""
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
@@ -390,10 +407,11 @@ def read_rows(file: Path) -> dict[tuple[str, str], Row]:
 
 
 def write_table(rows: Mapping[tuple[str, str], Row], file: Path) -> None:
-    order = {name: number for number, name in enumerate(dict.fromkeys(fault for _, fault in rows))}
+    names = dict.fromkeys(each.what for shape in SHAPES for each in faults_of(shape))
+    systems = [shape.system for shape in SHAPES]
     lines = []
-    for row in sorted(rows.values(), key=lambda each: order[each.fault]):
-        line = row.line.replace("|", "\\|") + ("" if row.named else " (**does not name it**)")
+    for row in (rows[system, name] for name in names for system in systems if (system, name) in rows):
+        line = row.line.replace("|", "\\|") + ("" if row.named else NOT_NAMED)
         cells = (row.fault, row.system, row.how, row.check, row.verdict, row.exit_status, line)
         lines.append(f"| {' | '.join(map(str, cells))} |")
     stamps = sorted({(row.when.split()[0], row.commit) for row in rows.values()})
