@@ -1,6 +1,6 @@
 """Plants the faults of clusters of GPUs on systems in miniature, one at a time, and keeps a row of what came of each.
 
-    python -m benchmarks.gpu_faults                          # as root: every system and fault that has no row yet
+    python -m benchmarks.gpu_faults                          # as root: every system and fault without a good row
     python -m benchmarks.gpu_faults --systems lumi --minutes 5
     python -m benchmarks.gpu_faults --again --faults "a GPU is missing"
 
@@ -426,7 +426,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--systems", default=",".join(systems), help="of %(default)s")
     parser.add_argument("--faults", default="", help="only those whose name matches this regular expression")
     parser.add_argument("--minutes", type=float, default=600.0, help="end after the fault at which they are over")
-    parser.add_argument("--again", action="store_true", help="measure what has a row already, too")
+    parser.add_argument("--again", action="store_true", help="measure what has a good row already, too")
     parser.add_argument("--rows", type=Path, default=ROOT / "output" / "gpu-faults.jsonl")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "faults-of-gpus.md")
     parser.add_argument("--name", default=NAME, help="of the emulated cluster")
@@ -439,7 +439,8 @@ def main(arguments: Sequence[str]) -> int:
     until = time.monotonic() + 60 * given.minutes
     for shape in (shape for shape in SHAPES if shape.system in wanted):
         todo = [each for each in faults_of(shape) if re.search(given.faults, each.what)]
-        todo = [each for each in todo if given.again or (shape.system, each.what) not in rows]
+        good = {what for (system, what), row in rows.items() if system == shape.system and row.named}
+        todo = [each for each in todo if given.again or each.what not in good]
         if not todo or time.monotonic() > until:
             continue
         Cluster.down(given.name)
