@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -17,16 +17,18 @@ from pydantic import JsonValue
 
 from fabricheck.errors import UserError
 from fabricheck.records.operations import GROUP_PATTERNS, MEMORY_PATHS, PAIRS, SPARSE, STRIPING, VICTIMS
+from fabricheck.records.pair_rule import PairRule
 from fabricheck.records.rehearsal import EMULATED, is_emulated
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench_format import (
-    FORMAT,
+    READABLE_FORMATS,
     ErrorModel,
     FooterModel,
     HeaderModel,
     JsonObject,
     RankModel,
+    RuledSeriesModel,
     SamplesModel,
     SeriesModel,
     with_todays_words,
@@ -93,6 +95,23 @@ def _key(each: SamplesModel | SeriesModel, size: int) -> _Key:
     return each.operation, each.schedule, size, tuple(each.ranks), groups, each.implementation, each.round
 
 
+def _planned_keys(series: SeriesModel | RuledSeriesModel) -> Iterator[_Key]:
+    """What is measured of a series, each at each of its sizes."""
+    if isinstance(series, SeriesModel):
+        yield from (_key(series, size) for size in series.bytes)
+        return
+    for number, pairs in _rule_of(series).rounds():
+        for source, destination in pairs.tolist():
+            for size in series.bytes:
+                ranks = (source, destination)
+                yield series.operation, series.schedule, size, ranks, (), series.implementation, number
+
+
+def _rule_of(series: RuledSeriesModel) -> PairRule:
+    rule = series.rule
+    return PairRule(rule.ranks, rule.group, rule.directions, series.schedule == "contended")
+
+
 def _describe(key: _Key) -> str:
     operation, schedule, size, ranks, groups, *_ = key
     shape = f" {'x'.join(map(str, groups))}" if groups else ""
@@ -112,6 +131,7 @@ class _Reader:
     error: ErrorModel | None = None
     end: int = 0  # line of the footer or of the error record
     last: int = 0  # the last line of the file
+    planned: Counter[_Key] = field(default_factory=Counter)
     unreadable: bool = False  # some line that should have held samples did not
 
     def invalid(self, line: int, message: str, verdict: Verdict = Verdict.INVALID) -> None:
@@ -146,7 +166,7 @@ class _Reader:
             self.check_plan(self.header)
             for number, each in zip(self.sample_lines, self.samples, strict=True):
                 self.check_samples(number, each, self.header)
-            self.check_against_plan(self.header)
+            self.check_against_plan()
         if self.footer is not None:
             self.check_footer(self.footer)
         # A planted defect that was found has made its problem by now.
@@ -184,9 +204,11 @@ class _Reader:
             self.invalid(number, "there is a second header: two runs wrote into one file")
             return
         version = value.get("format")
-        if type(version) is not int or version != FORMAT:
+        if type(version) is not int or version not in READABLE_FORMATS:
+            readable = " and ".join(map(str, READABLE_FORMATS))
             self.invalid(
-                number, f"the format version is {_show(version)} and this program reads {FORMAT}: use matching versions"
+                number,
+                f"the format version is {_show(version)} and this program reads {readable}: use matching versions",
             )
             return
         header = validate(HeaderModel, value)
@@ -285,17 +307,22 @@ class _Reader:
 
     def check_plan(self, header: HeaderModel) -> None:
         plan = header.plan
-        planned = sum(len(series.bytes) for series in plan.series)
+        for series in plan.series:
+            if isinstance(series, RuledSeriesModel) and (problem := self.rule_problem(series, header)):
+                self.invalid(1, problem)
+                return
+        self.planned = Counter(key for series in plan.series for key in _planned_keys(series))
+        planned = self.planned.total()
         if planned != header.expected_records:
             self.invalid(1, f"expected_records is {header.expected_records} and the plan has {planned}")
         # A pair may be in several of the rounds that the user has written down.
         depth = 5 if plan.rounds is None else None
-        keys = Counter(_key(series, size)[:depth] for series in plan.series for size in series.bytes)
-        if len(keys) != planned:
+        if len({key[:depth] for key in self.planned}) != planned:
             self.invalid(1, "the plan has a measurement twice")
         for series in plan.series:
-            self.check_group(1, series, header)
-            self.check_company(series, header)
+            if isinstance(series, SeriesModel):
+                self.check_group(1, series, header)
+                self.check_company(series, header)
         if {series.operation for series in plan.series} != set(plan.operations):
             self.invalid(1, "the series of the plan are not for the operations of the plan")
         if {series.schedule for series in plan.series} != set(plan.schedules):
@@ -305,6 +332,23 @@ class _Reader:
             iterations.mode == "fixed" and iterations.minimum != iterations.maximum
         ):
             self.invalid(1, f"the plan has {iterations.minimum} to {iterations.maximum} iterations")
+
+    @staticmethod
+    def rule_problem(series: RuledSeriesModel, header: HeaderModel) -> str | None:
+        """What keeps a series from being the pairs of this run that its rule gives."""
+        rule = _rule_of(series)
+        if header.format == 1:
+            return "a file of format version 1 has no rules: it was changed"
+        if series.operation not in PAIRS or (rule.directions == 1) != (series.operation == "bidirectional"):
+            return f"{series.operation} has no rule for pairs that are measured {rule.directions} times"
+        if rule.ranks != len(header.ranks) or not rule.is_possible:
+            return f"no rule has {rule.ranks} ranks in groups of {rule.group}, of this run of {len(header.ranks)} ranks"
+        if rule.hash_text() != series.rule.hash:
+            return (
+                f"the pairs of {series.operation} {series.schedule} are not those that this program finds by the same "
+                "rule: use matching versions"
+            )
+        return None
 
     def check_group(self, line: int, each: SamplesModel | SeriesModel, header: HeaderModel) -> None:
         operation, ranks = each.operation, each.ranks
@@ -382,8 +426,8 @@ class _Reader:
             said = "were not verified though the plan says so" if header.plan.verifies else "were verified against plan"
             self.invalid(line, f"the data of {what} {said}")
 
-    def check_against_plan(self, header: HeaderModel) -> None:
-        planned = Counter(_key(series, size) for series in header.plan.series for size in series.bytes)
+    def check_against_plan(self) -> None:
+        planned = self.planned
         lines = {_key(each, each.bytes): number for number, each in zip(self.sample_lines, self.samples, strict=True)}
         measured = Counter(_key(each, each.bytes) for each in self.samples)
         self.complain(
@@ -423,7 +467,7 @@ class _Reader:
 
     def run(self) -> Run:
         header = self.header
-        series = header.plan.series if header is not None else []
+        series = [each for each in header.plan.series if isinstance(each, SeriesModel)] if header is not None else []
         messages = {_key(each, each.bytes[0]): each.messages for each in series if each.messages}
         return Run(
             path=self.path,

@@ -194,6 +194,8 @@ const OptionRow kOptions[] = {
      }},
     {"help", false, [](Options& o, const std::string&) { o.show_help = true; }},
     {"list-operations", false, [](Options& o, const std::string&) { o.show_operations = true; }},
+    {"list-pairs", true,
+     [](Options& o, const std::string& text) { o.list_pairs = parse_count(text, 2, "a number of ranks"); }},
     {"version", false, [](Options& o, const std::string&) { o.show_version = true; }},
 };
 

@@ -75,6 +75,7 @@ struct Options {
   bool show_help = false;
   bool show_version = false;
   bool show_operations = false;
+  int list_pairs = 0;  // of so many ranks
 };
 
 // Parses the arguments; InputError says what is wrong with them.

@@ -131,7 +131,10 @@ class Session {
 
     if (results_ && !options_.quiet) print_table_head();
     const std::size_t planned = record_count(plan);
-    for (const Series& series : plan) run_series(series, context, transport, planned);
+    for (const Series& series : plan) {
+      for (std::size_t round = 0, count = series.rounds(); round < count; ++round)
+        run_round(series, round, context, transport, planned);
+    }
     if (results_) results_->now_measuring_nothing();
     finish(proof.collect(world), begin);
     // Every rank ends with the same exit status.
@@ -139,9 +142,10 @@ class Session {
     shared.advance();
   }
 
-  void run_series(const Series& series, const Context& context, Transport& transport, std::size_t planned) {
+  void run_round(const Series& series, std::size_t round, const Context& context, Transport& transport,
+                 std::size_t planned) {
     for (const std::uint64_t size : series.sizes) {
-      const Measurement measurement = series.at(size, context.world.rank);
+      const Measurement measurement = series.at(size, context.world.rank, round);
       if (results_) {
         results_->now_measuring(measurement);
         progress(planned, measurement);
