@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -16,8 +16,6 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from fabricheck.errors import UserError
-from fabricheck.records.operations import GROUP_PATTERNS, MEMORY_PATHS, PAIRS, SPARSE, STRIPING, VICTIMS
-from fabricheck.records.pair_rule import PairRule
 from fabricheck.records.rehearsal import EMULATED, is_emulated
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
@@ -28,19 +26,16 @@ from fabricheck.results.fabricbench_format import (
     HeaderModel,
     JsonObject,
     RankModel,
-    RuledSeriesModel,
     SamplesModel,
     SeriesModel,
     with_todays_words,
 )
+from fabricheck.results.fabricbench_plan import Key, describe, group_mistake, key_of, plan_mistakes, planned_keys
 from fabricheck.results.fabricbench_records import rank_of, samples_of
 from fabricheck.results.guards import list_ranks
 from fabricheck.results.node_names import mistaken_names
 from fabricheck.results.node_state import read_states
 from fabricheck.results.strict_json import BadLineError, parse_line, validate
-
-# What makes two samples lines the same measurement, and what a planned series must agree with.
-_Key = tuple[str, str, int, tuple[int, ...], tuple[int, ...], str, int]
 
 # What the GPU runtime calls an allocation of each kind.
 _ALLOCATED = {"managed": "managed", "migrated": "managed"}
@@ -90,34 +85,6 @@ def _show(value: JsonValue) -> str:
     return repr(value) if isinstance(value, (str, int, float, type(None))) else f"a {type(value).__name__}"
 
 
-def _key(each: SamplesModel | SeriesModel, size: int) -> _Key:
-    groups = tuple(each.groups or ())
-    return each.operation, each.schedule, size, tuple(each.ranks), groups, each.implementation, each.round
-
-
-def _planned_keys(series: SeriesModel | RuledSeriesModel) -> Iterator[_Key]:
-    """What is measured of a series, each at each of its sizes."""
-    if isinstance(series, SeriesModel):
-        yield from (_key(series, size) for size in series.bytes)
-        return
-    for number, pairs in _rule_of(series).rounds():
-        for source, destination in pairs.tolist():
-            for size in series.bytes:
-                ranks = (source, destination)
-                yield series.operation, series.schedule, size, ranks, (), series.implementation, number
-
-
-def _rule_of(series: RuledSeriesModel) -> PairRule:
-    rule = series.rule
-    return PairRule(rule.ranks, rule.group, rule.directions, series.schedule == "contended")
-
-
-def _describe(key: _Key) -> str:
-    operation, schedule, size, ranks, groups, *_ = key
-    shape = f" {'x'.join(map(str, groups))}" if groups else ""
-    return f"{operation}{shape} {schedule} of {size} B on ranks {list_ranks(ranks)}"
-
-
 @dataclass
 class _Reader:
     path: str
@@ -131,7 +98,7 @@ class _Reader:
     error: ErrorModel | None = None
     end: int = 0  # line of the footer or of the error record
     last: int = 0  # the last line of the file
-    planned: Counter[_Key] = field(default_factory=Counter)
+    planned: Counter[Key] = field(default_factory=Counter)
     unreadable: bool = False  # some line that should have held samples did not
 
     def invalid(self, line: int, message: str, verdict: Verdict = Verdict.INVALID) -> None:
@@ -163,7 +130,9 @@ class _Reader:
         self.check_file()
         if self.header is not None:
             self.check_ranks(self.header)
-            self.check_plan(self.header)
+            self.planned = Counter(planned_keys(self.header))
+            for mistake in plan_mistakes(self.header, self.planned):
+                self.invalid(1, mistake)
             for number, each in zip(self.sample_lines, self.samples, strict=True):
                 self.check_samples(number, each, self.header)
             self.check_against_plan()
@@ -305,99 +274,11 @@ class _Reader:
                     "rank to a GPU, or share devices on purpose with --share-devices",
                 )
 
-    def check_plan(self, header: HeaderModel) -> None:
-        plan = header.plan
-        for series in plan.series:
-            if isinstance(series, RuledSeriesModel) and (problem := self.rule_problem(series, header)):
-                self.invalid(1, problem)
-                return
-        self.planned = Counter(key for series in plan.series for key in _planned_keys(series))
-        planned = self.planned.total()
-        if planned != header.expected_records:
-            self.invalid(1, f"expected_records is {header.expected_records} and the plan has {planned}")
-        # A pair may be in several of the rounds that the user has written down.
-        depth = 5 if plan.rounds is None else None
-        if len({key[:depth] for key in self.planned}) != planned:
-            self.invalid(1, "the plan has a measurement twice")
-        for series in plan.series:
-            if isinstance(series, SeriesModel):
-                self.check_group(1, series, header)
-                self.check_company(series, header)
-        if {series.operation for series in plan.series} != set(plan.operations):
-            self.invalid(1, "the series of the plan are not for the operations of the plan")
-        if {series.schedule for series in plan.series} != set(plan.schedules):
-            self.invalid(1, "the series of the plan are not for the schedules of the plan")
-        iterations = plan.iterations
-        if iterations.minimum > iterations.maximum or (
-            iterations.mode == "fixed" and iterations.minimum != iterations.maximum
-        ):
-            self.invalid(1, f"the plan has {iterations.minimum} to {iterations.maximum} iterations")
-
-    @staticmethod
-    def rule_problem(series: RuledSeriesModel, header: HeaderModel) -> str | None:
-        """What keeps a series from being the pairs of this run that its rule gives."""
-        rule = _rule_of(series)
-        if header.format == 1:
-            return "a file of format version 1 has no rules: it was changed"
-        if series.operation not in PAIRS or (rule.directions == 1) != (series.operation == "bidirectional"):
-            return f"{series.operation} has no rule for pairs that are measured {rule.directions} times"
-        if rule.ranks != len(header.ranks) or not rule.is_possible:
-            return f"no rule has {rule.ranks} ranks in groups of {rule.group}, of this run of {len(header.ranks)} ranks"
-        if rule.hash_text() != series.rule.hash:
-            return (
-                f"the pairs of {series.operation} {series.schedule} are not those that this program finds by the same "
-                "rule: use matching versions"
-            )
-        return None
-
-    def check_group(self, line: int, each: SamplesModel | SeriesModel, header: HeaderModel) -> None:
-        operation, ranks = each.operation, each.ranks
-        if max(ranks) >= len(header.ranks):
-            self.invalid(line, f"rank {max(ranks)} is not in this run of {len(header.ranks)} ranks")
-        elif len(set(ranks)) != len(ranks):
-            self.invalid(line, f"{operation} has a rank twice in {list_ranks(ranks)}")
-        elif operation not in MEMORY_PATHS and len(ranks) < 2:
-            self.invalid(line, f"{operation} is between ranks, and rank {ranks[0]} is alone")
-        elif operation in PAIRS and len(ranks) != 2:
-            self.invalid(line, f"{operation} is between two ranks, not {len(ranks)}")
-        elif (each.groups is not None) != (operation in GROUP_PATTERNS or operation in STRIPING):
-            what = "has groups" if each.groups is not None else "does not say which groups"
-            self.invalid(line, f"{operation} {what}")
-        elif each.groups is not None:
-            self.check_groups(line, operation, ranks, *each.groups)
-
-    def check_company(self, series: SeriesModel, header: HeaderModel) -> None:
-        """The messages of a matrix, and the ranks beside a victim, which only a series has."""
-        operation, messages, aggressors = series.operation, series.messages, series.aggressors
-        if (messages is not None) != (operation in SPARSE):
-            self.invalid(1, f"{operation} {'has messages' if messages else 'does not say which messages'} in the plan")
-        if (aggressors is not None) != (operation in VICTIMS):
-            self.invalid(1, f"{operation} {'has aggressors' if aggressors else 'names no aggressors'} in the plan")
-        for source, destination, size in messages or ():
-            if source == destination or size == 0 or not {source, destination} <= set(series.ranks):
-                self.invalid(1, f"{operation} has a message from rank {source} to rank {destination}")
-                return
-        if messages is not None and [sum(size for *_, size in messages)] != series.bytes:
-            self.invalid(1, f"the messages of {operation} are not the bytes of the plan")
-        if aggressors is not None and (
-            max(aggressors) >= len(header.ranks)
-            or len({*aggressors, *series.ranks}) < len(aggressors) + len(series.ranks)
-        ):
-            self.invalid(1, f"{operation} has an aggressor twice, among its victims or from outside")
-
-    def check_groups(self, line: int, operation: str, ranks: Sequence[int], *groups: int) -> None:
-        count, size, active = groups
-        striping = operation in STRIPING
-        two = striping or GROUP_PATTERNS[operation][0] == "asymmetric"
-        if count < 2 or active > size or (two and count != 2) or (striping and active < 2):
-            self.invalid(line, f"{operation} cannot be among (n, g, k) = {groups}")
-        elif list(ranks) != list(range(count * size)):
-            self.invalid(line, f"{operation} among (n, g, k) = {groups} is not on ranks {list_ranks(ranks)}")
-
     def check_samples(self, line: int, each: SamplesModel, header: HeaderModel) -> None:
-        self.check_group(line, each, header)
+        if (mistake := group_mistake(each, len(header.ranks))) is not None:
+            self.invalid(line, mistake)
         plan, count = header.plan.iterations, len(each.times_ns)
-        what = _describe(_key(each, each.bytes))
+        what = describe(key_of(each, each.bytes))
         if each.iterations not in (0, count):
             self.invalid(line, f"{what} says {each.iterations} iterations and has {count} times")
         if plan.mode == "fixed":
@@ -428,17 +309,17 @@ class _Reader:
 
     def check_against_plan(self) -> None:
         planned = self.planned
-        lines = {_key(each, each.bytes): number for number, each in zip(self.sample_lines, self.samples, strict=True)}
-        measured = Counter(_key(each, each.bytes) for each in self.samples)
+        lines = {key_of(each, each.bytes): number for number, each in zip(self.sample_lines, self.samples, strict=True)}
+        measured = Counter(key_of(each, each.bytes) for each in self.samples)
         self.complain(
-            ((lines[key], f"{_describe(key)} is there more than once") for key, n in measured.items() if n > 1)
+            ((lines[key], f"{describe(key)} is there more than once") for key, n in measured.items() if n > 1)
         )
-        self.complain((lines[key], f"{_describe(key)} was not planned") for key in measured if key not in planned)
+        self.complain((lines[key], f"{describe(key)} was not planned") for key in measured if key not in planned)
         # A run that ended early lacks records anyway, and a line that could not be read has said so.
         if self.footer is None or self.unreadable:
             return
         missing = [key for key in planned if key not in measured]
-        self.complain(((self.last, f"{_describe(key)} is missing") for key in missing), Verdict.INCOMPLETE)
+        self.complain(((self.last, f"{describe(key)} is missing") for key in missing), Verdict.INCOMPLETE)
 
     def complain(self, complaints: Iterable[tuple[int, str]], verdict: Verdict = Verdict.INVALID) -> None:
         complaints = list(complaints)
@@ -468,12 +349,12 @@ class _Reader:
     def run(self) -> Run:
         header = self.header
         series = [each for each in header.plan.series if isinstance(each, SeriesModel)] if header is not None else []
-        messages = {_key(each, each.bytes[0]): each.messages for each in series if each.messages}
+        messages = {key_of(each, each.bytes[0]): each.messages for each in series if each.messages}
         return Run(
             path=self.path,
             header=self.raw_header,
             ranks=tuple(rank_of(each) for each in header.ranks) if header is not None else (),
-            samples=tuple(samples_of(each, messages.get(_key(each, each.bytes), [])) for each in self.samples),
+            samples=tuple(samples_of(each, messages.get(key_of(each, each.bytes), [])) for each in self.samples),
             footer=self.raw_footer if self.footer is not None else None,
             problems=tuple(self.problems),
         )
