@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from fabricheck.errors import UserError
 from fabricheck.records.rehearsal import EMULATED, is_emulated
-from fabricheck.records.run import Run
+from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench_format import (
     READABLE_FORMATS,
@@ -30,8 +30,16 @@ from fabricheck.results.fabricbench_format import (
     SeriesModel,
     with_todays_words,
 )
-from fabricheck.results.fabricbench_plan import Key, describe, group_mistake, key_of, plan_mistakes, planned_keys
-from fabricheck.results.fabricbench_records import rank_of, samples_of
+from fabricheck.results.fabricbench_plan import (
+    Key,
+    describe,
+    key_of,
+    order_mistake,
+    plan_mistakes,
+    planned_keys,
+    samples_mistakes,
+)
+from fabricheck.results.fabricbench_records import rank_of, samples_of, timed_ns
 from fabricheck.results.guards import list_ranks
 from fabricheck.results.node_names import mistaken_names
 from fabricheck.results.node_state import read_states
@@ -65,14 +73,14 @@ def read_unsupported(path: str | PathLike[str]) -> str | None:
 
 def _read(path: str | PathLike[str]) -> _Reader:
     try:
-        content = Path(path).read_bytes()
+        reader = _Reader(str(path))
+        with Path(path).open("rb") as file:
+            reader.read(file)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(
             f"{str(path)!r} cannot be read: {reason}; give a file written by fabricbench --output"
         ) from None
-    reader = _Reader(str(path))
-    reader.read(content)
     return reader
 
 
@@ -91,7 +99,10 @@ class _Reader:
     problems: list[Problem] = field(default_factory=list)
     header: HeaderModel | None = None
     raw_header: JsonObject = field(default_factory=dict)
-    samples: list[SamplesModel] = field(default_factory=list)
+    messages: Mapping[Key, Sequence[Sequence[int]]] = field(default_factory=dict)
+    samples: list[Samples] = field(default_factory=list)
+    keys: list[Key] = field(default_factory=list)
+    of_samples: list[Problem] = field(default_factory=list)
     sample_lines: list[int] = field(default_factory=list)
     footer: FooterModel | None = None
     raw_footer: JsonObject = field(default_factory=dict)
@@ -102,45 +113,56 @@ class _Reader:
     unreadable: bool = False  # some line that should have held samples did not
 
     def invalid(self, line: int, message: str, verdict: Verdict = Verdict.INVALID) -> None:
-        self.problems.append(Problem(verdict, _one_line(f"{self.path}:{line}: {message}")))
+        self.problems.append(self.problem(line, message, verdict))
+
+    def problem(self, line: int, message: str, verdict: Verdict) -> Problem:
+        return Problem(verdict, _one_line(f"{self.path}:{line}: {message}"))
 
     def incomplete(self, line: int, message: str) -> None:
         self.invalid(line, message, Verdict.INCOMPLETE)
 
-    def read(self, content: bytes) -> None:
-        lines = content.split(b"\n")
-        if lines[-1] == b"":
-            lines.pop()
-        self.last = len(lines)
-        if not lines:
+    def read(self, lines: Iterable[bytes]) -> None:
+        before: bytes | None = None
+        for line in lines:
+            if before is not None:
+                self.read_next(before, is_last=False)
+            before = line
+            if self.end and self.last > self.end:
+                break
+        else:
+            if before is not None:
+                self.read_next(before, is_last=True)
+        if not self.last:
             self.incomplete(1, "the file is empty: the benchmark ended before it wrote a header; see its error output")
             return
-        for number, line in enumerate(lines, start=1):
-            if self.end:
-                self.invalid(number, f"something follows the end of the run in line {self.end}: two runs wrote here")
-                break
-            try:
-                self.read_line(number, line)
-            except BadLineError as error:
-                self.unreadable = True
-                if number == self.last:
-                    self.incomplete(number, f"the last line {error}: the file was cut off; run the benchmark again")
-                else:
-                    self.invalid(number, f"the line {error}: something else wrote into the file, or it was changed")
         self.check_file()
         if self.header is not None:
             self.check_ranks(self.header)
             self.planned = Counter(planned_keys(self.header))
             for mistake in plan_mistakes(self.header, self.planned):
                 self.invalid(1, mistake)
-            for number, each in zip(self.sample_lines, self.samples, strict=True):
-                self.check_samples(number, each, self.header)
+            self.problems += self.of_samples
             self.check_against_plan()
         if self.footer is not None:
             self.check_footer(self.footer)
         # A planted defect that was found has made its problem by now.
         if self.header is not None and self.header.plan.injected is not None and not self.problems:
             self.invalid(1, f"a planted defect was requested ({self.header.plan.injected}) and nothing noticed it")
+
+    def read_next(self, line: bytes, *, is_last: bool) -> None:
+        self.last += 1
+        number = self.last
+        if self.end:
+            self.invalid(number, f"something follows the end of the run in line {self.end}: two runs wrote here")
+            return
+        try:
+            self.read_line(number, line.removesuffix(b"\n"))
+        except BadLineError as error:
+            self.unreadable = True
+            if is_last:
+                self.incomplete(number, f"the last line {error}: the file was cut off; run the benchmark again")
+            else:
+                self.invalid(number, f"the line {error}: something else wrote into the file, or it was changed")
 
     def read_line(self, number: int, line: bytes) -> None:
         value = with_todays_words(parse_line(line))
@@ -157,8 +179,19 @@ class _Reader:
                     f"samples line {each.index} stands where number {len(self.samples)} belongs: "
                     "lines were lost, doubled or moved",
                 )
-            self.samples.append(each)
+            key = key_of(each, each.bytes)
+            kept_of = 0
+            if self.header is not None:
+                if each.iterations > len(each.times_ns) and order_mistake(each, self.header) is None:
+                    kept_of = each.iterations
+                self.of_samples += [
+                    self.problem(number, message, verdict)
+                    for message, verdict in samples_mistakes(each, describe(key), self.header)
+                ]
+            self.keys.append(key)
             self.sample_lines.append(number)
+            # As an array at once: lists of numbers take ten times as much memory.
+            self.samples.append(samples_of(each, self.messages.get(key, ()), kept_of))
         elif kind == "footer":
             self.footer, self.raw_footer, self.end = validate(FooterModel, value), value, number
             self.check_run_id(number, self.footer.run_id)
@@ -184,6 +217,8 @@ class _Reader:
         if any(each.device is not None and is_emulated(each.device.name, each.device.uuid) for each in header.ranks):
             header = header.model_copy(update={"platform": EMULATED})
         self.header, self.raw_header = header, {**value, "platform": header.platform}
+        series = (each for each in header.plan.series if isinstance(each, SeriesModel))
+        self.messages = {key_of(each, each.bytes[0]): each.messages for each in series if each.messages}
 
     def check_run_id(self, number: int, run_id: str) -> None:
         if self.header is not None and run_id != self.header.run_id:
@@ -274,43 +309,10 @@ class _Reader:
                     "rank to a GPU, or share devices on purpose with --share-devices",
                 )
 
-    def check_samples(self, line: int, each: SamplesModel, header: HeaderModel) -> None:
-        if (mistake := group_mistake(each, len(header.ranks))) is not None:
-            self.invalid(line, mistake)
-        plan, count = header.plan.iterations, len(each.times_ns)
-        what = describe(key_of(each, each.bytes))
-        if each.iterations not in (0, count):
-            self.invalid(line, f"{what} says {each.iterations} iterations and has {count} times")
-        if plan.mode == "fixed":
-            if count != plan.maximum or each.stopped != "fixed" or each.warmup != header.plan.warmup:
-                self.invalid(
-                    line,
-                    f"{what} has {count} iterations after {each.warmup} of warm-up ({each.stopped}) where "
-                    f"{plan.maximum} after {header.plan.warmup} were planned",
-                )
-        elif (
-            count > plan.maximum
-            or each.stopped == "fixed"
-            or (each.stopped == "maximum" and count != plan.maximum)
-            or each.warmup > header.plan.warmup
-        ):
-            self.invalid(
-                line,
-                f"{what} has {count} iterations after {each.warmup} of warm-up ({each.stopped}) where at most "
-                f"{plan.maximum} after at most {header.plan.warmup} were planned",
-            )
-        if each.wrong_bytes > 0:
-            self.invalid(
-                line, f"{what} brought {each.wrong_bytes} wrong bytes: the data are not what was sent", Verdict.FAIL
-            )
-        elif header.plan.verifies != (each.wrong_bytes == 0):
-            said = "were not verified though the plan says so" if header.plan.verifies else "were verified against plan"
-            self.invalid(line, f"the data of {what} {said}")
-
     def check_against_plan(self) -> None:
         planned = self.planned
-        lines = {key_of(each, each.bytes): number for number, each in zip(self.sample_lines, self.samples, strict=True)}
-        measured = Counter(key_of(each, each.bytes) for each in self.samples)
+        lines = dict(zip(self.keys, self.sample_lines, strict=True))
+        measured = Counter(self.keys)
         self.complain(
             ((lines[key], f"{describe(key)} is there more than once") for key, n in measured.items() if n > 1)
         )
@@ -334,10 +336,12 @@ class _Reader:
             return
         counted = {
             "records": (footer.records, len(self.samples)),
-            "samples": (footer.samples, sum(len(each.times_ns) for each in self.samples)),
+            "samples": (footer.samples, sum(each.times_ns.size for each in self.samples)),
             "wrong_bytes": (footer.wrong_bytes, sum(max(each.wrong_bytes, 0) for each in self.samples)),
-            "timed_ns": (footer.timed_ns, _timed_ns(self.samples)),
         }
+        # Of order statistics nobody knows which iterations went together.
+        if not any(each.kept_of for each in self.samples):
+            counted["timed_ns"] = footer.timed_ns, timed_ns(self.samples)
         for name, (said, found) in counted.items():
             if said != found:
                 self.invalid(self.end, f"the footer says {name} {said} and the lines give {found}")
@@ -348,28 +352,11 @@ class _Reader:
 
     def run(self) -> Run:
         header = self.header
-        series = [each for each in header.plan.series if isinstance(each, SeriesModel)] if header is not None else []
-        messages = {key_of(each, each.bytes[0]): each.messages for each in series if each.messages}
         return Run(
             path=self.path,
             header=self.raw_header,
             ranks=tuple(rank_of(each) for each in header.ranks) if header is not None else (),
-            samples=tuple(samples_of(each, messages.get(key_of(each, each.bytes), [])) for each in self.samples),
+            samples=tuple(self.samples),
             footer=self.raw_footer if self.footer is not None else None,
             problems=tuple(self.problems),
         )
-
-
-def _timed_ns(samples: Sequence[SamplesModel]) -> int:
-    """The time inside the clock: of pairs that go at the same time, each iteration counts as its slowest pair."""
-    total = 0
-    rounds: dict[tuple[str, str, str, int, int], list[list[int]]] = {}
-    for each in samples:
-        if each.round < 0:
-            total += sum(each.times_ns)
-        else:
-            key = (each.operation, each.implementation, each.schedule, each.round, each.bytes)
-            rounds.setdefault(key, []).append(each.times_ns)
-    for together in rounds.values():
-        total += sum(max(times) for times in zip(*together, strict=False))
-    return total

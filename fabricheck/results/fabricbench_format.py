@@ -237,7 +237,8 @@ class SamplesModel(_Line):
     groups: Groups | None = None
     bytes: Positive
     warmup: Count
-    iterations: Positive = 0  # the length of times_ns, said twice; 0 where it is left out
+    # The length of times_ns, said twice, or of how many that holds the order statistics; 0 where it is left out.
+    iterations: Annotated[int, Field(ge=1, le=1 << 40)] = 0
     stopped: Literal["fixed", "converged", "budget", "maximum"]
     wrong_bytes: Annotated[int, Field(ge=-1, le=_LARGEST)]
     statistic: Literal["iterations", "mean"] = "iterations"  # mean: of a vendor tool that prints no iterations

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from fabricheck.records.operations import GROUP_PATTERNS, MEMORY_PATHS, PAIRS, SPARSE, STRIPING, VICTIMS
+from fabricheck.records.order_statistics import LONGEST, kept_ranks
 from fabricheck.records.pair_rule import PairRule
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench_format import HeaderModel, RuledSeriesModel, SamplesModel, SeriesModel
 from fabricheck.results.guards import list_ranks
 
@@ -135,3 +138,47 @@ def _company_mistakes(series: SeriesModel, ranks: int) -> Iterator[str]:
         max(aggressors) >= ranks or len({*aggressors, *series.ranks}) < len(aggressors) + len(series.ranks)
     ):
         yield f"{operation} has an aggressor twice, among its victims or from outside"
+
+
+def samples_mistakes(each: SamplesModel, what: str, header: HeaderModel) -> Iterator[tuple[str, Verdict]]:
+    """What is wrong with a line of samples, called `what`, of a run with this header."""
+    if (mistake := group_mistake(each, len(header.ranks))) is not None:
+        yield mistake, Verdict.INVALID
+    plan, kept = header.plan.iterations, len(each.times_ns)
+    count = each.iterations or kept
+    if count != kept and (mistake := order_mistake(each, header)) is not None:
+        yield f"{what} {mistake}", Verdict.INVALID
+    if plan.mode == "fixed":
+        if count != plan.maximum or each.stopped != "fixed" or each.warmup != header.plan.warmup:
+            yield (
+                f"{what} has {count} iterations after {each.warmup} of warm-up ({each.stopped}) where "
+                f"{plan.maximum} after {header.plan.warmup} were planned",
+                Verdict.INVALID,
+            )
+    elif (
+        count > plan.maximum
+        or each.stopped == "fixed"
+        or (each.stopped == "maximum" and count != plan.maximum)
+        or each.warmup > header.plan.warmup
+    ):
+        yield (
+            f"{what} has {count} iterations after {each.warmup} of warm-up ({each.stopped}) where at most "
+            f"{plan.maximum} after at most {header.plan.warmup} were planned",
+            Verdict.INVALID,
+        )
+    if each.wrong_bytes > 0:
+        yield f"{what} brought {each.wrong_bytes} wrong bytes: the data are not what was sent", Verdict.FAIL
+    elif header.plan.verifies != (each.wrong_bytes == 0):
+        said = "were not verified though the plan says so" if header.plan.verifies else "were verified against plan"
+        yield f"the data of {what} {said}", Verdict.INVALID
+
+
+def order_mistake(each: SamplesModel, header: HeaderModel) -> str | None:
+    """Why the times of a line cannot be the order statistics of more iterations, which pairs of two nodes have."""
+    hosts = {header.ranks[rank].host for rank in each.ranks if rank < len(header.ranks)}
+    possible = header.format > 1 and each.operation in PAIRS and len(hosts) == len(each.ranks)
+    if not possible or each.iterations > LONGEST or len(kept_ranks(each.iterations)) != len(each.times_ns):
+        return f"says {each.iterations} iterations and has {len(each.times_ns)} times"
+    if any(later < earlier for earlier, later in pairwise(each.times_ns)):
+        return "has order statistics that are not in ascending order"
+    return None

@@ -336,6 +336,12 @@ std::size_t record_count(const std::vector<Series>& plan) {
   return count;
 }
 
+std::size_t pair_records(const std::vector<Series>& plan) {
+  std::size_t count = 0;
+  for (const Series& series : plan) count += is_pair_operation(series.operation) ? series.record_count() : 0;
+  return count;
+}
+
 HostBufferBytes host_buffer_bytes(const std::vector<Series>& plan) {
   HostBufferBytes needed;
   for (const Series& series : plan) {

@@ -64,6 +64,8 @@ using Chooser = std::function<Implementation(Operation, Implementation wanted)>;
 std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& choose);
 
 std::size_t record_count(const std::vector<Series>& plan);
+// Those of pairs.
+std::size_t pair_records(const std::vector<Series>& plan);
 // Bytes of the largest send or receive buffer of a rank.
 std::uint64_t buffer_bytes(const std::vector<Series>& plan);
 // Bytes of the largest send and receive buffers that a rank needs in host memory; 0 for none.

@@ -131,6 +131,7 @@ class Session {
 
     if (results_ && !options_.quiet) print_table_head();
     const std::size_t planned = record_count(plan);
+    keeps_all_ = pair_records(plan) <= static_cast<std::size_t>(options_.whole_pairs);
     for (const Series& series : plan) {
       for (std::size_t round = 0, count = series.rounds(); round < count; ++round)
         run_round(series, round, context, transport, planned);
@@ -151,7 +152,7 @@ class Session {
         progress(planned, measurement);
       }
       const std::vector<Record> records = measure(measurement, options_, context, transport, totals_);
-      record(records);
+      record(records, context.world);
       totals_.records += measurement.groups.size() * series.schedules().size();
       context.shared.advance();
     }
@@ -171,13 +172,15 @@ class Session {
     }
   }
 
-  void record(const std::vector<Record>& records) {
+  void record(const std::vector<Record>& records, const World& world) {
     const Stopwatch watch(totals_.recording_ns);
     std::size_t index = totals_.records;
     for (const Record& each : records) {
-      totals_.samples += each.times_ns.size();
+      const bool whole = keeps_all_ || !is_pair_operation(each.operation) || world.on_one_node(each.ranks);
+      const Record kept = whole ? each : reduced(each);
+      totals_.samples += kept.times_ns.size();
       totals_.wrong_bytes += std::max<std::int64_t>(each.wrong_bytes, 0);
-      results_->write(each, index++);
+      results_->write(kept, index++);
       if (!options_.quiet) {
         clear_progress();
         print_table_row(each);
@@ -213,6 +216,7 @@ class Session {
   Invocation invocation_;
   std::unique_ptr<ResultFile> results_;  // on rank 0 only
   Totals totals_;
+  bool keeps_all_ = true;  // every iteration of pairs of nodes too
 };
 
 }  // namespace

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
 from fabricheck.records.metrics import expected_metric_names, metrics_of
+from fabricheck.records.order_statistics import kept_ranks
 from fabricheck.records.pair_rule import PairRule
 from fabricheck.records.run import Groups
 from fabricheck.records.verdict import Verdict
@@ -574,3 +575,38 @@ RULE_DEFECTS: dict[str, tuple[Callable[[list[Line]], object], str]] = {
 def test_a_planted_defect_of_a_rule_is_found(tmp_path: Path, name: str) -> None:
     change, message = RULE_DEFECTS[name]
     assert message in said(changed(tmp_path, change, CUDA))
+
+
+def _between_nodes(lines: list[Line], **changes: Any) -> None:
+    """A host for each two of the four ranks, and the first line with the order statistics of 1,000 iterations."""
+    _by_rule(lines)
+    for rank in lines[0]["ranks"]:
+        rank["host"] = f"nid{rank['rank'] // 2:03}"
+    lines[0]["plan"]["iterations"] = {"mode": "adaptive", "minimum": 8, "maximum": 1000, "budget_s": 1.0}
+    for line in lines[1:-1]:
+        line["stopped"] = "budget"
+    kept = {"times_ns": list(range(1000, 1000 + len(kept_ranks(1000)))), "iterations": 1000, "stopped": "maximum"}
+    lines[1].update(kept | changes)
+    lines[-1]["samples"] = sum(len(line["times_ns"]) for line in lines[1:-1])
+
+
+def test_order_statistics_of_a_pair_of_nodes_are_read(tmp_path: Path) -> None:
+    run = changed(tmp_path, _between_nodes, CUDA)
+    assert run.problems == ()
+    kept = run.samples[0]
+    assert (kept.kept_of, kept.count, kept.one_way_ns.size) == (1000, 1000, 1000)
+    assert np.median(kept.one_way_ns) == np.median(kept.times_ns)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"iterations": 999}, "says 999 iterations"),
+        ({"iterations": 1 << 40}, f"says {1 << 40} iterations"),
+        ({"ranks": [0, 1]}, "says 1000 iterations and has 46 times"),  # on one node they are kept whole
+        ({"times_ns": [*range(1000, 1044), 1046, 1045]}, "not in ascending order"),
+        ({"times_ns": list(range(1, 46))}, "says 1000 iterations and has 45 times"),
+    ],
+)
+def test_what_cannot_be_order_statistics_is_told(tmp_path: Path, changes: Line, message: str) -> None:
+    assert message in said(changed(tmp_path, lambda lines: _between_nodes(lines, **changes), CUDA))
