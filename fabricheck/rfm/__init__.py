@@ -8,7 +8,7 @@ from fabricheck.rfm.build import BuildFabricbench
 from fabricheck.rfm.cross_check import CrossCheck
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.screen import FleetScreen
-from fabricheck.rfm.suite_parts import ImbSuite, NcclTestsSuite, OsuSuite, RcclTestsSuite
+from fabricheck.rfm.suite_parts import ImbSuite, NcclTestsSuite, OneCclSuite, OsuSuite, RcclTestsSuite
 from fabricheck.rfm.tuning import InterleavedCheck, ServiceLevelComparison, TuningComparison, settings_to_compare
 from fabricheck.rfm.vendor import VendorCheck
 
@@ -20,6 +20,7 @@ __all__ = [
     "ImbSuite",
     "InterleavedCheck",
     "NcclTestsSuite",
+    "OneCclSuite",
     "OsuSuite",
     "RcclTestsSuite",
     "ServiceLevelComparison",

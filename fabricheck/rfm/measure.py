@@ -49,6 +49,7 @@ from fabricheck.rfm.outcome import (
     RESULT,
     WRONG_DATA,
     describe_end,
+    no_results,
     read_exit_status,
     read_words,
     summary,
@@ -362,7 +363,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         status = self.exit_status()
         file = Path(self.stagedir) / RESULT
         if not file.exists() or file.stat().st_size == 0:
-            raise SanityError(f"INCOMPLETE: fabricbench left no results (exit status {status}){self.last_words()}")
+            raise SanityError(no_results(file, status, self.last_words(), self.current_partition.fullname))
         run = self.read_guarded(file, status, self.wanted_environment(), self.paths())
         judge = self.system_judge()
         return judge.compare((judge.judge_anyhow(run, type(self).__name__, attributes_of(self)),)).runs[0]
