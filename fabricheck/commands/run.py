@@ -98,16 +98,16 @@ def run(
 
     if store is not None and no_store:
         raise UserError("--store and --no-store exclude each other")
+    if nodes is None and (minutes is not None or is_short):
+        raise UserError("--minutes and --short are for a run over many nodes: give --nodes")
+    if nodes is not None and only_list:
+        raise UserError("--list lists what runs on one node or between a few: leave out --nodes")
     suite = Suite(suite_root())
     prebuilt = (f"--setvar=BuildFabricbench.prebuilt={built}",) if built else ()
     selection = Selection(system, tags, names, environments, (*prebuilt, *reframe_options))
     output = output or output_folder(suite.root)
     kept_in = None if no_store else store or output / "store"
     name = selection.whole_system
-    if nodes is None and (minutes is not None or is_short):
-        raise UserError("--minutes and --short are for a run over many nodes: give --nodes")
-    if nodes is not None and only_list:
-        raise UserError("--list lists what runs on one node or between a few: leave out --nodes")
     if only_list:
         if name in suite.systems():
             _get_ready(suite, name, None)
@@ -124,30 +124,30 @@ def run(
         from fabricheck.judge.overall import rehearsed
         from fabricheck.records.rehearsal import marked
         from fabricheck.records.verdict import EXIT_CODES
-        from fabricheck.report.fleet import short, table
-        from fabricheck.report.terminal import render
         from fabricheck.session.outcome import judge_session
         from fabricheck.session.reports import PAGE
 
         outcome = judge_session(session, suite, name)
-        columns, color = shutil.get_terminal_size((80, 40)).columns, sys.stdout.isatty()
-        if not is_short:
-            click.echo(
-                render(
-                    outcome.judged,
-                    width=columns,
-                    color=color,
-                    problems=outcome.problems,
-                    findings=outcome.findings,
-                    system=name,
-                )
-            )
-        if outcome.fleet is not None:
-            click.echo("\n".join(short(outcome.fleet) if is_short else table(outcome.fleet, columns)))
+        _say(outcome, name, is_short=is_short)
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
     report = f"the report is {session.folder / PAGE}" if kept else f"not all of it could be kept in {session.folder}"
     click.echo(f"{outcome.verdict.value}: {marked(report, rehearsal=rehearsed(outcome.judged))}")
     context.exit(EXIT_CODES[outcome.verdict] or (0 if kept else EXIT_USER_ERROR))
+
+
+def _say(outcome: Outcome, system: str, *, is_short: bool) -> None:
+    """What a run came to, on the terminal."""
+    from fabricheck.report.fleet import short, table
+    from fabricheck.report.terminal import render
+
+    width, color = shutil.get_terminal_size((80, 40)).columns, sys.stdout.isatty()
+    if not is_short:
+        problems, findings = outcome.problems, outcome.findings
+        click.echo(
+            render(outcome.judged, width=width, color=color, problems=problems, findings=findings, system=system)
+        )
+    if outcome.fleet is not None:
+        click.echo("\n".join(short(outcome.fleet) if is_short else table(outcome.fleet, width)))
 
 
 def _get_ready(suite: Suite, system: str, store: Path | None) -> None:
