@@ -32,6 +32,12 @@ case $(hostname) in
 esac
 exec {real} "$@"
 """
+# As little as says something.
+NODE = ("SmokeLibraries.ranks=2", "SmokeLibraries.sizes=host:64KiB", "SmokeLibraries.patience=8")
+NETWORK = (
+    *("FleetNetwork.budget=0.02", "FleetNetwork.least_iterations=4", "FleetNetwork.sizes=host:512KiB"),
+    *("FleetNetwork.timeout=6", "FleetNetwork.patience=20"),
+)
 # What nodes of one machine measure of themselves is the machine's load.
 _SPREAD = """
   - spread: 1.0
@@ -66,9 +72,7 @@ def fleet(cluster: Cluster, programs: Path, tmp_path: Path) -> Iterator[Site]:
 def command(site: Site, nodes: str, programs: Path) -> list[str]:
     options = ["--system=emulated:two-leaves", "--tag=smoke", "--environment=openmpi", f"--nodes={nodes}"]
     where = [f"--built={programs}", f"--output={site.root / 'output'}", f"--store={site.root / 'store'}"]
-    quick = {"SmokeLibraries.ranks": 2, "FleetNetwork.budget": 0.02, "FleetNetwork.least_iterations": 4, "patience": 8}
-    small = {"SmokeLibraries.sizes": "host:64KiB", "FleetNetwork.sizes": "host:512KiB", "FleetNetwork.timeout": 6}
-    variables = [f"--setvar={name}={value}" for name, value in {**quick, **small}.items()]
+    variables = [f"--setvar={variable}" for variable in (*NODE, *NETWORK)]
     program = [sys.executable, "-m", "fabricheck", "run", *options, *where, "--", *variables]
     return ["sh", "-c", f'cd "{site.root}" && exec "$@"', "sh", *program]
 
@@ -110,6 +114,7 @@ def run_and_lose(site: Site, node: str, programs: Path) -> Done:
     thread = threading.Thread(target=lose, daemon=True)
     thread.start()
     answer = site.cluster.run(command(site, "all", programs), timeout_s=500)
+    assert answer.returncode != 2, answer.stdout + answer.stderr
     (file,) = site.root.glob("output/runs/*/verdict.json")
     return Done(answer.returncode, answer.stdout + answer.stderr, json.loads(file.read_text()))
 
