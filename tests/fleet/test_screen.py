@@ -21,6 +21,7 @@ SRUN = """\
 #!/bin/sh
 for word; do case $word in --nodelist=*) nodes=${{word#*=}};; --output=*) file=${{word#*=}};; esac; done
 echo "$nodes $file" >> launched
+[ -e "$file" ] && exit 2  # as fabricbench, which writes over no result
 echo partial > "$file"
 {fails}
 exit 0
@@ -59,7 +60,7 @@ def test_a_node_that_slurm_names_is_tried_first(screen: Screen) -> None:
     assert screen.run()
     launched = [line.split() for line in Path("launched").read_text().splitlines()]
     # The launch, the others, the node twice with them, and then what is left to do.
-    files = ["screen.jsonl", "/dev/null", "/dev/null", "/dev/null", "screen.jsonl", "together.jsonl"]
+    files = ["screen.jsonl", "start", "start", "start", "screen.jsonl", "together.jsonl"]
     assert [file for _, file in launched] == files
     assert ["nid006" in nodes for nodes, _ in launched] == [True, False, True, True, False, False]
     assert screen.fleet.good == tuple(node for node in NODES if node != "nid006")
@@ -81,3 +82,10 @@ def test_where_nothing_starts_nobody_is_to_blame(screen: Screen, capsys: pytest.
     assert read_troubles(Path(TROUBLES)) == ()
     assert screen.fleet.good == NODES
     assert "no node is to blame: it ended with status 127" in capsys.readouterr().err
+
+
+def test_what_fabricbench_refuses_is_no_nodes_fault(screen: Screen) -> None:
+    plant('echo "fabricbench: give a whole number" >&2; exit 2')
+    assert not screen.run()
+    assert len(Path("launched").read_text().splitlines()) == 1
+    assert screen.fleet.good == NODES
