@@ -428,7 +428,7 @@ class _Reader:
         return Run(
             path=self.path,
             header=self.raw_header,
-            ranks=tuple(rank_of(each) for each in header.ranks) if header is not None else (),
+            ranks=tuple(rank_of(each, header.platform) for each in header.ranks) if header is not None else (),
             samples=tuple(samples_of(each, messages.get(_key(each, each.bytes), [])) for each in self.samples),
             footer=self.raw_footer if self.footer is not None else None,
             problems=tuple(self.problems),

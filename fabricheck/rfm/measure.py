@@ -283,6 +283,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", "exit $status"]
 
     def plan(self) -> Plan:
+        extras = self.current_environ.extras
         return Plan(
             transport=self.transport,
             operations=self.operations,
@@ -301,7 +302,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             ranks_per_device=self.ranks_per_device,
             together=self.chosen_ranks(),
             devices=self.rank_devices,
-            more=self.more_options,
+            more=[*self.more_options, *(["--share-devices"] if extras.get("share_devices", False) else [])],
         )
 
     def chosen_sizes(self) -> str:
@@ -389,7 +390,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             backend=self.backend,
             ranks=self.num_tasks,
             nodes=self.num_nodes,
-            devices=self.backend != "host",
+            devices=self.backend != "host" and not self.current_environ.extras.get("share_devices", False),
             # With this status fabricbench repeats what its file says already, and the judge with it.
             exit_code=0 if status == WRONG_DATA and any(each.wrong_bytes > 0 for each in run.samples) else status,
             operations=self.operations,
