@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from fabricheck.errors import UserError
 from fabricheck.records.rehearsal import EMULATED, is_emulated
-from fabricheck.records.run import Run, Samples, describe_places
+from fabricheck.records.run import Rank, Run, Samples, describe_places
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench_format import (
     READABLE_FORMATS,
@@ -232,12 +232,15 @@ class _Reader:
         elif self.footer is None and not any(each.verdict is Verdict.INCOMPLETE for each in self.problems):
             self.incomplete(self.last, "there is no footer: the run was cut off; see the benchmark's error output")
 
+    def ranks(self) -> tuple[Rank, ...]:
+        header = self.header
+        return tuple(rank_of(each, header.platform) for each in header.ranks) if header is not None else ()
+
     def describe_error(self, error: ErrorModel) -> str:
         what = f" during {error.operation} of {error.bytes} B" if error.operation is not None else ""
         text = f"the benchmark ended with an error of kind {error.kind}{what}: {error.message}"
         if error.missing_ranks:
-            ranks = self.header.ranks if self.header is not None else ()
-            where = describe_places([rank_of(each) for each in ranks if each.rank in error.missing_ranks])
+            where = describe_places([each for each in self.ranks() if each.rank in error.missing_ranks])
             where = f" (on {where})" if where else ""
             plural = "s" if len(error.missing_ranks) > 1 else ""
             said = error.message.endswith("did not arrive")
@@ -351,11 +354,10 @@ class _Reader:
             self.invalid(self.end, "the proof of the transport has paths without evidence, or evidence without paths")
 
     def run(self) -> Run:
-        header = self.header
         return Run(
             path=self.path,
             header=self.raw_header,
-            ranks=tuple(rank_of(each) for each in header.ranks) if header is not None else (),
+            ranks=self.ranks(),
             samples=tuple(self.samples),
             footer=self.raw_footer if self.footer is not None else None,
             problems=tuple(self.problems),

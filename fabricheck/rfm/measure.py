@@ -228,9 +228,8 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.leave_out_if(not self.operations, "this MPI library's collectives do not take device memory")
 
     def set_nodes(self) -> None:
-        extras = self.current_partition.extras
         known = self.partition_nodes = nodes_of(self.current_partition)
-        self.num_nodes = self.wanted_nodes or min(known, int(extras.get("most_nodes", known)))
+        self.num_nodes = self.wanted_nodes or min(known, int(self.current_partition.extras.get("most_nodes", known)))
         where = self.current_partition.fullname
         unknown = f"{where}: neither its extras nor its topology say how many nodes it has"
         self.leave_out_if(self.num_nodes < 1, unknown, described=False)
@@ -308,7 +307,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             ranks_per_device=self.ranks_per_device,
             together=self.chosen_ranks(),
             devices=self.rank_devices,
-            more=self.more_options,
+            more=[*self.more_options, *["--share-devices"] * bool(self.current_environ.extras.get("share_devices"))],
         )
 
     def chosen_sizes(self) -> str:
@@ -394,7 +393,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             backend=self.backend,
             ranks=self.num_tasks,
             nodes=self.num_nodes,
-            devices=self.backend != "host",
+            devices=self.backend != "host" and not self.current_environ.extras.get("share_devices", False),
             # With this status fabricbench repeats what its file says already, and the judge with it.
             exit_code=0 if status == WRONG_DATA and any(each.wrong_bytes > 0 for each in run.samples) else status,
             operations=self.operations,

@@ -17,6 +17,7 @@ from fabricheck.records.pair_rule import PairRule
 from fabricheck.records.run import Groups
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run, read_unsupported
+from fabricheck.results.guards import require
 from tests.support.effort import effort
 from tests.support.result_files import CUDA, HOST, PATTERNS, Line, changed, lines_of, said, settle, verdicts
 
@@ -66,6 +67,17 @@ def test_devices_are_read() -> None:
     device = read_run(CUDA).ranks[3].device
     assert device is not None
     assert (device.index, device.name, device.bus_id) == (3, "NVIDIA H200", "00000000:04:00.0")
+
+
+def test_a_processor_in_the_place_of_gpus_is_no_gpu(tmp_path: Path) -> None:
+    """So nobody holds it against a GPU's model, and a check that wanted GPUs says that none was driven."""
+    run = changed(tmp_path, _line(0, backend="sycl", platform="cpu"), CUDA)
+    assert [each.device for each in run.ranks] == [None] * 4 and not run.on_gpus
+    operations, transport = run.header["plan"]["operations"], run.header["transport"]
+    found = require(
+        run, transport=transport, backend="sycl", ranks=4, nodes=1, devices=True, exit_code=0, operations=operations
+    )
+    assert any("drove no device" in each.message for each in found)
 
 
 def test_a_file_that_is_not_there_is_the_users_mistake(tmp_path: Path) -> None:
