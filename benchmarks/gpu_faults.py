@@ -131,7 +131,8 @@ _SLOW, _STATE, _WRONG, _ENDED = ("DEGRADED", "FAIL"), ("DEGRADED",), ("INVALID",
 def faults_of(shape: Shape) -> Iterator[Fault]:
     """The faults that apply to a system."""
     gpus, nics = shape.gpus, shape.nics
-    bus = {gpu.name: bus_id(gpu) for gpu in find_topology(shape.system, ROOT / "site_configs").gpus}
+    topology = find_topology(shape.system, ROOT / "site_configs")
+    bus = {gpu.name: bus_id(topology, gpu) for gpu in topology.gpus}
     one, other = shape.link
     yield Fault(
         "a link between GPUs at half rate", (f"gpu-link nid001 {one} {other} 50",), PEERS, (f"nid001:{one}",), _SLOW

@@ -311,7 +311,7 @@ def least_sent(run: Run) -> dict[str, int]:
     sent: Counter[str] = Counter()
     for each in run.samples:
         ends = [hosts[rank] for rank in each.ranks if rank in hosts]
-        total = each.bytes * int(each.times_ns.size)
+        total = each.bytes * each.count
         if len(set(ends)) < 2:
             continue
         if each.operation in PAIRS:

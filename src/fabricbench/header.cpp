@@ -118,23 +118,42 @@ void differences_json(Json& json, const std::vector<std::string>& environments) 
   json.end_array();
 }
 
+void rule_json(Json& json, const Series& series) {
+  const PairRule& rule = *series.rule;
+  json.key("rule")
+      .begin_object()
+      .field("ranks", rule.ranks)
+      .field("group", rule.group)
+      .field("directions", rule.directions)
+      .field("hash", hash_text(rule))
+      .end_object()
+      .field("bytes", series.sizes);
+}
+
+void groups_json(Json& json, const Series& series, const std::vector<int>& ranks) {
+  json.field("round", series.round).field("ranks", ranks);
+  if (series.shape.groups > 0) json.field("groups", numbers(series.shape));
+  json.field("bytes", series.sizes);
+  if (!series.steps.empty()) {
+    json.key("messages").begin_array();
+    for (const Transfer& each : series.steps[0])
+      json.begin_array().value(each.source).value(each.destination).value(each.bytes).end_array();
+    json.end_array();
+  }
+  if (!series.aggressors.empty()) json.field("aggressors", series.aggressors);
+}
+
 void series_json(Json& json, const Series& series, Schedule schedule) {
-  for (const std::vector<int>& ranks : series.groups) {
+  for (std::size_t i = 0; i < (series.rule ? 1 : series.groups.size()); ++i) {
     json.begin_object()
         .field("operation", to_string(series.operation))
         .field("implementation", to_string(series.implementation))
-        .field("schedule", to_string(schedule))
-        .field("round", series.round)
-        .field("ranks", ranks);
-    if (series.shape.groups > 0) json.field("groups", numbers(series.shape));
-    json.field("bytes", series.sizes);
-    if (!series.steps.empty()) {
-      json.key("messages").begin_array();
-      for (const Transfer& each : series.steps[0])
-        json.begin_array().value(each.source).value(each.destination).value(each.bytes).end_array();
-      json.end_array();
+        .field("schedule", to_string(schedule));
+    if (series.rule) {
+      rule_json(json, series);
+    } else {
+      groups_json(json, series, series.groups[i]);
     }
-    if (series.aggressor) json.field("aggressors", series.aggressor->ranks);
     json.end_object();
   }
 }
@@ -256,7 +275,7 @@ std::string header_json(const World& world, const Options& options, const Invoca
   Json json;
   json.begin_object()
       .field("record", "header")
-      .field("format", 1)
+      .field("format", 2)
       .field("run_id", run_id)
       .field("program", "fabricbench")
       .field("version", FABRICBENCH_VERSION)
