@@ -423,8 +423,13 @@ def write_table(rows: Mapping[tuple[str, str], Row], file: Path) -> None:
         line = row.line.replace("|", "\\|") + ("" if row.named else NOT_NAMED)
         cells = (row.fault, row.system, row.how, row.check, row.verdict, row.exit_status, line)
         lines.append(f"| {' | '.join(map(str, cells))} |")
+    missing = {
+        shape.system: [each.what for each in faults_of(shape) if (shape.system, each.what) not in rows]
+        for shape in SHAPES
+    }
+    lines += ["", *(f"Not planted yet on {one}: {', '.join(left)}.\n" for one, left in missing.items() if left)]
     stamps = sorted({(row.when.split()[0], row.commit) for row in rows.values()})
-    lines += ["", *(f"- {when}, commit {stamp}, 2 cores." for when, stamp in stamps)]
+    lines += [*(f"- {when}, commit {stamp}, 2 cores." for when, stamp in stamps)]
     file.write_text(_HEAD + "\n".join(lines) + "\n", encoding="utf-8")
 
 
