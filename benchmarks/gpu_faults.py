@@ -427,7 +427,14 @@ def write_table(rows: Mapping[tuple[str, str], Row], file: Path) -> None:
         shape.system: [each.what for each in faults_of(shape) if (shape.system, each.what) not in rows]
         for shape in SHAPES
     }
-    lines += ["", *(f"Not planted yet on {one}: {', '.join(left)}.\n" for one, left in missing.items() if left)]
+    lines += [
+        "",
+        *(
+            f"Not planted yet, or planted and not named by a line, on {one}: {', '.join(left)}.\n"
+            for one, left in missing.items()
+            if left
+        ),
+    ]
     stamps = sorted({(row.when.split()[0], row.commit) for row in rows.values()})
     lines += [*(f"- {when}, commit {stamp}, 2 cores." for when, stamp in stamps)]
     file.write_text(_HEAD + "\n".join(lines) + "\n", encoding="utf-8")
