@@ -167,7 +167,7 @@ class _Reader:
     def read_line(self, number: int, line: bytes) -> None:
         value = with_todays_words(parse_line(line))
         kind = value.get("record")
-        if number == 1 and kind != "header":
+        if number == 1 and kind not in ("header", "error"):
             self.invalid(number, "the file does not begin with a header: it is not a whole result of fabricbench")
         if kind == "header":
             self.read_header(number, value)
@@ -243,8 +243,8 @@ class _Reader:
             where = describe_places([each for each in self.ranks() if each.rank in error.missing_ranks])
             where = f" (on {where})" if where else ""
             plural = "s" if len(error.missing_ranks) > 1 else ""
-            said = error.message.endswith("did not arrive")
-            text += where if said else f"; rank{plural} {list_ranks(error.missing_ranks)}{where} did not arrive"
+            if "did not arrive" not in error.message:
+                text += f"; rank{plural} {list_ranks(error.missing_ranks)}{where} did not arrive"
         return text
 
     def check_ranks(self, header: HeaderModel) -> None:

@@ -359,8 +359,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         """What the result file comes to. Raises SanityError where there is none."""
         if KEY in self.current_partition.extras:
             return judge_nodes(self)
-        status = self.exit_status()
-        file = Path(self.stagedir) / RESULT
+        status, file = self.exit_status(), Path(self.stagedir) / RESULT
         if not file.exists() or file.stat().st_size == 0:
             raise SanityError(no_results(file, status, self.last_words(), self.current_partition.fullname))
         run = self.read_guarded(file, status, self.wanted_environment(), self.paths())

@@ -309,6 +309,20 @@ def test_the_error_record_names_who_is_missing_and_where(tmp_path: Path) -> None
     assert run.footer is None
 
 
+def test_a_run_that_ended_before_its_header_says_why(tmp_path: Path) -> None:
+    """A GPU that hangs while buffers are filled: the benchmark's own words, and not that the file is another's."""
+    message = "no progress for 8 s: rank 2 did not arrive (on nid001, GPU 2 at 0000:28:00.0)"
+
+    def hang(lines: list[Line]) -> None:
+        error = {"record": "error", "run_id": lines[0]["run_id"], "kind": "timeout", "message": message}
+        lines[:] = [error | {"operation": None, "bytes": None, "missing_ranks": [2]}]
+
+    run = changed(tmp_path, hang, CUDA)
+    (problem,) = run.problems
+    assert problem.verdict is INCOMPLETE
+    assert problem.message.endswith(f":1: the benchmark ended with an error of kind timeout: {message}")
+
+
 def test_wrong_data_is_the_only_verdict_where_the_planted_defect_was_found(tmp_path: Path) -> None:
     def plant(lines: list[Line]) -> None:
         _wrong_data(lines)
