@@ -299,7 +299,7 @@ def _layout(sessions: Sequence[Session], marks: Sequence[Mark], unit: str) -> di
         "height": 400 + top,
         "margin": {"l": 60, "r": 15, "t": top, "b": 45},
         "hovermode": "closest",
-        "legend": {**legend_below(), "y": -0.24},
+        "legend": legend_below(),
         "shapes": shapes,
         "annotations": labels,
         "xaxis": {

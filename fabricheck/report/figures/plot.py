@@ -148,7 +148,7 @@ def _other_traces(lines: Sequence[Line], mode: Mode, template: str) -> list[Any]
 
 def legend_below() -> dict[str, Any]:
     """Where the legend of lines stands: below the title of the axis."""
-    return {"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0, "traceorder": "reversed"}
+    return {"orientation": "h", "y": -0.25, "yanchor": "top", "x": 0, "traceorder": "reversed"}
 
 
 def scatter(**attributes: Any) -> dict[str, Any]:
