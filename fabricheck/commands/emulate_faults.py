@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.emulation.node_faults import REASONS
+from fabricheck.emulation.node_faults import FACTS, REASONS
 
 if TYPE_CHECKING:
     from fabricheck.emulation.cluster import Cluster
@@ -295,3 +295,61 @@ def other_process(*, node: str, gpu: str, memory: str, to: str | None, name: str
 
     held = parse_size(memory)
     _plant(name, lambda cluster: gpu_faults.other_process(cluster, node, gpu, held, to))
+
+
+@fault.command()
+@click.argument("node")
+@click.argument("gpu")
+@click.argument("nic")
+@_name
+def gpu_nic(*, node: str, gpu: str, nic: str, name: str) -> None:
+    """*CCL takes another NIC for a GPU than the topology says."""
+    from fabricheck.emulation import gpu_faults
+
+    _plant(name, lambda cluster: gpu_faults.another_nic(cluster, node, gpu, nic))
+
+
+@fault.command()
+@click.argument("node")
+@_name
+def no_plugin(*, node: str, name: str) -> None:
+    """*CCL finds no plugin or driver of the fabric on a node, and takes sockets."""
+    from fabricheck.emulation import gpu_faults
+
+    _plant(name, lambda cluster: gpu_faults.no_plugin(cluster, node))
+
+
+@fault.command()
+@click.argument("node")
+@click.argument("what", metavar="driver|ccl|runtime|...")
+@click.argument("value")
+@_name
+def version(*, node: str, what: str, value: str, name: str) -> None:
+    """A driver or library of a node has another version, such as `ccl 22703` for NCCL 2.27.3."""
+    from fabricheck.emulation import gpu_faults
+
+    _plant(name, lambda cluster: gpu_faults.version(cluster, node, what, value))
+
+
+@fault.command()
+@click.argument("node")
+@click.argument("gpu")
+@click.argument("fact", type=click.Choice(FACTS))
+@click.argument("value")
+@_name
+def nvml(*, node: str, gpu: str, fact: str, value: str, name: str) -> None:
+    """NVML, rocm-smi and amd-smi say another number of a GPU."""
+    from fabricheck.emulation import gpu_faults
+
+    _plant(name, lambda cluster: gpu_faults.fact(cluster, node, gpu, fact, value))
+
+
+@fault.command()
+@click.argument("node")
+@click.argument("setting", metavar="NAME=VALUE")
+@_name
+def variable(*, node: str, setting: str, name: str) -> None:
+    """The ranks of a node have a variable that the others have not, such as NCCL_P2P_DISABLE=1."""
+    from fabricheck.emulation import gpu_faults
+
+    _plant(name, lambda cluster: gpu_faults.variable(cluster, node, setting))

@@ -43,6 +43,13 @@ if TYPE_CHECKING:
     help="The sample store to add the run to.  [default: store/ in the output]",
 )
 @click.option("--no-store", is_flag=True, help="Do not add the run to a store.")
+@click.option(
+    "--nodes",
+    metavar="all|idle|LIST|N",
+    help="In one job on all these nodes: each by itself, then the network between them (docs/fleet.md).",
+)
+@click.option("--minutes", type=click.IntRange(min=1), help="Time limit of that job.  [default: 60]")
+@click.option("--short", "is_short", is_flag=True, help="Of that run, ten lines of 60 columns at most.")
 @click.option("--list", "only_list", is_flag=True, help="List the checks that would run, and run none.")
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
 @click.pass_context
@@ -57,6 +64,9 @@ def run(
     built: Path | None,
     store: Path | None,
     no_store: bool,
+    nodes: str | None,
+    minutes: int | None,
+    is_short: bool,
     only_list: bool,
     reframe_options: tuple[str, ...],
 ) -> None:
@@ -82,6 +92,7 @@ def run(
     fabricheck run --system alps --tag nightly
     fabricheck run --system alps --name PeerCopies -- --max-retries=1
     """
+    from fabricheck.commands.fleet import fleet_of
     from fabricheck.session.reframe import Selection, list_suite, run_suite
     from fabricheck.suite import Suite, output_folder, suite_root
 
@@ -93,6 +104,10 @@ def run(
     output = output or output_folder(suite.root)
     kept_in = None if no_store else store or output / "store"
     name = selection.whole_system
+    if nodes is None and (minutes is not None or is_short):
+        raise UserError("--minutes and --short are for a run over many nodes: give --nodes")
+    if nodes is not None and only_list:
+        raise UserError("--list lists what runs on one node or between a few: leave out --nodes")
     if only_list:
         if name in suite.systems():
             _get_ready(suite, name, None)
@@ -102,26 +117,33 @@ def run(
         return
     _judge_abandoned(suite, name, output, kept_in)
     ready = functools.partial(_get_ready, suite, name, kept_in)
-    with run_suite(suite, selection, output, _progress(), meanwhile=ready) as session:
+    with (
+        fleet_of(suite, system, nodes, minutes) as fleet,
+        run_suite(suite, selection, output, _progress(), meanwhile=ready, fleet=fleet) as session,
+    ):
         from fabricheck.judge.overall import rehearsed
         from fabricheck.records.rehearsal import marked
         from fabricheck.records.verdict import EXIT_CODES
+        from fabricheck.report.fleet import short, table
         from fabricheck.report.terminal import render
         from fabricheck.session.outcome import judge_session
         from fabricheck.session.reports import PAGE
 
         outcome = judge_session(session, suite, name)
         columns, color = shutil.get_terminal_size((80, 40)).columns, sys.stdout.isatty()
-        click.echo(
-            render(
-                outcome.judged,
-                width=columns,
-                color=color,
-                problems=outcome.problems,
-                findings=outcome.findings,
-                system=name,
+        if not is_short:
+            click.echo(
+                render(
+                    outcome.judged,
+                    width=columns,
+                    color=color,
+                    problems=outcome.problems,
+                    findings=outcome.findings,
+                    system=name,
+                )
             )
-        )
+        if outcome.fleet is not None:
+            click.echo("\n".join(short(outcome.fleet) if is_short else table(outcome.fleet, columns)))
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
     report = f"the report is {session.folder / PAGE}" if kept else f"not all of it could be kept in {session.folder}"
     click.echo(f"{outcome.verdict.value}: {marked(report, rehearsal=rehearsed(outcome.judged))}")

@@ -376,7 +376,7 @@ def _proof(footer: Mapping[str, Any] | None) -> str:
 
 def _records(judged: RunJudgement) -> str:
     run = judged.run
-    times = sum(each.times_ns.size for each in run.samples)
+    times = sum(each.count for each in run.samples)
     planned = run.header.get("expected_records", "an unknown number of")
     end = "the run reached its end" if run.footer is not None else "the run did not reach its end"
     return f"{len(run.samples)} of {planned} planned records with {times} iterations; {end}"
