@@ -124,30 +124,28 @@ def run(
         from fabricheck.judge.overall import rehearsed
         from fabricheck.records.rehearsal import marked
         from fabricheck.records.verdict import EXIT_CODES
-        from fabricheck.report.fleet import short, table
-        from fabricheck.report.terminal import render
         from fabricheck.session.outcome import judge_session
         from fabricheck.session.reports import PAGE
 
         outcome = judge_session(session, suite, name)
-        columns, color = shutil.get_terminal_size((80, 40)).columns, sys.stdout.isatty()
-        if not is_short:
-            click.echo(
-                render(
-                    outcome.judged,
-                    width=columns,
-                    color=color,
-                    problems=outcome.problems,
-                    findings=outcome.findings,
-                    system=name,
-                )
-            )
-        if outcome.fleet is not None:
-            click.echo("\n".join(short(outcome.fleet) if is_short else table(outcome.fleet, columns)))
+        _show(outcome, name, is_short=is_short)
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
     report = f"the report is {session.folder / PAGE}" if kept else f"not all of it could be kept in {session.folder}"
     click.echo(f"{outcome.verdict.value}: {marked(report, rehearsal=rehearsed(outcome.judged))}")
     context.exit(EXIT_CODES[outcome.verdict] or (0 if kept else EXIT_USER_ERROR))
+
+
+def _show(outcome: Outcome, system: str, *, is_short: bool) -> None:
+    """Prints what a session came to: of a run over many nodes the short form alone, where that was asked for."""
+    from fabricheck.report.fleet import short, table
+    from fabricheck.report.terminal import render
+
+    columns, color = shutil.get_terminal_size((80, 40)).columns, sys.stdout.isatty()
+    if not is_short:
+        judged, problems, findings = outcome.judged, outcome.problems, outcome.findings
+        click.echo(render(judged, width=columns, color=color, problems=problems, findings=findings, system=system))
+    if outcome.fleet is not None:
+        click.echo("\n".join(short(outcome.fleet) if is_short else table(outcome.fleet, columns)))
 
 
 def _get_ready(suite: Suite, system: str, store: Path | None) -> None:
