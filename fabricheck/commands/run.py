@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from fabricheck.session.outcome import Outcome
     from fabricheck.session.progress import Progress
     from fabricheck.session.reading import Session
+    from fabricheck.session.reframe import Selection
     from fabricheck.suite import Suite
 
 
@@ -45,8 +47,8 @@ if TYPE_CHECKING:
 @click.option("--no-store", is_flag=True, help="Do not add the run to a store.")
 @click.option(
     "--nodes",
-    metavar="all|idle|LIST|N",
-    help="In one job on all these nodes: each by itself, then the network between them (docs/fleet.md).",
+    metavar="WHICH",
+    help="In one job on `all` nodes, `idle` ones, nid[001-064] or so many: each, then the network (docs/fleet.md).",
 )
 @click.option("--minutes", type=click.IntRange(min=1), help="Time limit of that job.  [default: 60]")
 @click.option("--short", "is_short", is_flag=True, help="Of that run, ten lines of 60 columns at most.")
@@ -91,36 +93,36 @@ def run(
     \b
     fabricheck run --system alps --tag nightly
     fabricheck run --system alps --name PeerCopies -- --max-retries=1
+    fabricheck run --system alps --tag smoke --nodes all --short
     """
     from fabricheck.commands.fleet import fleet_of
-    from fabricheck.session.reframe import Selection, list_suite, run_suite
+    from fabricheck.session.reframe import Selection, run_suite
     from fabricheck.suite import Suite, output_folder, suite_root
 
     if store is not None and no_store:
         raise UserError("--store and --no-store exclude each other")
+    if nodes is None and (minutes is not None or is_short):
+        raise UserError("--minutes and --short are for a run over many nodes: give --nodes")
+    if nodes is not None and only_list:
+        raise UserError("--list lists what runs on one node or between a few: leave out --nodes")
     suite = Suite(suite_root())
     prebuilt = (f"--setvar=BuildFabricbench.prebuilt={built}",) if built else ()
     selection = Selection(system, tags, names, environments, (*prebuilt, *reframe_options))
     output = output or output_folder(suite.root)
     kept_in = None if no_store else store or output / "store"
     name = selection.whole_system
-    if nodes is None and (minutes is not None or is_short):
-        raise UserError("--minutes and --short are for a run over many nodes: give --nodes")
-    if nodes is not None and only_list:
-        raise UserError("--list lists what runs on one node or between a few: leave out --nodes")
     if only_list:
-        if name in suite.systems():
-            _get_ready(suite, name, None)
-        listing = list_suite(suite, selection, output)
-        click.echo(listing.notes, err=True, nl=False)
-        click.echo("\n".join(listing.cases))
+        _list(suite, selection, output)
         return
     _judge_abandoned(suite, name, output, kept_in)
     ready = functools.partial(_get_ready, suite, name, kept_in)
-    with (
-        fleet_of(suite, system, nodes, minutes) as fleet,
-        run_suite(suite, selection, output, _progress(), meanwhile=ready, fleet=fleet) as session,
-    ):
+    with contextlib.ExitStack() as stack:
+        job = stack.enter_context(contextlib.ExitStack())
+        fleet = job.enter_context(fleet_of(suite, system, nodes, minutes))
+        progress = None if is_short else _progress()
+        running = run_suite(suite, selection, output, progress, meanwhile=ready, fleet=fleet)
+        session = stack.enter_context(running)
+        job.close()  # the nodes are not needed to judge what they measured
         from fabricheck.judge.overall import rehearsed
         from fabricheck.records.rehearsal import marked
         from fabricheck.records.verdict import EXIT_CODES
@@ -128,24 +130,36 @@ def run(
         from fabricheck.session.reports import PAGE
 
         outcome = judge_session(session, suite, name)
-        _show(outcome, name, is_short=is_short)
+        _say(outcome, name, is_short=is_short)
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
     report = f"the report is {session.folder / PAGE}" if kept else f"not all of it could be kept in {session.folder}"
-    click.echo(f"{outcome.verdict.value}: {marked(report, rehearsal=rehearsed(outcome.judged))}")
+    click.echo(f"{outcome.verdict.value}: {marked(report, rehearsal=rehearsed(outcome.judged))}", err=is_short)
     context.exit(EXIT_CODES[outcome.verdict] or (0 if kept else EXIT_USER_ERROR))
 
 
-def _show(outcome: Outcome, system: str, *, is_short: bool) -> None:
-    """Prints what a session came to: of a run over many nodes the short form alone, where that was asked for."""
+def _list(suite: Suite, selection: Selection, output: Path) -> None:
+    from fabricheck.session.reframe import list_suite
+
+    if selection.whole_system in suite.systems():
+        _get_ready(suite, selection.whole_system, None)
+    listing = list_suite(suite, selection, output)
+    click.echo(listing.notes, err=True, nl=False)
+    click.echo("\n".join(listing.cases))
+
+
+def _say(outcome: Outcome, system: str, *, is_short: bool) -> None:
+    """What a run came to, on the terminal."""
     from fabricheck.report.fleet import short, table
     from fabricheck.report.terminal import render
 
-    columns, color = shutil.get_terminal_size((80, 40)).columns, sys.stdout.isatty()
+    width, color = shutil.get_terminal_size((80, 40)).columns, sys.stdout.isatty()
     if not is_short:
-        judged, problems, findings = outcome.judged, outcome.problems, outcome.findings
-        click.echo(render(judged, width=columns, color=color, problems=problems, findings=findings, system=system))
+        problems, findings = outcome.problems, outcome.findings
+        click.echo(
+            render(outcome.judged, width=width, color=color, problems=problems, findings=findings, system=system)
+        )
     if outcome.fleet is not None:
-        click.echo("\n".join(short(outcome.fleet) if is_short else table(outcome.fleet, columns)))
+        click.echo("\n".join(short(outcome.fleet) if is_short else table(outcome.fleet, width)))
 
 
 def _get_ready(suite: Suite, system: str, store: Path | None) -> None:

@@ -15,17 +15,18 @@ _MOST_FOR_PAIRS = 16
 def find_guilty(nodes: Sequence[str], starts: Starts, suspects: Iterable[str] = ()) -> tuple[str, ...]:
     """The nodes with which it does not start, each of them twice, and without which it does; in their order.
 
-    `suspects`: those that something has named already, which are tried last. A single node is never started: that has
-    been done before. Fewer than half of the nodes are ever named: where more would be, it is not for the nodes, and
-    none is. What does not start once and starts the second time is not named.
+    `suspects`: those that something has named already, without which it is tried first. A single node is never started:
+    that has been done before. Fewer than half of the nodes are ever named: where more would be, it is not for the
+    nodes, and none is. What does not start once and starts the second time is not named.
 
     Of n nodes with k guilty ones it takes about 2 k log2(n / k) starts, and k for the proof.
     """
     named = set(suspects)
-    ordered = [*(node for node in nodes if node not in named), *(node for node in nodes if node in named)]
-    core = _some_that_start(ordered, starts)
+    core = [node for node in nodes if node not in named]
+    if not 1 < len(core) < len(nodes) or not starts(core):
+        core = _some_that_start(nodes, starts)
     out: list[str] = []
-    left = [[node for node in ordered if node not in core]] if core else []
+    left = [[node for node in nodes if node not in core]] if core else []
     while left:
         group = left.pop()
         if not group or starts([*core, *group]):

@@ -38,7 +38,11 @@ ROUNDS, ROUNDS_AGAIN = 8, 4
 TRIES = 4
 # fabricbench's status where all was measured, and some data were wrong.
 _MEASURED = (0, 5)
+# And where it refuses what it was asked for, which is no node's fault.
+_REFUSED = 2
 _OWN = ("--operations=", "--schedules=", "--pairs=", "--output=", "--expect-ranks=", "--expect-nodes=")
+# Where a start that is none of the measurements leaves its result.
+_START = "start"
 _COLLECTIVES = "alltoall,allreduce"
 # How Slurm, its daemons and fabricbench name nodes.
 _NAMES = (
@@ -119,7 +123,7 @@ class Screen:
             if failed.exists():
                 failed.rename(f"{file}.failed{number}")  # nothing is lost
             self.launches.pop()
-            if not self._exclude(chosen, ended):
+            if ended.status == _REFUSED or not self._exclude(chosen, ended):
                 sys.stderr.write(f"fabricheck: {file}: no node is to blame: {ended.reason}\n")
                 return False
         return False
@@ -149,11 +153,14 @@ class Screen:
         return ended
 
     def _starts(self, nodes: Sequence[str]) -> bool:
-        own = [f"--expect-ranks={self.ranks * len(nodes)}", f"--expect-nodes={len(nodes)}", "--output=/dev/null"]
-        tiny = ["--operations=alltoall", "--schedules=uncontended", "--sizes=8B", "--iterations=2", "--quiet"]
+        own = [f"--expect-ranks={self.ranks * len(nodes)}", f"--expect-nodes={len(nodes)}", f"--output={_START}"]
+        tiny = ["--operations=alltoall", "--schedules=uncontended", "--sizes=8B", "--iterations=10", "--quiet"]
         left = ("--sizes=", "--budget=", "--min-iterations=", "--timeout=", *_OWN)
         command = [*(word for word in self.program if not word.startswith(left)), *own, *tiny, "--timeout=10"]
-        return self._launch(command, nodes, Path("start.said"), self.patience_s).status in _MEASURED
+        Path(_START).unlink(missing_ok=True)  # fabricbench writes over no result
+        status = self._launch(command, nodes, Path(f"{_START}.said"), self.patience_s).status
+        Path(_START).unlink(missing_ok=True)
+        return status in _MEASURED
 
     def _exclude(self, nodes: Sequence[str], ended: Ended) -> bool:
         """Names the nodes that are to blame for a launch; whether there are any."""

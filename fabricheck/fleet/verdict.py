@@ -72,7 +72,7 @@ def verdict_of_fleet(
     evidence: dict[str, list[Evidence]] = {}
     measured: set[str] = set()
     elsewhere: list[Problem] = []
-    names = _Names(fleet.nodes)
+    names = _Names(frozenset(fleet.nodes))
     for trouble in dict.fromkeys((*fleet.excluded, *troubles)):
         verdict = Verdict.FAIL if trouble.guilty else Verdict.INCOMPLETE
         evidence.setdefault(trouble.node, []).append(Evidence(verdict, trouble.node, trouble.what))
@@ -102,7 +102,7 @@ def verdict_of_fleet(
 
 @dataclass(frozen=True)
 class _Names:
-    nodes: Sequence[str]
+    nodes: frozenset[str]
 
     def node(self, host: str) -> str:
         """The node of a host, which may have a domain; empty for another machine."""

@@ -13,6 +13,8 @@ from fabricheck.topology.network import fold
 #: What `--short` may take.
 LINES, COLUMNS = 10, 60
 _INDENT = " " * 12
+# Nodes with an entry of their own; where more are bad, it is not for each of them.
+_ENTRIES = 20
 
 
 def next_command(bad: BadNode) -> str:
@@ -28,13 +30,16 @@ def next_command(bad: BadNode) -> str:
 
 def table(found: FleetVerdict, width: int = 80) -> Iterator[str]:
     """A line for each bad node, with what was found and what to do next under it, then what was not checked."""
-    for each in found.bad:
+    for each in found.bad[:_ENTRIES]:
         first, *others = each.evidence
         more = f" (and {len(others)} more)" if others else ""
         text = printable(f"{first.message}{more}")
         yield f"{each.verdict.value:<10}  {each.node}  {first.part}"
         yield from textwrap.wrap(text, max(width, 40), initial_indent=_INDENT, subsequent_indent=_INDENT)
         yield f"{_INDENT}next: {next_command(each)}"
+    if len(found.bad) > _ENTRIES:
+        rest = found.bad[_ENTRIES:]
+        yield f"and {len(rest)} more, which verdict.json has: {fold(each.node for each in rest)}"
     for problem in found.elsewhere:
         text = printable(f"{problem.place}: {problem.message}")
         yield from textwrap.wrap(f"{problem.verdict.value:<10}  {text}", max(width, 40), subsequent_indent=_INDENT)

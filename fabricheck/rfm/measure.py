@@ -173,8 +173,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.valid_prog_environs = self.fitting_environments()
         self.sourcesdir = None
         self.time_limit = self.job_time
-        kept = (RESULT, EXIT_STATUS, *FILES_OF_NODES, *self.further_files)
-        self.keep_files = [*kept, *([FOLDER] if self.node_state else [])]
+        self.keep_files = [RESULT, EXIT_STATUS, *FILES_OF_NODES, *self.further_files, *[FOLDER] * self.node_state]
         if any(getattr(self, name) not in values for name, values in self.nightly_only.items()):
             self.tags -= {"nightly"}
 

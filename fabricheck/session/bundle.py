@@ -9,10 +9,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fabricheck.errors import UserError
+from fabricheck.fleet.record import FILE, Fleet
+from fabricheck.fleet.record import FOLDER as FLEET
 from fabricheck.jsonfile import read_json
 from fabricheck.records.run import Run
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session.reading import REPORT, VERDICT, Session, read_info, read_session
+from fabricheck.topology.network import fold
 
 _LARGEST = 256 << 20
 # The page is left out where names are hidden: what it carries is packed, and names in it would not be found.
@@ -63,7 +66,7 @@ def _names(session: Session, folder: Path, more: Iterable[str]) -> dict[str, str
     """What stands for each name that is hidden, the longest first: a host is part of its full name."""
     runs = [read_run(file) for file in session.files]
     info = read_info(folder / REPORT)
-    nodes = list(dict.fromkeys([*_hosts(runs), info.host]))
+    nodes = list(dict.fromkeys([*_hosts(runs), info.host, *_of_fleet(folder)]))
     found = {each: f"node{number}" for number, each in enumerate(nodes, start=1)}
     found |= {str(folder.resolve()): "/run", str(Path.home()): "/home/user"}
     user = read_json(folder / REPORT)["session_info"].get("user")
@@ -71,6 +74,16 @@ def _names(session: Session, folder: Path, more: Iterable[str]) -> dict[str, str
         found[str(user)] = "user1"
     found |= {each: f"name{number}" for number, each in enumerate(more, start=1)}
     return dict(sorted(found.items(), key=lambda item: -len(item[0])))
+
+
+def _of_fleet(folder: Path) -> tuple[str, ...]:
+    """The nodes of a run over many, and the lists of them in short form that it says."""
+    if not (folder / FLEET / FILE).exists():
+        return ()
+    fleet = Fleet.read(folder / FLEET)
+    left = [each.node for each in fleet.unchecked]
+    lists = (fleet.asked, *(fold(each) for each in (fleet.nodes, left, [*fleet.nodes, *left]) if each))
+    return (*fleet.nodes, *left, *(each for each in lists if "[" in each))
 
 
 def _hosts(runs: Iterable[Run]) -> Iterator[str]:

@@ -11,6 +11,7 @@ import pytest
 
 from fabricheck.cli import main
 from fabricheck.errors import UserError
+from fabricheck.fleet.record import Fleet, Unchecked
 from fabricheck.session.bundle import write_bundle
 from tests.support.result_files import HOST, lines_of, write
 
@@ -93,3 +94,17 @@ def test_a_folder_that_is_no_run_is_refused_and_leaves_nothing(tmp_path: Path, r
     with pytest.raises(UserError, match="cannot be written"):
         write_bundle(run, tmp_path / "none" / "b.tar.gz", hide=False)
     assert not (tmp_path / "b.tar.gz").exists()
+
+
+def test_nodes_of_a_fleet_that_nothing_was_measured_on_are_hidden(run: Path, tmp_path: Path) -> None:
+    (run / "fleet").mkdir()
+    left = (Unchecked("nid009", "Slurm has it drained"),)
+    Fleet(run / "fleet", "toy", "toy:default", "nid[001-009]", "7", ("nid001", "nid002"), left).write()
+    (run / "verdict.json").write_text(
+        json.dumps({"said": "nid[001-002] and nid009 are bad; nid[001-002,009] were asked"})
+    )
+    write_bundle(run, tmp_path / "b.tar.gz", hide=True)
+    found = contents(tmp_path / "b.tar.gz")
+    assert "nid" not in "".join([*found, *found.values()])
+    write_bundle(run, tmp_path / "c.tar.gz", hide=False)
+    assert "nid" in "".join(contents(tmp_path / "c.tar.gz").values())

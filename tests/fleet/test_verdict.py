@@ -98,6 +98,15 @@ def test_every_node_is_counted_once_and_short_is_short(
     assert list(table(verdict))[-1] == verdict.message
 
 
+def test_of_many_bad_nodes_the_table_names_each_and_shows_some(tmp_path: Path) -> None:
+    nodes = unfold("nid[001-500]")
+    many = Fleet(tmp_path, "site", "site:gpu", "all", "17", nodes)
+    lines = list(table(verdict_of_fleet(many, [Trouble(node, "it failed twice") for node in nodes], (), ())))
+    assert len(lines) < 100
+    assert lines[-2] == "and 480 more, which verdict.json has: nid[021-500]"
+    assert lines[-1] == "0 of 500 nodes good, 500 bad, 0 not checked"
+
+
 @pytest.mark.parametrize(
     ("part", "command"),
     [

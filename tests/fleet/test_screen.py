@@ -1,0 +1,91 @@
+"""Launches over many nodes, with real processes: `srun` on the path is a shell script that fails as nodes do."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from fabricheck.fleet.record import TROUBLES, Fleet, read_troubles
+from fabricheck.fleet.screen import LAUNCHES, Screen
+from fabricheck.suite import suite_root
+from fabricheck.topology.model import load_topology
+from fabricheck.topology.network import unfold
+
+NODES = unfold("nid[001-008]")
+PROGRAM = ["fabricbench", "--operations=unidirectional", "--sizes=2MiB", "--timeout=20", "--output=result.jsonl"]
+# Which nodes it was to start on stands in a file, a line a launch; {fails} ends it.
+SRUN = """\
+#!/bin/sh
+for word; do case $word in --nodelist=*) nodes=${{word#*=}};; --output=*) file=${{word#*=}};; esac; done
+echo "$nodes $file" >> launched
+[ -e "$file" ] && exit 2  # as fabricbench, which writes over no result
+echo partial > "$file"
+{fails}
+exit 0
+"""
+
+
+@pytest.fixture
+def screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Screen:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    topology = load_topology(suite_root() / "site_configs" / "emulated" / "topology.yaml")
+    assert topology.network is not None
+    fleet = Fleet(tmp_path, "emulated", "emulated:two-leaves", "all", "1", NODES)
+    return Screen(fleet, 1, 60, 10, (), PROGRAM, topology.network, topology)
+
+
+def plant(fails: str) -> None:
+    program = Path("bin/srun")
+    program.parent.mkdir()
+    program.write_text(SRUN.format(fails=fails))
+    program.chmod(0o755)
+
+
+def test_a_node_that_stops_the_others_is_excluded_and_the_others_are_measured(screen: Screen) -> None:
+    plant('case $nodes in *nid006*) echo "fabricbench: MPI did not start" >&2; exit 1;; esac')
+    assert screen.run()
+    assert [(each.node, each.guilty) for each in read_troubles(Path(TROUBLES))] == [("nid006", True)]
+    assert screen.fleet.good == tuple(node for node in NODES if node != "nid006")
+    launches = json.loads(Path(LAUNCHES).read_text())
+    assert [(each["file"], each["nodes"]) for each in launches] == [("screen.jsonl", 7), ("together.jsonl", 7)]
+    assert Path("screen.jsonl.failed1").exists()
+
+
+def test_a_node_that_slurm_names_is_tried_first(screen: Screen) -> None:
+    plant('case $nodes in *nid006*) echo "srun: error: Node failure on nid006" >&2; exit 1;; esac')
+    assert screen.run()
+    launched = [line.split() for line in Path("launched").read_text().splitlines()]
+    # The launch, the others, the node twice with them, and then what is left to do.
+    files = ["screen.jsonl", "start", "start", "start", "screen.jsonl", "together.jsonl"]
+    assert [file for _, file in launched] == files
+    assert ["nid006" in nodes for nodes, _ in launched] == [True, False, True, True, False, False]
+    assert screen.fleet.good == tuple(node for node in NODES if node != "nid006")
+
+
+def test_a_node_that_starts_and_does_not_get_to_the_end_is_excluded(screen: Screen) -> None:
+    said = "fabricbench: no progress for 20 s: nid006 (rank 5) did not report"
+    plant(f'case "$nodes $file" in *nid006*screen.jsonl) echo "{said}" >&2; exit 1;; esac')
+    assert screen.run()
+    (found,) = read_troubles(Path(TROUBLES))
+    assert (found.node, found.guilty) == ("nid006", True)
+    assert "did not get to the end" in found.what
+    assert said in found.what
+
+
+def test_where_nothing_starts_nobody_is_to_blame(screen: Screen, capsys: pytest.CaptureFixture[str]) -> None:
+    plant('echo "fabricbench: cannot open shared object file" >&2; exit 127')
+    assert not screen.run()
+    assert read_troubles(Path(TROUBLES)) == ()
+    assert screen.fleet.good == NODES
+    assert "no node is to blame: it ended with status 127" in capsys.readouterr().err
+
+
+def test_what_fabricbench_refuses_is_no_nodes_fault(screen: Screen) -> None:
+    plant('echo "fabricbench: give a whole number" >&2; exit 2')
+    assert not screen.run()
+    assert len(Path("launched").read_text().splitlines()) == 1
+    assert screen.fleet.good == NODES
