@@ -19,8 +19,9 @@ _MOVERS = {"copy": "copy", "kernel": "kernel", "ccl": "ccl", "mpi": "copy"}
 _START_UP_US = {"copy": 10.0, "kernel": 12.0, "ccl": 15.0, "mpi": 20.0}
 # Reductions on one GPU wait for its kernel, and how MPI does its collectives nobody knows.
 _COLLECTIVES = {"ccl": COLLECTIVES, "copy": ("alltoall", "allgather", "broadcast")}
-# Below, more than the links decides.
+# Below, more than the links decides; but on links so slow that the start of a transfer is no thousandth of it.
 _LEAST_BYTES = 16 << 20
+_LEAST_START_UPS = 1000
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,13 @@ def achievable(question: Question, expected: float | None) -> Achievable | None:
     Nobody can where the processor's cores or memory are on the way, where messages share links with each other by
     chance, and over more than one switch between nodes.
     """
-    if not expected or question.bytes < _LEAST_BYTES:
-        return None
     data = _payload(question)
-    if data is None:
+    if not expected or data is None:
         return None
     ideal_us = 8e-3 * question.bytes / (expected * data.share)
     start_up_us = _START_UP_US[question.transport] * max(1, question.ranks - 1)
+    if question.bytes < _LEAST_BYTES and ideal_us < _LEAST_START_UPS * start_up_us:
+        return None
     return Achievable(
         expected * data.share * ideal_us / (ideal_us + start_up_us),
         f"{data.share:.1%} of {expected:.4g} Gb/s is data by {data.mover} over {data.technology}: {data.source}",
@@ -52,10 +53,12 @@ def achievable(question: Question, expected: float | None) -> Achievable | None:
 
 def _payload(question: Question) -> Payload | None:
     operation, mover = question.operation, _MOVERS.get(question.transport)
-    if mover is None or not question.gpus or question.buffers is not None:
+    if mover is None or question.buffers is not None:
         return None
     if question.nodes > 1:
         return _between_nodes(question) if operation in PAIRS else None
+    if not question.gpus:
+        return None
     distinct = len(question.node_gpus)
     if operation == "local_copy":
         alone = question.ranks == 1 and mover in ("copy", "kernel")
@@ -89,9 +92,10 @@ def _to_the_cpu(question: Question) -> Iterable[str]:
 
 def _between_nodes(question: Question) -> Payload | None:
     topology = question.topology
-    if topology.network is None or not question.ends or question.schedule != "uncontended":
+    if topology.network is None or not question.ends or any(load > 1 for load in question.loads.values()):
         return None
     if topology.network.distance(*map(node_of, question.ends)) != "same-switch":
         return None
     nics = [nic_of(topology, gpu) for gpu in question.gpus]
-    return least_payload([nic.model for nic in nics if nic is not None], "nic")
+    used = [nic for nic in nics if nic is not None] if question.gpus else topology.nics
+    return least_payload([nic.model for nic in used], "nic")

@@ -35,6 +35,7 @@ class Unequal:
     where: str
     outlier: Outlier
     unit: str
+    group: _Group | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     for alike in several:
         unequal += _judge_nodes(alike, runs, verdicts, policy, each_error)
     judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
-    return Compared(judged, tuple(_problems(unequal)), tuple(_findings(judged, groups)))
+    problems = (*_problems(unequal), *_without_majority(groups, unequal, judged))
+    return Compared(judged, problems, tuple(_findings(judged, groups)))
 
 
 def _equals(run: RunJudgement) -> tuple[Equals, ...]:
@@ -114,7 +116,7 @@ def _judge_group(
             number = members[position].number
             judgements[number] = _slower(judgements[number], one, where, equals.kind)
             slow.add(position)
-        yield Unequal(group.run, equals.what, where, one, equals.kind)
+        yield Unequal(group.run, equals.what, where, one, equals.kind, group)
     rest = [each for position, each in enumerate(members) if position not in slow]
     if len(rest) < 2:
         return
@@ -212,6 +214,27 @@ def _problems(unequal: Sequence[Unequal]) -> Iterator[Problem]:
             "clocks and other processes",
             where,
         )
+
+
+def _without_majority(
+    groups: Sequence[_Group], unequal: Sequence[Unequal], runs: Sequence[RunJudgement]
+) -> Iterator[Problem]:
+    """Groups of which more than half are slow: then who is healthy is told by what links carry, and not by the rest."""
+    for group in groups:
+        members = group.equals.members
+        slow = {number for each in unequal if each.group is group for number in each.outlier.members}
+        if 2 * len(slow) <= len(members):
+            continue
+        judged = [runs[group.run].judgements[each.number] for each in members]
+        text = f"{group.equals.what}: {len(slow)} of {len(members)} equals are slow, so no healthy majority is left"
+        achievable = judged[0].expectation.achievable
+        if achievable is not None and group.equals.kind == "Gb/s":
+            halves = ([one.value for at, one in enumerate(judged) if (at in slow) == side] for side in (True, False))
+            low, high = (float(np.median(values)) / achievable for values in halves)
+            text += (
+                f": they have {low:.0%} of the {achievable:.4g} Gb/s that links carry of data, and the rest {high:.0%}"
+            )
+        yield Problem(Verdict.DEGRADED, text)
 
 
 def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck import mpi
 from fabricheck.extras import Effort, effort_problems, renamed_keys, unsupported_settings
+from fabricheck.findings.of_session import with_what_it_tells
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.metrics import expected_metric_names
 from fabricheck.records.operations import backend_of
@@ -152,7 +153,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: Whether each node is asked for its state before and after the run (docs/state.md).
     node_state = variable(typ.Bool, value=True)
 
-    #: Longest time of a job, and files of the stage directory to keep beside the result; for other mixins to replace.
+    #: Longest time of a job without a partition's time_limit, and files to keep; for other mixins to replace.
     job_time = "10m"
     #: GPUs that the ranks of a node drive, in their order; empty: the first, the second, …
     rank_devices: tuple[int, ...] = ()
@@ -164,7 +165,6 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.valid_systems = self.fitting_systems()
         self.valid_prog_environs = self.fitting_environments()
         self.sourcesdir = None
-        self.time_limit = self.job_time
         self.keep_files = [RESULT, EXIT_STATUS, *self.further_files, *([FOLDER] if self.node_state else [])]
         if any(getattr(self, name) not in values for name, values in self.nightly_only.items()):
             self.tags -= {"nightly"}
@@ -200,6 +200,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_after("setup")
     def lay_out(self) -> None:
+        self.time_limit = getattr(self, "time_limit", None) or self.current_partition.time_limit or self.job_time
         extras = self.current_partition.extras
         for line in (*renamed_keys(extras), *effort_problems(extras)):
             raise ReframeError(f"partition {self.current_partition.fullname}: {line}")
@@ -361,7 +362,8 @@ class FabricbenchCheck(RegressionTestPlugin):
             "$environ": self.current_environ.name,
         }
         judge = self.system_judge()
-        return judge.compare((judge.judge_anyhow(run, type(self).__name__, attributes),)).runs[0]
+        alone = judge.judge_anyhow(run, type(self).__name__, attributes)
+        return with_what_it_tells(alone, judge, self.current_partition.fullname)
 
     def system_judge(self) -> SystemJudge:
         from fabricheck.judge.system import SystemJudge

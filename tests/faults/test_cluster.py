@@ -45,6 +45,8 @@ def test_the_healthy_cluster_is_green(site: Site, partition: str, attempt: int) 
     """The first time, when it has no references, is when they are taken."""
     done = site.run(partition)
     assert done.status == 0, f"attempt {attempt}: {done.output}"
+    (script,) = done.folder.glob("output/**/NodePairs*/rfm_job.sh")
+    assert "#SBATCH --time=0:5:0" in script.read_text()  # the partition's time_limit
 
 
 @pytest.mark.parametrize("scheme", ["packed", "round-robin"])
