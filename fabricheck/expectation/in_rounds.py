@@ -42,9 +42,12 @@ def company_of_pairs(run: Run, topology: Topology) -> Callable[[Samples], Compan
     hosts = {each.rank: each.host for each in run.ranks}
     graph = node_graph(topology)
     together: dict[tuple[str, int, int], list[Samples]] = {}
-    for samples in run.samples:
-        if is_in_round(samples) and hosts.keys() >= {*samples.ranks}:  # others are a problem of the run
-            together.setdefault(round_of(samples), []).append(samples)
+
+    def in_round(samples: Samples) -> bool:  # ranks that the header does not have are a problem of the run
+        return is_in_round(samples) and hosts.keys() >= {*samples.ranks}
+
+    for samples in filter(in_round, run.samples):
+        together.setdefault(round_of(samples), []).append(samples)
     members = {rank for each in together.values() for one in each for rank in one.ranks}
     drives = {rank: topology.gpu(gpus[rank]) for rank in sorted(members & gpus.keys())}
 
@@ -69,7 +72,7 @@ def company_of_pairs(run: Run, topology: Topology) -> Callable[[Samples], Compan
         return on_links, Counter(nic for one in members for nic in nics(one))
 
     def company(samples: Samples) -> Company | None:
-        if not is_in_round(samples) or not hosts.keys() >= {*samples.ranks}:
+        if not in_round(samples):
             return None
         on_links, on_nics = counts(*round_of(samples))
         own, host = nics(samples), hosts[samples.ranks[0]]

@@ -3,6 +3,10 @@
 One metric's dozen runs say nothing of what happens once in 100,000 values. A thousand metrics' runs say more: each run
 is held against the others of its metric, and how often these deviations are how large, in spreads, is a tail that all
 metrics share, with what a centre and a spread of so few runs are worth in it.
+
+The tail is a power's, which never bends down, and not that of `peaks.py`: metrics of a session move together, so a few
+hundred deviations of a dozen runs end sooner than those to come do, and a fit that believes them takes healthy sessions
+for degraded ones many times as often (`benchmarks/calibration.py`).
 """
 
 from __future__ import annotations

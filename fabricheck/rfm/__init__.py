@@ -7,7 +7,7 @@ judging.
 from fabricheck.rfm.build import BuildFabricbench
 from fabricheck.rfm.cross_check import CrossCheck
 from fabricheck.rfm.measure import FabricbenchCheck
-from fabricheck.rfm.suite_parts import ImbSuite, NcclTestsSuite, OsuSuite, RcclTestsSuite
+from fabricheck.rfm.suite_parts import ImbSuite, NcclTestsSuite, OneCclSuite, OsuSuite, RcclTestsSuite
 from fabricheck.rfm.tuning import InterleavedCheck, ServiceLevelComparison, TuningComparison, settings_to_compare
 from fabricheck.rfm.vendor import VendorCheck
 
@@ -18,6 +18,7 @@ __all__ = [
     "ImbSuite",
     "InterleavedCheck",
     "NcclTestsSuite",
+    "OneCclSuite",
     "OsuSuite",
     "RcclTestsSuite",
     "ServiceLevelComparison",

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fabricheck.state.sysfs import infiniband_ports, read, slingshot_ports
+
 #: By PCI vendor: whose GPUs they are.
 VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
 # PCI classes of GPUs: VGA, 3D controller, processing accelerator.
@@ -18,13 +20,13 @@ def numa_facts(sysfs: Path) -> dict[str, Any]:
     """NUMA nodes that have CPUs, with their CPU lists; physical cores and sockets of the node."""
     nodes = []
     for path in sorted(sysfs.glob("devices/system/node/node[0-9]*"), key=lambda one: int(one.name[4:])):
-        cpus = _read(path / "cpulist")
+        cpus = read(path / "cpulist")
         if cpus:
             nodes.append({"index": int(path.name[4:]), "cpus": cpus})
     cores, sockets = set(), set()
     for path in sysfs.glob("devices/system/cpu/cpu[0-9]*/topology"):
-        socket_id, core = _read(path / "physical_package_id"), _read(path / "core_id")
-        if socket_id is not None and core is not None:
+        socket_id, core = read(path / "physical_package_id"), read(path / "core_id")
+        if socket_id and core:
             cores.add((socket_id, core))
             sockets.add(socket_id)
     return {"nodes": nodes, "cores": len(cores), "sockets": len(sockets)} if nodes else {}
@@ -34,22 +36,17 @@ def nic_facts(sysfs: Path) -> list[dict[str, Any]]:
     """Active ports of InfiniBand, Slingshot and Ethernet adapters: name, kind, the kernel's rate text, NUMA node, and
     where on the PCI tree they are. Ethernet counts as such only where no RDMA device is the same card."""
     found = []
-    for port in sorted(sysfs.glob("class/infiniband/*/ports/*")):
-        device = port.parent.parent
-        state, rate = _read(port / "state"), _read(port / "rate")
-        name = device.name if port.name == "1" else f"{device.name}_{port.name}"
-        if rate and state and "ACTIVE" in state:
-            found.append(_nic(name, _read(port / "link_layer") or "InfiniBand", rate, device))
-    for device in sorted(sysfs.glob("class/cxi/cxi[0-9]*")):
-        # In Gb/s, as "BS_200G", in the driver's own directory.
-        speed = _read(device / "device" / "port" / "speed") or _read(device / "device" / "properties" / "speed")
-        found.append(_nic(device.name, "cxi", speed, device))
+    for name, port, device in infiniband_ports(sysfs):
+        if (rate := read(port / "rate")) and "ACTIVE" in read(port / "state"):
+            found.append(_nic(name, read(port / "link_layer") or "InfiniBand", rate, device))
+    for device, speed in slingshot_ports(sysfs):
+        found.append(_nic(device.name, "cxi", speed or None, device))
     cards = {one["pci"] for one in found if one["pci"]}
     for device in sorted(sysfs.glob("class/net/*")):
-        speed = _read(device / "speed")
-        if not (device / "device").exists() or _read(device / "operstate") != "up":
+        speed = read(device / "speed")
+        if not (device / "device").exists() or read(device / "operstate") != "up":
             continue
-        if speed and speed.isdecimal() and int(speed) > 0 and _pci_place(device) not in cards:
+        if speed.isdecimal() and int(speed) > 0 and _pci_place(device) not in cards:
             found.append(_nic(device.name, "net", f"{int(speed) / 1000:g} Gb/sec", device))
     return found
 
@@ -63,13 +60,13 @@ def intel_facts(sysfs: Path) -> list[dict[str, Any]]:
     found = []
     for driver in ("i915", "xe"):
         for device in sorted(sysfs.glob(f"bus/pci/drivers/{driver}/*:*:*.*")):
-            numa = _read(device / "numa_node")
+            numa = read(device / "numa_node")
             found.append(
                 {
                     "bus_id": device.name,
-                    "numa_node": int(numa) if numa is not None else None,
-                    "link_speed": _read(device / "max_link_speed"),
-                    "link_width": _read(device / "max_link_width"),
+                    "numa_node": int(numa) if numa else None,
+                    "link_speed": read(device / "max_link_speed") or None,
+                    "link_width": read(device / "max_link_width") or None,
                 }
             )
     return found
@@ -80,19 +77,19 @@ def pci_gpus(sysfs: Path) -> list[dict[str, Any]]:
     node, place on the PCI tree."""
     found = []
     for device in sorted(sysfs.glob("bus/pci/devices/*")):
-        kind, vendor = (_read(device / "class") or "")[:6], VENDORS.get(_read(device / "vendor") or "")
+        kind, vendor = read(device / "class")[:6], VENDORS.get(read(device / "vendor"))
         if vendor is None or kind not in _GPU_CLASSES or (vendor != "intel" and kind not in _HEADLESS):
             continue
         if vendor == "intel" and kind == "0x0300":
             continue  # a desktop processor's own
         driver = os.path.basename(os.path.realpath(device / "driver")) if (device / "driver").exists() else None
-        numa = _read(device / "numa_node")
+        numa = read(device / "numa_node")
         found.append(
             {
                 "vendor": vendor,
                 "bus_id": device.name,
                 "driver": driver,
-                "numa_node": int(numa) if numa is not None else None,
+                "numa_node": int(numa) if numa else None,
                 "pci": _place(device),
             }
         )
@@ -115,7 +112,7 @@ def amd_facts(sysfs: Path) -> list[dict[str, Any]]:
         location, domain = facts.get("location_id", 0), facts.get("domain", 0)
         bus_id = f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"
         device = sysfs / "bus/pci/devices" / bus_id
-        numa = _read(device / "numa_node")
+        numa = read(device / "numa_node")
         version = facts.get("gfx_target_version", 0)
         found.append(
             {
@@ -123,13 +120,13 @@ def amd_facts(sysfs: Path) -> list[dict[str, Any]]:
                 # 90010 is 9.0.10, which compilers write gfx90a: decimal, decimal, hexadecimal.
                 "arch": f"gfx{version // 10000}{version // 100 % 100}{version % 100:x}" if version else "unknown",
                 "bus_id": bus_id,
-                "numa_node": int(numa) if numa is not None else None,
-                "model": _read(device / "product_name"),
+                "numa_node": int(numa) if numa else None,
+                "model": read(device / "product_name") or None,
                 "memory_bus_bits": memory[0].get("width") if memory else None,
                 "memory_clock_mhz": memory[0].get("mem_clk_max") if memory else None,
                 "memory_mib": memory[0].get("size_in_bytes", 0) >> 20 if memory else None,
-                "link_speed": _read(device / "max_link_speed"),
-                "link_width": _read(device / "max_link_width"),
+                "link_speed": read(device / "max_link_speed") or None,
+                "link_width": read(device / "max_link_width") or None,
                 "links": [_amd_link(_properties(each / "properties")) for each in sorted(node.glob("io_links/[0-9]*"))],
                 "pci": _place(device) if device.exists() else None,
             }
@@ -149,13 +146,13 @@ def _amd_link(facts: dict[str, int]) -> dict[str, Any]:
 
 
 def _properties(file: Path) -> dict[str, int]:
-    pairs = [line.split() for line in (_read(file) or "").splitlines()]
+    pairs = [line.split() for line in read(file).splitlines()]
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
 def _numa(device: Path) -> int | None:
-    text = _read(device / "device" / "numa_node")
-    return int(text) if text is not None and text.lstrip("-").isdecimal() else None
+    text = read(device / "device" / "numa_node")
+    return int(text) if text.lstrip("-").isdecimal() else None
 
 
 def _pci_place(device: Path) -> str | None:
@@ -166,10 +163,3 @@ def _place(device: Path) -> str:
     """The bridges that lead to a device, from the root complex on: `pci0000:17/0000:17:01.0/0000:18:00.0`."""
     parts = Path(os.path.realpath(device)).parts
     return "/".join(part for part in parts if part.startswith("pci") or part.count(":") == 2)
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return None

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from fabricheck.records.state import Xid
+from fabricheck.state.sysfs import read
 
 # NVRM: Xid (PCI:0000:18:00): 79, pid=…, GPU has fallen off the bus.
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+),? ?(.*)")
@@ -21,25 +22,25 @@ def versions(proc: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> dict[str
     """The kernel, and drivers that say theirs."""
     found = {"kernel": platform.release()}
     for name in ("amdgpu", "mlx5_core", "i915", "xe", "cxi_ss1"):
-        if text := _read(sysfs / "module" / name / "version"):
+        if text := read(sysfs / "module" / name / "version"):
             found[name] = text
-    model = re.search(r"^model name\s*:\s*(.*)$", _read(proc / "cpuinfo"), re.MULTILINE)
+    model = re.search(r"^model name\s*:\s*(.*)$", read(proc / "cpuinfo"), re.MULTILINE)
     return {**found, "processor": model[1] if model else platform.machine()}
 
 
 def settings(sysfs: Path = Path("/sys")) -> dict[str, str]:
     """What an administrator chooses: governor, transparent huge pages, NUMA balancing is the kernel's own."""
     governors = {
-        _read(file) for file in sysfs.glob("devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor") if _read(file)
+        read(file) for file in sysfs.glob("devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor") if read(file)
     }
-    huge = re.search(r"\[(\w+)\]", _read(sysfs / "kernel/mm/transparent_hugepage/enabled"))
+    huge = re.search(r"\[(\w+)\]", read(sysfs / "kernel/mm/transparent_hugepage/enabled"))
     found = {"governor": "/".join(sorted(governors)), "transparent huge pages": huge[1] if huge else ""}
     return {name: value for name, value in found.items() if value}
 
 
 def memory(proc: Path = Path("/proc")) -> tuple[int, int]:
     """Bytes of memory, and those that a program could have now."""
-    found = {name: int(size) for name, size in re.findall(r"^(\w+):\s+(\d+) kB", _read(proc / "meminfo"), re.MULTILINE)}
+    found = {name: int(size) for name, size in re.findall(r"^(\w+):\s+(\d+) kB", read(proc / "meminfo"), re.MULTILINE)}
     return found.get("MemTotal", 0) << 10, found.get("MemAvailable", 0) << 10
 
 
@@ -72,14 +73,14 @@ def _ancestors(proc: Path) -> set[int]:
     found, pid = set(), os.getpid()
     while pid > 1 and pid not in found:
         found.add(pid)
-        fields = _read(proc / str(pid) / "stat").rpartition(")")[2].split()
+        fields = read(proc / str(pid) / "stat").rpartition(")")[2].split()
         pid = int(fields[1]) if len(fields) > 1 else 0
     return found
 
 
 def _busy(proc: Path) -> int:
     """Ticks that cores spent at work since the start."""
-    words = _read(proc / "stat").partition("\n")[0].split()
+    words = read(proc / "stat").partition("\n")[0].split()
     user, nice, system, _, _, irq, soft, *_ = (*map(int, words[1:8]), 0, 0, 0, 0, 0, 0, 0)
     return user + nice + system + irq + soft
 
@@ -89,7 +90,7 @@ def _spent(proc: Path) -> dict[int, tuple[str, int]]:
     found = {}
     for folder in proc.iterdir():
         if folder.name.isdecimal():
-            text = _read(folder / "stat")
+            text = read(folder / "stat")
             name, _, rest = text.partition("(")[2].rpartition(")")
             fields = rest.split()
             if len(fields) > 12:
@@ -126,10 +127,3 @@ def _record(descriptor: int) -> str:
             continue
         except OSError:
             return ""
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

@@ -10,6 +10,7 @@ from typing import Any
 from fabricheck.records.state import GpuProcess, GpuState
 from fabricheck.state.pcie import generation_of_text
 from fabricheck.state.programs import ask
+from fabricheck.state.sysfs import read
 
 _PATIENCE_S = 8.0
 
@@ -46,9 +47,9 @@ def read_gpus(
                 name=str(each.get("device_name", "")),
                 uuid=str(each.get("uuid", "")),
                 bus_id=bus_id,
-                pcie_generation=generation_of_text(_read(link / "current_link_speed")),
+                pcie_generation=generation_of_text(read(link / "current_link_speed")),
                 pcie_width=_width(link / "current_link_width"),
-                pcie_most_generation=generation_of_text(_read(link / "max_link_speed")),
+                pcie_most_generation=generation_of_text(read(link / "max_link_speed")),
                 pcie_most_width=_width(link / "max_link_width"),
                 processes=tuple(
                     GpuProcess(int(one["process_id"]), str(one.get("process_name", "")).rpartition("/")[2])
@@ -68,12 +69,5 @@ def _list(content: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
 
 
 def _width(file: Path) -> int | None:
-    text = _read(file)
+    text = read(file)
     return int(text) if text.isdecimal() else None
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fabricheck.records.state import NicState
 from fabricheck.state.programs import ask
+from fabricheck.state.sysfs import infiniband_ports, read, slingshot_ports
 
 # Of drivers' own counters (`ethtool -S`) those that tell of trouble.
 _TROUBLE = re.compile(r"paus|pfc|discard|drop|err|crc|symbol|fec|retrans|timeout|out_of_(buffer|seq)")
@@ -37,28 +38,25 @@ def nic_states(sysfs: Path = Path("/sys")) -> tuple[NicState, ...]:
 
 
 def _infiniband(sysfs: Path) -> Iterator[NicState]:
-    for port in sorted(sysfs.glob("class/infiniband/*/ports/*")):
-        device = port.parent.parent
-        rate = re.match(r"[\d.]+", _read(port / "rate"))
+    for name, port, device in infiniband_ports(sysfs):
+        rate = re.match(r"[\d.]+", read(port / "rate"))
         counters = {**_numbers(port / "counters"), **_numbers(port / "hw_counters")}
         yield NicState(
-            name=device.name if port.name == "1" else f"{device.name}_{port.name}",
+            name=name,
             kind="infiniband",
-            up="ACTIVE" in _read(port / "state"),
+            up="ACTIVE" in read(port / "state"),
             rate_gbps=float(rate[0]) if rate else None,
             driver=_driver(device),
-            firmware=_read(device / "fw_ver"),
+            firmware=read(device / "fw_ver"),
             counters=counters,
         )
 
 
 def _slingshot(sysfs: Path) -> Iterator[NicState]:
-    for device in sorted(sysfs.glob("class/cxi/cxi[0-9]*")):
+    for device, speed in slingshot_ports(sysfs):
         own = device / "device"
-        speed = _read(own / "port" / "speed") or _read(own / "properties" / "speed")
-        # In Gb/s, as "BS_200G".
         rate = re.search(r"\d+", speed)
-        link = _read(own / "port" / "link") or _read(own / "port" / "link_state")
+        link = read(own / "port" / "link") or read(own / "port" / "link_state")
         telemetry = {
             name: value
             for name, value in _numbers(own / "telemetry").items()
@@ -70,7 +68,7 @@ def _slingshot(sysfs: Path) -> Iterator[NicState]:
             up=link.lower() == "up" if link else None,
             rate_gbps=float(rate[0]) if rate else None,
             driver=_driver(device),
-            firmware=_read(own / "uc" / "qspi_blob_version"),
+            firmware=read(own / "uc" / "qspi_blob_version"),
             counters=dict(sorted(telemetry.items())[:_MOST_COUNTERS]),
         )
 
@@ -78,21 +76,21 @@ def _slingshot(sysfs: Path) -> Iterator[NicState]:
 def _ethernet(sysfs: Path) -> Iterator[NicState]:
     for port in sorted(sysfs.glob("class/net/*")):
         # Type 1 is Ethernet; IP over InfiniBand is 32, loopback 772.
-        if _read(port / "type") != "1" or (port / "bridge").exists() or _read(port / "operstate") in ("", "unknown"):
+        if read(port / "type") != "1" or (port / "bridge").exists() or read(port / "operstate") in ("", "unknown"):
             continue
-        speed, mtu = _read(port / "speed"), _read(port / "mtu")
+        speed, mtu = read(port / "speed"), read(port / "mtu")
         yield NicState(
             name=port.name,
             kind="ethernet",
-            up=_read(port / "carrier") == "1",
+            up=read(port / "carrier") == "1",
             rate_gbps=int(speed) / 1000 if speed.isdecimal() and int(speed) else None,
             mtu=int(mtu) if mtu.isdecimal() else None,
-            duplex=_read(port / "duplex") or None,
+            duplex=read(port / "duplex") or None,
             driver=_driver(port),
             counters={
                 **_numbers(port / "statistics"),
                 **_own_counters(port.name),
-                **{name: int(text) for name in ("carrier_changes",) if (text := _read(port / name)).isdecimal()},
+                **{name: int(text) for name in ("carrier_changes",) if (text := read(port / name)).isdecimal()},
             },
         )
 
@@ -110,7 +108,7 @@ def tcp_counters(proc: Path = Path("/proc")) -> dict[str, int]:
     """The kernel's counters of TCP in this network namespace."""
     found: dict[str, int] = {}
     for file in (proc / "net" / "snmp", proc / "net" / "netstat"):
-        lines = _read(file).splitlines()
+        lines = read(file).splitlines()
         for names, values in zip(lines[::2], lines[1::2], strict=False):
             kind = names.partition(":")[0]
             if kind in ("Tcp", "TcpExt"):
@@ -126,7 +124,7 @@ def _numbers(folder: Path) -> dict[str, int]:
         return {}
     found = {}
     for file in files:
-        text = _read(file).partition("@")[0]
+        text = read(file).partition("@")[0]
         if text.isdecimal():
             found[file.name] = int(text)
     return found
@@ -135,11 +133,3 @@ def _numbers(folder: Path) -> dict[str, int]:
 def _driver(device: Path) -> str:
     link = device / "device" / "driver"
     return link.resolve().name if link.exists() else ""
-
-
-def _read(path: Path) -> str:
-    """Empty where it cannot be read, as of a port that is down."""
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""

@@ -7,9 +7,8 @@ from typing import Any
 import pynvml
 
 from fabricheck.records.state import GpuLink, GpuProcess, GpuState
-from fabricheck.state.nvml import answer, field, opened, text
+from fabricheck.state.nvml import LINKS_A_GPU, answer, each_gpu, field, text
 
-_LINKS_A_GPU = 36  # more than any GPU has
 # NVML's bits (nvml.h, nvmlClocksEventReason*): what holds a GPU's clocks down. Being idle (1) is not among them.
 _THROTTLE = {
     0x2: "applications_clocks_setting",
@@ -41,15 +40,8 @@ def gpu_states() -> tuple[str, tuple[GpuState, ...], tuple[str, ...]]:
 
     Raises fabricheck.state.nvml.NvmlUnavailable where NVML answers nothing.
     """
-    with opened():
-        gpus, notes = [], []
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            try:
-                gpus.append(_gpu(pynvml.nvmlDeviceGetHandleByIndex(index), index))
-            except pynvml.NVMLError as error:
-                notes.append(f"GPU {index} does not answer: NVML: {error}")
-        driver = answer(pynvml.nvmlSystemGetDriverVersion)
-        return text(driver) if driver else "", tuple(gpus), tuple(notes)
+    driver, gpus, notes = each_gpu(_gpu)
+    return driver, tuple(gpus), tuple(notes)
 
 
 def _gpu(handle: Any, index: int) -> GpuState:
@@ -86,7 +78,7 @@ def _gpu(handle: Any, index: int) -> GpuState:
         counters=_counters(handle),
         rows_pending=bool(rows and rows[2]),
         rows_failed=bool(rows and rows[3]),
-        links=tuple(link for number in range(_LINKS_A_GPU) if (link := _link(handle, number)) is not None),
+        links=tuple(link for number in range(LINKS_A_GPU) if (link := _link(handle, number)) is not None),
         processes=_processes(handle),
     )
 

@@ -1,4 +1,4 @@
-"""What NVML says of the NVIDIA GPUs of this node. The only module of the package that calls NVML.
+"""How NVML is asked, and what it says of the NVIDIA GPUs of this node that does not change.
 
 `python -m fabricheck.state.nvml` prints `gpu_facts()` as JSON; `ask_gpu_facts` runs that as a program of its own, since
 a call of NVML can hang in the driver for ever.
@@ -10,13 +10,14 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import pynvml
 
 from fabricheck.state.programs import ask
 
-_LINKS_A_GPU = 36  # more than any GPU has
+LINKS_A_GPU = 36  # more than any GPU has
+_T = TypeVar("_T")
 
 
 class NvmlUnavailable(Exception):
@@ -76,19 +77,25 @@ def gpu_facts() -> dict[str, Any]:
     (`nvlinks_total`) and each that is active. A GPU that does not answer is a problem, and the others stand. Raises
     NvmlUnavailable.
     """
+    driver, gpus, problems = each_gpu(_gpu)
+    return {"driver": driver or "unknown", "gpus": gpus, "problems": problems}
+
+
+def each_gpu(facts: Callable[[Any, int], _T]) -> tuple[str, list[_T], list[str]]:
+    """The driver's version, of each GPU what `facts` of its handle and index gives, and a line for each that does not
+    answer. Raises NvmlUnavailable."""
     with opened():
         gpus, problems = [], []
         for index in range(pynvml.nvmlDeviceGetCount()):
             try:
-                gpus.append(_gpu(pynvml.nvmlDeviceGetHandleByIndex(index), index))
+                gpus.append(facts(pynvml.nvmlDeviceGetHandleByIndex(index), index))
             except pynvml.NVMLError as error:
                 problems.append(f"GPU {index} does not answer: NVML: {error}")
-        driver = answer(pynvml.nvmlSystemGetDriverVersion)
-        return {"driver": text(driver) if driver else "unknown", "gpus": gpus, "problems": problems}
+        return text(answer(pynvml.nvmlSystemGetDriverVersion) or ""), gpus, problems
 
 
 def _gpu(handle: Any, index: int) -> dict[str, Any]:
-    links = {number: answer(pynvml.nvmlDeviceGetNvLinkState, handle, number) for number in range(_LINKS_A_GPU)}
+    links = {number: answer(pynvml.nvmlDeviceGetNvLinkState, handle, number) for number in range(LINKS_A_GPU)}
     major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
     memory, mig = answer(pynvml.nvmlDeviceGetMemoryInfo, handle), answer(pynvml.nvmlDeviceGetMigMode, handle)
     uuid = answer(pynvml.nvmlDeviceGetUUID, handle)

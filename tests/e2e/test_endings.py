@@ -86,13 +86,19 @@ def test_a_signal_ends_the_job_and_what_was_measured_is_judged(toy: ToySuite, nu
     assert history(toy.output / "store", system="toy").height == 4
 
 
-def test_a_killed_run_ends_its_job_and_is_judged_by_the_next(toy: ToySuite) -> None:
+def killed_run(toy: ToySuite) -> Path:
+    """The folder of a run that could not end itself, once its job is gone and ReFrame has written its report."""
     run, job = start(toy, (*FABRICHECK, "run", "--system=toy"))
     run.kill()
     run.communicate(timeout=60)
     wait_for(lambda: is_gone(job))
     (folder,) = toy.output.glob("runs/*")
     wait_for((folder / "reframe.json").exists)
+    return folder
+
+
+def test_a_killed_run_ends_its_job_and_is_judged_by_the_next(toy: ToySuite) -> None:
+    folder = killed_run(toy)
     done = next_run(toy)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"the run in {folder} had ended before it was judged: now it is INCOMPLETE" in done.stderr
@@ -106,12 +112,7 @@ def test_a_killed_run_ends_its_job_and_is_judged_by_the_next(toy: ToySuite) -> N
 @pytest.mark.full
 def test_what_a_machine_that_went_down_left_is_judged_and_stored(toy: ToySuite) -> None:
     """ReFrame then left no report: its result files are all that there is."""
-    run, job = start(toy, (*FABRICHECK, "run", "--system=toy"))
-    run.kill()
-    run.communicate(timeout=60)
-    wait_for(lambda: is_gone(job))
-    (folder,) = toy.output.glob("runs/*")
-    wait_for((folder / "reframe.json").exists)
+    folder = killed_run(toy)
     (folder / "reframe.json").write_text('{"session_info": {"uu')
     command = [*FABRICHECK, "run", "--system=toy", "--name=Measures"]
     done = subprocess.run(command, cwd=toy.suite.root, capture_output=True, text=True, check=False)
