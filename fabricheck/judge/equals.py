@@ -35,6 +35,8 @@ from fabricheck.units import format_size
 _ALONE = ("local_copy", "host_to_device", "device_to_host", "host_stream")
 # Fewer iterations do not tell how much a series varies.
 _FEWEST_ITERATIONS = 5
+# Of so many one is beyond the 95th percentile.
+_FEWEST_FOR_TAIL = 20
 _NORMAL = 1.4826
 
 _Round = tuple[str, int, int]
@@ -45,6 +47,7 @@ class Member:
     """A metric among its equals, by its number in the run.
 
     `worse`: logarithm of its value, more is slower; `inside`: relative standard deviation of its iterations, robust.
+    `tail`: logarithm of its 95th percentile over its median, in time; None of fewer iterations than that needs.
     `name`: where it was measured; `parts`: what its data pass.
     """
 
@@ -53,6 +56,7 @@ class Member:
     inside: float
     name: str
     parts: Parts
+    tail: float | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,9 @@ def _member(number: int, judged: Judgement, where: _Places) -> Member:
     middle = float(np.median(values))
     inside = _NORMAL * float(np.median(np.abs(values - middle))) / middle
     name, parts = where.names(judged.samples)
-    return Member(number, float(np.log(judged.value)) * (-1 if higher else 1), inside, name, parts)
+    times = judged.samples.times_ns
+    tail = float(np.log(np.percentile(times, 95) / np.median(times))) if times.size >= _FEWEST_FOR_TAIL else None
+    return Member(number, float(np.log(judged.value)) * (-1 if higher else 1), inside, name, parts, tail)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from fabricheck.errors import UserError
 from fabricheck.judge.equals import Equals, Member, equals_of
 from fabricheck.judge.outliers import Outlier, Parts, critical_value, outliers
 from fabricheck.judge.policy import Policy, Scope
+from fabricheck.judge.tails import find_slow_tails
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement, Yardstick
 from fabricheck.records.rehearsal import is_rehearsal
@@ -63,7 +64,8 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     groups = [_Group(number, each) for number, run in enumerate(runs) for each in _equals(run)]
     metrics = max(policy.equals_metrics, sum(len(run.judgements) for run in runs))
     several = _by_key(runs, groups)
-    each_error = policy.equals_error / metrics / (2 if several else 1)
+    # Half of it is for medians, half for tails.
+    each_error = policy.equals_error / metrics / (4 if several else 2)
     verdicts = [list(run.judgements) for run in runs]
     unequal: list[Unequal] = []
     for group in groups:
@@ -72,7 +74,12 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     for alike in several:
         unequal += _judge_nodes(alike, runs, verdicts, policy, each_error)
     judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
-    problems = (*_problems(unequal), *_without_majority(groups, unequal, judged))
+    tails = (
+        problem
+        for each in groups
+        for problem in find_slow_tails(each.equals, runs[each.run], each_error * len(each.equals.members))
+    )
+    problems = (*_problems(unequal), *_without_majority(groups, unequal, judged), *tails)
     return Compared(judged, problems, tuple(_findings(judged, groups)))
 
 

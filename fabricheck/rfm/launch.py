@@ -137,6 +137,29 @@ def ports_of(test: rfm.RegressionTest, *, on_host: bool) -> NodePorts:
     return NodePorts(len(devices), devices)
 
 
+# States of a node of Slurm in which no job of a user starts on it.
+_AWAY = frozenset(("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING"))
+
+
+def nodes_up(test: rfm.RegressionTest, known: int) -> tuple[int, tuple[str, ...]]:
+    """How many of the `known` nodes of the partition take a job now, by Slurm, and each that does not, with its state.
+
+    All of them for other schedulers, and where fewer than two do: the job then says why it does not start.
+    """
+    scheduler = test.job.scheduler
+    if scheduler.registered_name not in ("slurm", "squeue"):
+        return known, ()
+    try:
+        nodes = scheduler.filternodes(test.job, scheduler.allnodes())
+    except ReframeError:
+        return known, ()  # the job itself says what is wrong with the scheduler
+    away = {each.name: "+".join(sorted(each.states)) for each in nodes if _AWAY & each.states}
+    up = len(nodes) - len(away)
+    if not 2 <= up < known:
+        return known, ()
+    return up, tuple(f"{name} is {state}" for name, state in sorted(away.items()))
+
+
 def nodes_of(partition: Any) -> int:
     """How many nodes a partition of ReFrame has; 0 where neither its extras nor its topology say it."""
     if "nodes" in partition.extras:

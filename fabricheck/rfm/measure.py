@@ -38,6 +38,7 @@ from fabricheck.rfm.launch import (
     gpu_environments,
     gpus_of,
     nodes_of,
+    nodes_up,
     ports_of,
     prepare_launcher,
     profile_of,
@@ -97,11 +98,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     - *performance*: every metric that the plan promises becomes a performance variable; PerformanceError where the
       verdict is not PASS. ReFrame judges nothing, and reports what judged each metric (`fabricheck.rfm.bounds`).
 
-    The messages begin with the verdict, which `fabricheck run` reads.
-
-    There is one hook a phase, which calls the methods that another mixin may replace: `fitting_systems`,
-    `fitting_environments`, `choose_operations`, `set_ranks`, `write_command`, `clean_up`, `judge`, `further_metrics`
-    and `further_problems`.
+    The messages begin with the verdict, which `fabricheck run` reads. There is one hook a phase, which calls the
+    methods that another mixin may replace: `fitting_systems`, `fitting_environments`, `choose_operations`,
+    `set_ranks`, `write_command`, `clean_up`, `judge`, `further_metrics` and `further_problems`.
     """
 
     fabricbench = fixture(BuildFabricbench, scope="environment")
@@ -158,6 +157,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: GPUs that the ranks of a node drive, in their order; empty: the first, the second, …
     rank_devices: tuple[int, ...] = ()
     further_files: tuple[str, ...] = ()
+    #: Nodes that take no job, which a test of all nodes leaves out.
+    away: tuple[str, ...] = ()
 
     @run_after("init")
     def select(self) -> None:
@@ -220,13 +221,11 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.leave_out_if(not self.operations, "this MPI library's collectives do not take device memory")
 
     def set_nodes(self) -> None:
-        extras = self.current_partition.extras
         known = self.partition_nodes = nodes_of(self.current_partition)
-        self.num_nodes = self.wanted_nodes or min(known, int(extras.get("most_nodes", known)))
-        where, unknown = (
-            self.current_partition.fullname,
-            "neither its extras nor its topology say how many nodes it has",
-        )
+        most = min(known, int(self.current_partition.extras.get("most_nodes", known)))
+        self.num_nodes, self.away = (self.wanted_nodes, ()) if self.wanted_nodes else nodes_up(self, most)
+        where = self.current_partition.fullname
+        unknown = "neither its extras nor its topology say how many nodes it has"
         self.leave_out_if(self.num_nodes < 1, f"{where}: {unknown}", described=False)
         self.leave_out_if(0 < known < self.num_nodes, f"{where} has {known} nodes and this test needs {self.num_nodes}")
 
@@ -406,8 +405,11 @@ class FabricbenchCheck(RegressionTestPlugin):
             verified=self.verified,
         )
         errors = self.errors()
+        missing = [Problem(Verdict.INCOMPLETE, f"{each} and was not measured") for each in self.away]
         words = (*require_words_of_all_nodes(run, errors), *require_arrival(run, errors))
-        return replace(run, problems=(*words, *run.problems, *problems, *require_fresh(run, not_before=self.started)))
+        return replace(
+            run, problems=(*missing, *words, *run.problems, *problems, *require_fresh(run, not_before=self.started))
+        )
 
     def last_words(self) -> str:
         """What ended the job, for the end of a message."""
@@ -428,8 +430,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.perf_variables[name] = sn.make_performance_function(float, unit, value)
 
     def further_metrics(self) -> Iterable[tuple[str, float]]:
-        """Ratios that are performance variables beside the metrics, by name."""
-        return ()
+        return ()  # ratios that are performance variables beside the metrics, by name
 
     def further_problems(self) -> Iterable[Problem]:
         """What keeps a test from passing whose metrics all do."""

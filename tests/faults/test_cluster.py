@@ -172,7 +172,11 @@ def test_a_node_that_is_down_before_the_job(site: Site) -> None:
     faults.node_down(site.cluster, "nid004")
     site.cluster.run(["scontrol", "update", "NodeName=nid004", "State=DOWN", "Reason=test"], timeout_s=20)
     done = site.run(LEAF)
-    expect(done, "a node is down before the job", "fault node-down nid004", Verdict.INCOMPLETE, "")
+    said = "nid004 is DOWN"
+    expect(
+        done, "a node is down before the job", "fault node-down nid004", Verdict.INCOMPLETE, said, "was not measured"
+    )
+    assert sum(name.endswith("_goodput") for name in done.metrics) == 6  # the pairs of the three others
 
 
 @pytest.mark.parametrize(

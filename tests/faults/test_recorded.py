@@ -52,6 +52,18 @@ def judge(name: str) -> tuple[int, str, list[str]]:
             "fault slow nid001:hsn0 20, nid002:hsn0 20",
             "10 of 12 equals are slow, so no healthy majority is left",
         ),
+        (
+            "all",
+            "all nodes are 30% slower, without references",
+            "fault slow nid001:hsn0 30, and the others",
+            "of the achievable 0.09569 Gb/s",
+        ),
+        (
+            "now-and-then",
+            "a port has a fifth of its rate for a tenth of the time, without references",
+            "fault slow nid002:hsn0 80 for 0.3 s of each 3 s",
+            "nid002 is slow now and then",
+        ),
     ],
 )
 def test_what_medians_of_pairs_alone_do_not_show(name: str, fault: str, how: str, said: str) -> None:
