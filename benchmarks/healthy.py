@@ -2,9 +2,9 @@
 
     python -m benchmarks.healthy [--runs 20] [--partition one-leaf] [--built FOLDER] [--name NAME]
 
-Brings up the cluster of `fabricheck emulate`, runs NodePairs as often without references, and prints what was not green.
-Needs root, Slurm and a fabricbench with the machine's Open MPI (`--built`: its folder, as of `fabricheck run`). The exit
-status is 1 where a run was not PASS.
+Brings up the cluster of `fabricheck emulate`, runs NodePairs as often without references, and prints what was not
+green. Needs root, Slurm and a fabricbench with the machine's Open MPI (`--built`: its folder, as of `fabricheck run`).
+The exit status is 1 where a run was not PASS.
 """
 
 from __future__ import annotations
