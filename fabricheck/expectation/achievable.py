@@ -9,7 +9,7 @@ from fabricheck.expectation.payload import Payload, least_payload
 from fabricheck.expectation.question import Question
 from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.topology.graph import node_graph
-from fabricheck.topology.model import Gpu
+from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.network import node_of
 from fabricheck.topology.nic import nic_of
 
@@ -19,7 +19,7 @@ _MOVERS = {"copy": "copy", "kernel": "kernel", "ccl": "ccl", "mpi": "copy"}
 _START_UP_US = {"copy": 10.0, "kernel": 12.0, "ccl": 15.0, "mpi": 20.0}
 # Reductions on one GPU wait for its kernel, and how MPI does its collectives nobody knows.
 _COLLECTIVES = {"ccl": COLLECTIVES, "copy": ("alltoall", "allgather", "broadcast")}
-# Below, more than the links decides; but on links so slow that the start of a transfer is no thousandth of it.
+# Below, more than the links decides.
 _LEAST_BYTES = 16 << 20
 _LEAST_START_UPS = 1000
 
@@ -38,27 +38,37 @@ def achievable(question: Question, expected: float | None) -> Achievable | None:
     Nobody can where the processor's cores or memory are on the way, where messages share links with each other by
     chance, and over more than one switch between nodes.
     """
+    if not expected or question.bytes < _LEAST_BYTES:
+        return None
     data = _payload(question)
-    if not expected or data is None:
+    if data is None:
         return None
     ideal_us = 8e-3 * question.bytes / (expected * data.share)
     start_up_us = _START_UP_US[question.transport] * max(1, question.ranks - 1)
-    if question.bytes < _LEAST_BYTES and ideal_us < _LEAST_START_UPS * start_up_us:
-        return None
     return Achievable(
         expected * data.share * ideal_us / (ideal_us + start_up_us),
         f"{data.share:.1%} of {expected:.4g} Gb/s is data by {data.mover} over {data.technology}: {data.source}",
     )
 
 
+def between_hosts(topology: Topology, expected: float | None, bytes_: int) -> float | None:
+    """What MPI between two hosts on one switch gets of `expected`, Gb/s, on links so slow that processors keep up.
+
+    That is where the start of a message is no thousandth of its time. None elsewhere.
+    """
+    data = least_payload([nic.model for nic in topology.nics], "nic")
+    if data is None or not expected:
+        return None
+    slow_enough = 8e-3 * bytes_ / (expected * data.share) >= _LEAST_START_UPS * _START_UP_US["mpi"]
+    return expected * data.share if slow_enough else None
+
+
 def _payload(question: Question) -> Payload | None:
     operation, mover = question.operation, _MOVERS.get(question.transport)
-    if mover is None or question.buffers is not None:
+    if mover is None or not question.gpus or question.buffers is not None:
         return None
     if question.nodes > 1:
         return _between_nodes(question) if operation in PAIRS else None
-    if not question.gpus:
-        return None
     distinct = len(question.node_gpus)
     if operation == "local_copy":
         alone = question.ranks == 1 and mover in ("copy", "kernel")
@@ -92,10 +102,9 @@ def _to_the_cpu(question: Question) -> Iterable[str]:
 
 def _between_nodes(question: Question) -> Payload | None:
     topology = question.topology
-    if topology.network is None or not question.ends or any(load > 1 for load in question.loads.values()):
+    if topology.network is None or not question.ends or question.schedule != "uncontended":
         return None
     if topology.network.distance(*map(node_of, question.ends)) != "same-switch":
         return None
     nics = [nic_of(topology, gpu) for gpu in question.gpus]
-    used = [nic for nic in nics if nic is not None] if question.gpus else topology.nics
-    return least_payload([nic.model for nic in used], "nic")
+    return least_payload([nic.model for nic in nics if nic is not None], "nic")

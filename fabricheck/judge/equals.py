@@ -61,7 +61,10 @@ class Member:
 
 @dataclass(frozen=True)
 class Equals:
-    """Metrics that have to be equal. `key` is the same for the same question in another run of the same test."""
+    """Metrics that have to be equal. `key` is the same for the same question in another run of the same test.
+
+    `same_switch`: they are pairs of nodes on one switch each.
+    """
 
     key: Hashable
     what: str
@@ -70,6 +73,7 @@ class Equals:
     network: bool
     devices: bool
     host_memory: bool
+    same_switch: bool = False
 
 
 def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
@@ -86,7 +90,7 @@ def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
         return ()
     where = _Places.of(run, topology)
     found: dict[Hashable, list[Member]] = {}
-    kinds: dict[Hashable, tuple[str, bool, bool]] = {}
+    kinds: dict[Hashable, tuple[str, bool, bool, bool]] = {}
     for number, each in enumerate(judged.judgements):
         samples = each.samples
         sound = each.verdict is not Verdict.INVALID and samples.statistic == "iterations"
@@ -102,12 +106,15 @@ def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
         )
         found.setdefault(key, []).append(_member(number, each, where))
         host_memory = host_memory_of(run, samples) is not None
-        kinds[key] = (each.unit, where.across(samples), host_memory)
+        near = isinstance(role, tuple) and role[:2] == ("network", "same-switch")
+        kinds[key] = (each.unit, where.across(samples), host_memory, near)
     devices = run.header["backend"] != "host"
     return tuple(
-        Equals(key, _what(run, judged.judgements[members[0].number]), unit, tuple(members), network, devices, memory)
+        Equals(
+            key, _what(run, judged.judgements[members[0].number]), unit, tuple(members), network, devices, memory, near
+        )
         for key, members in found.items()
-        for unit, network, memory in (kinds[key],)
+        for unit, network, memory, near in (kinds[key],)
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fabricheck.errors import UserError
+from fabricheck.expectation.achievable import between_hosts
 from fabricheck.judge.equals import Equals, Member, equals_of
 from fabricheck.judge.outliers import Outlier, Parts, critical_value, outliers
 from fabricheck.judge.policy import Policy, Scope
@@ -79,7 +80,7 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
         for each in groups
         for problem in find_slow_tails(each.equals, runs[each.run], each_error * len(each.equals.members))
     )
-    problems = (*_problems(unequal), *_without_majority(groups, unequal, judged), *tails)
+    problems = (*_problems(unequal), *_without_majority(groups, unequal, judged, policy), *tails)
     return Compared(judged, problems, tuple(_findings(judged, groups)))
 
 
@@ -224,24 +225,37 @@ def _problems(unequal: Sequence[Unequal]) -> Iterator[Problem]:
 
 
 def _without_majority(
-    groups: Sequence[_Group], unequal: Sequence[Unequal], runs: Sequence[RunJudgement]
+    groups: Sequence[_Group], unequal: Sequence[Unequal], runs: Sequence[RunJudgement], policy: Policy
 ) -> Iterator[Problem]:
-    """Groups of which more than half are slow: then who is healthy is told by what links carry, and not by the rest."""
+    """Groups of which more than half are slow, or all: then what links carry says who is healthy, and not the rest."""
     for group in groups:
-        members = group.equals.members
+        equals = group.equals
+        judged = [runs[group.run].judgements[each.number] for each in equals.members]
         slow = {number for each in unequal if each.group is group for number in each.outlier.members}
-        if 2 * len(slow) <= len(members):
-            continue
-        judged = [runs[group.run].judgements[each.number] for each in members]
-        text = f"{group.equals.what}: {len(slow)} of {len(members)} equals are slow, so no healthy majority is left"
-        achievable = judged[0].expectation.achievable
-        if achievable is not None and group.equals.kind == "Gb/s":
-            halves = ([one.value for at, one in enumerate(judged) if (at in slow) == side] for side in (True, False))
-            low, high = (float(np.median(values)) / achievable for values in halves)
-            text += (
-                f": they have {low:.0%} of the {achievable:.4g} Gb/s that links carry of data, and the rest {high:.0%}"
-            )
-        yield Problem(Verdict.DEGRADED, text)
+        achievable = _achievable(group, runs) if equals.kind == "Gb/s" else None
+        values = [[one.value for at, one in enumerate(judged) if (at in slow) == side] for side in (True, False)]
+        if 2 * len(slow) > len(judged):
+            text = f"{equals.what}: {len(slow)} of {len(judged)} equals are slow, so no healthy majority is left"
+            if achievable is not None:
+                low, high = (float(np.median(each)) / achievable for each in values)
+                carried = f"{low:.0%} of the {achievable:.4g} Gb/s that links carry of data"
+                text += f": they have {carried}, and the rest {high:.0%}"
+            yield Problem(Verdict.DEGRADED, text)
+        elif achievable is not None and not equals.devices and len(judged) > 1:
+            share = float(np.median(values[1])) / achievable
+            if share < 1 - policy.achievable_margin:
+                carried = f"{share:.0%} of the {achievable:.4g} Gb/s that links carry of data"
+                text = f"{equals.what}: {len(values[1])} equals have {carried}: no healthy one is left to compare with"
+                yield Problem(Verdict.DEGRADED, f"{text}; look at software, settings and what all of them share")
+
+
+def _achievable(group: _Group, runs: Sequence[RunJudgement]) -> float | None:
+    """What links carry of data, in Gb/s; of pairs of hosts only as a group, whose processors are at work too."""
+    run = runs[group.run]
+    one = run.judgements[group.equals.members[0].number]
+    if group.equals.devices or not group.equals.same_switch or run.topology is None:
+        return one.expectation.achievable
+    return between_hosts(run.topology, one.expectation.expected, one.samples.bytes)
 
 
 def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterator[Finding]:
