@@ -124,7 +124,7 @@ class Row:
 
 def rehearse(system: str, tag: str, nodes: int) -> Row:
     """Bring a system up, run a tag on it, and take it down again."""
-    row = Row(system, tag, nodes, "not run", f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M}", _commit())
+    row = Row(system, tag, nodes, "not run", f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M}", commit())
     Cluster.down(NAME)
     began = time.monotonic()
     try:
@@ -150,7 +150,7 @@ def _run(cluster: Cluster, row: Row) -> Row:
     sessions = [*(output / "runs").glob("*/verdict.json")]
     if len(sessions) != 1:
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        return replace(row, verdict="INCOMPLETE", problems=tuple(map(_without_paths, said[-1:])))
+        return replace(row, verdict="INCOMPLETE", problems=tuple(map(without_paths, said[-1:])))
     told = json.loads(sessions[0].read_text(encoding="utf-8"))
     cases = [case for case in read_session(sessions[0].parent).cases if not case.is_build]
     deviations = sorted(_deviations(cases, row.system), key=lambda each: abs(each[1].of), reverse=True)
@@ -160,13 +160,13 @@ def _run(cluster: Cluster, row: Row) -> Row:
         selected=len(cases),
         passed=sum(case.result == "pass" for case in cases),
         not_applicable=tuple(_reasons(cases)),
-        problems=tuple(_without_paths(each["message"]) for each in (*told["problems"], *_problems_of_runs(told))),
+        problems=tuple(without_paths(each["message"]) for each in (*told["problems"], *_problems_of_runs(told))),
         within=next((one for scope, one in deviations if scope == "node"), None),
         between=next((one for scope, one in deviations if scope == "network"), None),
     )
 
 
-def _without_paths(message: str) -> str:
+def without_paths(message: str) -> str:
     """A message without the folders of this machine."""
     return re.sub(r"(?<!\S)/\S*/", "", message)
 
@@ -243,7 +243,7 @@ def with_payload(topology: Topology, mover: str) -> Topology:
     )
 
 
-def _commit() -> str:
+def commit() -> str:
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
 

@@ -276,7 +276,7 @@ def _gpu(topology: Topology, choices: Choices, gpu: Gpu) -> dict[str, Any]:
         "model": model.name,
         "arch": model.arch,
         "uuid": f"GPU-{uuid}",
-        "bus_id": _bus_id(topology, gpu),
+        "bus_id": bus_id(topology, gpu),
         "memory_bytes": model.memory_gib << 30,
         "multiprocessors": model.units,
         "major": int(number[:-1]) if number.isdecimal() else 9,
@@ -306,8 +306,8 @@ def _state(topology: Topology, model: _Model) -> dict[str, int]:
     }
 
 
-def _bus_id(topology: Topology, gpu: Gpu) -> str:
-    """PCI address: each GPU has one of its own, but for the tiles of an Intel card."""
+def bus_id(topology: Topology, gpu: Gpu) -> str:
+    """The PCI address of an emulated GPU, the same on all nodes: one of its own, but for the tiles of an Intel card."""
     number = gpu.index
     if _model(topology, gpu).vendor == "intel":
         number = list(dict.fromkeys(one.package for one in topology.gpus)).index(gpu.package)
@@ -325,9 +325,9 @@ def _nvlinks(topology: Topology, gpu: Gpu) -> list[dict[str, Any]]:
             continue
         other = next(end for end in link.ends if end != gpu.name)
         kind = "gpu" if other in by_name else "switch" if other in switches else "cpu"
-        bus_id = _bus_id(topology, by_name[other]) if kind == "gpu" else "0000:f0:00.0"
+        far = bus_id(topology, by_name[other]) if kind == "gpu" else "0000:f0:00.0"
         one = {"generation": int(match[1]), "mbytes_per_s": round(link.rate_gbps * 1000 / 8)}
-        found += [{"to": other, "kind": kind, "bus_id": bus_id, **one} for _ in range(link.count)]
+        found += [{"to": other, "kind": kind, "bus_id": far, **one} for _ in range(link.count)]
     return found
 
 

@@ -29,6 +29,8 @@ MPI_VARIABLES = {
     "SLURM_MPI_TYPE": "pmix",
     "SLURM_PMIX_FENCE": "ring",
 }
+#: The file of a node beside its GPUs with what its ranks are told after all else, as `export NAME=VALUE`.
+VARIABLES = "variables"
 #: Bytes that one buffer of an emulated GPU may have: a machine holds those of all.
 LARGEST_ALLOCATION = 64 << 20
 #: How nice ranks are, and the session that each node's ranks are: they get a core at once when their links are done,
@@ -137,4 +139,5 @@ def _prolog(topology: Topology, cluster: str, libraries: Path) -> str:
         'case "$SLURM_NTASKS_PER_NODE/$SLURM_LOCALID" in\n'
         f'{cases}  *) echo "export OMPI_MCA_btl_tcp_if_include={every}" ;;\n'
         "esac\n"
+        f"cat {FOLDER / cluster / 'gpus'}/$(hostname)/{VARIABLES} 2> /dev/null || true\n"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from fabricheck.errors import reason_of
 from fabricheck.findings.affinity import find_far_cores
@@ -20,6 +21,7 @@ from fabricheck.judge.node_state import findings_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.localization.judge import judge_pairs
+from fabricheck.localization.results import RETEST, SCREEN
 from fabricheck.records.verdict import Finding, Problem, Verdict, split, worst
 from fabricheck.topology.network import Network, fold
 
@@ -31,7 +33,7 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | 
     else.
     """
     for each in runs:
-        for found in _of_one(each, judge):
+        for found in _of_one(each, judge, runs):
             yield from _or_why_not(each.run.path, found)
     for found in (
         find_unused_gpus(runs, judge),
@@ -48,14 +50,15 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | 
 def with_what_it_tells(judged: RunJudgement, judge: SystemJudge, partition: str = "") -> RunJudgement:
     """A run judged alone with what its session would say of it: of its equals, and of slow parts of a network.
 
-    By `partition` (`system:partition`) the topology is chosen. A run with problems of its own has enough of them.
+    By `partition` (`system:partition`) the topology is chosen. A run with problems of its own has enough of them, and a
+    screen has its retest.
     """
     compared = judge.compare((judged,))
     (judged,) = compared.runs
-    if judged.run.footer is None or judged.run.problems:
+    if judged.run.footer is None or judged.run.problems or Path(judged.run.path).name in (SCREEN, RETEST):
         return judged
     run = replace(CaseRun.of_file(judged.run), partition=partition)
-    found = (each for part in _of_one(run, judge) for each in _or_why_not(judged.run.path, part))
+    found = (each for part in _of_one(run, judge, (run,)) for each in _or_why_not(judged.run.path, part))
     problems, _ = split([*compared.problems, *found])
     verdict = worst([judged.verdict, *(each.verdict for each in problems)])
     return replace(judged, verdict=verdict, problems=(*judged.problems, *problems))
@@ -68,11 +71,16 @@ def _or_why_not(where: str, found: Iterator[Problem | Finding]) -> Iterator[Prob
         yield Problem(Verdict.INVALID, f"{where}: what it tells is unknown: {reason_of(error)}")
 
 
-def _of_one(run: CaseRun, judge: SystemJudge) -> Iterator[Iterator[Problem | Finding]]:
+def _of_one(run: CaseRun, judge: SystemJudge, runs: Sequence[CaseRun]) -> Iterator[Iterator[Problem | Finding]]:
     topology = judge.topology_of(run.partition)
     if topology is not None:
         if topology.network is not None:
-            yield judge_pairs(run.run, topology, judge.policy)
+            file = Path(run.run.path)
+            again = [each.run for each in runs if each.run.path == str(file.with_name(RETEST))]
+            if file.name == SCREEN:
+                yield judge_pairs(run.run, topology, judge.policy, again)
+            elif file.name != RETEST:
+                yield judge_pairs(run.run, topology, judge.policy)
             yield find_distance_classes(run.run, topology.network)
         yield find_associations(run.run, topology)
     yield find_slowdowns(run)

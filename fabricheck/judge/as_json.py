@@ -39,7 +39,7 @@ def _metric(judged: Judgement) -> dict[str, Any]:
         "unit": judged.unit,
         "better": judged.better,
         "interval": [_finite(bound) for bound in judged.interval],
-        "iterations": int(judged.samples.times_ns.size),
+        "iterations": judged.samples.count,
         "calibrated": judged.calibrated,
         "judged_by": judged.judged_by,
         "yardstick": asdict(judged.yardstick) if judged.yardstick is not None else None,

@@ -94,7 +94,7 @@ def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
     for number, each in enumerate(judged.judgements):
         samples = each.samples
         sound = each.verdict is not Verdict.INVALID and samples.statistic == "iterations"
-        if not sound or samples.wrong_bytes > 0 or samples.times_ns.size < _FEWEST_ITERATIONS:
+        if not sound or samples.wrong_bytes > 0 or samples.count < _FEWEST_ITERATIONS:
             continue
         role = where.role(samples, host_memory_of(run, samples))
         if role is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -80,7 +80,7 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
         for each in groups
         for problem in find_slow_tails(each.equals, runs[each.run], each_error * len(each.equals.members))
     )
-    problems = (*_problems(unequal), *_without_majority(groups, unequal, judged, policy), *tails)
+    problems = (*_problems(unequal, runs), *_without_majority(groups, unequal, judged, policy), *tails)
     return Compared(judged, problems, tuple(_findings(judged, groups)))
 
 
@@ -204,8 +204,9 @@ def _with(run: RunJudgement, judgements: Sequence[Judgement]) -> RunJudgement:
     return replace(run, judgements=own, verdict=worst(verdicts))
 
 
-def _problems(unequal: Sequence[Unequal]) -> Iterator[Problem]:
+def _problems(unequal: Sequence[Unequal], runs: Sequence[RunJudgement]) -> Iterator[Problem]:
     """One line for each part, by the group in which it lost most."""
+    addresses = _addresses(runs) if unequal else {}
     by_part: dict[str, list[Unequal]] = {}
     for each in unequal:
         by_part.setdefault(each.where, []).append(each)
@@ -219,7 +220,7 @@ def _problems(unequal: Sequence[Unequal]) -> Iterator[Problem]:
             Verdict.DEGRADED,
             f"{where} is slow: {metrics} slower than their equals, {most.what} by {loss:.1%} than {one.equals} of "
             f"{_value(one.centre, most.unit):.4g} {most.unit} (p = {one.p:.1g}); look at its links, error counters, "
-            "clocks and other processes",
+            f"clocks and other processes{_gpus_in(where, addresses)}",
             where,
         )
 
@@ -256,6 +257,24 @@ def _achievable(group: _Group, runs: Sequence[RunJudgement]) -> float | None:
     if group.equals.devices or not group.equals.same_switch or run.topology is None:
         return one.expectation.achievable
     return between_hosts(run.topology, one.expectation.expected, one.samples.bytes)
+
+
+def _addresses(runs: Sequence[RunJudgement]) -> dict[str, str]:
+    """Index and PCI address of each GPU that was driven, by the name that places have (`nid001:gpu0`)."""
+    return {
+        f"{rank.host}:{gpu.name}": f"GPU {gpu.index} at {rank.device.bus_id}"
+        for run in runs
+        if run.topology is not None
+        for rank in run.run.ranks
+        for gpu in run.topology.gpus
+        if rank.device is not None and rank.device.index == gpu.index
+    }
+
+
+def _gpus_in(where: str, addresses: Mapping[str, str]) -> str:
+    # Names of hosts may have hyphens, as stand between two names.
+    named = [said for name, said in addresses.items() if name in where and not where.partition(name)[2][:1].isalnum()]
+    return f" ({', '.join(named[:_MOST_NAMED])})" if named else ""
 
 
 def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterator[Finding]:

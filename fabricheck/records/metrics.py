@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fabricheck.errors import UserError
 from fabricheck.records.operations import COLLECTIVES, GROUP_PATTERNS, LISTED, MEMORY_PATHS, PAIRS, STRIPING
+from fabricheck.records.pair_rule import planned_groups
 from fabricheck.records.run import Groups, Run, Samples
 from fabricheck.units import parse_size, size_label
 
@@ -144,7 +145,7 @@ def _planned(header: Mapping[str, Any]) -> Iterable[tuple[_Series, dict[tuple[in
         return
     repeated = _repeated(header)
     sizes: dict[_Series, list[int]] = {}
-    for each in header["plan"]["series"]:
+    for each in planned_groups(header):
         series = _single(_planned_series(each), each["round"], repeated)
         sizes.setdefault(series, []).extend(each["bytes"])
     world = len(header["ranks"])
@@ -164,7 +165,7 @@ def _single(series: _Series, round: int, repeated: frozenset[_Series]) -> _Serie
 def _repeated(header: Mapping[str, Any]) -> frozenset[_Series]:
     """What the plan has in several rounds, which only a plan with rounds of the user's own can."""
     rounds: dict[_Series, set[int]] = {}
-    for each in header["plan"]["series"]:
+    for each in planned_groups(header):
         rounds.setdefault(_planned_series(each), set()).add(each["round"])
     return frozenset(series for series, found in rounds.items() if len(found) > 1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.records.operations import ROUND_TRIPS
+from fabricheck.records.order_statistics import as_series
 from fabricheck.records.state import States
 from fabricheck.records.verdict import Problem
 
@@ -40,6 +41,24 @@ class Rank:
     device: Device | None
 
 
+# More GPUs or nodes in a line are counted.
+_MOST_NAMED = 2
+
+
+def describe_places(ranks: Sequence[Rank]) -> str:
+    """Where ranks ran, for a message: `nid001, GPU 2 at 0000:18:00.0; nid002, GPU 0 at 0000:17:00.0`."""
+    hosts: dict[str, list[str]] = {}
+    for each in ranks:
+        device = each.device
+        hosts.setdefault(each.host, []).extend([f"GPU {device.index} at {device.bus_id}"] if device is not None else [])
+    return "; ".join(_first([", ".join([host, *_first(gpus)]) for host, gpus in hosts.items()]))
+
+
+def _first(names: Sequence[str]) -> list[str]:
+    more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+    return [*names[:_MOST_NAMED], *more]
+
+
 @dataclass(frozen=True)
 class Groups:
     """The parameters (n, g, k) of a pattern between groups (CommBench, section 4.3).
@@ -62,6 +81,8 @@ class Samples:
     `times_ns`: int64, shape (iterations,), in the order in which they were measured; round trips for a ping-pong.
     Where `statistic` is `mean` the tool printed no iterations: `times_ns` is then one time, the mean of a run, and says
     nothing of the spread. `placement` is where the result went, for tools that measure both.
+    `kept_of`: of how many iterations `times_ns` are the order statistics (`fabricheck.records.order_statistics`), in
+    ascending order; 0 where it has them all.
     `groups`: only of patterns between groups of ranks and of striping. `messages`: source, destination and bytes of
     each; only of the messages of a matrix.
     """
@@ -80,11 +101,17 @@ class Samples:
     placement: Literal["", "out-of-place", "in-place"] = ""
     groups: Groups | None = None
     messages: tuple[tuple[int, int, int], ...] = ()
+    kept_of: int = 0
+
+    @property
+    def count(self) -> int:
+        """The number of iterations."""
+        return self.kept_of or self.times_ns.size
 
     @property
     def one_way_ns(self) -> npt.NDArray[np.float64]:
         """Time of one transfer in ns, shape (iterations,): half of a round trip, else the time itself."""
-        times = self.times_ns.astype(np.float64)
+        times = as_series(self.times_ns, self.kept_of) if self.kept_of else self.times_ns.astype(np.float64)
         return times / 2 if self.operation in ROUND_TRIPS else times
 
     @property

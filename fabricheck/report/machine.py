@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from xml.etree import ElementTree
 
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
+from fabricheck.fleet.verdict import FleetVerdict, as_json
 from fabricheck.judge.as_json import problems_as_json, run_as_json
 from fabricheck.judge.overall import coverage, overall, problems_of, rehearsed, verdict_of
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Judgement
 from fabricheck.records.rehearsal import EMULATED, is_rehearsal, marked
 from fabricheck.records.verdict import EXIT_CODES, Finding, Problem, Verdict
 from fabricheck.report.content import facts_of, printable, quantity_of
+from fabricheck.units import size_label
 
 # The verdict and the message of what failed.
 _Failure = tuple[Verdict, str]
 
+# How many metrics that differ in nothing but their ranks are exported to Prometheus one by one (the pairs of four GPUs
+# are twelve), and how many of the others of a run because they did not pass.
+_FEW = 12
+_MOST_NAMED = 10
+
 
 def write_json(
-    runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Problem], findings: Sequence[Finding]
+    runs: Sequence[RunJudgement],
+    path: Path,
+    *,
+    system: str,
+    problems: Sequence[Problem],
+    findings: Sequence[Finding],
+    fleet: FleetVerdict | None = None,
 ) -> None:
-    """Write the verdict, the problems and the findings of the session, and every judged run with its metrics."""
+    """Write the verdict, the problems and the findings of the session, and every judged run with its metrics.
+
+    With `fleet` also the verdict of each of its nodes.
+    """
     verdict, found = overall(runs, problems)
     reached = coverage(runs)
     content = {
@@ -32,6 +50,7 @@ def write_json(
         "rehearsal": rehearsed(runs),
         "verdict": verdict.value,
         "exit_status": EXIT_CODES[verdict],
+        **({"fleet": as_json(fleet)} if fleet is not None else {}),
         "coverage": {**asdict(reached), "message": reached.message},
         "problems": problems_as_json(found),
         "findings": [{"message": each.message} for each in findings],
@@ -78,7 +97,10 @@ def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, p
     """Write the metrics in Prometheus' text format, in its base units, for node_exporter's textfile collector.
 
     A metric that does not exist this time has no line: alert on `fabricheck_exit_status` and on absent metrics. All of
-    a rehearsal have the label `platform="emulated"`, which no measurement has.
+    a rehearsal have the label `platform="emulated"`, which no measurement has. Of a question that a run has answered
+    for more than a dozen pairs or groups there is the lowest, the median and the highest value, with `many` and the
+    statistic in place of ranks, and in addition the worst metrics that did not pass, ten of a run at most: a session
+    has as many lines as runs, and not as pairs of nodes.
     """
     registry = CollectorRegistry()
     session = {"system": system, **({"platform": EMULATED} if rehearsed(runs) else {})}
@@ -86,7 +108,7 @@ def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, p
     def gauge(name: str, text: str, *more: str) -> Gauge:
         return Gauge(f"fabricheck_{name}", text, [*session, *more], registry=registry)
 
-    of_metric = ("run", "hosts", "metric")
+    of_metric = ("run", "nodes", "metric")
     values = {
         "goodput": gauge("goodput_bits_per_second", "Median goodput of a metric", *of_metric),
         "latency": gauge("latency_seconds", "Median latency of a metric", *of_metric),
@@ -94,18 +116,45 @@ def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, p
     metric_passed = gauge("metric_passed", "Whether the verdict on a metric is PASS", *of_metric)
     verdict, found = overall(runs, problems)
     count = len(found) + sum(len(problems_of(each)) for each in runs)
-    for name, text, value in (
+    for name, text, number in (
         ("exit_status", "0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID", EXIT_CODES[verdict]),
         ("problems", "Problems of the session and of its runs", count),
         ("runs", "Result files that were judged", len(runs)),
         ("runs_passed", "Result files whose verdict is PASS", sum(verdict_of(each) is Verdict.PASS for each in runs)),
     ):
-        gauge(name, text).labels(*session.values()).set(value)
+        gauge(name, text).labels(*session.values()).set(number)
     for run in runs:
-        labels = (*session.values(), facts_of(run).name, ",".join(dict.fromkeys(each.host for each in run.run.ranks)))
-        for each in run.judgements:
-            quantity = quantity_of(each)
-            base = 1e9 if quantity == "goodput" else 1e-6
-            values[quantity].labels(*labels, each.name).set(each.value * base)
-            metric_passed.labels(*labels, each.name).set(each.verdict is Verdict.PASS)
+        labels = (*session.values(), facts_of(run).name, _nodes(run))
+        for name, quantity, value, passed in _exported(run.judgements):
+            values[quantity].labels(*labels, name).set(value * (1e9 if quantity == "goodput" else 1e-6))
+            metric_passed.labels(*labels, name).set(passed)
     write_to_textfile(str(path), registry)
+
+
+def _nodes(run: RunJudgement) -> str:
+    """The node of a run, or how many it has: never a list."""
+    hosts = {each.host for each in run.run.ranks}
+    return hosts.pop() if len(hosts) == 1 else f"{len(hosts)} nodes"
+
+
+def _exported(judgements: Sequence[Judgement]) -> Iterator[tuple[str, str, float, bool]]:
+    """Name, quantity, value in the metric's unit and whether it passed, of all lines about the metrics of a run."""
+    questions: dict[tuple[str, ...], list[Judgement]] = {}
+    for each in judgements:
+        samples = each.samples
+        key = (samples.operation, samples.schedule, size_label(samples.bytes), quantity_of(each))
+        questions.setdefault(key, []).append(each)
+    left = _MOST_NAMED
+    for (operation, schedule, size, quantity), found in questions.items():
+        ordered = sorted(found, key=lambda each: each.value, reverse=quantity == "latency")
+        if len(found) <= _FEW:
+            yield from ((each.name, quantity, each.value, each.verdict is Verdict.PASS) for each in found)
+            continue
+        name = f"{operation}_{schedule}_many_{size}_{quantity}"
+        values = [each.value for each in ordered]
+        passed = all(each.verdict is Verdict.PASS for each in found)
+        for statistic, value in (("lowest", min(values)), ("median", median(values)), ("highest", max(values))):
+            yield f"{name}_{statistic}", quantity, value, passed
+        failed = [each for each in ordered if each.verdict is not Verdict.PASS][:left]
+        left -= len(failed)
+        yield from ((each.name, quantity, each.value, False) for each in failed)

@@ -130,6 +130,6 @@ def _how_many(runs: Sequence[RunJudgement]) -> Iterator[Number]:
         "nodes" if len(hosts) != 1 else "node",
         f"{plural(max([0, *(len(run.run.ranks) for run in runs)]), 'rank')} at most",
     )
-    iterations = sum(each.times_ns.size for run in runs for each in run.run.samples)
+    iterations = sum(each.count for run in runs for each in run.run.samples)
     yield Number(f"{iterations:,}", "iterations", "every one kept")
     yield Number(f"{sum(each.calibrated for each in metrics):,}", "metrics with a reference", f"of {len(metrics):,}")

@@ -1,6 +1,6 @@
-"""The lines of fabricbench's result file, format version 1, as docs/results-format.md defines them.
+"""The lines of fabricbench's result file, format versions 1 and 2, as docs/results-format.md defines them.
 
-Version 1 is closed: an unknown field, a missing one or one of another type makes a line invalid. Only the maps whose
+Both are closed: an unknown field, a missing one or one of another type makes a line invalid. Only the maps whose
 keys are names from outside (`environment`, `libraries`, `paths`) are open.
 """
 
@@ -10,7 +10,7 @@ import math
 from datetime import datetime, timezone
 from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag
 
 from fabricheck.records.operations import (
     Backend,
@@ -22,7 +22,10 @@ from fabricheck.records.operations import (
     uses_host_memory,
 )
 
-FORMAT = 1
+FORMAT = 2
+
+# Files of version 1 list each pair, and are read as ever.
+READABLE_FORMATS = (1, FORMAT)
 
 
 # Where buffers lie and who moves the data: options of fabricbench that the plan repeats.
@@ -135,6 +138,34 @@ class SeriesModel(_Line):
     aggressors: Annotated[list[Count], Field(min_length=2)] | None = None
 
 
+class RuleModel(_Line):
+    ranks: Annotated[int, Field(ge=2, lt=1 << 21)]
+    group: Positive
+    directions: Literal[1, 2]
+    hash: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+
+
+class RuledSeriesModel(_Line):
+    """All pairs of one operation and schedule, by a rule; from format version 2 on."""
+
+    operation: Operation
+    implementation: Implementation
+    schedule: Schedule
+    rule: RuleModel
+    bytes: Annotated[list[Positive], Field(min_length=1)]
+
+
+def _kind_of_series(value: object) -> str:
+    return (
+        "by rule" if isinstance(value, RuledSeriesModel) or (isinstance(value, dict) and "rule" in value) else "listed"
+    )
+
+
+_AnySeries = Annotated[
+    Annotated[SeriesModel, Tag("listed")] | Annotated[RuledSeriesModel, Tag("by rule")], Discriminator(_kind_of_series)
+]
+
+
 class PlanModel(_Line):
     operations: Annotated[list[Operation], Field(min_length=1)]
     implementation: Literal["automatic", "transfers", "library"]
@@ -150,7 +181,7 @@ class PlanModel(_Line):
     verify: Literal["batch", "every", "off"] | bool
     injected: str | None
     shared_devices: bool
-    series: Annotated[list[SeriesModel], Field(min_length=1)]
+    series: Annotated[list[_AnySeries], Field(min_length=1)]
     access: Literal["write", "read"] | None = None
     buffers: Literal["host-device", "device-host", "host-host"] | None = None
     host_memory: HostKind | None = None
@@ -174,7 +205,7 @@ def is_plan_setting(name: str, value: str) -> bool:
 
 class HeaderModel(_Line):
     record: Literal["header"]
-    format: Literal[1]
+    format: Literal[1, 2]
     run_id: RunId
     program: Text
     version: Text
@@ -189,6 +220,7 @@ class HeaderModel(_Line):
     libraries: dict[str, LibraryModel]
     environment: dict[str, str]
     environment_differences: list[DifferenceModel]
+    library_differences: list[DifferenceModel] = []
     clock: ClockModel
     host_copy_gbps: Annotated[float, AfterValidator(_is_finite), Field(gt=0)]
     plan: PlanModel
@@ -206,7 +238,8 @@ class SamplesModel(_Line):
     groups: Groups | None = None
     bytes: Positive
     warmup: Count
-    iterations: Positive = 0  # the length of times_ns, said twice; 0 where it is left out
+    # The length of times_ns, said twice, or of how many that holds the order statistics; 0 where it is left out.
+    iterations: Annotated[int, Field(ge=1, le=1 << 40)] = 0
     stopped: Literal["fixed", "converged", "budget", "maximum"]
     wrong_bytes: Annotated[int, Field(ge=-1, le=_LARGEST)]
     statistic: Literal["iterations", "mean"] = "iterations"  # mean: of a vendor tool that prints no iterations
@@ -216,6 +249,7 @@ class SamplesModel(_Line):
 class ProofModel(_Line):
     paths: dict[str, Positive]
     evidence: str | None
+    only: dict[str, list[Count]] = {}
     interfaces: dict[str, dict[str, Count]] = {}
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from fabricheck.records.run import Device, Groups, Rank, Samples
 from fabricheck.results.fabricbench_format import RankModel, SamplesModel
@@ -24,8 +25,8 @@ def rank_of(each: RankModel) -> Rank:
     )
 
 
-def samples_of(each: SamplesModel, messages: Sequence[Sequence[int]]) -> Samples:
-    """A line of samples, with the messages of its series in the plan."""
+def samples_of(each: SamplesModel, messages: Sequence[Sequence[int]], kept_of: int = 0) -> Samples:
+    """A line of samples, with the messages of its series in the plan; `kept_of` as in `Samples`."""
     times = np.array(each.times_ns, dtype=np.int64)
     times.flags.writeable = False
     return Samples(
@@ -41,5 +42,21 @@ def samples_of(each: SamplesModel, messages: Sequence[Sequence[int]]) -> Samples
         times_ns=times,
         statistic=each.statistic,
         groups=Groups(*each.groups) if each.groups is not None else None,
+        kept_of=kept_of,
         messages=tuple((source, destination, size) for source, destination, size in messages),
     )
+
+
+def timed_ns(samples: Iterable[Samples]) -> int:
+    """The time inside the clock: of pairs that go at the same time, each iteration counts as its slowest pair."""
+    total = 0
+    rounds: dict[tuple[str, str, str, int, int], npt.NDArray[np.int64]] = {}
+    for each in samples:
+        if each.round < 0:
+            total += int(each.times_ns.sum())
+            continue
+        key = (each.operation, each.implementation, each.schedule, each.round, each.bytes)
+        slowest = rounds.setdefault(key, each.times_ns)
+        count = min(slowest.size, each.times_ns.size)
+        rounds[key] = np.maximum(slowest[:count], each.times_ns[:count])
+    return total + sum(int(slowest.sum()) for slowest in rounds.values())

@@ -19,6 +19,7 @@ from reframe.core.pipeline import RegressionTestPlugin
 from fabricheck import mpi
 from fabricheck.extras import Effort, effort_problems, renamed_keys, unsupported_settings
 from fabricheck.findings.of_session import with_what_it_tells
+from fabricheck.fleet.settings import KEY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.metrics import expected_metric_names
 from fabricheck.records.operations import backend_of
@@ -27,9 +28,10 @@ from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_arrival, require_fresh, require_words_of_all_nodes
 from fabricheck.results.node_state import FOLDER
-from fabricheck.rfm.bounds import record_bounds
+from fabricheck.rfm.bounds import attributes_of, record_bounds
 from fabricheck.rfm.build import BuildFabricbench
 from fabricheck.rfm.command_line import Plan, ranks_together
+from fabricheck.rfm.fleet import FILES_OF_NODES, judge_nodes
 from fabricheck.rfm.foreign import adopt
 from fabricheck.rfm.launch import (
     cores_of,
@@ -37,8 +39,7 @@ from fabricheck.rfm.launch import (
     fitting_partitions,
     gpu_environments,
     gpus_of,
-    nodes_of,
-    nodes_up,
+    nodes_for,
     ports_of,
     prepare_launcher,
     profile_of,
@@ -49,6 +50,7 @@ from fabricheck.rfm.outcome import (
     RESULT,
     WRONG_DATA,
     describe_end,
+    no_results,
     read_exit_status,
     read_words,
     summary,
@@ -72,22 +74,22 @@ class FabricbenchCheck(RegressionTestPlugin):
     The contract, by phase:
 
     - *class body* of the test: `transport` (a parameter or a variable), `operations` and `sizes`. It may set `nodes`,
-      `schedules`, `implementation`, `budget`, `tags`, `matrix`, `least_ranks`, and `ranks` for partitions without
-      GPUs. Of memory paths it may set, as parameter or attribute, and then names in `plan_settings`: `access`,
-      `buffers`, `host_memory`, `host_numa` (as fabricbench's options); and `placement` (`same-gpu` or `spread`: which
-      GPUs go at the same time), `ranks_per_device`.
-    - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
-      `gpu` and an environment as `gpu_environments` chooses; it does not depend on the MPI library and is measured
-      once. More than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature
-      `multinode`; nodes that are emulated have no memory of their own to measure.
-    - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition) and at least
-      `ranks_per_device`; without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the
-      partition's (its `extras["nodes"]`); with `rank_a_port` a node has a rank for each of its NIC ports, on the GPU
-      that the topology associates with it. The collectives of an MPI library take device memory only where the
-      environment has the feature `device-collectives`, and no device memory goes to one whose `extras` say why it is
-      `not_gpu_aware`; elsewhere reductions are left out, and the others are lists of
-      transfers. The launcher's options for binding ranks come from `fabricheck.mpi`, variables from the tuning profile
-      that the partition's `extras["tuning_profile"]` names.
+      `schedules`, `implementation`, `budget`, `tags`, `matrix`, `least_ranks`, and `ranks` for partitions without GPUs.
+      Of memory paths it may set, as parameter or attribute, and then names in `plan_settings`: `access`, `buffers`,
+      `host_memory`, `host_numa` (as fabricbench's options); and `placement` (`same-gpu` or `spread`: which GPUs go at
+      the same time), `ranks_per_device`.
+    - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with `gpu`
+      and an environment as `gpu_environments` chooses; it does not depend on the MPI library and is measured once. More
+      than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature `multinode`;
+      nodes that are emulated have no memory of their own to measure.
+    - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition) and at least `ranks_per_device`;
+      without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the partition's (its
+      `extras["nodes"]`); with `rank_a_port` a node has a rank for each of its NIC ports, on the GPU that the topology
+      associates with it. The collectives of an MPI library take device memory only where the environment has the
+      feature `device-collectives`, and no device memory goes to one whose `extras` say why it is `not_gpu_aware`;
+      elsewhere reductions are left out, and the others are lists of transfers. The launcher's options for binding ranks
+      come from `fabricheck.mpi`, variables from the tuning profile that the partition's `extras["tuning_profile"]`
+      names.
     - Where the node does not support what the test needs, such as a second NUMA node, the test is skipped with the
       reason, and the run is INCOMPLETE; where the site's files say that it does not apply, such as for too few ranks,
       it is not. What the machine is known not to support is declared in the partition's `extras["unsupported"]`, a
@@ -139,6 +141,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     rank_a_port = variable(bool, value=False)
     #: Passed on to fabricbench as it is.
     more_options = variable(typ.List[str], value=[])
+    #: Over a fleet: seconds that a node has beyond what its equals took, at least, before it is ended.
+    patience = variable(float, value=20.0)
     #: The profile in effect, for ReFrame's report and the store.
     tuning_profile = variable(str, value="default")
     #: How many nodes the partition has, likewise; 0 where nobody says it.
@@ -157,8 +161,11 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: GPUs that the ranks of a node drive, in their order; empty: the first, the second, …
     rank_devices: tuple[int, ...] = ()
     further_files: tuple[str, ...] = ()
+    #: Of a partition that is a fleet inside of its job: what starts the ranks, and what was wrong with its nodes.
+    fleet_launcher = "fabricheck.fleet.sweep"
+    fleet_problems: tuple[Problem, ...] = ()
     #: Nodes that take no job, which a test of all nodes leaves out.
-    away: tuple[str, ...] = ()
+    away: tuple[Problem, ...] = ()
 
     @run_after("init")
     def select(self) -> None:
@@ -166,7 +173,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.valid_systems = self.fitting_systems()
         self.valid_prog_environs = self.fitting_environments()
         self.sourcesdir = None
-        self.keep_files = [RESULT, EXIT_STATUS, *self.further_files, *([FOLDER] if self.node_state else [])]
+        kept = (RESULT, EXIT_STATUS, *FILES_OF_NODES, *self.further_files)
+        self.keep_files = [*kept, *([FOLDER] if self.node_state else [])]
         if any(getattr(self, name) not in values for name, values in self.nightly_only.items()):
             self.tags -= {"nightly"}
 
@@ -184,8 +192,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @property
     def verified(self) -> bool:
-        """Whether the data have to have been checked."""
-        return True
+        return True  # the data have to have been checked
 
     @property
     def backend(self) -> str:
@@ -221,12 +228,11 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.leave_out_if(not self.operations, "this MPI library's collectives do not take device memory")
 
     def set_nodes(self) -> None:
-        known = self.partition_nodes = nodes_of(self.current_partition)
-        most = min(known, int(self.current_partition.extras.get("most_nodes", known)))
-        self.num_nodes, self.away = (self.wanted_nodes, ()) if self.wanted_nodes else nodes_up(self, most)
+        known, self.num_nodes, self.away = nodes_for(self)
+        self.partition_nodes = known
         where = self.current_partition.fullname
-        unknown = "neither its extras nor its topology say how many nodes it has"
-        self.leave_out_if(self.num_nodes < 1, f"{where}: {unknown}", described=False)
+        unknown = f"{where}: neither its extras nor its topology say how many nodes it has"
+        self.leave_out_if(self.num_nodes < 1, unknown, described=False)
         self.leave_out_if(0 < known < self.num_nodes, f"{where} has {known} nodes and this test needs {self.num_nodes}")
 
     def set_ranks(self) -> None:
@@ -329,8 +335,11 @@ class FabricbenchCheck(RegressionTestPlugin):
     def look_what_is_left(self) -> None:
         self.clean_up()
         reason = unsupported_reason(Path(self.stagedir), self.exit_status())
+        self.leave_out_unsupported(reason, "this node")
+
+    def leave_out_unsupported(self, reason: str | None, what: str) -> None:
         known = f", as the site says ({self.declared_unsupported})" if self.declared_unsupported else ""
-        self.leave_out_if(bool(reason), f"this node cannot run it: {reason}{known}", described=bool(known))
+        self.leave_out_if(bool(reason), f"{what} cannot run it: {reason}{known}", described=bool(known))
 
     def clean_up(self) -> None:
         """Takes out of the stage directory what must not be kept; before anything of it is read."""
@@ -348,20 +357,15 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def judge(self) -> RunJudgement:
         """What the result file comes to. Raises SanityError where there is none."""
+        if KEY in self.current_partition.extras:
+            return judge_nodes(self)
         status = self.exit_status()
         file = Path(self.stagedir) / RESULT
         if not file.exists() or file.stat().st_size == 0:
-            raise SanityError(f"INCOMPLETE: fabricbench left no results (exit status {status}){self.last_words()}")
+            raise SanityError(no_results(file, status, self.last_words(), self.current_partition.fullname))
         run = self.read_guarded(file, status, self.wanted_environment(), self.paths())
-        parameters = {name: getattr(self, name) for name in type(self).param_space.params}
-        attributes = {
-            **{name: value for name, value in parameters.items() if isinstance(value, (str, int))},
-            "$system": self.current_system.name,
-            "$partition": self.current_partition.fullname,
-            "$environ": self.current_environ.name,
-        }
         judge = self.system_judge()
-        alone = judge.judge_anyhow(run, type(self).__name__, attributes)
+        alone = judge.judge_anyhow(run, type(self).__name__, attributes_of(self))
         return with_what_it_tells(alone, judge, self.current_partition.fullname)
 
     def system_judge(self) -> SystemJudge:
@@ -405,10 +409,9 @@ class FabricbenchCheck(RegressionTestPlugin):
             verified=self.verified,
         )
         errors = self.errors()
-        missing = [Problem(Verdict.INCOMPLETE, f"{each} and was not measured") for each in self.away]
         words = (*require_words_of_all_nodes(run, errors), *require_arrival(run, errors))
         return replace(
-            run, problems=(*missing, *words, *run.problems, *problems, *require_fresh(run, not_before=self.started))
+            run, problems=(*self.away, *words, *run.problems, *problems, *require_fresh(run, not_before=self.started))
         )
 
     def last_words(self) -> str:
@@ -419,7 +422,6 @@ class FabricbenchCheck(RegressionTestPlugin):
         return read_words(Path(self.stagedir) / str(self.stderr.evaluate()))
 
     def output(self) -> str:
-        """What went to the job's stdout: some libraries log there."""
         return read_words(Path(self.stagedir) / str(self.stdout.evaluate()))
 
     @run_before("performance")
@@ -433,14 +435,12 @@ class FabricbenchCheck(RegressionTestPlugin):
         return ()  # ratios that are performance variables beside the metrics, by name
 
     def further_problems(self) -> Iterable[Problem]:
-        """What keeps a test from passing whose metrics all do."""
-        return ()
+        return self.fleet_problems  # what keeps a test from passing whose metrics all do
 
     @run_after("performance")
     def all_metrics_pass(self) -> None:
         recorded = {key.rsplit(":", 1)[1] for key in self.perfvalues}
-        lost = [name for name in expected_metric_names(self.judgement.run.header) if name not in recorded]
-        if lost:
+        if lost := [name for name in expected_metric_names(self.judgement.run.header) if name not in recorded]:
             raise PerformanceError(f"INCOMPLETE: ReFrame did not record {', '.join(lost[:3])}")
         record_bounds(self.perfvalues, self.current_partition.fullname, self.judgement.judgements)
         bad = [each for each in self.judgement.judgements if each.verdict is not Verdict.PASS]

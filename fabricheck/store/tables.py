@@ -35,6 +35,8 @@ from fabricheck.results.node_state import states_as_json, states_of_json
 #: In the place of a verdict: nothing was there to judge the metric by, and nothing is wrong with its value.
 UNJUDGED = "UNJUDGED"
 
+_KEPT_OF = "order statistics of "
+
 _UTC = pl.Datetime("us", "UTC")
 _TEXT, _NUMBER, _COUNT = pl.String(), pl.Float64(), pl.Int64()
 _TEXTS = pl.List(pl.String)
@@ -236,7 +238,7 @@ def samples_table(measured: Sequence[Measured]) -> pl.DataFrame:
             "warmup": [one.warmup for _, one in lines],
             "stopped": [one.stopped for _, one in lines],
             "wrong_bytes": [one.wrong_bytes for _, one in lines],
-            "statistic": [one.statistic for _, one in lines],
+            "statistic": [f"{_KEPT_OF}{one.kept_of}" if one.kept_of else one.statistic for _, one in lines],
             "placement": [one.placement for _, one in lines],
             "groups": [None if one.groups is None else list(astuple(one.groups)) for _, one in lines],
             "messages": [[list(each) for each in one.messages] for _, one in lines],
@@ -274,6 +276,9 @@ def stored_runs(runs: pl.DataFrame, samples: pl.DataFrame) -> Iterable[StoredRun
         times = np.array(kept, dtype=np.int64)
         times.flags.writeable = False
         values = {name: value for name, value in row.items() if name not in ("run_id", "ranks", "groups", "messages")}
+        # With this word first it names the number of iterations of which `times_ns` are order statistics.
+        if values["statistic"].startswith(_KEPT_OF):
+            values |= {"statistic": "iterations", "kept_of": int(values["statistic"].removeprefix(_KEPT_OF))}
         one = Samples(
             **values,
             ranks=tuple(row["ranks"]),

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "fabricbench/device/device.hpp"
@@ -74,7 +75,7 @@ std::string rank_json(const World& world, int local_rank, int device_index, cons
   return json.end_object().text();
 }
 
-// Where the environment of other ranks differs from that of rank 0.
+// Where the variables, or libraries, of other ranks differ from those of rank 0.
 void differences_json(Json& json, const std::vector<std::string>& environments) {
   const auto parse = [](const std::string& text) {
     std::map<std::string, std::string> result;
@@ -117,23 +118,42 @@ void differences_json(Json& json, const std::vector<std::string>& environments) 
   json.end_array();
 }
 
+void rule_json(Json& json, const Series& series) {
+  const PairRule& rule = *series.rule;
+  json.key("rule")
+      .begin_object()
+      .field("ranks", rule.ranks)
+      .field("group", rule.group)
+      .field("directions", rule.directions)
+      .field("hash", hash_text(rule))
+      .end_object()
+      .field("bytes", series.sizes);
+}
+
+void groups_json(Json& json, const Series& series, const std::vector<int>& ranks) {
+  json.field("round", series.round).field("ranks", ranks);
+  if (series.shape.groups > 0) json.field("groups", numbers(series.shape));
+  json.field("bytes", series.sizes);
+  if (!series.steps.empty()) {
+    json.key("messages").begin_array();
+    for (const Transfer& each : series.steps[0])
+      json.begin_array().value(each.source).value(each.destination).value(each.bytes).end_array();
+    json.end_array();
+  }
+  if (!series.aggressors.empty()) json.field("aggressors", series.aggressors);
+}
+
 void series_json(Json& json, const Series& series, Schedule schedule) {
-  for (const std::vector<int>& ranks : series.groups) {
+  for (std::size_t i = 0; i < (series.rule ? 1 : series.groups.size()); ++i) {
     json.begin_object()
         .field("operation", to_string(series.operation))
         .field("implementation", to_string(series.implementation))
-        .field("schedule", to_string(schedule))
-        .field("round", series.round)
-        .field("ranks", ranks);
-    if (series.shape.groups > 0) json.field("groups", numbers(series.shape));
-    json.field("bytes", series.sizes);
-    if (!series.steps.empty()) {
-      json.key("messages").begin_array();
-      for (const Transfer& each : series.steps[0])
-        json.begin_array().value(each.source).value(each.destination).value(each.bytes).end_array();
-      json.end_array();
+        .field("schedule", to_string(schedule));
+    if (series.rule) {
+      rule_json(json, series);
+    } else {
+      groups_json(json, series, series.groups[i]);
     }
-    if (series.aggressor) json.field("aggressors", series.aggressor->ranks);
     json.end_object();
   }
 }
@@ -195,20 +215,29 @@ void plan_json(Json& json, const Options& options, const std::vector<Series>& pl
   json.end_array().end_object();
 }
 
-void libraries_json(Json& json, const Transport& transport) {
-  const MpiLibrary mpi = mpi_library();
+struct Libraries {
+  MpiLibrary mpi;
+  std::map<std::string, std::string> ccl;
+  device::Versions gpu;
+
+  // Each with its version, as `NAME=VERSION`.
+  std::string listed() const {
+    std::string text = "mpi=" + mpi.name + ' ' + mpi.version + '\0';
+    for (const auto& [name, version] : ccl) text += "ccl=" + name + ' ' + version + '\0';
+    if (device::present()) text += "gpu=" + gpu.name + ' ' + gpu.runtime + ", driver " + gpu.driver + '\0';
+    return text;
+  }
+};
+
+void libraries_json(Json& json, const Libraries& libraries) {
+  const auto& [mpi, ccl, gpu] = libraries;
   json.begin_object();
   json.key("mpi").begin_object().field("name", mpi.name).field("version", mpi.version).end_object();
-  for (const auto& [name, version] : transport.library())
+  for (const auto& [name, version] : ccl)
     json.key("ccl").begin_object().field("name", name).field("version", version).end_object();
   if (device::present()) {
-    const device::Versions versions = device::versions();
-    json.key("gpu")
-        .begin_object()
-        .field("name", versions.name)
-        .field("version", versions.runtime)
-        .field("driver", versions.driver);
-    if (!versions.hierarchy.empty()) json.field("device_hierarchy", versions.hierarchy);
+    json.key("gpu").begin_object().field("name", gpu.name).field("version", gpu.runtime).field("driver", gpu.driver);
+    if (!gpu.hierarchy.empty()) json.field("device_hierarchy", gpu.hierarchy);
     json.end_object();
   }
   json.end_object();
@@ -232,6 +261,9 @@ std::string header_json(const World& world, const Options& options, const Invoca
   std::string mine;
   for (const auto& [name, value] : invocation.environment) mine += name + '=' + value + '\0';
   const std::vector<std::string> environments = world.gather_strings(mine);
+  const Libraries libraries{mpi_library(), transport.library(),
+                            device::present() ? device::versions() : device::Versions{}};
+  const std::vector<std::string> listed = world.gather_strings(libraries.listed());
   const std::vector<std::string> ranks =
       world.gather_strings(rank_json(world, invocation.local.value, device_index, host_memory));
   const int crowded = world.shares_cores ? 1 : 0;
@@ -243,7 +275,7 @@ std::string header_json(const World& world, const Options& options, const Invoca
   Json json;
   json.begin_object()
       .field("record", "header")
-      .field("format", 1)
+      .field("format", 2)
       .field("run_id", run_id)
       .field("program", "fabricbench")
       .field("version", FABRICBENCH_VERSION)
@@ -257,7 +289,9 @@ std::string header_json(const World& world, const Options& options, const Invoca
   for (const std::string& rank : ranks) json.literal(rank);
   json.end_array().field("local_rank_source", invocation.local.variable).field("oversubscribed", oversubscribed == 1);
   json.key("libraries");
-  libraries_json(json, transport);
+  libraries_json(json, libraries);
+  json.key("library_differences");
+  differences_json(json, listed);
   json.key("environment").begin_object();
   for (const auto& [name, value] : invocation.environment) json.field(name, value);
   json.end_object().key("environment_differences");

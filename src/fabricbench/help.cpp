@@ -1,9 +1,11 @@
 #include "fabricbench/help.hpp"
 
+#include <cstdio>
 #include <vector>
 
 #include "fabricbench/json.hpp"
 #include "fabricbench/patterns.hpp"
+#include "fabricbench/plan.hpp"
 
 namespace fabricbench {
 namespace {
@@ -70,6 +72,9 @@ bool needs_host_memory(const Description& row) {
   return false;
 }
 
+// Whose transfers are asked for where only who takes part is of interest.
+constexpr int kNoRank = -1;
+
 constexpr char kBefore[] =
     R"(fabricbench: measures the paths between the ranks of an MPI job and the devices that they drive.
 
@@ -125,9 +130,12 @@ Safeguards
   --ranks-per-device N    so many neighbouring ranks drive one device, which they then share [1]
 Output
   --output FILE           JSON Lines: every sample, in order
+  --whole-pairs N         with more records of pairs than that, those of pairs of two nodes
+                          have order statistics in place of every iteration                 [2000]
   --quiet                 no table and no progress
   --inject DEFECT[:RANK]  plant a defect, to see it found: wrong-byte, hang, kill, crash, no-footer
   --list-operations       the operations and their properties, in JSON
+  --list-pairs N          the pairs that N ranks would measure, a round a line, in JSON
   --version, --help
 
 Exit status: 0 measured and right, 2 wrong arguments, 3 something failed, 4 a time-out, 5 wrong data,
@@ -157,6 +165,25 @@ std::string operations_json() {
         .end_object();
   }
   return json.end_array().text();
+}
+
+void print_pairs(const Options& options) {
+  const auto automatic = [](Operation, Implementation) { return Implementation::transfers; };
+  for (const Series& series : make_plan(options, options.list_pairs, automatic)) {
+    for (std::size_t round = 0, count = series.rounds(); round < count; ++round) {
+      const Measurement measurement = series.at(series.sizes.front(), kNoRank, round);
+      Json json;
+      json.begin_object()
+          .field("operation", to_string(series.operation))
+          .field("schedule", to_string(series.schedule))
+          .field("round", measurement.round)
+          .key("pairs")
+          .begin_array();
+      for (const Group& group : measurement.groups) json.value(group.ranks);
+      std::printf("%s\n", json.end_array().end_object().text().c_str());
+    }
+    if (series.rule) std::printf("\"%s\"\n", hash_text(*series.rule).c_str());
+  }
 }
 
 }  // namespace fabricbench

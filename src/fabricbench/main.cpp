@@ -63,6 +63,16 @@ int thread_level(const Options& options) {
   return uses_ccl && std::strcmp(device::backend(), "sycl") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
 }
 
+int list_pairs(const Options& options) {
+  try {
+    print_pairs(options);
+  } catch (const InputError& error) {
+    std::fprintf(stderr, "fabricbench: %s\n", error.what());
+    return kExitInput;
+  }
+  return 0;
+}
+
 int run(int argc, char** argv) {
   const std::int64_t begin = now_ns();
   Options options;
@@ -74,6 +84,7 @@ int run(int argc, char** argv) {
   }
   if (options.show_help) return std::printf("%s", help_text().c_str()) < 0;
   if (options.show_operations) return std::printf("%s\n", operations_json().c_str()) < 0;
+  if (options.list_pairs > 0 && mistake.empty()) return list_pairs(options);
   if (options.show_version)
     return std::printf("fabricbench %s (%s backend)\n", FABRICBENCH_VERSION, device::backend()) < 0;
 

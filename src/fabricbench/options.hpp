@@ -68,6 +68,7 @@ struct Options {
   std::string output;
   std::optional<std::int64_t> expected_ranks;
   std::optional<std::int64_t> expected_nodes;
+  std::int64_t whole_pairs = 2000;
   bool quiet = false;
   std::string injected;  // a planted defect: tests of the suite only
   int injected_rank = -1;
@@ -75,6 +76,7 @@ struct Options {
   bool show_help = false;
   bool show_version = false;
   bool show_operations = false;
+  int list_pairs = 0;  // of so many ranks
 };
 
 // Parses the arguments; InputError says what is wrong with them.

@@ -10,20 +10,36 @@
 namespace fabricbench {
 namespace {
 
-// Lays the messages of a step out one after another in the buffers of their ranks.
+// Lays the messages of a step out one after another in the buffers of their ranks. With `only` it keeps those in which
+// that rank takes part.
 class Layout {
  public:
+  explicit Layout(std::optional<int> only = std::nullopt) : only_(only) {}
   void add(int source, int destination, std::uint64_t bytes) {
-    step_.push_back({source, destination, bytes, sent_[source], received_[destination]});
-    sent_[source] += bytes;
-    received_[destination] += bytes;
+    std::uint64_t& sent = end_of(sent_, source);
+    std::uint64_t& received = end_of(received_, destination);
+    if (!only_ || source == *only_ || destination == *only_)
+      step_.push_back({source, destination, bytes, sent, received});
+    sent += bytes;
+    received += bytes;
+    extent_ = std::max({extent_, sent, received});
   }
   Step step() && { return std::move(step_); }
+  // Bytes of the largest buffer of all ranks.
+  std::uint64_t extent() const { return extent_; }
 
  private:
+  static std::uint64_t& end_of(std::vector<std::uint64_t>& ends, int rank) {
+    const auto place = static_cast<std::size_t>(rank);
+    if (place >= ends.size()) ends.resize(place + 1);
+    return ends[place];
+  }
+
+  std::optional<int> only_;
   Step step_;
-  std::map<int, std::uint64_t> sent_;
-  std::map<int, std::uint64_t> received_;
+  std::vector<std::uint64_t> sent_;
+  std::vector<std::uint64_t> received_;
+  std::uint64_t extent_ = 0;
 };
 
 // Members of two groups that exchange a message, (in the source group, in the destination group). Beginning with the
@@ -42,28 +58,34 @@ std::vector<std::pair<int, int>> members(Kind kind, const Shape& shape, bool fro
   return result;
 }
 
+// A rank that no run has: what remains of a layout is how large its buffers are.
+constexpr int kNobody = -1;
+
 std::uint64_t messages_of_first_group(const Description& pattern, const Shape& shape) {
   const std::size_t others = static_cast<std::size_t>(shape.groups) - 1;
   return others * members(pattern.kind, shape, true).size();
 }
 
 // CommBench, figures 6 and 7. The first group sends `bytes` in all.
-Step group_step(const Description& pattern, const std::vector<int>& ranks, std::uint64_t bytes, const Shape& shape) {
+Layout group_layout(const Description& pattern, const std::vector<int>& ranks, std::uint64_t bytes, const Shape& shape,
+                    std::optional<int> only) {
   const std::uint64_t message = bytes / messages_of_first_group(pattern, shape);
-  Layout layout;
+  const std::vector<std::pair<int, int>> of_first = members(pattern.kind, shape, true);
+  const std::vector<std::pair<int, int>> of_others = members(pattern.kind, shape, false);
+  Layout layout(only);
   for (int a = 0; a < shape.groups; ++a) {
     for (int away = 1; away < shape.groups; ++away) {
       const int b = (a + away) % shape.groups;
       if (a != 0 &&
           (pattern.direction == Direction::unidirectional || (pattern.direction == Direction::bidirectional && b != 0)))
         continue;
-      for (const auto& [i, j] : members(pattern.kind, shape, a == 0)) {
+      for (const auto& [i, j] : a == 0 ? of_first : of_others) {
         layout.add(ranks[static_cast<std::size_t>(a * shape.size + i)],
                    ranks[static_cast<std::size_t>(b * shape.size + j)], message);
       }
     }
   }
-  return std::move(layout).step();
+  return layout;
 }
 
 // CommBench, figure 4 and listing 2, for one piece of each stripe. Offsets are those of the whole message throughout.
@@ -182,6 +204,11 @@ Step collective_step(Operation operation, const std::vector<int>& ranks, std::ui
   return step;
 }
 
+std::optional<std::size_t> place_of(std::optional<int> rank, const std::vector<int>& ranks) {
+  if (!rank) return std::nullopt;
+  return static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), *rank) - ranks.begin());
+}
+
 // The transfers of a memory path on one rank, which all go at the same time.
 Step memory_path(Operation operation, int rank, std::uint64_t bytes) {
   const auto from = [&](Place source, Place destination) {
@@ -221,40 +248,35 @@ std::uint64_t granularity(Operation operation, std::size_t ranks, const Shape& s
   return (description.has(kDivides) ? ranks : 1) * (description.has(kReduces) ? sizeof(float) : 1);
 }
 
-std::vector<Step> transfers(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes,
-                            const Shape& shape) {
+std::vector<Step> transfers(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes, const Shape& shape,
+                            std::optional<int> only) {
   const Description& description = describe(operation);
+  if (only && std::find(ranks.begin(), ranks.end(), *only) == ranks.end()) return {};
   switch (description.kind) {
     case Kind::pair:
       return pair_steps(operation, ranks, bytes);
     case Kind::collective:
-      return {collective_step(operation, ranks, bytes, std::nullopt)};
+      return {collective_step(operation, ranks, bytes, place_of(only, ranks))};
     case Kind::rail:
     case Kind::asymmetric:
     case Kind::symmetric:
-      return {group_step(description, ranks, bytes, shape)};
+      return {group_layout(description, ranks, bytes, shape, only).step()};
     case Kind::striping:
       return striping_steps(operation, ranks, bytes, shape);
     case Kind::victim:
-      return transfers(description.has(kDivides) ? Operation::alltoall : Operation::pingpong, ranks, bytes);
+      return transfers(description.has(kDivides) ? Operation::alltoall : Operation::pingpong, ranks, bytes, {}, only);
     case Kind::sparse:
       break;  // their transfers are in the user's matrix
     case Kind::memory: {
       Step step;
       for (const int rank : ranks) {
+        if (only && rank != *only) continue;
         for (const Transfer& each : memory_path(operation, rank, bytes / ranks.size())) step.push_back(each);
       }
       return {step};
     }
   }
   return {};
-}
-
-std::vector<Step> own_collective_transfers(Operation operation, int rank, const std::vector<int>& ranks,
-                                           std::uint64_t bytes) {
-  const auto place = std::find(ranks.begin(), ranks.end(), rank);
-  if (place == ranks.end()) return {{}};
-  return {collective_step(operation, ranks, bytes, static_cast<std::size_t>(place - ranks.begin()))};
 }
 
 std::vector<int> awaited_by(int rank, const std::vector<Step>& steps) {
@@ -315,11 +337,24 @@ Step sparse_step(const std::map<std::pair<int, int>, std::uint64_t>& messages) {
   return std::move(layout).step();
 }
 
-std::vector<Step> aggressor_transfers(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes) {
-  if (!describe(operation).has(kIncast)) return transfers(Operation::alltoall, ranks, bytes);
-  Layout layout;
+std::vector<Step> aggressor_transfers(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes,
+                                      std::optional<int> only) {
+  if (!describe(operation).has(kIncast)) return transfers(Operation::alltoall, ranks, bytes, {}, only);
+  Layout layout(only);
   for (std::size_t i = 1; i < ranks.size(); ++i) layout.add(ranks[i], ranks[0], bytes);
   return {std::move(layout).step()};
+}
+
+std::uint64_t aggressor_extent(Operation operation, std::size_t ranks, std::uint64_t bytes) {
+  return describe(operation).has(kIncast) ? (ranks - 1) * bytes : bytes / ranks * ranks;
+}
+
+std::uint64_t buffer_extent(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes,
+                            const Shape& shape) {
+  const Description& description = describe(operation);
+  if (has_shape(operation) && !is_striping(operation))
+    return group_layout(description, ranks, bytes, shape, kNobody).extent();
+  return description.kind == Kind::memory ? bytes / ranks.size() : bytes;
 }
 
 std::uint64_t buffer_extent(const std::vector<Step>& steps) {
@@ -340,25 +375,6 @@ std::vector<Step> placed(std::vector<Step> steps, const std::vector<int>& ranks,
     }
   }
   return steps;
-}
-
-std::vector<std::vector<std::pair<int, int>>> pair_rounds(const std::vector<int>& ranks) {
-  constexpr int kBye = -1;
-  std::vector<int> circle = ranks;
-  if (circle.size() % 2 == 1) circle.push_back(kBye);
-  std::vector<std::vector<std::pair<int, int>>> rounds;
-  for (std::size_t turn = 0; turn + 1 < circle.size(); ++turn) {
-    std::vector<std::pair<int, int>> round;
-    for (std::size_t i = 0; i < circle.size() / 2; ++i) {
-      const int a = circle[i];
-      const int b = circle[circle.size() - 1 - i];
-      if (a != kBye && b != kBye) round.emplace_back(std::min(a, b), std::max(a, b));
-    }
-    std::sort(round.begin(), round.end());
-    rounds.push_back(std::move(round));
-    std::rotate(circle.begin() + 1, circle.end() - 1, circle.end());
-  }
-  return rounds;
 }
 
 }  // namespace fabricbench

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,14 +68,10 @@ std::uint64_t granularity(Operation operation, std::size_t ranks, const Shape& s
 
 // The transfers of `operation` among `ranks` (for a pair: source, destination; the root of a rooted operation is
 // first). For a reduction: where each rank's contribution has to go, not how. `bytes` is the buffer size of the result
-// format.
+// format. With `only`: where the number of transfers grows with the square of the number of ranks, those in which this
+// rank takes part, in the order that they have among all; none of a rank that is not one of `ranks`.
 std::vector<Step> transfers(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes,
-                            const Shape& shape = {});
-
-// Of a collective: only the transfers in which `rank` takes part, at most two for each other rank, in the order that
-// they have among those of all ranks.
-std::vector<Step> own_collective_transfers(Operation operation, int rank, const std::vector<int>& ranks,
-                                           std::uint64_t bytes);
+                            const Shape& shape = {}, std::optional<int> only = std::nullopt);
 
 // The ranks that `rank` sends to, where it begins: where it receives nothing in the first step that it has a part in.
 // Their clocks have to run before it sends, or what they received in time would look as if it took none.
@@ -94,11 +91,16 @@ Origin origin_of(const std::vector<Step>& steps, std::size_t step, std::size_t p
 Step sparse_step(const std::map<std::pair<int, int>, std::uint64_t>& messages);
 
 // What the aggressor of a victim operation does among `ranks`: an alltoall of buffers of `bytes`, or all but the first
-// sending `bytes` each to the first.
-std::vector<Step> aggressor_transfers(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes);
+// sending `bytes` each to the first. `only` as in `transfers`.
+std::vector<Step> aggressor_transfers(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes,
+                                      std::optional<int> only = std::nullopt);
+std::uint64_t aggressor_extent(Operation operation, std::size_t ranks, std::uint64_t bytes);
 
-// Bytes of the buffers that the ranks need for these transfers.
+// Bytes of the buffers that the ranks need for these transfers, and for those of an operation other than the messages
+// of a matrix, which are not written out for it.
 std::uint64_t buffer_extent(const std::vector<Step>& steps);
+std::uint64_t buffer_extent(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes,
+                            const Shape& shape = {});
 
 // Where the buffers of the two ranks of a pair lie.
 struct Ends {
@@ -109,8 +111,5 @@ struct Ends {
 };
 // The same transfers of the pair `ranks`, from and to buffers there.
 std::vector<Step> placed(std::vector<Step> steps, const std::vector<int>& ranks, const Ends& ends);
-
-// Rounds of pairs by the circle method: each unordered pair once, no rank twice in a round.
-std::vector<std::vector<std::pair<int, int>>> pair_rounds(const std::vector<int>& ranks);
 
 }  // namespace fabricbench

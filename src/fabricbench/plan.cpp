@@ -19,26 +19,11 @@ std::vector<std::uint64_t> rounded_sizes(const std::vector<std::uint64_t>& sizes
 }
 
 bool selected(const Options& options, Operation operation, int a, int b) {
-  if (options.rails) return a % options.group_size == b % options.group_size;
   const auto& wanted = options.pairs;
   const auto has = [&](int x, int y) {
     return std::find(wanted.begin(), wanted.end(), std::pair{x, y}) != wanted.end();
   };
-  return wanted.empty() || has(a, b) || (is_symmetric(operation) && has(b, a));
-}
-
-// Rounds in which every group meets another one, rank by rank; as `pair_rounds` for groups of one rank.
-std::vector<Round> rail_rounds(int ranks, int size) {
-  std::vector<int> groups(static_cast<std::size_t>(ranks / size));
-  std::iota(groups.begin(), groups.end(), 0);
-  std::vector<Round> rounds;
-  for (const auto& met : pair_rounds(groups)) {
-    Round& round = rounds.emplace_back();
-    for (const auto& [a, b] : met) {
-      for (int place = 0; place < size; ++place) round.emplace_back(a * size + place, b * size + place);
-    }
-  }
-  return rounds;
+  return has(a, b) || (is_symmetric(operation) && has(b, a));
 }
 
 void check_rails(const Options& options, int ranks) {
@@ -53,37 +38,25 @@ void check_rails(const Options& options, int ranks) {
   }
 }
 
-void add_pairs(std::vector<Series>& plan, const Options& options, const std::vector<int>& ranks, Series series) {
-  const auto add = [&](const std::vector<std::pair<int, int>>& round, bool reversed) {
-    series.groups.clear();
-    for (const auto& [low, high] : round) {
-      const int a = reversed ? high : low;
-      const int b = reversed ? low : high;
-      if (selected(options, series.operation, a, b)) series.groups.push_back({a, b});
-    }
-    if (!series.groups.empty()) {
-      plan.push_back(series);
-      ++series.round;
-    }
-  };
-  const int directions = is_symmetric(series.operation) ? 1 : 2;
-  if (series.schedule == Schedule::contended) {
-    const auto rounds =
-        options.rails ? rail_rounds(static_cast<int>(ranks.size()), options.group_size) : pair_rounds(ranks);
-    // A pair by itself is no contended one.
-    if (rounds.empty() || rounds[0].size() < 2) return;
-    series.round = 0;
-    for (const auto& round : rounds) {
-      for (int direction = 0; direction < directions; ++direction) add(round, direction == 1);
-    }
+void add_pairs(std::vector<Series>& plan, const Options& options, int ranks, Series series) {
+  const bool contended = series.schedule == Schedule::contended;
+  const PairRule rule{ranks, options.rails ? options.group_size : 1, is_symmetric(series.operation) ? 1 : 2, contended};
+  // A pair by itself is no contended one.
+  if (contended && rule.pairs(0).size() < 2) return;
+  series.round = contended ? 0 : -1;
+  if (options.pairs.empty()) {
+    series.rule = rule;
+    plan.push_back(series);
     return;
   }
-  for (const int a : ranks) {
-    for (const int b : ranks) {
-      if (a == b || (directions == 1 && a > b)) continue;
-      series.round = -1;
-      add({{std::min(a, b), std::max(a, b)}}, a > b);
+  for (std::size_t round = 0, count = rule.rounds(); round < count; ++round) {
+    series.groups.clear();
+    for (const auto& [a, b] : rule.pairs(round)) {
+      if (selected(options, series.operation, a, b)) series.groups.push_back({a, b});
     }
+    if (series.groups.empty()) continue;
+    plan.push_back(series);
+    if (contended) ++series.round;
   }
 }
 
@@ -232,7 +205,8 @@ void add_victims(std::vector<Series>& plan, const Options& options, int ranks, S
   series.groups = {victims};
   series.sizes = rounded_sizes(options.sizes, granularity(series.operation, victims.size()));
   check_sizes(series, granularity(series.operation, victims.size()), victims.size());
-  series.aggressor = Group{aggressors, aggressor_transfers(series.operation, aggressors, options.aggressor_size)};
+  series.aggressors = aggressors;
+  series.aggressor_bytes = options.aggressor_size;
   plan.push_back(series);
 }
 
@@ -262,22 +236,37 @@ void add_rank_sets(std::vector<Series>& plan, const Options& options, const std:
 }  // namespace
 
 std::vector<Schedule> Series::schedules() const {
-  if (aggressor) return {Schedule::uncontended, Schedule::contended};
+  if (!aggressors.empty()) return {Schedule::uncontended, Schedule::contended};
   return {schedule};
 }
 
-Measurement Series::at(std::uint64_t bytes, std::optional<int> rank) const {
-  Measurement measurement{operation, implementation, schedule, round, bytes, {}, shape, aggressor};
-  const bool only_own = rank && is_collective(operation);
-  for (const std::vector<int>& ranks : groups) {
-    measurement.groups.push_back({ranks, !steps.empty() ? steps
-                                         : only_own     ? own_collective_transfers(operation, *rank, ranks, bytes)
-                                                        : transfers(operation, ranks, bytes, shape)});
+std::size_t Series::record_count() const {
+  return (rule ? rule->pair_count() : groups.size()) * schedules().size() * sizes.size();
+}
+
+Measurement Series::at(std::uint64_t bytes, std::optional<int> rank, std::size_t in_round) const {
+  const bool numbered = rule && rule->in_rounds;
+  const int number = numbered ? round + static_cast<int>(in_round) : round;
+  Measurement measurement{operation, implementation, schedule, number, bytes, {}, shape, {}};
+  const auto add = [&](std::vector<int> ranks) {
+    Group& group = measurement.groups.emplace_back(Group{std::move(ranks), {}});
+    if (rank && std::find(group.ranks.begin(), group.ranks.end(), *rank) == group.ranks.end()) return;
+    group.steps = !steps.empty() ? steps : transfers(operation, group.ranks, bytes, shape, rank);
+    if (is_pair_operation(operation)) group.steps = placed(std::move(group.steps), group.ranks, ends);
+  };
+  if (rule) {
+    for (const auto& [a, b] : rule->pairs(in_round)) add({a, b});
+  } else {
+    for (const std::vector<int>& ranks : groups) add(ranks);
   }
-  if (is_pair_operation(operation)) {
-    for (Group& group : measurement.groups) group.steps = placed(std::move(group.steps), group.ranks, ends);
-  }
+  if (!aggressors.empty())
+    measurement.aggressor = Group{aggressors, aggressor_transfers(operation, aggressors, aggressor_bytes, rank)};
   return measurement;
+}
+
+Transfer Series::first_transfer() const {
+  const int rank = rule ? rule->pairs(0).front().first : groups.front().front();
+  return !steps.empty() ? steps[0][0] : at(sizes.front(), rank).groups.front().steps[0][0];
 }
 
 std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& choose) {
@@ -297,8 +286,9 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
     }
     if (ranks < 2 && !is_memory_path(operation))
       throw InputError(to_string(operation) + " needs at least 2 ranks and this run has " + std::to_string(ranks));
-    Series series{operation,   choose(operation, options.implementation), Schedule::uncontended, -1, {}, {}, {}, {}, {},
-                  options.ends};
+    Series series{
+        operation,   choose(operation, options.implementation), Schedule::uncontended, -1, {}, {}, {}, {}, {}, {}, 0,
+        options.ends};
     if (is_memory_path(operation)) {
       for (const Schedule schedule : options.schedules) {
         series.schedule = schedule;
@@ -325,7 +315,7 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
     } else if (is_pair_operation(operation)) {
       for (const Schedule schedule : options.schedules) {
         series.schedule = schedule;
-        add_pairs(plan, options, all, series);
+        add_pairs(plan, options, ranks, series);
       }
     } else {
       series.groups = {all};
@@ -342,15 +332,23 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
 
 std::size_t record_count(const std::vector<Series>& plan) {
   std::size_t count = 0;
-  for (const Series& series : plan) count += series.groups.size() * series.schedules().size() * series.sizes.size();
+  for (const Series& series : plan) count += series.record_count();
+  return count;
+}
+
+std::size_t pair_records(const std::vector<Series>& plan) {
+  std::size_t count = 0;
+  for (const Series& series : plan) count += is_pair_operation(series.operation) ? series.record_count() : 0;
   return count;
 }
 
 HostBufferBytes host_buffer_bytes(const std::vector<Series>& plan) {
   HostBufferBytes needed;
   for (const Series& series : plan) {
-    if (is_collective(series.operation)) continue;
-    for (const Group& group : series.at(series.sizes.back()).groups) {
+    if (!is_pair_operation(series.operation) && !is_memory_path(series.operation)) continue;
+    // All groups need as much.
+    const int rank = series.first_transfer().source;
+    for (const Group& group : series.at(series.sizes.back(), rank).groups) {
       for (const Step& step : group.steps) {
         for (const Transfer& each : step) {
           if (each.source_place == Place::host) needed.send = std::max(needed.send, each.source_offset + each.bytes);
@@ -366,13 +364,14 @@ HostBufferBytes host_buffer_bytes(const std::vector<Series>& plan) {
 std::uint64_t buffer_bytes(const std::vector<Series>& plan) {
   std::uint64_t largest = 0;
   for (const Series& series : plan) {
-    if (is_collective(series.operation)) {
-      largest = std::max(largest, series.sizes.back());
-      continue;
+    const std::uint64_t bytes = series.sizes.back();
+    const std::vector<int> ranks = series.rule ? std::vector<int>{0, 1} : series.groups.front();
+    largest = std::max(largest, !series.steps.empty() ? buffer_extent(series.steps)
+                                                      : buffer_extent(series.operation, ranks, bytes, series.shape));
+    if (!series.aggressors.empty()) {
+      const std::size_t count = series.aggressors.size();
+      largest = std::max(largest, aggressor_extent(series.operation, count, series.aggressor_bytes));
     }
-    const Measurement measurement = series.at(series.sizes.back());
-    for (const Group& group : measurement.groups) largest = std::max(largest, buffer_extent(group.steps));
-    if (measurement.aggressor) largest = std::max(largest, buffer_extent(measurement.aggressor->steps));
   }
   return largest;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fabricbench/options.hpp"
+#include "fabricbench/pair_rule.hpp"
 
 namespace fabricbench {
 
@@ -29,24 +30,30 @@ struct Measurement {
   std::optional<Group> aggressor;
 };
 
-// The same groups at all sizes, in ascending order.
+// The same groups at all sizes, in ascending order; or, by a rule, those of many rounds, each at all sizes.
 struct Series {
   Operation operation;
   Implementation implementation;
   Schedule schedule;
-  int round;
+  int round;                     // -1 where there are none; with a rule that of its first round
+  std::optional<PairRule> rule;  // in place of `groups`
   std::vector<std::vector<int>> groups;
   std::vector<std::uint64_t> sizes;
   Shape shape;
   std::vector<Step> steps;  // where they do not follow from the operation: the messages of a matrix, of one size
-  std::optional<Group> aggressor;
+  std::vector<int> aggressors;
+  std::uint64_t aggressor_bytes;
   Ends ends;  // of pairs
 
   // Those of the records at one size: both where the groups are measured alone and beside an aggressor, interleaved.
   std::vector<Schedule> schedules() const;
-  // With the transfers of all ranks; with `rank`, those of a collective are that rank's only, since those of all are
-  // the square of the number of ranks.
-  Measurement at(std::uint64_t bytes, std::optional<int> rank = std::nullopt) const;
+  std::size_t rounds() const { return rule ? rule->rounds() : 1; }
+  std::size_t record_count() const;
+  // What is measured in one of the rounds. Transfers are those of all ranks, or with `rank` those of its own group, and
+  // of it alone where `transfers` says so.
+  Measurement at(std::uint64_t bytes, std::optional<int> rank = std::nullopt, std::size_t in_round = 0) const;
+  // Of those that go at first.
+  Transfer first_transfer() const;
 };
 
 // Which implementation of an operation a transport has: `automatic` answered with transfers or library, or InputError.
@@ -57,6 +64,8 @@ using Chooser = std::function<Implementation(Operation, Implementation wanted)>;
 std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& choose);
 
 std::size_t record_count(const std::vector<Series>& plan);
+// Those of pairs.
+std::size_t pair_records(const std::vector<Series>& plan);
 // Bytes of the largest send or receive buffer of a rank.
 std::uint64_t buffer_bytes(const std::vector<Series>& plan);
 // Bytes of the largest send and receive buffers that a rank needs in host memory; 0 for none.

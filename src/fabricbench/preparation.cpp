@@ -106,7 +106,7 @@ Implementation choose(const Transport& transport, Operation operation, Implement
 bool moves_between_ranks(const std::vector<Series>& plan) {
   return std::any_of(plan.begin(), plan.end(), [](const Series& series) {
     if (is_collective(series.operation)) return true;
-    const Transfer first = series.at(series.sizes.front()).groups[0].steps[0][0];
+    const Transfer first = series.first_transfer();
     return first.source != first.destination;
   });
 }
@@ -114,8 +114,7 @@ bool moves_between_ranks(const std::vector<Series>& plan) {
 void check_paths(const Options& options, const Transport& transport, const std::vector<Series>& plan) {
   for (const Series& series : plan) {
     if (is_collective(series.operation)) continue;
-    const Transfer first = series.at(series.sizes.front()).groups[0].steps[0][0];
-    if (!transport.reaches(first)) {
+    if (!transport.reaches(series.first_transfer())) {
       throw InputError("the transport " + options.transport + " does not run " + to_string(series.operation) +
                        " between these memories: --transport copy or kernel moves data between a GPU and its host, "
                        "mpi between the buffers of two ranks wherever they lie");

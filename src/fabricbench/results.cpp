@@ -83,6 +83,13 @@ void ResultFile::write_line(const std::string& line) {
   }
 }
 
+Record reduced(Record record) {
+  const std::size_t count = record.times_ns.size();
+  record.times_ns = order_statistics(record.times_ns);
+  if (record.times_ns.size() < count) record.kept_of = count;
+  return record;
+}
+
 void ResultFile::write(const Record& record, std::size_t index) {
   Json json;
   json.begin_object()
@@ -97,9 +104,9 @@ void ResultFile::write(const Record& record, std::size_t index) {
   json.field("bytes", record.bytes)
       .field("warmup", record.warmup)
       .field("stopped", record.stopped)
-      .field("wrong_bytes", record.wrong_bytes)
-      .field("times_ns", record.times_ns)
-      .end_object();
+      .field("wrong_bytes", record.wrong_bytes);
+  if (record.kept_of > 0) json.field("iterations", record.kept_of);
+  json.field("times_ns", record.times_ns).end_object();
   write_line(json.text());
 }
 

@@ -24,7 +24,11 @@ struct Record {
   std::int64_t wrong_bytes;
   std::vector<std::int64_t> times_ns;
   Shape shape;
+  std::size_t kept_of = 0;  // where times_ns are order statistics: of how many iterations
 };
+
+// The same with order statistics in place of its times.
+Record reduced(Record record);
 
 struct Totals {
   std::size_t records = 0;

@@ -131,7 +131,11 @@ class Session {
 
     if (results_ && !options_.quiet) print_table_head();
     const std::size_t planned = record_count(plan);
-    for (const Series& series : plan) run_series(series, context, transport, planned);
+    keeps_all_ = pair_records(plan) <= static_cast<std::size_t>(options_.whole_pairs);
+    for (const Series& series : plan) {
+      for (std::size_t round = 0, count = series.rounds(); round < count; ++round)
+        run_round(series, round, context, transport, planned);
+    }
     if (results_) results_->now_measuring_nothing();
     finish(proof.collect(world), begin);
     // Every rank ends with the same exit status.
@@ -139,15 +143,16 @@ class Session {
     shared.advance();
   }
 
-  void run_series(const Series& series, const Context& context, Transport& transport, std::size_t planned) {
+  void run_round(const Series& series, std::size_t round, const Context& context, Transport& transport,
+                 std::size_t planned) {
     for (const std::uint64_t size : series.sizes) {
-      const Measurement measurement = series.at(size, context.world.rank);
+      const Measurement measurement = series.at(size, context.world.rank, round);
       if (results_) {
         results_->now_measuring(measurement);
         progress(planned, measurement);
       }
       const std::vector<Record> records = measure(measurement, options_, context, transport, totals_);
-      record(records);
+      record(records, context.world);
       totals_.records += measurement.groups.size() * series.schedules().size();
       context.shared.advance();
     }
@@ -167,13 +172,15 @@ class Session {
     }
   }
 
-  void record(const std::vector<Record>& records) {
+  void record(const std::vector<Record>& records, const World& world) {
     const Stopwatch watch(totals_.recording_ns);
     std::size_t index = totals_.records;
     for (const Record& each : records) {
-      totals_.samples += each.times_ns.size();
+      const bool whole = keeps_all_ || !is_pair_operation(each.operation) || world.on_one_node(each.ranks);
+      const Record kept = whole ? each : reduced(each);
+      totals_.samples += kept.times_ns.size();
       totals_.wrong_bytes += std::max<std::int64_t>(each.wrong_bytes, 0);
-      results_->write(each, index++);
+      results_->write(kept, index++);
       if (!options_.quiet) {
         clear_progress();
         print_table_row(each);
@@ -209,6 +216,7 @@ class Session {
   Invocation invocation_;
   std::unique_ptr<ResultFile> results_;  // on rank 0 only
   Totals totals_;
+  bool keeps_all_ = true;  // every iteration of pairs of nodes too
 };
 
 }  // namespace

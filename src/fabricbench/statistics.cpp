@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 
 namespace fabricbench {
 
@@ -48,6 +49,33 @@ std::int64_t typical_iteration_ns(const std::vector<std::int64_t>& times, std::s
 std::int64_t affordable_iterations(double seconds, std::int64_t iteration_ns) {
   return static_cast<std::int64_t>(
       std::min(1e9, seconds * 1e9 / static_cast<double>(std::max<std::int64_t>(iteration_ns, 1))));
+}
+
+std::vector<std::size_t> kept_ranks(std::size_t count) {
+  constexpr std::size_t kShares = 20;
+  constexpr std::size_t kSteps = 12;  // quarters of a root: six standard deviations of the rank of the median
+  if (count == 0) return {};
+  const std::size_t last = count - 1;
+  const auto root = static_cast<std::size_t>(std::sqrt(static_cast<double>(count)));
+  std::set<std::size_t> ranks;
+  for (std::size_t share = 0; share <= kShares; ++share) ranks.insert(last * share / kShares);
+  for (std::size_t step = 0; step <= kSteps; ++step) {
+    const std::size_t away = step * root / 4;
+    if (away <= last / 2) ranks.insert(last / 2 - away);
+    if ((last + 1) / 2 + away <= last) ranks.insert((last + 1) / 2 + away);
+  }
+  return {ranks.begin(), ranks.end()};
+}
+
+std::vector<std::int64_t> order_statistics(const std::vector<std::int64_t>& times) {
+  if (times.size() > kLongestReduced) return times;
+  const std::vector<std::size_t> ranks = kept_ranks(times.size());
+  if (ranks.size() == times.size()) return times;
+  std::vector<std::int64_t> sorted = times;
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<std::int64_t> kept;
+  for (const std::size_t rank : ranks) kept.push_back(sorted[rank]);
+  return kept;
 }
 
 }  // namespace fabricbench

@@ -30,4 +30,15 @@ std::int64_t typical_iteration_ns(const std::vector<std::int64_t>& times, std::s
 // How many iterations of `iteration_ns` fit into a time; at most 10^9.
 std::int64_t affordable_iterations(double seconds, std::int64_t iteration_ns);
 
+// Longer series are kept whole.
+inline constexpr std::size_t kLongestReduced = std::size_t{1} << 20;
+
+// The places from 0 up, ascending, of the values that stand for a sorted series of `count`, up to kLongestReduced:
+// every 5%, and those around the middle that an interval of the median can need. The package has the same rule
+// (fabricheck/records/order_statistics.py), and tests of both have the same example.
+std::vector<std::size_t> kept_ranks(std::size_t count);
+
+// The order statistics of a series at these places; the whole series, as it is, where they are no fewer.
+std::vector<std::int64_t> order_statistics(const std::vector<std::int64_t>& times);
+
 }  // namespace fabricbench

@@ -33,6 +33,8 @@ World::World() {
   mpi_check(MPI_Bcast(&node_count, 1, MPI_INT, 0, node), "MPI_Bcast");
   node_ranks.resize(static_cast<std::size_t>(node_size));
   mpi_check(MPI_Allgather(&rank, 1, MPI_INT, node_ranks.data(), 1, MPI_INT, node), "MPI_Allgather");
+  first_on_node.resize(static_cast<std::size_t>(size));
+  mpi_check(MPI_Allgather(&node_ranks.front(), 1, MPI_INT, first_on_node.data(), 1, MPI_INT, all), "MPI_Allgather");
   std::vector<std::vector<int>> allowed;
   for (const std::string& cpus : gather_strings(format_ranges(allowed_cpus()), node))
     allowed.push_back(parse_ranges(cpus));
@@ -41,6 +43,11 @@ World::World() {
 
 bool World::on_this_node(int world_rank) const {
   return std::find(node_ranks.begin(), node_ranks.end(), world_rank) != node_ranks.end();
+}
+
+bool World::on_one_node(const std::vector<int>& ranks) const {
+  const auto node_of = [&](int one) { return first_on_node[static_cast<std::size_t>(one)]; };
+  return std::all_of(ranks.begin(), ranks.end(), [&](int one) { return node_of(one) == node_of(ranks.front()); });
 }
 
 int World::node_rank_of(int world_rank) const {

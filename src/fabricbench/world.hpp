@@ -23,9 +23,12 @@ struct World {
   int node_rank = 0;
   int node_size = 1;
   int node_count = 1;
-  std::vector<int> node_ranks;  // world ranks of this node
-  bool shares_cores = false;    // some ranks of this node have to share a core
+  std::vector<int> node_ranks;     // world ranks of this node
+  std::vector<int> first_on_node;  // of each rank the node, by the first rank there
+  bool shares_cores = false;       // some ranks of this node have to share a core
   bool on_this_node(int world_rank) const;
+  // Whether these ranks are on the same node, this one or another.
+  bool on_one_node(const std::vector<int>& ranks) const;
   // The place of a rank of this node among those of the node.
   int node_rank_of(int world_rank) const;
 

@@ -76,23 +76,6 @@ TEST(broadcast_leaves_the_root_alone) {
   for (const Transfer& each : step) CHECK(each.source == 3 && each.destination != 3);
 }
 
-TEST(pair_rounds_meet_every_pair_once_and_no_rank_twice) {
-  for (int count = 2; count <= 17; ++count) {
-    const auto rounds = pair_rounds(ranks(count));
-    CHECK_EQUAL(rounds.size(), static_cast<std::size_t>(count % 2 == 0 ? count - 1 : count));
-    std::set<std::pair<int, int>> met;
-    for (const auto& round : rounds) {
-      std::set<int> busy;
-      for (const auto& [a, b] : round) {
-        CHECK(a < b);
-        CHECK(busy.insert(a).second && busy.insert(b).second);
-        CHECK(met.insert({a, b}).second);
-      }
-    }
-    CHECK_EQUAL(met.size(), static_cast<std::size_t>(count * (count - 1) / 2));
-  }
-}
-
 namespace {
 
 using Matrix = std::map<std::pair<int, int>, std::uint64_t>;
@@ -275,17 +258,29 @@ TEST(buffers_of_a_pair_lie_where_they_were_put) {
   CHECK_EQUAL(steps[1], (Step{{5, 2, 8, 0, 0, false, Place::device, Place::host}}));
 }
 
-TEST(the_transfers_of_one_rank_of_a_collective_are_its_part_of_those_of_all) {
-  const std::vector<int> some{3, 0, 7, 5};
-  for (const Description& row : all_operations()) {
-    if (row.kind != Kind::collective) continue;
-    const Step all = transfers(row.operation, some, 48)[0];
-    for (const int rank : {3, 0, 7, 5, 6}) {
+TEST(the_transfers_of_one_rank_are_its_part_of_those_of_all) {
+  const std::vector<int> some{3, 0, 7, 5, 1, 4};
+  const auto check_own = [&](const Step& all, const auto& own_of) {
+    for (const int rank : some) {
       Step own;
       for (const Transfer& each : all) {
         if (each.source == rank || each.destination == rank) own.push_back(each);
       }
-      CHECK_EQUAL(own_collective_transfers(row.operation, rank, some, 48)[0], own);
+      CHECK_EQUAL(own_of(rank)[0], own);
     }
+  };
+  for (const Description& row : all_operations()) {
+    const bool grouped = has_shape(row.operation) && !is_striping(row.operation);
+    if (row.kind != Kind::collective && row.kind != Kind::memory && !grouped) continue;
+    const Shape shape = grouped ? Shape{2, 3, 2} : Shape{};
+    const auto of = [&](std::optional<int> only) { return transfers(row.operation, some, 48, shape, only); };
+    check_own(of(std::nullopt)[0], of);
+    if (grouped) CHECK_EQUAL(buffer_extent(row.operation, some, 48, shape), buffer_extent(of(std::nullopt)));
+    CHECK(of(6).empty());
+  }
+  for (const Operation operation : {Operation::victim_pingpong_incast, Operation::victim_pingpong_alltoall}) {
+    const auto of = [&](std::optional<int> only) { return aggressor_transfers(operation, some, 48, only); };
+    check_own(of(std::nullopt)[0], of);
+    CHECK_EQUAL(aggressor_extent(operation, some.size(), 48), buffer_extent(of(std::nullopt)));
   }
 }

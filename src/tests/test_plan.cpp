@@ -1,3 +1,7 @@
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <map>
 #include <set>
 
@@ -20,6 +24,45 @@ Options options_for(std::vector<Operation> operations, const char* sizes) {
 
 Implementation as_transfers(Operation, Implementation) { return Implementation::transfers; }
 
+// The groups of each round of a plan, written out.
+std::vector<std::pair<Schedule, std::vector<std::vector<int>>>> all_rounds(const std::vector<Series>& plan) {
+  std::vector<std::pair<Schedule, std::vector<std::vector<int>>>> result;
+  for (const Series& series : plan) {
+    for (std::size_t round = 0; round < series.rounds(); ++round) {
+      auto& groups = result.emplace_back(series.schedule, std::vector<std::vector<int>>{}).second;
+      for (const Group& group : series.at(series.sizes[0], 0, round).groups) groups.push_back(group.ranks);
+    }
+  }
+  return result;
+}
+
+// How much a function, which says whether all went well, adds to the memory of a process that does nothing else: bytes.
+template <typename Function>
+long growth_of_memory(Function&& function) {
+  int ends[2];
+  CHECK_EQUAL(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto most = [] {
+      rusage usage{};
+      getrusage(RUSAGE_SELF, &usage);
+      return usage.ru_maxrss * 1024;
+    };
+    const long before = most();
+    const bool fine = function();
+    const long grown = most() - before;
+    _exit(fine && write(ends[1], &grown, sizeof grown) == sizeof grown ? 0 : 1);
+  }
+  long grown = -1;
+  close(ends[1]);
+  CHECK_EQUAL(read(ends[0], &grown, sizeof grown), static_cast<ssize_t>(sizeof grown));
+  close(ends[0]);
+  int status = 0;
+  CHECK_EQUAL(waitpid(child, &status, 0), child);
+  CHECK_EQUAL(status, 0);
+  return grown;
+}
+
 }  // namespace
 
 TEST(plan_measures_all_ordered_pairs_alone_and_in_rounds) {
@@ -27,10 +70,9 @@ TEST(plan_measures_all_ordered_pairs_alone_and_in_rounds) {
   CHECK_EQUAL(record_count(plan), (12u + 12u) * 2);
   std::set<std::vector<int>> contended;
   std::set<std::vector<int>> uncontended;
-  for (const Series& series : plan) {
-    for (const auto& group : series.groups)
-      (series.schedule == Schedule::contended ? contended : uncontended).insert(group);
-    CHECK_EQUAL(series.groups.size(), series.schedule == Schedule::contended ? 2u : 1u);
+  for (const auto& [schedule, groups] : all_rounds(plan)) {
+    for (const auto& group : groups) (schedule == Schedule::contended ? contended : uncontended).insert(group);
+    CHECK_EQUAL(groups.size(), schedule == Schedule::contended ? 2u : 1u);
   }
   CHECK_EQUAL(contended.size(), 12u);
   CHECK_EQUAL(uncontended.size(), 12u);
@@ -52,16 +94,15 @@ TEST(plan_pairs_the_ports_of_nodes_rail_by_rail) {
   options.group_size = 2;
   for (const int nodes : {2, 3, 4}) {
     std::map<Schedule, std::set<std::vector<int>>> met;
-    for (const Series& series : make_plan(options, 2 * nodes, as_transfers)) {
+    for (const auto& [schedule, pairs] : all_rounds(make_plan(options, 2 * nodes, as_transfers))) {
       std::set<int> busy;
-      for (const auto& pair : series.groups) {
-        met[series.schedule].insert(pair);
+      for (const auto& pair : pairs) {
+        met[schedule].insert(pair);
         CHECK_EQUAL(pair[0] % 2, pair[1] % 2);
         for (const int rank : pair) CHECK(busy.insert(rank).second);
       }
       // Both rails of two nodes at once.
-      if (series.schedule == Schedule::contended)
-        CHECK_EQUAL(series.groups.size(), static_cast<std::size_t>(nodes / 2 * 2));
+      if (schedule == Schedule::contended) CHECK_EQUAL(pairs.size(), static_cast<std::size_t>(nodes / 2 * 2));
     }
     CHECK_EQUAL(met[Schedule::contended].size(), static_cast<std::size_t>(2 * nodes * (nodes - 1)));
     CHECK(met[Schedule::contended] == met[Schedule::uncontended]);
@@ -178,7 +219,7 @@ TEST(plan_measures_victims_alone_and_beside_the_others) {
   auto plan = make_plan(options, 6, as_transfers);
   CHECK_EQUAL(record_count(plan), 4u);
   CHECK_EQUAL(plan[0].groups[0], (std::vector<int>{0, 5}));
-  CHECK_EQUAL(plan[0].aggressor->ranks, (std::vector<int>{1, 2, 3, 4}));
+  CHECK_EQUAL(plan[0].aggressors, (std::vector<int>{1, 2, 3, 4}));
   CHECK_EQUAL(plan[0].schedules(), (std::vector<Schedule>{Schedule::uncontended, Schedule::contended}));
   CHECK_EQUAL(plan[1].groups[0], (std::vector<int>{0, 2, 4}));
   CHECK_EQUAL(buffer_bytes(plan), 192u);
@@ -289,5 +330,59 @@ TEST(plan_gives_a_rank_of_a_collective_its_own_transfers_only) {
     CHECK_EQUAL(step(1, 5).size(), 2u * kRanks - 1);
     CHECK_EQUAL(step(2, 5).size(), 1u);
     CHECK_EQUAL(step(2, 0).size(), kRanks - 1u);
+  }
+}
+
+TEST(a_rule_has_every_pair_once_and_no_rank_twice_in_a_round) {
+  for (int groups = 2; groups <= 9; ++groups) {
+    for (const int size : {1, 3}) {
+      for (const int directions : {1, 2}) {
+        std::set<std::pair<int, int>> alone;
+        const PairRule one_by_one{groups * size, size, directions, false};
+        for (std::size_t round = 0; round < one_by_one.rounds(); ++round) {
+          const auto pairs = one_by_one.pairs(round);
+          CHECK_EQUAL(pairs.size(), 1u);
+          CHECK(alone.empty() || *alone.rbegin() < pairs[0]);
+          alone.insert(pairs[0]);
+        }
+        std::set<std::pair<int, int>> together;
+        const PairRule rule{groups * size, size, directions, true};
+        CHECK_EQUAL(rule.rounds(), static_cast<std::size_t>((groups - 1 + groups % 2) * directions));
+        for (std::size_t round = 0; round < rule.rounds(); ++round) {
+          std::set<int> busy;
+          for (const auto& [a, b] : rule.pairs(round)) {
+            CHECK(busy.insert(a).second && busy.insert(b).second);
+            CHECK(together.insert({a, b}).second);
+            CHECK_EQUAL(a % size, b % size);
+          }
+        }
+        CHECK(alone == together);
+        CHECK_EQUAL(alone.size(), rule.pair_count());
+        CHECK(rule.hash() != one_by_one.hash());
+      }
+    }
+  }
+}
+
+// What one of 4,096 ranks holds of plans that, written out, are 16 million pairs or messages.
+TEST(plan_of_many_ranks_is_small) {
+  constexpr int kRanks = 4096;
+  constexpr long kMost = 50L << 20;
+  for (const Operation operation : {Operation::pingpong, Operation::bidirectional, Operation::alltoall,
+                                    Operation::symmetric_omnidirectional, Operation::victim_alltoall_alltoall}) {
+    const long grown = growth_of_memory([&] {
+      Options options = options_for({operation}, "8,1GiB");
+      options.group_size = 8;
+      options.shapes = {{kRanks / 8, 8, 8}};
+      if (!has_shape(operation)) options.shapes.clear();
+      const auto plan = make_plan(options, kRanks, as_transfers);
+      bool fine = record_count(plan) > 0 && buffer_bytes(plan) > 0 && host_buffer_bytes(plan).send == 0;
+      for (const Series& series : plan) {
+        for (const std::size_t round : {std::size_t{0}, series.rounds() / 2, series.rounds() - 1})
+          fine = fine && !series.at(series.sizes.back(), 5, round).groups.empty();
+      }
+      return fine;
+    });
+    CHECK(grown < kMost);
   }
 }

@@ -62,3 +62,18 @@ TEST(no_time_affords_nothing_and_any_time_a_bounded_number) {
   CHECK_EQUAL(affordable_iterations(1, 0), 1'000'000'000);
   CHECK_EQUAL(affordable_iterations(0.5, 600'000'000), 0);
 }
+
+// tests/records/test_order_statistics.py has the same.
+TEST(a_long_series_is_kept_as_order_statistics) {
+  CHECK_EQUAL(kept_ranks(1), (std::vector<std::size_t>{0}));
+  CHECK_EQUAL(kept_ranks(100), (std::vector<std::size_t>{0,  4,  9,  14, 19, 22, 24, 27, 29, 32, 34, 37, 39, 42,
+                                                         44, 47, 49, 50, 52, 54, 55, 57, 59, 60, 62, 64, 65, 67,
+                                                         69, 70, 72, 74, 75, 77, 79, 80, 84, 89, 94, 99}));
+  std::vector<std::int64_t> times;
+  for (std::int64_t i = 0; i < 100; ++i) times.push_back(99 - i);
+  const std::vector<std::int64_t> kept = order_statistics(times);
+  for (std::size_t i = 0; i < kept.size(); ++i) CHECK_EQUAL(kept[i], static_cast<std::int64_t>(kept_ranks(100)[i]));
+  const std::vector<std::int64_t> few{3, 1, 2};
+  CHECK_EQUAL(order_statistics(few), few);
+  CHECK(kept_ranks(1000).size() < 50);
+}

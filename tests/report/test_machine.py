@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -68,3 +70,24 @@ def test_prometheus_has_base_units_and_the_exit_status(tmp_path: Path) -> None:
         each.name for each in run.judgements if each.verdict is not Verdict.PASS
     ]
     assert not list(tmp_path.glob("*.prom.*"))
+
+
+def test_prometheus_names_a_few_of_many_pairs_and_no_list_of_hosts(tmp_path: Path) -> None:
+    bad = {(a, b): Verdict.DEGRADED for a in range(4) for b in range(8, 12)}
+    run = pair_run(ranks=64, sizes=(8, 1 << 30), bad=bad)
+    ranks = tuple(replace(each, host=f"nid{each.rank // 4:06}") for each in run.run.ranks)
+    run = replace(run, run=replace(run.run, ranks=ranks))
+    write_prometheus([run], tmp_path / "metrics.prom", system="example", problems=[])
+    found = prometheus(tmp_path / "metrics.prom")
+    goodput = {labels["metric"]: value for labels, value in found["fabricheck_goodput_bits_per_second"]}
+    name = "pingpong_uncontended_many_1gib_goodput"
+    values = [each.value * 1e9 for each in run.judgements if each.better == "higher"]
+    assert goodput[f"{name}_lowest"] == pytest.approx(min(values))
+    assert goodput[f"{name}_median"] == pytest.approx(np.median(values))
+    assert goodput[f"{name}_highest"] == pytest.approx(max(values))
+    assert len(goodput) == 3 + 10
+    passed = {labels["metric"]: value for labels, value in found["fabricheck_metric_passed"]}
+    assert {each for each, value in passed.items() if value} == {
+        f"pingpong_uncontended_many_8b_latency_{each}" for each in ("lowest", "median", "highest")
+    }
+    assert {labels["nodes"] for labels, _ in found["fabricheck_metric_passed"]} == {"16 nodes"}

@@ -11,6 +11,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
+from fabricheck.records.metrics import expected_metric_names, metrics_of
+from fabricheck.records.order_statistics import kept_ranks
+from fabricheck.records.pair_rule import PairRule
 from fabricheck.records.run import Groups
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run, read_unsupported
@@ -130,7 +133,7 @@ def _measured_twice(lines: list[Line]) -> None:
 DEFECTS: dict[str, tuple[Callable[[list[Line]], object], Verdict, str]] = {
     "no header": (lambda lines: lines.pop(0), INVALID, "does not begin with a header"),
     "two headers": (lambda lines: lines.insert(1, lines[0]), INVALID, ":2: there is a second header"),
-    "unknown format": (_line(0, format=2), INVALID, ":1: the format version is 2"),
+    "unknown format": (_line(0, format=3), INVALID, ":1: the format version is 3"),
     "format of another type": (_line(0, format=True), INVALID, ":1: the format version is True"),
     "no format": (_header(lambda header: header.pop("format")), INVALID, "the format version is None"),
     "unknown field": (_line(0, colour="red"), INVALID, ":1: the line is not valid: colour"),
@@ -288,7 +291,8 @@ def test_the_error_record_names_who_is_missing_and_where(tmp_path: Path) -> None
 
     run = changed(tmp_path, hang, CUDA)
     assert verdicts(run) == {INCOMPLETE}
-    assert "no progress for 60 s; ranks 2-3 (on nid007) did not arrive" in said(run)
+    gpus = ", ".join(f"GPU {each.device.index} at {each.device.bus_id}" for each in run.ranks[2:] if each.device)
+    assert f"no progress for 60 s; ranks 2-3 (on nid007, {gpus}) did not arrive" in said(run)
     assert len(run.samples) == 4
     assert run.footer is None
 
@@ -509,3 +513,101 @@ def test_any_bytes_can_be_read(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "bytes.jsonl"
     path.write_bytes(content)
     assert read_run(path).problems
+
+
+def _by_rule(lines: list[Line], **rule: Any) -> None:
+    """The pairs of the file, which are all that there are, as bidirectional ones by a rule."""
+    pairs = PairRule(4, 1, 1, True)
+    for line in lines[1:-1]:
+        if line["operation"] == "pingpong":
+            line.update(operation="bidirectional", ranks=sorted(line["ranks"]))
+    plan = lines[0]["plan"]
+    listed = [each for each in plan["series"] if each["operation"] != "pingpong"]
+    same = {name: plan["series"][0][name] for name in ("implementation", "schedule", "bytes")}
+    described = {"ranks": 4, "group": 1, "directions": 1, "hash": pairs.hash_text(), **rule}
+    plan["series"] = [{"operation": "bidirectional", **same, "rule": described}, *listed]
+    plan["operations"] = ["bidirectional", "allreduce"]
+    lines[0]["format"] = 2
+
+
+def test_pairs_by_a_rule_are_those_of_a_list(tmp_path: Path) -> None:
+    run = changed(tmp_path, _by_rule, CUDA)
+    assert run.problems == ()
+    names = expected_metric_names(run.header)
+    assert names == tuple(metric.name for metric in metrics_of(run))
+    assert [name for name in names if name.startswith("bidirectional")] == [
+        f"bidirectional_contended_{pair}_{size}"
+        for pair in ("0_3", "1_2", "0_2", "1_3", "0_1", "2_3")
+        for size in ("1gib_goodput", "8b_latency")
+    ]
+
+
+def _by_rule_of_old(lines: list[Line]) -> None:
+    _by_rule(lines)
+    lines[0]["format"] = 1
+
+
+def _without_a_pair(lines: list[Line]) -> None:
+    _by_rule(lines)
+    del lines[3]
+    for index, line in enumerate(lines[1:-1]):
+        line["index"] = index
+    settle(lines)
+
+
+def _in_another_round(lines: list[Line]) -> None:
+    _by_rule(lines)
+    lines[3]["round"] = 2
+
+
+RULE_DEFECTS: dict[str, tuple[Callable[[list[Line]], object], str]] = {
+    "other pairs": (lambda lines: _by_rule(lines, hash="0" * 16), "not those that this program finds by the same rule"),
+    "other ranks": (lambda lines: _by_rule(lines, ranks=8), "no rule has 8 ranks in groups of 1, of this run of 4"),
+    "groups not full": (lambda lines: _by_rule(lines, group=3), "no rule has 4 ranks in groups of 3"),
+    "twice": (lambda lines: _by_rule(lines, directions=2), "has no rule for pairs that are measured 2 times"),
+    "no hash": (lambda lines: _by_rule(lines, hash=""), ":1: the line is not valid: plan.series.0.by rule.rule.hash"),
+    "the old format": (_by_rule_of_old, "format version 1 has no rules"),
+    "a pair missing": (_without_a_pair, "of 1073741824 B on ranks 0,3 is missing"),
+    "a pair that is not in its round": (_in_another_round, "was not planned"),
+}
+
+
+@pytest.mark.parametrize("name", RULE_DEFECTS)
+def test_a_planted_defect_of_a_rule_is_found(tmp_path: Path, name: str) -> None:
+    change, message = RULE_DEFECTS[name]
+    assert message in said(changed(tmp_path, change, CUDA))
+
+
+def _between_nodes(lines: list[Line], **changes: Any) -> None:
+    """A host for each two of the four ranks, and the first line with the order statistics of 1,000 iterations."""
+    _by_rule(lines)
+    for rank in lines[0]["ranks"]:
+        rank["host"] = f"nid{rank['rank'] // 2:03}"
+    lines[0]["plan"]["iterations"] = {"mode": "adaptive", "minimum": 8, "maximum": 1000, "budget_s": 1.0}
+    for line in lines[1:-1]:
+        line["stopped"] = "budget"
+    kept = {"times_ns": list(range(1000, 1000 + len(kept_ranks(1000)))), "iterations": 1000, "stopped": "maximum"}
+    lines[1].update(kept | changes)
+    lines[-1]["samples"] = sum(len(line["times_ns"]) for line in lines[1:-1])
+
+
+def test_order_statistics_of_a_pair_of_nodes_are_read(tmp_path: Path) -> None:
+    run = changed(tmp_path, _between_nodes, CUDA)
+    assert run.problems == ()
+    kept = run.samples[0]
+    assert (kept.kept_of, kept.count, kept.one_way_ns.size) == (1000, 1000, 1000)
+    assert np.median(kept.one_way_ns) == np.median(kept.times_ns)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"iterations": 999}, "says 999 iterations"),
+        ({"iterations": 1 << 40}, f"says {1 << 40} iterations"),
+        ({"ranks": [0, 1]}, "says 1000 iterations and has 46 times"),  # on one node they are kept whole
+        ({"times_ns": [*range(1000, 1044), 1046, 1045]}, "not in ascending order"),
+        ({"times_ns": list(range(1, 46))}, "says 1000 iterations and has 45 times"),
+    ],
+)
+def test_what_cannot_be_order_statistics_is_told(tmp_path: Path, changes: Line, message: str) -> None:
+    assert message in said(changed(tmp_path, lambda lines: _between_nodes(lines, **changes), CUDA))

@@ -68,7 +68,7 @@ def distributions_of(judged: RunJudgement) -> Iterable[Figure]:
 
 def _distribution(judged: Judgement, world: int) -> Distribution | None:
     samples = judged.samples
-    if samples.statistic == "mean" or samples.times_ns.size < _FEWEST:
+    if samples.statistic == "mean" or samples.count < _FEWEST:
         return None
     with np.errstate(all="ignore"):
         values = samples.goodput_gbps if quantity_of(judged) == "goodput" else samples.latency_us

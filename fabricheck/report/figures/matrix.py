@@ -7,6 +7,7 @@ from itertools import groupby
 
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
+from fabricheck.records.pair_rule import planned_groups
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import Group, describe_rank, number, percent, plural, share_of_expected, who
@@ -79,10 +80,10 @@ def _summary(
 
 
 def _planned_pairs(group: Group, judged: RunJudgement) -> set[tuple[int, int]]:
-    plan = judged.run.header.get("plan", {})
+    header = judged.run.header
     return {
         (each["ranks"][0], each["ranks"][1])
-        for each in plan.get("series", [])
+        for each in (planned_groups(header) if "series" in header.get("plan", {}) else ())
         if (each["operation"], each["implementation"], each["schedule"])
         == (group.operation, group.implementation, group.schedule)
         and group.bytes in each["bytes"]

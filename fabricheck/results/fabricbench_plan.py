@@ -1,0 +1,184 @@
+"""What the header of a result file plans: its measurements one by one, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from fabricheck.records.operations import GROUP_PATTERNS, MEMORY_PATHS, PAIRS, SPARSE, STRIPING, VICTIMS
+from fabricheck.records.order_statistics import LONGEST, kept_ranks
+from fabricheck.records.pair_rule import PairRule
+from fabricheck.records.verdict import Verdict
+from fabricheck.results.fabricbench_format import HeaderModel, RuledSeriesModel, SamplesModel, SeriesModel
+from fabricheck.results.guards import list_ranks
+
+# What makes two samples lines the same measurement, and what a planned series must agree with: operation, schedule,
+# bytes, ranks, groups, implementation and round.
+Key = tuple[str, str, int, tuple[int, ...], tuple[int, ...], str, int]
+
+
+def key_of(each: SamplesModel | SeriesModel, size: int) -> Key:
+    """The measurement of a line of samples, or of a series at one of its sizes."""
+    groups = tuple(each.groups or ())
+    return each.operation, each.schedule, size, tuple(each.ranks), groups, each.implementation, each.round
+
+
+def describe(key: Key) -> str:
+    """A measurement, for messages."""
+    operation, schedule, size, ranks, groups, *_ = key
+    shape = f" {'x'.join(map(str, groups))}" if groups else ""
+    return f"{operation}{shape} {schedule} of {size} B on ranks {list_ranks(ranks)}"
+
+
+def planned_keys(header: HeaderModel) -> Iterator[Key]:
+    """All measurements of a plan; none of a series whose rule is not possible."""
+    for series in header.plan.series:
+        if isinstance(series, SeriesModel):
+            yield from (key_of(series, size) for size in series.bytes)
+        elif rule_mistake(series, header) is None:
+            for number, pairs in _rule_of(series).rounds():
+                for source, destination in pairs.tolist():
+                    ranks = (source, destination)
+                    for size in series.bytes:
+                        yield series.operation, series.schedule, size, ranks, (), series.implementation, number
+
+
+def plan_mistakes(header: HeaderModel, planned: Counter[Key]) -> Iterator[str]:
+    """What is wrong with the plan of a header, of which `planned` counts the measurements."""
+    plan, ranks = header.plan, len(header.ranks)
+    count = planned.total()
+    if count != header.expected_records:
+        yield f"expected_records is {header.expected_records} and the plan has {count}"
+    # A pair may be in several of the rounds that the user has written down.
+    depth = 5 if plan.rounds is None else None
+    if len({key[:depth] for key in planned}) != count:
+        yield "the plan has a measurement twice"
+    for series in plan.series:
+        if isinstance(series, SeriesModel):
+            if (mistake := group_mistake(series, ranks)) is not None:
+                yield mistake
+            yield from _company_mistakes(series, ranks)
+        elif (mistake := rule_mistake(series, header)) is not None:
+            yield mistake
+    if {series.operation for series in plan.series} != set(plan.operations):
+        yield "the series of the plan are not for the operations of the plan"
+    if {series.schedule for series in plan.series} != set(plan.schedules):
+        yield "the series of the plan are not for the schedules of the plan"
+    iterations = plan.iterations
+    if iterations.minimum > iterations.maximum or (
+        iterations.mode == "fixed" and iterations.minimum != iterations.maximum
+    ):
+        yield f"the plan has {iterations.minimum} to {iterations.maximum} iterations"
+
+
+def rule_mistake(series: RuledSeriesModel, header: HeaderModel) -> str | None:
+    """What keeps a series from being the pairs of this run that its rule gives."""
+    rule, ranks = _rule_of(series), len(header.ranks)
+    if header.format == 1:
+        return "a file of format version 1 has no rules: it was changed"
+    if series.operation not in PAIRS or (rule.directions == 1) != (series.operation == "bidirectional"):
+        return f"{series.operation} has no rule for pairs that are measured {rule.directions} times"
+    if rule.ranks != ranks or not rule.is_possible:
+        return f"no rule has {rule.ranks} ranks in groups of {rule.group}, of this run of {ranks} ranks"
+    if rule.hash_text() != series.rule.hash:
+        return (
+            f"the pairs of {series.operation} {series.schedule} are not those that this program finds by the same "
+            "rule: use matching versions"
+        )
+    return None
+
+
+def _rule_of(series: RuledSeriesModel) -> PairRule:
+    rule = series.rule
+    return PairRule(rule.ranks, rule.group, rule.directions, series.schedule == "contended")
+
+
+def group_mistake(each: SamplesModel | SeriesModel, count: int) -> str | None:
+    """Why the ranks of a measurement cannot be those of its operation, in a run of `count` ranks."""
+    operation, ranks = each.operation, each.ranks
+    if max(ranks) >= count:
+        return f"rank {max(ranks)} is not in this run of {count} ranks"
+    if len(set(ranks)) != len(ranks):
+        return f"{operation} has a rank twice in {list_ranks(ranks)}"
+    if operation not in MEMORY_PATHS and len(ranks) < 2:
+        return f"{operation} is between ranks, and rank {ranks[0]} is alone"
+    if operation in PAIRS and len(ranks) != 2:
+        return f"{operation} is between two ranks, not {len(ranks)}"
+    if (each.groups is not None) != (operation in GROUP_PATTERNS or operation in STRIPING):
+        return f"{operation} {'has groups' if each.groups is not None else 'does not say which groups'}"
+    return _shape_mistake(operation, ranks, *each.groups) if each.groups is not None else None
+
+
+def _shape_mistake(operation: str, ranks: Sequence[int], *groups: int) -> str | None:
+    count, size, active = groups
+    striping = operation in STRIPING
+    two = striping or GROUP_PATTERNS[operation][0] == "asymmetric"
+    if count < 2 or active > size or (two and count != 2) or (striping and active < 2):
+        return f"{operation} cannot be among (n, g, k) = {groups}"
+    if list(ranks) != list(range(count * size)):
+        return f"{operation} among (n, g, k) = {groups} is not on ranks {list_ranks(ranks)}"
+    return None
+
+
+def _company_mistakes(series: SeriesModel, ranks: int) -> Iterator[str]:
+    """Of the messages of a matrix, and of the ranks beside a victim, which only a series has."""
+    operation, messages, aggressors = series.operation, series.messages, series.aggressors
+    if (messages is not None) != (operation in SPARSE):
+        yield f"{operation} {'has messages' if messages else 'does not say which messages'} in the plan"
+    if (aggressors is not None) != (operation in VICTIMS):
+        yield f"{operation} {'has aggressors' if aggressors else 'names no aggressors'} in the plan"
+    for source, destination, size in messages or ():
+        if source == destination or size == 0 or not {source, destination} <= set(series.ranks):
+            yield f"{operation} has a message from rank {source} to rank {destination}"
+            return
+    if messages is not None and [sum(size for *_, size in messages)] != series.bytes:
+        yield f"the messages of {operation} are not the bytes of the plan"
+    if aggressors is not None and (
+        max(aggressors) >= ranks or len({*aggressors, *series.ranks}) < len(aggressors) + len(series.ranks)
+    ):
+        yield f"{operation} has an aggressor twice, among its victims or from outside"
+
+
+def samples_mistakes(each: SamplesModel, what: str, header: HeaderModel) -> Iterator[tuple[str, Verdict]]:
+    """What is wrong with a line of samples, called `what`, of a run with this header."""
+    if (mistake := group_mistake(each, len(header.ranks))) is not None:
+        yield mistake, Verdict.INVALID
+    plan, kept = header.plan.iterations, len(each.times_ns)
+    count = each.iterations or kept
+    if count != kept and (mistake := order_mistake(each, header)) is not None:
+        yield f"{what} {mistake}", Verdict.INVALID
+    if plan.mode == "fixed":
+        if count != plan.maximum or each.stopped != "fixed" or each.warmup != header.plan.warmup:
+            yield (
+                f"{what} has {count} iterations after {each.warmup} of warm-up ({each.stopped}) where "
+                f"{plan.maximum} after {header.plan.warmup} were planned",
+                Verdict.INVALID,
+            )
+    elif (
+        count > plan.maximum
+        or each.stopped == "fixed"
+        or (each.stopped == "maximum" and count != plan.maximum)
+        or each.warmup > header.plan.warmup
+    ):
+        yield (
+            f"{what} has {count} iterations after {each.warmup} of warm-up ({each.stopped}) where at most "
+            f"{plan.maximum} after at most {header.plan.warmup} were planned",
+            Verdict.INVALID,
+        )
+    if each.wrong_bytes > 0:
+        yield f"{what} brought {each.wrong_bytes} wrong bytes: the data are not what was sent", Verdict.FAIL
+    elif header.plan.verifies != (each.wrong_bytes == 0):
+        said = "were not verified though the plan says so" if header.plan.verifies else "were verified against plan"
+        yield f"the data of {what} {said}", Verdict.INVALID
+
+
+def order_mistake(each: SamplesModel, header: HeaderModel) -> str | None:
+    """Why the times of a line cannot be the order statistics of more iterations, which pairs of two nodes have."""
+    hosts = {header.ranks[rank].host for rank in each.ranks if rank < len(header.ranks)}
+    possible = header.format > 1 and each.operation in PAIRS and len(hosts) == len(each.ranks)
+    if not possible or each.iterations > LONGEST or len(kept_ranks(each.iterations)) != len(each.times_ns):
+        return f"says {each.iterations} iterations and has {len(each.times_ns)} times"
+    if any(later < earlier for earlier, later in pairwise(each.times_ns)):
+        return "has order statistics that are not in ascending order"
+    return None
