@@ -60,7 +60,6 @@ def _partition(partition: Mapping[str, Any], described: Mapping[str, Any]) -> di
         "launcher": "srun",
         "access": ["--partition=all", "--exclusive"],
         "max_jobs": 1,
-        "time_limit": "10m",
         "features": [*features, *(["multinode"] if several else [])],
         "extras": {
             **extras,
