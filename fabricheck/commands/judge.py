@@ -92,10 +92,13 @@ def judge(
     if known is not None and known.tests:
         test = choose_test(known, test)
     attributes = dict(parse_attribute(each) for each in keys)
+    partition = str(attributes.get("$partition", system or ""))
     judged: list[RunJudgement | VendorJudgement] = []
     for file in files:
         of_vendor = judge_vendor_file(file, ranks, tool)
-        judged += of_vendor or [with_what_it_tells(judge.judge(read_run(file), test, attributes), judge)]
+        judged += of_vendor or [
+            with_what_it_tells(judge.judge_alone(read_run(file), test, attributes), judge, partition)
+        ]
     if as_json:
         content = [vendor_as_json(one) if isinstance(one, VendorJudgement) else run_as_json(one) for one in judged]
         click.echo(json.dumps(content, indent=2, allow_nan=False))

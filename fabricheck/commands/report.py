@@ -138,9 +138,11 @@ def _of_files(files: Sequence[Path], output: Path, system: str, test: str | None
     for file in files:
         if output.exists() and file.exists() and output.samefile(file):
             raise UserError(f"--output {output} is a result file, which the report would overwrite: name another file")
-    judged = judge_files(files, system, test=test, attributes=dict(map(parse_attribute, keys)))
+    attributes = dict(map(parse_attribute, keys))
+    partition = str(attributes.get("$partition", system))
+    judged = judge_files(files, system, test=test, attributes=attributes)
     judge = SystemJudge.of(system)
-    return _Shown(system, tuple(with_what_it_tells(each, judge) for each in judged))
+    return _Shown(system, tuple(with_what_it_tells(each, judge, partition) for each in judged))
 
 
 def _of_store(store: Path | None, system: str, session: str | None, base: str | None, candidate: str | None) -> _Shown:

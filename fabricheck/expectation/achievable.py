@@ -9,7 +9,7 @@ from fabricheck.expectation.payload import Payload, least_payload
 from fabricheck.expectation.question import Question
 from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.topology.graph import node_graph
-from fabricheck.topology.model import Gpu
+from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.network import node_of
 from fabricheck.topology.nic import nic_of
 
@@ -21,6 +21,7 @@ _START_UP_US = {"copy": 10.0, "kernel": 12.0, "ccl": 15.0, "mpi": 20.0}
 _COLLECTIVES = {"ccl": COLLECTIVES, "copy": ("alltoall", "allgather", "broadcast")}
 # Below, more than the links decides.
 _LEAST_BYTES = 16 << 20
+_LEAST_START_UPS = 1000
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,18 @@ def achievable(question: Question, expected: float | None) -> Achievable | None:
         expected * data.share * ideal_us / (ideal_us + start_up_us),
         f"{data.share:.1%} of {expected:.4g} Gb/s is data by {data.mover} over {data.technology}: {data.source}",
     )
+
+
+def between_hosts(topology: Topology, expected: float | None, bytes_: int) -> float | None:
+    """What MPI between two hosts on one switch gets of `expected`, Gb/s, on links so slow that processors keep up.
+
+    That is where the start of a message is no thousandth of its time. None elsewhere.
+    """
+    data = least_payload([nic.model for nic in topology.nics], "nic")
+    if data is None or not expected:
+        return None
+    slow_enough = 8e-3 * bytes_ / (expected * data.share) >= _LEAST_START_UPS * _START_UP_US["mpi"]
+    return expected * data.share if slow_enough else None
 
 
 def _payload(question: Question) -> Payload | None:

@@ -47,7 +47,7 @@ def company_of_pairs(run: Run, topology: Topology) -> Callable[[Samples], Compan
         return is_in_round(samples) and hosts.keys() >= {*samples.ranks}
 
     for samples in filter(in_round, run.samples):
-        together.setdefault(_round_of(samples), []).append(samples)
+        together.setdefault(round_of(samples), []).append(samples)
     members = {rank for each in together.values() for one in each for rank in one.ranks}
     drives = {rank: topology.gpu(gpus[rank]) for rank in sorted(members & gpus.keys())}
 
@@ -74,7 +74,7 @@ def company_of_pairs(run: Run, topology: Topology) -> Callable[[Samples], Compan
     def company(samples: Samples) -> Company | None:
         if not in_round(samples):
             return None
-        on_links, on_nics = counts(*_round_of(samples))
+        on_links, on_nics = counts(*round_of(samples))
         own, host = nics(samples), hosts[samples.ranks[0]]
         return Company(
             {edge: on_links[host, edge] for edge in edges(samples)},
@@ -84,5 +84,5 @@ def company_of_pairs(run: Run, topology: Topology) -> Callable[[Samples], Compan
     return company
 
 
-def _round_of(samples: Samples) -> tuple[str, int, int]:
+def round_of(samples: Samples) -> tuple[str, int, int]:
     return samples.operation, samples.round, samples.bytes

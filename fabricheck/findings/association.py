@@ -161,12 +161,22 @@ def find_associations(run: Run, topology: Topology) -> Iterator[Problem | Findin
     goodput = {active: float(np.median(each.goodput_gbps)) for active, each in samples.items()}
     noise = max(_half_width(each) for each in samples.values())
     found = infer_association(goodput, nic_gbps=rate, gpus=min(hosts.values()), noise=noise)
-    wrong = found.scheme is not None and topology.nic_scheme not in (None, found.scheme)
+    ranks, declared = min(hosts.values()), topology.nic_scheme
+    wrong = None not in (found.scheme, declared) and _alike(found.scheme, found.nics, ranks) != _alike(
+        declared, len(topology.nics), ranks
+    )
     text = f"{_RAIL}: association to NICs: {found.reason}"
     if wrong:
         yield Problem(Verdict.DEGRADED, f"{text}, and the topology says {topology.nic_scheme}")
     else:
         yield Finding(text)
+
+
+def _alike(scheme: str | None, nics: int | None, ranks: int) -> str | None:
+    """The scheme by one name, where several are the same: a NIC for each rank, or one for all."""
+    if nics is None or scheme not in ("packed", "round-robin"):
+        return scheme
+    return "one-to-one" if nics >= ranks else "packed" if nics == 1 else scheme
 
 
 def _half_width(samples: Samples) -> float:

@@ -16,12 +16,14 @@ from fabricheck.findings.distances import find_distance_classes
 from fabricheck.findings.observations import find_observations
 from fabricheck.findings.scaling import find_scalings
 from fabricheck.findings.slowdown import find_slowdowns
+from fabricheck.judge.evidence import short_name
 from fabricheck.judge.node_state import findings_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.localization.judge import judge_pairs
 from fabricheck.localization.results import RETEST
 from fabricheck.records.verdict import Finding, Problem, Verdict, split, worst
+from fabricheck.topology.network import Network, fold
 
 
 def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | Finding]:
@@ -35,6 +37,7 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | 
             yield from _or_why_not(each.run.path, found)
     for found in (
         find_unused_gpus(runs, judge),
+        find_unmeasured_nodes(runs, judge),
         findings_of((each.run, judge.topology_of(each.partition)) for each in runs),
         find_far_cores(runs),
         find_scalings(runs, judge),
@@ -44,14 +47,19 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | 
         yield from _or_why_not("the runs of this session together", found)
 
 
-def with_what_it_tells(judged: RunJudgement, judge: SystemJudge) -> RunJudgement:
-    """A judgement by hand with what a session would find wrong in this run beside its metrics: slow parts of a network.
+def with_what_it_tells(judged: RunJudgement, judge: SystemJudge, partition: str = "") -> RunJudgement:
+    """A run judged alone with what its session would say of it: of its equals, and of slow parts of a network.
 
-    A run with problems of its own has enough of them.
+    By `partition` (`system:partition`) the topology is chosen. A run with problems of its own has enough of them, and a
+    screen has its retest.
     """
-    if judged.run.footer is None or judged.run.problems:
+    compared = judge.compare((judged,))
+    (judged,) = compared.runs
+    if judged.run.footer is None or judged.run.problems or Path(judged.run.path).name in (SCREEN, RETEST):
         return judged
-    problems, _ = split(find_all((CaseRun.of_file(judged.run),), judge))
+    run = replace(CaseRun.of_file(judged.run), partition=partition)
+    found = (each for part in _of_one(run, judge, (run,)) for each in _or_why_not(judged.run.path, part))
+    problems, _ = split([*compared.problems, *found])
     verdict = worst([judged.verdict, *(each.verdict for each in problems)])
     return replace(judged, verdict=verdict, problems=(*judged.problems, *problems))
 
@@ -89,3 +97,18 @@ def find_unused_gpus(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Fi
             where = partition or topology.system
             text = f"{where}: of the {len(topology.gpus)} GPUs that its topology has, no run drove more than {number}"
             yield Finding(text)
+
+
+def find_unmeasured_nodes(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
+    """Nodes of a network that none of the runs was on, of which some measured it: they pass without those."""
+    measured: dict[Network, set[str]] = {}
+    for each in runs:
+        hosts = {rank.host for rank in each.run.ranks}
+        topology = judge.topology_of(each.partition)
+        network = topology.network if topology is not None else None
+        if network is not None and len(hosts) > 1:
+            measured.setdefault(network, set()).update(hosts, map(short_name, hosts))
+    for network, nodes in measured.items():
+        if others := [each for each in network.nodes if each not in nodes]:
+            text = f"no run was on {len(others)} of the {len(network.nodes)} nodes of the description"
+            yield Finding(f"{text}: {fold(others)}")

@@ -19,11 +19,10 @@ from fabricheck.history.calibrate import Calibrated, Calibration, shares_of
 from fabricheck.history.limits import parse_test
 from fabricheck.judge.references import PROVENANCE, SOURCES, UNCALIBRATED, load_references
 from fabricheck.suite import INSTALLED
+from fabricheck.topology.network import fold
 
 _INDEX = "$index"
 _SPECIAL = (SOURCES, PROVENANCE, UNCALIBRATED)
-
-_MOST_NODES = 4
 
 Place = tuple[Any, ...]
 
@@ -103,13 +102,12 @@ def _check(text: str, path: Path) -> None:
 def _add_source(content: CommentedMap, calibration: Calibration, command: str) -> str:
     between, within = shares_of(calibration.references)
     days = f"{calibration.first:%Y-%m-%d} to {calibration.last:%Y-%m-%d}"
-    more = f" and {len(calibration.nodes) - _MOST_NODES} more" if calibration.nodes[_MOST_NODES:] else ""
-    nodes = ", ".join(calibration.nodes[:_MOST_NODES]) + more
     fields = CommentedMap(
         kind="measured",
         source=f"{calibration.runs} runs in {len(calibration.sessions)} sessions, {days}",
         date=f"{calibration.last:%Y-%m-%d}",
-        system=f"{calibration.system}, nodes {nodes}" if nodes else calibration.system,
+        system=calibration.system,
+        **({"nodes": fold(calibration.nodes)} if calibration.nodes else {}),
         software=_software(calibration.software),
         command=command,
         runs=min(each.runs for each in calibration.references),

@@ -10,11 +10,13 @@ directions to the host at once, and shared memory of a node.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fabricheck.expectation.in_rounds import is_in_round, round_of
 from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
 from fabricheck.judge.outliers import Parts
 from fabricheck.judge.policy import host_memory_of
@@ -33,7 +35,11 @@ from fabricheck.units import format_size
 _ALONE = ("local_copy", "host_to_device", "device_to_host", "host_stream")
 # Fewer iterations do not tell how much a series varies.
 _FEWEST_ITERATIONS = 5
+# Of so many one is beyond the 95th percentile.
+_FEWEST_FOR_TAIL = 20
 _NORMAL = 1.4826
+
+_Round = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,7 @@ class Member:
     """A metric among its equals, by its number in the run.
 
     `worse`: logarithm of its value, more is slower; `inside`: relative standard deviation of its iterations, robust.
+    `tail`: logarithm of its 95th percentile over its median, in time; None of fewer iterations than that needs.
     `name`: where it was measured; `parts`: what its data pass.
     """
 
@@ -49,11 +56,15 @@ class Member:
     inside: float
     name: str
     parts: Parts
+    tail: float | None = None
 
 
 @dataclass(frozen=True)
 class Equals:
-    """Metrics that have to be equal. `key` is the same for the same question in another run of the same test."""
+    """Metrics that have to be equal. `key` is the same for the same question in another run of the same test.
+
+    `same_switch`: they are pairs of nodes on one switch each.
+    """
 
     key: Hashable
     what: str
@@ -62,6 +73,7 @@ class Equals:
     network: bool
     devices: bool
     host_memory: bool
+    same_switch: bool = False
 
 
 def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
@@ -78,7 +90,7 @@ def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
         return ()
     where = _Places.of(run, topology)
     found: dict[Hashable, list[Member]] = {}
-    kinds: dict[Hashable, tuple[str, bool, bool]] = {}
+    kinds: dict[Hashable, tuple[str, bool, bool, bool]] = {}
     for number, each in enumerate(judged.judgements):
         samples = each.samples
         sound = each.verdict is not Verdict.INVALID and samples.statistic == "iterations"
@@ -94,12 +106,21 @@ def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
         )
         found.setdefault(key, []).append(_member(number, each, where))
         host_memory = host_memory_of(run, samples) is not None
-        kinds[key] = (each.unit, where.across(samples), host_memory)
-    devices = run.header["backend"] != "host"
+        near = isinstance(role, tuple) and role[:2] == ("network", "same-switch")
+        kinds[key] = (each.unit, where.across(samples), host_memory, near)
     return tuple(
-        Equals(key, _what(run, judged.judgements[members[0].number]), unit, tuple(members), network, devices, memory)
+        Equals(
+            key,
+            _what(run, judged.judgements[members[0].number]),
+            unit,
+            tuple(members),
+            network,
+            run.on_gpus,
+            memory,
+            near,
+        )
         for key, members in found.items()
-        for unit, network, memory in (kinds[key],)
+        for unit, network, memory, near in (kinds[key],)
     )
 
 
@@ -115,7 +136,9 @@ def _member(number: int, judged: Judgement, where: _Places) -> Member:
     middle = float(np.median(values))
     inside = _NORMAL * float(np.median(np.abs(values - middle))) / middle
     name, parts = where.names(judged.samples)
-    return Member(number, float(np.log(judged.value)) * (-1 if higher else 1), inside, name, parts)
+    times = judged.samples.times_ns
+    tail = float(np.log(np.percentile(times, 95) / np.median(times))) if times.size >= _FEWEST_FOR_TAIL else None
+    return Member(number, float(np.log(judged.value)) * (-1 if higher else 1), inside, name, parts, tail)
 
 
 @dataclass(frozen=True)
@@ -127,13 +150,18 @@ class _Places:
     gpus: dict[int, Gpu]
     ends: dict[int, str]
     several_hosts: bool
+    crowds: Counter[tuple[_Round, str]]
 
     @classmethod
     def of(cls, run: Run, topology: Topology) -> _Places:
         gpus = {rank: topology.gpu(index) for rank, index in gpu_of_ranks(run).items()}
         ranks = {each.rank: each for each in run.ranks}
         hosts = {each.host for each in run.ranks}
-        return cls(topology, ranks, gpus, ends_of_ranks(run, topology), len(hosts) > 1)
+        ends = ends_of_ranks(run, topology)
+        alone = cls(topology, ranks, gpus, ends, len(hosts) > 1, Counter())
+        known = (each for each in run.samples if is_in_round(each) and ranks.keys() >= {*each.ranks})
+        crowds = Counter((round_of(each), trunk) for each in known for trunk in alone.trunks(each))
+        return replace(alone, crowds=crowds)
 
     def across(self, samples: Samples) -> bool:
         return len({self.ranks[rank].host for rank in samples.ranks}) > 1
@@ -190,11 +218,31 @@ class _Places:
             if len(hosts) == 2:
                 units += self._nics(samples)
                 others += ["-".join(sorted(hosts)), f"{hosts[0]} sending", f"{hosts[1]} receiving"]
+                others += self._trunks_and_load(samples)
         return name, Parts(tuple(dict.fromkeys(units)), tuple(others))
 
     def _name(self, rank: int) -> str:
         host = self.ranks[rank].host
         return f"{host}:{self.gpus[rank].name}" if rank in self.gpus else f"{host}:rank{rank}"
+
+    def trunks(self, samples: Samples) -> Sequence[str]:
+        """The links between switches that a pair's data surely pass, each with its direction."""
+        network = self.topology.network
+        if network is None or not self.ends or len(samples.ranks) != 2:
+            return ()
+        ways = [
+            [name for name in route.components if name in network.graph and ":" not in name]
+            for route in network.routes(*(self.ends[rank] for rank in samples.ranks))
+        ]
+        surely = [ends for ends in itertools.pairwise(ways[0]) if all(ends in itertools.pairwise(way) for way in ways)]
+        return [f"{network.graph.edges[ends]['link'].name} from {ends[0]}" for ends in surely]
+
+    def _trunks_and_load(self, samples: Samples) -> Iterator[str]:
+        """A trunk that has lost a part of its rate is slow for as many pairs at once as do not fit any more."""
+        for trunk in self.trunks(samples):
+            yield trunk
+            if (load := self.crowds[round_of(samples), trunk]) > 1:
+                yield f"{trunk} with {load} pairs at once"
 
     def _nics(self, samples: Samples) -> Sequence[str]:
         own = [(rank, nic_of(self.topology, self.gpus[rank])) for rank in samples.ranks if rank in self.gpus]

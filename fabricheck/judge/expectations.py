@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -20,6 +21,9 @@ from fabricheck.records.run import Run, Samples
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import Network
 
+# Variables that name the interfaces or adapters that MPI libraries may use.
+_INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "UCX_NET_DEVICES")
+
 
 def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect:
     """The expectations of `judge_run` for a run on the nodes that `topology` describes.
@@ -29,6 +33,7 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
     not have, or was on a node that its network does not have.
     """
     ranks = {each.rank: each for each in run.ranks}
+    topology = _with_nics_in_use(run, topology)
     gpus = gpu_of_ranks(run)
     ends = ends_of_ranks(run, topology)
     loads = _loads_of_rounds(run, topology.network, ends)
@@ -71,6 +76,17 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
         return found
 
     return expect
+
+
+def _with_nics_in_use(run: Run, topology: Topology) -> Topology:
+    """The topology with those NICs alone that ranks without a GPU were told to use; as it is where nobody told them."""
+    if not run.header or any(each.device is not None for each in run.ranks):
+        return topology
+    set_ = [*run.header["environment"].items()]
+    set_ += [(each["name"], each["value"]) for each in run.header.get("environment_differences", ())]
+    told = {word for name, value in set_ if name in _INTERFACES and value for word in re.split("[,:]", value)}
+    used = tuple(nic for nic in topology.nics if nic.name in told)
+    return replace(topology, nics=used) if used else topology
 
 
 def _has_company(samples: Samples) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from fabricheck.errors import UserError
 from fabricheck.patterns import mistake_of
 from fabricheck.records.judgement import Reference
+from fabricheck.topology.network import unfold
 from fabricheck.yamlfile import YamlFile, read_yaml
 
 SOURCES = "$sources"
@@ -35,7 +36,7 @@ _WORSE_ABOVE = frozenset({"ns", "us", "ms", "s"})
 _METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # What a file may say about a source; `kind` tells a measurement of this system from somebody else's number.
 _SOURCE_KINDS = ("measured", "published", "vendor")
-_SOURCE_FIELDS = frozenset({"kind", "source", "date", "system", "software", "command", "runs", "note"})
+_SOURCE_FIELDS = frozenset({"kind", "source", "date", "system", "software", "command", "runs", "note", "nodes"})
 _SOURCE_REQUIRED = {"measured": ("date", "system", "software", "command"), "published": (), "vendor": ()}
 
 Key = str | int
@@ -104,11 +105,13 @@ class References:
     """All references in one file, by the name of the ReFrame test class.
 
     `uncalibrated`: the test classes that have none on this system, and why; ALL_OTHERS for those that nothing names.
+    `nodes`: by provenance, the nodes that were measured, where the file says them.
     """
 
     path: str
     tests: Mapping[str, TestReferences]
     uncalibrated: Mapping[str, str] = field(default_factory=dict)
+    nodes: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def of(self, test: str) -> TestReferences:
         """The references of a test class, by its exact name. Raises UserError where the file has none."""
@@ -121,7 +124,7 @@ def load_references(path: str | PathLike[str]) -> References:
     """All references in a file. Raises UserError, naming file, line and key, for the first thing that is wrong."""
     file = read_yaml(Path(path))
     parser = _Parser(file)
-    return References(str(path), parser.parse(), parser.uncalibrated)
+    return References(str(path), parser.parse(), parser.uncalibrated, parser.nodes)
 
 
 def _same(a: Key, b: Key | None) -> bool:
@@ -144,6 +147,7 @@ class _Parser:
     def __init__(self, file: YamlFile) -> None:
         self.file = file
         self.sources: dict[str, str] = {}
+        self.nodes: dict[str, frozenset[str]] = {}
         self.provenance: Any = {}
         self.uncalibrated: dict[str, str] = {}
 
@@ -195,6 +199,11 @@ class _Parser:
                     self.fail(place, f"needs the field {each}, as a {kind} value does")
             date = f", {fields['date']}" if "date" in fields else ""
             self.sources[str(name)] = f"{name}: {kind}{date}: {fields['source']}"
+            if "nodes" in fields:
+                try:
+                    self.nodes[self.sources[str(name)]] = frozenset(unfold(str(fields["nodes"])))
+                except UserError as error:
+                    self.fail((*place, "nodes"), str(error))
 
     def parse_test(self, test: str, value: dict[Any, Any]) -> TestReferences:
         index: tuple[str, ...] = _SCOPES

@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fabricheck.errors import UserError
+from fabricheck.expectation.achievable import between_hosts
 from fabricheck.judge.equals import Equals, Member, equals_of
 from fabricheck.judge.outliers import Outlier, Parts, critical_value, outliers
 from fabricheck.judge.policy import Policy, Scope
+from fabricheck.judge.slow_links import SlowLink, slow_link
+from fabricheck.judge.tails import find_slow_tails
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement, Yardstick
 from fabricheck.records.rehearsal import is_rehearsal
@@ -28,13 +31,20 @@ _WHOLE = 0.9
 
 @dataclass(frozen=True)
 class Unequal:
-    """Metrics of one group of equals, in run `run`, that are slower than the rest; `where` names the part."""
+    """Metrics of one group of equals, in run `run`, that are slower than the rest; `where` names the part. `group` is
+    None where they are those of several runs."""
 
     run: int
     what: str
     where: str
     outlier: Outlier
     unit: str
+    group: _Group | None = None
+
+    @property
+    def numbers(self) -> list[int]:
+        """Those of the judgements that are slow, where they are of one run."""
+        return [self.group.equals.members[position].number for position in self.outlier.members] if self.group else []
 
 
 @dataclass(frozen=True)
@@ -62,7 +72,8 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     groups = [_Group(number, each) for number, run in enumerate(runs) for each in _equals(run)]
     metrics = max(policy.equals_metrics, sum(len(run.judgements) for run in runs))
     several = _by_key(runs, groups)
-    each_error = policy.equals_error / metrics / (2 if several else 1)
+    # Half of it is for medians, half for tails.
+    each_error = policy.equals_error / metrics / (4 if several else 2)
     verdicts = [list(run.judgements) for run in runs]
     unequal: list[Unequal] = []
     for group in groups:
@@ -71,7 +82,44 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     for alike in several:
         unequal += _judge_nodes(alike, runs, verdicts, policy, each_error)
     judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
-    return Compared(judged, tuple(_problems(unequal, runs)), tuple(_findings(judged, groups)))
+    links = {number: link for number, run in enumerate(judged) if (link := _slow_link(run)) is not None}
+    rest = [each for each in unequal if not _is_of_link(each, judged, links)]
+    addresses = _addresses(runs) if unequal or links else {}
+    tails = (
+        problem
+        for each in groups
+        for problem in find_slow_tails(each.equals, runs[each.run], each_error * len(each.equals.members))
+    )
+    problems = (
+        *(_problem_of_link(each, addresses) for each in links.values()),
+        *_problems(rest, addresses),
+        *_without_majority(groups, unequal, judged, policy),
+        *tails,
+    )
+    return Compared(judged, problems, tuple(_findings(judged, groups)))
+
+
+def _slow_link(run: RunJudgement) -> SlowLink | None:
+    try:
+        return slow_link(run)
+    except UserError:
+        return None  # devices that the topology does not have
+
+
+def _is_of_link(one: Unequal, runs: Sequence[RunJudgement], links: Mapping[int, SlowLink]) -> bool:
+    """Whether a slow link explains all of what is slow."""
+    link = links.get(one.run)
+    pairs = [tuple(runs[one.run].judgements[number].samples.ranks) for number in one.numbers]
+    return link is not None and bool(pairs) and link.pairs.issuperset(pairs)
+
+
+def _problem_of_link(link: SlowLink, addresses: Mapping[str, str]) -> Problem:
+    others = f", beside {link.others} others" if link.others else ", and no others"
+    text = (
+        f"the link {link.place} is slow: all {len(link.pairs)} pairs whose data cross it are{others}; look at its "
+        f"state and error counters{_gpus_in(link.place, addresses)}"
+    )
+    return Problem(Verdict.DEGRADED, text, link.place)
 
 
 def _equals(run: RunJudgement) -> tuple[Equals, ...]:
@@ -114,7 +162,7 @@ def _judge_group(
             number = members[position].number
             judgements[number] = _slower(judgements[number], one, where, equals.kind)
             slow.add(position)
-        yield Unequal(group.run, equals.what, where, one, equals.kind)
+        yield Unequal(group.run, equals.what, where, one, equals.kind, group)
     rest = [each for position, each in enumerate(members) if position not in slow]
     if len(rest) < 2:
         return
@@ -194,9 +242,8 @@ def _with(run: RunJudgement, judgements: Sequence[Judgement]) -> RunJudgement:
     return replace(run, judgements=own, verdict=worst(verdicts))
 
 
-def _problems(unequal: Sequence[Unequal], runs: Sequence[RunJudgement]) -> Iterator[Problem]:
+def _problems(unequal: Sequence[Unequal], addresses: Mapping[str, str]) -> Iterator[Problem]:
     """One line for each part, by the group in which it lost most."""
-    addresses = _addresses(runs) if unequal else {}
     by_part: dict[str, list[Unequal]] = {}
     for each in unequal:
         by_part.setdefault(each.where, []).append(each)
@@ -213,6 +260,40 @@ def _problems(unequal: Sequence[Unequal], runs: Sequence[RunJudgement]) -> Itera
             f"clocks and other processes{_gpus_in(where, addresses)}",
             where,
         )
+
+
+def _without_majority(
+    groups: Sequence[_Group], unequal: Sequence[Unequal], runs: Sequence[RunJudgement], policy: Policy
+) -> Iterator[Problem]:
+    """Groups of which more than half are slow, or all: then what links carry says who is healthy, and not the rest."""
+    for group in groups:
+        equals = group.equals
+        judged = [runs[group.run].judgements[each.number] for each in equals.members]
+        slow = {number for each in unequal if each.group is group for number in each.outlier.members}
+        achievable = _achievable(group, runs) if equals.kind == "Gb/s" else None
+        values = [[one.value for at, one in enumerate(judged) if (at in slow) == side] for side in (True, False)]
+        if 2 * len(slow) > len(judged):
+            text = f"{equals.what}: {len(slow)} of {len(judged)} equals are slow, so no healthy majority is left"
+            if achievable is not None:
+                low, high = (float(np.median(each)) / achievable for each in values)
+                carried = f"{low:.0%} of the {achievable:.4g} Gb/s that links carry of data"
+                text += f": they have {carried}, and the rest {high:.0%}"
+            yield Problem(Verdict.DEGRADED, text)
+        elif achievable is not None and not equals.devices and len(judged) > 1:
+            share = float(np.median(values[1])) / achievable
+            if share < 1 - policy.achievable_margin:
+                carried = f"{share:.0%} of the {achievable:.4g} Gb/s that links carry of data"
+                text = f"{equals.what}: {len(values[1])} equals have {carried}: no healthy one is left to compare with"
+                yield Problem(Verdict.DEGRADED, f"{text}; look at software, settings and what all of them share")
+
+
+def _achievable(group: _Group, runs: Sequence[RunJudgement]) -> float | None:
+    """What links carry of data, in Gb/s; of pairs of hosts only as a group, whose processors are at work too."""
+    run = runs[group.run]
+    one = run.judgements[group.equals.members[0].number]
+    if group.equals.devices or not group.equals.same_switch or run.topology is None:
+        return one.expectation.achievable
+    return between_hosts(run.topology, one.expectation.expected, one.samples.bytes)
 
 
 def _addresses(runs: Sequence[RunJudgement]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError, reason_of
+from fabricheck.judge.evidence import short_name
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
 from fabricheck.judge.known import Facts, Part, is_comparable, load_parts, yardsticks_of_parts
@@ -20,10 +21,11 @@ from fabricheck.records.judgement import Expectation, Reference, Yardstick
 from fabricheck.records.metrics import Metric
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Problem, Verdict, worst
+from fabricheck.records.verdict import Finding, Problem, Verdict, worst
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import described, site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology, load_topology, partition_files
+from fabricheck.topology.network import fold
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,20 @@ class SystemJudge:
     def compare(self, runs: Sequence[RunJudgement]) -> Compared:
         """The runs of a session, judged by `judge_alone`, with what their equals and, of slow ones, their nodes say."""
         compared = compare_siblings(runs, self.policy)
-        return replace(compared, runs=tuple(map(beside_metrics, compared.runs)))
+        findings = (*compared.findings, *self._other_nodes(compared.runs))
+        return replace(compared, runs=tuple(map(beside_metrics, compared.runs)), findings=findings)
+
+    def _other_nodes(self, runs: Sequence[RunJudgement]) -> Iterator[Finding]:
+        """References of pairs go by rank: of runs on other nodes than theirs that has to be known."""
+        known = self.references.nodes if self.references is not None else {}
+        for run in runs:
+            hosts = {short_name(rank.host) for rank in run.run.ranks}
+            used = dict.fromkeys(each.reference.provenance for each in run.judgements if each.reference is not None)
+            for provenance in used:
+                measured = {short_name(node) for node in known.get(provenance, ())}
+                if measured and (others := hosts - measured):
+                    text = f"was on {fold(others)} too, and its references were measured on {fold(measured)}"
+                    yield Finding(f"{run.test or run.run.path}: {text}: nodes stand for others")
 
     def judge_alone(
         self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None
@@ -158,7 +173,7 @@ def judge_files(
     attributes: Mapping[str, Key] | None = None,
     root: Path | None = None,
 ) -> tuple[RunJudgement, ...]:
-    """The judgements of result files by hand: what SystemJudge says where ReFrame does not say which test it was.
+    """The judgements of result files by hand, each alone, where ReFrame does not say which test it was.
 
     `test` may be left out where the system has references of at most one test. Raises UserError where it has several,
     for a test that it has none of, for a file that cannot be read, and as SystemJudge does: references that exist are
@@ -170,7 +185,7 @@ def judge_files(
         test = choose_test(known, test)
     elif test is not None:
         raise UserError(f"there are no references of {system}, so none of {test!r}: leave out --test")
-    return tuple(judge.judge(read_run(path), test, attributes) for path in paths)
+    return tuple(judge.judge_alone(read_run(path), test, attributes) for path in paths)
 
 
 def parse_attribute(text: str) -> tuple[str, Key]:

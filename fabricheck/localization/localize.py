@@ -235,6 +235,8 @@ class Locator:
             density = self._probability * density_of(residual, noise)
             near = density - self._probability * OUTLIER_DENSITY
             weight = near / (np.bincount(self._reading, density, y.size) + 1e-300)[self._reading]
+            if not weight.any():
+                break  # no reading is near: all count as outliers
             scale = float((weight * (y[self._reading] + effect)).sum() / weight.sum())
             square = float((weight * (y[self._reading] - scale + effect) ** 2).sum() / weight.sum())
             noise = max(math.sqrt(square), state.least)

@@ -114,9 +114,9 @@ def _of_gpus(runs: Sequence[RunJudgement]) -> Grid | None:
     ranks: dict[int, str] = {}
     ratios: dict[tuple[int, int], list[tuple[float, Judgement, RunJudgement, str]]] = {}
     for position, run in enumerate(runs, start=1):
+        place = {each.rank: each.device.index if each.device is not None else each.rank for each in run.run.ranks}
         for rank in run.run.ranks:
-            label = f"GPU {rank.device.index}" if rank.device is not None else f"rank {rank.rank}"
-            ranks.setdefault(rank.rank, label)
+            ranks.setdefault(place[rank.rank], f"GPU {rank.device.index}" if rank.device else f"rank {rank.rank}")
         for group in groups_of(run):
             if not group.is_pairs or group.quantity != "goodput":
                 continue
@@ -125,7 +125,9 @@ def _of_gpus(runs: Sequence[RunJudgement]) -> Grid | None:
                 continue
             usual = statistics.median(good)
             for each in group.judgements:
-                a, b = each.samples.ranks
+                a, b = (place[rank] for rank in each.samples.ranks)
+                if a == b:  # two ranks on one GPU: no link between GPUs
+                    continue
                 ratio = each.value / usual
                 ratios.setdefault((a, b), []).append((ratio, each, run, f"run{position}"))
     numbers = sorted({rank for pair in ratios for rank in pair})

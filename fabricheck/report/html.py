@@ -42,9 +42,9 @@ _MOST_NOT_PASSED = 30
 _MOST_SUSPECTS = 12
 _MOST_FINDINGS = 40
 # In bytes: runs that can be read without scripts, and after packing the other runs and the figures' data.
-_IN_THE_OPEN = 300_000
-_RUNS_PACKED = 900_000
-_FIGURES_PACKED = 600_000
+_IN_THE_OPEN = 200_000
+_RUNS_PACKED = 800_000
+_FIGURES_PACKED = 500_000
 
 
 @dataclass

@@ -1,10 +1,12 @@
 """The node that a run was on, drawn with each link in the colour of what the pairs over it got.
 
-The colour is that of the median pair: one slow pair is slow on all links of its way, and on most of them only there.
+The colour is that of the median pair: one slow pair is slow on all links of its way, and on most of them only there. It
+is a share of what links carry of data (`achievable`) where that is known of all pairs, else of what is expected.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import dataclass
 from xml.etree import ElementTree
@@ -18,12 +20,14 @@ from fabricheck.localization.components import components_of
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
 from fabricheck.report.content import percent, plural, printable, quantity_of, share_of_expected, who
+from fabricheck.report.figures.matrix import span_of
 from fabricheck.report.figures.plot import SCALE
 from fabricheck.report.figures.tables import Cell, Rows
 from fabricheck.topology.drawing import Layout, box_width, describe, layout, width_of
 from fabricheck.topology.model import Link, Topology
 
 _OUTLINE_PX = 2.5
+_EDGE_PX, _LEAST_HALF_PX = 45.0, 190.0  # beyond the middle of an outer box; of half a drawing
 _LEGEND_STEPS = 20
 _KINDS = ("gpus", "cpus", "switches", "nics")
 
@@ -72,24 +76,26 @@ def node_of_run(judged: RunJudgement) -> Node | None:
     if not measured:
         return None
     worst = min(measured, key=lambda each: (each.median, each.worst))
+    of = "achievable" if _is_achievable(judged) else "expected"
     summary = (
         f"{len(measured)} of {plural(len(links), 'link')} carried pairs; {'the worst is ' if len(measured) > 1 else ''}"
-        f"{worst.name}, over which {plural(len(worst.pairs), 'pair')} got {percent(worst.median)} of expected in the "
+        f"{worst.name}, over which {plural(len(worst.pairs), 'pair')} got {percent(worst.median)} of {of} in the "
         f"median and {percent(worst.worst)} at worst ({worst.pairs[0][1]})"
     )
     return Node(
-        title=f"{topology.system}, {host}: links by the median goodput of the pairs over them, in % of expected",
+        title=f"{topology.system}, {host}: links by the median goodput of the pairs over them, in % of {of}",
         summary=summary,
-        svg=_draw(topology, links),
-        table=_table(links),
+        svg=_draw(topology, links, of),
+        table=_table(links, of),
     )
 
 
 def _links(judged: RunJudgement, topology: Topology, host: str) -> list[LinkState]:
     over: dict[str, list[tuple[float, str, Judgement]]] = {}
-    for each in judged.judgements:
-        share = share_of_expected(each)
-        if share is None or each.samples.operation not in PAIRS or quantity_of(each) != "goodput":
+    achievable = _is_achievable(judged)
+    for each in _of_pairs(judged):
+        share = _share_of_achievable(each) if achievable else share_of_expected(each)
+        if share is None:
             continue
         if not 0 <= share < float("inf"):
             continue
@@ -107,7 +113,20 @@ def _links(judged: RunJudgement, topology: Topology, host: str) -> list[LinkStat
     return list(found.values())
 
 
-def _table(links: list[LinkState]) -> Rows:
+def _of_pairs(judged: RunJudgement) -> list[Judgement]:
+    return [each for each in judged.judgements if each.samples.operation in PAIRS and quantity_of(each) == "goodput"]
+
+
+def _is_achievable(judged: RunJudgement) -> bool:
+    return all(_share_of_achievable(each) is not None for each in _of_pairs(judged))
+
+
+def _share_of_achievable(judged: Judgement) -> float | None:
+    achievable = judged.expectation.achievable
+    return judged.value / achievable if achievable else None
+
+
+def _table(links: list[LinkState], of: str) -> Rows:
     ranked = sorted((each for each in links if each.pairs), key=lambda each: (each.median, each.worst, each.name))
     rows = [
         (
@@ -122,26 +141,32 @@ def _table(links: list[LinkState]) -> Rows:
     ]
     rest = [each.name for each in links if not each.pairs]
     return Rows(
-        head=("link", "technology", "pairs", "median, % of expected", "worst, % of expected", "its ranks"),
+        head=("link", "technology", "pairs", f"median, % of {of}", f"worst, % of {of}", "its ranks"),
         rows=tuple(rows),
         texts=(1,),
         note=f"No pair was measured over {', '.join(rest)}." if rest else "",
     )
 
 
-def color_of(share: float) -> str:
-    """The colour that the pair matrices have for a share of what is expected."""
-    (color,) = sample_colorscale(SCALE, [min(max(share, 0.0), 1.0)])
+def color_of(share: float, span: tuple[float, float] = (0.0, 1.0)) -> str:
+    """The colour that the pair matrices have for a share, on a scale from one end of `span` to the other."""
+    low, high = span
+    (color,) = sample_colorscale(SCALE, [min(max((share - low) / (high - low), 0.0), 1.0)])
     return str(color)
 
 
-def _draw(topology: Topology, links: list[LinkState]) -> Markup:
+def _draw(topology: Topology, links: list[LinkState], of: str) -> Markup:
     made = layout(topology)
-    box = f"0 0 {made.size:.0f} {made.size + 46:.0f}"
+    span = span_of([each.median for each in links if each.pairs])
+    middle = made.size / 2
+    # No wider than the outermost ring, and never than the words below it.
+    half = max(_LEAST_HALF_PX, *(math.hypot(x - middle, y - middle) + _EDGE_PX for x, y in made.places.values()))
+    left, bottom = middle - half, middle + half
+    box = f"{left:.0f} {left:.0f} {2 * half:.0f} {2 * half + 46:.0f}"
     top = _add(None, "svg", viewBox=box, role="img", aria_label=f"Node of {topology.system}")
     # What was measured lies over what was not, and the worst over all.
     for each in sorted(links, key=lambda each: -each.median if each.pairs else float("-inf")):
-        _line(top, each, made, width_of(each.link, topology))
+        _line(top, each, made, width_of(each.link, topology), span=span, of=of)
     for each in links:
         if each.pairs:
             x, y = made.curve(each.link.ends).label
@@ -149,11 +174,13 @@ def _draw(topology: Topology, links: list[LinkState]) -> Markup:
     for kind in _KINDS:
         for device in getattr(topology, kind):
             _device(top, device.name, made.places[device.name], kind)
-    _legend(top, made.size)
+    _legend(top, left, bottom, 2 * half, span=span)
     return Markup(ElementTree.tostring(top, encoding="unicode"))
 
 
-def _line(top: ElementTree.Element, each: LinkState, made: Layout, width: float) -> None:
+def _line(
+    top: ElementTree.Element, each: LinkState, made: Layout, width: float, *, span: tuple[float, float], of: str
+) -> None:
     group = _add(top, "g")
     way = {"d": made.curve(each.link.ends).path, "fill": "none"}
     if not each.pairs:
@@ -161,11 +188,11 @@ def _line(top: ElementTree.Element, each: LinkState, made: Layout, width: float)
         _add(group, "path", class_="unmeasured", stroke_width=f"{width:.2f}", **way)
         return
     share, label, _ = each.pairs[0]
-    text = f"median {percent(each.median)} of expected, worst {label} {percent(share)}"
+    text = f"median {percent(each.median)} of {of}, worst {label} {percent(share)}"
     _add(group, "title", f"{describe(each.link)}; {plural(len(each.pairs), 'pair')}, {text}")
     # Both ends of the scale are close to black or white, and so to the paper of one of the two schemes.
     _add(group, "path", class_="outline", stroke_width=f"{width + _OUTLINE_PX:.2f}", **way)
-    _add(group, "path", stroke=color_of(each.median), stroke_width=f"{width:.2f}", **way)
+    _add(group, "path", stroke=color_of(each.median, span), stroke_width=f"{width:.2f}", **way)
 
 
 def _device(top: ElementTree.Element, name: str, place: tuple[float, float], kind: str) -> None:
@@ -175,19 +202,21 @@ def _device(top: ElementTree.Element, name: str, place: tuple[float, float], kin
     _add(top, "text", name, x=f"{place[0]:.1f}", y=f"{place[1] + 4:.1f}")
 
 
-def _legend(top: ElementTree.Element, size: float) -> None:
-    left, width, y = 0.12 * size, 0.46 * size, size + 4
+def _legend(top: ElementTree.Element, x0: float, y0: float, size: float, *, span: tuple[float, float]) -> None:
+    """Below a drawing whose lower left corner is at `x0`, `y0`."""
+    left, width, y = x0 + 0.1 * size, 0.46 * size, y0 + 4
     step = width / _LEGEND_STEPS
     for number in range(_LEGEND_STEPS):
         color = color_of((number + 0.5) / _LEGEND_STEPS)
         # They overlap a little, or the paper would shine through between them.
         x, wide = f"{left + number * step:.1f}", f"{step + 0.5:.1f}"
-        _add(top, "rect", x=x, y=str(y), width=wide, height="14", fill=color)
-    for share in (0, 50, 100):
-        _add(top, "text", f"{share} %", x=f"{left + width * share / 100:.1f}", y=str(y + 32))
-    _add(top, "line", class_="unmeasured", x1=f"{0.68 * size:.1f}", x2=f"{0.76 * size:.1f}", y1=str(y + 7),
-         y2=str(y + 7), stroke_width="5")  # fmt: skip
-    _add(top, "text", "no pair measured", x=f"{0.87 * size:.1f}", y=str(y + 11))
+        _add(top, "rect", x=x, y=f"{y:.1f}", width=wide, height="14", fill=color)
+    for at, share in ((0.0, span[0]), (1.0, span[1])):
+        _add(top, "text", percent(share), x=f"{left + width * at:.1f}", y=f"{y + 32:.1f}")
+    middle = f"{y + 7:.1f}"
+    start, end = f"{x0 + 0.66 * size:.1f}", f"{x0 + 0.72 * size:.1f}"
+    _add(top, "line", class_="unmeasured", x1=start, x2=end, y1=middle, y2=middle, stroke_width="5")
+    _add(top, "text", "no pair measured", x=f"{x0 + 0.86 * size:.1f}", y=f"{y + 11:.1f}")
 
 
 def _add(

@@ -31,7 +31,7 @@
     if (!("drawn" in place.dataset)) place.replaceChildren();
     place.dataset.drawn = "";
     Plotly.react(place, data, themed(layout), {responsive: true, displaylogo: false,
-      plotlyServerURL: "", modeBarButtons: toolbar});
+      plotlyServerURL: "", modeBarButtons: toolbar, displayModeBar: matchMedia("(max-width: 40rem)").matches ? false : "hover"});
   }
 
   const redraw = () => places(document).filter((place) => "drawn" in place.dataset).forEach(draw);

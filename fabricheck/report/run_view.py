@@ -34,7 +34,7 @@ from fabricheck.units import size_label
 
 # What keeps the page short where a run is large; what is left out is counted where it would stand.
 _MOST_NAMED = 3  # of those with the same verdict
-_MOST_ROWS = 64
+_MOST_ROWS, _MOST_PASSES = 64, 8  # of a table: those that are not PASS, and those that are
 _MOST_SOURCES = 6
 _MOST_RANKS = 64
 
@@ -142,7 +142,9 @@ def _tables(groups: Sequence[Group], world: int) -> Iterator[_Table]:
 
 
 def _table(name: str, metric_names: str, judgements: Sequence[Judgement], group: Group, world: int) -> _Table:
-    rows = tuple(_row(each, world) for each in judgements[:_MOST_ROWS])
+    bad = sum(each.verdict is not Verdict.PASS for each in judgements)
+    shown = min(bad, _MOST_ROWS) + (_MOST_PASSES if bad < _MOST_ROWS else 0)
+    rows = tuple(_row(each, world) for each in judgements[:shown])
     sources = _sources(judgements, world)
     return _Table(
         name=name,
@@ -153,7 +155,7 @@ def _table(name: str, metric_names: str, judgements: Sequence[Judgement], group:
         counts=count(each.verdict for each in judgements),
         worst=rows[0],
         rows=rows,
-        hidden=count(each.verdict for each in judgements[_MOST_ROWS:]),
+        hidden=count(each.verdict for each in judgements[shown:]),
         sources=sources[:_MOST_SOURCES],
         more_sources=max(0, len(sources) - _MOST_SOURCES),
     )

@@ -20,6 +20,7 @@ from fabricheck.errors import UserError
 from fabricheck.extras import number_of_nodes, parse_cores
 from fabricheck.fleet.allocation import seconds
 from fabricheck.fleet.settings import KEY
+from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.rfm.build import API_OF_CCL, missing_backend
 from fabricheck.suite import described, site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology
@@ -164,6 +165,38 @@ def ports_of(test: rfm.RegressionTest, *, on_host: bool) -> NodePorts:
         return NodePorts(0)
     devices = tuple(gpu.index for gpu in gpus_of_ports(topology))
     return NodePorts(len(devices), devices)
+
+
+# States of a node of Slurm in which no job of a user starts on it.
+_AWAY = frozenset(("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING"))
+
+
+def nodes_for(test: rfm.RegressionTest) -> tuple[int, int, tuple[Problem, ...]]:
+    """How many nodes the partition has, how many the test takes, and what keeps a test of all nodes from some."""
+    known = nodes_of(test.current_partition)
+    if test.wanted_nodes:
+        return known, test.wanted_nodes, ()
+    up, away = nodes_up(test, min(known, int(test.current_partition.extras.get("most_nodes", known))))
+    return known, up, tuple(Problem(Verdict.INCOMPLETE, f"{each} and was not measured") for each in away)
+
+
+def nodes_up(test: rfm.RegressionTest, known: int) -> tuple[int, tuple[str, ...]]:
+    """How many of the `known` nodes of the partition take a job now, by Slurm, and each that does not, with its state.
+
+    All of them for other schedulers, and where fewer than two do: the job then says why it does not start.
+    """
+    scheduler = test.job.scheduler
+    if scheduler.registered_name not in ("slurm", "squeue"):
+        return known, ()
+    try:
+        nodes = scheduler.filternodes(test.job, scheduler.allnodes())
+    except ReframeError:
+        return known, ()  # the job itself says what is wrong with the scheduler
+    away = {each.name: "+".join(sorted(each.states)) for each in nodes if _AWAY & each.states}
+    up = len(nodes) - len(away)
+    if not 2 <= up < known:
+        return known, ()
+    return up, tuple(f"{name} is {state}" for name, state in sorted(away.items()))
 
 
 def nodes_of(partition: Any) -> int:

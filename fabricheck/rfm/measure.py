@@ -18,6 +18,7 @@ from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck import mpi
 from fabricheck.extras import Effort, effort_problems, renamed_keys, unsupported_settings
+from fabricheck.findings.of_session import with_what_it_tells
 from fabricheck.fleet.settings import KEY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.metrics import expected_metric_names
@@ -38,7 +39,7 @@ from fabricheck.rfm.launch import (
     fitting_partitions,
     gpu_environments,
     gpus_of,
-    nodes_of,
+    nodes_for,
     ports_of,
     prepare_launcher,
     profile_of,
@@ -99,11 +100,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     - *performance*: every metric that the plan promises becomes a performance variable; PerformanceError where the
       verdict is not PASS. ReFrame judges nothing, and reports what judged each metric (`fabricheck.rfm.bounds`).
 
-    The messages begin with the verdict, which `fabricheck run` reads.
-
-    There is one hook a phase, which calls the methods that another mixin may replace: `fitting_systems`,
-    `fitting_environments`, `choose_operations`, `set_ranks`, `write_command`, `clean_up`, `judge`, `further_metrics`
-    and `further_problems`.
+    The messages begin with the verdict, which `fabricheck run` reads. There is one hook a phase, which calls the
+    methods that another mixin may replace: `fitting_systems`, `fitting_environments`, `choose_operations`,
+    `set_ranks`, `write_command`, `clean_up`, `judge`, `further_metrics` and `further_problems`.
     """
 
     fabricbench = fixture(BuildFabricbench, scope="environment")
@@ -157,7 +156,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: Whether each node is asked for its state before and after the run (docs/state.md).
     node_state = variable(typ.Bool, value=True)
 
-    #: Longest time of a job, and files of the stage directory to keep beside the result; for other mixins to replace.
+    #: Longest time of a job without a partition's time_limit, and files to keep; for other mixins to replace.
     job_time = "10m"
     #: GPUs that the ranks of a node drive, in their order; empty: the first, the second, …
     rank_devices: tuple[int, ...] = ()
@@ -165,6 +164,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: Of a partition that is a fleet inside of its job: what starts the ranks, and what was wrong with its nodes.
     fleet_launcher = "fabricheck.fleet.sweep"
     fleet_problems: tuple[Problem, ...] = ()
+    #: Nodes that take no job, which a test of all nodes leaves out.
+    away: tuple[Problem, ...] = ()
 
     @run_after("init")
     def select(self) -> None:
@@ -172,8 +173,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.valid_systems = self.fitting_systems()
         self.valid_prog_environs = self.fitting_environments()
         self.sourcesdir = None
-        self.time_limit = self.job_time
-        self.keep_files = [RESULT, EXIT_STATUS, *FILES_OF_NODES, *self.further_files, *[FOLDER] * self.node_state]
+        kept = (RESULT, EXIT_STATUS, *FILES_OF_NODES, *self.further_files)
+        self.keep_files = [*kept, *([FOLDER] if self.node_state else [])]
         if any(getattr(self, name) not in values for name, values in self.nightly_only.items()):
             self.tags -= {"nightly"}
 
@@ -191,8 +192,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @property
     def verified(self) -> bool:
-        """Whether the data have to have been checked."""
-        return True
+        return True  # the data have to have been checked
 
     @property
     def backend(self) -> str:
@@ -208,6 +208,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_after("setup")
     def lay_out(self) -> None:
+        self.time_limit = getattr(self, "time_limit", None) or self.current_partition.time_limit or self.job_time
         extras = self.current_partition.extras
         for line in (*renamed_keys(extras), *effort_problems(extras)):
             raise ReframeError(f"partition {self.current_partition.fullname}: {line}")
@@ -227,9 +228,8 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.leave_out_if(not self.operations, "this MPI library's collectives do not take device memory")
 
     def set_nodes(self) -> None:
-        extras = self.current_partition.extras
-        known = self.partition_nodes = nodes_of(self.current_partition)
-        self.num_nodes = self.wanted_nodes or min(known, int(extras.get("most_nodes", known)))
+        known, self.num_nodes, self.away = nodes_for(self)
+        self.partition_nodes = known
         where = self.current_partition.fullname
         unknown = f"{where}: neither its extras nor its topology say how many nodes it has"
         self.leave_out_if(self.num_nodes < 1, unknown, described=False)
@@ -307,7 +307,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             ranks_per_device=self.ranks_per_device,
             together=self.chosen_ranks(),
             devices=self.rank_devices,
-            more=self.more_options,
+            more=[*self.more_options, *["--share-devices"] * bool(self.current_environ.extras.get("share_devices"))],
         )
 
     def chosen_sizes(self) -> str:
@@ -359,13 +359,13 @@ class FabricbenchCheck(RegressionTestPlugin):
         """What the result file comes to. Raises SanityError where there is none."""
         if KEY in self.current_partition.extras:
             return judge_nodes(self)
-        status = self.exit_status()
-        file = Path(self.stagedir) / RESULT
+        status, file = self.exit_status(), Path(self.stagedir) / RESULT
         if not file.exists() or file.stat().st_size == 0:
             raise SanityError(no_results(file, status, self.last_words(), self.current_partition.fullname))
         run = self.read_guarded(file, status, self.wanted_environment(), self.paths())
         judge = self.system_judge()
-        return judge.compare((judge.judge_anyhow(run, type(self).__name__, attributes_of(self)),)).runs[0]
+        alone = judge.judge_anyhow(run, type(self).__name__, attributes_of(self))
+        return with_what_it_tells(alone, judge, self.current_partition.fullname)
 
     def system_judge(self) -> SystemJudge:
         from fabricheck.judge.system import SystemJudge
@@ -393,7 +393,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             backend=self.backend,
             ranks=self.num_tasks,
             nodes=self.num_nodes,
-            devices=self.backend != "host",
+            devices=self.backend != "host" and not self.current_environ.extras.get("share_devices", False),
             # With this status fabricbench repeats what its file says already, and the judge with it.
             exit_code=0 if status == WRONG_DATA and any(each.wrong_bytes > 0 for each in run.samples) else status,
             operations=self.operations,
@@ -409,7 +409,9 @@ class FabricbenchCheck(RegressionTestPlugin):
         )
         errors = self.errors()
         words = (*require_words_of_all_nodes(run, errors), *require_arrival(run, errors))
-        return replace(run, problems=(*words, *run.problems, *problems, *require_fresh(run, not_before=self.started)))
+        return replace(
+            run, problems=(*self.away, *words, *run.problems, *problems, *require_fresh(run, not_before=self.started))
+        )
 
     def last_words(self) -> str:
         """What ended the job, for the end of a message."""
@@ -419,7 +421,6 @@ class FabricbenchCheck(RegressionTestPlugin):
         return read_words(Path(self.stagedir) / str(self.stderr.evaluate()))
 
     def output(self) -> str:
-        """What went to the job's stdout: some libraries log there."""
         return read_words(Path(self.stagedir) / str(self.stdout.evaluate()))
 
     @run_before("performance")
@@ -430,12 +431,10 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.perf_variables[name] = sn.make_performance_function(float, unit, value)
 
     def further_metrics(self) -> Iterable[tuple[str, float]]:
-        """Ratios that are performance variables beside the metrics, by name."""
-        return ()
+        return ()  # ratios that are performance variables beside the metrics, by name
 
     def further_problems(self) -> Iterable[Problem]:
-        """What keeps a test from passing whose metrics all do."""
-        return self.fleet_problems
+        return self.fleet_problems  # what keeps a test from passing whose metrics all do
 
     @run_after("performance")
     def all_metrics_pass(self) -> None:

@@ -66,18 +66,17 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     )
     judged = compared.runs
     runs = tuple(CaseRun.of_case(each.run, case) for each, case in zip(judged, cases, strict=True))
-    problems, findings = split(
-        [
-            *not_said_by_runs(session, judged),
-            *_missing_checks(suite, judge),
-            *_twice(judged),
-            *compared.problems,
-            *session.findings,
-            *compared.findings,
-            *find_all(runs, judge),
-            *_tuning_effects(session.cases, judge),
-        ]
-    )
+    told = [
+        *_missing_checks(suite, judge),
+        *_twice(judged),
+        *compared.problems,
+        *session.findings,
+        *compared.findings,
+        *find_all(runs, judge),
+        *_tuning_effects(session.cases, judge),
+    ]
+    problems, findings = split(told)
+    problems = (*not_said(session, judged, problems), *problems)
     fleet = _fleet_of(session, judged, problems)
     if fleet is not None:
         problems = (*problems, *_left_out(fleet))
@@ -107,10 +106,11 @@ def read_result(file: Path, suite: Suite, system: str) -> Run:
     return as_rehearsal(run) if suite.is_miniature(system) else run
 
 
-def not_said_by_runs(session: Session, judged: Sequence[RunJudgement]) -> Iterator[Problem]:
+def not_said(session: Session, judged: Sequence[RunJudgement], told: Sequence[Problem]) -> Iterator[Problem]:
     """The session's problems, without those of test cases whose runs say the same themselves, and no word less.
 
-    A check that failed says its worst, and may add what only it knows, such as the launcher's last lines of stderr.
+    `told`: what is said of all runs together. A check that failed says its worst, and may add what only it knows, such
+    as the launcher's last lines of stderr.
     """
     said: dict[str, set[str]] = {}
     for each in judged:
@@ -118,7 +118,8 @@ def not_said_by_runs(session: Session, judged: Sequence[RunJudgement]) -> Iterat
         lines |= {f"{one.verdict.value}: {one.message}" for one in each.problems}
         lines |= {f"{one.verdict.value}: {one.name}: {one.reason}" for one in each.judgements}
     failed = (case for case in session.cases if case.result == "fail")
-    repeated = {failure_of(case) for case in failed if _worst_of(case) in said.get(str(case), ())}
+    together = {f"{each.verdict.value}: {each.message}" for each in told}
+    repeated = {failure_of(case) for case in failed if _worst_of(case) in said.get(str(case), set()) | together}
     return (each for each in session.problems if each not in repeated)
 
 

@@ -67,6 +67,7 @@ def import_folder(store: Path, folder: Path, suite: Suite, system: str | None) -
 def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, case: Case) -> Appended:
     """Judge and store result files that no report of ReFrame belongs to, as one session."""
     judge = SystemJudge.of(system, suite.root)
+    _require_gpus_of(files, suite, system)
     alone = (judge.judge_alone(read_result(file, suite, system), case.test, case.attributes) for file in files)
     judged = judge.compare([replace(each, test=str(case)) for each in alone]).runs
     now = datetime.now(timezone.utc)
@@ -90,6 +91,24 @@ def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, 
         host_facts={},
     )
     return append(store, new)
+
+
+def _require_gpus_of(files: Sequence[Path], suite: Suite, system: str) -> None:
+    """Raises UserError for a file that was measured on GPUs which another system of the suite has, and not `system`."""
+
+    def models(name: str) -> set[str]:
+        topology = SystemJudge.of(name, suite.root).topology
+        return {gpu.model.partition(" ")[0] for gpu in topology.gpus} if topology is not None else set()
+
+    own = models(system)
+    others = set[str]().union(*map(models, suite.systems())) - own
+    for file in files:
+        for name in {rank.device.name for rank in read_result(file, suite, system).ranks if rank.device is not None}:
+            if others & {*name.split()} and not own & {*name.split()}:
+                has = ", ".join(sorted(own)) or "no GPUs"
+                raise UserError(
+                    f"{file}: was measured on {name}, and {system} has {has}: say with --system whose it is"
+                )
 
 
 def attributes_of(keys: Iterable[str], system: str, partition: str, environment: str) -> dict[str, Key]:

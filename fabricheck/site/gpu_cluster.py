@@ -107,7 +107,6 @@ def _partition(site: Cluster) -> dict[str, object]:
         "access": [*site.jobs.access],
         "environs": [site.software.name],
         "max_jobs": 1,
-        "time_limit": "30m",
         "features": ["gpu", gpus.api, *gpus.links, "remote"],
         "devices": [device],
         **({"resources": [asked]} if site.jobs.scheduler == "slurm" else {}),

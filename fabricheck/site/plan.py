@@ -232,7 +232,6 @@ def _slurm_partition(
         "scheduler": "slurm" if slurm.accounting else "squeue",
         "launcher": "srun",
         "access": [f"--partition={one.name}", "--exclusive", *choices.access],
-        "time_limit": "30m",
         **({"resources": [asked]} if one.gpus else {}),
         **common,
     }

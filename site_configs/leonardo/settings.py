@@ -21,6 +21,6 @@ site_configuration = gpu_cluster(
         ),
         tuning_profile="leonardo",
         most_nodes=256,  # De Sensi et al. SC24, §V-C: users can only run jobs using up to 256 nodes
-        modules_system="tmod4" if shutil.which("modulecmd") else "nomod",
+        modules_system="envmod" if shutil.which("modulecmd") else "nomod",
     )
 )

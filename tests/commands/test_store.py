@@ -117,6 +117,10 @@ def test_import_of_what_is_none(suite: Path, capsys: pytest.CaptureFixture[str])
     (suite / "no.jsonl").write_text("nothing")
     assert run("store", "import", suite / "no.jsonl", "--system", "local", "--test", "T") == 2
     assert "has no valid header" in capsys.readouterr().err
+    assert run("store", "import", CUDA, "--system", "local", "--test", "T") == 2
+    assert (
+        "was measured on NVIDIA H200, and local has no GPUs: say with --system whose it is" in capsys.readouterr().err
+    )
     assert not (suite / "output" / "store").exists()
 
 

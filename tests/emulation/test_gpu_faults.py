@@ -125,7 +125,7 @@ def test_a_variable_is_told_to_the_ranks_of_its_node(alps: Cluster) -> None:
     assert fault("variable", NODE, "NCCL_NET=Socket") == 0
     assert fault("variable", NODE, "OMPI_MCA_btl_tcp_if_include=mgmt0") == 0
     file = rehearsal.gpu_folder("mini", NODE) / rehearsal.VARIABLES
-    prolog = rehearsal._prolog(alps.layout.topology, "mini", Path("/nowhere")).replace("$(hostname)", NODE)
+    prolog = rehearsal.prolog(alps.layout.topology, "mini", Path("/nowhere")).replace("$(hostname)", NODE)
     environment = {"SLURM_NTASKS_PER_NODE": "4", "SLURM_LOCALID": "0"}
     told = subprocess.run(["sh", "-c", prolog], env=environment, capture_output=True, text=True, check=True).stdout
     assert told.splitlines()[-3:] == [

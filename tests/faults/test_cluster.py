@@ -45,6 +45,8 @@ def test_the_healthy_cluster_is_green(site: Site, partition: str, attempt: int) 
     """The first time, when it has no references, is when they are taken."""
     done = site.run(partition)
     assert done.status == 0, f"attempt {attempt}: {done.output}"
+    (script,) = done.folder.glob("output/**/NodePairs*/rfm_job.sh")
+    assert "#SBATCH --time=0:5:0" in script.read_text()  # the partition's time_limit
 
 
 @pytest.mark.parametrize("scheme", ["packed", "round-robin"])
@@ -170,7 +172,11 @@ def test_a_node_that_is_down_before_the_job(site: Site) -> None:
     faults.node_down(site.cluster, "nid004")
     site.cluster.run(["scontrol", "update", "NodeName=nid004", "State=DOWN", "Reason=test"], timeout_s=20)
     done = site.run(LEAF)
-    expect(done, "a node is down before the job", "fault node-down nid004", Verdict.INCOMPLETE, "")
+    said = "nid004 is DOWN"
+    expect(
+        done, "a node is down before the job", "fault node-down nid004", Verdict.INCOMPLETE, said, "was not measured"
+    )
+    assert sum(name.endswith("_goodput") for name in done.metrics) == 6  # the pairs of the three others
 
 
 @pytest.mark.parametrize(

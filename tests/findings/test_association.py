@@ -158,3 +158,21 @@ def test_a_run_says_how_nics_are_used_and_whether_the_topology_does() -> None:
     assert isinstance(found, Finding)
     assert not list(find_associations(replace(run, ranks=run.ranks[:4]), emulated))
     assert not list(find_associations(replace(run, samples=()), emulated))
+
+
+@pytest.mark.parametrize(
+    ("goodputs", "nics", "declared"),
+    [
+        ({1: 0.095, 2: 0.19, 3: 0.285, 4: 0.38}, 4, ("packed", "round-robin", "one-to-one")),
+        ({1: 0.095, 2: 0.095, 3: 0.095, 4: 0.095}, 1, ("packed", "round-robin")),
+    ],
+)
+def test_schemes_that_are_the_same_here_are_no_contradiction(
+    goodputs: dict[int, float], nics: int, declared: tuple[str, ...]
+) -> None:
+    """A NIC for each GPU, or one for all: then they are packed as well as dealt out in turn."""
+    emulated = system("emulated")
+    own = replace(emulated, nics=tuple(replace(emulated.nics[0], name=f"hsn{n}") for n in range(nics)))
+    for scheme in ("packed", "round-robin", "one-to-one"):
+        (found,) = find_associations(run_of(goodputs), replace(own, nic_scheme=scheme))
+        assert isinstance(found, Finding) == (scheme in declared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -11,13 +12,13 @@ from click.testing import CliRunner
 from fabricheck.commands.judge import observations
 from fabricheck.errors import UserError
 from fabricheck.findings.observations import TAG
-from fabricheck.findings.of_session import find_all, find_unused_gpus
-from fabricheck.judge.policy import Policy
+from fabricheck.findings.of_session import find_all, find_unmeasured_nodes, find_unused_gpus, with_what_it_tells
+from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.run import Groups
-from fabricheck.records.verdict import Finding
-from tests.support.made_runs import GIB, MIB, made_case, made_run, made_samples
-from tests.support.nodes import system
+from fabricheck.records.verdict import Finding, Verdict, split
+from tests.support.made_runs import GIB, MIB, made_case, made_run, made_samples, noisy
+from tests.support.nodes import ROOT, system
 from tests.support.result_files import CUDA, HOST
 from tests.support.sessions import add, case, make_suite
 
@@ -119,3 +120,28 @@ def test_the_command_reads_a_stored_session(tmp_path: Path) -> None:
 def test_files_or_a_session(arguments: list[str]) -> None:
     with pytest.raises(UserError, match="either result files or --session"):
         CliRunner().invoke(observations, arguments, catch_exceptions=False)
+
+
+def test_a_run_by_itself_is_told_what_its_session_tells() -> None:
+    """One node of eight loses 8%: its pairs are slow, and the node is named, by hand as in a session."""
+    pairs = [
+        made_samples("unidirectional", pair, 2 * MIB, noisy(0.088 if 2 in pair else 0.0957, 20, seed=seed))
+        for seed, pair in enumerate(itertools.permutations(range(8), 2))
+    ]
+    run = made_run(NODES, pairs, ranks=[{"rank": rank} for rank in range(8)], plan={"series": []})
+    judge = SystemJudge(EMULATED.topology, None, load_policy(ROOT / "config" / "policy.yaml"))
+    problems, _ = split(find_all([made_case(run)], judge))
+    by_hand = with_what_it_tells(judge.judge_alone(run), judge)
+    assert [each.place for each in problems] == ["nid003"]
+    assert set(problems) <= set(by_hand.problems)
+    assert by_hand.verdict is not Verdict.PASS
+
+
+def test_nodes_of_the_description_that_no_run_was_on_are_told() -> None:
+    def told(*hosts: str) -> list[str]:
+        run = made_run(hosts, [made_samples("pingpong", (0, 1), MIB, 0.09)])
+        return [each.message for each in find_unmeasured_nodes([made_case(run)], EMULATED)]
+
+    assert told(*NODES) == told(NODES[0]) == []  # what stays on a node says nothing of the network
+    said = "no run was on 5 of the 8 nodes of the description: nid[004-008]"
+    assert told("nid001.cluster.local", "nid002", "nid003") == [said]

@@ -138,3 +138,35 @@ def test_a_metric_that_nothing_else_judges_is_judged_by_its_siblings() -> None:
     assert judge.judge_alone(run).verdict is INCOMPLETE
     assert {each.judged_by for each in judge.judge(run).judgements} == {"siblings"}
     assert judge.judge(run).verdict is PASS
+
+
+def now_and_then(run: Run, slow: set[tuple[int, ...]]) -> Run:
+    """Of the series of `slow`, one iteration in twelve takes twice as long."""
+    samples = []
+    for each in run.samples:
+        times = each.times_ns.copy()
+        if each.ranks in slow:
+            times[::12] *= 2
+        samples.append(replace(each, times_ns=times))
+    return replace(run, samples=tuple(samples))
+
+
+def test_a_gpu_that_is_slow_now_and_then_is_named_by_its_tails() -> None:
+    run = run_of(["vm"] * 4, pairs(4))
+    found = compared(now_and_then(run, {way for way in pairs(4) if 2 in way}))
+    (problem,) = found.problems
+    assert problem.place == "vm:gpu2"
+    assert "takes 2 times its median at the 95th percentile" in problem.message
+    assert set(verdicts(found).values()) == {PASS}  # medians do not show it
+
+
+def test_a_single_series_with_a_long_tail_is_no_part() -> None:
+    assert compared(now_and_then(run_of(["vm"] * 4, pairs(4)), {(0, 1)})).problems == ()
+
+
+def test_where_most_are_slow_it_is_said_and_links_judge() -> None:
+    slower = {way: 0.2 for way in pairs(4) if way not in ((2, 3), (3, 2))}
+    found = compared(run_of(["vm"] * 4, pairs(4), slower=slower))
+    (line,) = [each.message for each in found.problems if "majority" in each.message]
+    assert "10 of 12 equals are slow, so no healthy majority is left" in line
+    assert line.endswith("they have 80% of the 3160 Gb/s that links carry of data, and the rest 100%")

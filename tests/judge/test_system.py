@@ -128,3 +128,21 @@ def test_a_rehearsal_has_no_references(references: Path) -> None:
     for run, calibrated in ((read_run(CUDA), True), (as_rehearsal(read_run(CUDA)), False)):
         judged = judge.judge(run, "Indexed", {"flavour": "sweet"})
         assert any(each.calibrated for each in judged.judgements) is calibrated
+
+
+def test_references_of_other_nodes_are_told(root: Path) -> None:
+    """They go by rank, so that a node is held against what another one gave."""
+    hosts = sorted({rank.host for rank in read_run(CUDA).ranks})
+
+    def findings(nodes: str) -> list[str]:
+        content = REFERENCES.replace("METRIC", METRIC).replace("made up for a test", f"made up, nodes: '{nodes}'")
+        (root / "reference_values" / "hgx-h200.yaml").write_text(content, encoding="utf-8")
+        judge = SystemJudge.of("hgx-h200", root)
+        alone = judge.judge_alone(read_run(CUDA), "Other", {"$partition": "hgx-h200:gpu"})
+        return [each.message for each in judge.compare([alone]).findings if "references" in each.message]
+
+    assert findings(",".join(hosts)) == []
+    (said,) = findings("nid[1-3]")
+    assert said.endswith(f"was on {hosts[0]} too, and its references were measured on nid[1-3]: nodes stand for others")
+    with pytest.raises(UserError, match=r"'nid\[1' is not a list of names"):
+        findings("nid[1")

@@ -197,3 +197,30 @@ def test_samples_do_not_travel() -> None:
     """The size of a figure does not depend on the number of iterations."""
     few, many = (sum(len(each.plot) for each in figures_of(pair_run(iterations=n))) for n in (11, 1001))
     assert many == pytest.approx(few, rel=0.05)
+
+
+@pytest.mark.parametrize(("sizes", "mode"), [((MIB, GIB), "markers"), ((8, 1024, MIB, GIB), "lines+markers")])
+def test_few_sizes_are_dots_and_no_curve(sizes: tuple[int, ...], mode: str) -> None:
+    """With the quartiles as bars, since there is no band."""
+    (figure, *_) = [each for each in figures_of(pair_run(sizes=sizes)) if each.kind == "curves"]
+    traces = json.loads(figure.plot)["data"]
+    told = [each for each in traces if each.get("marker", {}).get("symbol")]
+    assert {each["mode"] for each in told} == {mode}
+    assert all(("error_y" in each) == (mode == "markers") for each in told)
+    assert any(each.get("fill") for each in traces) == (mode != "markers")
+    assert ("measurements" in figure.summary) == (mode == "markers")
+
+
+def test_axes_have_titles_with_units_and_latencies_are_logarithmic() -> None:
+    layouts = {
+        each.title.rpartition(": ")[2]: json.loads(each.plot)["layout"]
+        for each in figures_of(pair_run(sizes=(8, 64, 512, 4096, MIB, GIB)))
+        if each.kind == "curves"
+    }
+    assert {title: each["yaxis"]["title"]["text"] for title, each in layouts.items()} == {
+        "goodput over size": "goodput in Gb/s",
+        "latency over size": "latency in us",
+    }
+    assert layouts["latency over size"]["yaxis"]["type"] == "log"
+    assert layouts["goodput over size"]["yaxis"]["rangemode"] == "tozero"
+    assert all(each["xaxis"]["title"]["text"] for each in layouts.values())

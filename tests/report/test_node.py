@@ -38,7 +38,8 @@ def test_the_link_of_a_slow_pair_has_its_colour_and_says_so() -> None:
     lines = links(found)
     assert len(lines) == 6
     title, color = lines["gpu3 - gpu0"]
-    assert color == color_of(0.08)
+    # The scale ends where the data end, so that 8% and 92% are as far apart as they can be.
+    assert color == color_of(0)
     assert "2 pairs, median 8.0 % of expected, worst 0→3 8.0 %" in title
     for title in (title for name, (title, _) in lines.items() if name != "gpu3 - gpu0"):
         assert "median 91." in title
@@ -52,8 +53,23 @@ def test_the_link_of_a_slow_pair_has_its_colour_and_says_so() -> None:
 def test_a_slow_gpu_on_a_switch_colours_its_own_link_alone() -> None:
     bad = {(a, b): Verdict.FAIL for a in range(4) for b in range(4) if 2 in (a, b)}
     lines = links(drawn(pair_run(bad=bad), STAR))
-    slow = [name for name, (_, color) in lines.items() if color == color_of(0.08)]
+    slow = [name for name, (_, color) in lines.items() if color == color_of(0)]
     assert slow == ["gpu2 - switch"]
+
+
+def test_the_share_is_of_what_links_carry_of_data_where_that_is_known() -> None:
+    run = pair_run()
+    known = [replace(each, expectation=replace(each.expectation, achievable=1150.0)) for each in run.judgements]
+    for judgements, of in ((known, "achievable"), ([*known[:-2], *run.judgements[-2:]], "expected")):
+        found = drawn(replace(run, judgements=tuple(judgements)), SQUARE)
+        assert found.title.endswith(f"in % of {of}")
+        assert all(f"of {of}" in title for title, _ in links(found).values())
+
+
+def test_noise_has_no_colour_of_a_fault() -> None:
+    """Between links that differ by less than the scale is wide at least: those of a healthy node are all bright."""
+    colors = {color for _, color in links(drawn(pair_run(), SQUARE)).values()}
+    assert colors and color_of(0) not in colors
 
 
 def test_what_was_not_measured_is_grey_and_named() -> None:

@@ -1,8 +1,9 @@
-"""How ranks are bound to the cores next to their GPUs."""
+"""How ranks are bound to the cores next to their GPUs, and on how many nodes they are."""
 
 from __future__ import annotations
 
 import runpy
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.extras import cores_problems, parse_cores
-from fabricheck.rfm.launch import binding_options, devices_of_ranks
+from fabricheck.rfm.launch import binding_options, devices_of_ranks, nodes_up
 from fabricheck.topology.model import Topology, find_topology
 from tests.support.nodes import ROOT
 
@@ -72,3 +73,41 @@ def test_cores_of_sites_are_next_to_the_gpu_by_the_topology_too(system: str, cor
         linked = {end for link in topology.links if gpu.name in link.ends for end in link.ends} & set(numa)
         assert {core // cores_of_numa_node for core in own} <= {numa.index(cpu) for cpu in linked} or not linked
     assert sum(map(len, cores)) == len(frozenset().union(*cores))  # no core has two ranks
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """What ReFrame knows of Slurm's nodes: the state of each."""
+
+    states: dict[str, set[str]]
+    registered_name: str = "squeue"
+
+    def allnodes(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(name=name, states=states) for name, states in self.states.items()]
+
+    def filternodes(self, job: object, nodes: list[SimpleNamespace]) -> list[SimpleNamespace]:
+        return [each for each in nodes if each.name.startswith("nid")]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "known", "up"),
+    [
+        (Slurm({f"nid{n}": {"IDLE"} for n in range(4)}), 4, (4, ())),
+        (
+            Slurm({f"nid{n}": {"IDLE", "DRAIN"} if n == 2 else {"ALLOCATED"} for n in range(4)}),
+            4,
+            (3, ("nid2 is DRAIN+IDLE",)),
+        ),
+        # So many are left.
+        (Slurm({f"nid{n}": {"DOWN"} if n == 2 else {"IDLE"} for n in range(4)}), 3, (3, ())),
+        # No pair is left: the job says what it waits for.
+        (Slurm({f"nid{n}": {"DOWN"} for n in range(4)}), 4, (4, ())),
+        (Slurm({"nid0": {"IDLE"}, "nid1": {"DOWN"}}), 2, (2, ())),
+        (Slurm({"nid0": {"IDLE"}, "nid1": {"DOWN"}, "nid2": {"IDLE"}}, "pbs"), 3, (3, ())),
+    ],
+)
+def test_nodes_that_take_no_job_are_left_out_by_name(
+    scheduler: Slurm, known: int, up: tuple[int, tuple[str, ...]]
+) -> None:
+    test: Any = SimpleNamespace(job=SimpleNamespace(scheduler=scheduler))
+    assert nodes_up(test, known) == up

@@ -14,7 +14,7 @@ from fabricheck.findings.case_runs import CaseRun
 from fabricheck.records.case import Case
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.verdict import Finding, Problem, Verdict
-from fabricheck.session.outcome import judge_session, not_said_by_runs, read_result
+from fabricheck.session.outcome import judge_session, not_said, read_result
 from fabricheck.session.problems import failure_of, find_problems, find_what_applies
 from fabricheck.session.reading import Session, read_cases
 from fabricheck.session.reframe import Selection, run_suite
@@ -263,7 +263,7 @@ def test_what_a_run_says_itself_is_said_once() -> None:
         Problem(Verdict.INCOMPLETE, "2 test cases were selected and 1 were run"),
     )
     session = Session(Path("x"), cases, (failure_of(itself), *others))
-    assert tuple(not_said_by_runs(session, [run])) == others
+    assert tuple(not_said(session, [run], ())) == others
 
 
 def test_what_runs_on_a_miniature_is_a_rehearsal_also_without_gpus(tmp_path: Path) -> None:

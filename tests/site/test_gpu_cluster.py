@@ -54,7 +54,6 @@ def test_a_slurm_system_with_the_cray_environment(monkeypatch: pytest.MonkeyPatc
         "launcher": "srun",
         "environs": ["PrgEnv-cray"],
         "max_jobs": 1,
-        "time_limit": "30m",
         "features": ["gpu", "hip", "xgmi", "remote"],
         "devices": [{"type": "gpu", "arch": "gfx90a", "model": "MI250X", "num_devices": 8}],
         "resources": [{"name": "_rfm_gpu", "options": ["--gpus-per-node={num_gpus_per_node}"]}],

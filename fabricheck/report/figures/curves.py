@@ -14,10 +14,22 @@ from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, UNITS, Quantity
 from fabricheck.records.operations import MEMORY_PATHS, PAIRS
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import number, who
-from fabricheck.report.figures.plot import GREY, Line, legend_below, line_traces, plain, scatter, short, to_json
+from fabricheck.report.content import number, plural, who
+from fabricheck.report.figures.plot import (
+    GREY,
+    Line,
+    Mode,
+    legend_below,
+    line_traces,
+    plain,
+    scatter,
+    short,
+    to_json,
+)
 from fabricheck.report.figures.tables import MOST_CURVES, Curve, Curves, Figure, Point
 from fabricheck.units import format_size
+
+_FEWEST_OF_CURVE = 4  # sizes
 
 
 @dataclass(frozen=True)
@@ -78,22 +90,26 @@ def _curves(plot: _Plot, judged: RunJudgement) -> Figure:
         return not is_bad, last
 
     ranked = sorted(curves, key=rank)
-    traces = line_traces([_line(each, unit) for each in ranked], markers=True)
+    sizes = sorted({point.bytes for curve in curves for point in curve.points})
+    # Few sizes make no curve.
+    mode: Mode = "lines+markers" if len(sizes) >= _FEWEST_OF_CURVE else "markers"
+    traces = line_traces(list(map(_line, ranked)), mode=mode, hover=f"%{{text}}: %{{y:.4~g}} {unit}")
     if (line := _expected_trace(plot, judged, curves)) is not None:
         traces.append(line)
-    sizes = sorted({point.bytes for curve in curves for point in curve.points})
+    # Latencies of transports and of sizes are powers of ten apart.
+    scale = {"rangemode": "tozero"} if plot.quantity == "goodput" else {"type": "log", "nticks": 6}
     layout = {
         "height": 430,
         "margin": {"l": 60, "r": 15, "t": 10, "b": 45},
         "hovermode": "closest",
         "legend": legend_below(),
-        "xaxis": {"type": "log", "tickangle": 0, **_size_ticks(sizes)},
-        "yaxis": {"title": {"text": f"{plot.quantity} in {unit}"}, "rangemode": "tozero"},
+        "xaxis": {"type": "log", "tickangle": 0, "title": {"text": "size of a message"}, **_size_ticks(sizes)},
+        "yaxis": {"title": {"text": f"{plot.quantity} in {unit}"}, **scale},
     }
     worst = ranked[0]
     reach = worst.points[-1] if plot.quantity == "goodput" else worst.points[0]
     summary = (
-        f"{len(curves)} {'curves' if len(curves) > 1 else 'curve'} from {format_size(sizes[0])} to "
+        f"{plural(len(curves), 'curve' if mode != 'markers' else 'measurement')} from {format_size(sizes[0])} to "
         f"{format_size(sizes[-1])}, median and quartiles; "
         f"{'worst' if len(curves) > 1 else 'here'} {worst.label} with {number(reach.median)} {unit} at "
         f"{format_size(reach.bytes)}"
@@ -114,12 +130,12 @@ def _point(samples: Samples, quantity: Quantity) -> Point | None:
     return Point(samples.bytes, int(values.size), low, median, high)
 
 
-def _line(curve: Curve, unit: str) -> Line:
+def _line(curve: Curve) -> Line:
     return Line(
         label=curve.label,
         x=tuple(point.bytes for point in curve.points),
         y=tuple(point.median for point in curve.points),
-        hover=tuple(_hover(curve, point, unit) for point in curve.points),
+        hover=tuple(f"{plain(curve.label)}<br>{format_size(point.bytes)}" for point in curve.points),
         low=tuple(point.low for point in curve.points),
         high=tuple(point.high for point in curve.points),
     )
@@ -146,13 +162,6 @@ def _expected_trace(plot: _Plot, judged: RunJudgement, curves: Sequence[Curve]) 
         mode="lines",
         line={"color": GREY, "width": 1, "dash": "5px,3px"},
         hoverinfo="name",
-    )
-
-
-def _hover(curve: Curve, point: Point, unit: str) -> str:
-    return (
-        f"{plain(curve.label)}<br>{format_size(point.bytes)}: {number(point.median)} {unit}"
-        f"<br>quartiles {number(point.low)} to {number(point.high)}, {point.count} iterations"
     )
 
 

@@ -20,7 +20,7 @@ SHARES = (0.0, 1.0, *(float(each) for each in np.arange(2.5, 98.0, 2.5)), 99.0, 
 _IN_TABLE = (0.0, 1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0, 100.0)
 _FEWEST = 2
 # Of grey curves, more than these cannot be seen beside each other; rows of a table are counted beyond theirs.
-_MOST_GREY, _MOST_ROWS = 40, 32
+_MOST_GREY, _MOST_ROWS, _GREY_STEP = 40, 32, 3
 # Of the axis, in per cent of the median: what even the steadiest curves get on either side.
 _LEAST_REACH = 1.0
 
@@ -84,13 +84,14 @@ def _figure(members: Sequence[Group], found: Sequence[Distribution]) -> Figure:
     first = members[0]
     told = found if len(found) <= MOST_COLORED else found[: MOST_COLORED - 1]
     grey = found[len(told) :][:_MOST_GREY]
-    traces = line_traces([_line(each) for each in (*told, *grey)], markers=False)
+    lines = [*map(_line, told), *(_line(each, every=_GREY_STEP) for each in grey)]
+    traces = line_traces(lines, mode="lines")
     low, high = _range(told, grey)
     layout = {
         "height": 400,
         "margin": {"l": 60, "r": 15, "t": 10, "b": 45},
         "hovermode": "closest",
-        "legend": {**legend_below(), "y": -0.2},
+        "legend": legend_below(),
         "xaxis": {"title": {"text": f"{first.quantity} in % of its own median"}, "range": [low, high]},
         "yaxis": {
             "title": {"text": "% of iterations at or below"},
@@ -123,12 +124,13 @@ def _figure(members: Sequence[Group], found: Sequence[Distribution]) -> Figure:
     return Figure("distributions", f"{name}: distribution of the iterations", summary, to_json(traces, layout), table)
 
 
-def _line(each: Distribution) -> Line:
+def _line(each: Distribution, every: int = 1) -> Line:
+    """The curve, or of what is drawn grey every few of its points."""
     return Line(
         label=each.label,
-        x=tuple(round(float(value), 2) for value in each.relative),
-        y=SHARES,
-        hover=(f"{plain(each.label)}<br>median {number(each.median)}, {each.count} iterations",) * len(SHARES),
+        x=tuple(round(float(value), 2) for value in each.relative[::every]),
+        y=SHARES[::every],
+        hover=f"{plain(each.label)}<br>median {number(each.median)}, {each.count} iterations",
     )
 
 

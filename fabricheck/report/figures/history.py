@@ -101,7 +101,7 @@ def overview(found: Watched) -> Figure:
         "history",
         f"All metrics of {found.result.system} over the sessions, in % of their own baseline",
         summary,
-        to_json(line_traces(lines, markers=False), _layout(sessions, marks, "% of own baseline")),
+        to_json(line_traces(lines, mode="lines"), _layout(sessions, marks, "% of own baseline")),
         Rows(
             ("session", "metrics", "median, %", "worst decile, %", "worst, %", "the worst", "software that changed"),
             tuple(rows),
@@ -127,7 +127,7 @@ def incident_figure(found: Watched, incident: Incident) -> Figure:
     low = min(float(known.min(initial=100.0)), 100 - 300 * spread)
     high = max(float(known.max(initial=100.0)), 100 + 300 * spread)
     traces = [_band(sessions, spread)]
-    traces += line_traces([_line(name, sessions, ratio[n]) for n, name in enumerate(names)], markers=True)
+    traces += line_traces([_line(name, sessions, ratio[n]) for n, name in enumerate(names)], mode="lines+markers")
     changes = sorted({place[each.first_bad.session] for each in alerts})
     for session in changes:
         traces.append(_upright(series.sessions[session], "change", (low, high), COLORS[1], "solid"))
@@ -299,10 +299,15 @@ def _layout(sessions: Sequence[Session], marks: Sequence[Mark], unit: str) -> di
         "height": 400 + top,
         "margin": {"l": 60, "r": 15, "t": top, "b": 45},
         "hovermode": "closest",
-        "legend": {**legend_below(), "y": -0.16},
+        "legend": legend_below(),
         "shapes": shapes,
         "annotations": labels,
-        "xaxis": {"type": "date"},
+        "xaxis": {
+            "type": "date",
+            "title": {"text": "start of the session (UTC)"},
+            "tickformat": "%Y-%m-%d\n%H:%M",
+            "nticks": 8,
+        },
         "yaxis": {"title": {"text": unit}},
     }
 

@@ -34,7 +34,7 @@ def matrix_of(group: Group, judged: RunJudgement) -> Figure:
     relative = all(share_of_expected(each) is not None for each in measured.values())
     unit = "% of expected" if relative else group.unit
     known = {pair: _value(each, relative) for pair, each in measured.items()}
-    low, high = _span(list(known.values()))
+    low, high = span_of(list(known.values()))
     text = len(ranks) <= _RANKS_WITH_TEXT
     by_rank = {each.rank: each for each in judged.run.ranks}
 
@@ -95,7 +95,7 @@ def _value(judged: Judgement, relative: bool) -> float:
     return 100 * share if relative and share is not None else judged.value
 
 
-def _span(known: list[float]) -> tuple[float, float]:
+def span_of(known: list[float]) -> tuple[float, float]:
     """The values at both ends of the colours: the data's own, not narrower than noise is wide."""
     finite = [each for each in known if math.isfinite(each)] or [0.0]
     low, high = min(finite), max(finite)

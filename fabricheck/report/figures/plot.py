@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from fabricheck.report.content import printable
 
@@ -19,17 +19,18 @@ GREY = "#888888"
 SCALE = "Cividis"
 
 MOST_COLORED = len(COLORS)
+Mode = Literal["lines", "lines+markers", "markers"]
 _LONGEST_EVENT = 200
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a plot; `hover`: a text for each point; `low` and `high`: the edges of its band, if it has one."""
+    """One line of a plot; `hover`: a text for each point, or one for all; `low` and `high`: the edges of its band."""
 
     label: str
     x: tuple[float | str, ...]
     y: tuple[float | None, ...]
-    hover: tuple[str, ...]
+    hover: tuple[str, ...] | str
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
 
@@ -40,13 +41,17 @@ def split(ranked: Sequence[Line]) -> tuple[Sequence[Line], Sequence[Line]]:
     return ranked[:told], ranked[told:]
 
 
-def line_traces(ranked: Sequence[Line], *, markers: bool) -> list[Any]:
-    """Lines as traces, the worst first in a reversed legend: a few told apart, the others grey under one name."""
+def line_traces(ranked: Sequence[Line], *, mode: Mode, hover: str = "%{text}") -> list[Any]:
+    """Lines as traces, the worst first in a reversed legend: a few told apart, the others grey under one name.
+
+    `hover`: what is said of a point, as plotly's template, in which `%{text}` is the line's text for it.
+    """
     told, others = split(ranked)
-    traces = _other_traces(others) if others else []
+    template = f"{hover}<extra></extra>"
+    traces = _other_traces(others, mode, template) if others else []
     # The worst is drawn last, over the others, and stands first in the legend.
     for position in reversed(range(len(told))):
-        traces += _line_traces(told[position], position, markers)
+        traces += _line_traces(told[position], position, mode, template)
     return traces
 
 
@@ -65,10 +70,10 @@ def filled(*, x: list[Any], y: list[Any], color: str, opacity: float, **more: An
     )
 
 
-def _line_traces(line: Line, position: int, markers: bool) -> list[Any]:
+def _line_traces(line: Line, position: int, mode: Mode, template: str) -> list[Any]:
     color = COLORS[position]
     traces = []
-    if line.low:
+    if line.low and mode != "markers":
         traces.append(
             filled(
                 x=list(line.x) + list(reversed(line.x)),
@@ -85,17 +90,26 @@ def _line_traces(line: Line, position: int, markers: bool) -> list[Any]:
             y=list(map(_short_or_none, line.y)),
             name=plain(line.label),
             legendgroup=plain(line.label),
-            mode="lines+markers" if markers else "lines",
+            mode=mode,
             line={"color": color, "width": 2, "dash": DASHES[position]},
-            **({"marker": {"symbol": SYMBOLS[position], "size": 6}} if markers else {}),
-            text=list(line.hover),
-            hoverinfo="text",
+            **({"marker": {"color": color, "symbol": SYMBOLS[position], "size": 7}} if "markers" in mode else {}),
+            **(_quartiles(line) if line.low and mode == "markers" else {}),
+            text=line.hover if isinstance(line.hover, str) else list(line.hover),
+            hovertemplate=template,
         )
     )
     return traces
 
 
-def _other_traces(lines: Sequence[Line]) -> list[Any]:
+def _quartiles(line: Line) -> dict[str, Any]:
+    """A bar from edge to edge of each point."""
+    known = [value or 0.0 for value in line.y]
+    up = [short(max(high - y, 0.0)) for high, y in zip(line.high, known, strict=True)]
+    down = [short(max(y - low, 0.0)) for low, y in zip(line.low, known, strict=True)]
+    return {"error_y": {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1}}
+
+
+def _other_traces(lines: Sequence[Line], mode: Mode, template: str) -> list[Any]:
     """Lines that nobody has to tell apart: one trace, all grey, with one entry in the legend."""
     name = f"{len(lines)} {'others' if len(lines) > 1 else 'other'}"
 
@@ -103,7 +117,7 @@ def _other_traces(lines: Sequence[Line]) -> list[Any]:
         return [value for line in lines for value in (*part(line), None)]
 
     traces = []
-    if any(line.low for line in lines):
+    if mode != "markers" and any(line.low for line in lines):
         traces.append(
             filled(
                 x=gapped(lambda line: [*line.x, *reversed(line.x)]),
@@ -120,20 +134,21 @@ def _other_traces(lines: Sequence[Line]) -> list[Any]:
             y=gapped(lambda line: [*map(_short_or_none, line.y)]),
             name=name,
             legendgroup=name,
-            mode="lines",
+            mode="markers" if mode == "markers" else "lines",
             connectgaps=False,
             opacity=0.6,
             line={"color": GREY, "width": 1},
-            text=gapped(lambda line: line.hover),
-            hoverinfo="text",
+            **({"marker": {"color": GREY, "size": 5}} if mode == "markers" else {}),
+            text=gapped(lambda line: [line.hover] * len(line.x) if isinstance(line.hover, str) else line.hover),
+            hovertemplate=template,
         )
     )
     return traces
 
 
 def legend_below() -> dict[str, Any]:
-    """Where the legend of lines stands."""
-    return {"orientation": "h", "y": -0.12, "yanchor": "top", "x": 0, "traceorder": "reversed"}
+    """Where the legend of lines stands: below the title of the axis."""
+    return {"orientation": "h", "y": -0.25, "yanchor": "top", "x": 0, "traceorder": "reversed"}
 
 
 def scatter(**attributes: Any) -> dict[str, Any]:
@@ -186,8 +201,8 @@ def finite(value: float) -> float | None:
 
 
 def short(value: float) -> float:
-    """Five significant digits are more than a screen shows, and half of the bytes."""
-    return float(f"{value:.5g}")
+    """Four significant digits are what a screen shows, and what tables say."""
+    return float(f"{value:.4g}")
 
 
 def _short_or_none(value: float | None) -> float | None:

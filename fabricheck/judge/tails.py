@@ -1,0 +1,51 @@
+"""Parts that are slow now and then: the slowest iterations of what crosses them, beside those of their equals.
+
+A median does not show what is slow for a twentieth of the time. So the 95th percentile of each series over its own
+median is a metric of its own, which has its siblings as yardstick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from fabricheck.judge.equals import Equals, Member
+from fabricheck.judge.outliers import Outlier, outliers
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.verdict import Problem, Verdict
+
+# A tail that is longer by less costs nobody anything; and how much those of healthy equals differ at least.
+_LEAST_EXCESS, _LEAST_SPREAD = 0.1, 0.02
+_TWICE = 2.0
+
+
+def find_slow_tails(equals: Equals, run: RunJudgement, error: float) -> Iterator[Problem]:
+    """What is slow now and then among equals, with the error of a healthy group: one line for each part.
+
+    A single series tells of what happened once: of 131 recorded sessions of healthy H200 nodes (docs/results) four have
+    one with a longer tail than its equals, and none has two that share a part.
+    """
+    members = [each for each in equals.members if each.tail is not None]
+    if len(members) < 2:
+        return
+    values = np.array([each.tail for each in members])
+    inside = np.array([each.inside for each in members])
+    for one in outliers(values, inside, [each.parts for each in members], _LEAST_SPREAD, error):
+        if one.excess >= _LEAST_EXCESS and len(one.members) > 1:
+            slow, where = [members[each] for each in one.members], " or ".join(one.parts[:3])
+            yield Problem(Verdict.DEGRADED, _line(where, equals, one, _times_over_median(slow, run)), where)
+
+
+def _times_over_median(members: Sequence[Member], run: RunJudgement) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    series = (run.judgements[each.number].samples.times_ns for each in members)
+    return np.concatenate([times / np.median(times) for times in series])
+
+
+def _line(where: str, equals: Equals, one: Outlier, times: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
+    p95, p99 = np.percentile(times, [95, 99])
+    return (
+        f"{where} is slow now and then: {equals.what} takes {p95:.3g} times its median at the 95th percentile and "
+        f"{p99:.3g} times at the 99th, {np.mean(times > _TWICE):.1%} of iterations over twice; {one.equals} equals "
+        f"{np.exp(one.centre):.3g} times at the 95th (p = {one.p:.1g}); look at error counters and other processes"
+    )

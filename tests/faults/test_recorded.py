@@ -1,0 +1,83 @@
+"""Faults of a cluster as they were once planted and recorded: what is judged is the judge, without references.
+
+tests/data/emulated: NodePairs of the emulated cluster without its state, while other work kept its two cores busy.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fabricheck.commands.judge import judge as command
+from fabricheck.records.verdict import Verdict
+from tests.faults.matrix import Outcome, settle
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "emulated"
+
+
+def judge(name: str) -> tuple[int, str, list[str]]:
+    """Exit status, verdict, and all that is not PASS, problems first."""
+    done = CliRunner().invoke(command, [str(DATA / f"{name}.jsonl"), "--system", "emulated", "--json"])
+    (judged,) = json.loads(done.stdout)
+    problems = [f"{one['verdict']}: {one['message']}" for one in judged["problems"]]
+    bad = [one for one in judged["metrics"] if one["verdict"] != "PASS"]
+    return (
+        done.exit_code,
+        judged["verdict"],
+        problems + [f"{one['verdict']}: {one['name']}: {one['reason']}" for one in bad],
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "how", "said"),
+    [
+        (
+            "one-way-port",
+            "a port is 30% slower in one direction, without references",
+            "fault slow nid002:hsn0 30 --one-side",
+            "nid002 sending is slow",
+        ),
+        (
+            "one-way-trunk",
+            "a trunk is 40% slower in one direction, without references",
+            "fault slow leaf0--spine0 40 --one-side",
+            "leaf0--spine0 from leaf0",
+        ),
+        (
+            "two-of-four",
+            "two of four nodes are 20% slower, without references",
+            "fault slow nid001:hsn0 20, nid002:hsn0 20",
+            "10 of 12 equals are slow, so no healthy majority is left",
+        ),
+        (
+            "all",
+            "all nodes are 30% slower, without references",
+            "fault slow nid001:hsn0 30, and the others",
+            "no healthy one is left to compare with",
+        ),
+        (
+            "three-of-four",
+            "three of four nodes are 30% slower, without references",
+            "fault slow nid001:hsn0 30, nid002:hsn0 30, nid003:hsn0 30",
+            "no healthy one is left to compare with",
+        ),
+        (
+            "now-and-then",
+            "a port has a fifth of its rate for a tenth of the time, without references",
+            "fault slow nid002:hsn0 80 for 0.3 s of each 3 s",
+            "nid002 is slow now and then",
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_what_medians_of_pairs_alone_do_not_show(name: str, fault: str, how: str, said: str) -> None:
+    status, verdict, problems = judge(name)
+    line = next((each for each in problems if said in each), "\n".join(problems))
+    settle(Outcome(fault, how, verdict, status, line), Verdict.DEGRADED, said)
+
+
+def test_the_healthy_cluster_is_green() -> None:
+    assert judge("healthy") == (0, "PASS", [])

@@ -1,0 +1,37 @@
+"""What a run should give on the NICs that its ranks were told to use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fabricheck.judge.expectations import expect_from_topology
+from fabricheck.judge.policy import Policy
+from fabricheck.records.run import Groups
+from tests.support.made_runs import MIB, made_run, made_samples
+from tests.support.nodes import system
+
+TCP, UCX = "OMPI_MCA_btl_tcp_if_include", "UCX_NET_DEVICES"
+
+
+@pytest.mark.parametrize(
+    ("environment", "differences", "ports"),
+    [
+        ({}, [], 2),
+        ({TCP: "hsn0"}, [], 1),
+        ({UCX: "hsn1:1"}, [], 1),
+        ({TCP: "hsn0,hsn1"}, [], 2),
+        ({TCP: "hsn0"}, [{"rank": 1, "name": TCP, "value": "hsn1"}], 2),
+        ({TCP: "hsn0"}, [{"rank": 1, "name": TCP, "value": None}], 1),
+        ({TCP: "10.78.0.0/24"}, [], 2),  # nobody knows whose that is
+    ],
+)
+def test_ranks_without_gpus_share_the_ports_that_they_may_use(
+    environment: dict[str, str], differences: list[dict[str, Any]], ports: int
+) -> None:
+    rail = made_samples("rail_unidirectional", range(8), 2 * MIB, 0.09, groups=Groups(2, 4, 4))
+    hosts = ["nid001"] * 4 + ["nid002"] * 4
+    run = made_run(hosts, [rail], environment=environment, environment_differences=differences)
+    found = expect_from_topology(run, system("emulated"), Policy())(rail, "goodput")
+    assert found.expected == pytest.approx(0.1 * ports)
