@@ -21,7 +21,7 @@ from fabricheck.judge.node_state import findings_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.localization.judge import judge_pairs
-from fabricheck.localization.results import RETEST
+from fabricheck.localization.results import RETEST, SCREEN
 from fabricheck.records.verdict import Finding, Problem, Verdict, split, worst
 from fabricheck.topology.network import Network, fold
 
