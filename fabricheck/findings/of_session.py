@@ -21,7 +21,7 @@ from fabricheck.judge.node_state import findings_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.localization.judge import judge_pairs
-from fabricheck.localization.results import RETEST, SCREEN
+from fabricheck.localization.results import RETEST
 from fabricheck.records.verdict import Finding, Problem, Verdict, split, worst
 from fabricheck.topology.network import Network, fold
 
@@ -50,15 +50,14 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | 
 def with_what_it_tells(judged: RunJudgement, judge: SystemJudge, partition: str = "") -> RunJudgement:
     """A run judged alone with what its session would say of it: of its equals, and of slow parts of a network.
 
-    By `partition` (`system:partition`) the topology is chosen. A run with problems of its own has enough of them, and a
-    screen has its retest.
+    By `partition` (`system:partition`) the topology is chosen. A run with problems of its own has enough of them.
     """
     compared = judge.compare((judged,))
     (judged,) = compared.runs
-    if judged.run.footer is None or judged.run.problems or Path(judged.run.path).name in (SCREEN, RETEST):
+    if judged.run.footer is None or judged.run.problems:
         return judged
     run = replace(CaseRun.of_file(judged.run), partition=partition)
-    found = (each for part in _of_one(run, judge, (run,)) for each in _or_why_not(judged.run.path, part))
+    found = (each for part in _of_one(run, judge) for each in _or_why_not(judged.run.path, part))
     problems, _ = split([*compared.problems, *found])
     verdict = worst([judged.verdict, *(each.verdict for each in problems)])
     return replace(judged, verdict=verdict, problems=(*judged.problems, *problems))
