@@ -33,6 +33,7 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | 
             yield from _or_why_not(each.run.path, found)
     for found in (
         find_unused_gpus(runs, judge),
+        find_shortened(runs),
         findings_of((each.run, judge.topology_of(each.partition)) for each in runs),
         find_far_cores(runs),
         find_scalings(runs, judge),
@@ -85,3 +86,10 @@ def find_unused_gpus(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Fi
             where = partition or topology.system
             text = f"{where}: of the {len(topology.gpus)} GPUs that its topology has, no run drove more than {number}"
             yield Finding(text)
+
+
+def find_shortened(runs: Sequence[CaseRun]) -> Iterator[Finding]:
+    """Runs that measured less than their tests ask for, to end in time: they pass without the rest."""
+    for each in runs:
+        if each.shortened:
+            yield Finding(f"{each.test} ({each.label}): {each.shortened}")

@@ -48,6 +48,11 @@ class PairRule:
         """The number of pairs."""
         return self.ranks * (self.groups - 1) // 2 * self.directions
 
+    @property
+    def round_count(self) -> int:
+        """The number of rounds; of pairs by themselves that of the pairs."""
+        return (self.groups - 1 + self.groups % 2) * self.directions if self.in_rounds else len(self)
+
     def rounds(self) -> Iterator[tuple[int, Pairs]]:
         """The number of each round, -1 where there are none, and its pairs: (n, 2), source and destination."""
         if self.in_rounds:

@@ -29,6 +29,7 @@ from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.bounds import record_bounds
 from fabricheck.rfm.build import BuildFabricbench
 from fabricheck.rfm.command_line import Plan, ranks_together
+from fabricheck.rfm.duration import fitted_plan
 from fabricheck.rfm.foreign import adopt
 from fabricheck.rfm.launch import (
     cores_of,
@@ -137,6 +138,10 @@ class FabricbenchCheck(RegressionTestPlugin):
     nightly_only = variable(typ.Dict[str, typ.List[str]], value={})
     #: Whether a node has a rank for each of its NIC ports, and pairs are those of the same port of two nodes.
     rank_a_port = variable(bool, value=False)
+    #: Minutes that measuring may take: beyond, there are fewer sizes, and pairs of ranks in rounds only.
+    minutes = variable(float, value=10.0)
+    #: What was left out for that, for ReFrame's report and the session's.
+    shortened = variable(str, value="")
     #: Passed on to fabricbench as it is.
     more_options = variable(typ.List[str], value=[])
     #: The profile in effect, for ReFrame's report and the store.
@@ -152,7 +157,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: Whether each node is asked for its state before and after the run (docs/state.md).
     node_state = variable(typ.Bool, value=True)
 
-    #: Longest time of a job, and files of the stage directory to keep beside the result; for other mixins to replace.
+    #: Least time limit of a job, and files of the stage directory to keep beside the result; other mixins replace them.
     job_time = "10m"
     #: GPUs that the ranks of a node drive, in their order; empty: the first, the second, …
     rank_devices: tuple[int, ...] = ()
@@ -222,10 +227,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         extras = self.current_partition.extras
         known = self.partition_nodes = nodes_of(self.current_partition)
         self.num_nodes = self.wanted_nodes or min(known, int(extras.get("most_nodes", known)))
-        where, unknown = (
-            self.current_partition.fullname,
-            "neither its extras nor its topology say how many nodes it has",
-        )
+        where = self.current_partition.fullname
+        unknown = "neither its extras nor its topology say how many nodes it has"
         self.leave_out_if(self.num_nodes < 1, f"{where}: {unknown}", described=False)
         self.leave_out_if(0 < known < self.num_nodes, f"{where} has {known} nodes and this test needs {self.num_nodes}")
 
@@ -278,7 +281,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def write_command(self) -> None:
         self.executable = shlex.quote(self.fabricbench.program)
-        self.executable_opts = self.plan().options(RESULT)
+        self.executable_opts = fitted_plan(self, self.plan()).options(RESULT)
         # Not every scheduler tells ReFrame the exit status.
         self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", "exit $status"]
 
