@@ -23,6 +23,8 @@ _OF_BUDGET = 1.2
 _START_S = 60.0
 # The job may be so much slower than the plan says, and no shorter than that.
 _RESERVE, _LEAST_RESERVE_S = 2.0, 300.0
+# As many as a processor judges in some minutes (docs/scale.md).
+_MOST_RECORDS = 100_000
 _COARSER = (16, 256, 1 << 40)
 
 
@@ -47,21 +49,42 @@ def seconds_of(plan: Plan) -> float:
     return _START_S * (1 + plan.ranks / 1000) + _OF_BUDGET * plan.budget * measurements
 
 
-def fit(plan: Plan, seconds: float) -> Fitted:
-    """As much of `plan` as fits into a time: with fewer sizes, else without pairs one by one, which rounds have too.
+def records_of(plan: Plan) -> int:
+    """How many records of pairs a plan makes."""
+    rules = (_rule(plan, operation, each) for operation in plan.operations for each in plan.schedules)
+    return sum(len(rule) for rule in rules if rule is not None) * count_sizes(plan.sizes)
 
-    The first and the last size remain, of which metrics are made. What does not fit even so takes the time that it
-    takes.
+
+def fit(plan: Plan, seconds: float) -> Fitted:
+    """As much of `plan` as fits into a time, and into records that can be judged in minutes.
+
+    With fewer sizes; else without pairs one by one, which rounds have too; else with fewer turns of the rounds. The
+    first and the last size remain, of which metrics are made. What does not fit even so takes the time that it takes.
     """
-    one_by_one = "uncontended" in plan.schedules and "contended" in plan.schedules and plan.ranks >= 4
+
+    def fits(smaller: Plan) -> bool:
+        return plan.budget <= 0 or (seconds_of(smaller) <= seconds and records_of(smaller) <= _MOST_RECORDS)
+
+    chosen = plan
+    for chosen in _smaller(plan):
+        if fits(chosen):
+            break
+    else:
+        rules = [_rule(chosen, operation, "contended") for operation in chosen.operations]
+        most = max((rule.all_turns for rule in rules if rule is not None), default=0)
+        if chosen.schedules == ["contended"] and most > 1:
+            screens = (replace(chosen, turns=turns) for turns in range(most - 1, 0, -1))
+            chosen = next(filter(fits, screens), replace(chosen, turns=1))
+    return Fitted(chosen, seconds_of(chosen), _left_out(plan, chosen, seconds))
+
+
+def _smaller(plan: Plan) -> Iterator[Plan]:
+    in_rounds = "contended" in plan.schedules and plan.ranks >= 4
     pairs = all(operation in PAIRS for operation in plan.operations)
-    schedules = [plan.schedules, *([["contended"]] if one_by_one and pairs else [])]
-    for chosen in schedules:
+    yield plan
+    for schedules in [plan.schedules, *([["contended"]] if in_rounds and pairs else [])]:
         for step in (1, *_COARSER):
-            smaller = replace(plan, schedules=chosen, sizes=coarser_sizes(plan.sizes, step))
-            if (needed := seconds_of(smaller)) <= seconds:
-                return Fitted(smaller, needed, _left_out(plan, smaller, seconds))
-    return Fitted(smaller, needed, _left_out(plan, smaller, seconds))
+            yield replace(plan, schedules=schedules, sizes=coarser_sizes(plan.sizes, step))
 
 
 def _left_out(plan: Plan, smaller: Plan, seconds: float) -> str:
@@ -70,10 +93,24 @@ def _left_out(plan: Plan, smaller: Plan, seconds: float) -> str:
         parts.append("pairs are measured in rounds and not one by one as well")
     if (few := count_sizes(smaller.sizes)) < (many := count_sizes(plan.sizes)):
         parts.append(f"{few} of {many} sizes are measured")
+    if smaller.turns:
+        parts.append(f"each rank meets {smaller.turns} others and not all")
     if not parts:
         return ""
-    reason = f"all of it would take {seconds_of(plan) / 60:,.0f} minutes and has {seconds / 60:,.0f}"
-    return f"{', and '.join(parts)}: {reason} (minutes of the test)"
+    whole = f"all of it would be {seconds_of(plan) / 60:,.0f} minutes and {records_of(plan):,} records"
+    most = f"{seconds / 60:,.0f} (minutes of the test) and {_MOST_RECORDS:,}"
+    return f"{', and '.join(parts)}: {whole}, and the most are {most}"
+
+
+def _rule(plan: Plan, operation: str, schedule: str) -> PairRule | None:
+    """Which pairs an operation measures; None where it is none of pairs, or of a few that were chosen."""
+    if operation not in PAIRS or any(each.startswith("--pairs=") for each in plan.more):
+        return None
+    group = plan.ranks // plan.nodes if plan.pairs == "rails" else 1
+    rule = PairRule(plan.ranks, group, 1 if operation == "bidirectional" else 2, schedule == "contended")
+    if not rule.is_possible:
+        return None
+    return replace(rule, turns=plan.turns if rule.in_rounds and plan.turns < rule.all_turns else 0)
 
 
 def _rounds(plan: Plan, operation: str) -> int:
@@ -86,19 +123,16 @@ def _schedules(plan: Plan, operation: str) -> Iterator[str]:
 
 
 def _rounds_of_schedule(plan: Plan, operation: str, schedule: str) -> int:
-    own = plan.ranks // plan.nodes
     if operation in PAIRS:
-        if any(each.startswith("--pairs=") for each in plan.more):
-            return 2
-        group = own if plan.pairs == "rails" else 1
-        rule = PairRule(plan.ranks, group, 1 if operation == "bidirectional" else 2, schedule == "contended")
-        return rule.round_count if rule.is_possible else 0
+        rule = _rule(plan, operation, schedule)
+        return rule.round_count if rule is not None else 2
     if operation in MEMORY_PATHS:
         together = plan.together.count(",") + 1 if plan.together else max(plan.ranks - 1, 1)
         return plan.ranks if schedule == "uncontended" else together
     if operation in GROUP_PATTERNS or operation in STRIPING:
         # Each number of active ranks between two groups, and all of them between more and more groups.
-        return (own if plan.nodes > 1 else plan.ranks // 2) + plan.nodes.bit_length()
+        own = plan.ranks // plan.nodes if plan.nodes > 1 else plan.ranks // 2
+        return own + plan.nodes.bit_length()
     return 2 if operation in VICTIMS else 1
 
 
