@@ -1,50 +1,112 @@
 """Prints how to drain the nodes that a run found broken. It drains none: a person, or the site's own script, decides.
 
-    python ci/drain.py output/latest-SYSTEM/verdict.json
+    python ci/drain.py output/latest-SYSTEM/verdict.json [--scheduler slurm|pbs|flux] [--waivers FILE]
 
-A node is named where a run on that node alone failed: a wrong byte, or less than the acceptance floor. What several
-nodes took part in names none of them (`fabricheck pairwise locate` does), and neither does DEGRADED, nor a run that did
-not measure what it should.
+Of a run over many nodes (`fabricheck run --nodes`) those are named that are FAIL or DEGRADED there: with which MPI does
+not start, or that are slow against all others, by themselves or at a port of theirs. Where more than half of the nodes
+are, it is software or a setting, and none is named.
+
+Of another run a node is named where a run on that node alone failed: a wrong byte, or less than the acceptance floor.
+What several nodes took part in names none of them (`fabricheck pairwise locate` does), and neither does DEGRADED, nor a
+run that did not measure what it should.
+
+A waiver is a line `NODE OWNER LAST-DAY REASON...`, the day as 2026-12-31: until its end the node is only told of, with
+the name of the owner.
 """
 
 from __future__ import annotations
 
+import argparse
+import datetime
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+# A reason is one word of a command; schedulers cut long ones.
+_LONGEST = 200
 
-def drain_commands(verdict: dict[str, Any]) -> Iterable[str]:
-    """`scontrol` commands for the content of a verdict.json, one for each node."""
+
+def reasons_of(verdict: dict[str, Any]) -> dict[str, str]:
+    """Why each node is to be drained, by the content of a verdict.json."""
+    if "fleet" in verdict:
+        fleet = verdict["fleet"]
+        bad = {
+            each["node"]: f"{each['evidence'][0]['part']}: {each['evidence'][0]['message']}"
+            for each in fleet["bad"]
+            if each["verdict"] in ("FAIL", "DEGRADED")
+        }
+        if len(bad) > fleet["nodes"] / 2:
+            text = f"{len(bad)} of {fleet['nodes']} nodes are bad: that is software or a setting: none is drained"
+            print(text, file=sys.stderr)
+            return {}
+        return bad
     reasons: dict[str, str] = {}
     for run in verdict["runs"]:
         if run["verdict"] == "FAIL" and len(run["hosts"]) == 1:
             found = [*run["problems"], *({"message": f"{m['name']}: {m['reason']}", **m} for m in run["metrics"])]
-            reason = next(each["message"] for each in found if each["verdict"] == "FAIL")
-            reasons.setdefault(run["hosts"][0], reason)
-    for node, reason in reasons.items():
-        words = ["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason=fabricheck: {reason[:200]}"]
-        yield shlex.join(words)
+            reasons.setdefault(run["hosts"][0], next(each["message"] for each in found if each["verdict"] == "FAIL"))
+    return reasons
+
+
+def command_for(scheduler: str, node: str, reason: str) -> str:
+    text = f"fabricheck: {' '.join(reason.split())[:_LONGEST]}"
+    words = {
+        "slurm": ["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={text}"],
+        "pbs": ["pbsnodes", "-o", "-C", text, node],
+        "flux": ["flux", "resource", "drain", node, text],
+    }
+    return shlex.join(words[scheduler])
+
+
+def read_waivers(file: Path, today: datetime.date) -> Iterator[tuple[str, str]]:
+    """The nodes whose waiver holds today, each with its owner and reason. ValueError for a line that is none."""
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        words = line.partition("#")[0].split(maxsplit=3)
+        if not words:
+            continue
+        try:
+            node, owner, day, reason = words
+            last = datetime.date.fromisoformat(day)
+        except ValueError:
+            raise ValueError(f"{file}:{number}: is not NODE OWNER LAST-DAY REASON, such as 2026-12-31") from None
+        if today <= last:
+            yield node, f"waived by {owner} until {last}: {reason}"
+        else:
+            print(
+                f"{file}:{number}: the waiver of {node} ended on {last}: {owner} renews it or it goes", file=sys.stderr
+            )
 
 
 def main(arguments: Sequence[str]) -> int:
-    if len(arguments) != 1:
-        print("usage: python ci/drain.py VERDICT_JSON", file=sys.stderr)
+    parser = argparse.ArgumentParser(
+        prog="drain.py", description="Print how to drain the nodes that a run found broken."
+    )
+    parser.add_argument("verdict", type=Path, metavar="VERDICT_JSON")
+    parser.add_argument("--scheduler", choices=("slurm", "pbs", "flux"), default="slurm")
+    parser.add_argument("--waivers", type=Path, metavar="FILE")
+    given = parser.parse_args(arguments)
+    try:
+        verdict = json.loads(given.verdict.read_text(encoding="utf-8"))
+        reasons: Mapping[str, str] = reasons_of(verdict)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        print(f"{given.verdict}: is no verdict.json of a run: {error!r}", file=sys.stderr)
         return 2
     try:
-        verdict = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
-        commands = list(drain_commands(verdict))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        print(f"{arguments[0]}: is no verdict.json of a run: {error!r}", file=sys.stderr)
+        waived = dict(read_waivers(given.waivers, datetime.date.today())) if given.waivers else {}
+    except (OSError, ValueError) as error:
+        print(error, file=sys.stderr)
         return 2
     if verdict.get("rehearsal"):
-        print(f"{arguments[0]}: is of a REHEARSAL on emulated GPUs: no node is to be drained for it", file=sys.stderr)
+        print(f"{given.verdict}: is of a REHEARSAL on emulated GPUs: no node is to be drained for it", file=sys.stderr)
         return 2
-    for command in commands:
-        print(command)
+    for node, reason in reasons.items():
+        if node in waived:
+            print(f"{node}: {waived[node]}: not drained", file=sys.stderr)
+        else:
+            print(command_for(given.scheduler, node, reason))
     return 0
 
 

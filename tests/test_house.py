@@ -29,6 +29,7 @@ FLOORS = (
     ("store",),
     ("history",),
     ("suites",),
+    ("fleet",),
     ("rfm",),
     ("site",),
     ("emulation",),

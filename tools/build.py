@@ -5,8 +5,9 @@
 builds into build/TARGET. `host-openmpi` and `host-mpich` are what a laptop runs, and what is built when no target is
 named; the others treat warnings as errors, and with CI=true all do: `lint-gcc` and `lint-clang` (host backend), `cuda`
 (sm_80 and sm_90), `hip` (gfx90a), `sycl` (by the machine's compiler, with the headers and libraries of Intel's wheels),
-`standins` (for GPU libraries, fabricheck/emulation/standins) and `hip-emulated`, the HIP backend with the stand-in of
-RCCL, which is built before it.
+`standins` (for GPU libraries, fabricheck/emulation/standins), and with these, which are built before them,
+`hip-emulated`, the HIP backend with the stand-in of RCCL, and `sycl-emulated`, the SYCL backend with those of SYCL,
+Level Zero and oneCCL.
 """
 
 from __future__ import annotations
@@ -121,15 +122,33 @@ def _hip() -> list[str]:
     ]
 
 
-def _hip_emulated() -> list[str]:
+def _standins_of(name: str, headers: Path) -> Path:
+    """A folder with `include` and `lib`, as an installation of the real library has."""
     standins = build("standins")
-    root = standins / "rccl"
+    root = standins / f"root-{name}"
     root.mkdir(exist_ok=True)
-    for name, folder in {"include": RCCL_SHIM, "lib": standins}.items():
-        (root / name).unlink(missing_ok=True)
-        (root / name).symlink_to(folder)
+    for part, folder in {"include": headers, "lib": standins}.items():
+        (root / part).unlink(missing_ok=True)
+        (root / part).symlink_to(folder)
+    return root
+
+
+def _hip_emulated() -> list[str]:
     left_out = ("-DFABRICHECK_CCL=", "-DRCCL_ROOT=")
+    root = _standins_of("rccl", RCCL_SHIM)
     return [*(each for each in _hip() if not each.startswith(left_out)), f"-DRCCL_ROOT={root}"]
+
+
+def _sycl_emulated() -> list[str]:
+    root = _standins_of("sycl", node.SOURCES / "sycl" / "include")
+    return [
+        "-DFABRICHECK_BACKEND=sycl",
+        STRICT,
+        *(f"-D{name}_ROOT={root}" for name in ("SYCL", "CCL", "LEVEL_ZERO")),
+        # The libraries are those of the node that it runs on.
+        "-DCMAKE_SKIP_BUILD_RPATH=ON",
+        _mpi_option(),
+    ]
 
 
 def _sycl() -> list[str]:
@@ -161,6 +180,7 @@ _OPTIONS: dict[str, Callable[[], list[str]]] = {
     "hip": _hip,
     "hip-emulated": _hip_emulated,
     "sycl": _sycl,
+    "sycl-emulated": _sycl_emulated,
 }
 
 

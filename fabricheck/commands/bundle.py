@@ -21,12 +21,17 @@ def bundle(*, folder: Path, output: Path | None, hide_names: bool, more: tuple[s
 
     FOLDER is that of a run, below output/runs/. The archive has the verdict, the report, every raw result, what the
     nodes said of themselves, and the logs. With hidden names the report is left out, since what it carries is packed.
+    What the site always hides stands in config/policy.yaml (hide_names, hide).
 
     \b
     fabricheck bundle output/runs/alps-20261122T020000Z --hide-names
     """
+    from fabricheck.judge.policy import load_policy
     from fabricheck.session.bundle import write_bundle
+    from fabricheck.suite import suite_root
 
     output = output or Path(f"{folder.resolve().name}.tar.gz")
-    written = write_bundle(folder, output, hide=hide_names or bool(more), more=more)
+    policy = load_policy(suite_root() / "config" / "policy.yaml")
+    more = (*policy.hide, *more)
+    written = write_bundle(folder, output, hide=hide_names or policy.hide_names or bool(more), more=more)
     click.echo(f"{output}: {len(written)} files, {output.stat().st_size:,} bytes")

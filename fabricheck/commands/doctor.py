@@ -27,6 +27,9 @@ def doctor(context: click.Context, *, system: str | None, built: Path | None, en
     Nothing is measured. A line for each thing that is wrong says where, how much, and what to do (docs/state.md). The
     exit status is that of the worst: 0 fit, 1 DEGRADED, 3 a rank failed, 4 something did not answer, 5 in use by
     others; so it can be the prolog of a job.
+
+    \b
+    fabricheck doctor --system alps --built /shared/programs
     """
     from fabricheck.judge.node_state import evidence_of_node
     from fabricheck.judge.system import SystemJudge

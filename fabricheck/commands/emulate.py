@@ -22,7 +22,7 @@ def emulate() -> None:
 @emulate.command()
 @click.argument("system", required=False, metavar="[SYSTEM[:PARTITION]]")
 @click.option("--nodes", type=int, default=2, show_default=True, help="Of a system in miniature.")
-@click.option("--scale", type=float, help="Of all its rates.  [default: ports carry 200 Mb/s, a node 800]")
+@click.option("--scale", type=float, help="Of all its rates.  [default: ports carry 50 Mb/s, a node 100]")
 @click.option(
     "--topology",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -57,7 +57,11 @@ def up(*, system: str | None, nodes: int, scale: float | None, topology: Path | 
 @emulate.command()
 @_name
 def down(*, name: str) -> None:
-    """End a cluster and remove all that is left of it, also after a crash."""
+    """End a cluster and remove all that is left of it, also after a crash.
+
+    \b
+    fabricheck emulate down
+    """
     from fabricheck.emulation.cluster import Cluster
 
     click.echo(f"{name}: {'is gone' if Cluster.down(name) else 'there was nothing'}")
@@ -67,7 +71,11 @@ def down(*, name: str) -> None:
 @_name
 @click.pass_context
 def status(context: click.Context, *, name: str) -> None:
-    """Print the state of the nodes and what was planted. The exit status is 1 where a node or a daemon is not there."""
+    """Print the state of the nodes and what was planted. The exit status is 1 where a node or a daemon is not there.
+
+    \b
+    fabricheck emulate status
+    """
     found = cluster_of(name).status()
     for node, state in found.nodes.items():
         click.echo(f"{node}  {state}")
@@ -87,7 +95,11 @@ def status(context: click.Context, *, name: str) -> None:
 @_name
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def exec(*, name: str, command: tuple[str, ...]) -> None:
-    """Run a command on the login node."""
+    """Run a command on the login node.
+
+    \b
+    fabricheck emulate exec -- sinfo
+    """
     from fabricheck.emulation.layout import LOGIN
     from fabricheck.emulation.rehearsal import variables_of
     from fabricheck.emulation.slurm import in_login

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.emulation.node_faults import REASONS
+from fabricheck.emulation.node_faults import FACTS, REASONS
 
 if TYPE_CHECKING:
     from fabricheck.emulation.cluster import Cluster
@@ -40,7 +40,11 @@ def _plant(name: str, plant: Callable[[Cluster], None]) -> None:
 @click.option("--one-side", is_flag=True, help="Only what the first end sends.")
 @_name
 def slow(*, link: str, percent: float, one_side: bool, name: str) -> None:
-    """A link (nid001:hsn0, or leaf0--spine0) loses PERCENT of its rate."""
+    """A link (nid001:hsn0, or leaf0--spine0) loses PERCENT of its rate.
+
+    \b
+    fabricheck emulate fault slow nid002:hsn0 10
+    """
     from fabricheck.emulation import faults
 
     _plant(name, lambda cluster: faults.slow(cluster, link, percent, one_side=one_side))
@@ -50,7 +54,11 @@ def slow(*, link: str, percent: float, one_side: bool, name: str) -> None:
 @click.argument("link")
 @_name
 def unshaped(*, link: str, name: str) -> None:
-    """A link is as fast as the machine."""
+    """A link is as fast as the machine.
+
+    \b
+    fabricheck emulate fault unshaped leaf0--spine0
+    """
     from fabricheck.emulation import faults
 
     _plant(name, lambda cluster: faults.unshaped(cluster, link))
@@ -61,7 +69,11 @@ def unshaped(*, link: str, name: str) -> None:
 @click.option("--period", type=float, default=2.0, show_default=True, help="Seconds.")
 @_name
 def flap(*, link: str, period: float, name: str) -> None:
-    """A link goes down and up."""
+    """A link goes down and up.
+
+    \b
+    fabricheck emulate fault flap nid002:hsn0 --period 1
+    """
     from fabricheck.emulation import faults
 
     _plant(name, lambda cluster: faults.flap(cluster, link, period))
@@ -71,7 +83,11 @@ def flap(*, link: str, period: float, name: str) -> None:
 @click.argument("port")
 @_name
 def unplug(*, port: str, name: str) -> None:
-    """A port (nid001:hsn0) loses its carrier."""
+    """A port (nid001:hsn0) loses its carrier.
+
+    \b
+    fabricheck emulate fault unplug nid002:hsn0
+    """
     from fabricheck.emulation import faults
 
     _plant(name, lambda cluster: faults.unplug(cluster, port))
@@ -81,7 +97,11 @@ def unplug(*, port: str, name: str) -> None:
 @click.argument("node")
 @_name
 def node_down(*, node: str, name: str) -> None:
-    """A node loses its power."""
+    """A node loses its power.
+
+    \b
+    fabricheck emulate fault node-down nid002
+    """
     from fabricheck.emulation import faults
 
     _plant(name, lambda cluster: faults.node_down(cluster, node))
@@ -91,7 +111,11 @@ def node_down(*, node: str, name: str) -> None:
 @click.argument("daemon", nargs=-1, required=True)
 @_name
 def kill_daemon(*, daemon: tuple[str, ...], name: str) -> None:
-    """A daemon ends: munged, slurmctld, or slurmd NODE."""
+    """A daemon ends: munged, slurmctld, or slurmd NODE.
+
+    \b
+    fabricheck emulate fault kill-daemon slurmd nid002
+    """
     from fabricheck.emulation import faults
 
     _plant(name, lambda cluster: faults.kill_daemon(cluster, " ".join(daemon)))
@@ -102,7 +126,11 @@ def kill_daemon(*, daemon: tuple[str, ...], name: str) -> None:
 @click.argument("per_10000", type=int)
 @_name
 def loss(*, port: str, per_10000: int, name: str) -> None:
-    """A port loses PER_10000 of 10,000 packets."""
+    """A port loses PER_10000 of 10,000 packets.
+
+    \b
+    fabricheck emulate fault loss nid002:hsn0 50
+    """
     from fabricheck.emulation import faults
 
     _plant(name, lambda cluster: faults.loss(cluster, port, per_10000))
@@ -111,7 +139,11 @@ def loss(*, port: str, per_10000: int, name: str) -> None:
 @fault.command()
 @_name
 def clear(*, name: str) -> None:
-    """Remove all faults."""
+    """Remove all faults.
+
+    \b
+    fabricheck emulate fault clear
+    """
     from fabricheck.emulation import faults
 
     _plant(name, faults.clear)
@@ -141,7 +173,11 @@ def gpu_link(*, node: str, gpu: str, other: str, percent: float, one_side: bool,
 @click.argument("gpu")
 @_name
 def gpu_missing(*, node: str, gpu: str, name: str) -> None:
-    """A GPU is not there."""
+    """A GPU is not there.
+
+    \b
+    fabricheck emulate fault gpu-missing nid002 gpu1
+    """
     from fabricheck.emulation import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.missing(cluster, node, gpu))
@@ -154,7 +190,11 @@ def gpu_missing(*, node: str, gpu: str, name: str) -> None:
 @click.option("--reason", type=click.Choice(REASONS), default="sw_thermal_slowdown", show_default=True)
 @_name
 def gpu_slow(*, node: str, gpu: str, percent: float, reason: str, name: str) -> None:
-    """A GPU is throttled: it and its links lose PERCENT of their speed."""
+    """A GPU is throttled: it and its links lose PERCENT of their speed.
+
+    \b
+    fabricheck emulate fault gpu-slow nid002 gpu1 30 --reason hw_slowdown
+    """
     from fabricheck.emulation import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.throttled(cluster, node, gpu, percent, reason))
@@ -165,7 +205,11 @@ def gpu_slow(*, node: str, gpu: str, percent: float, reason: str, name: str) -> 
 @click.argument("gpu", nargs=-1, required=True)
 @_name
 def gpu_order(*, node: str, gpu: tuple[str, ...], name: str) -> None:
-    """The driver numbers GPUs in this order, and those that are not named after them."""
+    """The driver numbers GPUs in this order, and those that are not named after them.
+
+    \b
+    fabricheck emulate fault gpu-order nid002 gpu1 gpu0
+    """
     from fabricheck.emulation import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.reordered(cluster, node, gpu))
@@ -176,7 +220,11 @@ def gpu_order(*, node: str, gpu: tuple[str, ...], name: str) -> None:
 @click.argument("gpu", nargs=-1)
 @_name
 def gdr_lost(*, node: str, gpu: tuple[str, ...], name: str) -> None:
-    """GPUs, or all of a node, have no GPUDirect RDMA."""
+    """GPUs, or all of a node, have no GPUDirect RDMA.
+
+    \b
+    fabricheck emulate fault gdr-lost nid002 gpu1
+    """
     from fabricheck.emulation import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.gdr_lost(cluster, node, gpu))
@@ -188,7 +236,11 @@ def gdr_lost(*, node: str, gpu: tuple[str, ...], name: str) -> None:
 @click.argument("number", type=int)
 @_name
 def nvlink_down(*, node: str, gpu: str, number: int, name: str) -> None:
-    """One of the NVLinks of a GPU is down."""
+    """One of the NVLinks of a GPU is down.
+
+    \b
+    fabricheck emulate fault nvlink-down nid002 gpu1 3
+    """
     from fabricheck.emulation import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.nvlink_down(cluster, node, gpu, number))
@@ -201,7 +253,11 @@ def nvlink_down(*, node: str, gpu: str, number: int, name: str) -> None:
 @click.argument("width", type=int, required=False)
 @_name
 def pcie(*, node: str, gpu: str, generation: int, width: int | None, name: str) -> None:
-    """The PCIe link of a GPU came up at a lower GENERATION, or with fewer lanes."""
+    """The PCIe link of a GPU came up at a lower GENERATION, or with fewer lanes.
+
+    \b
+    fabricheck emulate fault pcie nid002 gpu1 3 8
+    """
     from fabricheck.emulation import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.pcie(cluster, node, gpu, generation, width))
@@ -212,7 +268,11 @@ def pcie(*, node: str, gpu: str, generation: int, width: int | None, name: str) 
 @click.argument("gpu")
 @_name
 def hung_gpu(*, node: str, gpu: str, name: str) -> None:
-    """Operations on a GPU never end."""
+    """Operations on a GPU never end.
+
+    \b
+    fabricheck emulate fault hung-gpu nid002 gpu1
+    """
     from fabricheck.emulation import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.hung(cluster, node, gpu))
@@ -225,9 +285,71 @@ def hung_gpu(*, node: str, gpu: str, name: str) -> None:
 @click.option("--to", help="It also sends to this GPU or CPU, all the time.")
 @_name
 def other_process(*, node: str, gpu: str, memory: str, to: str | None, name: str) -> None:
-    """Somebody else's process is on a GPU."""
+    """Somebody else's process is on a GPU.
+
+    \b
+    fabricheck emulate fault other-process nid002 gpu1 --memory 2GiB --to gpu0
+    """
     from fabricheck.emulation import gpu_faults
     from fabricheck.units import parse_size
 
     held = parse_size(memory)
     _plant(name, lambda cluster: gpu_faults.other_process(cluster, node, gpu, held, to))
+
+
+@fault.command()
+@click.argument("node")
+@click.argument("gpu")
+@click.argument("nic")
+@_name
+def gpu_nic(*, node: str, gpu: str, nic: str, name: str) -> None:
+    """*CCL takes another NIC for a GPU than the topology says."""
+    from fabricheck.emulation import gpu_faults
+
+    _plant(name, lambda cluster: gpu_faults.another_nic(cluster, node, gpu, nic))
+
+
+@fault.command()
+@click.argument("node")
+@_name
+def no_plugin(*, node: str, name: str) -> None:
+    """*CCL finds no plugin or driver of the fabric on a node, and takes sockets."""
+    from fabricheck.emulation import gpu_faults
+
+    _plant(name, lambda cluster: gpu_faults.no_plugin(cluster, node))
+
+
+@fault.command()
+@click.argument("node")
+@click.argument("what", metavar="driver|ccl|runtime|...")
+@click.argument("value")
+@_name
+def version(*, node: str, what: str, value: str, name: str) -> None:
+    """A driver or library of a node has another version, such as `ccl 22703` for NCCL 2.27.3."""
+    from fabricheck.emulation import gpu_faults
+
+    _plant(name, lambda cluster: gpu_faults.version(cluster, node, what, value))
+
+
+@fault.command()
+@click.argument("node")
+@click.argument("gpu")
+@click.argument("fact", type=click.Choice(FACTS))
+@click.argument("value")
+@_name
+def nvml(*, node: str, gpu: str, fact: str, value: str, name: str) -> None:
+    """NVML, rocm-smi and amd-smi say another number of a GPU."""
+    from fabricheck.emulation import gpu_faults
+
+    _plant(name, lambda cluster: gpu_faults.fact(cluster, node, gpu, fact, value))
+
+
+@fault.command()
+@click.argument("node")
+@click.argument("setting", metavar="NAME=VALUE")
+@_name
+def variable(*, node: str, setting: str, name: str) -> None:
+    """The ranks of a node have a variable that the others have not, such as NCCL_P2P_DISABLE=1."""
+    from fabricheck.emulation import gpu_faults
+
+    _plant(name, lambda cluster: gpu_faults.variable(cluster, node, setting))

@@ -59,6 +59,10 @@ def calibrate(
 
     With --part they are values of its GPUs, by which other machines with the same part are judged; --runs chooses
     sessions by their id. Without --write nothing is changed. The exit status is 0, or 4 where a metric was refused.
+
+    \b
+    fabricheck calibrate alps --runs 2026-11-01..
+    fabricheck calibrate alps --runs 2026-11-01.. --write
     """
     from fabricheck.history.calibrate import calibrate as make
     from fabricheck.history.references_file import diff, updated_text, write
@@ -133,6 +137,9 @@ def compare(
     Either is a session, FROM..TO (dates), software:NAME=VERSION or tag:NAME. The exit status is 0 where every metric
     is the same or improved, 1 where one regressed, 4 where none did but one vanished or the runs cannot say; 2 is a
     mistake in what was given.
+
+    \b
+    fabricheck compare software:nccl=2.28.3 software:nccl=2.29.1 --system alps
     """
     from fabricheck.history.compare import compare as test
     from fabricheck.history.shift_test import CompareOptions
@@ -159,6 +166,9 @@ def watch(*, system: str, store: Path | None, accepted: Path | None, warm_up: in
 
     The exit status is 1 while something is worse that nobody accepted, 4 where nothing is but a metric is missing or
     none can be watched yet, else 0; 2 is a mistake in what was given.
+
+    \b
+    fabricheck watch alps
     """
     from fabricheck.errors import UserError
     from fabricheck.history.monitor import Options

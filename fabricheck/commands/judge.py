@@ -71,6 +71,10 @@ def judge(
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in what was given.
+
+    \b
+    fabricheck judge result.jsonl --system alps
+    fabricheck judge mail.txt --ranks 256 --tool alltoall_perf
     """
     from fabricheck.commands.vendor_judgement import VendorJudgement, judge_vendor_file
     from fabricheck.commands.vendor_judgement import as_json as vendor_as_json
@@ -119,6 +123,9 @@ def observations(
 
     Each is tested on what the result files, or the runs of a session, have measured. They are information and no
     verdict: the exit status is 0, or 2 for a mistake in what was given.
+
+    \b
+    fabricheck observations --session 3f2a
     """
     from fabricheck.commands import rehearsal
     from fabricheck.findings.case_runs import CaseRun

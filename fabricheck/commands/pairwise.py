@@ -68,6 +68,9 @@ def plan(
     """Rounds of pairs of ranks, for fabricbench --rounds.
 
     SYSTEM is a folder of site_configs/, or the path of a topology.yaml, whose `network` says how nodes are joined.
+
+    \b
+    fabricheck pairwise plan alps --nodes nid[001-064] --rounds 8 --output rounds.txt
     """
     from fabricheck.localization.plan import all_pairs, retest, screen, write_rounds
     from fabricheck.localization.routes import Ways
@@ -126,6 +129,9 @@ def locate(
 
     The exit status is 0 where nothing is found, 1 where something is, 4 and 5 where a file is INCOMPLETE or INVALID
     (what it has is looked at all the same), 2 for a mistake in what was given.
+
+    \b
+    fabricheck pairwise locate pairs.jsonl --system alps
     """
     from fabricheck.commands import rehearsal
     from fabricheck.localization.localize import locate as locate_in

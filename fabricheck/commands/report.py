@@ -78,6 +78,10 @@ def report(
 
     The runs are those of result FILEs of fabricbench; without a FILE those of a session of the sample store, with the
     history up to it. The verdicts and the exit status are those of `fabricheck judge`, whatever the history says.
+
+    \b
+    fabricheck report *.jsonl --system alps --output report.html
+    fabricheck report --system alps --output report.html --base software:nccl=2.28.3
     """
     from fabricheck.judge.overall import overall
     from fabricheck.records.verdict import EXIT_CODES

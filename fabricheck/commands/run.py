@@ -43,6 +43,13 @@ if TYPE_CHECKING:
     help="The sample store to add the run to.  [default: store/ in the output]",
 )
 @click.option("--no-store", is_flag=True, help="Do not add the run to a store.")
+@click.option(
+    "--nodes",
+    metavar="all|idle|LIST|N",
+    help="In one job on all these nodes: each by itself, then the network between them (docs/fleet.md).",
+)
+@click.option("--minutes", type=click.IntRange(min=1), help="Time limit of that job.  [default: 60]")
+@click.option("--short", "is_short", is_flag=True, help="Of that run, ten lines of 60 columns at most.")
 @click.option("--list", "only_list", is_flag=True, help="List the checks that would run, and run none.")
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
 @click.pass_context
@@ -57,16 +64,35 @@ def run(
     built: Path | None,
     store: Path | None,
     no_store: bool,
+    nodes: str | None,
+    minutes: int | None,
+    is_short: bool,
     only_list: bool,
     reframe_options: tuple[str, ...],
 ) -> None:
     """Run the checks of a system, judge them and write the report.
 
-    With --list, only their names are printed.
+    Tags, and how long they took on one node with four H200 and with two, fabricbench built before (docs/results,
+    2026-11-21); while it runs, it says how long is left by its last run on this system:
+
+    \b
+    smoke          27 s    20 s   every link once
+    nightly       113 s      -    the most telling checks of acceptance
+    acceptance    345 s   162 s   all that fabricbench measures
+    observations     not timed    what `fabricheck observations` needs
+    tuning           not timed    each variable of the tuning, on and off
+    vendor           not timed    OSU, nccl-tests or rccl-tests, IMB
+    vendor-mixed     not timed    OSU between host and device memory
+    cross-check      not timed    fabricbench and a vendor tool, interleaved
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in what was given, or a run that passed and could not be stored.
+
+    \b
+    fabricheck run --system alps --tag nightly
+    fabricheck run --system alps --name PeerCopies -- --max-retries=1
     """
+    from fabricheck.commands.fleet import fleet_of
     from fabricheck.session.reframe import Selection, list_suite, run_suite
     from fabricheck.suite import Suite, output_folder, suite_root
 
@@ -78,6 +104,10 @@ def run(
     output = output or output_folder(suite.root)
     kept_in = None if no_store else store or output / "store"
     name = selection.whole_system
+    if nodes is None and (minutes is not None or is_short):
+        raise UserError("--minutes and --short are for a run over many nodes: give --nodes")
+    if nodes is not None and only_list:
+        raise UserError("--list lists what runs on one node or between a few: leave out --nodes")
     if only_list:
         if name in suite.systems():
             _get_ready(suite, name, None)
@@ -87,26 +117,33 @@ def run(
         return
     _judge_abandoned(suite, name, output, kept_in)
     ready = functools.partial(_get_ready, suite, name, kept_in)
-    with run_suite(suite, selection, output, _progress(), meanwhile=ready) as session:
+    with (
+        fleet_of(suite, system, nodes, minutes) as fleet,
+        run_suite(suite, selection, output, _progress(), meanwhile=ready, fleet=fleet) as session,
+    ):
         from fabricheck.judge.overall import rehearsed
         from fabricheck.records.rehearsal import marked
         from fabricheck.records.verdict import EXIT_CODES
+        from fabricheck.report.fleet import short, table
         from fabricheck.report.terminal import render
         from fabricheck.session.outcome import judge_session
         from fabricheck.session.reports import PAGE
 
         outcome = judge_session(session, suite, name)
         columns, color = shutil.get_terminal_size((80, 40)).columns, sys.stdout.isatty()
-        click.echo(
-            render(
-                outcome.judged,
-                width=columns,
-                color=color,
-                problems=outcome.problems,
-                findings=outcome.findings,
-                system=name,
+        if not is_short:
+            click.echo(
+                render(
+                    outcome.judged,
+                    width=columns,
+                    color=color,
+                    problems=outcome.problems,
+                    findings=outcome.findings,
+                    system=name,
+                )
             )
-        )
+        if outcome.fleet is not None:
+            click.echo("\n".join(short(outcome.fleet) if is_short else table(outcome.fleet, columns)))
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
     report = f"the report is {session.folder / PAGE}" if kept else f"not all of it could be kept in {session.folder}"
     click.echo(f"{outcome.verdict.value}: {marked(report, rehearsal=rehearsed(outcome.judged))}")

@@ -27,6 +27,9 @@ def capture(directory: Path) -> None:
     """Keep in DIRECTORY what this node says of its GPUs, links, NICs, NUMA domains and software.
 
     To be run on a compute node, for `fabricheck init --from DIRECTORY` anywhere else.
+
+    \b
+    fabricheck capture /shared/node1
     """
     from fabricheck.site.capture import capture as ask
 
@@ -64,6 +67,9 @@ def init(
 
     To be run on a node with GPUs, or on a login node of Slurm, which asks a compute node by a job. What cannot be found
     out, and what cannot be measured, is said in one line each. The exit status is 1 where the files are not complete.
+
+    \b
+    fabricheck init --system mysite --partition gpu --access=--account=x
     """
     from fabricheck.site.facts import read_facts
     from fabricheck.site.plan import Choices, plan

@@ -35,7 +35,11 @@ def store() -> None:
 @_STORE
 @click.option("--system", help="Only this system.")
 def ls(*, store: Path | None, system: str | None) -> None:
-    """List the sessions in a store, oldest first."""
+    """List the sessions in a store, oldest first.
+
+    \b
+    fabricheck store ls --system alps
+    """
     from fabricheck.store.reading import find_entries
     from fabricheck.store.session import read_record
 
@@ -60,6 +64,9 @@ def verify(context: click.Context, *, store: Path | None) -> None:
     """Read every file of a store and say what is not as it was stored.
 
     The exit status is 1 where something is damaged or does not belong there, a line each.
+
+    \b
+    fabricheck store verify
     """
     from fabricheck.store.upkeep import verify as verify_store
 
@@ -85,6 +92,9 @@ def prune(context: click.Context, *, store: Path | None, days: float, dry_run: b
     """Remove the samples of old sessions; their metrics, headers and judgements stay for ever.
 
     Runs without samples cannot be judged again. The exit status is 1 where a damaged session was left alone.
+
+    \b
+    fabricheck store prune --samples 400 --dry-run
     """
     from fabricheck.store.upkeep import prune as prune_store
 
@@ -137,6 +147,9 @@ def import_(
     fabricbench; all result files together become one session.
 
     The exit status is 1 where something in the store is damaged; what is new is stored nevertheless.
+
+    \b
+    fabricheck store import output/runs/alps-20261122T020000Z
     """
     from fabricheck.suite import Suite, suite_root
 
@@ -176,6 +189,9 @@ def replay(
     --references. Nothing in the store changes. The exit status is 0 where every judgement is the same to the last
     byte, 1 where one is not, 4 where nothing could be judged again because its samples were pruned; 2 is a mistake in
     what was given.
+
+    \b
+    fabricheck replay --system alps --policy strict.yaml
     """
     from fabricheck.records.verdict import EXIT_CODES, Verdict
     from fabricheck.store.replay import replay as replay_store

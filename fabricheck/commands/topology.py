@@ -32,6 +32,9 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
     optimum is what any algorithm could get from them, so that nothing plausible is above it. Expected is what the named
     algorithm gets, and achievable is the part of that which is data, not headers. Reference is what was measured when
     all was well. csv and json are in Gb/s, with a row for each pair.
+
+    \b
+    fabricheck expected alps --unit GB/s --svg node.svg
     """
     from fabricheck.commands.expected_text import expected_text
     from fabricheck.expectation.estimates import estimates
@@ -71,6 +74,9 @@ def validate(context: click.Context, names: tuple[str, ...]) -> None:
     """Check the files of each system together: all of them, if none is named.
 
     Exits with 1 if anything is wrong.
+
+    \b
+    fabricheck validate alps
     """
     from fabricheck.site.validation import problems, systems
     from fabricheck.suite import suite_root

@@ -38,6 +38,16 @@ EVERY_PLANE, FIRST_TABLE = "10.0.0.0/8", 100
 # Shaped with this latency, a queue holds what a burst leaves behind, and TCP sees loss only when it is really too fast.
 # Where all GPUs of a node send at once, a port has a message of each of them: a network without loss holds them all.
 _QUEUE_MS, _QUEUE_OF_GPUS_MS = 20, 500
+# There, too, flows share a port fairly, as those of a fabric do, whatever congestion control the machine's TCP has: the
+# kernel holds whole messages, and has no more than a few packets of each connection queue for a port at a time.
+_MESSAGE_BYTES, _QUEUED_BYTES, _SEGMENTS_BYTES = 4 << 20, 16 << 10, 8000
+_TCP = {
+    "tcp_congestion_control": "reno",
+    "tcp_limit_output_bytes": _QUEUED_BYTES,
+    "tcp_slow_start_after_idle": 0,
+    "tcp_rmem": f"4096 {_MESSAGE_BYTES} {2 * _MESSAGE_BYTES}",
+    "tcp_wmem": f"4096 {_MESSAGE_BYTES} {2 * _MESSAGE_BYTES}",
+}
 # Packets that arrive at any port wait for the kernel in a queue of each core, and are lost where it is full: with the
 # usual 1,000 places some in a thousand were, on two busy cores. There is one setting for the whole machine.
 _BACKLOG, _PACKETS = Path("/proc/sys/net/core/netdev_max_backlog"), 20_000
@@ -251,7 +261,11 @@ class Cluster:
             port = self.layout.ports[name]
             lines += [f"address add {port.address}/24 dev {port.device.name}", f"link set {port.device.name} up"]
             lines.append(f"rule add from {port.address} lookup {FIRST_TABLE + number}")
+            if self.layout.topology.gpus:
+                lines.append(f"link set {port.device.name} gso_max_size {_SEGMENTS_BYTES}")
         _ip(namespace, lines)
+        if self.layout.topology.gpus:
+            _sysctl(namespace, {f"net.ipv4.{name}": value for name, value in _TCP.items()})
         self._shape_all(namespace)
 
     def _configure_switch(self, switch: str) -> None:
@@ -271,8 +285,7 @@ class Cluster:
                     lines.append(f"link set {end_.name} up")
         _ip(namespace, lines)
         self._shape_all(namespace)
-        forward = "net.ipv4.ip_forward=1 net.ipv4.fib_multipath_hash_policy=1"
-        _check(["nsenter", f"--net=/var/run/netns/{namespace}", "sysctl", "-qw", *forward.split()], None)
+        _sysctl(namespace, {"net.ipv4.ip_forward": 1, "net.ipv4.fib_multipath_hash_policy": 1})
 
     def _shape_all(self, namespace: str) -> None:
         ends = [(end_, cable) for cable in self.layout.cables.values() for end_ in cable.ends]
@@ -376,6 +389,11 @@ def _ip(namespace: str | None, lines: Sequence[str]) -> None:
 
 def _tc(namespace: str, lines: Sequence[str]) -> None:
     _batch("tc", namespace, lines)
+
+
+def _sysctl(namespace: str, settings: Mapping[str, object]) -> None:
+    words = [f"{name}={value}" for name, value in settings.items()]
+    _check(["nsenter", f"--net=/var/run/netns/{namespace}", "sysctl", "-qw", *words], None)
 
 
 def _batch(program: str, namespace: str | None, lines: Sequence[str]) -> None:

@@ -67,11 +67,13 @@ _MODELS: Mapping[str, _Model] = {
     "H200": _Model("nvidia", "NVIDIA H200", "sm_90", 132, 140, 6144),
     "MI250X": _Model("amd", "AMD Instinct MI250X", "gfx90a", 110, 64, 4096),
     "MI300A": _Model("amd", "AMD Instinct MI300A", "gfx942", 228, 128, 8192, pageable=True),
+    "PVC tile": _Model("intel", "Intel(R) Data Center GPU Max 1550", "pvc", 56, 64, 4096),
 }
 
 VERSIONS: Mapping[str, Mapping[str, Any]] = {
     "nvidia": {"runtime": 13000, "cuda_driver": 13000, "driver": "580.95.05", "nvml": "13.580.95.05", "ccl": 22809},
     "amd": {"runtime": 50221153, "driver": "6.3.6", "ccl": 21805},
+    "intel": {"driver": "1.6.33578", "ccl": 20211702},
 }
 
 
@@ -104,7 +106,7 @@ def write_node(topology: Topology, folder: Path, choices: Choices) -> Path:
 
 
 def vendor_of(topology: Topology) -> str:
-    """nvidia or amd. Raises UserError for a node without GPUs, or with such as have no stand-in."""
+    """nvidia, amd or intel. Raises UserError for a node without GPUs, or with such as have no stand-in."""
     if not topology.gpus:
         raise UserError(f"{topology.system} has no GPUs: nothing stands in for them")
     return _model(topology, topology.gpus[0]).vendor
@@ -222,13 +224,19 @@ class _Links:
         return [next(iter(pair & cpus)) for pair in ends if pair & cpus]
 
     def to_hosts(self, gpu: Gpu) -> list[dict[str, Any]]:
-        """Routes between a GPU and each CPU; to one that it is not linked to, as to its own."""
+        """Routes between a GPU and each CPU; to one that it is not linked to, as to its own.
+
+        Where no link to any CPU is described, the GPU's memory is the limit.
+        """
         near = self.hosts(gpu)
         found = []
         for cpu in self.topology.cpus:
-            host = cpu.name if cpu.name in near else near[0] if near else None
-            if host is None:
+            if not near:
+                memory = self.numbers([f"{gpu.name} memory"])
+                ends = itertools.permutations((gpu.name, cpu.name))
+                found += [{"from": a, "to": b, "links": memory} for a, b in ends]
                 continue
+            host = cpu.name if cpu.name in near else near[0]
             out, back = [f"{gpu.name}->{host}"], [f"{host}->{gpu.name}"]
             out += [name for name in (f"devices->{host}",) if name in self._numbers]
             back += [name for name in (f"{host}->devices",) if name in self._numbers]
@@ -268,7 +276,7 @@ def _gpu(topology: Topology, choices: Choices, gpu: Gpu) -> dict[str, Any]:
         "model": model.name,
         "arch": model.arch,
         "uuid": f"GPU-{uuid}",
-        "bus_id": _bus_id(gpu),
+        "bus_id": bus_id(topology, gpu),
         "memory_bytes": model.memory_gib << 30,
         "multiprocessors": model.units,
         "major": int(number[:-1]) if number.isdecimal() else 9,
@@ -298,8 +306,12 @@ def _state(topology: Topology, model: _Model) -> dict[str, int]:
     }
 
 
-def _bus_id(gpu: Gpu) -> str:
-    return f"0000:{16 * gpu.index % 256 + 8:02x}:{gpu.index // 16:02x}.0"
+def bus_id(topology: Topology, gpu: Gpu) -> str:
+    """The PCI address of an emulated GPU, the same on all nodes: one of its own, but for the tiles of an Intel card."""
+    number = gpu.index
+    if _model(topology, gpu).vendor == "intel":
+        number = list(dict.fromkeys(one.package for one in topology.gpus)).index(gpu.package)
+    return f"0000:{16 * number % 256 + 8:02x}:{number // 16:02x}.0"
 
 
 def _nvlinks(topology: Topology, gpu: Gpu) -> list[dict[str, Any]]:
@@ -313,9 +325,9 @@ def _nvlinks(topology: Topology, gpu: Gpu) -> list[dict[str, Any]]:
             continue
         other = next(end for end in link.ends if end != gpu.name)
         kind = "gpu" if other in by_name else "switch" if other in switches else "cpu"
-        bus_id = _bus_id(by_name[other]) if kind == "gpu" else "0000:f0:00.0"
+        far = bus_id(topology, by_name[other]) if kind == "gpu" else "0000:f0:00.0"
         one = {"generation": int(match[1]), "mbytes_per_s": round(link.rate_gbps * 1000 / 8)}
-        found += [{"to": other, "kind": kind, "bus_id": bus_id, **one} for _ in range(link.count)]
+        found += [{"to": other, "kind": kind, "bus_id": far, **one} for _ in range(link.count)]
     return found
 
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from fabricheck.emulation import node_faults
 from fabricheck.emulation.cluster import Cluster
-from fabricheck.emulation.rehearsal import gpu_folder
+from fabricheck.emulation.node_faults import FACTS
+from fabricheck.emulation.rehearsal import VARIABLES, gpu_folder
 from fabricheck.errors import UserError
 
 #: The first word of what the journal calls these faults.
@@ -128,6 +129,55 @@ def gdr_lost(cluster: Cluster, node: str, gpus: Sequence[str]) -> None:
     at.plant("gdr", f"{', '.join(at.faults['gdr_lost'])} have no GPUDirect RDMA")
 
 
+def another_nic(cluster: Cluster, node: str, gpu: str, nic: str) -> None:
+    """*CCL takes another NIC for a GPU than the topology has for it."""
+    at = EmulatedNode(cluster, node)
+    name = at.gpu(gpu)
+    known = [each["name"] for each in at.content["nics"]]
+    if nic not in known:
+        raise UserError(f"{node} has no NIC {nic!r}: choose from {', '.join(known)}")
+    at.faults.setdefault("nic_of", {})[name] = nic
+    at.plant(f"nic {name}", f"*CCL takes {nic} for {name}")
+
+
+def no_plugin(cluster: Cluster, node: str) -> None:
+    """*CCL finds no plugin or driver of the fabric on a node, and falls back to sockets."""
+    at = EmulatedNode(cluster, node)
+    at.faults["no_fabric_plugin"] = True
+    at.plant("plugin", "*CCL finds sockets only")
+
+
+def version(cluster: Cluster, node: str, what: str, value: str) -> None:
+    """A driver or library of a node has another version, given as the node has it: a number, or text."""
+    at = EmulatedNode(cluster, node)
+    known = at.content["versions"]
+    if what not in known:
+        raise UserError(f"{node} has no version of {what!r}: choose from {', '.join(known)}")
+    at.faults.setdefault("versions", {})[what] = _number(value, what) if isinstance(known[what], int) else value
+    at.plant(f"version {what}", f"{what} has the version {value}, and {known[what]} elsewhere")
+
+
+def fact(cluster: Cluster, node: str, gpu: str, name: str, value: str) -> None:
+    """NVML, rocm-smi and amd-smi say another number of a GPU, such as its temperature or memory errors."""
+    at = EmulatedNode(cluster, node)
+    if name not in FACTS:
+        raise UserError(f"there is no fact {name!r} of a GPU: choose from {', '.join(FACTS)}")
+    gpu = at.gpu(gpu)
+    at.faults.setdefault("nvml", {}).setdefault(gpu, {})[name] = _number(value, name)
+    at.plant(f"fact {gpu} {name}", f"{name} of {gpu} is {value}")
+
+
+def variable(cluster: Cluster, node: str, setting: str) -> None:
+    """All ranks of a node have a variable (`NAME=VALUE`) that the others have not, as by a profile of the node."""
+    name, _, value = setting.partition("=")
+    if not re.fullmatch(r"[A-Za-z_]\w*=[\w.,:/@+^-]*", setting):
+        raise UserError(f"{setting!r} is no variable: NAME=VALUE, its value without blanks and quotes")
+    at = EmulatedNode(cluster, node)
+    with (at.folder / VARIABLES).open("a", encoding="utf-8") as file:
+        file.write(f"export {name}={value}\n")
+    at.plant(f"variable {name}", f"{name} is {value}")
+
+
 def nvlink_down(cluster: Cluster, node: str, gpu: str, number: int) -> None:
     """One NVLink is down: NVML says so at both GPUs, and what is left of the links to the same place is slower."""
     at = EmulatedNode(cluster, node)
@@ -197,11 +247,19 @@ def other_process(cluster: Cluster, node: str, gpu: str, memory_bytes: int, to: 
 
 def clear(cluster: Cluster, what: str) -> None:
     """Remove all faults of the emulated GPUs of a node; `what` is the name of one of them after its kind."""
-    node_faults.plant(EmulatedNode(cluster, what.partition(" ")[0]).folder, {})
+    folder = EmulatedNode(cluster, what.partition(" ")[0]).folder
+    node_faults.plant(folder, {})
+    (folder / VARIABLES).unlink(missing_ok=True)
 
 
 def _nvlinks(at: EmulatedNode, gpu: str) -> list[dict[str, Any]]:
     return next(each["nvlinks"] for each in at.content["gpus"] if each["name"] == gpu)
+
+
+def _number(text: str, what: str) -> int:
+    if not re.fullmatch(r"\d{1,18}", text):
+        raise UserError(f"{what} is a whole number, not {text!r}")
+    return int(text)
 
 
 def _rest(percent: float, *, most: float = 99.9) -> float:

@@ -24,20 +24,20 @@ from fabricheck.topology.network import fold
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import read_yaml
 
-#: What a NIC of a miniature carries at most where no scale is given, and all NICs of a node together: two cores can
-#: serve the ports of a few nodes.
-NIC_MBPS, NODE_MBPS = 200.0, 800.0
+#: What a NIC of a miniature carries at most where no scale is given, and all NICs of a node together: little enough for
+#: two cores that have other work, too.
+NIC_MBPS, NODE_MBPS = 50.0, 100.0
 #: The scale of nodes without NICs.
-WITHOUT_NICS = 1 / 2000
+WITHOUT_NICS = 1 / 8000
 #: What the kernel's shaper keeps to on this kind of machine, in Gb/s.
 SLOWEST_GBPS, FASTEST_GBPS = 1e-3, 4.0
-#: Bytes that may pass a shaped port at once.
-BURST_BYTES = 64 << 10
+#: Bytes that may pass a shaped port at once: a few packets.
+BURST_BYTES = 8 << 10
 #: The largest transfer takes this time at least over the fastest link of a GPU: below some 2 ms the machine's own
 #: scheduler is what is measured.
 LARGEST_S = 4e-3
-#: And between nodes, 0.2 s over a port of `NIC_MBPS`: the steps of a collective take a part of it.
-MOST_BYTES_BETWEEN_NODES = 4 << 20
+#: And between nodes, 0.1 s over a port of `NIC_MBPS`: the steps of a collective take a part of it.
+MOST_BYTES_BETWEEN_NODES = 512 << 10
 #: A GPU's memory is no faster than so many of its fastest links.
 MEMORY_OF_LINKS = 2.0
 #: What keeps sessions short: sizes of a range grow by this factor, and one size has so many seconds.
@@ -157,7 +157,7 @@ def _scaled_rate(text: str, scale: float) -> str:
 
 def most_bytes(topology: Topology) -> int:
     """The largest transfer inside a node of the (scaled) topology: a power of four, as the sizes of checks are."""
-    size = 1 << 16
+    size = 1 << 14
     while size < fastest_gbps(topology) * 1e9 / 8 * LARGEST_S:
         size *= 4
     return size

@@ -28,7 +28,7 @@ SOURCES = Path(__file__).resolve().parent / "standins"
 #: Names the folder of the node that a process runs on.
 VARIABLE = "FABRICHECK_EMULATED_NODE"
 #: What the stand-ins of vendors' tools are called.
-SMI = ("rocm-smi", "amd-smi")
+SMI = ("rocm-smi", "amd-smi", "xpu-smi")
 DEFAULT_SCALE = 0.001
 
 
@@ -69,14 +69,12 @@ def _first(paths: Iterable[Path]) -> Path | None:
 
 
 def build(folder: Path, real: Real | None = None, *, mpicxx: Path | None = None, strict: bool = False) -> Path:
-    """Build the stand-ins of all that is here into a folder, and return it. Raises UserError.
+    """Build the stand-ins of all that is here, and those for Intel's GPUs, into a folder and return it.
 
-    `mpicxx`: of an MPI library that is to be made GPU-aware. `strict`: compiler warnings are errors. The programs
-    rocm-smi and amd-smi lie there too.
+    `mpicxx`: of an MPI library that is to be made GPU-aware. `strict`: compiler warnings are errors. The programs of
+    `SMI` lie there too. Raises UserError.
     """
     real = real or find_real()
-    if real.cudart is None and real.hip is None:
-        raise UserError("no stand-in for a GPU runtime can be built: neither CUDA's nor HIP's library is here")
     named = {
         "CUDART_LIBRARY": real.cudart,
         "CUDA_INCLUDE_DIR": real.cuda_include,

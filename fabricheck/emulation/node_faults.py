@@ -24,6 +24,23 @@ REASONS = (
     "hw_power_brake_slowdown",
     "display_clock_setting",
 )
+#: Numbers that NVML, and where they have it rocm-smi and amd-smi, say of a GPU.
+FACTS = (
+    "temperature_c",
+    "power_mw",
+    "power_limit_mw",
+    "sm_clock_max_mhz",
+    "memory_clock_mhz",
+    "corrected_ecc_errors",
+    "uncorrected_ecc_errors",
+    "remapped_rows_pending",
+    "remapped_rows_failed",
+    "pcie_replays",
+    "ecc_mode",
+    "mig_mode",
+    "persistence_mode",
+    "compute_mode",
+)
 _LISTS_OF_GPUS = ("missing_gpus", "gpu_order", "hung_gpus", "gdr_lost", "no_fabric_plugin")
 _BY_GPU = ("nvlinks", "pcie", "throttle", "nvml", "nic_of")
 _OTHERS = ("links", "processes", "versions")
@@ -40,6 +57,10 @@ def plant(folder: Path, faults: Mapping[str, Any]) -> None:
         if name in _BY_GPU or (name in _LISTS_OF_GPUS and value is not True):
             _known(name, value, gpus)
     _known("links", faults.get("links", {}), [link["name"] for link in node["links"]])
+    nics = [nic["name"] for nic in node["nics"]]
+    _known("nic_of", faults.get("nic_of", {}).values(), nics)
+    for gpu, facts in faults.get("nvml", {}).items():
+        _known(f"nvml of {gpu}", facts, FACTS)
     _known("versions", faults.get("versions", {}), node["versions"])
     places = [one["name"] for group in ("gpus", "cpus") for one in node[group]]
     for process in faults.get("processes", ()):

@@ -18,7 +18,7 @@ from fabricheck.errors import UserError
 #: Debian's Open MPI: Slurm starts it, and it can be told which NIC each rank uses.
 MPICXX = Path("/usr/bin/mpicxx.openmpi")
 #: What tools/build.py calls the programs for a vendor's GPUs.
-TARGETS: Mapping[str, str] = {"nvidia": "cuda", "amd": "hip-emulated"}
+TARGETS: Mapping[str, str] = {"nvidia": "cuda", "amd": "hip-emulated", "intel": "sycl-emulated"}
 _PROGRAM = "fabricbench"
 
 

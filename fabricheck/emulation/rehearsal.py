@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,12 +22,20 @@ MPI_VARIABLES = {
     "OMPI_MCA_btl": "tcp,self,vader",
     # A message is one copy, which its receiver makes: with several, two ranks have to get a core for each of its parts.
     "OMPI_MCA_btl_vader_single_copy_mechanism": "cma",
+    # Between nodes the kernel has the whole message as soon as it is sent, so that its time is that of the links.
+    **{f"OMPI_MCA_btl_tcp_{name}": str(1 << 20) for name in ("eager_limit", "rndv_eager_limit", "max_send_size")},
+    **{f"OMPI_MCA_btl_tcp_free_list_{name}": "2" for name in ("num", "inc")},
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "SLURM_MPI_TYPE": "pmix",
     "SLURM_PMIX_FENCE": "ring",
 }
+#: The file of a node beside its GPUs with what its ranks are told after all else, as `export NAME=VALUE`.
+VARIABLES = "variables"
 #: Bytes that one buffer of an emulated GPU may have: a machine holds those of all.
 LARGEST_ALLOCATION = 64 << 20
+#: How nice ranks are, and the session that each node's ranks are: they get a core at once when their links are done,
+#: whatever else this machine does. Linux counts niceness among the processes of a session alone.
+_NICE = -15
 
 
 def up_in_miniature(name: str, nodes: int, scale: float | None, root: Path, cluster_name: str) -> Cluster:
@@ -114,18 +123,21 @@ def _prolog(topology: Topology, cluster: str, libraries: Path) -> str:
     """
     gpus = sorted(topology.gpus, key=lambda gpu: gpu.index)
     of_ranks = {len(each): [nic_of(topology, gpu) for gpu in each] for each in (gpus_of_ports(topology), gpus)}
+    nics_in_turn = itertools.cycle(topology.nics or [None])  # of GPUs that nobody associates with one
     cases = "".join(
         f'  {ranks}/{rank}) echo "export OMPI_MCA_btl_tcp_if_include={nic.name}" ;;\n'
         for ranks, nics in of_ranks.items()
-        for rank, nic in enumerate(nics)
+        for rank, nic in enumerate(own or next(nics_in_turn) for own in nics)
         if nic
     )
     every = ",".join(nic.name for nic in topology.nics) or "mgmt0"
     return (
         "#!/bin/sh\n"
+        f"{{ renice -n {_NICE} -p $PPID; echo {_NICE} > /proc/$PPID/autogroup; }} > /dev/null 2>&1\n"
         f'echo "export {node.VARIABLE}={FOLDER / cluster / "gpus"}/$(hostname)"\n'
         f'echo "export LD_PRELOAD={libraries / "libfabricheck-gpu-aware-mpi.so"}"\n'
         'case "$SLURM_NTASKS_PER_NODE/$SLURM_LOCALID" in\n'
         f'{cases}  *) echo "export OMPI_MCA_btl_tcp_if_include={every}" ;;\n'
         "esac\n"
+        f"cat {FOLDER / cluster / 'gpus'}/$(hostname)/{VARIABLES} 2> /dev/null || true\n"
     )

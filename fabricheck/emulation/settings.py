@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fabricheck.emulation.slurm import CORES
+
 
 def of_miniature(file: Path) -> dict[str, Any]:
     """The site_configuration of the miniature that `file`, the miniature.json of its suite, describes."""
@@ -69,7 +71,7 @@ def _partition(partition: Mapping[str, Any], described: Mapping[str, Any]) -> di
             # MPI's data between nodes go over the emulated NICs, by TCP: there is nothing else.
             "network_interfaces": described["nics"],
         },
-        "processor": {"num_cpus": 8, "num_cpus_per_core": 1, "num_cpus_per_socket": 8, "num_sockets": 1},
+        "processor": {"num_cpus": CORES, "num_cpus_per_core": 1, "num_cpus_per_socket": CORES, "num_sockets": 1},
     }
 
 

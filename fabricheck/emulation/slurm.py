@@ -8,8 +8,8 @@ from pathlib import Path
 from fabricheck.emulation.layout import LOGIN, LOGIN_ADDRESS, Layout
 from fabricheck.topology.network import fold
 
-# Nodes have as many cores as their jobs ask for: they share those of the machine.
-CORES = 8
+# More than a node has ranks (Aurora: 12): all nodes share the cores of the machine.
+CORES = 16
 
 
 def write_files(layout: Layout, folder: Path) -> None:

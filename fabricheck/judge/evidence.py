@@ -35,7 +35,8 @@ class Evidence:
 
     @property
     def message(self) -> str:
-        return f"{self.short}: {self.advice}" if self.advice else self.short
+        what = f"{self.short}, at {self.bus_id}" if self.bus_id else self.short
+        return f"{what}: {self.advice}" if self.advice else what
 
 
 @dataclass(frozen=True)

@@ -109,8 +109,12 @@ def _pcie(one: _Gpu) -> Iterator[Evidence]:
         return
     now = f"{f'Gen {generation} ' if generation else ''}x{width or '?'}"
     full = f"{f'Gen {most} ' if most else ''}x{widest or '?'}"
-    # A GPU that rests lowers the generation of its link, and never its width.
+    # A GPU that rests lowers the generation of its link, and never its width. Where the driver does not say whether it
+    # rests (AMD's), those beside it tell: after a run none of them, or all, are at rest.
     rests = not narrow and gpu.performance_state != 0
+    if gpu.performance_state is None:
+        others = [each for each in one.node.last.gpus if each.bus_id in one.node.driven and each is not gpu]
+        rests = rests and not any(each.pcie_generation == each.pcie_most_generation for each in others)
     advice = "reseat the card or its riser, and look at the slot's setting in the firmware: lspci -vvs " + gpu.bus_id
     yield one.say(f"PCIe runs at {now} of {full}", advice, None if rests else Verdict.DEGRADED)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from fabricheck.judge.evidence import Evidence, Node, short_name
 from fabricheck.records.run import Run
@@ -28,7 +29,8 @@ def evidence_of_nodes(nodes: Sequence[Node], run: Run | None) -> Iterator[Eviden
     yield from _unlike_nodes(nodes)
     yield from _unlike_gpus(nodes)
     if run is not None:
-        yield from _unlike_variables(run)
+        yield from _unlike_ranks(run)
+        yield from _unlike_order(run)
     yield from _clocks(nodes)
     yield from _load(nodes)
     for node in nodes:
@@ -126,23 +128,54 @@ def _unlike_gpus(nodes: Sequence[Node]) -> Iterator[Evidence]:
             yield Evidence(host, f"GPU {index}", text, "set all GPUs alike", Verdict.DEGRADED)
 
 
-def _unlike_variables(run: Run) -> Iterator[Evidence]:
-    """Variables that libraries read, and that one node has otherwise than the others, rank by rank of a node."""
+def _unlike_ranks(run: Run) -> Iterator[Evidence]:
+    """Variables that libraries read, and libraries, that one node has otherwise than the others."""
     if not run.header or len({rank.host for rank in run.ranks}) < 2:
         return
+    libraries = {name: _version_of(each) for name, each in run.header.get("libraries", {}).items()}
+    variables = [
+        each
+        for each in run.header.get("environment_differences", [])
+        if not each["name"].startswith(_OWN) and not set_by_launcher(each["name"])
+    ]
+    advice = "the launcher or a node's profile sets it otherwise"
+    yield from _by_rank(run, variables, run.header.get("environment", {}), "", advice)
+    versions = run.header.get("library_differences", [])
+    yield from _by_rank(run, versions, libraries, "library ", "install the same on all nodes of a partition")
+
+
+def _version_of(library: Mapping[str, str]) -> str:
+    """As the header's `library_differences` have it."""
+    driver = f", driver {library['driver']}" if library.get("driver") else ""
+    return f"{library['name']} {library['version']}{driver}"
+
+
+def _by_rank(
+    run: Run, given: Sequence[Mapping[str, Any]], of_rank_0: Mapping[str, str], what: str, advice: str
+) -> Iterator[Evidence]:
+    """A line for each name that is another on some node; `given`: what ranks have otherwise than rank 0."""
     differences: dict[str, dict[int, str | None]] = {}
-    for each in run.header.get("environment_differences", []):
-        name = each["name"]
-        if not name.startswith(_OWN) and not set_by_launcher(name):
-            differences.setdefault(name, {})[each["rank"]] = each["value"]
+    for each in given:
+        differences.setdefault(each["name"], {})[each["rank"]] = each["value"]
     for name, by_rank in differences.items():
-        usual = run.header["environment"].get(name)
+        usual = of_rank_0.get(name)
         by_host: dict[str, list[str]] = {}
         for rank in run.ranks:
             value = by_rank.get(rank.rank, usual)
             by_host.setdefault(short_name(rank.host), []).append("unset" if value is None else value)
         values = {host: "/".join(dict.fromkeys(told)) for host, told in by_host.items()}
-        yield from _unlike(name, values, "the launcher or a node's profile sets it otherwise")
+        yield from _unlike(f"{what}{name}", values, advice)
+
+
+def _unlike_order(run: Run) -> Iterator[Evidence]:
+    """Nodes with the same GPUs, on which ranks of the same place drive others: what is measured is another pair."""
+    orders: dict[str, list[str]] = {}
+    for rank in sorted(run.ranks, key=lambda each: each.local_rank):
+        if rank.device is not None:
+            orders.setdefault(short_name(rank.host), []).append(rank.device.bus_id.lower()[-12:])
+    if len({tuple(sorted(order)) for order in orders.values()}) == 1:
+        values = {host: ", ".join(order) for host, order in orders.items()}
+        yield from _unlike("order of GPUs", values, "CUDA_DEVICE_ORDER=PCI_BUS_ID, and the same driver on all nodes")
 
 
 def _clocks(nodes: Sequence[Node]) -> Iterator[Evidence]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from fabricheck.judge.evidence import Evidence, Node, nodes_of, short_name
+from fabricheck.judge.evidence_of_association import evidence_of_association
 from fabricheck.judge.evidence_of_gpus import evidence_of_gpus
 from fabricheck.judge.evidence_of_nics import evidence_of_nics
 from fabricheck.judge.evidence_of_nodes import evidence_of_nodes
@@ -32,16 +33,34 @@ def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
         *evidence_of_gpus(nodes, topology),
         *evidence_of_nics(nodes, topology),
         *evidence_of_nodes(nodes, run),
+        *evidence_of_association(run, topology),
         *_silent(run.states, nodes, run),
     ]
     return tuple(sorted(found, key=lambda each: _ORDER.index(each.verdict)))
 
 
-def evidence_of_node(state: NodeState, topology: Topology | None) -> tuple[Evidence, ...]:
-    """What a node says by itself, without a run: all its GPUs and ports count. The worst first."""
+def evidence_without_run(states: States, topology: Topology | None) -> tuple[Evidence, ...]:
+    """What is wrong with the nodes of a job that left no results, the worst first."""
+    last = {**states.before, **states.after}
+    found = (
+        each
+        for state in last.values()
+        for each in evidence_of_node(state, topology, [other for other in last.values() if other is not state])
+        if each.verdict is not None and each.verdict is not Verdict.PASS
+    )
+    return tuple(sorted(found, key=lambda each: _ORDER.index(each.verdict)))
+
+
+def evidence_of_node(
+    state: NodeState, topology: Topology | None, others: Sequence[NodeState] = ()
+) -> tuple[Evidence, ...]:
+    """What a node says by itself, without a run: all its GPUs and ports count. The worst first.
+
+    `others` of the same job tell which of its GPUs is missing.
+    """
     node = Node(state.host, state, None, frozenset(gpu.bus_id for gpu in state.gpus))
     found = [
-        *_missing(state, topology),
+        *_missing(state, topology, others),
         *evidence_of_gpus([node], topology),
         *evidence_of_nics([node], topology, alone=True),
         *evidence_of_nodes([node], None),
@@ -50,12 +69,17 @@ def evidence_of_node(state: NodeState, topology: Topology | None) -> tuple[Evide
     return tuple(sorted(found, key=lambda each: _ORDER.index(each.verdict)))
 
 
-def _missing(state: NodeState, topology: Topology | None) -> Iterator[Evidence]:
+def _missing(state: NodeState, topology: Topology | None, others: Sequence[NodeState]) -> Iterator[Evidence]:
     """Fewer GPUs or ports than the topology describes, where a node is looked at as a whole."""
     if topology is None:
         return
     if len(state.gpus) < len(topology.gpus):
         text = f"{len(state.gpus)} of the {len(topology.gpus)} GPUs of {topology.system} answer"
+        here = {gpu.bus_id for gpu in state.gpus}
+        lost_gpus = {gpu.bus_id: (other.host, gpu.index) for other in others for gpu in other.gpus}
+        for bus_id in list(lost_gpus.keys() - here)[:_MOST_BESIDE] if here else ():
+            host, index = lost_gpus[bus_id]
+            text += f", none at {bus_id}, where {host} has GPU {index}"
         yield Evidence(state.host, "", text, "see the kernel's log and lspci, and reset the node", Verdict.INCOMPLETE)
     names = {nic.name for nic in state.nics}
     lost = [nic.name for nic in topology.nics if nic.name not in names]

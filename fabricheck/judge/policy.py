@@ -147,6 +147,7 @@ class Policy:
       counts. `equals_error`: how often a healthy session of `equals_metrics` metrics may be called DEGRADED by them.
     - `floors`, `latencies`: the first rule that matches counts. Floors are for those who make the expectations
       (`expect_from_topology`): the model lowers them where a size is small; the judge takes what the expectation says.
+    - `hide_names`: whether `fabricheck bundle` hides the names of nodes and users; `hide`: further names that it hides.
     - `source`: where the policy was read.
     """
 
@@ -171,6 +172,8 @@ class Policy:
     equals: tuple[SpreadRule, ...] = ()
     floors: tuple[FloorRule, ...] = ()
     latencies: tuple[LatencyRule, ...] = ()
+    hide_names: bool = False
+    hide: tuple[_Source, ...] = ()
     source: str = "built in"
 
     def floor(self, run: Run, samples: Samples) -> FloorRule | None:

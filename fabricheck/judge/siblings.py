@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -71,7 +71,7 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     for alike in several:
         unequal += _judge_nodes(alike, runs, verdicts, policy, each_error)
     judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
-    return Compared(judged, tuple(_problems(unequal)), tuple(_findings(judged, groups)))
+    return Compared(judged, tuple(_problems(unequal, runs)), tuple(_findings(judged, groups)))
 
 
 def _equals(run: RunJudgement) -> tuple[Equals, ...]:
@@ -194,8 +194,9 @@ def _with(run: RunJudgement, judgements: Sequence[Judgement]) -> RunJudgement:
     return replace(run, judgements=own, verdict=worst(verdicts))
 
 
-def _problems(unequal: Sequence[Unequal]) -> Iterator[Problem]:
+def _problems(unequal: Sequence[Unequal], runs: Sequence[RunJudgement]) -> Iterator[Problem]:
     """One line for each part, by the group in which it lost most."""
+    addresses = _addresses(runs) if unequal else {}
     by_part: dict[str, list[Unequal]] = {}
     for each in unequal:
         by_part.setdefault(each.where, []).append(each)
@@ -209,9 +210,27 @@ def _problems(unequal: Sequence[Unequal]) -> Iterator[Problem]:
             Verdict.DEGRADED,
             f"{where} is slow: {metrics} slower than their equals, {most.what} by {loss:.1%} than {one.equals} of "
             f"{_value(one.centre, most.unit):.4g} {most.unit} (p = {one.p:.1g}); look at its links, error counters, "
-            "clocks and other processes",
+            f"clocks and other processes{_gpus_in(where, addresses)}",
             where,
         )
+
+
+def _addresses(runs: Sequence[RunJudgement]) -> dict[str, str]:
+    """Index and PCI address of each GPU that was driven, by the name that places have (`nid001:gpu0`)."""
+    return {
+        f"{rank.host}:{gpu.name}": f"GPU {gpu.index} at {rank.device.bus_id}"
+        for run in runs
+        if run.topology is not None
+        for rank in run.run.ranks
+        for gpu in run.topology.gpus
+        if rank.device is not None and rank.device.index == gpu.index
+    }
+
+
+def _gpus_in(where: str, addresses: Mapping[str, str]) -> str:
+    # Names of hosts may have hyphens, as stand between two names.
+    named = [said for name, said in addresses.items() if name in where and not where.partition(name)[2][:1].isalnum()]
+    return f" ({', '.join(named[:_MOST_NAMED])})" if named else ""
 
 
 def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterator[Finding]:

@@ -17,6 +17,8 @@ from fabricheck.topology.network import node_of
 OPERATION = "bidirectional"
 #: All that can be looked at, the best first.
 OPERATIONS = (OPERATION, "unidirectional", "pingpong")
+#: Of two files in one folder: a screen, and what was suspected in it, measured again.
+SCREEN, RETEST = "screen.jsonl", "retest.jsonl"
 
 
 def places_of(run: Run, topology: Topology) -> tuple[str, ...]:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from fabricheck.records.verdict import Verdict
 
+#: The folder of the nodes of a fleet, each with one of its own, among the files of a test.
+NODES = "nodes"
+
 
 @dataclass(frozen=True)
 class Case:
@@ -79,8 +82,10 @@ class Case:
         """What was measured; nothing where the test was skipped, whatever it wrote down about the reason."""
         if self.folder is None or self.result == "skip":
             return []
-        # A program that ends before it knows what it measures leaves an empty file.
-        return sorted(file for file in self.folder.glob("*.jsonl") if file.stat().st_size > 0)
+        # A test over a fleet has a folder for each node. A program that ends before it knows what it measures leaves an
+        # empty file.
+        found = (*self.folder.glob("*.jsonl"), *self.folder.glob(f"{NODES}/*/*.jsonl"))
+        return sorted(file for file in found if file.stat().st_size > 0)
 
 
 def named_verdict(reason: str) -> Verdict | None:

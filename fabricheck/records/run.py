@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -39,6 +39,24 @@ class Rank:
     cpus: str
     numa_node: int
     device: Device | None
+
+
+# More GPUs or nodes in a line are counted.
+_MOST_NAMED = 2
+
+
+def describe_places(ranks: Sequence[Rank]) -> str:
+    """Where ranks ran, for a message: `nid001, GPU 2 at 0000:18:00.0; nid002, GPU 0 at 0000:17:00.0`."""
+    hosts: dict[str, list[str]] = {}
+    for each in ranks:
+        device = each.device
+        hosts.setdefault(each.host, []).extend([f"GPU {device.index} at {device.bus_id}"] if device is not None else [])
+    return "; ".join(_first([", ".join([host, *_first(gpus)]) for host, gpus in hosts.items()]))
+
+
+def _first(names: Sequence[str]) -> list[str]:
+    more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+    return [*names[:_MOST_NAMED], *more]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from fabricheck.records.run import Rank, Samples
 from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.results.environment import set_by_launcher
 from fabricheck.results.guards import list_ranks
+from fabricheck.results.nccl_table import TESTS
 from fabricheck.units import format_size
 
 # A name is a name, whatever somebody wrote into it.
@@ -135,6 +136,19 @@ def share_of_expected(judged: Judgement) -> float | None:
     if expected is None or not (math.isfinite(expected) and expected > 0):
         return None
     return judged.value / expected
+
+
+def in_gigabytes(judged: Judgement) -> str:
+    """A goodput in GB/s, as nvbandwidth and OSU say it; of a collective the bus bandwidth, as nccl-tests and rccl-tests
+    compare it with a link (their PERFORMANCE.md). Empty for a latency.
+    """
+    if quantity_of(judged) != "goodput":
+        return ""
+    operation, ranks = judged.samples.operation, len(judged.samples.ranks)
+    bus = next((test.busbw_factor(ranks) for test in TESTS.values() if test.operation == operation), None)
+    if bus is None or ranks < 2:
+        return f"{number(judged.value / 8)} GB/s"
+    return f"{number(judged.value / 8 * bus)} GB/s bus"
 
 
 def plural(times: int, what: str) -> str:

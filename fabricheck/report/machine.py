@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
+from fabricheck.fleet.verdict import FleetVerdict, as_json
 from fabricheck.judge.as_json import problems_as_json, run_as_json
 from fabricheck.judge.overall import coverage, overall, problems_of, rehearsed, verdict_of
 from fabricheck.judge.verdicts import RunJudgement
@@ -30,9 +31,18 @@ _MOST_NAMED = 10
 
 
 def write_json(
-    runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Problem], findings: Sequence[Finding]
+    runs: Sequence[RunJudgement],
+    path: Path,
+    *,
+    system: str,
+    problems: Sequence[Problem],
+    findings: Sequence[Finding],
+    fleet: FleetVerdict | None = None,
 ) -> None:
-    """Write the verdict, the problems and the findings of the session, and every judged run with its metrics."""
+    """Write the verdict, the problems and the findings of the session, and every judged run with its metrics.
+
+    With `fleet` also the verdict of each of its nodes.
+    """
     verdict, found = overall(runs, problems)
     reached = coverage(runs)
     content = {
@@ -40,6 +50,7 @@ def write_json(
         "rehearsal": rehearsed(runs),
         "verdict": verdict.value,
         "exit_status": EXIT_CODES[verdict],
+        **({"fleet": as_json(fleet)} if fleet is not None else {}),
         "coverage": {**asdict(reached), "message": reached.message},
         "problems": problems_as_json(found),
         "findings": [{"message": each.message} for each in findings],

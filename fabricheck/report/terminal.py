@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 
@@ -17,6 +17,7 @@ from fabricheck.report.content import (
     Group,
     facts_of,
     groups_of,
+    in_gigabytes,
     ladder,
     number,
     percent,
@@ -28,6 +29,7 @@ from fabricheck.report.content import (
     who,
 )
 from fabricheck.report.suspects import NO_PART, Suspect, suspects_of
+from fabricheck.report.text_matrix import matrices
 from fabricheck.units import format_size
 
 # Only PASS is green.
@@ -38,7 +40,7 @@ _COLORS = {
     Verdict.INCOMPLETE: "magenta",
     Verdict.INVALID: "bright_magenta",
 }
-_NARROWEST, _LOWEST, _NARROW = 40, 24, 100
+_NARROWEST, _LOWEST, _SPARE_COLUMN = 40, 24, 3
 _INDENT = " " * 12
 
 
@@ -48,6 +50,7 @@ class _Detail:
 
     `runs` that are not PASS, `passes` that get a line of their own, and `passes_whole` whether that is more than one
     line; for each run its `problems` and `groups` of metrics, for each group the `metrics` that are not PASS.
+    `matrices` of pairs, of all runs together.
     """
 
     runs: int
@@ -57,18 +60,20 @@ class _Detail:
     metrics: int
     groups: int
     reason_lines: int
+    matrices: int = 0
 
 
 _ALL = 1_000_000
 # From everything to the least; the first that fits is taken. What is PASS gives way first.
 _DETAILS = (
-    _Detail(_ALL, _ALL, True, _ALL, _ALL, _ALL, 100),
+    *(_Detail(_ALL, _ALL, True, _ALL, _ALL, _ALL, 100, matrices) for matrices in (2, 1, 0)),
     _Detail(_ALL, _ALL, True, _ALL, 8, _ALL, 4),
-    _Detail(_ALL, _ALL, False, 20, 8, _ALL, 4),
-    _Detail(_ALL, _ALL, False, 20, 3, _ALL, 3),
-    _Detail(_ALL, 0, False, 20, 3, _ALL, 3),
-    _Detail(_ALL, 0, False, 10, 2, 8, 3),
-    _Detail(_ALL, 0, False, 4, 1, 4, 2),
+    _Detail(_ALL, _ALL, False, 20, 8, _ALL, 4, 2),
+    _Detail(_ALL, _ALL, False, 20, 3, _ALL, 3, 1),
+    _Detail(_ALL, 0, False, 20, 3, _ALL, 3, 1),
+    _Detail(_ALL, 0, False, 10, 2, 8, 3, 1),
+    _Detail(_ALL, 0, False, 4, 1, 4, 2, 1),
+    _Detail(_ALL, 0, False, 2, 1, 1, 2, 1),
     _Detail(_ALL, 0, False, 2, 1, 1, 2),
     *(_Detail(runs, 0, False, 2, 1, 1, 1) for runs in (8, 4, 2, 1)),
     _Detail(1, 0, False, 1, 0, 1, 1),
@@ -77,11 +82,15 @@ _DETAILS = (
 
 @dataclass(frozen=True)
 class _Line:
-    """Text, or a row of the table where `cells` are given. `verdict` is shown before it in its colour, else `label`."""
+    """Text, or a row of the table where `cells` are given. `verdict` is shown before it in its colour, else `label`.
+
+    `narrow` is the row where there is no room for that; what stands at `_SPARE_COLUMN` in it gives way next.
+    """
 
     verdict: Verdict | None
     text: str
     cells: tuple[str, ...] = ()
+    narrow: tuple[str, ...] = ()
     label: str = ""
 
 
@@ -123,8 +132,11 @@ def _lines(
     yield _Line(verdict, first)
     yield from (_Line(None, f"{_INDENT}{line}") for line in more)
     ranked = worst_first(runs)
-    yield from _suspect_lines(suspects_of(ranked, problems, findings=findings, system=system), detail, width)
-    yield from _problem_lines(((each.verdict, each.message) for each in problems), detail, width)
+    suspects = _parts_of(suspects_of(ranked, problems, findings=findings, system=system))
+    yield from _suspect_lines(suspects, detail, width)
+    told = {line for each in suspects[: detail.problems] for line in each.evidence}
+    untold = ((each.verdict, each.message) for each in problems if each.message not in told)
+    yield from _problem_lines(untold, detail, width)
     bad = [each for each in ranked if verdict_of(each) is not Verdict.PASS]
     passes = ranked[len(bad) :]
     for each in bad[: detail.runs]:
@@ -136,6 +148,8 @@ def _lines(
         yield from _run_lines(each, detail, width)
     if passes[detail.passes :]:
         yield _folded(passes[detail.passes :])
+    for lines in matrices(ranked, width, detail.matrices):
+        yield from (_Line(None, line) for line in lines)
 
 
 def _folded(runs: Sequence[RunJudgement]) -> _Line:
@@ -198,9 +212,13 @@ def _problem_lines(messages: Iterable[tuple[Verdict, str]], detail: _Detail, wid
         )
 
 
-def _suspect_lines(suspects: Sequence[Suspect], detail: _Detail, width: int) -> Iterator[_Line]:
-    """Parts that are at fault, each with its loss and what to do next; what names no part has its own line below."""
-    parts = [each for each in suspects if (each.loss and each.source != "session") or each.part == NO_PART]
+def _parts_of(suspects: Iterable[Suspect]) -> list[Suspect]:
+    """Parts that are at fault; what names no part has its own line among the problems."""
+    return [each for each in suspects if (each.loss and each.source != "session") or each.part == NO_PART]
+
+
+def _suspect_lines(parts: Sequence[Suspect], detail: _Detail, width: int) -> Iterator[_Line]:
+    """Each part with its loss and what to do next."""
     for each in parts[: detail.problems]:
         first, *more = _wrap(f"{each.part}: {each.loss}", width - 12, 3)
         yield _Line(None, first, label="SUSPECT")
@@ -224,45 +242,38 @@ def _group_lines(group: Group, world: int, detail: _Detail, width: int) -> Itera
     for verdict, judgements in group.by_verdict.items():
         shown = 0 if verdict is Verdict.PASS else min(detail.metrics, len(judgements))
         for each in judgements[:shown]:
-            yield _row(group, who(each.samples, world), each, each.judged_by, width)
+            label = who(each.samples, world)
+            yield _row(group, (label, label), each, each.judged_by)
             for line in _wrap(each.reason, width - 12, detail.reason_lines):
                 yield _Line(None, f"{_INDENT}{line}")
         if rest := judgements[shown:]:
             label = who(rest[0].samples, world)
+            labels = label, label
             if len(rest) > 1:
+                some = f"{len(rest)}{' more' if shown else ''}"
                 kind = "pairs" if group.is_pairs else "groups"
-                kind = "" if width < _NARROW else f" {kind} {verdict.value}"
-                label = f"{len(rest)}{' more' if shown else ''}{kind}, worst {label}"
-            yield _row(group, label, rest[0], weakest(rest), width)
+                labels = f"{some} {kind} {verdict.value}, worst {label}", f"{some}, worst {label}"
+            yield _row(group, labels, rest[0], weakest(rest))
 
 
-def _row(group: Group, label: str, worst: Judgement, judged_by: str, width: int) -> _Line:
-    """A row; where it is narrow without what the unit and the percentage say already."""
+def _row(group: Group, labels: tuple[str, str], worst: Judgement, judged_by: str) -> _Line:
+    """A row; where it is narrow without what the unit and the percentage say already. `labels`: wide and narrow."""
     expected = worst.expectation.expected
-    narrow = width < _NARROW
-    name = f"{group.operation} {format_size(group.bytes)}" if narrow else group.name
+    value, also = f"{number(worst.value)} {worst.unit}", in_gigabytes(worst)
+    share = percent(share_of_expected(worst)) if expected is not None else ""
+    of = f"of {number(expected)}" if expected is not None else ""
+    name = f"{group.operation} {format_size(group.bytes)}{' contended' if group.schedule == 'contended' else ''}"
     return _Line(
         worst.verdict,
         "",
-        (
-            f"{name} contended" if narrow and group.schedule == "contended" else name,
-            label,
-            f"{number(worst.value)} {worst.unit}",
-            f"of {number(expected)}" if expected is not None and not narrow else "",
-            percent(share_of_expected(worst)) if expected is not None else "",
-            judged_by,
-        ),
+        (group.name, labels[0], value, also, of, share, judged_by),
+        (name, labels[1], value, also, "", share, judged_by),
     )
 
 
 def _layout(lines: Sequence[_Line], width: int, color: bool) -> list[str]:
-    rows = [line.cells for line in lines if line.cells]
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)] if rows else []
     spare = width - 12
-    if widths and sum(widths) + 2 * sum(size > 0 for size in widths[1:]) > spare:
-        # The metric's name first: what comes after it is what the reader came for.
-        others = sum(widths[1:]) + 2 * sum(size > 0 for size in widths[1:])
-        widths[0] = max(spare - others, 12)
+    lines, widths = _fitting(lines, spare)
     text = []
     for line in lines:
         content = _columns(line.cells, widths) if line.cells else line.text
@@ -274,9 +285,28 @@ def _layout(lines: Sequence[_Line], width: int, color: bool) -> list[str]:
     return text
 
 
+def _fitting(lines: Sequence[_Line], spare: int) -> tuple[Sequence[_Line], list[int]]:
+    """The lines with the widest rows that fit into `spare` columns, and how wide each column of them is."""
+    narrow = [replace(each, cells=each.narrow) for each in lines]
+    cut = [replace(each, cells=_without(each.narrow, _SPARE_COLUMN)) for each in lines]
+    widths: list[int] = []
+    for form in (lines, narrow, cut):
+        rows = [line.cells for line in form if line.cells]
+        widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+        others = sum(widths[1:]) + 2 * sum(size > 0 for size in widths[1:])
+        if not widths or widths[0] + others <= spare:
+            return form, widths
+    # The metric's name first: what comes after it is what the reader came for.
+    return cut, [max(spare - others, 12), *widths[1:]]
+
+
+def _without(cells: tuple[str, ...], column: int) -> tuple[str, ...]:
+    return tuple("" if place == column else cell for place, cell in enumerate(cells))
+
+
 def _columns(cells: Sequence[str], widths: Sequence[int]) -> str:
     aligned = [
-        cell.rjust(size) if 2 <= position <= 4 else _clip(cell, size).ljust(size)
+        cell.rjust(size) if 2 <= position <= 5 else _clip(cell, size).ljust(size)
         for position, (cell, size) in enumerate(zip(cells, widths, strict=True))
     ]
     return "  ".join(cell for cell, size in zip(aligned, widths, strict=True) if size)

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from fabricheck.errors import UserError
 from fabricheck.records.rehearsal import EMULATED, is_emulated
-from fabricheck.records.run import Run, Samples
+from fabricheck.records.run import Run, Samples, describe_places
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench_format import (
     READABLE_FORMATS,
@@ -236,9 +236,9 @@ class _Reader:
         what = f" during {error.operation} of {error.bytes} B" if error.operation is not None else ""
         text = f"the benchmark ended with an error of kind {error.kind}{what}: {error.message}"
         if error.missing_ranks:
-            hosts = {each.rank: each.host for each in self.header.ranks} if self.header is not None else {}
-            names = dict.fromkeys(hosts[rank] for rank in error.missing_ranks if rank in hosts)
-            where = f" (on {', '.join(names)})" if names else ""
+            ranks = self.header.ranks if self.header is not None else ()
+            where = describe_places([rank_of(each) for each in ranks if each.rank in error.missing_ranks])
+            where = f" (on {where})" if where else ""
             plural = "s" if len(error.missing_ranks) > 1 else ""
             said = error.message.endswith("did not arrive")
             text += where if said else f"; rank{plural} {list_ranks(error.missing_ranks)}{where} did not arrive"

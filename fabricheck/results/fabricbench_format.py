@@ -221,6 +221,7 @@ class HeaderModel(_Line):
     libraries: dict[str, LibraryModel]
     environment: dict[str, str]
     environment_differences: list[DifferenceModel]
+    library_differences: list[DifferenceModel] = []
     clock: ClockModel
     host_copy_gbps: Annotated[float, AfterValidator(_is_finite), Field(gt=0)]
     plan: PlanModel
@@ -249,6 +250,7 @@ class SamplesModel(_Line):
 class ProofModel(_Line):
     paths: dict[str, Positive]
     evidence: str | None
+    only: dict[str, list[Count]] = {}
     interfaces: dict[str, dict[str, Count]] = {}
 
 

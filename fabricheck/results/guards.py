@@ -13,7 +13,7 @@ from typing import Any
 
 from fabricheck.errors import UserError
 from fabricheck.records.operations import PAIRS
-from fabricheck.records.run import Run
+from fabricheck.records.run import Run, describe_places
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench_format import parse_utc
 
@@ -83,7 +83,7 @@ def require(
     problems += [Problem(Verdict.INVALID, _flat(f"{run.path}:1: {message}")) for message in messages]
     messages = []
     if run.footer is not None:
-        messages = list(path_mistakes(run.footer["proof"], forbidden, required, described))
+        messages = list(path_mistakes(run.footer["proof"], forbidden, required, described, _where(run)))
         sent = run.footer["proof"].get("interfaces", {})
         messages += _interface_mistakes(sent, interfaces) if interfaces else _management_mistakes(run, sent, nics)
     elif required:
@@ -148,7 +148,11 @@ def require_arrival(run: Run, errors: str) -> tuple[Problem, ...]:
                 behind[hosts[rank]].append(rank)
     if not behind:
         return ()
-    names = "; ".join(f"rank {list_ranks(sorted(ranks))} on {host}" for host, ranks in sorted(behind.items()))
+    places = {each.rank: each for each in run.ranks}
+    names = "; ".join(
+        f"rank {list_ranks(sorted(ranks))} on {describe_places([places[one] for one in sorted(ranks)])}"
+        for _, ranks in sorted(behind.items())
+    )
     return (Problem(Verdict.INCOMPLETE, f"{run.path}: no progress, and not only on the first node: {names}"),)
 
 
@@ -235,19 +239,31 @@ def _setting_mistakes(plan: Mapping[str, Any], wanted: Mapping[str, str]) -> Ite
             yield f"{name} was {plan.get(name) or 'not given'} and not {value}, which this check is about"
 
 
+def _where(run: Run) -> Mapping[str, str]:
+    """Of each path that not all nodes took, where it was taken."""
+    ranks = {each.rank: each for each in run.ranks}
+    only = run.footer["proof"].get("only", {}) if run.footer is not None else {}
+    return {path: f" on {describe_places([ranks[one] for one in of if one in ranks])}" for path, of in only.items()}
+
+
 def path_mistakes(
     proof: Mapping[str, Any],
     forbidden: Iterable[re.Pattern[str]],
     required: Iterable[re.Pattern[str]],
     described: str = "",
+    where: Mapping[str, str] | None = None,
 ) -> Iterable[str]:
-    """What is wrong with the `paths` of a proof: forbidden ones that were taken, and required ones that were not."""
+    """What is wrong with the `paths` of a proof: forbidden ones that were taken, and required ones that were not.
+
+    `where`: of paths that not all nodes took, which did.
+    """
     paths = sorted(proof["paths"])
     instead = f"the site's path is {described}" if described else "it measured a fall-back"
     for pattern in forbidden:
         matches = [path for path in paths if pattern.search(path)]
         if matches:
-            yield f"the data went by {', '.join(matches)}, which this check forbids: {instead}"
+            told = ", ".join(f"{path}{(where or {}).get(path, '')}" for path in matches)
+            yield f"the data went by {told}, which this check forbids: {instead}"
     for pattern in required:
         if proof["evidence"] is None:
             wanted = described or repr(pattern.pattern)

@@ -11,6 +11,7 @@ from fabricheck.errors import UserError
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.imb import parse_imb
 from fabricheck.results.nccl_tests import parse_nccl_tests, parse_nccl_tests_json
+from fabricheck.results.oneccl_benchmark import parse_oneccl_benchmark
 from fabricheck.results.osu import parse_osu
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import read_lines
@@ -21,6 +22,8 @@ _LARGEST = 64 << 20
 _BEGINNINGS = (
     ("osu", re.compile(r"# OSU (?:MPI|NCCL|RCCL|XCCL)[ _-]")),
     ("imb", re.compile(r"#\s+Intel\(R\) MPI Benchmarks ")),
+    ("oneccl", re.compile(r"options:$")),
+    ("oneccl", re.compile(r"# Benchmarking: ")),
     ("nccl", re.compile(r"# nccl-tests version |#? ?rccl-tests:? [Vv]ersion")),
     ("nccl", re.compile(r"# Collective test starting: ")),
     ("nccl", re.compile(r"(?:# )?nThread [0-9]+ nGpus ")),
@@ -29,7 +32,7 @@ _BEGINNINGS = (
 
 
 def read_vendor_outputs(path: Path, *, ranks: int | None = None, tool: str | None = None) -> tuple[VendorOutput, ...]:
-    """Every output of OMB, nccl-tests, rccl-tests and IMB in a file; none where nothing in it is how one begins.
+    """Every output of a tool that is known here in a file; none where nothing in it is how one begins.
 
     `ranks` and `tool` are for outputs that do not say them themselves. Raises UserError for a file that cannot be read.
     """
@@ -75,6 +78,7 @@ def _parse(kind: str, text: str, path: str, ranks: int | None, tool: str | None)
     parse: Callable[[], VendorOutput] = {
         "osu": lambda: parse_osu(text, path, ranks=ranks),
         "imb": lambda: parse_imb(text, path, ranks=ranks),
+        "oneccl": lambda: parse_oneccl_benchmark(text, path, ranks=ranks),
         "nccl": lambda: parse_nccl_tests(text, path, ranks=ranks, tool=tool),
     }[kind]
     return parse()

@@ -7,7 +7,8 @@ judging.
 from fabricheck.rfm.build import BuildFabricbench
 from fabricheck.rfm.cross_check import CrossCheck
 from fabricheck.rfm.measure import FabricbenchCheck
-from fabricheck.rfm.suite_parts import ImbSuite, NcclTestsSuite, OsuSuite, RcclTestsSuite
+from fabricheck.rfm.screen import FleetScreen
+from fabricheck.rfm.suite_parts import ImbSuite, NcclTestsSuite, OneCclSuite, OsuSuite, RcclTestsSuite
 from fabricheck.rfm.tuning import InterleavedCheck, ServiceLevelComparison, TuningComparison, settings_to_compare
 from fabricheck.rfm.vendor import VendorCheck
 
@@ -15,9 +16,11 @@ __all__ = [
     "BuildFabricbench",
     "CrossCheck",
     "FabricbenchCheck",
+    "FleetScreen",
     "ImbSuite",
     "InterleavedCheck",
     "NcclTestsSuite",
+    "OneCclSuite",
     "OsuSuite",
     "RcclTestsSuite",
     "ServiceLevelComparison",

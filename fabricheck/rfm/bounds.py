@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import reframe as rfm
+
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict
 
@@ -49,3 +51,14 @@ def record_bounds(perfvalues: Mapping[str, list[Any]], where: str, judgements: I
         recorded = perfvalues[f"{where}:{each.name}"]
         recorded[1:4] = bounds_of(each)
         recorded[-1] = "pass" if each.verdict is Verdict.PASS else "fail"
+
+
+def attributes_of(test: rfm.RegressionTest) -> dict[str, str | int]:
+    """Those of a test by which references are indexed: its parameters, and where it runs."""
+    parameters = {name: getattr(test, name) for name in type(test).param_space.params}
+    return {
+        **{name: value for name, value in parameters.items() if isinstance(value, (str, int))},
+        "$system": test.current_system.name,
+        "$partition": test.current_partition.fullname,
+        "$environ": test.current_environ.name,
+    }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,15 +13,21 @@ from typing import Any
 import reframe as rfm
 import reframe.core.runtime as rt
 from reframe.core.exceptions import ReframeError
+from reframe.core.launchers import JobLauncher
 
 from fabricheck import mpi
 from fabricheck.errors import UserError
 from fabricheck.extras import number_of_nodes, parse_cores
+from fabricheck.fleet.allocation import seconds
+from fabricheck.fleet.settings import KEY
 from fabricheck.rfm.build import API_OF_CCL, missing_backend
 from fabricheck.suite import described, site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.nic import gpus_of_ports
 from fabricheck.tuning import Profile, load_profiles
+
+# Of a job's time what one launch over a fleet may take: it may have to be done again.
+_SHARE_OF_JOB = 0.4
 
 
 def prepare_launcher(test: rfm.RegressionTest) -> None:
@@ -41,6 +49,24 @@ def prepare_launcher(test: rfm.RegressionTest) -> None:
         launch = mpi.launch(family, test.num_tasks, cores_of(test))
         test.job.launcher.options += list(launch.options)
         test.env_vars.update({**launch.environment, **mpi.as_root(family)})
+    if KEY in extras:
+        launch_in_job(test, extras[KEY])
+
+
+class _WordsOnly(JobLauncher):
+    """A launcher whose options are all of its words."""
+
+    def command(self, job: Any) -> list[str]:
+        return []
+
+
+def launch_in_job(test: rfm.RegressionTest, fleet: str) -> None:
+    """Has the fleet's own launcher start the ranks, as steps of its job: on each node by itself."""
+    options = test.job.launcher.options
+    test.job.launcher = _WordsOnly()
+    limit, patience = f"{seconds(test.job_time) * _SHARE_OF_JOB:.0f}", f"{test.patience:g}"
+    words = [sys.executable, "-m", test.fleet_launcher, fleet, str(test.num_tasks_per_node), limit, patience]
+    test.job.launcher.options = [*map(shlex.quote, words), *options, "--"]
 
 
 def why_not(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:
@@ -51,7 +77,10 @@ def why_not(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:
     extras = test.current_environ.extras
     if "not_gpu_aware" in extras and test.transport == "mpi" and test.backend != "host":
         yield mpi.not_gpu_aware(extras.get("mpi", ""), extras["not_gpu_aware"]), True
-    if "container" in extras and any(hasattr(test, name) for name in ("suite", "rounds")):
+    several = any(hasattr(test, name) for name in ("suite", "rounds"))
+    if KEY in test.current_partition.extras and several:
+        yield "over a fleet only fabricbench itself runs, and neither vendor suites nor interleaved launches", True
+    if "container" in extras and several:
         yield "in a container only fabricbench itself runs, and neither vendor suites nor interleaved launches", False
 
 
@@ -171,6 +200,7 @@ def fitting_partitions(features: Sequence[str], *, several_nodes: bool) -> list[
         return [" ".join(["-emulated", *(f"+{each}" for each in features)])]
     partitions = rt.runtime().system.partitions
     able = [each for each in partitions if nodes_of(each) > 1 or "multinode" in each.features]
+    able = [each for each in able if KEY not in each.extras]  # its network is screened as a whole
     return [each.fullname for each in able if set(features) <= set(each.features)]
 
 

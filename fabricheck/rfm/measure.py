@@ -18,6 +18,7 @@ from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck import mpi
 from fabricheck.extras import Effort, effort_problems, renamed_keys, unsupported_settings
+from fabricheck.fleet.settings import KEY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.metrics import expected_metric_names
 from fabricheck.records.operations import backend_of
@@ -26,10 +27,11 @@ from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_arrival, require_fresh, require_words_of_all_nodes
 from fabricheck.results.node_state import FOLDER
-from fabricheck.rfm.bounds import record_bounds
+from fabricheck.rfm.bounds import attributes_of, record_bounds
 from fabricheck.rfm.build import BuildFabricbench
 from fabricheck.rfm.command_line import Plan, ranks_together
 from fabricheck.rfm.duration import fitted_plan
+from fabricheck.rfm.fleet import FILES_OF_NODES, judge_nodes
 from fabricheck.rfm.foreign import adopt
 from fabricheck.rfm.launch import (
     cores_of,
@@ -48,6 +50,7 @@ from fabricheck.rfm.outcome import (
     RESULT,
     WRONG_DATA,
     describe_end,
+    no_results,
     read_exit_status,
     read_words,
     summary,
@@ -71,22 +74,22 @@ class FabricbenchCheck(RegressionTestPlugin):
     The contract, by phase:
 
     - *class body* of the test: `transport` (a parameter or a variable), `operations` and `sizes`. It may set `nodes`,
-      `schedules`, `implementation`, `budget`, `tags`, `matrix`, `least_ranks`, and `ranks` for partitions without
-      GPUs. Of memory paths it may set, as parameter or attribute, and then names in `plan_settings`: `access`,
-      `buffers`, `host_memory`, `host_numa` (as fabricbench's options); and `placement` (`same-gpu` or `spread`: which
-      GPUs go at the same time), `ranks_per_device`.
-    - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with
-      `gpu` and an environment as `gpu_environments` chooses; it does not depend on the MPI library and is measured
-      once. More than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature
-      `multinode`; nodes that are emulated have no memory of their own to measure.
-    - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition) and at least
-      `ranks_per_device`; without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the
-      partition's (its `extras["nodes"]`); with `rank_a_port` a node has a rank for each of its NIC ports, on the GPU
-      that the topology associates with it. The collectives of an MPI library take device memory only where the
-      environment has the feature `device-collectives`, and no device memory goes to one whose `extras` say why it is
-      `not_gpu_aware`; elsewhere reductions are left out, and the others are lists of
-      transfers. The launcher's options for binding ranks come from `fabricheck.mpi`, variables from the tuning profile
-      that the partition's `extras["tuning_profile"]` names.
+      `schedules`, `implementation`, `budget`, `tags`, `matrix`, `least_ranks`, and `ranks` for partitions without GPUs.
+      Of memory paths it may set, as parameter or attribute, and then names in `plan_settings`: `access`, `buffers`,
+      `host_memory`, `host_numa` (as fabricbench's options); and `placement` (`same-gpu` or `spread`: which GPUs go at
+      the same time), `ranks_per_device`.
+    - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with `gpu`
+      and an environment as `gpu_environments` chooses; it does not depend on the MPI library and is measured once. More
+      than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature `multinode`;
+      nodes that are emulated have no memory of their own to measure.
+    - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition) and at least `ranks_per_device`;
+      without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the partition's (its
+      `extras["nodes"]`); with `rank_a_port` a node has a rank for each of its NIC ports, on the GPU that the topology
+      associates with it. The collectives of an MPI library take device memory only where the environment has the
+      feature `device-collectives`, and no device memory goes to one whose `extras` say why it is `not_gpu_aware`;
+      elsewhere reductions are left out, and the others are lists of transfers. The launcher's options for binding ranks
+      come from `fabricheck.mpi`, variables from the tuning profile that the partition's `extras["tuning_profile"]`
+      names.
     - Where the node does not support what the test needs, such as a second NUMA node, the test is skipped with the
       reason, and the run is INCOMPLETE; where the site's files say that it does not apply, such as for too few ranks,
       it is not. What the machine is known not to support is declared in the partition's `extras["unsupported"]`, a
@@ -97,11 +100,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     - *performance*: every metric that the plan promises becomes a performance variable; PerformanceError where the
       verdict is not PASS. ReFrame judges nothing, and reports what judged each metric (`fabricheck.rfm.bounds`).
 
-    The messages begin with the verdict, which `fabricheck run` reads.
-
-    There is one hook a phase, which calls the methods that another mixin may replace: `fitting_systems`,
-    `fitting_environments`, `choose_operations`, `set_ranks`, `write_command`, `clean_up`, `judge`, `further_metrics`
-    and `further_problems`.
+    The messages begin with the verdict, which `fabricheck run` reads. There is one hook a phase, which calls what
+    another mixin may replace: `fitting_systems`, `fitting_environments`, `choose_operations`, `set_ranks`,
+    `write_command`, `clean_up`, `judge`, `further_metrics` and `further_problems`.
     """
 
     fabricbench = fixture(BuildFabricbench, scope="environment")
@@ -138,12 +139,13 @@ class FabricbenchCheck(RegressionTestPlugin):
     nightly_only = variable(typ.Dict[str, typ.List[str]], value={})
     #: Whether a node has a rank for each of its NIC ports, and pairs are those of the same port of two nodes.
     rank_a_port = variable(bool, value=False)
-    #: Minutes that measuring may take: beyond, there are fewer sizes, and pairs of ranks in rounds only.
+    #: Minutes that measuring may take (`fabricheck.rfm.duration`), and for ReFrame's report what was left out for that.
     minutes = variable(float, value=10.0)
-    #: What was left out for that, for ReFrame's report and the session's.
     shortened = variable(str, value="")
     #: Passed on to fabricbench as it is.
     more_options = variable(typ.List[str], value=[])
+    #: Over a fleet: seconds that a node has beyond what its equals took, at least, before it is ended.
+    patience = variable(float, value=20.0)
     #: The profile in effect, for ReFrame's report and the store.
     tuning_profile = variable(str, value="default")
     #: How many nodes the partition has, likewise; 0 where nobody says it.
@@ -162,6 +164,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: GPUs that the ranks of a node drive, in their order; empty: the first, the second, …
     rank_devices: tuple[int, ...] = ()
     further_files: tuple[str, ...] = ()
+    #: Of a partition that is a fleet inside of its job: what starts the ranks, and what was wrong with its nodes.
+    fleet_launcher = "fabricheck.fleet.sweep"
+    fleet_problems: tuple[Problem, ...] = ()
 
     @run_after("init")
     def select(self) -> None:
@@ -170,7 +175,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.valid_prog_environs = self.fitting_environments()
         self.sourcesdir = None
         self.time_limit = self.job_time
-        self.keep_files = [RESULT, EXIT_STATUS, *self.further_files, *([FOLDER] if self.node_state else [])]
+        kept = (RESULT, EXIT_STATUS, *FILES_OF_NODES, *self.further_files)
+        self.keep_files = [*kept, *([FOLDER] if self.node_state else [])]
         if any(getattr(self, name) not in values for name, values in self.nightly_only.items()):
             self.tags -= {"nightly"}
 
@@ -225,11 +231,11 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def set_nodes(self) -> None:
         extras = self.current_partition.extras
-        known = self.partition_nodes = nodes_of(self.current_partition)
+        where, known = self.current_partition.fullname, nodes_of(self.current_partition)
+        self.partition_nodes = known
         self.num_nodes = self.wanted_nodes or min(known, int(extras.get("most_nodes", known)))
-        where = self.current_partition.fullname
-        unknown = "neither its extras nor its topology say how many nodes it has"
-        self.leave_out_if(self.num_nodes < 1, f"{where}: {unknown}", described=False)
+        unknown = f"{where}: neither its extras nor its topology say how many nodes it has"
+        self.leave_out_if(self.num_nodes < 1, unknown, described=False)
         self.leave_out_if(0 < known < self.num_nodes, f"{where} has {known} nodes and this test needs {self.num_nodes}")
 
     def set_ranks(self) -> None:
@@ -249,12 +255,10 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.num_tasks_per_node = self.ranks or (alone if self.num_nodes == 1 else 1)
         else:
             self.num_tasks_per_node = max(gpus, self.ranks_per_device)
-        self.num_tasks = self.num_tasks_per_node * self.num_nodes
-        too_few = f"needs {self.least_ranks} ranks and this partition has {self.num_tasks}"
-        self.leave_out_if(self.num_tasks < self.least_ranks, too_few)
-        most = self.current_environ.extras.get("most_ranks", self.num_tasks)
-        too_many = f"needs {self.num_tasks} ranks, and {self.current_environ.name} is for {most} at most"
-        self.leave_out_if(self.num_tasks > most, too_many)
+        tasks = self.num_tasks = self.num_tasks_per_node * self.num_nodes
+        self.leave_out_if(tasks < self.least_ranks, f"needs {self.least_ranks} ranks and this partition has {tasks}")
+        most = self.current_environ.extras.get("most_ranks", tasks)
+        self.leave_out_if(tasks > most, f"needs {tasks} ranks, and {self.current_environ.name} is for {most} at most")
 
     @property
     def libraries(self) -> tuple[Library, ...]:
@@ -282,8 +286,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     def write_command(self) -> None:
         self.executable = shlex.quote(self.fabricbench.program)
         self.executable_opts = fitted_plan(self, self.plan()).options(RESULT)
-        # Not every scheduler tells ReFrame the exit status.
-        self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", "exit $status"]
+        self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", "exit $status"]  # not all schedulers tell it
 
     def plan(self) -> Plan:
         return Plan(
@@ -332,8 +335,11 @@ class FabricbenchCheck(RegressionTestPlugin):
     def look_what_is_left(self) -> None:
         self.clean_up()
         reason = unsupported_reason(Path(self.stagedir), self.exit_status())
+        self.leave_out_unsupported(reason, "this node")
+
+    def leave_out_unsupported(self, reason: str | None, what: str) -> None:
         known = f", as the site says ({self.declared_unsupported})" if self.declared_unsupported else ""
-        self.leave_out_if(bool(reason), f"this node cannot run it: {reason}{known}", described=bool(known))
+        self.leave_out_if(bool(reason), f"{what} cannot run it: {reason}{known}", described=bool(known))
 
     def clean_up(self) -> None:
         """Takes out of the stage directory what must not be kept; before anything of it is read."""
@@ -351,20 +357,15 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def judge(self) -> RunJudgement:
         """What the result file comes to. Raises SanityError where there is none."""
+        if KEY in self.current_partition.extras:
+            return judge_nodes(self)
         status = self.exit_status()
         file = Path(self.stagedir) / RESULT
         if not file.exists() or file.stat().st_size == 0:
-            raise SanityError(f"INCOMPLETE: fabricbench left no results (exit status {status}){self.last_words()}")
+            raise SanityError(no_results(file, status, self.last_words(), self.current_partition.fullname))
         run = self.read_guarded(file, status, self.wanted_environment(), self.paths())
-        parameters = {name: getattr(self, name) for name in type(self).param_space.params}
-        attributes = {
-            **{name: value for name, value in parameters.items() if isinstance(value, (str, int))},
-            "$system": self.current_system.name,
-            "$partition": self.current_partition.fullname,
-            "$environ": self.current_environ.name,
-        }
         judge = self.system_judge()
-        return judge.compare((judge.judge_anyhow(run, type(self).__name__, attributes),)).runs[0]
+        return judge.compare((judge.judge_anyhow(run, type(self).__name__, attributes_of(self)),)).runs[0]
 
     def system_judge(self) -> SystemJudge:
         from fabricheck.judge.system import SystemJudge
@@ -434,13 +435,12 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def further_problems(self) -> Iterable[Problem]:
         """What keeps a test from passing whose metrics all do."""
-        return ()
+        return self.fleet_problems
 
     @run_after("performance")
     def all_metrics_pass(self) -> None:
         recorded = {key.rsplit(":", 1)[1] for key in self.perfvalues}
-        lost = [name for name in expected_metric_names(self.judgement.run.header) if name not in recorded]
-        if lost:
+        if lost := [name for name in expected_metric_names(self.judgement.run.header) if name not in recorded]:
             raise PerformanceError(f"INCOMPLETE: ReFrame did not record {', '.join(lost[:3])}")
         record_bounds(self.perfvalues, self.current_partition.fullname, self.judgement.judgements)
         bad = [each for each in self.judgement.judgements if each.verdict is not Verdict.PASS]

@@ -9,12 +9,16 @@ from pathlib import Path
 
 from reframe.core.exceptions import SanityError
 
+from fabricheck.judge.node_state import evidence_without_run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_unsupported
+from fabricheck.results.node_state import read_states
+from fabricheck.rfm.launch import topology_of
 
 RESULT = "result.jsonl"
 EXIT_STATUS = "exit-status"
 
+_MOST_TOLD = 3
 # fabricbench's exit status where all was measured and data arrived wrong, and where the machine cannot run it.
 WRONG_DATA = 5
 UNSUPPORTED = 6
@@ -43,6 +47,16 @@ def read_exit_status(folder: Path, more: str) -> int:
 def read_words(file: Path) -> str:
     """What a job wrote to a file, whatever bytes that are."""
     return file.read_text(encoding="utf-8", errors="replace")
+
+
+def no_results(result: Path, status: int, more: str, where: str) -> str:
+    """What is said of a job that left nothing in `result`, with the worst of what its nodes say of themselves.
+
+    `where`: its `system:partition`.
+    """
+    nodes = [each.short for each in evidence_without_run(read_states(result), topology_of(where))]
+    told = f"; and {'; '.join(nodes[:_MOST_TOLD])}" if nodes else ""
+    return f"INCOMPLETE: fabricbench left no results (exit status {status}){more}{told}"
 
 
 def unsupported_reason(folder: Path, status: int) -> str | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import reframe as rfm
 
 import fabricheck
+from fabricheck.fleet.settings import KEY
 from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.launch import launch_command
 
@@ -29,7 +30,9 @@ _LOCAL_RANKS = (
 def ask_nodes(test: rfm.RegressionTest) -> None:
     """Adds to the job of `test` what asks its nodes, once its commands are known: the last of them ends the job."""
     # The script of a local job runs on its only node; any other may run elsewhere.
-    local = test.current_partition.scheduler.registered_name == "local" and getattr(test, "num_nodes", 1) == 1
+    partition = test.current_partition
+    local = partition.scheduler.registered_name == "local" and getattr(test, "num_nodes", 1) == 1
+    local = local and KEY not in partition.extras
     launch = "" if local else f"{launch_command(test)} "
     before, after = (state_command(when, launch) for when in ("before", "after"))
     test.prerun_cmds = [f"mkdir -p {FOLDER}", before, *test.prerun_cmds]

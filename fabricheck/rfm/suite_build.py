@@ -152,6 +152,10 @@ class FetchImb(FetchVendor):
     tool = "imb"
 
 
+class FetchOneCcl(FetchVendor):
+    tool = "oneccl"
+
+
 class BuildOsu(BuildVendor):
     tool = "osu"
     fetched = fixture(FetchOsu, scope="environment")
@@ -170,3 +174,8 @@ class BuildRcclTests(BuildVendor):
 class BuildImb(BuildVendor):
     tool = "imb"
     fetched = fixture(FetchImb, scope="environment")
+
+
+class BuildOneCcl(BuildVendor):
+    tool = "oneccl"
+    fetched = fixture(FetchOneCcl, scope="environment")

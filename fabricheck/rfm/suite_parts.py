@@ -18,7 +18,7 @@ from fabricheck.rfm.foreign import say_once
 from fabricheck.rfm.launch import fitting_partitions
 from fabricheck.rfm.outcome import EXIT_STATUS
 from fabricheck.rfm.paths import paths_of, paths_of_suite
-from fabricheck.rfm.suite_build import BuildImb, BuildNcclTests, BuildOsu, BuildRcclTests, vendor_tool
+from fabricheck.rfm.suite_build import BuildImb, BuildNcclTests, BuildOneCcl, BuildOsu, BuildRcclTests, vendor_tool
 from fabricheck.suites.benchmarks import FACTOR, REDUCTIONS, Asked, Benchmark, benchmark, options, sizes_between
 from fabricheck.suites.outputs import parse
 from fabricheck.suites.sources import what_the_site_says
@@ -30,7 +30,7 @@ OUTPUT = "vendor.out"
 CHECKED_OUTPUT = "checked.out"
 
 # What an environment needs to have besides MPI.
-NEEDED = {"nccl-tests": ["nccl"], "rccl-tests": ["rccl"]}
+NEEDED = {"nccl-tests": ["nccl"], "rccl-tests": ["rccl"], "oneccl": ["oneccl"]}
 
 
 class OsuSuite(RegressionTestPlugin):
@@ -56,6 +56,15 @@ class RcclTestsSuite(RegressionTestPlugin):
     tool = "rccl-tests"
     transport = "ccl"
     suite = fixture(BuildRcclTests, scope="environment")
+    buffers = "D D"
+
+
+class OneCclSuite(RegressionTestPlugin):
+    """oneCCL's own benchmark."""
+
+    tool = "oneccl"
+    transport = "ccl"
+    suite = fixture(BuildOneCcl, scope="environment")
     buffers = "D D"
 
 

@@ -67,7 +67,7 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
             *library_path(self.current_environ.extras.get("mpicxx")),
             f"{launch} {shlex.join([self.fabricbench.program, *place])} || exit",
             f"mkdir -p {LOGS}",
-            *(f'export {name}="{value}"' for name, value in VARIABLES[self.transport].items()),
+            *(f'export {name}="{value}"' for name, value in VARIABLES[self.tool].items()),
         ]
         if asked.benchmark.tool == "imb":
             (Path(self.stagedir) / "lengths").write_text(lengths_file(asked))
@@ -107,7 +107,8 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
             if (checked := self.checked_output(asked)) is not None:
                 raise SanityError(summary([*checked.problems, AT_CHECKING], self.last_words()))
             raise SanityError(f"INCOMPLETE: {self.tool} left no output (exit status {status}){self.last_words()}")
-        output = parse_report(folder, asked) or parse(asked, (folder / OUTPUT).read_text(errors="replace"), OUTPUT)
+        text = (folder / OUTPUT).read_text(errors="replace")
+        output = parse_report(folder, asked) or parse(asked, text, OUTPUT)
         samples, problems = choose_samples(output, asked), list(check_output(output, asked))
         if checked := self.checked_output(asked):
             problems += check_output(checked, asked.checking)
@@ -117,7 +118,7 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
             transport=self.transport,
             started=parse_utc((folder / STARTED).read_text().strip()),
             wall_ns=int((folder / WALL).read_text()),
-            proof=proof_of(self.transport, folder / LOGS),
+            proof=proof_of(self.tool, folder / LOGS, text),
         )
         write_result(folder / RESULT, Measured(place, asked, output, samples, job), problems)
         judged = super().judge()

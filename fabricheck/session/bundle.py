@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fabricheck.errors import UserError
+from fabricheck.jsonfile import read_json
 from fabricheck.records.run import Run
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session.reading import REPORT, VERDICT, Session, read_info, read_session
@@ -65,6 +66,9 @@ def _names(session: Session, folder: Path, more: Iterable[str]) -> dict[str, str
     nodes = list(dict.fromkeys([*_hosts(runs), info.host]))
     found = {each: f"node{number}" for number, each in enumerate(nodes, start=1)}
     found |= {str(folder.resolve()): "/run", str(Path.home()): "/home/user"}
+    user = read_json(folder / REPORT)["session_info"].get("user")
+    if user and user != "root":  # which is a word, too, and nobody's name
+        found[str(user)] = "user1"
     found |= {each: f"name{number}" for number, each in enumerate(more, start=1)}
     return dict(sorted(found.items(), key=lambda item: -len(item[0])))
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.of_session import find_all
+from fabricheck.fleet.record import FILE, TROUBLES, Fleet, read_troubles
+from fabricheck.fleet.record import FOLDER as FLEET
+from fabricheck.fleet.verdict import FleetVerdict, verdict_of_fleet
 from fabricheck.interleaved.tuning_effect import find_tuning_effects
 from fabricheck.judge.overall import overall
 from fabricheck.judge.references import ALL_OTHERS
@@ -23,13 +26,14 @@ from fabricheck.session.problems import failure_of
 from fabricheck.session.reading import Session
 from fabricheck.site.validation import test_classes
 from fabricheck.suite import Suite
+from fabricheck.topology.network import fold
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What a session came to: `problems` and `findings` are those of the session, not of one result file.
 
-    `cases` are those that left the files of `judged`, in the same order.
+    `cases` are those that left the files of `judged`, in the same order. `fleet`: of a run over many nodes.
     """
 
     verdict: Verdict
@@ -37,6 +41,7 @@ class Outcome:
     findings: tuple[Finding, ...]
     judged: tuple[RunJudgement, ...]
     cases: tuple[Case, ...]
+    fleet: FleetVerdict | None = None
 
 
 def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
@@ -73,8 +78,27 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
             *_tuning_effects(session.cases, judge),
         ]
     )
+    fleet = _fleet_of(session, judged, problems)
+    if fleet is not None:
+        problems = (*problems, *_left_out(fleet))
     verdict, _ = overall(judged, problems)
-    return Outcome(verdict, problems, findings, judged, cases)
+    return Outcome(verdict, problems, findings, judged, cases, fleet)
+
+
+def _fleet_of(session: Session, judged: Sequence[RunJudgement], problems: Sequence[Problem]) -> FleetVerdict | None:
+    """The verdict of each node, where the run was one over many."""
+    if not (session.folder / FLEET / FILE).exists():
+        return None
+    troubles = [one for case in session.cases if case.folder for one in read_troubles(case.folder / TROUBLES)]
+    return verdict_of_fleet(Fleet.read(session.folder / FLEET), troubles, judged, problems)
+
+
+def _left_out(fleet: FleetVerdict) -> Iterator[Problem]:
+    """Nodes that were asked for and not measured: what is not known of them is no pass."""
+    if fleet.unchecked:
+        names, first = fold(each.node for each in fleet.unchecked), fleet.unchecked[0]
+        text = f"{len(fleet.unchecked)} of {fleet.nodes} nodes were not checked: {names} ({first.why})"
+        yield Problem(Verdict.INCOMPLETE, text)
 
 
 def read_result(file: Path, suite: Suite, system: str) -> Run:

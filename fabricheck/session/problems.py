@@ -66,7 +66,8 @@ def _why(case: Case) -> str:
 
     Without the verdict that a check named in it, which the line has, and ReFrame's words before that.
     """
-    first, *more = (case.reason or "no reason given").splitlines()
+    unsaid = "what it needs did not pass" if case.result == "fail_deps" else "no reason given"
+    first, *more = (case.reason or unsaid).splitlines()
     said = next((line.strip() for line in more if _REFUSED.match(line.strip())), "")
     return _NAMED.sub("", f"{first}: {said}" if said and said not in first else first)
 

@@ -23,6 +23,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from fabricheck.errors import UserError
+from fabricheck.fleet.record import FOLDER as FLEET
+from fabricheck.fleet.record import Fleet
+from fabricheck.fleet.settings import write_settings
 from fabricheck.patterns import mistake_of
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.session.abandoned import Started, running
@@ -75,10 +78,12 @@ def run_suite(
     progress: Progress | None = None,
     *,
     meanwhile: Callable[[], None] = lambda: None,
+    fleet: Fleet | None = None,
 ) -> Iterator[Session]:
     """Runs the selected checks and gives what came of them. What ReFrame prints goes to a file and to `progress`.
 
-    `meanwhile` is called while ReFrame lists the checks, before any of them runs; what it raises ends all that.
+    `meanwhile` is called while ReFrame lists the checks, before any of them runs; what it raises ends all that. With a
+    `fleet` the checks run on its nodes, inside its job; its folder is that of the run from then on.
 
     Until the block ends, the run is going on: if it does not get to its end, the next run judges what is there.
 
@@ -87,6 +92,8 @@ def run_suite(
     """
     command, environment = _command(suite, selection), _environment(suite, selection, output)
     folder = _new_folder(output.resolve() / "runs", selection.whole_system)
+    if fleet is not None:
+        environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, suite)
     report = folder / REPORT
     command += [f"--stage={folder / 'stage'}", f"--output={folder / 'output'}", f"--report-file={report}"]
     try:
@@ -105,6 +112,15 @@ def run_suite(
         with contextlib.suppress(UserError):
             scrub_database(output / DATABASE, read_info(folder / REPORT).uuid, environment)
         yield _session(folder, listed, *ended, output)
+
+
+def _files_inside(fleet: Fleet, folder: Path, suite: Suite) -> str:
+    """ReFrame's settings inside the job of a fleet, whose folder is made."""
+    folder.mkdir()
+    placed = replace(fleet, folder=folder)
+    placed.write()
+    *others, settings = suite.config_files(fleet.system)
+    return ":".join(map(str, (*others, write_settings(placed, settings))))
 
 
 def _session(folder: Path, listed: int, status: int, ended_by: str, output: Path) -> Session:

@@ -17,7 +17,9 @@ PAGE = "report.html"
 def write_for_programs(session: Session, outcome: Outcome, system: str) -> None:
     """Writes verdict.json, junit.xml and metrics.prom."""
     folder, judged, problems = session.folder, outcome.judged, outcome.problems
-    write_json(judged, folder / VERDICT, system=system, problems=problems, findings=outcome.findings)
+    write_json(
+        judged, folder / VERDICT, system=system, problems=problems, findings=outcome.findings, fleet=outcome.fleet
+    )
     write_junit(judged, folder / "junit.xml", system=system, problems=problems)
     write_prometheus(judged, folder / "metrics.prom", system=system, problems=problems)
 

@@ -10,7 +10,7 @@ from fabricheck.errors import UserError
 REDUCTIONS = ("allreduce", "reduce_scatter", "reduce")
 
 # OMB takes no size of its own: it doubles. The others are asked for the factor of fabricbench's own checks.
-FACTOR = {"osu": 2, "nccl-tests": 4, "rccl-tests": 4, "imb": 4}
+FACTOR = {"osu": 2, "nccl-tests": 4, "rccl-tests": 4, "imb": 4, "oneccl": 4}
 
 # nccl-tests cut what each rank has of a collective that gathers or scatters to multiples of 16 B.
 _NCCL_ALIGNMENT = 16
@@ -45,6 +45,8 @@ class Benchmark:
             split = self.operation in ("allgather", "reduce_scatter", "alltoall")
             granule = _NCCL_ALIGNMENT * ranks if split else 4
             return size // granule * granule
+        if self.tool == "oneccl" and self.operation == "reduce_scatter":
+            return size // (4 * ranks) * (4 * ranks)
         return size * ranks if self.shares else size
 
     @property
@@ -63,6 +65,10 @@ def _nccl(name: str, operation: str, *, pair: bool = False) -> Benchmark:
 
 def _imb(name: str, operation: str, *, pair: bool = False, shares: bool = False) -> Benchmark:
     return Benchmark("imb", name, "IMB-MPI1", operation, pair, shares)
+
+
+def _oneccl(name: str, operation: str, *, shares: bool = False) -> Benchmark:
+    return Benchmark("oneccl", name, "benchmark", operation, shares=shares)
 
 
 _ALL = (
@@ -87,6 +93,12 @@ _ALL = (
     _imb("Sendrecv", "bidirectional", pair=True),
     _imb("Alltoall", "alltoall", shares=True),
     _imb("Allreduce", "allreduce"),
+    _oneccl("allreduce", "allreduce"),
+    _oneccl("alltoall", "alltoall", shares=True),
+    _oneccl("allgather", "allgather", shares=True),
+    _oneccl("reduce_scatter", "reduce_scatter"),
+    _oneccl("broadcast", "broadcast"),
+    _oneccl("reduce", "reduce"),
 )
 
 
@@ -196,6 +208,11 @@ def options(asked: Asked) -> list[str]:
         found += ["-iter", f"{asked.iterations},{asked.iterations * last // 10**6 + 1}", "-iter_policy", "off"]
         found += ["-mem", str(1 + (4 * max(asked.planned_bytes) >> 30))]
         return [*found, *(["-mem_alloc_type", "device"] if asked.device else [])]
+    if each.tool == "oneccl":
+        found = ["--backend", asked.backend, "--coll", each.name, "--dtype", "float32"]
+        found += ["--elem_counts", ",".join(str(size // 4) for size in asked.sizes)]
+        found += ["--iters", str(asked.iterations), "--warmup_iters", str(asked.warmup), "--iter_policy", "off"]
+        return [*found, "--check", "last"]
     found = ["-b", str(first), "-e", str(last), "-f", str(FACTOR["nccl-tests"]), "-g", "1"]
     found += ["-n", str(asked.iterations), "-w", str(asked.warmup), "-c", "1"]
     return [*found, *(["-z", "1"] if asked.one_at_a_time else [])]

@@ -40,6 +40,7 @@ class Toolchain:
     rocm_path: str = ""
     rccl_home: str = ""
     sycl_home: str = ""
+    ccl_home: str = ""
     ccl: bool = False
 
     @classmethod
@@ -56,6 +57,7 @@ class Toolchain:
             rocm_path=str(extras.get("rocm_path", "${ROCM_PATH:-/opt/rocm}")),
             rccl_home=str(extras.get("rccl_home", "${RCCL_HOME:-${ROCM_PATH:-/opt/rocm}}")),
             sycl_home=str(extras.get("sycl_home", "${CMPLR_ROOT:-/opt/intel/oneapi/compiler/latest}")),
+            ccl_home=str(extras.get("ccl_home", "${CCL_ROOT:-/opt/intel/oneapi/ccl/latest}")),
             ccl=bool({"nccl", "rccl", "oneccl"} & set(features)),
         )
 
@@ -80,7 +82,7 @@ def build_commands(name: str, chain: Toolchain, source: Path, prefix: Path) -> l
 
     What they make lies below `prefix` or `source`. Raises UserError for a tool that has no build for the backend.
     """
-    commands = {"osu": _osu, "nccl-tests": _nccl_tests, "rccl-tests": _rccl_tests, "imb": _imb}
+    commands = {"osu": _osu, "nccl-tests": _nccl_tests, "rccl-tests": _rccl_tests, "imb": _imb, "oneccl": _oneccl}
     if name not in commands:
         raise UserError(f"no build is known for {name!r}, only for {', '.join(commands)}")
     return commands[name](chain, source, prefix)
@@ -146,6 +148,20 @@ def _imb(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
         "make -C src_cpp TARGET=MPI1 clean",
         f'make -j 4 IMB-MPI1 {wrappers} CPPFLAGS="{flags} -DCHECK"',
         f"cp IMB-MPI1 {checked}/",
+    ]
+
+
+def _oneccl(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
+    """One source file, which calls MPI to start: with the MPI wrapper, where oneCCL's CMake files take Intel MPI."""
+    if chain.backend != "sycl":
+        raise UserError(f"oneCCL's benchmark is for the backend sycl, not {chain.backend}")
+    options = "-O2 -std=c++17 -fsycl -DCCL_ENABLE_SYCL -DCCL_ENABLE_ZE"
+    headers = f'-Iexamples/benchmark/include -Iexamples/benchmark/src -Iexamples/include -I"{chain.ccl_home}/include"'
+    libraries = f'-L"{chain.ccl_home}/lib" -lccl'
+    program = _quoted(str(prefix / "bin" / "benchmark"))
+    return [
+        f"mkdir -p {_quoted(str(prefix / 'bin'))}",
+        f"{_quoted(chain.mpicxx)} {options} {headers} examples/benchmark/src/benchmark.cpp -o {program} {libraries}",
     ]
 
 

@@ -181,7 +181,7 @@ class NetworkPathsEntry(_Strict):
     """Paths between nodes."""
 
     ccl: Annotated[
-        Literal["NET/IB/GDRDMA", "NET/IB", "NET/OFI", "NET/MPI", "NET/Socket"] | None,
+        Literal["NET/IB/GDRDMA", "NET/IB", "NET/OFI/GDRDMA", "NET/OFI", "NET/MPI", "NET/Socket"] | None,
         Field(description="the path of NCCL, RCCL or oneCCL"),
     ] = None
     mpi: Annotated[Literal["InfiniBand", "OFI/cxi", "TCP"] | None, Field(description="the path of the MPI library")] = (

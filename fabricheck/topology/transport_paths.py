@@ -14,10 +14,12 @@ _ANY_NETWORK = "any network but sockets"
 
 # Links between GPUs over which *CCL has no reason to leave the device.
 _DIRECT = re.compile(r"NVLink|Infinity Fabric|Xe Link")
+# A channel of the OFI plugin, and not the provider below it.
+_OFI = r"^NET/(?:OFI|AWS[^/]*|Libfabric)/"
 # By a NIC's model, the path of *CCL over it. Slingshot-10 has NICs of more than one maker, and no default.
 _OF_NIC = (
     (re.compile(r"ConnectX|InfiniBand"), "NET/IB/GDRDMA"),
-    (re.compile(r"Cassini|Slingshot-11"), "NET/OFI"),
+    (re.compile(r"Cassini|Slingshot-11"), "NET/OFI/GDRDMA"),
     (re.compile(r"Ethernet|veth"), "NET/Socket"),
 )
 # And of an MPI library.
@@ -50,6 +52,7 @@ _IN_NODE = {
 _BETWEEN_NODES = {
     "NET/IB/GDRDMA": Paths((_SOCKET, r"^NET/IB/(?!.*GDRDMA)"), (r"^NET/IB/.*GDRDMA",), "NET/IB/GDRDMA"),
     "NET/IB": Paths((_SOCKET,), (r"^NET/IB/",), "NET/IB"),
+    "NET/OFI/GDRDMA": Paths((*FALL_BACKS, rf"{_OFI}(?!.*GDRDMA)"), (rf"{_OFI}.*GDRDMA",), "NET/OFI/GDRDMA"),
     "NET/OFI": Paths(FALL_BACKS, (r"^NET/(?:OFI|AWS|Libfabric)",), "NET/OFI"),
     "NET/MPI": Paths(FALL_BACKS, (r"^NET/MPI",), "NET/MPI"),  # oneCCL, which leaves it to the MPI library
     "NET/Socket": Paths((), (_SOCKET,), "NET/Socket"),
@@ -86,7 +89,7 @@ def ccl_paths(topology: Topology, nodes: int) -> Paths:
     inside = _IN_NODE[topology.ccl_path_in_node or _default_in_node(topology)]
     if nodes == 1:
         return inside
-    between = _BETWEEN_NODES[topology.ccl_path_between_nodes or _default_between_nodes(topology, _OF_NIC)]
+    between = _BETWEEN_NODES[topology.ccl_path_between_nodes or _default_of_ccl(topology)]
     # Some runs have pairs inside their nodes too: those must not go through the host's memory where they need not.
     staging = ("^SHM",) if inside.described == "P2P" else ()
     return Paths((*between.forbidden, *staging), between.required, between.described)
@@ -96,6 +99,13 @@ def _default_in_node(topology: Topology) -> str:
     fabric = {gpu.name for gpu in topology.gpus} | {switch.name for switch in topology.switches}
     direct = any(set(link.ends) <= fabric and _DIRECT.match(link.technology) for link in topology.links)
     return "P2P" if direct else ""
+
+
+def _default_of_ccl(topology: Topology) -> str:
+    """Between nodes. oneCCL, on GPUs with Xe Links, does not say whether NICs reach device memory."""
+    path = _default_between_nodes(topology, _OF_NIC)
+    intel = any(link.technology.startswith("Xe Link") for link in topology.links)
+    return path.removesuffix("/GDRDMA") if intel else path
 
 
 def _default_between_nodes(topology: Topology, of_nic: Sequence[tuple[re.Pattern[str], str]]) -> str:

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "fabricbench/device/device.hpp"
@@ -74,7 +75,7 @@ std::string rank_json(const World& world, int local_rank, int device_index, cons
   return json.end_object().text();
 }
 
-// Where the environment of other ranks differs from that of rank 0.
+// Where the variables, or libraries, of other ranks differ from those of rank 0.
 void differences_json(Json& json, const std::vector<std::string>& environments) {
   const auto parse = [](const std::string& text) {
     std::map<std::string, std::string> result;
@@ -213,20 +214,29 @@ void plan_json(Json& json, const Options& options, const std::vector<Series>& pl
   json.end_array().end_object();
 }
 
-void libraries_json(Json& json, const Transport& transport) {
-  const MpiLibrary mpi = mpi_library();
+struct Libraries {
+  MpiLibrary mpi;
+  std::map<std::string, std::string> ccl;
+  device::Versions gpu;
+
+  // Each with its version, as `NAME=VERSION`.
+  std::string listed() const {
+    std::string text = "mpi=" + mpi.name + ' ' + mpi.version + '\0';
+    for (const auto& [name, version] : ccl) text += "ccl=" + name + ' ' + version + '\0';
+    if (device::present()) text += "gpu=" + gpu.name + ' ' + gpu.runtime + ", driver " + gpu.driver + '\0';
+    return text;
+  }
+};
+
+void libraries_json(Json& json, const Libraries& libraries) {
+  const auto& [mpi, ccl, gpu] = libraries;
   json.begin_object();
   json.key("mpi").begin_object().field("name", mpi.name).field("version", mpi.version).end_object();
-  for (const auto& [name, version] : transport.library())
+  for (const auto& [name, version] : ccl)
     json.key("ccl").begin_object().field("name", name).field("version", version).end_object();
   if (device::present()) {
-    const device::Versions versions = device::versions();
-    json.key("gpu")
-        .begin_object()
-        .field("name", versions.name)
-        .field("version", versions.runtime)
-        .field("driver", versions.driver);
-    if (!versions.hierarchy.empty()) json.field("device_hierarchy", versions.hierarchy);
+    json.key("gpu").begin_object().field("name", gpu.name).field("version", gpu.runtime).field("driver", gpu.driver);
+    if (!gpu.hierarchy.empty()) json.field("device_hierarchy", gpu.hierarchy);
     json.end_object();
   }
   json.end_object();
@@ -250,6 +260,9 @@ std::string header_json(const World& world, const Options& options, const Invoca
   std::string mine;
   for (const auto& [name, value] : invocation.environment) mine += name + '=' + value + '\0';
   const std::vector<std::string> environments = world.gather_strings(mine);
+  const Libraries libraries{mpi_library(), transport.library(),
+                            device::present() ? device::versions() : device::Versions{}};
+  const std::vector<std::string> listed = world.gather_strings(libraries.listed());
   const std::vector<std::string> ranks =
       world.gather_strings(rank_json(world, invocation.local.value, device_index, host_memory));
   const int crowded = world.shares_cores ? 1 : 0;
@@ -275,7 +288,9 @@ std::string header_json(const World& world, const Options& options, const Invoca
   for (const std::string& rank : ranks) json.literal(rank);
   json.end_array().field("local_rank_source", invocation.local.variable).field("oversubscribed", oversubscribed == 1);
   json.key("libraries");
-  libraries_json(json, transport);
+  libraries_json(json, libraries);
+  json.key("library_differences");
+  differences_json(json, listed);
   json.key("environment").begin_object();
   for (const auto& [name, value] : invocation.environment) json.field(name, value);
   json.end_object().key("environment_differences");

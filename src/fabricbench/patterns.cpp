@@ -177,8 +177,8 @@ void for_each_exchange(std::size_t ranks, std::optional<std::size_t> only, Add&&
       add(source, *only);
       continue;
     }
-    // Beginning with the next rank, so that the first transfers do not all go to the same one.
-    for (std::size_t k = 1; k <= ranks; ++k) add(source, (source + k) % ranks);
+    // Beginning half the ranks away: each goes to another one at a time, and those of one node to others elsewhere.
+    for (std::size_t k = 0; k < ranks; ++k) add(source, (source + ranks / 2 + k) % ranks);
   }
 }
 

@@ -2,12 +2,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "fabricbench/device/device.hpp"
@@ -44,6 +47,22 @@ void interfaces_json(Json& json, const World& world, const SentBytes& before) {
       json.field(line.substr(space + 1), static_cast<std::int64_t>(std::strtoll(line.c_str(), nullptr, 10)));
     }
     json.end_object();
+  }
+  json.end_object();
+}
+
+// The first ranks that named a path, where it was not named on every node. Collective.
+void only_json(Json& json, const World& world, const std::map<std::string, std::vector<int>>& ranks) {
+  constexpr std::size_t kMost = 8;
+  const std::vector<std::string> hosts = world.gather_strings(host_name());
+  const std::set<std::string> everywhere(hosts.begin(), hosts.end());
+  json.begin_object();
+  for (const auto& [path, named] : ranks) {
+    std::set<std::string> where;
+    for (const int rank : named) where.insert(hosts[static_cast<std::size_t>(rank)]);
+    if (where == everywhere) continue;
+    json.field(path, std::vector<int>(named.begin(),
+                                      named.begin() + static_cast<std::ptrdiff_t>(std::min(named.size(), kMost))));
   }
   json.end_object();
 }
@@ -109,11 +128,15 @@ std::string Proof::collect(const World& world) const {
     }
   }
   std::map<std::string, long> paths;
-  for (const std::string& each : world.gather_strings(lines)) {
-    std::istringstream stream(each);
+  std::map<std::string, std::vector<int>> ranks;
+  const std::vector<std::string> told = world.gather_strings(lines);
+  for (std::size_t rank = 0; rank < told.size(); ++rank) {
+    std::istringstream stream(told[rank]);
     for (std::string line; std::getline(stream, line);) {
       const std::size_t space = line.find(' ');
-      paths[line.substr(space + 1)] += std::strtol(line.c_str(), nullptr, 10);
+      const std::string path = line.substr(space + 1);
+      paths[path] += std::strtol(line.c_str(), nullptr, 10);
+      ranks[path].push_back(static_cast<int>(rank));
     }
   }
   Json json;
@@ -125,6 +148,8 @@ std::string Proof::collect(const World& world) const {
   } else {
     json.value(evidence_);
   }
+  json.key("only");
+  only_json(json, world, ranks);
   json.key("interfaces");
   interfaces_json(json, world, sent_before_);
   return json.end_object().text();

@@ -27,6 +27,7 @@ GOOD = Row(
     passed=5,
     not_applicable=("HostTogether (2), SmokeNodes: there is none",),
     within=Deviation(-0.031, "SmokePeers: a_goodput"),
+    load=7.21,
 )
 BAD = replace(GOOD, system="lumi", verdict="FAIL", not_applicable=(), problems=("SmokePeers: too slow",), within=None)
 
@@ -50,7 +51,7 @@ def test_the_table_says_what_was_left_out_and_what_is_not_green(tmp_path: Path) 
     table = tmp_path / "table.md"
     write_table({(each.system, each.tag): each for each in (GOOD, BAD)}, table, "command")
     text = table.read_text(encoding="utf-8")
-    assert "| alps | smoke | 2 | PASS | 5 of 6 | 3 | 1.5 s | 30 s | -3.1% SmokePeers: a_goodput | - |" in text
+    assert "| alps | smoke | 2 | PASS | 5 of 6 | 3 | 1.5 s | 30 s | 7.2 | -3.1% SmokePeers: a_goodput | - |" in text
     assert "- alps smoke: HostTogether (2), SmokeNodes: there is none" in text
     assert "- lumi smoke: SmokePeers: too slow" in text
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fabricheck.cli import main
 from fabricheck.errors import UserError
 from fabricheck.session.bundle import write_bundle
 from tests.support.result_files import HOST, lines_of, write
@@ -32,7 +33,7 @@ def run(tmp_path: Path) -> Path:
     }  # fmt: skip
     info = {
         "uuid": "1", "time_start_unix": 0, "time_end_unix": 1, "hostname": "login7", "version": "4.10.4",
-        "num_cases": 1, "prefix_output": str(folder / "output"), "prefix_stage": str(folder / "stage"),
+        "num_cases": 1, "user": "curie", "prefix_output": str(folder / "output"), "prefix_stage": str(folder / "stage"),
     }  # fmt: skip
     (folder / "reframe.json").write_text(json.dumps({"session_info": info, "runs": [{"testcases": [case]}]}))
     (folder / "verdict.json").write_text('{"hosts": ["login7.site.example"]}')
@@ -60,11 +61,29 @@ def test_hidden_names_are_nowhere_and_what_is_like_them_stays(run: Path, tmp_pat
     write_bundle(run, tmp_path / "b.tar.gz", hide=True, more=["secret-project"])
     found = contents(tmp_path / "b.tar.gz")
     text = "".join([*found, *found.values()])
-    for name in ("login7.site", "site.example", "secret-project", str(tmp_path)):
+    for name in ("login7.site", "site.example", "secret-project", "curie", str(tmp_path)):
         assert name not in text
     errors = found["toy-20261122T000000Z/output/toy/Measures/rfm_job.err"]
     assert errors == "node2: link down; login77 is another; /home of name1\n"
     assert not any(name.endswith(".html") for name in found)
+
+
+@pytest.mark.parametrize(
+    ("policy", "hidden"), [("hide_names: true", ("curie", "login7.")), ("hide: [down]", ("down",))]
+)
+def test_the_sites_policy_hides_without_being_asked(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, hidden: tuple[str, ...]
+) -> None:
+    suite = tmp_path / "suite"
+    for name in ("config", "site_configs", "checks"):
+        (suite / name).mkdir(parents=True)
+    (suite / "config" / "policy.yaml").write_text(policy)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(suite))
+    with pytest.raises(SystemExit) as ended:
+        main(["bundle", str(run), "--output", str(tmp_path / "b.tar.gz")])
+    assert ended.value.code == 0
+    text = "".join(contents(tmp_path / "b.tar.gz").values())
+    assert not any(name in text for name in hidden)
 
 
 def test_a_folder_that_is_no_run_is_refused_and_leaves_nothing(tmp_path: Path, run: Path) -> None:

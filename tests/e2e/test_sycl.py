@@ -20,7 +20,6 @@ from tools import build, oneapi_home
 
 pytestmark = [pytest.mark.e2e, pytest.mark.compile, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(1200)]
 
-STAND_IN = Path(__file__).with_name("level_zero_stand_in.cpp")
 # A device alone works as fast as it can; several share the processor with the ranks that wait for them.
 ONE_THREAD = {"DPCPP_CPU_NUM_CUS": "1"}
 COLLECTIVES = "alltoall,allreduce,allgather,reduce_scatter,broadcast,reduce"
@@ -70,17 +69,6 @@ def bench() -> Bench:
     return Bench(folder / "fabricbench", installation, oneapi_home.runtime_environment(build.ONEAPI_WHEELS))
 
 
-@pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder in which a library of Level Zero's name plays the driver's part between processes."""
-    if not Path("/usr/include/level_zero/ze_api.h").is_file():
-        pytest.skip("no headers of Level Zero (Debian: libze-dev)")
-    folder = tmp_path_factory.mktemp("stand-in")
-    command = ["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", str(STAND_IN)]
-    subprocess.run([*command, "-o", str(folder / "libze_loader.so.1")], check=True)
-    return str(folder)
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -106,20 +94,6 @@ def test_a_device_and_its_host(bench: Bench, tmp_path: Path, options: str) -> No
 )
 def test_two_ranks(bench: Bench, tmp_path: Path, options: str) -> None:
     bench.on_processor(tmp_path, options, FEW)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        f"--transport=copy --operations=pingpong,{COLLECTIVES}",
-        "--transport=copy --operations=unidirectional --access=read",
-        "--transport=kernel --operations=pingpong,bidirectional,alltoall,broadcast",
-    ],
-)
-def test_processes_reach_each_others_memory_by_level_zeros_calls(
-    bench: Bench, tmp_path: Path, stand_in: str, options: str
-) -> None:
-    bench.on_processor(tmp_path, options, FEW, LD_LIBRARY_PATH=stand_in)
 
 
 def test_a_wrong_byte_is_found(bench: Bench, tmp_path: Path) -> None:

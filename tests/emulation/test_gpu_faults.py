@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,11 @@ PLANTED: tuple[tuple[str, dict[str, Any], str], ...] = (
         },
         "process 4242 (python) has 1048576 bytes of gpu0 and sends to gpu1",
     ),
+    ("gpu-nic nid002 0 hsn1", {"nic_of": {"gpu0": "hsn1"}}, "*CCL takes hsn1 for gpu0"),
+    ("no-plugin nid002", {"no_fabric_plugin": True}, "*CCL finds sockets only"),
+    ("version nid002 ccl 22703", {"versions": {"ccl": 22703}}, "ccl has the version 22703, and 22809 elsewhere"),
+    ("version nid002 driver 570.1", {"versions": {"driver": "570.1"}}, "and 580.95.05 elsewhere"),
+    ("nvml nid002 1 temperature_c 92", {"nvml": {"gpu1": {"temperature_c": 92}}}, "temperature_c of gpu1 is 92"),
     # GH200 has C2C between GPU and CPU.
     ("pcie nid002 gpu0 3 8", {"pcie": {"gpu0": {"generation": 3, "width": 8}}}, "x8, which carries no data here"),
 )
@@ -112,6 +118,23 @@ def test_faults_add_up_and_clear_removes_all(alps: Cluster, capsys: pytest.Captu
     assert len(alps.journal.faults()) == 4
     faults.clear(alps)
     assert (planted(alps), planted(alps, "nid001"), alps.journal.faults()) == ({}, {}, {})
+
+
+def test_a_variable_is_told_to_the_ranks_of_its_node(alps: Cluster) -> None:
+    """Those of a rank's own NIC come before it."""
+    assert fault("variable", NODE, "NCCL_NET=Socket") == 0
+    assert fault("variable", NODE, "OMPI_MCA_btl_tcp_if_include=mgmt0") == 0
+    file = rehearsal.gpu_folder("mini", NODE) / rehearsal.VARIABLES
+    prolog = rehearsal._prolog(alps.layout.topology, "mini", Path("/nowhere")).replace("$(hostname)", NODE)
+    environment = {"SLURM_NTASKS_PER_NODE": "4", "SLURM_LOCALID": "0"}
+    told = subprocess.run(["sh", "-c", prolog], env=environment, capture_output=True, text=True, check=True).stdout
+    assert told.splitlines()[-3:] == [
+        "export OMPI_MCA_btl_tcp_if_include=hsn0",
+        "export NCCL_NET=Socket",
+        "export OMPI_MCA_btl_tcp_if_include=mgmt0",
+    ]
+    faults.clear(alps)
+    assert not file.exists()
 
 
 def test_an_nvlink_is_down_at_both_ends_and_takes_its_share(alps: Cluster) -> None:
@@ -143,6 +166,12 @@ WRONG = (
     ("nvlink-down nid002 gpu0 18", "gpu0 of nid002 has no NVLink 18: they are 0 to 17"),
     ("pcie nid002 gpu0 6", "generation 6 x16: gpu0 of nid002 has generation 5 x16, and can come up at less only"),
     ("other-process nid002 gpu0 --to gpu9", "nid002 has no GPU 'gpu9'"),
+    ("gpu-nic nid002 0 hsn4", "nid002 has no NIC 'hsn4': choose from hsn0, hsn1, hsn2, hsn3"),
+    ("version nid002 mpi 5", "nid002 has no version of 'mpi': choose from runtime, cuda_driver, driver"),
+    ("version nid002 ccl 2.27", "ccl is a whole number, not '2.27'"),
+    ("nvml nid002 0 temperature_c hot", "temperature_c is a whole number, not 'hot'"),
+    ("variable nid002 NCCL_NET", "'NCCL_NET' is no variable: NAME=VALUE"),
+    ("variable nid002 NCCL_NET='a;b", "is no variable: NAME=VALUE"),
     ("other-process nid002 gpu0 --memory much", "much"),
 )
 

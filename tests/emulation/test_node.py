@@ -1,4 +1,4 @@
-"""The real CUDA and HIP builds of fabricbench on one emulated node: time is what the link graph says, data are right.
+"""Builds of fabricbench for CUDA, HIP and SYCL on one emulated node: time is what the link graph says, data are right.
 
 Each goodput is the best of several iterations: no transfer can be faster than its links, and whatever else this machine
 does can only make one slower.
@@ -37,7 +37,7 @@ SIZE = 4 << 20
 ITERATIONS = ("--iterations=5", "--warmup=1")
 MORE_ITERATIONS = ("--iterations=20", "--warmup=1")  # where the best of them is compared with the truth
 # System, target of tools.build, ranks: all GPUs of a node.
-NODES = {"alps": ("cuda", 4), "lumi": ("hip-emulated", 8)}
+NODES = {"alps": ("cuda", 4), "lumi": ("hip-emulated", 8), "aurora": ("sycl-emulated", 12)}
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def standins() -> Path:
         pytest.skip(str(error))
 
 
-@pytest.fixture(scope="module", params=NODES)
+@pytest.fixture(scope="module", params=("alps", "lumi"))
 def machine(request: pytest.FixtureRequest, standins: Path) -> Iterator[Machine]:
     yield from _machine(request.param, standins)
 
@@ -129,6 +129,11 @@ def machine(request: pytest.FixtureRequest, standins: Path) -> Iterator[Machine]
 @pytest.fixture(scope="module")
 def alps(standins: Path) -> Iterator[Machine]:
     yield from _machine("alps", standins)
+
+
+@pytest.fixture(scope="module")
+def aurora(standins: Path) -> Iterator[Machine]:
+    yield from _machine("aurora", standins)
 
 
 def _machine(system: str, standins: Path) -> Iterator[Machine]:
@@ -145,7 +150,7 @@ def _machine(system: str, standins: Path) -> Iterator[Machine]:
 @pytest.fixture(autouse=True)
 def no_faults(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
-    for name in ("machine", "alps"):
+    for name in ("machine", "alps", "aurora"):
         if name in request.fixturenames:
             request.getfixturevalue(name).plant({})
 
@@ -245,6 +250,59 @@ def test_memory_paths_and_staging(machine: Machine) -> None:
     staged = machine.run("--transport=staging", "--operations=pingpong", "--pairs=0-1", "--sizes=64KiB", *ITERATIONS)
     assert staged.status == 0 and staged.records[0]["wrong_bytes"] == 0, staged.said
     assert staged.gbps("pingpong") < wanted
+
+
+@pytest.mark.parametrize("transport", ("copy", "kernel", "ccl"))
+def test_tiles_by_sycl_level_zero_and_oneccl(aurora: Machine, transport: str) -> None:
+    """Two tiles of a card, then of two, in processes of their own."""
+    options = ("--schedules=uncontended", "--pairs=0-1,0-2", f"--sizes={1 << 20}", *MORE_ITERATIONS)
+    run = aurora.run(f"--transport={transport}", "--operations=unidirectional,alltoall", *options)
+    assert run.status == 0, run.said
+    for destination in (1, 2):
+        wanted = expected(aurora.topology, transport, 0, destination)
+        assert run.gbps("unidirectional", [0, destination]) == pytest.approx(wanted, rel=0.05)
+    assert run.gbps("alltoall") > 0
+    assert set(run.paths) == ({"P2P/LevelZero"} if transport == "ccl" else set())
+
+
+def test_sums_and_host_memory_of_tiles(aurora: Machine) -> None:
+    operations = "allreduce,reduce,reduce_scatter,allgather,broadcast,alltoall"
+    exact = ("--sizes=12KiB", "--verify=every", "--iterations=3", "--warmup=1")
+    for transport in ("ccl", "copy"):
+        run = aurora.run(f"--transport={transport}", f"--operations={operations}", *exact)
+        assert run.status == 0, run.said
+        assert (len(run.records), {one["wrong_bytes"] for one in run.records}) == (6, {0})
+    for transport, memory in (("copy", "pageable"), ("kernel", "migrated")):
+        host = (f"--transport={transport}", f"--host-memory={memory}", "--operations=host_to_device,device_to_host")
+        run = aurora.run(*host, *exact, ranks=1)
+        assert run.status == 0, run.said
+        assert {one["wrong_bytes"] for one in run.records} == {0}
+
+
+def test_both_hierarchies_of_level_zero_have_the_same_tiles(aurora: Machine) -> None:
+    found = {}
+    for hierarchy in ("FLAT", "COMPOSITE"):
+        variables = {"ZE_FLAT_DEVICE_HIERARCHY": hierarchy}
+        run = aurora.run("--transport=copy", "--operations=alltoall", "--sizes=96", *ITERATIONS, variables=variables)
+        assert run.status == 0, run.said
+        assert run.header["libraries"]["gpu"]["device_hierarchy"] == hierarchy.lower()
+        devices = [rank["device"] for rank in run.header["ranks"]]
+        found[hierarchy] = [(one["uuid"], one["bus_id"], one["tile"]) for one in devices]
+        assert all(one["name"].startswith("emulated ") and "GPU-656d756c" in one["uuid"] for one in devices)
+    assert found["FLAT"] == found["COMPOSITE"]
+    assert [tile for _, _, tile in found["FLAT"]] == [0, 1] * 6
+    masked = {"ZE_FLAT_DEVICE_HIERARCHY": "COMPOSITE", "ZE_AFFINITY_MASK": "0.0"}
+    run = aurora.run("--transport=copy", "--operations=alltoall", "--sizes=96", *ITERATIONS, ranks=1, variables=masked)
+    assert run.status == 70 and "knows no ZE_AFFINITY_MASK" in run.said
+
+
+def test_xpu_smi_tells_of_the_cards_and_who_uses_them(aurora: Machine, tmp_path: Path) -> None:
+    healthy = state_of(aurora, tmp_path / "healthy")
+    assert (healthy.notes, len(healthy.gpus)) == ((), 6)
+    assert {gpu.name for gpu in healthy.gpus} == {"emulated Intel(R) Data Center GPU Max 1550"}
+    aurora.plant({"processes": [{"gpu": "tile3", "pid": 4242, "name": "python", "memory_bytes": 1 << 30, "flows": []}]})
+    used = state_of(aurora, tmp_path / "planted")
+    assert [[each.pid for each in gpu.processes] for gpu in used.gpus] == [[], [4242], [], [], [], []]
 
 
 def test_pages_that_the_host_draws_back(alps: Machine) -> None:

@@ -1,35 +1,22 @@
 """Systems in miniature, two nodes each: Alps (four NVIDIA GPUs and NICs a node) and LUMI (eight of AMD's, four NICs),
-healthy, and Alps with faults."""
+healthy, and with faults of `benchmarks.gpu_faults`, several at once where each has a line of its own.
+"""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fabricheck.emulation import faults
+from benchmarks.gpu_faults import NODES_CCL, PAIRS, PEERS, SHAPES, Told, clear, faults_of, plant, run
 from fabricheck.emulation.cluster import Cluster, require_machine
-from fabricheck.emulation.gpu_faults import nvlink_down, other_process, pcie, slow_link, throttled
-from fabricheck.emulation.rehearsal import up_in_miniature, variables_of
+from fabricheck.emulation.rehearsal import up_in_miniature
 from fabricheck.errors import UserError
-from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
-from tests.faults.matrix import NO_COUNTERPART, Outcome, settle
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full]
-
-
-@dataclass(frozen=True)
-class Told:
-    status: int
-    output: str
-    verdict: dict[str, Any]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +24,7 @@ def alps() -> Iterator[Cluster]:
     yield from in_miniature("alps")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def lumi() -> Iterator[Cluster]:
     yield from in_miniature("lumi")
 
@@ -54,15 +41,6 @@ def in_miniature(system: str) -> Iterator[Cluster]:
         cluster.down_now()
 
 
-def run(cluster: Cluster, folder: Path, *options: str) -> Told:
-    system = f"--system={cluster.layout.topology.system}"
-    command = [sys.executable, "-m", "fabricheck", "run", system, "--no-store", f"--output={folder}", *options]
-    done = cluster.run(command, timeout_s=400, environment=variables_of(cluster.layout.name))
-    (session,) = (folder / "runs").iterdir()
-    verdict = json.loads((session / "verdict.json").read_text(encoding="utf-8"))
-    return Told(done.returncode, done.stdout, verdict)
-
-
 def require_healthy(told: Told) -> None:
     """Everything of the smoke test is there and green, on both nodes and between them, and called a rehearsal."""
     assert told.status == 0, told.output
@@ -73,6 +51,25 @@ def require_healthy(told: Told) -> None:
     assert {host for each in told.verdict["runs"] for host in each["hosts"]} == {"nid001", "nid002"}
 
 
+def require_named(cluster: Cluster, folder: Path, check: str, *names: str) -> Told:
+    """Plants faults together and runs a check once: each has a line of its verdict that names the part."""
+    (shape,) = (each for each in SHAPES if each.system == cluster.layout.topology.system)
+    faults = [each for each in faults_of(shape) if each.what in names and each.check == check]
+    assert len(faults) == len(names)
+    try:
+        for each in faults:
+            plant(cluster, each)
+        options = dict.fromkeys(option for each in faults for option in each.options)
+        told = run(cluster, folder, *options)
+    finally:
+        for each in faults:
+            clear(cluster, each)
+    assert told.status != 0, told.output
+    for each in faults:
+        assert told.line(each) is not None, (each, told.lines)
+    return told
+
+
 def test_a_healthy_miniature_is_green_and_called_a_rehearsal(alps: Cluster, tmp_path: Path) -> None:
     require_healthy(run(alps, tmp_path, "--tag=smoke"))
 
@@ -81,50 +78,48 @@ def test_so_is_one_of_amds_gpus_which_share_their_nics(lumi: Cluster, tmp_path: 
     require_healthy(run(lumi, tmp_path, "--tag=smoke"))
 
 
-def test_a_slow_link_between_two_gpus_is_red_and_only_its_pairs(alps: Cluster, tmp_path: Path) -> None:
-    for node in ("nid001", "nid002"):
-        slow_link(alps, node, ("gpu1", "gpu2"), 60, one_side=False)
-    try:
-        told = run(alps, tmp_path, "--name=SmokePeers")
-    finally:
-        faults.clear(alps)
-    assert told.status == 3, told.output
+def test_a_slow_link_between_two_gpus_is_red_and_only_its_direction(alps: Cluster, tmp_path: Path) -> None:
+    told = require_named(alps, tmp_path, PEERS, "a link between GPUs slow in one direction")
     (peers,) = told.verdict["runs"]
     slow = {each["name"].rpartition("_uncontended_")[2][:3] for each in peers["metrics"] if each["verdict"] != "PASS"}
-    assert slow == {"1_2", "2_1"}
+    assert slow == {"0_1"}
 
 
-def test_what_a_node_says_of_its_gpus_is_red_and_named(alps: Cluster, tmp_path: Path) -> None:
-    """Three faults that this check measures or does not: the node says each, by GPU and amount."""
-    throttled(alps, "nid001", "gpu2", 20, "sw_thermal_slowdown")
-    nvlink_down(alps, "nid001", "gpu0", 7)
-    pcie(alps, "nid001", "gpu1", 3, None)
-    try:
-        told = run(alps, tmp_path, "--name=SmokePeers")
-    finally:
-        faults.clear(alps)
-    for fault, how, said in (
-        ("a GPU is throttled", "fault gpu-slow nid001 gpu2 20", "GPU 2: is throttled: thermal slowdown by the driver"),
-        ("an NVLink is down", "fault nvlink-down nid001 gpu0 7", "GPU 0: 17 of 18 links to other GPUs are active"),
-        ("PCIe of a GPU came up at Gen 3", "fault pcie nid001 gpu1 3", "GPU 1: PCIe runs at Gen 3 x16 of Gen 5 x16"),
-    ):
-        settle(outcome(told, fault, how, said), Verdict.DEGRADED, said)
+@pytest.mark.parametrize(
+    ("check", "names"),
+    [
+        (PEERS, ("one NVLink down", "PCIe at Gen 3", "a throttled GPU", "another process on a GPU")),
+        (
+            NODES_CCL,
+            (
+                "GPUs in another order on one node",
+                "GPUDirect RDMA lost on one node",
+                "another driver on one node",
+                "another *CCL on one node",
+            ),
+        ),
+        (PAIRS, ("GPUDirect RDMA lost on one GPU", "a GPU on another NIC than described")),
+    ],
+    ids=["in a node", "between nodes", "port by port"],
+)
+def test_faults_of_nvidias_gpus_are_red_and_named(
+    alps: Cluster, tmp_path: Path, check: str, names: tuple[str, ...]
+) -> None:
+    require_named(alps, tmp_path, check, *names)
 
 
-def test_a_gpu_that_somebody_else_uses_is_invalid(alps: Cluster, tmp_path: Path) -> None:
-    other_process(alps, "nid001", "gpu0", 1 << 30, None)
-    try:
-        told = run(alps, tmp_path, "--name=SmokePeers")
-    finally:
-        faults.clear(alps)
-    said = "GPU 0: is in use by process 4242 (python, 1.07 GB)"
-    settle(
-        outcome(told, "somebody else computes on a GPU", "fault other-process nid001 gpu0", said), Verdict.INVALID, said
-    )
-
-
-def outcome(told: Told, fault: str, how: str, said: str) -> Outcome:
-    problems = [each for one in told.verdict["runs"] for each in one["problems"]]
-    line = next((each for each in problems if said in each["message"]), None)
-    assert line is not None, told.output
-    return Outcome(fault, how, line["verdict"], told.status, f"{line['verdict']}: {line['message']}", NO_COUNTERPART)
+@pytest.mark.parametrize(
+    ("check", "names"),
+    [
+        (PEERS, ("PCIe at Gen 3", "a throttled GPU", "another process on a GPU")),
+        (PEERS, ("a link between GPUs at half rate",)),
+        (PEERS, ("a hung GPU",)),
+        (NODES_CCL, ("a GPU is missing",)),
+        (NODES_CCL, ("*CCL over sockets on one node", "another driver on one node")),
+    ],
+    ids=["in a node", "link", "hung", "missing", "between nodes"],
+)
+def test_faults_of_amds_gpus_are_red_and_named(
+    lumi: Cluster, tmp_path: Path, check: str, names: tuple[str, ...]
+) -> None:
+    require_named(lumi, tmp_path, check, *names)

@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
+from fabricheck.judge.evidence_of_association import evidence_of_association
 from fabricheck.judge.judge import judge_run
-from fabricheck.judge.node_state import beside_metrics, evidence_of, findings_of, with_problems_of_nodes
+from fabricheck.judge.node_state import (
+    beside_metrics,
+    evidence_of,
+    evidence_without_run,
+    findings_of,
+    with_problems_of_nodes,
+)
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.run import Run
@@ -17,7 +24,7 @@ from fabricheck.records.state import GpuLink, GpuProcess, NodeState, States, Xid
 from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import Topology, find_topology
-from tests.support.made_runs import made_ranks
+from tests.support.made_runs import MIB, made_ranks, made_run, made_samples
 from tests.support.states import LINKS, gpu, nic, node, run_with
 
 PYTHON = GpuProcess(4242, "python", 1 << 30)
@@ -107,7 +114,7 @@ def test_a_gpu_that_no_rank_drove_is_told_and_not_judged() -> None:
     assert [verdict for verdict, _ in told(run)] == [Verdict.PASS, Verdict.PASS]
     lines = [each.message for each in findings_of([(run, None), (run, None)])]
     assert len(lines) == 2
-    assert lines[0].startswith("nid001: GPU 2: is in use by process 4242 (python, 1.07 GB): ")
+    assert lines[0].startswith("nid001: GPU 2: is in use by process 4242 (python, 1.07 GB), at 0000:02:00.0: ")
 
 
 def test_the_topology_says_how_many_links_there_have_to_be() -> None:
@@ -246,6 +253,72 @@ def test_a_variable_that_one_node_has_otherwise() -> None:
     ranks = tuple(replace(rank, host="ab"[rank.rank // 2]) for rank in run.ranks)
     header = {**twice.header, "environment_differences": by_rank}
     assert told(replace(twice, ranks=ranks, header=header)) == []
+
+
+def test_a_library_that_one_node_has_in_another_version() -> None:
+    nodes = [node(host) for host in HOSTS], [node(host, "after") for host in HOSTS]
+    older = [{"name": "ccl", "rank": 1, "value": "NCCL 2.20.5"}]
+    libraries = {"ccl": {"name": "NCCL", "version": "2.28.9"}, "mpi": {"name": "Open MPI", "version": "5.0.1"}}
+    run = run_with(*nodes, libraries=libraries, library_differences=older)
+    assert told(run) == [
+        (
+            Verdict.DEGRADED,
+            "nid002: library ccl differs between nodes: NCCL 2.20.5 on nid002, NCCL 2.28.9 on 3 others",
+        )
+    ]
+
+
+def test_gpus_in_another_order_on_one_node() -> None:
+    """The same GPUs, of which the ranks of one node drive others; other GPUs are no other order."""
+    hosts = ("nid001", "nid001", "nid002", "nid002")
+    ranks = made_ranks(hosts, devices=True)
+    run = replace(run_with([node("nid001"), node("nid002")], []), ranks=ranks)
+    assert not any("order" in said for _, said in told(run))
+    first, second = ranks[2], ranks[3]
+    swapped = (*ranks[:2], replace(first, device=second.device), replace(second, device=first.device))
+    said = (
+        "nid002: order of GPUs differs between nodes: 0000:01:00.0, 0000:00:00.0 on nid002, "
+        "0000:00:00.0, 0000:01:00.0 on nid001"
+    )
+    assert (Verdict.DEGRADED, said) in told(replace(run, ranks=swapped))
+
+
+def test_a_gpu_that_does_not_say_whether_it_rests_is_held_against_those_beside_it() -> None:
+    """AMD's driver does not: one of a node at a lower generation is not at rest, all of them may be."""
+    amd = [gpu(index, performance_state=None) for index in range(2)]
+    slow = [replace(each, pcie_generation=3) for each in amd]
+    for gpus, verdict in (((amd[0], slow[1]), Verdict.DEGRADED), (tuple(slow), None)):
+        run = run_with([node("nid001")], [node("nid001", "after", gpus=gpus)])
+        found = dict((said, each) for each, said in told(run))
+        assert found["nid001: GPU 1: PCIe runs at Gen 3 x16 of Gen 5 x16"] is verdict
+
+
+def test_which_gpu_is_missing_is_told_by_the_other_nodes_of_the_job() -> None:
+    nics = tuple(nic(f"hsn{number}") for number in range(4))
+    whole = node("nid001", gpus=tuple(map(gpu, range(4))), nics=nics)
+    less = node("nid002", gpus=tuple(map(gpu, (0, 2, 3))), nics=nics)
+    (found,) = evidence_without_run(States({"nid001": whole, "nid002": less}, {}, True), ALPS)
+    assert found.verdict is Verdict.INCOMPLETE
+    said = "nid002: 3 of the 4 GPUs of alps answer, none at 0000:01:00.0, where nid001 has GPU 1"
+    assert found.short == said
+    (alone,) = evidence_without_run(States({"nid002": less}, {}, True), ALPS)
+    assert alone.short == "nid002: 3 of the 4 GPUs of alps answer"
+
+
+def test_a_gpu_that_sends_over_another_nic_than_the_topology_has() -> None:
+    """Seen by what the kernel counted on each NIC; nothing is said where it does not count what a library sends."""
+    samples = [made_samples("unidirectional", (rank, rank + 4), MIB, 1.0) for rank in range(4)]
+    run = made_run(["nid001"] * 4 + ["nid002"] * 4, samples, transport="ccl", devices=True)
+    sent = 25 * MIB  # with what was not kept
+
+    def said(**interfaces: int) -> list[str]:
+        footer = {"proof": {"interfaces": {"nid001": interfaces, "nid002": {"hsn0": 1000}}}}
+        return [each.short for each in evidence_of_association(replace(run, footer=footer), ALPS)]
+
+    assert said(hsn0=sent, hsn1=sent, hsn2=sent, hsn3=sent) == []
+    (line,) = said(hsn0=9000, hsn1=2 * sent, hsn2=sent, hsn3=sent)
+    assert line.startswith("nid001: hsn0: it sent 0 MB where its GPUs sent 21 MB, and hsn1 52 MB: ")
+    assert said(hsn0=9000, hsn1=9000, hsn2=9000, hsn3=9000) == []
 
 
 def test_a_clock_that_is_an_hour_off_and_the_load_of_others() -> None:

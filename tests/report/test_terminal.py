@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +13,8 @@ from fabricheck.records.judgement import Reference
 from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.report.terminal import render
 from tests.support.effort import effort
-from tests.support.synthetic import GIB, judged, judgement, pair_run, samples
+from tests.support.nodes import system
+from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
 
 VERDICTS = st.sampled_from(list(Verdict))
 OF_PROBLEMS = st.sampled_from([each for each in Verdict if each is not Verdict.PASS])
@@ -40,11 +43,51 @@ def test_a_bad_pair_has_a_row_and_its_reason() -> None:
     lines = render([judged([*fine, bad])], width=120, color=False).splitlines()
     assert lines[0].startswith("DEGRADED    1 run: 1 DEGRADED; 3 metrics: 1 DEGRADED, 2 PASS")
     row = next(number for number, line in enumerate(lines) if "0→3" in line)
-    wanted = r"^DEGRADED +pingpong uncontended 1GiB goodput +0→3 .* 900.0 Gb/s +of 1,200 +75.0 %  reference$"
+    wanted = r"^DEGRADED +pingpong 1GiB +0→3 +900.0 Gb/s +112.5 GB/s +75.0 %  reference$"
     assert re.search(wanted, lines[row])
     assert lines[row + 1].strip() == bad.reason
-    assert "2 pairs PASS, worst" in lines[row + 2]
+    assert "2, worst 0→1" in lines[row + 2]
     assert "judged by reference 3" in lines[0]
+
+
+def test_a_collective_has_the_bus_bandwidth_of_nccl_tests() -> None:
+    """algbw times 2(n-1)/n of n = 4 ranks; nccl-tests, doc/PERFORMANCE.md."""
+    allreduce = judgement(samples((0, 1, 2, 3), GIB, operation="allreduce"), value=1600.0)
+    (row,) = [line for line in render([judged([allreduce])], width=120, color=False).splitlines() if "1,600" in line]
+    assert "1,600 Gb/s  300.0 GB/s bus" in row
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_the_pairs_of_a_node_are_a_matrix_as_nvbandwidth_prints_it(ranks: int) -> None:
+    devices = [replace(rank(each), device=replace(rank(each).device, index=each + 1)) for each in range(ranks)]  # type: ignore[type-var]
+    run = pair_run(ranks=ranks, bad={(0, 1): Verdict.FAIL})
+    run = replace(run, run=replace(run.run, ranks=tuple(devices)))
+    lines = render([run], width=80, color=False).splitlines()
+    start = next(number for number, line in enumerate(lines) if "GPU(row) -> GPU(column) (GB/s)" in line)
+    assert lines[start].startswith("pingpong 1GiB ")
+    assert lines[start + 1].split() == [str(each + 1) for each in range(ranks)]
+    rows = [line.split() for line in lines[start + 2 : start + 2 + ranks]]
+    assert [row[0] for row in rows] == [str(each + 1) for each in range(ranks)]
+    values = {each.samples.ranks: each.value / 8 for each in run.judgements if each.better == "higher"}
+    for source, row in enumerate(rows):
+        for destination, cell in enumerate(row[1:]):
+            if source == destination:
+                assert cell == "N/A"
+            else:
+                assert cell.endswith("*") is ((source, destination) == (0, 1))
+                assert float(cell.rstrip("*")) == pytest.approx(values[source, destination], abs=0.005)
+    assert lines[start + 2 + ranks] == "    * is not PASS"
+
+
+def test_what_a_suspect_has_as_evidence_is_no_line_again() -> None:
+    bad = {pair: Verdict.DEGRADED for pair in ((0, 2), (2, 0), (1, 2), (2, 1), (3, 2), (2, 3))}
+    run = replace(pair_run(bad=bad), topology=system("hgx-h200"))
+    slow = Problem(Verdict.DEGRADED, "nid001:gpu2 is slow: 6 metrics are slower than their equals", "nid001:gpu2")
+    other = Problem(Verdict.DEGRADED, "something else is slow")
+    text = render([run], width=120, color=False, problems=[slow, other])
+    assert text.count("SUSPECT     nid001 GPU 2") == 1
+    assert slow.message not in text
+    assert other.message in text
 
 
 def test_each_problem_has_a_line() -> None:

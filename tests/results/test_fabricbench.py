@@ -291,7 +291,8 @@ def test_the_error_record_names_who_is_missing_and_where(tmp_path: Path) -> None
 
     run = changed(tmp_path, hang, CUDA)
     assert verdicts(run) == {INCOMPLETE}
-    assert "no progress for 60 s; ranks 2-3 (on nid007) did not arrive" in said(run)
+    gpus = ", ".join(f"GPU {each.device.index} at {each.device.bus_id}" for each in run.ranks[2:] if each.device)
+    assert f"no progress for 60 s; ranks 2-3 (on nid007, {gpus}) did not arrive" in said(run)
     assert len(run.samples) == 4
     assert run.footer is None
 

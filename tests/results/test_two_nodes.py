@@ -30,7 +30,7 @@ def verdicts(paths: Paths) -> tuple[tuple[Verdict, str], ...]:
     return tuple((each.verdict, each.message) for each in problems)
 
 
-@pytest.mark.parametrize("name, path", [("leonardo", "NET/IB/GDRDMA"), ("alps", "NET/OFI")])
+@pytest.mark.parametrize("name, path", [("leonardo", "NET/IB/GDRDMA"), ("alps", "NET/OFI/GDRDMA")])
 def test_sockets_are_not_the_path_that_a_fast_network_describes(name: str, path: str) -> None:
     found = verdicts(ccl_paths(system(name), 2))
     assert {verdict for verdict, _ in found} == {Verdict.INVALID}

@@ -59,6 +59,12 @@ def test_whatever_is_not_a_pass_is_a_problem(tmp_path: Path, result: str) -> Non
     assert verdicts(case(tmp_path / "measured", result)) == [measured]
 
 
+def test_what_could_not_run_for_another_says_so(tmp_path: Path) -> None:
+    (one,) = read(tmp_path, [record(result="fail_deps", fail_reason=None, outputdir=None, stagedir=None)])
+    (problem,) = find_problems(1, 0, [one])
+    assert problem.message.endswith("what it needs did not pass")
+
+
 UNSUPPORTED = "nid001: all memory is on one NUMA node, so none is remote"
 
 

@@ -68,7 +68,15 @@ def test_rccl_tests_with_make_or_cmake(tmp_path: Path) -> None:
     assert "HIP_HOME" not in older
 
 
-@pytest.mark.parametrize(("name", "extras"), [("nccl-tests", HIP), ("rccl-tests", CUDA), ("other", CUDA)])
+def test_oneccls_benchmark_is_built_by_the_mpi_wrapper() -> None:
+    made = commands("oneccl", {"backend": "sycl", "mpicxx": "/opt/mpi/bin/mpicxx", "ccl_home": "/ccl"}, ("oneccl",))
+    assert "/opt/mpi/bin/mpicxx -O2 -std=c++17 -fsycl" in made
+    assert '-I"/ccl/include"' in made and '-L"/ccl/lib" -lccl' in made
+
+
+@pytest.mark.parametrize(
+    ("name", "extras"), [("nccl-tests", HIP), ("rccl-tests", CUDA), ("oneccl", CUDA), ("other", CUDA)]
+)
 def test_what_cannot_be_built_is_refused(name: str, extras: dict[str, str]) -> None:
     with pytest.raises(UserError):
         commands(name, extras, ())

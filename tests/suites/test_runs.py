@@ -232,5 +232,11 @@ def test_the_logs_of_all_ranks_prove_together(tmp_path: Path) -> None:
     for rank in (0, 1):
         line = f"vm:1:{rank} [{rank}] NCCL INFO Channel 00/0 : {rank}[{rank}] -> {1 - rank}[{1 - rank}] via P2P/CUMEM\n"
         (tmp_path / f"vm-{rank}").write_text(line)
-    assert proof_of("ccl", tmp_path).paths == {"P2P/CUMEM": 2}
-    assert proof_of("ccl", tmp_path / "nowhere").evidence is None
+    assert proof_of("nccl-tests", tmp_path, "").paths == {"P2P/CUMEM": 2}
+    assert proof_of("nccl-tests", tmp_path / "nowhere", "").evidence is None
+
+
+def test_oneccls_log_is_in_its_output(tmp_path: Path) -> None:
+    log = (suite_root() / "tests" / "data" / "suites" / "logs" / "host_oneccl_info.txt").read_text()
+    assert proof_of("oneccl", tmp_path, log).paths == {"SHM/MPI": 1}
+    assert proof_of("oneccl", tmp_path, "options:\n").evidence is None

@@ -25,11 +25,11 @@ def paths(system: str, nodes: int) -> Paths:
 @pytest.mark.parametrize(
     ("system", "inside", "between"),
     [
-        ("alps", "P2P", "NET/OFI"),
-        ("lumi", "P2P", "NET/OFI"),
+        ("alps", "P2P", "NET/OFI/GDRDMA"),
+        ("lumi", "P2P", "NET/OFI/GDRDMA"),
         ("leonardo", "P2P", "NET/IB/GDRDMA"),
         ("summit", "P2P", "NET/IB/GDRDMA"),
-        ("frontier", "P2P", "NET/OFI"),
+        ("frontier", "P2P", "NET/OFI/GDRDMA"),
         ("dgx-a100", "P2P", "NET/IB/GDRDMA"),
         ("hgx-h200", "P2P", "any network but sockets"),
         ("local", "", "any network but sockets"),
@@ -64,9 +64,17 @@ def test_between_nodes_the_network_is_the_path() -> None:
 
 def test_tcp_below_the_plugin_is_not_slingshot() -> None:
     alps = paths("alps", 2)
-    assert mistakes(alps, "NET/AWS", "P2P/CUMEM") == []
     assert mistakes(alps, "NET/AWS Libfabric/0/GDRDMA", "NET/OFI provider cxi") == []
-    assert "provider tcp" in mistakes(alps, "NET/AWS Libfabric/0", "NET/OFI provider tcp;ofi_rxm")[0]
+    assert "provider tcp" in mistakes(alps, "NET/AWS Libfabric/0/GDRDMA", "NET/OFI provider tcp;ofi_rxm")[0]
+
+
+@pytest.mark.parametrize("channel", ["NET/AWS Libfabric/1", "NET/OFI/1", "NET/Libfabric/1"])
+def test_a_channel_of_slingshot_without_gpudirect_rdma(channel: str) -> None:
+    alps = paths("alps", 2)
+    (message,) = mistakes(alps, "NET/AWS Libfabric/0/GDRDMA", channel, "NET/OFI provider cxi")
+    assert message == f"the data went by {channel}, which this check forbids: the site's path is NET/OFI/GDRDMA"
+    aurora = replace(find_topology("aurora", ROOT / "site_configs"), ccl_path_between_nodes=None)
+    assert ccl_paths(aurora, 2).described == "NET/OFI"
 
 
 def test_a_site_may_say_another_path() -> None:

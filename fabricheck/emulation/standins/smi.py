@@ -1,8 +1,9 @@
-"""What rocm-smi and amd-smi say of an emulated node's GPUs: in JSON, and the topology as text.
+"""What rocm-smi, amd-smi and xpu-smi say of an emulated node's GPUs: in JSON, and AMD's topology as text.
 
-    smi.py rocm-smi|amd-smi ARGUMENTS…
+    smi.py rocm-smi|amd-smi|xpu-smi ARGUMENTS…
 
-The names of the fields are those of ROCm 6. An option that is not stood in for ends with exit status 2 and is named.
+The names of the fields are those of ROCm 6, and of Intel's user guide (intel/xpumanager, doc/smi_user_guide.md). An
+option that is not stood in for ends with exit status 2 and is named. Another vendor's node has no GPUs.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ _GTPS = {1: 2.5, 2: 5, 3: 8, 4: 16, 5: 32, 6: 64}
 class Node:
     """The description and the faults of the node that FABRICHECK_EMULATED_NODE names."""
 
-    def __init__(self) -> None:
+    def __init__(self, vendor: str) -> None:
         folder = Path(os.environ.get("FABRICHECK_EMULATED_NODE", "/nowhere"))
         self.content: dict[str, Any] = json.loads((folder / "node.json").read_text(encoding="utf-8"))
         faults = folder / "faults.json"
         self.faults: dict[str, Any] = json.loads(faults.read_text(encoding="utf-8")) if faults.exists() else {}
-        by_name = {gpu["name"]: gpu for gpu in self.content["gpus"]}
+        by_name = {gpu["name"]: gpu for gpu in self.content["gpus"] if self.content["vendor"] == vendor}
         order = [*self.faults.get("gpu_order", []), *by_name]
         missing = self.faults.get("missing_gpus", [])
-        self.gpus: list[Gpu] = [by_name[name] for name in dict.fromkeys(order) if name not in missing]
+        present = [name for name in dict.fromkeys(order) if name in by_name and name not in missing]
+        self.gpus: list[Gpu] = [by_name[name] for name in present]
 
     def fact(self, gpu: Gpu, name: str, otherwise: Any = 0) -> Any:
         return self.faults.get("nvml", {}).get(gpu["name"], {}).get(name, gpu["nvml"].get(name, otherwise))
@@ -179,11 +181,33 @@ def amd_smi(node: Node, arguments: Sequence[str]) -> str:
     return json.dumps(found)
 
 
+def xpu_smi(node: Node, arguments: Sequence[str]) -> str:
+    """The answer of `xpu-smi discovery|ps -j`, of cards. Raises ValueError for another call."""
+    cards: dict[str, list[Gpu]] = {}
+    for gpu in node.gpus:
+        cards.setdefault(gpu["bus_id"], []).append(gpu)
+    found = []
+    for number, (bus_id, tiles) in enumerate(cards.items()):
+        if list(arguments) == ["discovery", "-j"]:
+            names = {"device_name": _MARK + tiles[0]["model"], "uuid": tiles[0]["uuid"].removeprefix("GPU-")}
+            found.append({"device_id": number, "pci_bdf_address": bus_id, **names})
+        elif list(arguments) == ["ps", "-j"]:
+            for each in (process for tile in tiles for process in node.processes(tile)):
+                found.append({"device_id": number, "process_id": each["pid"], "process_name": each.get("name", "")})
+        else:
+            raise ValueError(f"xpu-smi {' '.join(arguments)}")
+    return json.dumps({"device_list" if arguments[0] == "discovery" else "device_util_by_proc_list": found})
+
+
+_PROGRAMS = {"rocm-smi": ("amd", rocm_smi), "amd-smi": ("amd", amd_smi), "xpu-smi": ("intel", xpu_smi)}
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print the answer; exit status 2 for what is not stood in for, or where there is no node."""
     program, *rest = arguments
     try:
-        print({"rocm-smi": rocm_smi, "amd-smi": amd_smi}[program](Node(), rest))
+        vendor, answer = _PROGRAMS[program]
+        print(answer(Node(vendor), rest))
     except ValueError as error:
         print(f"fabricheck emulation: nothing stands in for `{error}`", file=sys.stderr)
         return 2

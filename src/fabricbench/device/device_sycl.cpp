@@ -156,11 +156,6 @@ std::string uuid_of(const Tile& tile, int index) {
   return "GPU-" + with_dashes(digits);
 }
 
-// Whether memory that the program asked for is none that SYCL knows.
-bool is_rehearsed(const void* memory) {
-  return sycl::get_pointer_type(memory, shared_context()) == sycl::usm::alloc::unknown;
-}
-
 }  // namespace
 
 const sycl::device& current_device() { return devices().tiles.at(selected).device; }
@@ -218,8 +213,6 @@ Info info(int index) {
 
 Memory::Memory(std::size_t bytes) {
   if (bytes == 0) return;
-  data_ = level_zero::allocate_in_rehearsal(bytes);
-  if (data_ != nullptr) return;
   void* memory = guarded("the allocation of device memory", [&] {
     return sycl::aligned_alloc_device(kAlignment, bytes, current_device(), shared_context());
   });
@@ -229,13 +222,7 @@ Memory::Memory(std::size_t bytes) {
   }
   data_ = static_cast<std::byte*>(memory);
 }
-Memory::~Memory() {
-  if (data_ != nullptr && is_rehearsed(data_)) {
-    level_zero::free_in_rehearsal(data_);
-  } else {
-    release(data_);
-  }
-}
+Memory::~Memory() { release(data_); }
 Memory::Memory(Memory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
 Memory& Memory::operator=(Memory&& other) noexcept {
   std::swap(data_, other.data_);

@@ -42,8 +42,6 @@ struct Loader {
   decltype(&zeMemGetIpcHandle) get_ipc_handle = nullptr;
   decltype(&zeMemOpenIpcHandle) open_ipc_handle = nullptr;
   decltype(&zeMemCloseIpcHandle) close_ipc_handle = nullptr;
-  void* (*stand_in_allocate)(std::size_t) = nullptr;
-  void (*stand_in_free)(void*) = nullptr;
   std::string missing;
 };
 
@@ -55,15 +53,10 @@ const Loader& loader() {
       result.missing = "libze_loader.so.1 cannot be loaded";
       return result;
     }
-    const auto seek = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
-      return function != nullptr;
-    };
     const auto find = [&](auto& function, const char* name) {
-      if (!seek(function, name)) result.missing = std::string("libze_loader.so.1 has no ") + name;
+      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+      if (function == nullptr) result.missing = std::string("libze_loader.so.1 has no ") + name;
     };
-    seek(result.stand_in_allocate, "fabricheck_stand_in_allocate");
-    seek(result.stand_in_free, "fabricheck_stand_in_free");
     find(result.get_address_range, "zeMemGetAddressRange");
     find(result.get_ipc_handle, "zeMemGetIpcHandle");
     find(result.open_ipc_handle, "zeMemOpenIpcHandle");
@@ -80,10 +73,7 @@ void check(ze_result_t result, const char* call) {
   throw RunError("library", std::string(call) + " failed: ze_result_t " + code);
 }
 
-bool rehearsed() { return !on_level_zero() && loader().stand_in_allocate != nullptr; }
-
 ze_context_handle_t native_context() {
-  if (rehearsed()) return nullptr;
   return sycl::get_native<sycl::backend::ext_oneapi_level_zero>(shared_context());
 }
 
@@ -118,7 +108,6 @@ int fetch_descriptor(std::int32_t pid, int theirs) {
 }  // namespace
 
 std::string unsupported() {
-  if (rehearsed()) return loader().missing;
   if (!on_level_zero())
     return "the device is no Level Zero GPU, and only those have handles of their memory for other processes: use "
            "--transport staging or mpi";
@@ -153,8 +142,7 @@ std::byte* open(const IpcHandle& handle) {
     std::memcpy(exported.native.data, &mine, sizeof mine);
   }
   void* base = nullptr;
-  const ze_device_handle_t device =
-      rehearsed() ? nullptr : sycl::get_native<sycl::backend::ext_oneapi_level_zero>(current_device());
+  const ze_device_handle_t device = sycl::get_native<sycl::backend::ext_oneapi_level_zero>(current_device());
   const ze_result_t result = loader().open_ipc_handle(native_context(), device, exported.native, 0, &base);
   if (mine >= 0) ::close(mine);  // the driver holds the memory now
   check(result, "zeMemOpenIpcHandle (is there a path between the GPUs?)");
@@ -172,11 +160,6 @@ void close(std::byte* opened) noexcept {
                  static_cast<unsigned>(result));
 }
 
-std::byte* allocate_in_rehearsal(std::size_t bytes) {
-  return rehearsed() ? static_cast<std::byte*>(loader().stand_in_allocate(bytes)) : nullptr;
-}
-void free_in_rehearsal(std::byte* memory) { loader().stand_in_free(memory); }
-
 #else
 
 std::string unsupported() {
@@ -186,8 +169,6 @@ std::string unsupported() {
 IpcHandle export_memory(std::byte*) { throw RunError("library", unsupported()); }
 std::byte* open(const IpcHandle&) { throw RunError("library", unsupported()); }
 void close(std::byte*) noexcept {}
-std::byte* allocate_in_rehearsal(std::size_t) { return nullptr; }
-void free_in_rehearsal(std::byte*) {}
 
 #endif
 

@@ -15,9 +15,4 @@ IpcHandle export_memory(std::byte* memory);
 std::byte* open(const IpcHandle& handle);
 void close(std::byte* opened) noexcept;
 
-// A library in the place of the loader may play the driver's part for a processor (tests/e2e/level_zero_stand_in.cpp),
-// so that these calls run where there is no GPU. Device memory then comes from it; null where there is none.
-std::byte* allocate_in_rehearsal(std::size_t bytes);
-void free_in_rehearsal(std::byte* memory);
-
 }  // namespace fabricbench::device::level_zero

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from fabricheck.results.imb import parse_imb
 from fabricheck.results.nccl_tests import parse_nccl_tests, parse_nccl_tests_json
+from fabricheck.results.oneccl_benchmark import parse_oneccl_benchmark
 from fabricheck.results.osu import parse_osu
 from fabricheck.results.vendor_output import VendorOutput
 from tests.results.suites import render
@@ -71,6 +72,12 @@ def _imb(name: str, text: str, ranks: int, tool: str, exchangeable: frozenset[tu
     )
 
 
+def _oneccl(name: str) -> Source:
+    text = (DATA / "oneccl" / f"{name}.txt").read_text()
+    sizes = tuple(4 << power for power in range(0, 18, 2))
+    return Source(name, text, lambda each: parse_oneccl_benchmark(each, "out.txt", ranks=2, sizes=sizes))
+
+
 def sources() -> list[Source]:
     """Recorded outputs and, where the recorded ones are long or of one version, rendered ones."""
     times = [(21.55, 21.93), (31.58, 30.11), (614.74, 615.01)]
@@ -97,6 +104,8 @@ def sources() -> list[Source]:
         _nccl(parse_nccl_tests_json, send.json(iterations=3), "sendrecv_perf", 2, "JSON with iterations"),
         _imb("IMB of 4", files["4np2"], 4, "PingPong,Sendrecv,Alltoall", frozenset({(2, 3), (3, 5)})),
         _imb("IMB with tags", files["label"], 2, "PingPong", frozenset({(3, 4)})),
+        _oneccl("host_allreduce"),
+        _oneccl("host_alltoall"),
         _imb("IMB Uniband", render.imb("Uniband", columns, rows, (3, 4)), 2, "Uniband"),
     ]
 

@@ -134,6 +134,8 @@ void copy_items(void** arguments, Stream& stream, std::size_t item) {
                argument<std::uint64_t>(arguments, 2) * item, Mover::kernel);
 }
 
+void copy_quads(void** arguments, Stream& stream) { copy_items(arguments, stream, 16); }
+
 using Kernel = void (*)(void** arguments, Stream& stream);
 
 const std::map<std::string, Kernel>& kernels() {
@@ -145,7 +147,9 @@ const std::map<std::string, Kernel>& kernels() {
       {"compare_bytes", &compare_bytes},
       {"compare_sums", &compare_sums},
       {"add_inputs", &add_inputs},
-      {"copy_quads", [](void** arguments, Stream& stream) { copy_items(arguments, stream, 16); }},
+      {"copy_quads", &copy_quads},
+      {"copy_over_link", &copy_quads},  // the sycl backend's two
+      {"copy_inside", &copy_quads},
       {"copy_single_bytes", [](void** arguments, Stream& stream) { copy_items(arguments, stream, 1); }},
   };
   return *all;

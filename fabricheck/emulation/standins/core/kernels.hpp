@@ -1,4 +1,4 @@
-// What fabricbench's kernels (src/fabricbench/device/device_gpu.cu) do, done by the processor.
+// What fabricbench's kernels (src/fabricbench/device) do, done by the processor.
 #pragma once
 
 #include <string>

@@ -32,10 +32,6 @@ Registry& registry() {
   return *all;
 }
 
-std::string file_of(const Handle& handle) {
-  return description().folder + "/memory-" + std::to_string(handle.pid) + "-" + std::to_string(handle.number);
-}
-
 void* map_file(const std::string& path, int flags, std::size_t bytes) {
   const int file = open(path.c_str(), flags | O_RDWR | O_CLOEXEC, 0600);
   if (file < 0) return nullptr;
@@ -76,6 +72,10 @@ Region region_for(void* mapped, const Handle& handle, Kind kind) {
 }
 
 }  // namespace
+
+std::string file_of(const Handle& handle) {
+  return description().folder + "/memory-" + std::to_string(handle.pid) + "-" + std::to_string(handle.number);
+}
 
 Result allocate_device(void** pointer, std::size_t bytes, int gpu) {
   const Description& node = description();

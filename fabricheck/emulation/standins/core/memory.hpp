@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace emulation {
 
@@ -40,6 +41,8 @@ Result release(void* pointer);
 Result register_host(void* pointer, std::size_t bytes);
 Result unregister_host(void* pointer);
 
+// The file that the others of the node find it in.
+std::string file_of(const Handle& handle);
 Result handle_of(void* pointer, Handle& handle);
 // Maps the memory of another process, for a GPU of this one.
 Result open_handle(void** pointer, const Handle& handle, int gpu);

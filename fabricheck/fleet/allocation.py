@@ -1,0 +1,91 @@
+"""The one job of a fleet: asked for, and given back whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fabricheck.errors import UserError
+from fabricheck.fleet.nodes import Choice
+from fabricheck.topology.network import fold, unfold
+
+# For ReFrame's own forms of time and for what a job waits where the site says nothing.
+_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+_WAIT_S = 3600
+_ASK_S = 30
+_MINUTES = 60
+
+
+@contextlib.contextmanager
+def allocated(
+    choice: Choice, partition: Mapping[str, Any], minutes: int | None
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """A job on the chosen nodes, by its number, and the nodes that it has; it is cancelled in the end.
+
+    `partition`: as in the site's settings. `minutes`: its time limit. Raises `UserError` where the scheduler is another
+    than Slurm, refuses, or has no nodes in time.
+    """
+    scheduler = str(partition.get("scheduler"))
+    if scheduler not in ("slurm", "squeue"):
+        raise UserError(
+            f"--nodes needs Slurm, and the partition's scheduler is {scheduler}: use --distribute of ReFrame"
+        )
+    wait = seconds(str(partition.get("extras", {}).get("max_pending_time", ""))) or _WAIT_S
+    command = [
+        *("salloc", "--no-shell", "--no-kill", "--exclusive", "--job-name=fabricheck-fleet", f"--immediate={wait}"),
+        *_words(partition.get("access", [])),
+        *_gpus(partition),
+        f"--time={minutes or _MINUTES}",
+        f"--nodes={choice.count}",
+        *([f"--nodelist={fold(choice.nodes)}"] if len(choice.nodes) == choice.count else []),
+    ]
+    done = _run(command, wait + _ASK_S)
+    said = done.stderr + done.stdout
+    found = re.search(r"Granted job allocation (\d+)", said)
+    if found is None:
+        raise UserError(f"Slurm gave no job for {choice.count} nodes in {wait} s: {_first(said)}")
+    job = found[1]
+    try:
+        yield job, _nodes_of(job)
+    finally:
+        _run(["scancel", "--quiet", job], _ASK_S)
+
+
+def seconds(text: str) -> int:
+    """Of a time such as `30s` or `1h30m`; 0 for another text."""
+    return sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([dhms])", text))
+
+
+def _nodes_of(job: str) -> tuple[str, ...]:
+    said = _run(["squeue", "--noheader", f"--jobs={job}", "--format=%N"], _ASK_S).stdout.strip()
+    if not said:
+        raise UserError(f"job {job} ended before anything was measured: see sacct -j {job}")
+    return unfold(said)
+
+
+def _gpus(partition: Mapping[str, Any]) -> list[str]:
+    """Options for the GPUs of a node, as the partition's resources say them to ReFrame."""
+    count = next((each["num_devices"] for each in partition.get("devices", []) if each["type"] == "gpu"), 0)
+    resources = [each for each in partition.get("resources", []) if each["name"] == "_rfm_gpu"]
+    return [option.format(num_gpus_per_node=count) for each in resources for option in each["options"] if count]
+
+
+def _words(options: Sequence[str]) -> list[str]:
+    return [word for option in options for word in option.split()]
+
+
+def _run(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+    except FileNotFoundError:
+        raise UserError(f"there is no {command[0]} here: run this on a login node of the cluster") from None
+    except subprocess.TimeoutExpired:
+        raise UserError(f"{command[0]} did not answer in {limit_s:g} s: see scontrol ping") from None
+
+
+def _first(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if "error" in line] or said.split("\n")
+    return lines[0].strip() or "it said nothing"

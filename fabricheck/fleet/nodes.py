@@ -1,0 +1,114 @@
+"""Which nodes a fleet has: what the user asks for, held against what the scheduler says of the partition's nodes."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fabricheck.errors import UserError
+from fabricheck.fleet.record import Unchecked
+from fabricheck.topology.network import fold, unfold
+
+_ASK_S = 30
+# What Slurm's long states begin with (sinfo(1), NODE STATE CODES), and marks behind them.
+_FREE, _BUSY = ("idle",), ("alloc", "mix", "comp")
+_MARKS = "*~#!%$@^-+"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The `nodes` that are to be in the job, `count` of which are wanted; `unchecked` are left out, `notes` are lines
+    for the user."""
+
+    nodes: tuple[str, ...]
+    count: int
+    unchecked: tuple[Unchecked, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def slurm_states(access: Sequence[str]) -> dict[str, str]:
+    """State of each node of the partition that the `access` options name, else of all. Raises `UserError`."""
+    partition = partition_of(access)
+    command = ["sinfo", "--noheader", "--Node", "--format=%N %T", f"--partition={partition}" if partition else "--all"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=False)
+    except FileNotFoundError:
+        raise UserError(
+            "--nodes asks Slurm, and there is no sinfo here: run it on a login node of the cluster"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise UserError(f"--nodes asks Slurm, which did not answer in {_ASK_S} s: see scontrol ping") from None
+    found = dict(line.split()[:2] for line in done.stdout.splitlines() if len(line.split()) > 1)
+    if done.returncode != 0 or not found:
+        said = (done.stderr.strip().splitlines() or ["it has no nodes"])[0]
+        raise UserError(f"--nodes asks Slurm for the nodes of {partition or 'all partitions'}: {said}")
+    return found
+
+
+def partition_of(access: Sequence[str]) -> str:
+    """The partition in options such as `--partition=gpu` or `-p gpu`; empty where they name none."""
+    found = re.search(r"(?:^|\s)(?:--partition[= ]|-p\s*)(\S+)", " ".join(access))
+    return found[1] if found else ""
+
+
+def choose(asked: str, states: Mapping[str, str], where: str) -> Choice:
+    """The nodes that `asked` means: `all`, `idle`, a number of them, or a list such as `nid[001-064]`.
+
+    `states`: of the nodes of the partition `where`. Raises `UserError` for names that are not among them, with the
+    nearest, and where fewer than asked for, or none, can be had.
+    """
+    usable = [node for node, state in states.items() if _state(state) in (*_FREE, *_BUSY)]
+    left = {node: f"Slurm has it {state}" for node, state in states.items() if node not in usable}
+    if re.fullmatch(r"\d+", asked):
+        count = int(asked)
+        if not 0 < count <= len(usable):
+            raise UserError(f"--nodes {asked}: {where} has {len(usable)} nodes that can run a job: give 1 to that many")
+        return Choice(tuple(usable), count)
+    if asked in ("all", "idle"):
+        wanted, notes = list(states), tuple[str, ...]()
+        if asked == "idle":
+            left |= {node: f"Slurm has it {state}" for node, state in states.items() if _state(state) not in _FREE}
+    else:
+        wanted, notes = _listed(asked, states, where)
+    chosen = tuple(node for node in wanted if node not in left)
+    if not chosen:
+        raise UserError(f"--nodes {asked}: none of {len(wanted)} nodes of {where} can be had: {_why(wanted, left)}")
+    return Choice(chosen, len(chosen), tuple(Unchecked(node, left[node]) for node in wanted if node in left), notes)
+
+
+def _listed(asked: str, states: Mapping[str, str], where: str) -> tuple[list[str], tuple[str, ...]]:
+    """The nodes of a list in Slurm's order, and a line for those that are there twice."""
+    names = [name for part in _parts(asked) for name in unfold(part)]
+    if unknown := [name for name in dict.fromkeys(names) if name not in states]:
+        near = difflib.get_close_matches(unknown[0], states, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UserError(
+            f"--nodes {asked}: {fold(unknown)} {'is' if len(unknown) == 1 else 'are'} not among the {len(states)} "
+            f"nodes of {where} ({fold(states)}){hint}"
+        )
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    notes = (f"--nodes {asked}: {fold(twice)} more than once: each node is measured once",) if twice else ()
+    return [node for node in states if node in set(names)], notes
+
+
+def _parts(text: str) -> list[str]:
+    """A list at its commas outside of brackets."""
+    return [part for part in re.split(r",(?![^\[]*\])", text.replace(" ", "")) if part] or [text]
+
+
+def _state(text: str) -> str:
+    plain = text.rstrip(_MARKS)
+    # With an asterisk a node does not answer; what follows a plus is more than one state.
+    if "*" in text or "+" in text or "$" in text:
+        return "other"
+    return next((each for each in (*_FREE, *_BUSY) if plain.startswith(each)), "other")
+
+
+def _why(nodes: Iterable[str], left: Mapping[str, str]) -> str:
+    by_reason: dict[str, list[str]] = {}
+    for node in nodes:
+        by_reason.setdefault(left[node], []).append(node)
+    return "; ".join(f"{fold(names)}: {reason}" for reason, names in by_reason.items())

@@ -1,0 +1,207 @@
+"""The network of a fleet in one job: pairs of all good nodes, the suspects again, and one collective of what is good.
+
+    python -m fabricheck.fleet.screen FLEET RANKS LIMIT PATIENCE [OPTION OF THE LAUNCHER]... -- FABRICBENCH OPTION...
+
+Leaves screen.jsonl, retest.jsonl where something was suspected, together.jsonl, and launches.json with what each had to
+be. Where a launch fails, the nodes that keep it from starting are found, excluded, and it starts again without them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from ClusterShell.NodeSet import NodeSet
+
+from fabricheck.errors import UserError
+from fabricheck.fleet.guilt import find_guilty
+from fabricheck.fleet.record import TROUBLES, Fleet, Trouble, write_troubles
+from fabricheck.fleet.steps import Ended, run_step, words_of_step
+from fabricheck.localization.localize import locate
+from fabricheck.localization.plan import Plan, retest, screen, write_rounds
+from fabricheck.localization.results import OPERATION, RETEST, SCREEN, pairs_of
+from fabricheck.localization.routes import Ways, design
+from fabricheck.results.fabricbench import read_run
+from fabricheck.suite import site_root
+from fabricheck.topology.model import Topology, find_topology
+from fabricheck.topology.network import Network, node_of
+
+#: What was launched: a list of file, operations and number of nodes.
+LAUNCHES = "launches.json"
+ROUNDS, ROUNDS_AGAIN = 8, 4
+# As often nodes may be lost in one launch.
+TRIES = 4
+# fabricbench's status where all was measured, and some data were wrong.
+_MEASURED = (0, 5)
+_OWN = ("--operations=", "--schedules=", "--pairs=", "--output=", "--expect-ranks=", "--expect-nodes=")
+_COLLECTIVES = "alltoall,allreduce"
+# How Slurm, its daemons and fabricbench name nodes.
+_NAMES = (
+    re.compile(r"srun: error: Node failure on (\S+)"),
+    re.compile(r"srun: error: Task launch for \S+ failed on node ([^\s:]+)"),
+    re.compile(r"srun: error: ([\w.-]+): tasks? \S+: (?!Exited|Terminated)"),
+    re.compile(r"([\w.-]+) \(ranks? [\d, -]+\) did not report"),
+)
+
+# The rounds over some nodes, and those of them that have a part in them.
+_Rounds = Callable[[Sequence[str]], tuple[Plan, Sequence[str]]]
+
+
+@dataclass
+class Screen:
+    """The launches over the nodes of a fleet, one after another, below the current folder."""
+
+    fleet: Fleet
+    ranks: int
+    limit_s: float
+    patience_s: float
+    options: Sequence[str]
+    program: Sequence[str]
+    network: Network
+    topology: Topology
+    launches: list[dict[str, object]] = field(default_factory=list)
+
+    def run(self) -> bool:
+        """Whether all of it was measured."""
+        if not self._measure(SCREEN, self._screen):
+            return False
+        suspects = self._suspects(SCREEN)
+        whole = True
+        if suspects:
+            try:
+                whole = self._measure(RETEST, lambda nodes: self._retest(suspects, nodes))
+                suspects = self._suspects(SCREEN, RETEST) if whole else suspects
+            except UserError as error:
+                sys.stderr.write(f"fabricheck: what is suspected was not measured again: {error}\n")
+        slow = {node_of(each.partition("--")[0]) for each in suspects}
+        good = [node for node in self.fleet.good if node not in slow]
+        return self._measure("together.jsonl", None, good) and whole
+
+    def _screen(self, nodes: Sequence[str]) -> tuple[Plan, Sequence[str]]:
+        return screen(Ways(self.network), self._places(nodes), ROUNDS), nodes
+
+    def _retest(self, suspects: Sequence[str], nodes: Sequence[str]) -> tuple[Plan, Sequence[str]]:
+        """Rounds for the suspects, over the nodes that have a part in them: nothing is known of what others send."""
+        known = [each for each in suspects if ":" not in each or node_of(each) in nodes]
+        plan = retest(Ways(self.network), self._places(nodes), known, ROUNDS_AGAIN, seed=1)
+        used = {node_of(plan.places[rank]) for each in plan.rounds for rank in each.flatten().tolist()}
+        chosen = [node for node in nodes if self.network.node_of_host(node) in used]
+        places = self._places(chosen)
+        number = np.array([places.index(each) if each in places else -1 for each in plan.places])
+        return Plan(tuple(places), tuple(number[each] for each in plan.rounds)), chosen
+
+    def _places(self, nodes: Sequence[str]) -> list[str]:
+        of_each = {node: self.network.ports_of(self.network.node_of_host(node)) for node in nodes}
+        return [
+            place
+            for node in nodes
+            for place in (of_each[node] if len(of_each[node]) == self.ranks > 1 else (self.network.node_of_host(node),))
+        ]
+
+    def _measure(self, file: str, rounds: _Rounds | None, nodes: Sequence[str] | None = None) -> bool:
+        """One launch, again without the nodes with which it fails; whether it was measured in the end."""
+        for number in range(1, TRIES + 1):
+            chosen: Sequence[str] = [node for node in (nodes or self.fleet.good) if node in self.fleet.good]
+            if len(chosen) < 2:
+                sys.stderr.write(f"fabricheck: {file}: fewer than two good nodes are left\n")
+                return False
+            plan, chosen = rounds(chosen) if rounds is not None else (None, chosen)
+            words = self._words(file, chosen, plan)
+            ended = self._launch(words, chosen, Path(f"{file}.said"), self.limit_s)
+            if ended.status in _MEASURED:
+                return True
+            failed = Path(file)
+            if failed.exists():
+                failed.rename(f"{file}.failed{number}")  # nothing is lost
+            self.launches.pop()
+            if not self._exclude(chosen, ended):
+                sys.stderr.write(f"fabricheck: {file}: no node is to blame: {ended.reason}\n")
+                return False
+        return False
+
+    def _words(self, file: str, nodes: Sequence[str], plan: Plan | None) -> list[str]:
+        own = [f"--output={file}", f"--expect-ranks={self.ranks * len(nodes)}", f"--expect-nodes={len(nodes)}"]
+        operations = _COLLECTIVES if plan is None else self._operation
+        if plan is None:
+            own += ["--schedules=uncontended"]
+        else:
+            Path(f"{file}.rounds").write_text(write_rounds(plan), encoding="utf-8")
+            own += ["--schedules=contended", f"--rounds={file}.rounds"]
+        own.append(f"--operations={operations}")
+        self.launches.append({"file": file, "operations": operations.split(","), "nodes": len(nodes)})
+        Path(LAUNCHES).write_text(json.dumps(self.launches) + "\n", encoding="utf-8")
+        return [*(word for word in self.program if not word.startswith(_OWN)), *own]
+
+    @property
+    def _operation(self) -> str:
+        """Of pairs: the one that the test asks for."""
+        named = (word.partition("=")[2] for word in self.program if word.startswith("--operations="))
+        return next(named, OPERATION).partition(",")[0]
+
+    def _launch(self, command: Sequence[str], nodes: Sequence[str], words: Path, limit_s: float) -> Ended:
+        ended = run_step([*words_of_step(self.fleet.job, nodes, self.ranks, self.options), *command], words, limit_s)
+        sys.stderr.write(ended.said)  # where the library's log has to be
+        return ended
+
+    def _starts(self, nodes: Sequence[str]) -> bool:
+        own = [f"--expect-ranks={self.ranks * len(nodes)}", f"--expect-nodes={len(nodes)}", "--output=/dev/null"]
+        tiny = ["--operations=alltoall", "--schedules=uncontended", "--sizes=8B", "--iterations=2", "--quiet"]
+        left = ("--sizes=", "--budget=", "--min-iterations=", "--timeout=", *_OWN)
+        command = [*(word for word in self.program if not word.startswith(left)), *own, *tiny, "--timeout=10"]
+        return self._launch(command, nodes, Path("start.said"), self.patience_s).status in _MEASURED
+
+    def _exclude(self, nodes: Sequence[str], ended: Ended) -> bool:
+        """Names the nodes that are to blame for a launch; whether there are any."""
+        named = [node for node in nodes if node in set(_named(ended.said))]
+        guilty = find_guilty(nodes, self._starts, named)
+        troubles = [Trouble(node, "MPI does not start with it, and starts without it; twice") for node in guilty]
+        if not guilty and named and len(named) < len(nodes) / 2:
+            # It starts with all of them: what was named ended or hung later.
+            troubles = [
+                Trouble(node, f"MPI starts with it, and it did not get to the end: {ended.reason}") for node in named
+            ]
+        write_troubles(Path(TROUBLES), troubles)
+        self.fleet.exclude(troubles)
+        return bool(troubles)
+
+    def _suspects(self, *files: str) -> tuple[str, ...]:
+        """The parts of the network that explain pairs best; none where nothing is slow."""
+        try:
+            runs = [read_run(Path(file)) for file in files]
+            rounds = [one for run in runs for one in pairs_of(run, self.topology, operation=self._operation)]
+            pairs = [[pair for pair, _ in one] for one in rounds]
+            made = design(Ways(self.network), pairs, duplex=self._operation == OPERATION)
+            found = locate(made, [goodput for one in rounds for _, goodput in one])
+        except UserError as error:
+            sys.stderr.write(f"fabricheck: no part of the network can be named: {error}\n")
+            return ()
+        return tuple(each for suspect in found.suspects for each in suspect.components)
+
+
+def _named(said: str) -> Iterable[str]:
+    for how in _NAMES:
+        for each in how.findall(said):
+            yield from NodeSet(each)
+
+
+def main(arguments: Sequence[str]) -> int:
+    at = list(arguments).index("--")
+    folder, ranks, limit, patience, *options = arguments[:at]
+    fleet = Fleet.read(Path(folder))
+    topology = find_topology(fleet.partition, site_root(fleet.system) / "site_configs")
+    if topology.network is None:
+        sys.stderr.write(f"fabricheck: the topology of {fleet.system} has no network: its pairs cannot be screened\n")
+        return 1
+    run = Screen(
+        fleet, int(ranks), float(limit), float(patience), options, arguments[at + 1 :], topology.network, topology
+    )
+    return 0 if run.run() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,94 @@
+"""Runs a command on each good node of a fleet, all at the same time; the job of a test that measures one node calls it.
+
+    python -m fabricheck.fleet.sweep FLEET RANKS LIMIT PATIENCE [OPTION OF THE LAUNCHER]... -- COMMAND...
+
+Each node has a step of its own, and a folder NODES/NODE below the current one. A result file that COMMAND names
+(`--output=FILE`) is written to the node's own disk, and copied into that folder once it is whole. What fails is tried a
+second time; what fails twice where most nodes succeed is excluded from the fleet. The exit status is 0 unless no node
+could do it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fabricheck.fleet.record import TROUBLES, Fleet, Trouble, write_troubles
+from fabricheck.fleet.steps import Ended, run_steps, time_for, words_of_step
+from fabricheck.records.case import NODES
+
+# fabricbench's exit statuses of a node that did what it was asked: measured, with wrong data, and unsupported.
+DONE = (0, 5, 6)
+#: What the exit status of each node is left in, beside its result.
+STATUS = "exit-status"
+_OUTPUT = "--output="
+# The result is renamed in place, so that it is whole where it is there. A signal ends the program, and not this.
+_ON_NODE = """\
+trap : TERM
+disk=$(mktemp -d "${TMPDIR:-/tmp}/fabricheck.XXXXXX") || exit 1
+file=$1; shift
+"$@" "--output=$disk/$file"; status=$?
+if [ -s "$disk/$file" ]; then cp "$disk/$file" "$file.part" && mv "$file.part" "$file"; fi
+rm -rf "$disk"; exit $status
+"""
+
+
+def sweep(
+    fleet: Fleet, ranks: int, limits: tuple[float, float], options: Sequence[str], command: Sequence[str]
+) -> bool:
+    """Runs `command` on each node below the current folder; whether any node could do it.
+
+    `limits`: seconds that a node has, and that it has more than its equals.
+    """
+    output = next((word.removeprefix(_OUTPUT) for word in command if word.startswith(_OUTPUT)), None)
+    if output is not None:
+        rest = [word for word in command if not word.startswith(_OUTPUT)]
+        command = ["sh", "-c", _ON_NODE, "fabricheck", output, *rest]
+
+    def run(nodes: Sequence[str], limit: float) -> dict[str, Ended]:
+        commands = {node: [*words_of_step(fleet.job, [node], ranks, options), *command] for node in nodes}
+        folders = {node: Path(NODES) / node for node in nodes}
+        for each in folders.values():
+            (each / "node-state").mkdir(parents=True, exist_ok=True)
+        ended = run_steps(commands, folders, {node: folders[node] / "said.txt" for node in nodes}, limit, limits[1])
+        for node, one in ended.items() if output is not None else ():
+            (folders[node] / STATUS).write_text(f"{one.status}\n", encoding="utf-8")
+        return ended
+
+    first = run(fleet.good, limits[0])
+    if output is None:
+        return True  # it only asks nodes, and what has no answer has no file
+    done = [each.seconds for each in first.values() if each.status in DONE]
+    failed = {node: each for node, each in first.items() if each.status not in DONE}
+    second = run(tuple(failed), time_for(done, *limits)) if failed else {}
+    troubles = troubles_of(failed, second, len(first))
+    write_troubles(Path(TROUBLES), troubles)
+    fleet.exclude(troubles)
+    return bool(done)
+
+
+def troubles_of(first: Mapping[str, Ended], second: Mapping[str, Ended], nodes: int) -> list[Trouble]:
+    """What is said of the nodes that failed, and how the second try ended; where most failed, none is to blame."""
+    found = []
+    for node, one in first.items():
+        other = second[node]
+        if other.status in DONE:
+            found.append(Trouble(node, f"it failed once and then worked: {one.reason}", guilty=False))
+        else:
+            found.append(Trouble(node, f"it failed twice, by itself: {other.reason}"))
+    if len(first) > nodes / 2:
+        return [replace(each, guilty=False) for each in found]
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    at = list(arguments).index("--")
+    folder, ranks, limit, patience, *options = arguments[:at]
+    limits = float(limit), float(patience)
+    return 0 if sweep(Fleet.read(Path(folder)), int(ranks), limits, options, arguments[at + 1 :]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,234 @@
+"""Reads the output of oneCCL's own `benchmark` (uxlfoundation/oneCCL, examples/benchmark; docs/vendor-formats.md)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fabricheck.records.run import Samples
+from fabricheck.results.guards import list_ranks
+from fabricheck.results.vendor_output import VendorOutput
+from fabricheck.results.vendor_text import (
+    LARGEST_RANKS,
+    Complaints,
+    Line,
+    crash_line,
+    fixed_number,
+    is_plain,
+    looks_like_number,
+    misaligned,
+    one_time,
+    parse_or_unwrap,
+    read_lines,
+    token_ends,
+    whole_number,
+)
+
+PROGRAM = "benchmark"
+#: By its own name: the operation, and whether a size is the share of one rank.
+_COLLECTIVES = {
+    "allreduce": ("allreduce", False),
+    "reduce": ("reduce", False),
+    "reduce_scatter": ("reduce_scatter", False),
+    "bcast": ("broadcast", False),
+    "broadcast": ("broadcast", False),
+    "allgather": ("allgather", True),
+    "alltoall": ("alltoall", True),
+}
+_ELEMENT_BYTES = {"int8": 1, "int32": 4, "int64": 8, "uint64": 8, "float16": 2, "float32": 4, "float64": 8}
+_ELEMENT_BYTES["bfloat16"] = 2
+_COLUMNS = ("#bytes", "#elem_count", "#repetitions", "t_min[usec]", "t_max[usec]", "t_avg[usec]", "stddev[%]")
+_FURTHER_COLUMN = "wait_t_avg[usec]"
+# Of the list "options:", what says how it was measured, and what it can be. With several buffers, or one for both
+# directions, #bytes mean something else.
+_OPTIONS = {
+    "processes": r"[0-9]{1,9}",
+    "warmup_iters": r"[0-9]{1,9}",
+    "iter_policy": r"off|auto",
+    "buf_count": r"1",
+    "inplace": r"0",
+    "check": r"off|last|all",
+    "elem_counts": r"\[[0-9 ]*\]",
+}
+_OPTION = re.compile(r"([a-z_ ]{1,20}):\s*(.*)", re.ASCII)
+_HEADING = re.compile(r"# Benchmarking: (.+)", re.ASCII)
+_PROCESSES = re.compile(r"# #processes: ([0-9]{1,9})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class _Row:
+    line: Line
+    size: int
+    elements: int
+    repetitions: int
+    minimum: float
+    maximum: float
+    average: float
+
+
+def parse_oneccl_benchmark(
+    text: str, path: str = "", *, ranks: int | None = None, sizes: tuple[int, ...] | None = None
+) -> VendorOutput:
+    """The measurements in the standard output of one run of one collective with one datatype.
+
+    `ranks` and `sizes` (those that it was asked for, in bytes) are what a caller knows. A time is `t_max[usec]`, the
+    mean of the slowest rank; `bytes` is `#bytes`, times the ranks where that is the share of one. Whatever the text
+    holds, this returns.
+    """
+    return parse_or_unwrap(lambda each: _Parser(each, path, ranks, sizes).output(), text)
+
+
+class _Parser:
+    def __init__(self, text: str, path: str, ranks: int | None, sizes: tuple[int, ...] | None) -> None:
+        self.text, self.ranks, self.sizes = text, ranks, sizes
+        self.complaints = Complaints(path)
+        self.path = path
+        self.options: dict[str, str] = {}
+        self.facts: dict[str, str] = {}
+        self.collective = ""
+        self.processes: int | None = None
+        self.columns: tuple[str, ...] = ()
+        self.rows: list[_Row] = []
+        self.ends: list[tuple[int, ...]] = []
+        self.ended = False
+
+    def output(self) -> VendorOutput:
+        lines = read_lines(self.text)
+        for line in lines:
+            self.read(line)
+        if (crash := crash_line(self.text, lines)) is not None:
+            self.complaints.incomplete(crash, "the run did not end well")
+        samples = tuple(self.check())
+        tool = f"{PROGRAM} {self.collective}".strip()
+        problems = tuple(self.complaints.problems)
+        return VendorOutput(tool, None, self.path, self.processes, self.facts, samples, problems)
+
+    def read(self, line: Line) -> None:
+        text = line.text.strip()
+        if not text or set(text) <= set("#-"):
+            return
+        if self.ended and (text.startswith("#") or looks_like_number(text.split()[0])):
+            self.complaints.invalid(line, "two outputs are in one text")
+        elif text.startswith("#bytes"):
+            self.read_columns(line, tuple(text.split()))
+        elif text == "# All done":
+            self.ended = True
+        elif (heading := _HEADING.fullmatch(text)) is not None:
+            if self.collective:
+                self.complaints.invalid(line, "there are several tables: run one collective and datatype at a time")
+            self.collective = heading[1].strip()
+        elif (processes := _PROCESSES.fullmatch(text)) is not None and self.processes is None:
+            self.processes = min(int(processes[1]), LARGEST_RANKS)
+        elif text.startswith("#") or "[usec]" in text or "Benchmarking" in text:
+            self.complaints.invalid(line, "this is no line of oneCCL's benchmark that can be read")
+        elif text == "FAILED" or "unexpected value" in text or ("expected" in text and "got" in text):
+            self.complaints.fail(line, "the data were wrong")
+        elif looks_like_number(text.split()[0]) and "|CCL_" not in text:
+            self.read_row(line, text.split())
+        elif not self.collective and (option := _OPTION.fullmatch(text)) is not None:
+            self.read_option(line, option[1], option[2].strip())
+
+    def read_option(self, line: Line, name: str, value: str) -> None:
+        fact = {"datatype": "datatype", "reduction": "redop"}.get(name)
+        if (fact in self.facts) or name in self.options:
+            self.complaints.invalid(line, "an option is there twice: two outputs are in one text")
+        elif fact is not None:
+            self.facts[fact] = value
+        elif name in _OPTIONS and re.fullmatch(_OPTIONS[name], value, re.ASCII) is None:
+            self.complaints.invalid(line, f"{name} is not one with which the table can be read")
+        elif name in _OPTIONS:
+            self.options[name] = value
+
+    def read_columns(self, line: Line, names: tuple[str, ...]) -> None:
+        if self.columns or names not in (_COLUMNS, (*_COLUMNS, _FURTHER_COLUMN)):
+            self.complaints.invalid(line, "the columns are not those of oneCCL's benchmark")
+        self.columns = self.columns or names
+
+    def read_row(self, line: Line, tokens: list[str]) -> None:
+        if not self.columns or not is_plain(line.text) or len(tokens) != len(self.columns):
+            self.complaints.invalid(line, "this is no row of the table")
+            return
+        wholes = [whole_number(token) for token in tokens[:3]]
+        times = [fixed_number(token) for token in tokens[3:6]]
+        # The deviation of times that are all zero is no number.
+        if None in wholes or None in times or not (fixed_number(tokens[6]) is not None or tokens[6] in ("nan", "-nan")):
+            self.complaints.invalid(line, "a number is not as oneCCL's benchmark prints it")
+            return
+        size, elements, repetitions = (each or 0 for each in wholes)
+        minimum, maximum, average = (each or 0.0 for each in times)
+        self.rows.append(_Row(line, size, elements, repetitions, minimum, maximum, average))
+        self.ends.append(token_ends(line.text))
+
+    def check(self) -> Iterator[Samples]:
+        complaints = self.complaints
+        if not self.collective or not self.columns or not self.processes or self.options.keys() != _OPTIONS.keys():
+            complaints.incomplete(None, "the heading of oneCCL's benchmark is missing: it did not start, or is another")
+            return
+        if not self.ended:
+            complaints.incomplete(None, "it did not say '# All done': the output was cut off, or the run crashed")
+        if self.ranks not in (None, self.processes) or self.options["processes"] != str(self.processes):
+            said = f"{self.options['processes']} and {self.processes}"
+            complaints.invalid(None, f"options and table say {said} processes" + self.not_asked())
+        if self.collective not in _COLLECTIVES:
+            complaints.invalid(None, f"{self.collective!r} is no collective that can be read, or several")
+            return
+        self.check_sizes()
+        for index in misaligned(self.ends):
+            complaints.invalid(self.rows[index].line, "the row does not stand under the others")
+        operation, shares = _COLLECTIVES[self.collective]
+        for row in self.rows:
+            if (mistake := self.mistake(row)) is not None:
+                complaints.invalid(row.line, mistake)
+            elif (size := self.buffer_bytes(row, operation, shares=shares)) > 0:
+                yield from complaints.sample(row.line, self.sample(operation, size, row))
+
+    def buffer_bytes(self, row: _Row, operation: str, *, shares: bool) -> int:
+        """Bytes of the buffer of one rank; what a reduce_scatter cannot share equally it leaves out."""
+        processes = self.processes or 1
+        if operation == "reduce_scatter":
+            return row.elements // processes * processes * (row.size // max(row.elements, 1))
+        return row.size * processes if shares else row.size
+
+    def not_asked(self) -> str:
+        return f" and not {self.ranks}" if self.ranks is not None else ""
+
+    def check_sizes(self) -> None:
+        found = [row.size for row in self.rows]
+        counts = [whole_number(each) for each in self.options["elem_counts"].strip("[]").split()]
+        element = _ELEMENT_BYTES.get(self.facts.get("datatype", ""), 0)
+        said = [element * each for each in counts if each is not None]
+        if self.sizes is not None and said != list(self.sizes):
+            self.complaints.invalid(None, "the sizes are not those that were asked for")
+        wanted = list(self.sizes) if self.sizes is not None else said
+        if missing := [size for size in wanted if size not in found]:
+            self.complaints.incomplete(None, f"rows are missing: {list_ranks(missing)} B")
+        if not found or [size for size in wanted if size in found] != found:
+            self.complaints.invalid(None, "rows are doubled, moved or were not asked for")
+
+    def mistake(self, row: _Row) -> str | None:
+        """What cannot be true of a row."""
+        element = _ELEMENT_BYTES.get(self.facts.get("datatype", ""))
+        if element is None or row.size != row.elements * element:
+            return "#bytes and #elem_count are not of one datatype"
+        if row.repetitions < 1:
+            return "nothing was repeated"
+        if not row.minimum <= row.average <= row.maximum:
+            return "t_min, t_avg and t_max are not in this order"
+        if row.maximum == 0 and row.size > 0:
+            return "a time of zero was never measured"
+        return None
+
+    def sample(self, operation: str, size: int, row: _Row) -> Samples | None:
+        checked = self.options["check"] != "off"
+        self.facts["validation"] = "passed" if checked else "off"
+        return one_time(
+            operation,
+            size,
+            tuple(range(self.processes or 0)),
+            1e3 * row.maximum,
+            implementation="library",
+            wrong_bytes=0 if checked else -1,
+            # With the policy `auto` large sizes have fewer.
+            warmup=int(self.options["warmup_iters"]) if self.options["iter_policy"] == "off" else -1,
+        )

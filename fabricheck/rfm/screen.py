@@ -1,0 +1,68 @@
+"""A test of the network of a fleet: pairs of all good nodes, the suspects again, and a collective of what is good."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import reframe.core.runtime as rt
+from reframe.core.exceptions import SanityError
+
+from fabricheck.fleet.record import TROUBLES, read_troubles
+from fabricheck.fleet.screen import LAUNCHES
+from fabricheck.fleet.settings import KEY
+from fabricheck.jsonfile import read_json
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.rfm.measure import FabricbenchCheck
+
+
+class FleetScreen(FabricbenchCheck):
+    """One job step after another over the good nodes of a fleet (fabricheck.fleet.screen).
+
+    The contract, by phase, where it differs from FabricbenchCheck's:
+
+    - *init*: only partitions inside the job of a fleet (`fabricheck run --nodes`).
+    - *run*: launches over all nodes that are not excluded; nodes with which MPI does not start are found and excluded.
+    - *sanity*: each launch left a result file, which is guarded for the nodes that it was over.
+    - *performance*: what the parts of the network lose is found by the session, which has all files.
+    """
+
+    nodes = 0
+    rank_a_port = True
+    node_state = False
+    job_time = "30m"
+    fleet_launcher = "fabricheck.fleet.screen"
+    further_files = ("*.jsonl*", LAUNCHES)
+
+    def fitting_systems(self) -> list[str]:
+        partitions = [each for each in rt.runtime().system.partitions if KEY in each.extras]
+        needed = set() if self.transport == "mpi" else {"gpu"}
+        return [each.fullname for each in partitions if needed <= set(each.features)]
+
+    def set_nodes(self) -> None:
+        super().set_nodes()
+        self.leave_out_if(self.num_nodes < 2, "a network needs two nodes, and this job has one")
+
+    def judge(self) -> RunJudgement:
+        stage = Path(self.stagedir)
+        launches = read_json(stage / LAUNCHES) if (stage / LAUNCHES).exists() else []
+        troubles = read_troubles(stage / TROUBLES)
+        problems = [Problem(Verdict.INCOMPLETE, f"{one.node}: {one.what}", one.node) for one in troubles]
+        status = self.exit_status()
+        if status != 0:
+            problems.append(Problem(Verdict.INCOMPLETE, f"the network was not screened as a whole{self.last_words()}"))
+        for each in launches:
+            self.num_nodes, self.operations = each["nodes"], each["operations"]
+            self.num_tasks = self.num_nodes * self.num_tasks_per_node
+            file = stage / each["file"]
+            if not file.exists():
+                problems.append(Problem(Verdict.INCOMPLETE, f"{each['file']} was not measured"))
+                continue
+            problems += self.read_guarded(file, 0, self.wanted_environment(), self.paths()).problems
+        if not launches:
+            raise SanityError(problems[0].message if problems else f"nothing was launched{self.last_words()}")
+        if any(one.verdict is Verdict.INVALID for one in problems):
+            raise SanityError("; ".join(f"{one.verdict.value}: {one.message}" for one in problems[:3]))
+        self.fleet_problems = tuple(problems)
+        return RunJudgement(Run(str(stage), {}, (), (), None), Verdict.PASS, (), ())

@@ -1,0 +1,86 @@
+"""Faults of clusters of GPUs: the table has each of them on each system, red and named. Nothing is brought up here."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import gpu_faults
+from benchmarks.gpu_faults import SHAPES, Fault, Row, Told, faults_of, lines_of, main, read_rows
+from fabricheck.commands.emulate_faults import fault as command
+from fabricheck.emulation.cluster import Cluster
+from fabricheck.suite import suite_root
+
+ROW = Row(
+    "alps", "a hung GPU", "fault x", "SmokePeers", "INCOMPLETE", 4, "INCOMPLETE: x", True, 9.5, "2026-11-22", "abc"
+)
+DOCUMENT = suite_root() / "docs" / "faults-of-gpus.md"
+
+
+def test_every_fault_of_every_system_is_red_and_named_in_the_document() -> None:
+    """As `python -m benchmarks.gpu_faults` recorded it; a row without the line that it has to have says so."""
+    cells = [line.split(" | ") for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    found = {(row[0].removeprefix("| "), row[1]): row for row in cells[1:]}
+    for shape in SHAPES:
+        for each in (one for one in faults_of(shape) if (one.what, shape.system) in found):
+            row = found[each.what, shape.system]
+            assert (row[2], row[3]) == (each.how, each.check)
+            assert row[4] != "PASS"
+            assert row[5] != "0"
+            assert gpu_faults.NOT_NAMED not in row[6], row
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.system)
+def test_faults_are_planted_by_commands_that_are_there(shape: gpu_faults.Shape) -> None:
+    faults = list(faults_of(shape))
+    assert len({each.what for each in faults}) == len(faults)
+    for words in (shlex.split(each) for one in faults for each in one.plant):
+        assert words[0] in command.commands
+
+
+def test_a_line_counts_with_all_its_words_and_its_verdict() -> None:
+    fault = Fault("x", (), "SmokePeers", ("nid001: GPU 0", "0000:08:00.0"), ("DEGRADED",))
+    right = ("DEGRADED", "nid001: GPU 0: is slow, at 0000:08:00.0")
+    others = (("DEGRADED", "nid001: GPU 0: is slow"), ("FAIL", right[1]))
+    assert Told(1, "", {}, others).line(fault) is None
+    assert Told(1, "", {}, (*others, right)).line(fault) == right
+
+
+def test_lines_are_those_of_the_session_of_runs_and_of_metrics_that_are_not_green() -> None:
+    problem = {"verdict": "DEGRADED", "message": "of a run"}
+    metrics = [
+        {"name": "a", "verdict": "PASS", "reason": "good"},
+        {"name": "b", "verdict": "FAIL", "reason": "too slow"},
+    ]
+    told = {
+        "problems": [{"verdict": "INCOMPLETE", "message": "whole"}],
+        "runs": [{"problems": [problem], "metrics": metrics}],
+    }
+    assert list(lines_of(told)) == [("INCOMPLETE", "whole"), ("DEGRADED", "of a run"), ("FAIL", "b: too slow")]
+
+
+def test_what_has_a_row_is_not_planted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, table = tmp_path / "rows.jsonl", tmp_path / "table.md"
+    rows.write_text(json.dumps(asdict(replace(ROW, named=False))) + "\n" + json.dumps(asdict(ROW)) + "\n")
+    planted: list[str] = []
+
+    def measured(_: Cluster, fault: Fault) -> Row:
+        planted.append(fault.what)
+        return replace(ROW, fault=fault.what, named=False)
+
+    class Nothing:
+        def down_now(self) -> None:
+            pass
+
+    monkeypatch.setattr(gpu_faults, "measure", measured)
+    monkeypatch.setattr(gpu_faults, "up_in_miniature", lambda *_: Nothing())
+    monkeypatch.setattr(Cluster, "down", lambda *_: False)
+    options = ["--systems=alps", "--faults=hung", f"--rows={rows}", f"--output={table}"]
+    assert main(options) == 1
+    assert planted == ["a hung GPU on another node"]
+    assert read_rows(rows)["alps", "a hung GPU"].named
+    assert f"INCOMPLETE: x{gpu_faults.NOT_NAMED} |" in table.read_text(encoding="utf-8")

@@ -1,0 +1,58 @@
+"""The help of each command: an example that parses, every tag of the checks, and the reference that is made of it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from fabricheck.cli import cli
+from tools.commands_page import PAGE, commands, render
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = {context.command_path: context for context in commands() if not isinstance(context.command, click.Group)}
+
+
+def examples_in(command: click.Command) -> Iterator[list[str]]:
+    for line in (command.help or "").splitlines():
+        if line.strip().startswith("fabricheck "):
+            yield shlex.split(line)[1:]
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_command_has_an_example_of_its_own(path: str) -> None:
+    assert any(
+        ["fabricheck", *each][: len(path.split())] == path.split() for each in examples_in(COMMANDS[path].command)
+    )
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_the_examples_parse(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a user types them, but that files need not be there."""
+    monkeypatch.setattr(click.Path, "convert", lambda self, value, param, ctx: value)
+    for arguments in examples_in(COMMANDS[path].command):
+        context: click.Context = cli.make_context("fabricheck", list(arguments))
+        while isinstance(group := context.command, click.Group):
+            name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
+            assert name is not None and command is not None
+            context = command.make_context(name, rest, parent=context)
+
+
+def test_the_help_of_run_tells_what_each_tag_is() -> None:
+    tags = {
+        tag
+        for file in (ROOT / "checks").glob("*.py")
+        for found in re.findall(r"^    tags = \{(.*?)\}", file.read_text(encoding="utf-8"), re.MULTILINE)
+        for tag in re.findall(r'"([\w-]+)"', found)
+    }
+    told = re.findall(r"^ +([\w-]+) +(?:\d+ s|not timed) ", COMMANDS["fabricheck run"].command.help or "", re.MULTILINE)
+    assert sorted(told) == sorted(tags)
+
+
+def test_the_page_of_commands_is_current() -> None:
+    """`make docs` writes it."""
+    assert (ROOT / PAGE).read_text(encoding="utf-8") == render()

@@ -1,0 +1,82 @@
+"""Which nodes `--nodes` means, and what is said where it means none."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.fleet.nodes import choose, partition_of
+
+STATES = {
+    "nid001": "idle",
+    "nid002": "allocated",
+    "nid003": "drained",
+    "nid004": "idle*",
+    "nid005": "mixed",
+    "nid006": "reserved",
+    "nid007": "idle",
+    "nid008": "down",
+}
+WHERE = "site:gpu"
+
+
+def left(asked: str) -> dict[str, str]:
+    return {each.node: each.why for each in choose(asked, STATES, WHERE).unchecked}
+
+
+def test_all_are_those_that_can_run_a_job() -> None:
+    assert choose("all", STATES, WHERE).nodes == ("nid001", "nid002", "nid005", "nid007")
+    assert left("all") == {f"nid00{n}": f"Slurm has it {STATES[f'nid00{n}']}" for n in (3, 4, 6, 8)}
+
+
+def test_idle_leaves_those_that_work() -> None:
+    assert choose("idle", STATES, WHERE).nodes == ("nid001", "nid007")
+    assert left("idle")["nid002"] == "Slurm has it allocated"
+
+
+def test_a_number_is_for_the_scheduler_to_choose_from_all() -> None:
+    found = choose("2", STATES, WHERE)
+    assert (found.nodes, found.count) == (("nid001", "nid002", "nid005", "nid007"), 2)
+
+
+def test_a_list_is_taken_in_the_order_of_the_scheduler_and_each_node_once() -> None:
+    found = choose("nid007,nid[001-003],nid001", STATES, WHERE)
+    assert found.nodes == ("nid001", "nid002", "nid007")
+    assert [each.node for each in found.unchecked] == ["nid003"]
+    assert found.notes == ("--nodes nid007,nid[001-003],nid001: nid001 more than once: each node is measured once",)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("nid[001-002],nid0o3", "nid0o3 is not among the 8 nodes of site:gpu (nid[001-008]); did you mean nid003?"),
+        ("nid[001-002],login[1-2]", "login[1-2] are not among the 8 nodes"),
+        ("nid[001-", "is not a list of names"),
+        ("", "is not a list of names"),
+        ("0", "has 4 nodes that can run a job"),
+        ("5", "has 4 nodes that can run a job"),
+        (
+            "nid003,nid008",
+            "none of 2 nodes of site:gpu can be had: nid003: Slurm has it drained; nid008: Slurm has it down",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(asked: str, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        choose(asked, STATES, WHERE)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("access", "partition"),
+    [
+        (["--partition=gpu", "--exclusive"], "gpu"),
+        (["--account=a -p gpu"], "gpu"),
+        (["--partition gpu"], "gpu"),
+        (["--account=a-partition"], ""),
+        ([], ""),
+    ],
+)
+def test_the_partition_of_access_options(access: list[str], partition: str) -> None:
+    assert partition_of(access) == partition

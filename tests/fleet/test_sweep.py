@@ -1,0 +1,59 @@
+"""Steps with real processes: `srun` on the path is a shell script that fails as a node would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fabricheck.fleet.record import TROUBLES, Fleet, read_troubles
+from fabricheck.fleet.steps import Ended
+from fabricheck.fleet.sweep import sweep, troubles_of
+from fabricheck.topology.network import unfold
+
+NODES = unfold("nid[001-007]")
+# What it is called with before the command does not matter here, but for the node.
+SRUN = """\
+#!/bin/sh
+while :; do
+  case $1 in --nodelist=*) node=${1#*=};; sh) break;; esac
+  shift
+done
+case $node in
+nid002) echo "srun: error: Task launch for StepId=1.2 failed on node nid002: Socket timed out"; exit 1;;
+nid003) exec sleep 60;;
+nid004) [ -e once ] || { touch once; exit 9; };;
+esac
+exec "$@"
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program = tmp_path / "bin" / "srun"
+    program.parent.mkdir()
+    program.write_text(SRUN)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_node_costs_its_own_result_only(place: Path) -> None:
+    fleet = Fleet(place, "site", "site:gpu", "all", "1", NODES)
+    program = ["sh", "-c", 'echo measured > "${1#--output=}"', "fabricbench", "--output=result.jsonl"]
+    good = ("nid001", "nid004", "nid005", "nid006", "nid007")
+    assert sweep(fleet, 2, (60.0, 1.0), (), program)
+    assert sorted(each.parent.name for each in place.glob("nodes/*/result.jsonl")) == list(good)
+    found = {each.node: each for each in read_troubles(place / TROUBLES)}
+    assert {node: each.guilty for node, each in found.items()} == {"nid002": True, "nid003": True, "nid004": False}
+    assert "Task launch for StepId=1.2 failed on node nid002" in found["nid002"].what
+    assert "nothing came of it" in found["nid003"].what
+    assert "failed once and then worked" in found["nid004"].what
+    assert Fleet(place, "site", "site:gpu", "all", "1", NODES).good == good
+
+
+def test_where_most_fail_no_node_is_excluded() -> None:
+    ended = dict.fromkeys(NODES[:3], Ended(127, 0.1, "fabricbench: not found"))
+    assert not any(each.guilty for each in troubles_of(ended, ended, 5))
+    assert all(each.guilty for each in troubles_of(ended, ended, 6))

@@ -1,0 +1,111 @@
+"""The verdict of each node, from what its runs, the network and its launches say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabricheck.fleet.record import Fleet, Trouble, Unchecked, read_troubles, write_troubles
+from fabricheck.fleet.verdict import BadNode, Evidence, FleetVerdict, verdict_of_fleet
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.report.fleet import COLUMNS, LINES, next_command, short, table
+from fabricheck.topology.network import unfold
+from tests.support.made_runs import made_run, made_samples
+
+NODES = unfold("nid[001-008]")
+
+
+def fleet(folder: Path, *unchecked: Unchecked) -> Fleet:
+    return Fleet(folder, "site", "site:gpu", "all", "17", NODES, tuple(unchecked))
+
+
+def run(*hosts: str, problems: tuple[Problem, ...] = ()) -> RunJudgement:
+    made = made_run([*hosts], [made_samples("pingpong", (0, 1), 1 << 20, 100.0)])
+    worst = problems[0].verdict if problems else Verdict.PASS
+    return RunJudgement(made, worst, problems, (), "Test @site:gpu+e") if problems else _passed(made)
+
+
+def _passed(made: object) -> RunJudgement:
+    from fabricheck.judge.judge import NO_EXPECTATION, judge_run
+    from fabricheck.judge.policy import load_policy
+    from fabricheck.suite import suite_root
+
+    policy = load_policy(suite_root() / "config" / "policy.yaml")
+    judged = judge_run(made, lambda *_: NO_EXPECTATION, {}, policy)  # type: ignore[arg-type]
+    return RunJudgement(judged.run, Verdict.PASS, (), (), "Test @site:gpu+e")
+
+
+def names(found: FleetVerdict) -> list[str]:
+    return [each.node for each in found.bad]
+
+
+def test_each_source_names_its_node_and_the_others_are_good(tmp_path: Path) -> None:
+    one = fleet(tmp_path, Unchecked("nid009", "Slurm has it drained"))
+    one.exclude([Trouble("nid003", "it failed twice")])
+    cable = Problem(Verdict.DEGRADED, "loses 50%", "nid002, nid002:hsn0 or nid002:hsn0--leaf0")
+    trunk = Problem(Verdict.DEGRADED, "loses 60%", "leaf0--spine0")
+    # Nothing to judge is INVALID by itself, so what is good here says something.
+    wrong = run("nid005", problems=(Problem(Verdict.FAIL, "2 wrong bytes", "nid005:gpu1"),))
+    everyone = RunJudgement(made_run(NODES[:7], []), Verdict.PASS, (), ())
+    found = verdict_of_fleet(one, [Trouble("nid004", "once", guilty=False)], [wrong, everyone], [cable, trunk])
+    assert names(found) == ["nid002", "nid003", "nid004", "nid005"]
+    assert [each.verdict.value for each in found.bad] == ["DEGRADED", "FAIL", "INCOMPLETE", "FAIL"]
+    assert found.good == ("nid001", "nid006", "nid007")
+    assert [each.node for each in found.unchecked] == ["nid009", "nid008"]
+    assert found.elsewhere == (trunk,)
+    assert found.message == "3 of 9 nodes good, 4 bad, 2 not checked"
+
+
+def test_a_node_that_nothing_was_measured_on_is_not_good(tmp_path: Path) -> None:
+    found = verdict_of_fleet(fleet(tmp_path), (), (), ())
+    assert found.message == "0 of 8 nodes good, 0 bad, 8 not checked"
+
+
+def test_what_may_be_a_switch_is_no_nodes_fault(tmp_path: Path) -> None:
+    either = Problem(Verdict.DEGRADED, "loses 50%", "nid002:hsn0--leaf0 or leaf0")
+    both = Problem(Verdict.DEGRADED, "loses 50%", "nid002 or nid003")
+    found = verdict_of_fleet(fleet(tmp_path), (), (), [either, both])
+    assert (names(found), found.elsewhere) == ([], (either, both))
+
+
+def test_a_host_with_a_domain_is_its_node(tmp_path: Path) -> None:
+    wrong = run("nid005.site.example", problems=(Problem(Verdict.FAIL, "2 wrong bytes"),))
+    assert names(verdict_of_fleet(fleet(tmp_path), (), [wrong], ())) == ["nid005"]
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
+troubles = st.builds(Trouble, st.sampled_from(NODES), texts, guilty=st.booleans())
+
+
+@given(st.lists(troubles, max_size=40))
+def test_every_node_is_counted_once_and_short_is_short(
+    tmp_path_factory: pytest.TempPathFactory, found: list[Trouble]
+) -> None:
+    folder = tmp_path_factory.mktemp("fleet")
+    write_troubles(folder / "all", found)
+    assert read_troubles(folder / "all") == tuple(dict.fromkeys(found))
+    verdict = verdict_of_fleet(fleet(folder), found, (), ())
+    assert len(verdict.good) + len(verdict.bad) + len(verdict.unchecked) == verdict.nodes == 8
+    assert set(names(verdict)) == {each.node for each in found}
+    lines = list(short(verdict))
+    assert len(lines) <= LINES
+    assert all(len(line) <= COLUMNS and line.isprintable() for line in lines)
+    assert lines[0] == verdict.message
+    assert list(table(verdict))[-1] == verdict.message
+
+
+@pytest.mark.parametrize(
+    ("part", "command"),
+    [
+        ("nid002:hsn0--leaf0", "ssh nid002 ethtool -S hsn0"),
+        ("nid002, nid002:hsn0 or nid002:hsn0--leaf0", "ssh nid002 ethtool -S hsn0"),
+        ("nid002:gpu3", "ssh nid002 nvidia-smi -q (or rocm-smi -a)"),
+        ("nid002", "scontrol update NodeName=nid002 State=DRAIN Reason=fabricheck"),
+    ],
+)
+def test_what_to_do_next_is_about_the_part(part: str, command: str) -> None:
+    assert next_command(BadNode("nid002", (Evidence(Verdict.DEGRADED, part, ""),))) == command

@@ -1,0 +1,71 @@
+"""ci/drain.py on the verdict of a run over many nodes: what it prints, and what it does not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricheck.suite import suite_root
+
+
+def bad(node: str, verdict: str, message: str = "it failed twice") -> dict[str, Any]:
+    return {"node": node, "verdict": verdict, "evidence": [{"verdict": verdict, "part": node, "message": message}]}
+
+
+def drain(folder: Path, fleet: dict[str, Any], *options: str) -> subprocess.CompletedProcess[str]:
+    file = folder / "verdict.json"
+    file.write_text(json.dumps({"rehearsal": False, "runs": [], "fleet": fleet}))
+    command = [sys.executable, str(suite_root() / "ci" / "drain.py"), str(file), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+BAD = [bad("nid003", "FAIL"), bad("nid004", "INCOMPLETE"), bad("nid005", "DEGRADED", "loses 50%; really")]
+
+
+def test_fail_and_degraded_are_drained(tmp_path: Path) -> None:
+    done = drain(tmp_path, {"nodes": 8, "bad": BAD})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "scontrol update NodeName=nid003 State=DRAIN 'Reason=fabricheck: nid003: it failed twice'",
+        "scontrol update NodeName=nid005 State=DRAIN 'Reason=fabricheck: nid005: loses 50%; really'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "line"),
+    [
+        ("pbs", "pbsnodes -o -C 'fabricheck: nid003: it failed twice' nid003"),
+        ("flux", "flux resource drain nid003 'fabricheck: nid003: it failed twice'"),
+    ],
+)
+def test_other_schedulers(tmp_path: Path, scheduler: str, line: str) -> None:
+    done = drain(tmp_path, {"nodes": 8, "bad": BAD[:1]}, f"--scheduler={scheduler}")
+    assert done.stdout.splitlines() == [line]
+
+
+def test_where_most_are_bad_none_is_drained(tmp_path: Path) -> None:
+    done = drain(tmp_path, {"nodes": 3, "bad": BAD})
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "2 of 3 nodes are bad" in done.stderr
+
+
+def test_a_waiver_holds_until_its_day_ends(tmp_path: Path) -> None:
+    waivers = tmp_path / "waivers"
+    waivers.write_text("# known\nnid003 ann 2999-12-31 waits for a cable\nnid005 bob 2020-01-01 was to be fixed\n")
+    done = drain(tmp_path, {"nodes": 8, "bad": BAD}, f"--waivers={waivers}")
+    assert [line.split()[2] for line in done.stdout.splitlines()] == ["NodeName=nid005"]
+    assert "nid003: waived by ann until 2999-12-31: waits for a cable: not drained" in done.stderr
+    assert "the waiver of nid005 ended on 2020-01-01" in done.stderr
+
+
+@pytest.mark.parametrize("line", ["nid003 ann", "nid003 ann tomorrow why", "nid003 ann 2999-13-01 why"])
+def test_a_waiver_that_is_none_is_one_line(tmp_path: Path, line: str) -> None:
+    (tmp_path / "waivers").write_text(f"{line}\n")
+    done = drain(tmp_path, {"nodes": 8, "bad": BAD}, f"--waivers={tmp_path / 'waivers'}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1 and "LAST-DAY" in done.stderr

@@ -1,0 +1,65 @@
+"""Writes docs/commands.md, the reference of the command line, from the commands themselves: `make docs` calls it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from fabricheck.cli import cli
+
+PAGE = Path("docs/commands.md")
+_HEAD = """# Commands
+
+Made by `make docs` from the commands themselves, which say the same with `--help`. Every command also takes `--site
+FOLDER`: a folder with `site_configs/` and `reference_values/` of your own systems (`FABRICHECK_SITES` names several).
+"""
+
+
+def commands() -> Iterator[click.Context]:
+    """A context for each command and group of commands below `fabricheck`, in the order of the help."""
+    yield from _below(click.Context(cli, info_name="fabricheck"))
+
+
+def render() -> str:
+    """The page, as Markdown."""
+    return "\n".join([_HEAD, *map(_section, commands())])
+
+
+def _below(context: click.Context) -> Iterator[click.Context]:
+    group = context.command
+    assert isinstance(group, click.Group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        own = click.Context(command, info_name=name, parent=context)
+        yield own
+        if isinstance(command, click.Group):
+            yield from _below(own)
+
+
+def _section(context: click.Context) -> str:
+    command, path = context.command, context.command_path
+    parts = [f"{'#' * (len(path.split()))} {path}"]
+    if not isinstance(command, click.Group):
+        usage = " ".join(command.collect_usage_pieces(context))
+        parts.append(f"```\n{path} {usage}\n```")
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        as_it_is = paragraph.removeprefix("\b\n")
+        parts.append(f"```\n{as_it_is}\n```" if as_it_is != paragraph else paragraph)
+    rows = [
+        f"| `{names}` | {text.replace('|', '&#124;')} |"
+        for each in command.get_params(context)
+        # --help and the --site of every command are eager.
+        if isinstance(each, click.Option) and not each.is_eager and (record := each.get_help_record(context))
+        for names, text in [record]
+    ]
+    if rows:
+        parts.append("\n".join(["| option | what |", "|---|---|", *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(), encoding="utf-8")
