@@ -271,13 +271,15 @@ def write_table(rows: Mapping[tuple[str, str], Row], file: Path, command: str) -
     for row in ordered:
         left_out = sum(_count(each) for each in row.not_applicable)
         cells = (row.system, row.tag, row.nodes, row.verdict, f"{row.passed} of {row.selected}", left_out)
-        times = (f"{row.up_s:.1f} s", f"{row.wall_s:.0f} s", f"{row.load:.1f}")
+        times = (f"{row.up_s:.1f} s", f"{row.wall_s:.0f} s", f"{row.load:.1f}" if row.load else "not kept")
         lines.append(f"| {' | '.join(map(str, (*cells, *times, _percent(row.within), _percent(row.between))))} |")
     lines += _section("Not applicable", ((row, row.not_applicable) for row in ordered))
     lines += _section("Not green", ((row, row.problems) for row in ordered))
     lines += ["", "## Where and when", ""]
-    stamps = {(row.commit, row.when.split()[0]) for row in ordered}
-    lines += [f"- {when}, commit {commit}, 2 cores." for commit, when in sorted(stamps)]
+    stamps: dict[tuple[str, str], list[str]] = {}
+    for row in ordered:
+        stamps.setdefault((row.when.split()[0], row.commit), []).append(f"{row.system} {row.tag}")
+    lines += [f"- {when}, commit {commit}, 2 cores: {', '.join(of)}." for (when, commit), of in sorted(stamps.items())]
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -40,7 +40,7 @@ EVERY_PLANE, FIRST_TABLE = "10.0.0.0/8", 100
 _QUEUE_MS, _QUEUE_OF_GPUS_MS = 20, 500
 # There, too, flows share a port fairly, as those of a fabric do, whatever congestion control the machine's TCP has: the
 # kernel holds whole messages, and has no more than a few packets of each connection queue for a port at a time.
-_MESSAGE_BYTES, _QUEUED_BYTES, _SEGMENTS_BYTES = 4 << 20, 16 << 10, 8000
+_MESSAGE_BYTES, _QUEUED_BYTES, _SEGMENTS_BYTES = 4 << 20, 16 << 10, 4500
 _TCP = {
     "tcp_congestion_control": "reno",
     "tcp_limit_output_bytes": _QUEUED_BYTES,

@@ -32,7 +32,7 @@ WITHOUT_NICS = 1 / 8000
 #: What the kernel's shaper keeps to on this kind of machine, in Gb/s.
 SLOWEST_GBPS, FASTEST_GBPS = 1e-3, 4.0
 #: Bytes that may pass a shaped port at once: a few packets.
-BURST_BYTES = 8 << 10
+BURST_BYTES = 16 << 10
 #: The largest transfer takes this time at least over the fastest link of a GPU: below some 2 ms the machine's own
 #: scheduler is what is measured.
 LARGEST_S = 4e-3

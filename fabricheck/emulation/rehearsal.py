@@ -86,9 +86,9 @@ def _furnish(cluster: Cluster, chosen: Miniature, root: Path, built: Programs) -
             gpu_folder(name, host),
             Choices(scale=1.0, node=host, largest_allocation=LARGEST_ALLOCATION),  # the topology is scaled already
         )
-    prolog = cluster.folder / "prolog.sh"
-    prolog.write_text(_prolog(topology, name, built.libraries), encoding="utf-8")
-    prolog.chmod(0o755)
+    before = cluster.folder / "prolog.sh"
+    before.write_text(prolog(topology, name, built.libraries), encoding="utf-8")
+    before.chmod(0o755)
     environment: Mapping[str, Any] = {
         "env_vars": [
             *map(list, MPI_VARIABLES.items()),
@@ -96,7 +96,7 @@ def _furnish(cluster: Cluster, chosen: Miniature, root: Path, built: Programs) -
             # Where amd-smi is looked for.
             ["PATH", f"{built.libraries}:$PATH"],
         ],
-        "extras": {"mpi": "openmpi", "mpicxx": str(MPICXX), "launcher_options": [f"--task-prolog={prolog}"]},
+        "extras": {"mpi": "openmpi", "mpicxx": str(MPICXX), "launcher_options": [f"--task-prolog={before}"]},
     }
     suite = cluster.folder / "suite"
     write_suite(chosen, root, suite, cluster.folder / TOPOLOGY, {"environment": environment})
@@ -116,7 +116,7 @@ def _environments(suite: Path, system: str) -> list[str]:
     return [each["name"] for each in content["environments"]]
 
 
-def _prolog(topology: Topology, cluster: str, libraries: Path) -> str:
+def prolog(topology: Topology, cluster: str, libraries: Path) -> str:
     """What each rank is told before it starts: its node's GPUs, and the NIC of its own GPU for MPI.
 
     A node has a rank for each GPU, or for each NIC.

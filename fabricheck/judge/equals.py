@@ -95,9 +95,10 @@ def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
         found.setdefault(key, []).append(_member(number, each, where))
         host_memory = host_memory_of(run, samples) is not None
         kinds[key] = (each.unit, where.across(samples), host_memory)
-    devices = run.header["backend"] != "host"
     return tuple(
-        Equals(key, _what(run, judged.judgements[members[0].number]), unit, tuple(members), network, devices, memory)
+        Equals(
+            key, _what(run, judged.judgements[members[0].number]), unit, tuple(members), network, run.on_gpus, memory
+        )
         for key, members in found.items()
         for unit, network, memory in (kinds[key],)
     )

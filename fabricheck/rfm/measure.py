@@ -230,10 +230,9 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.leave_out_if(not self.operations, "this MPI library's collectives do not take device memory")
 
     def set_nodes(self) -> None:
-        extras = self.current_partition.extras
-        where, known = self.current_partition.fullname, nodes_of(self.current_partition)
-        self.partition_nodes = known
-        self.num_nodes = self.wanted_nodes or min(known, int(extras.get("most_nodes", known)))
+        known = self.partition_nodes = nodes_of(self.current_partition)
+        self.num_nodes = self.wanted_nodes or min(known, int(self.current_partition.extras.get("most_nodes", known)))
+        where = self.current_partition.fullname
         unknown = f"{where}: neither its extras nor its topology say how many nodes it has"
         self.leave_out_if(self.num_nodes < 1, unknown, described=False)
         self.leave_out_if(0 < known < self.num_nodes, f"{where} has {known} nodes and this test needs {self.num_nodes}")
@@ -307,7 +306,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             ranks_per_device=self.ranks_per_device,
             together=self.chosen_ranks(),
             devices=self.rank_devices,
-            more=self.more_options,
+            more=[*self.more_options, *["--share-devices"] * bool(self.current_environ.extras.get("share_devices"))],
         )
 
     def chosen_sizes(self) -> str:
@@ -359,8 +358,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         """What the result file comes to. Raises SanityError where there is none."""
         if KEY in self.current_partition.extras:
             return judge_nodes(self)
-        status = self.exit_status()
-        file = Path(self.stagedir) / RESULT
+        status, file = self.exit_status(), Path(self.stagedir) / RESULT
         if not file.exists() or file.stat().st_size == 0:
             raise SanityError(no_results(file, status, self.last_words(), self.current_partition.fullname))
         run = self.read_guarded(file, status, self.wanted_environment(), self.paths())
@@ -393,7 +391,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             backend=self.backend,
             ranks=self.num_tasks,
             nodes=self.num_nodes,
-            devices=self.backend != "host",
+            devices=self.backend != "host" and not self.current_environ.extras.get("share_devices", False),
             # With this status fabricbench repeats what its file says already, and the judge with it.
             exit_code=0 if status == WRONG_DATA and any(each.wrong_bytes > 0 for each in run.samples) else status,
             operations=self.operations,

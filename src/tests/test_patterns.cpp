@@ -59,6 +59,27 @@ TEST(alltoall_transposes) {
   }
 }
 
+// The ranks of a node share what it sends to others: what they send away first, second, … goes to as many places.
+TEST(ranks_of_a_node_never_send_to_the_same_rank_of_another_at_first) {
+  for (int nodes = 2; nodes <= 6; ++nodes) {
+    for (int of_node = 2; of_node <= 6; ++of_node) {
+      std::map<int, std::vector<int>> away;  // places on their nodes, by source
+      const auto steps = transfers(Operation::alltoall, ranks(nodes * of_node), 1 << 10);
+      for (const Transfer& each : steps[0]) {
+        if (each.source / of_node != each.destination / of_node)
+          away[each.source].push_back(each.destination % of_node);
+      }
+      for (int node = 0; node < nodes; ++node) {
+        for (std::size_t k = 0; k < away[0].size(); ++k) {
+          std::set<int> places;
+          for (int i = 0; i < of_node; ++i) places.insert(away[node * of_node + i][k]);
+          CHECK_EQUAL(places.size(), static_cast<std::size_t>(of_node));
+        }
+      }
+    }
+  }
+}
+
 TEST(reductions_take_a_contribution_of_every_rank) {
   for (const Operation operation : {Operation::allreduce, Operation::reduce, Operation::reduce_scatter}) {
     std::map<int, std::set<int>> sources;

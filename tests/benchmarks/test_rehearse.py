@@ -54,6 +54,7 @@ def test_the_table_says_what_was_left_out_and_what_is_not_green(tmp_path: Path) 
     assert "| alps | smoke | 2 | PASS | 5 of 6 | 3 | 1.5 s | 30 s | 7.2 | -3.1% SmokePeers: a_goodput | - |" in text
     assert "- alps smoke: HostTogether (2), SmokeNodes: there is none" in text
     assert "- lumi smoke: SmokePeers: too slow" in text
+    assert "- 2026-11-22, commit abc, 2 cores: alps smoke, lumi smoke." in text
 
 
 def test_what_has_a_row_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@
 #include "ccl/operations.hpp"
 #include "core/description.hpp"
 #include "core/ending.hpp"
+#include "core/prompt.hpp"
 
 namespace emulation::ccl {
 namespace {
@@ -330,6 +331,7 @@ void move_broadcast(Communicator& communicator, Plan& plan) {
 }
 
 void move(Communicator& communicator, Plan& plan) {
+  const Prompt prompt;
   meet_all(communicator, plan, 0);
   switch (plan.call.kind) {
     case Collective::allreduce:

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -74,7 +75,8 @@ struct Message {
   void* data;
   std::size_t bytes;
 };
-// Sends and receives them all at the same time, over this rank's NIC.
-void exchange(Communicator& communicator, const std::vector<Message>& sent, const std::vector<Message>& received);
+// Sends and receives them all at the same time, over this rank's NIC. `meanwhile` is done once sending has begun.
+void exchange(Communicator& communicator, const std::vector<Message>& sent, const std::vector<Message>& received,
+              const std::function<void()>& meanwhile = {});
 
 }  // namespace emulation::ccl

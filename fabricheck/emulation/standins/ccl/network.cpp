@@ -136,6 +136,19 @@ void advance(Progress& one) {
   }
 }
 
+bool is_done(const Progress& one) { return one.done == one.message.bytes; }
+
+// Those that may go on: several messages of one direction between two ranks share a connection, in their order.
+std::vector<std::size_t> firsts(const std::vector<Progress>& open) {
+  std::vector<std::size_t> result;
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    if (std::none_of(open.begin(), open.begin() + static_cast<std::ptrdiff_t>(i),
+                     [&](const Progress& each) { return each.socket == open[i].socket; }))
+      result.push_back(i);
+  }
+  return result;
+}
+
 }  // namespace
 
 sockaddr_in listening_address(const std::string& interface) {
@@ -248,33 +261,30 @@ void log_network(int device) {
   }
 }
 
-void exchange(Communicator& communicator, const std::vector<Message>& sent, const std::vector<Message>& received) {
+void exchange(Communicator& communicator, const std::vector<Message>& sent, const std::vector<Message>& received,
+              const std::function<void()>& meanwhile) {
   std::vector<Progress> open;
   for (const Message& each : sent) {
     if (each.bytes > 0) open.push_back({each, outgoing(communicator, each.peer), true});
   }
+  // The kernel takes what it has room for, and sends it while this rank has other things to do.
+  for (const std::size_t which : firsts(open)) advance(open[which]);
+  if (meanwhile) meanwhile();
   for (const Message& each : received) {
     if (each.bytes > 0) open.push_back({each, incoming(communicator, each.peer), false});
   }
   std::vector<pollfd> waits;
-  while (!open.empty()) {
+  for (;;) {
+    open.erase(std::remove_if(open.begin(), open.end(), is_done), open.end());
+    if (open.empty()) return;
     waits.clear();
-    // Several messages of one direction between two ranks share a connection: only the first of them may go on.
-    std::vector<std::size_t> who;
-    for (std::size_t i = 0; i < open.size(); ++i) {
-      const bool is_first = std::none_of(open.begin(), open.begin() + static_cast<std::ptrdiff_t>(i),
-                                         [&](const Progress& each) { return each.socket == open[i].socket; });
-      if (!is_first) continue;
-      waits.push_back({open[i].socket, static_cast<short>(open[i].sends ? POLLOUT : POLLIN), 0});
-      who.push_back(i);
-    }
+    const std::vector<std::size_t> who = firsts(open);
+    for (const std::size_t which : who)
+      waits.push_back({open[which].socket, static_cast<short>(open[which].sends ? POLLOUT : POLLIN), 0});
     poll(waits.data(), waits.size(), 1000);
     for (std::size_t i = 0; i < waits.size(); ++i) {
       if (waits[i].revents != 0) advance(open[who[i]]);
     }
-    open.erase(
-        std::remove_if(open.begin(), open.end(), [](const Progress& each) { return each.done == each.message.bytes; }),
-        open.end());
   }
 }
 

@@ -5,6 +5,7 @@
 #include "ccl/network.hpp"
 #include "ccl/operations.hpp"
 #include "core/description.hpp"
+#include "core/prompt.hpp"
 
 namespace emulation::ccl {
 namespace {
@@ -74,21 +75,23 @@ void post_near(Timeline::Change& change, Communicator& communicator, const Point
 }
 
 void move(Communicator& communicator, const Group& group) {
+  const Prompt prompt;
   for (const Near& each : group.near) {
     if (!each.what.sends) continue;
     // The data of earlier sends have gone, since operations of a stream follow one another.
     post(each.channel->ready, each.number + 1);
   }
-  for (const Near& each : group.near) {
-    if (each.what.sends) continue;
-    await(each.channel->ready, each.number + 1);
-    const std::uint32_t slot = each.number % kDepth;
-    const std::size_t bytes = std::min<std::size_t>(each.what.bytes, each.channel->bytes[slot]);
-    if (bytes > 0) move_bytes(each.what.data, map_place(each.channel->places[slot]), bytes);
-    post(each.channel->consumed, each.number + 1);
-  }
   for (const Message& each : group.received) wrote(each.data, each.bytes);
-  exchange(communicator, group.sent, group.received);
+  exchange(communicator, group.sent, group.received, [&] {
+    for (const Near& each : group.near) {
+      if (each.what.sends) continue;
+      await(each.channel->ready, each.number + 1);
+      const std::uint32_t slot = each.number % kDepth;
+      const std::size_t bytes = std::min<std::size_t>(each.what.bytes, each.channel->bytes[slot]);
+      if (bytes > 0) move_bytes(each.what.data, map_place(each.channel->places[slot]), bytes);
+      post(each.channel->consumed, each.number + 1);
+    }
+  });
   for (const Near& each : group.near) {
     if (each.what.sends) await(each.channel->consumed, each.number + 1);
   }
