@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.rehearse import ROOT, commit, without_paths
+from fabricheck.commands.emulate_faults import fault as command
 from fabricheck.emulation import faults
 from fabricheck.emulation.cluster import Cluster
 from fabricheck.emulation.description import bus_id
@@ -287,10 +287,9 @@ class Told:
 
 
 def plant(cluster: Cluster, fault: Fault) -> None:
-    """Plant it with the command of users. Raises CalledProcessError where that does not work."""
+    """Plant it with the command of users. Raises UserError where that does not work."""
     for words in fault.plant:
-        command = [sys.executable, "-m", "fabricheck", "emulate", "fault", *words.split()]
-        subprocess.run([*command, f"--name={cluster.layout.name}"], check=True, capture_output=True, text=True)
+        command.main([*words.split(), f"--name={cluster.layout.name}"], standalone_mode=False)
     if fault.mpi_path:
         _describe_mpi(cluster, "TCP", fault.mpi_path)
 
@@ -315,8 +314,8 @@ def _describe_mpi(cluster: Cluster, old: str, new: str) -> None:
 def run(cluster: Cluster, folder: Path, *options: str) -> Told:
     """`fabricheck run` on the login node, with these options; results are left in `folder`."""
     system = f"--system={cluster.layout.topology.system}"
-    command = [sys.executable, "-m", "fabricheck", "run", system, "--no-store", f"--output={folder}", *options]
-    done = cluster.run(command, timeout_s=_PATIENCE_S, environment=variables_of(cluster.layout.name))
+    words = [sys.executable, "-m", "fabricheck", "run", system, "--no-store", f"--output={folder}", *options]
+    done = cluster.run(words, timeout_s=_PATIENCE_S, environment=variables_of(cluster.layout.name))
     sessions = [*(folder / "runs").glob("*/verdict.json")]
     if len(sessions) != 1:
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
@@ -348,19 +347,24 @@ def measure(cluster: Cluster, fault: Fault) -> Row:
             told = run(cluster, folder, *fault.options)
     finally:
         clear(cluster, fault)
+    return row_of(cluster, fault, told, time.monotonic() - began)
+
+
+def row_of(cluster: Cluster, fault: Fault, told: Told, wall_s: float, others: int = 0) -> Row:
+    """What came of a fault in a session, in which `others` were planted at the same time."""
     found = told.line(fault)
     of_session = str(told.verdict.get("verdict", "refused"))
     verdict, line = found or next(iter(told.lines), (of_session, ""))
     return Row(
         system=cluster.layout.topology.system,
         fault=fault.what,
-        how=fault.how,
+        how=f"{fault.how} (at once with {others} others)" if others else fault.how,
         check=fault.check,
         verdict=of_session,
         exit_status=told.status,
         line=without_paths(f"{verdict}: {line}") if line else "none",
         named=found is not None and told.status != 0,
-        wall_s=round(time.monotonic() - began, 1),
+        wall_s=round(wall_s, 1),
         when=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M}",
         commit=commit(),
     )
@@ -384,13 +388,12 @@ def _run_and_plant(cluster: Cluster, fault: Fault, folder: Path) -> Told:
 
 _HEAD = """# Faults of clusters of GPUs
 
-Planted one at a time on two nodes of each system in miniature ([emulated nodes](emulated-nodes.md)) and looked for with
-one check. None passed unless its row says PASS. No number here is a measurement of a real system.
+Planted on two nodes of each system in miniature ([emulated nodes](emulated-nodes.md)) by `fabricheck emulate fault`,
+and looked for with one check. No number here is a measurement of a real system. `python -m benchmarks.gpu_faults`
+plants one at a time, and writes this table; tests/faults/test_rehearsal.py, which continuous integration runs, some at
+once.
 
-`python -m benchmarks.gpu_faults`
-
-*Line*: the one that names what is broken; a row with **no** line that does is marked. `fabricheck emulate fault` plants
-them.
+The line is the one that names what is broken, the exit status that of the session; a row without such a line says so.
 
 | what is broken | system | how it was planted | check | verdict | exit status | the line that you see |
 |---|---|---|---|---|---|---|
@@ -407,6 +410,11 @@ def read_rows(file: Path) -> dict[tuple[str, str], Row]:
     return {(row.system, row.fault): row for row in rows}
 
 
+def keep(row: Row, file: Path) -> None:
+    with file.open("a", encoding="utf-8") as out:
+        out.write(json.dumps(asdict(row)) + "\n")
+
+
 def write_table(rows: Mapping[tuple[str, str], Row], file: Path) -> None:
     names = dict.fromkeys(each.what for shape in SHAPES for each in faults_of(shape))
     systems = [shape.system for shape in SHAPES]
@@ -415,8 +423,20 @@ def write_table(rows: Mapping[tuple[str, str], Row], file: Path) -> None:
         line = row.line.replace("|", "\\|") + ("" if row.named else NOT_NAMED)
         cells = (row.fault, row.system, row.how, row.check, row.verdict, row.exit_status, line)
         lines.append(f"| {' | '.join(map(str, cells))} |")
+    missing = {
+        shape.system: [each.what for each in faults_of(shape) if (shape.system, each.what) not in rows]
+        for shape in SHAPES
+    }
+    lines += [
+        "",
+        *(
+            f"Not planted yet, or planted and not named by a line, on {one}: {', '.join(left)}.\n"
+            for one, left in missing.items()
+            if left
+        ),
+    ]
     stamps = sorted({(row.when.split()[0], row.commit) for row in rows.values()})
-    lines += ["", *(f"- {when}, commit {stamp}, 2 cores." for when, stamp in stamps)]
+    lines += [*(f"- {when}, commit {stamp}, 2 cores." for when, stamp in stamps)]
     file.write_text(_HEAD + "\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -452,8 +472,7 @@ def main(arguments: Sequence[str]) -> int:
                     break
                 row = measure(cluster, fault)
                 rows[row.system, row.fault] = row
-                with given.rows.open("a", encoding="utf-8") as out:
-                    out.write(json.dumps(asdict(row)) + "\n")
+                keep(row, given.rows)
                 write_table(rows, given.output)
                 mark = "" if row.named else "NOT NAMED "
                 print(f"{row.system}: {row.fault}: {mark}{row.line} ({row.wall_s:g} s)", file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
 """Measures fabricbench and its peers on the same links in turn, and writes the ratios as a table.
 
-The peers are the site's own builds: nccl-tests built with MPI, nvbandwidth, the OSU Micro-Benchmarks built with the MPI
-library that `mpirun` belongs to, and CommBench in benchmarks/commbench_messages.cpp. A peer that is not named is left
-out.
+The peers are the site's own builds: nccl-tests built with MPI, nvbandwidth, ze_peer and ze_bandwidth of Intel's
+level-zero-tests, the OSU Micro-Benchmarks built with the MPI library that `mpirun` belongs to, and CommBench in
+benchmarks/commbench_messages.cpp. A peer that is not named is left out.
 
     python benchmarks/side_by_side.py --fabricbench build/fabricbench --ranks 4 --nccl-tests DIR --nvbandwidth FILE \
         --osu DIR --commbench FILE --output docs/results/side-by-side.md
@@ -116,7 +116,7 @@ def vendor(table: Table, arguments: argparse.Namespace, folder: str, asked: Aske
 
 @dataclass(frozen=True)
 class Copies:
-    """Copies of one kind by fabricbench, and the tests of nvbandwidth that make the same, by operation.
+    """Copies of one kind by fabricbench, and the tests of a `peer` that make the same, by operation.
 
     `size` is what one GPU moves; `together`: all of them at the same time.
     """
@@ -126,6 +126,7 @@ class Copies:
     tests: Mapping[str, tuple[str, str]]  # operation: test, what the ratio must be
     size: str
     together: bool = False
+    peer: str = "nvbandwidth"
 
 
 COPIES = (
@@ -169,15 +170,24 @@ COPIES = (
         "512MiB",
         together=True,
     ),
+    Copies("copy", ("--access=write",), {"unidirectional": ("write", "≥ 0.95")}, "256MiB", peer="ze_peer"),
+    Copies("copy", ("--access=read",), {"unidirectional": ("read", "≥ 0.95")}, "256MiB", peer="ze_peer"),
+    Copies(
+        "copy",
+        ("--host-memory=pinned",),
+        {"host_to_device": ("h2d", "≥ 0.95"), "device_to_host": ("d2h", "≥ 0.95")},
+        "256MiB",
+        peer="ze_bandwidth",
+    ),
 )
 
 
-def nvbandwidth(table: Table, arguments: argparse.Namespace, test: str, mebibytes: int) -> Values:
+def nvbandwidth(table: Table, arguments: argparse.Namespace, test: str, size: int) -> Values:
     """Rates in GB/s by (source, destination) of two GPUs, or by the one GPU.
 
     A test that the machine cannot run (waived) prints no table: UserError.
     """
-    text = table.run([arguments.nvbandwidth, "-t", test, "-b", str(mebibytes)])
+    text = table.run([arguments.nvbandwidth, "-t", test, "-b", str(size >> 20)])
     rates: Values = {}
     # "GPU(row) <- GPU(column)": the row is written to; with CPU(row), or no row, there is one row of GPUs.
     peers = re.search(r"GPU\(row\) (<-|->) GPU\(column\)", text)
@@ -194,6 +204,44 @@ def nvbandwidth(table: Table, arguments: argparse.Namespace, test: str, mebibyte
     return rates
 
 
+# As level-zero-tests of August 2026 print them (perf_tests/ze_peer, ze_bandwidth): one size of each pair or device.
+_ZE_PEER = re.compile(
+    r"^Bandwidth (?:Write|Read) : Device\( (\d+) \)(->|<-)Device\( (\d+) \)\nBW \[GBPS\]:.*: +([\d.]+)$", re.M
+)
+_ZE_BANDWIDTH = re.compile(r"^\s*\[Device (\d+) +\d+\]: +BW = +([\d.]+) GBPS", re.M)
+
+
+def ze_peer(table: Table, arguments: argparse.Namespace, test: str, size: int) -> Values:
+    """Rates in GB/s by (source, destination) of two devices, of copies that the source (`write`) or the other makes."""
+    text = table.run([arguments.ze_peer, "-t", "transfer_bw", "-o", test, "-z", str(size)])
+    rates: Values = {}
+    for first, arrow, second, rate in _ZE_PEER.findall(text):
+        ends = (int(first), int(second)) if arrow == "->" else (int(second), int(first))
+        rates[ends] = float(rate)
+    if not rates:
+        raise UserError(f"ze_peer printed no rate for {test}: {text[-200:].strip()!r}")
+    return rates
+
+
+def ze_bandwidth(table: Table, arguments: argparse.Namespace, test: str, size: int) -> Values:
+    """Rates in GB/s by device, one at a time."""
+    rates: Values = {}
+    for device in range(arguments.ranks):
+        text = table.run([arguments.ze_bandwidth, "-t", test, "-s", str(size), "-d", str(device)])
+        found = dict(_ZE_BANDWIDTH.findall(text))
+        if list(found) != [str(device)]:
+            raise UserError(f"ze_bandwidth printed no rate of device {device} for {test}: {text[-200:].strip()!r}")
+        rates[device,] = float(found[str(device)])
+    return rates
+
+
+RATES: Mapping[str, Callable[[Table, argparse.Namespace, str, int], Values]] = {
+    "nvbandwidth": nvbandwidth,
+    "ze_peer": ze_peer,
+    "ze_bandwidth": ze_bandwidth,
+}
+
+
 def compare_copies(table: Table, arguments: argparse.Namespace, copies: Copies) -> None:
     each = parse_size(copies.size)
     size = each * arguments.ranks if copies.together else each
@@ -203,13 +251,13 @@ def compare_copies(table: Table, arguments: argparse.Namespace, copies: Copies) 
         f"--schedules={'contended' if copies.together else 'uncontended'}",
     )  # fmt: skip
     tests = dict.fromkeys(test for test, _ in copies.tests.values())
-    rates = {test: nvbandwidth(table, arguments, test, each >> 20) for test in tests}
+    rates = {test: RATES[copies.peer](table, arguments, test, each) for test in tests}
     for operation, (test, wanted) in copies.tests.items():
         theirs = rates[test]
         if copies.together:
             # Ours ends with the slowest GPU; nvbandwidth prints the rate of each.
             peer = arguments.ranks * min(theirs.values())
-            title = f"{copies.transport} {operation} {copies.size} on each GPU at once, against nvbandwidth {test}"
+            title = f"{copies.transport} {operation} {copies.size} on each GPU at once, against {copies.peer} {test}"
             measured = (operation, size, *range(arguments.ranks))
             table.add(title, "GB/s", size / ours[measured] / 1e3, peer, wanted)
             continue
@@ -217,7 +265,7 @@ def compare_copies(table: Table, arguments: argparse.Namespace, copies: Copies) 
         ratios = {gpus: size / ours[where[gpus]] / 1e3 / rate for gpus, rate in theirs.items()}
         worst = min(ratios, key=lambda gpus: ratios[gpus])
         of = "the worst of all ordered pairs" if len(worst) > 1 else "the worst GPU"
-        title = f"{copies.transport} {operation} {copies.size}, {of}, against nvbandwidth {test}"
+        title = f"{copies.transport} {operation} {copies.size}, {of}, against {copies.peer} {test}"
         table.add(title, "GB/s", ratios[worst] * theirs[worst], theirs[worst], wanted)
 
 
@@ -311,9 +359,9 @@ def compare_mpi(table: Table, arguments: argparse.Namespace) -> None:
 
 
 def comparisons(arguments: argparse.Namespace) -> Iterable[tuple[str, Callable[[Table], None]]]:
-    if arguments.nvbandwidth:
-        for each in COPIES:
-            name = f"nvbandwidth {each.transport} {' '.join(each.tests)}"
+    for each in COPIES:
+        if getattr(arguments, each.peer):
+            name = f"{each.peer} {each.transport} {' '.join(each.tests)}"
             yield name, lambda table, which=each: compare_copies(table, arguments, which)  # type: ignore[misc]
     if arguments.commbench:
         for transport in arguments.transports.split(","):
@@ -336,6 +384,8 @@ def main() -> int:
     parser.add_argument("--nccl-tests", help="folder of nccl-tests, built with MPI=1")
     parser.add_argument("--operations", default=",".join(PEERS), help="to compare with nccl-tests")
     parser.add_argument("--nvbandwidth", help="the program")
+    parser.add_argument("--ze-peer", help="the program, where ZE_FLAT_DEVICE_HIERARCHY=FLAT has it see tiles")
+    parser.add_argument("--ze-bandwidth", help="the program, as ze_peer")
     parser.add_argument("--commbench", help="benchmarks/commbench_messages.cpp, compiled with the same MPI library")
     parser.add_argument("--transports", default=",".join(COMMBENCH), help="to compare with CommBench")
     parser.add_argument("--osu", help="folder with osu_latency, built with the same MPI library")

@@ -303,7 +303,11 @@ def other_process(*, node: str, gpu: str, memory: str, to: str | None, name: str
 @click.argument("nic")
 @_name
 def gpu_nic(*, node: str, gpu: str, nic: str, name: str) -> None:
-    """*CCL takes another NIC for a GPU than the topology says."""
+    """*CCL takes another NIC for a GPU than the topology says.
+
+    \b
+    fabricheck emulate fault gpu-nic nid002 gpu0 hsn1
+    """
     from fabricheck.emulation import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.another_nic(cluster, node, gpu, nic))
@@ -313,7 +317,11 @@ def gpu_nic(*, node: str, gpu: str, nic: str, name: str) -> None:
 @click.argument("node")
 @_name
 def no_plugin(*, node: str, name: str) -> None:
-    """*CCL finds no plugin or driver of the fabric on a node, and takes sockets."""
+    """*CCL finds no plugin or driver of the fabric on a node, and takes sockets.
+
+    \b
+    fabricheck emulate fault no-plugin nid002
+    """
     from fabricheck.emulation import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.no_plugin(cluster, node))
@@ -325,7 +333,11 @@ def no_plugin(*, node: str, name: str) -> None:
 @click.argument("value")
 @_name
 def version(*, node: str, what: str, value: str, name: str) -> None:
-    """A driver or library of a node has another version, such as `ccl 22703` for NCCL 2.27.3."""
+    """A driver or library of a node has another version, such as `ccl 22703` for NCCL 2.27.3.
+
+    \b
+    fabricheck emulate fault version nid002 ccl 22703
+    """
     from fabricheck.emulation import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.version(cluster, node, what, value))
@@ -338,7 +350,11 @@ def version(*, node: str, what: str, value: str, name: str) -> None:
 @click.argument("value")
 @_name
 def nvml(*, node: str, gpu: str, fact: str, value: str, name: str) -> None:
-    """NVML, rocm-smi and amd-smi say another number of a GPU."""
+    """NVML, rocm-smi and amd-smi say another number of a GPU.
+
+    \b
+    fabricheck emulate fault nvml nid002 gpu0 remapped_rows_pending 1
+    """
     from fabricheck.emulation import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.fact(cluster, node, gpu, fact, value))
@@ -349,7 +365,11 @@ def nvml(*, node: str, gpu: str, fact: str, value: str, name: str) -> None:
 @click.argument("setting", metavar="NAME=VALUE")
 @_name
 def variable(*, node: str, setting: str, name: str) -> None:
-    """The ranks of a node have a variable that the others have not, such as NCCL_P2P_DISABLE=1."""
+    """The ranks of a node have a variable that the others have not, such as NCCL_P2P_DISABLE=1.
+
+    \b
+    fabricheck emulate fault variable nid002 NCCL_P2P_DISABLE=1
+    """
     from fabricheck.emulation import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.variable(cluster, node, setting))

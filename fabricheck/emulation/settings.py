@@ -80,12 +80,14 @@ def _environment(environment: Mapping[str, Any], described: Mapping[str, Any]) -
     for name in (*of_mpi, "vendor"):
         extras.pop(name, None)
     own = described["environment"]
+    # MPI's own collectives on device memory would take the processor's time, and not that of the links.
+    features = [name for name in environment.get("features", []) if name != "device-collectives"]
     return {
         "name": environment["name"],
         "target_systems": [described["system"]],
         "cc": "cc",
         "cxx": "c++",
-        "features": list(environment.get("features", [])),
+        "features": features,
         "env_vars": [*map(list, environment.get("env_vars", [])), *own["env_vars"]],
         "extras": {**extras, **own["extras"], "vendor": {}},
     }

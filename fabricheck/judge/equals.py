@@ -108,10 +108,16 @@ def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
         host_memory = host_memory_of(run, samples) is not None
         near = isinstance(role, tuple) and role[:2] == ("network", "same-switch")
         kinds[key] = (each.unit, where.across(samples), host_memory, near)
-    devices = run.header["backend"] != "host"
     return tuple(
         Equals(
-            key, _what(run, judged.judgements[members[0].number]), unit, tuple(members), network, devices, memory, near
+            key,
+            _what(run, judged.judgements[members[0].number]),
+            unit,
+            tuple(members),
+            network,
+            run.on_gpus,
+            memory,
+            near,
         )
         for key, members in found.items()
         for unit, network, memory, near in (kinds[key],)

@@ -14,18 +14,20 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import nic_of
 
-# The kernel counts more than the kept iterations, never less, where it counts them at all.
-_COUNTED, _TAKEN = 0.9, 0.5
+# The kernel counts more than the kept iterations, never less, where it counts them at all. A library may stripe a GPU's
+# data over some NICs; of one that it does not use at all there is next to nothing.
+_COUNTED, _TAKEN = 0.9, 0.2
 _FEWEST_BYTES = 1 << 20
 
 
 def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evidence]:
-    """A NIC that sent less than half of what its GPUs sent, while the NICs of the node together sent all of it.
+    """A NIC that sent next to nothing of what its GPUs sent by *CCL, while all NICs of the node sent it together.
 
-    Silent where the kernel does not count what a library sends by RDMA, and where no GPU has a NIC of its own.
+    Silent where the kernel does not count what a library sends by RDMA, and where no GPU has a NIC of its own. MPI
+    libraries may spread the data of each rank over all NICs.
     """
     sent = (run.footer or {}).get("proof", {}).get("interfaces", {})
-    if topology is None or not sent or not run.header:
+    if topology is None or not sent or run.header.get("transport") != "ccl":
         return
     for host, least in _least_sent(run, topology).items():
         counted = {nic.name: int(sent.get(host, {}).get(nic.name, 0)) for nic in topology.nics}

@@ -88,7 +88,7 @@ def _missing(run: Run, metrics: tuple[Metric, ...]) -> Iterator[Problem]:
         names = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
         text = f"{len(missing)} of {len(expected)} metrics are missing: {names}"
         yield Problem(Verdict.INCOMPLETE, f"{run.path}: {text}; see the benchmark's error output")
-    elif not metrics:
+    elif not metrics and not (run.problems and not run.header):  # a run that ended before its header says why
         yield Problem(Verdict.INVALID, f"{run.path}: the run has no metric, so there is nothing to judge")
 
 

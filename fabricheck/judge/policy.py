@@ -178,10 +178,10 @@ class Policy:
 
     def floor(self, run: Run, samples: Samples) -> FloorRule | None:
         """The floor of a measurement; None where no rule is about it."""
-        transport, devices = str(run.header["transport"]), run.header["backend"] != "host"
+        transport = str(run.header["transport"])
         scope = scope_of(run, samples)
         kind = host_memory_of(run, samples)
-        return self.floor_for(transport, samples.operation, scope, devices, kind, schedule=samples.schedule)
+        return self.floor_for(transport, samples.operation, scope, run.on_gpus, kind, schedule=samples.schedule)
 
     def floor_for(
         self,

@@ -13,6 +13,7 @@ from fabricheck.expectation.achievable import between_hosts
 from fabricheck.judge.equals import Equals, Member, equals_of
 from fabricheck.judge.outliers import Outlier, Parts, critical_value, outliers
 from fabricheck.judge.policy import Policy, Scope
+from fabricheck.judge.slow_links import SlowLink, slow_link
 from fabricheck.judge.tails import find_slow_tails
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement, Yardstick
@@ -30,13 +31,17 @@ _WHOLE = 0.9
 
 @dataclass(frozen=True)
 class Unequal:
-    """Metrics of one group of equals, in run `run`, that are slower than the rest; `where` names the part."""
+    """Metrics of one group of equals, in run `run`, that are slower than the rest; `where` names the part.
+
+    `numbers`: which of the run's metrics; none where they are those of several runs.
+    """
 
     run: int
     what: str
     where: str
     outlier: Outlier
     unit: str
+    numbers: tuple[int, ...] = ()
     group: _Group | None = None
 
 
@@ -75,13 +80,37 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     for alike in several:
         unequal += _judge_nodes(alike, runs, verdicts, policy, each_error)
     judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
-    tails = (
-        problem
-        for each in groups
-        for problem in find_slow_tails(each.equals, runs[each.run], each_error * len(each.equals.members))
+    links = {number: link for number, run in enumerate(judged) if (link := _slow_link(run)) is not None}
+    rest = [each for each in unequal if not _is_of_link(each, judged, links)]
+    addresses = _addresses(runs) if unequal or links else {}
+    problems = [*(_problem_of_link(each, addresses) for each in links.values()), *_problems(rest, addresses)]
+    problems += _without_majority(groups, unequal, judged, policy)
+    for each in groups:
+        problems += find_slow_tails(each.equals, runs[each.run], each_error * len(each.equals.members))
+    return Compared(judged, tuple(problems), tuple(_findings(judged, groups)))
+
+
+def _slow_link(run: RunJudgement) -> SlowLink | None:
+    try:
+        return slow_link(run)
+    except UserError:
+        return None  # devices that the topology does not have
+
+
+def _is_of_link(one: Unequal, runs: Sequence[RunJudgement], links: Mapping[int, SlowLink]) -> bool:
+    """Whether a slow link explains all of what is slow."""
+    link = links.get(one.run)
+    pairs = [tuple(runs[one.run].judgements[number].samples.ranks) for number in one.numbers]
+    return link is not None and bool(pairs) and link.pairs.issuperset(pairs)
+
+
+def _problem_of_link(link: SlowLink, addresses: Mapping[str, str]) -> Problem:
+    others = f", beside {link.others} others" if link.others else ", and no others"
+    text = (
+        f"the link {link.place} is slow: all {len(link.pairs)} pairs whose data cross it are{others}; look at its "
+        f"state and error counters{_gpus_in(link.place, addresses)}"
     )
-    problems = (*_problems(unequal, runs), *_without_majority(groups, unequal, judged, policy), *tails)
-    return Compared(judged, problems, tuple(_findings(judged, groups)))
+    return Problem(Verdict.DEGRADED, text, link.place)
 
 
 def _equals(run: RunJudgement) -> tuple[Equals, ...]:
@@ -124,7 +153,8 @@ def _judge_group(
             number = members[position].number
             judgements[number] = _slower(judgements[number], one, where, equals.kind)
             slow.add(position)
-        yield Unequal(group.run, equals.what, where, one, equals.kind, group)
+        numbers = tuple(members[position].number for position in one.members)
+        yield Unequal(group.run, equals.what, where, one, equals.kind, numbers, group)
     rest = [each for position, each in enumerate(members) if position not in slow]
     if len(rest) < 2:
         return
@@ -204,9 +234,8 @@ def _with(run: RunJudgement, judgements: Sequence[Judgement]) -> RunJudgement:
     return replace(run, judgements=own, verdict=worst(verdicts))
 
 
-def _problems(unequal: Sequence[Unequal], runs: Sequence[RunJudgement]) -> Iterator[Problem]:
+def _problems(unequal: Sequence[Unequal], addresses: Mapping[str, str]) -> Iterator[Problem]:
     """One line for each part, by the group in which it lost most."""
-    addresses = _addresses(runs) if unequal else {}
     by_part: dict[str, list[Unequal]] = {}
     for each in unequal:
         by_part.setdefault(each.where, []).append(each)

@@ -30,7 +30,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Rank:
-    """One MPI rank: where it ran and which device it drove (`None` in the host backend)."""
+    """One MPI rank: where it ran and which GPU it drove (`None` in the host backend, and for a processor)."""
 
     rank: int
     host: str
@@ -139,3 +139,8 @@ class Run:
     footer: Mapping[str, Any] | None
     problems: tuple[Problem, ...] = field(default=())
     states: States = field(default_factory=States)
+
+    @property
+    def on_gpus(self) -> bool:
+        """Whether its data were in the memory of GPUs, and not of a processor in the place of one (platform `cpu`)."""
+        return self.header["backend"] != "host" and self.header.get("platform") != "cpu"

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from fabricheck.errors import UserError
 from fabricheck.records.rehearsal import EMULATED, is_emulated
-from fabricheck.records.run import Run, Samples, describe_places
+from fabricheck.records.run import Rank, Run, Samples, describe_places
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench_format import (
     READABLE_FORMATS,
@@ -167,7 +167,7 @@ class _Reader:
     def read_line(self, number: int, line: bytes) -> None:
         value = with_todays_words(parse_line(line))
         kind = value.get("record")
-        if number == 1 and kind != "header":
+        if number == 1 and kind not in ("header", "error"):
             self.invalid(number, "the file does not begin with a header: it is not a whole result of fabricbench")
         if kind == "header":
             self.read_header(number, value)
@@ -232,16 +232,19 @@ class _Reader:
         elif self.footer is None and not any(each.verdict is Verdict.INCOMPLETE for each in self.problems):
             self.incomplete(self.last, "there is no footer: the run was cut off; see the benchmark's error output")
 
+    def ranks(self) -> tuple[Rank, ...]:
+        header = self.header
+        return tuple(rank_of(each, header.platform) for each in header.ranks) if header is not None else ()
+
     def describe_error(self, error: ErrorModel) -> str:
         what = f" during {error.operation} of {error.bytes} B" if error.operation is not None else ""
         text = f"the benchmark ended with an error of kind {error.kind}{what}: {error.message}"
         if error.missing_ranks:
-            ranks = self.header.ranks if self.header is not None else ()
-            where = describe_places([rank_of(each) for each in ranks if each.rank in error.missing_ranks])
+            where = describe_places([each for each in self.ranks() if each.rank in error.missing_ranks])
             where = f" (on {where})" if where else ""
             plural = "s" if len(error.missing_ranks) > 1 else ""
-            said = error.message.endswith("did not arrive")
-            text += where if said else f"; rank{plural} {list_ranks(error.missing_ranks)}{where} did not arrive"
+            if "did not arrive" not in error.message:
+                text += f"; rank{plural} {list_ranks(error.missing_ranks)}{where} did not arrive"
         return text
 
     def check_ranks(self, header: HeaderModel) -> None:
@@ -351,11 +354,10 @@ class _Reader:
             self.invalid(self.end, "the proof of the transport has paths without evidence, or evidence without paths")
 
     def run(self) -> Run:
-        header = self.header
         return Run(
             path=self.path,
             header=self.raw_header,
-            ranks=tuple(rank_of(each) for each in header.ranks) if header is not None else (),
+            ranks=self.ranks(),
             samples=tuple(self.samples),
             footer=self.raw_footer if self.footer is not None else None,
             problems=tuple(self.problems),

@@ -11,9 +11,9 @@ from fabricheck.records.run import Device, Groups, Rank, Samples
 from fabricheck.results.fabricbench_format import RankModel, SamplesModel
 
 
-def rank_of(each: RankModel) -> Rank:
-    """A rank of the header."""
-    device = Device(**each.device.model_dump()) if each.device is not None else None
+def rank_of(each: RankModel, platform: str) -> Rank:
+    """A rank of the header; a processor in the place of a GPU (platform `cpu`) is no device of it."""
+    device = Device(**each.device.model_dump()) if each.device is not None and platform != "cpu" else None
     return Rank(
         rank=each.rank,
         host=each.host,

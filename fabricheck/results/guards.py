@@ -69,6 +69,8 @@ def require(
     if exit_code != 0:
         text = f"the benchmark ended with exit status {exit_code}; see its error output"
         problems.append(Problem(Verdict.INCOMPLETE, f"{run.path}: {text}"))
+    if _ended_early(run):
+        return tuple(problems)
     if not run.header:
         text = "the header is not valid, so nothing shows that the right thing was measured"
         problems.append(Problem(Verdict.INVALID, f"{run.path}:1: {text}"))
@@ -101,6 +103,8 @@ def require_fresh(run: Run, *, not_before: datetime) -> tuple[Problem, ...]:
     """
     if not_before.tzinfo is None:
         raise ValueError("not_before needs a time zone")
+    if _ended_early(run):
+        return ()
     if not run.header:
         return (Problem(Verdict.INVALID, f"{run.path}:1: the header is not valid, so nothing shows when the run was"),)
     if parse_utc(run.header["started_utc"]) >= not_before.astimezone(timezone.utc).replace(microsecond=0):
@@ -108,6 +112,11 @@ def require_fresh(run: Run, *, not_before: datetime) -> tuple[Problem, ...]:
     host = f" of {run.ranks[0].host}" if run.ranks else ""
     text = f"{run.path}:1: the run began at {run.header['started_utc']}, before this check did"
     return (Problem(Verdict.INVALID, f"{text}: an earlier one left the file, or the clock{host} is behind"),)
+
+
+def _ended_early(run: Run) -> bool:
+    """Whether its own error record is all that a run left, which says why it measured nothing."""
+    return not run.header and bool(run.problems) and all(each.verdict is Verdict.INCOMPLETE for each in run.problems)
 
 
 _SPOKE = re.compile(r"fabricbench: (?:no progress|nothing went on) for .*?: (?:all ranks of the node of )?ranks? (\d+)")

@@ -307,7 +307,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             ranks_per_device=self.ranks_per_device,
             together=self.chosen_ranks(),
             devices=self.rank_devices,
-            more=self.more_options,
+            more=[*self.more_options, *["--share-devices"] * bool(self.current_environ.extras.get("share_devices"))],
         )
 
     def chosen_sizes(self) -> str:
@@ -359,8 +359,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         """What the result file comes to. Raises SanityError where there is none."""
         if KEY in self.current_partition.extras:
             return judge_nodes(self)
-        status = self.exit_status()
-        file = Path(self.stagedir) / RESULT
+        status, file = self.exit_status(), Path(self.stagedir) / RESULT
         if not file.exists() or file.stat().st_size == 0:
             raise SanityError(no_results(file, status, self.last_words(), self.current_partition.fullname))
         run = self.read_guarded(file, status, self.wanted_environment(), self.paths())
@@ -394,7 +393,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             backend=self.backend,
             ranks=self.num_tasks,
             nodes=self.num_nodes,
-            devices=self.backend != "host",
+            devices=self.backend != "host" and not self.current_environ.extras.get("share_devices", False),
             # With this status fabricbench repeats what its file says already, and the judge with it.
             exit_code=0 if status == WRONG_DATA and any(each.wrong_bytes > 0 for each in run.samples) else status,
             operations=self.operations,

@@ -69,7 +69,9 @@ def describe_end(errors: str) -> str:
     """What ended a rank, by launcher or scheduler, and the last line that fabricbench said on stderr (`errors`)."""
     lines = errors.splitlines()
     ended = what_ended(lines)
-    said = next((line for line in reversed(lines) if line.startswith("fabricbench:")), "")
+    own = [line for line in reversed(lines) if line.startswith("fabricbench:")]
+    # Of several nodes the one that knows who is behind.
+    said = next((line for line in own if "did not arrive" in line), own[0] if own else "")
     return "".join(f": {each}" for each in (ended, said) if each)
 
 

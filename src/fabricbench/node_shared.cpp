@@ -104,6 +104,16 @@ void NodeShared::await(int source_node_rank) {
   spin_until([&] { return flag(source_node_rank, world_.node_rank).value.load(std::memory_order_acquire) >= wanted; });
 }
 
+void NodeShared::leave_device(const std::string& text) {
+  std::strncpy(mine().device, text.c_str(), sizeof mine().device - 1);
+  mine().has_device.store(1, std::memory_order_release);
+}
+
+std::string NodeShared::device_of(int node_rank) const {
+  const Slot& slot = slots_[node_rank];
+  return slot.has_device.load(std::memory_order_acquire) == 0 ? "" : slot.device;
+}
+
 void NodeShared::leave_message(const char* text) {
   std::strncpy(mine().message, text, sizeof mine().message - 1);
   mine().has_message.store(1, std::memory_order_release);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "fabricbench/world.hpp"
@@ -29,6 +30,10 @@ class NodeShared {
   void advance() { mine().progress.fetch_add(1, std::memory_order_relaxed); }
   std::uint64_t progress_of(int node_rank) const { return slots_[node_rank].progress.load(std::memory_order_relaxed); }
 
+  // What this rank drives, for whoever has to say that it hangs; empty before it was said.
+  void leave_device(const std::string& text);
+  std::string device_of(int node_rank) const;
+
   // One line about what failed on a rank of this node, for the rank that writes the result file.
   void leave_message(const char* text);
   bool message_of(int node_rank, char* text, std::size_t length) const;
@@ -43,6 +48,8 @@ class NodeShared {
     alignas(kLine) std::atomic<std::uint64_t> left;
     alignas(kLine) std::atomic<std::uint64_t> released;
     alignas(kLine) std::atomic<std::uint64_t> progress;
+    std::atomic<int> has_device;
+    char device[64];
     std::atomic<int> has_message;
     char message[512];
   };

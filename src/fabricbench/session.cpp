@@ -90,6 +90,10 @@ class Session {
     totals_.setup_ns = now_ns() - begin;  // MPI's own start
     std::optional<Stopwatch> setup(std::in_place, totals_.setup_ns);
     const int device_index = select_device(options_, world, invocation_.local);
+    if (device_index >= 0) {
+      const device::Info info = device::info(device_index);
+      shared.leave_device("GPU " + std::to_string(info.index) + " at " + info.bus_id);
+    }
     shared.advance();
     const std::uint64_t bytes = buffer_bytes(plan);
     device::Stream stream;

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "fabricbench/environment.hpp"
 #include "fabricbench/errors.hpp"
 #include "fabricbench/private_log.hpp"
 #include "fabricbench/text.hpp"
@@ -113,6 +114,17 @@ std::vector<int> Watchdog::ranks_behind() const {
   return behind;
 }
 
+// The node, and the first devices of ranks of it: (on nid001, GPU 2 at 0000:28:00.0).
+std::string Watchdog::place_of(const std::vector<int>& ranks) const {
+  constexpr std::size_t kMost = 2;
+  std::string text = " (on " + host_name();
+  for (std::size_t i = 0; i < std::min(ranks.size(), kMost); ++i) {
+    const std::string device = shared_.device_of(world_.node_rank_of(ranks[i]));
+    if (!device.empty()) text += ", " + device;
+  }
+  return text + ')';
+}
+
 // The first rank of the node that is not itself behind. A node that does not report is known by that.
 bool Watchdog::speaks_for_node(const std::vector<int>& behind) const {
   const auto first = std::find_if(world_.node_ranks.begin(), world_.node_ranks.end(), [&](int rank) {
@@ -127,7 +139,7 @@ void Watchdog::expire() {
   std::snprintf(seconds, sizeof seconds, "%g s", timeout_s_);
   std::string message = std::string("no progress for ") + seconds + ": ";
   if (!behind.empty()) {
-    message += list(behind) + " did not arrive";
+    message += list(behind) + " did not arrive" + place_of(behind);
   } else {
     message +=
         "all ranks of the node of rank " + std::to_string(world_.rank) + " wait for each other inside the operation";

@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "fabricbench/node_shared.hpp"
@@ -23,6 +24,7 @@ class Watchdog {
   void watch();
   [[noreturn]] void expire();
   std::vector<int> ranks_behind() const;
+  std::string place_of(const std::vector<int>& ranks) const;
   bool speaks_for_node(const std::vector<int>& behind) const;
 
   const World& world_;

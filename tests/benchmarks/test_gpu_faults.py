@@ -28,7 +28,8 @@ def test_every_fault_of_every_system_is_red_and_named_in_the_document() -> None:
     for shape in SHAPES:
         for each in (one for one in faults_of(shape) if (one.what, shape.system) in found):
             row = found[each.what, shape.system]
-            assert (row[2], row[3]) == (each.how, each.check)
+            assert row[2].startswith(each.how)
+            assert row[3] == each.check
             assert row[4] != "PASS"
             assert row[5] != "0"
             assert gpu_faults.NOT_NAMED not in row[6], row

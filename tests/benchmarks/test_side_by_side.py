@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from benchmarks.side_by_side import Table, in_turn, nvbandwidth
+from benchmarks.side_by_side import Table, Values, in_turn, nvbandwidth, ze_bandwidth, ze_peer
 from fabricheck.errors import UserError
 from fabricheck.expectation.transfers import steps_of
 from fabricheck.records.run import Groups
@@ -41,13 +42,30 @@ SUM device_local_copy 4185.11
 """
 
 
-def rates(tmp_path: Path, text: str) -> dict[tuple[object, ...], float]:
-    """What is read where nvbandwidth, here a stub, prints `text`."""
+# As the sources of level-zero-tests print them (print_results_header, print_results; commit 4e77806).
+LINE = 80 * "-" + "\n"
+WRITE = "".join(
+    f"{LINE}Bandwidth Write : Device( {a} )->Device( {b} )\nBW [GBPS]:  256 MB: {rate:8.2f}\n\n{LINE}"
+    for a, b, rate in ((0, 1, 158.52), (1, 0, 157.1), (0, 11, 18.88))
+)
+DEVICE = f"""[Device 0] Running H2D with 0,0
+
+HOST-TO-DEVICE BANDWIDTH AND LATENCY
+{LINE}Host->Device
+\t[Device 0  268435456]:  BW = 53.123456 GBPS  Latency =   5053.05 usec
+[Total     268435456]:  BW = 53.100000 GBPS  Latency =   5055.28 usec
+{LINE}"""
+
+
+def rates(
+    tmp_path: Path, text: str, read: Callable[[Table, argparse.Namespace, str, int], Values] = nvbandwidth
+) -> dict[tuple[object, ...], float]:
+    """What is read where the peer, here a stub, prints `text`."""
     (tmp_path / "output").write_text(text)
-    program = tmp_path / "nvbandwidth"
+    program = tmp_path / "program"
     program.write_text(f"#!{sys.executable}\nprint(open({str(tmp_path / 'output')!r}).read())\n")
     program.chmod(0o755)
-    return nvbandwidth(Table(), argparse.Namespace(nvbandwidth=str(program)), "a_test", 512)
+    return read(Table(), argparse.Namespace(ranks=1, **{read.__name__: str(program)}), "a_test", 512 << 20)
 
 
 def test_the_arrow_says_who_sends(tmp_path: Path) -> None:
@@ -63,6 +81,20 @@ def test_one_row_is_a_rate_for_each_gpu(tmp_path: Path) -> None:
 def test_a_test_that_was_waived_is_no_result(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="printed no table for a_test"):
         rates(tmp_path, "Running a_test.\nWaived.\n")
+
+
+def test_ze_peer_writes_to_and_reads_from_the_other(tmp_path: Path) -> None:
+    assert rates(tmp_path, WRITE, ze_peer) == {(0, 1): 158.52, (1, 0): 157.1, (0, 11): 18.88}
+    read = WRITE.replace("Write", "Read").replace("->", "<-")
+    assert rates(tmp_path, read, ze_peer) == {(1, 0): 158.52, (0, 1): 157.1, (11, 0): 18.88}
+    with pytest.raises(UserError, match="ze_peer printed no rate for a_test"):
+        rates(tmp_path, "ERROR: More than 1 device needed\n", ze_peer)
+
+
+def test_ze_bandwidth_has_one_device_at_a_time(tmp_path: Path) -> None:
+    assert rates(tmp_path, DEVICE, ze_bandwidth) == {(0,): 53.123456}
+    with pytest.raises(UserError, match="ze_bandwidth printed no rate of device 0"):
+        rates(tmp_path, DEVICE.replace("[Device 0  ", "[Device 1  "), ze_bandwidth)
 
 
 def test_messages_of_a_group_begin_with_different_receivers() -> None:

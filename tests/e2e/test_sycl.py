@@ -105,7 +105,9 @@ def test_a_wrong_byte_is_found(bench: Bench, tmp_path: Path) -> None:
 
 def test_the_header_says_what_took_a_gpus_place(bench: Bench, tmp_path: Path) -> None:
     bench.on_processor(tmp_path, "--transport=ccl --operations=allreduce", FEW)
-    header = read_run(tmp_path / "result.jsonl").header
+    run = read_run(tmp_path / "result.jsonl")
+    assert not run.on_gpus
+    header = run.header
     assert (header["backend"], header["platform"]) == ("sycl", "cpu")
     assert header["libraries"]["gpu"]["name"] == "SYCL on OpenCL" and header["libraries"]["gpu"]["driver"]
     assert header["libraries"]["ccl"]["name"] == "oneCCL"

@@ -140,3 +140,7 @@ def test_what_cannot_be_emulated_is_one_line(name: str, nodes: int, scale: float
         plan(name, nodes, scale, ROOT)
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
+
+
+def test_no_collective_of_mpi_gets_device_memory_whose_links_it_would_not_use(miniature: Made) -> None:
+    assert all("device-collectives" not in each["features"] for each in miniature.settings["environments"])

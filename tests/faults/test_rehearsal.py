@@ -4,13 +4,15 @@ healthy, and with faults of `benchmarks.gpu_faults`, several at once where each 
 
 from __future__ import annotations
 
+import os
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu_faults import NODES_CCL, PAIRS, PEERS, SHAPES, Told, clear, faults_of, plant, run
+from benchmarks.gpu_faults import NODES_CCL, PAIRS, PEERS, SHAPES, Told, clear, faults_of, keep, plant, row_of, run
 from fabricheck.emulation.cluster import Cluster, require_machine
 from fabricheck.emulation.rehearsal import up_in_miniature
 from fabricheck.errors import UserError
@@ -56,6 +58,7 @@ def require_named(cluster: Cluster, folder: Path, check: str, *names: str) -> To
     (shape,) = (each for each in SHAPES if each.system == cluster.layout.topology.system)
     faults = [each for each in faults_of(shape) if each.what in names and each.check == check]
     assert len(faults) == len(names)
+    began = time.monotonic()
     try:
         for each in faults:
             plant(cluster, each)
@@ -64,6 +67,9 @@ def require_named(cluster: Cluster, folder: Path, check: str, *names: str) -> To
     finally:
         for each in faults:
             clear(cluster, each)
+    if rows := os.environ.get("FABRICHECK_FAULT_ROWS"):
+        for each in faults:
+            keep(row_of(cluster, each, told, time.monotonic() - began, len(faults) - 1), Path(rows))
     assert told.status != 0, told.output
     for each in faults:
         assert told.line(each) is not None, (each, told.lines)

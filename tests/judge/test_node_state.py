@@ -21,7 +21,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.run import Run
 from fabricheck.records.state import GpuLink, GpuProcess, NodeState, States, Xid
-from fabricheck.records.verdict import Verdict
+from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import Topology, find_topology
 from tests.support.made_runs import MIB, made_ranks, made_run, made_samples
@@ -350,6 +350,15 @@ def test_evidence_stands_beside_the_slow_metric_of_its_own_gpus() -> None:
     assert metric.reason.endswith("; and nid001: GPU 1: PCIe runs at Gen 3 x16 of Gen 5 x16")
     fast = judged(run_with([node("nid001")], [node("nid001", "after", gpus=(gpu(0), slow))]))
     assert "PCIe" not in fast.judgements[0].reason
+
+
+def test_a_run_that_ended_before_its_header_is_what_it_says() -> None:
+    """With what its nodes say, and not INVALID for having no metric."""
+    ended = Problem(Verdict.INCOMPLETE, "run.jsonl:1: the benchmark ended with an error: rank 2 did not arrive")
+    states = States({"nid001": node("nid001")}, {"nid001": node("nid001", "after", gpus=(gpu(0), gpu(1)))}, True)
+    found = judged(Run("run.jsonl", {}, (), (), None, (ended,), states))
+    assert (found.verdict, found.problems) == (Verdict.INCOMPLETE, (ended,))
+    assert judged(Run("run.jsonl", {}, (), (), None, (), states)).verdict is Verdict.INVALID
 
 
 def test_a_fault_of_the_machine_is_a_problem_of_the_run() -> None:

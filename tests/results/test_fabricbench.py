@@ -17,6 +17,7 @@ from fabricheck.records.pair_rule import PairRule
 from fabricheck.records.run import Groups
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run, read_unsupported
+from fabricheck.results.guards import require
 from tests.support.effort import effort
 from tests.support.result_files import CUDA, HOST, PATTERNS, Line, changed, lines_of, said, settle, verdicts
 
@@ -66,6 +67,17 @@ def test_devices_are_read() -> None:
     device = read_run(CUDA).ranks[3].device
     assert device is not None
     assert (device.index, device.name, device.bus_id) == (3, "NVIDIA H200", "00000000:04:00.0")
+
+
+def test_a_processor_in_the_place_of_gpus_is_no_gpu(tmp_path: Path) -> None:
+    """So nobody holds it against a GPU's model, and a check that wanted GPUs says that none was driven."""
+    run = changed(tmp_path, _line(0, backend="sycl", platform="cpu"), CUDA)
+    assert [each.device for each in run.ranks] == [None] * 4 and not run.on_gpus
+    operations, transport = run.header["plan"]["operations"], run.header["transport"]
+    found = require(
+        run, transport=transport, backend="sycl", ranks=4, nodes=1, devices=True, exit_code=0, operations=operations
+    )
+    assert any("drove no device" in each.message for each in found)
 
 
 def test_a_file_that_is_not_there_is_the_users_mistake(tmp_path: Path) -> None:
@@ -295,6 +307,20 @@ def test_the_error_record_names_who_is_missing_and_where(tmp_path: Path) -> None
     assert f"no progress for 60 s; ranks 2-3 (on nid007, {gpus}) did not arrive" in said(run)
     assert len(run.samples) == 4
     assert run.footer is None
+
+
+def test_a_run_that_ended_before_its_header_says_why(tmp_path: Path) -> None:
+    """A GPU that hangs while buffers are filled: the benchmark's own words, and not that the file is another's."""
+    message = "no progress for 8 s: rank 2 did not arrive (on nid001, GPU 2 at 0000:28:00.0)"
+
+    def hang(lines: list[Line]) -> None:
+        error = {"record": "error", "run_id": lines[0]["run_id"], "kind": "timeout", "message": message}
+        lines[:] = [error | {"operation": None, "bytes": None, "missing_ranks": [2]}]
+
+    run = changed(tmp_path, hang, CUDA)
+    (problem,) = run.problems
+    assert problem.verdict is INCOMPLETE
+    assert problem.message.endswith(f":1: the benchmark ended with an error of kind timeout: {message}")
 
 
 def test_wrong_data_is_the_only_verdict_where_the_planted_defect_was_found(tmp_path: Path) -> None:

@@ -125,6 +125,21 @@ def test_a_fall_back_to_tcp_is_invalid(tmp_path: Path) -> None:
     assert "the data went by NET/Socket/0, which this check forbids" in messages(require(run, **ASKED))
 
 
+def test_a_path_that_not_all_nodes_took_is_told_with_its_ranks(tmp_path: Path) -> None:
+    """By node, and the GPUs by index and PCI address; of many ranks the first are named."""
+    lines = copy.deepcopy(lines_of(CUDA))
+    for rank in lines[0]["ranks"][1:]:
+        rank["host"] = "nid002"
+    paths = {"NET/Socket/0": 2, "NET/IB/0/GDRDMA": 2}
+    lines[-1]["proof"] |= {"paths": paths, "only": {"NET/Socket/0": [1, 2, 3], "NET/IB/0/GDRDMA": [0]}}
+    run = read_run(write(tmp_path / "run.jsonl", lines))
+    asked = ASKED | {"nodes": 2, "paths_required": []}
+    (message,) = (each.message for each in require(run, **asked))
+    gpus = [f"GPU {each.device.index} at {each.device.bus_id}" for each in run.ranks if each.device]
+    told = f"the data went by NET/Socket/0 on nid002, {gpus[1]}, {gpus[2]}, 1 more, which this check forbids"
+    assert message == f"{run.path}: {told}: it measured a fall-back"
+
+
 def test_no_evidence_is_invalid_only_where_a_path_is_required(tmp_path: Path) -> None:
     run = cuda_run(tmp_path, proof={"paths": {}, "evidence": None})
     assert "no library reported which way the data went" in messages(require(run, **ASKED))

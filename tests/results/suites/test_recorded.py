@@ -263,7 +263,7 @@ def test_every_recorded_output_says_where_it_comes_from() -> None:
     described = set(re.findall(r"`([\w.-]+\.(?:txt|json))`", "".join(_rows(DATA / "README.md"))))
     recorded = {path.name for path in DATA.glob("*/*")}
     assert recorded == described
-    assert {path.parent.name for path in DATA.glob("*/*")} == {"imb", "logs", "nccl_tests", "osu"}
+    assert {path.parent.name for path in DATA.glob("*/*")} == {"imb", "logs", "nccl_tests", "oneccl", "osu"}
 
 
 def _rows(document: Path) -> list[str]:
