@@ -116,6 +116,8 @@ def find_unmeasured_nodes(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterat
         if others := [each for each in network.nodes if each not in nodes]:
             text = f"no run was on {len(others)} of the {len(network.nodes)} nodes of the description"
             yield Finding(f"{text}: {fold(others)}")
+
+
 def find_shortened(runs: Sequence[CaseRun]) -> Iterator[Finding]:
     """Runs that measured less than their tests ask for, to end in time: they pass without the rest."""
     for each in runs:

@@ -160,7 +160,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: Whether each node is asked for its state before and after the run (docs/state.md).
     node_state = variable(typ.Bool, value=True)
 
-    #: Least time limit of a job whose partition has none, and files to keep beside the result; other mixins replace them.
+    #: Least time limit of a job whose partition has none, and files to keep; other mixins replace them.
     job_time = "10m"
     #: GPUs that the ranks of a node drive, in their order; empty: the first, the second, …
     rank_devices: tuple[int, ...] = ()
