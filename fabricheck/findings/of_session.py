@@ -21,7 +21,7 @@ from fabricheck.judge.node_state import findings_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.localization.judge import judge_pairs
-from fabricheck.localization.results import RETEST, SCREEN
+from fabricheck.localization.results import RETEST
 from fabricheck.records.verdict import Finding, Problem, Verdict, split, worst
 from fabricheck.topology.network import Network, fold
 
@@ -33,7 +33,7 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | 
     else.
     """
     for each in runs:
-        for found in _of_one(each, judge, runs):
+        for found in _of_one(each, judge):
             yield from _or_why_not(each.run.path, found)
     for found in (
         find_unused_gpus(runs, judge),
@@ -72,15 +72,12 @@ def _or_why_not(where: str, found: Iterator[Problem | Finding]) -> Iterator[Prob
         yield Problem(Verdict.INVALID, f"{where}: what it tells is unknown: {reason_of(error)}")
 
 
-def _of_one(run: CaseRun, judge: SystemJudge, runs: Sequence[CaseRun]) -> Iterator[Iterator[Problem | Finding]]:
+def _of_one(run: CaseRun, judge: SystemJudge) -> Iterator[Iterator[Problem | Finding]]:
     topology = judge.topology_of(run.partition)
     if topology is not None:
         if topology.network is not None:
-            file = Path(run.run.path)
-            again = [each.run for each in runs if each.run.path == str(file.with_name(RETEST))]
-            if file.name == SCREEN:
-                yield judge_pairs(run.run, topology, judge.policy, again)
-            elif file.name != RETEST:
+            # In what is over suspects alone there is nothing to compare them with.
+            if Path(run.run.path).name != RETEST:
                 yield judge_pairs(run.run, topology, judge.policy)
             yield find_distance_classes(run.run, topology.network)
         yield find_associations(run.run, topology)

@@ -79,7 +79,6 @@ class Screen:
         if suspects:
             try:
                 whole = self._measure(RETEST, lambda nodes: self._retest(suspects, nodes))
-                suspects = self._suspects(SCREEN, RETEST) if whole else suspects
             except UserError as error:
                 sys.stderr.write(f"fabricheck: what is suspected was not measured again: {error}\n")
         slow = {node_of(each.partition("--")[0]) for each in suspects}
@@ -176,11 +175,10 @@ class Screen:
         self.fleet.exclude(troubles)
         return bool(troubles)
 
-    def _suspects(self, *files: str) -> tuple[str, ...]:
-        """The parts of the network that explain pairs best; none where nothing is slow."""
+    def _suspects(self, file: str) -> tuple[str, ...]:
+        """The parts of the network that explain a screen best; none where nothing is slow."""
         try:
-            runs = [read_run(Path(file)) for file in files]
-            rounds = [one for run in runs for one in pairs_of(run, self.topology, operation=self._operation)]
+            rounds = pairs_of(read_run(Path(file)), self.topology, operation=self._operation)
             pairs = [[pair for pair, _ in one] for one in rounds]
             made = design(Ways(self.network), pairs, duplex=self._operation == OPERATION)
             found = locate(made, [goodput for one in rounds for _, goodput in one])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from fabricheck.errors import UserError
 from fabricheck.judge.policy import Policy
@@ -18,10 +18,8 @@ from fabricheck.topology.network import node_of
 _FEWEST_NODES = 3
 
 
-def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Sequence[Run] = ()) -> Iterator[Problem | Finding]:
+def judge_pairs(run: Run, topology: Topology, policy: Policy) -> Iterator[Problem | Finding]:
     """Parts of the network that lose what other parts of their kind do not; nothing for runs without pairs of nodes.
-
-    `again`: runs in which its suspects were measured again, and which are looked at together with it.
 
     That needs no references: pairs are compared with each other. A loss counts above the policy's `smallest_loss`, or
     above its `smallest_loss_of_distance` where it is that of all pairs over more than one switch. Ranks on nodes that
@@ -34,8 +32,7 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Sequence[Ru
     if operation is None or run.footer is None or len({each.host for each in run.ranks}) < _FEWEST_NODES:
         return
     try:
-        whole = (run, *(each for each in again if each.footer is not None))
-        rounds = [one for each in whole for one in pairs_of(each, topology, operation=operation)]
+        rounds = pairs_of(run, topology, operation=operation)
     except UserError as error:
         text = f"{run.path}: what the pairs of nodes say of the network is unknown: {error}"
         yield Problem(Verdict.INVALID, text)
