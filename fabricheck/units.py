@@ -74,15 +74,25 @@ def coarser_sizes(sizes: str, step: int) -> str:
     parts = sizes.split(":")
     if len(parts) != 3 or int(parts[2]) >= step:
         return sizes
-    first, last, factor = parse_size(parts[0]), parse_size(parts[1]), int(parts[2])
-    every = [first]
-    while every[-1] * factor <= last:
-        every.append(every[-1] * factor)
+    every = _in_range(sizes)
     kept = every[:1]
     for size in every[1:-1]:
         if size >= kept[-1] * step and size * step <= every[-1]:
             kept.append(size)
     return ",".join(format_size(size) for size in dict.fromkeys([*kept, every[-1]]))
+
+
+def count_sizes(sizes: str) -> int:
+    """How many sizes these are, as fabricbench takes them: a list, or a range as `1B:1GiB:4`."""
+    return len(_in_range(sizes)) if ":" in sizes else len(sizes.split(","))
+
+
+def _in_range(sizes: str) -> list[int]:
+    first, last, *factor = sizes.split(":")
+    every = [parse_size(first)]
+    while every[-1] * int(factor[0] if factor else 2) <= parse_size(last):
+        every.append(every[-1] * int(factor[0] if factor else 2))
+    return every
 
 
 def _bound(size: str, most: int) -> str:

@@ -22,6 +22,7 @@ class CaseRun:
     """A run and the test case that it was; texts are empty where nobody says, as for a file that was handed in.
 
     `test` is the class, `partition` is `system:partition`. `trusted`: ReFrame's check let it count.
+    `shortened`: what it left out of its plan to end in time.
     """
 
     run: Run
@@ -30,11 +31,13 @@ class CaseRun:
     partition: str = ""
     tags: tuple[str, ...] = ()
     trusted: bool = True
+    shortened: str = ""
 
     @classmethod
     def of_case(cls, run: Run, case: Case) -> CaseRun:
         """A run of a session: of one that just ended, or of a stored one."""
-        return cls(run, case.test, case.environment, case.partition, case.tags, case.trusts_its_run)
+        shortened = str(case.attributes.get("shortened", ""))
+        return cls(run, case.test, case.environment, case.partition, case.tags, case.trusts_its_run, shortened)
 
     @classmethod
     def of_file(cls, run: Run) -> CaseRun:

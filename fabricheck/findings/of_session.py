@@ -38,6 +38,7 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | 
     for found in (
         find_unused_gpus(runs, judge),
         find_unmeasured_nodes(runs, judge),
+        find_shortened(runs),
         findings_of((each.run, judge.topology_of(each.partition)) for each in runs),
         find_far_cores(runs),
         find_scalings(runs, judge),
@@ -111,3 +112,10 @@ def find_unmeasured_nodes(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterat
         if others := [each for each in network.nodes if each not in nodes]:
             text = f"no run was on {len(others)} of the {len(network.nodes)} nodes of the description"
             yield Finding(f"{text}: {fold(others)}")
+
+
+def find_shortened(runs: Sequence[CaseRun]) -> Iterator[Finding]:
+    """Runs that measured less than their tests ask for, to end in time: they pass without the rest."""
+    for each in runs:
+        if each.shortened:
+            yield Finding(f"{each.test} ({each.label}): {each.shortened}")

@@ -85,18 +85,11 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     links = {number: link for number, run in enumerate(judged) if (link := _slow_link(run)) is not None}
     rest = [each for each in unequal if not _is_of_link(each, judged, links)]
     addresses = _addresses(runs) if unequal or links else {}
-    tails = (
-        problem
-        for each in groups
-        for problem in find_slow_tails(each.equals, runs[each.run], each_error * len(each.equals.members))
-    )
-    problems = (
-        *(_problem_of_link(each, addresses) for each in links.values()),
-        *_problems(rest, addresses),
-        *_without_majority(groups, unequal, judged, policy),
-        *tails,
-    )
-    return Compared(judged, problems, tuple(_findings(judged, groups)))
+    problems = [*(_problem_of_link(each, addresses) for each in links.values()), *_problems(rest, addresses)]
+    problems += _without_majority(groups, unequal, judged, policy)
+    for each in groups:
+        problems += find_slow_tails(each.equals, runs[each.run], each_error * len(each.equals.members))
+    return Compared(judged, tuple(problems), tuple(_findings(judged, groups)))
 
 
 def _slow_link(run: RunJudgement) -> SlowLink | None:

@@ -21,19 +21,22 @@ class PairRule:
 
     Of groups of one that is all pairs. `in_rounds`: by the circle method, so that a round holds each rank once at most,
     and each unordered pair of groups meets once; else each pair by itself, in ascending order. With two `directions` a
-    pair is measured from either rank; the round with the pairs turned around follows at once.
+    pair is measured from either rank; the round with the pairs turned around follows at once. Of the `turns` of the
+    circle (0: all) there may be fewer, evenly spread over them: a screen, in which each group meets so many others.
     """
 
     ranks: int
     group: int
     directions: int
     in_rounds: bool
+    turns: int = 0
 
     @classmethod
     def of(cls, series: Mapping[str, Any]) -> PairRule:
         """That of a series of a plan with a `rule`."""
         rule = series["rule"]
-        return cls(rule["ranks"], rule["group"], rule["directions"], series["schedule"] == "contended")
+        in_rounds = series["schedule"] == "contended"
+        return cls(rule["ranks"], rule["group"], rule["directions"], in_rounds, rule.get("turns", 0))
 
     @property
     def groups(self) -> int:
@@ -42,17 +45,32 @@ class PairRule:
     @property
     def is_possible(self) -> bool:
         """Whether the groups are full, and there are two of them at least."""
-        return self.groups >= 2 and self.groups * self.group == self.ranks and self.directions in (1, 2)
+        full = self.groups >= 2 and self.groups * self.group == self.ranks
+        some = self.turns == 0 or (self.in_rounds and self.turns < self.all_turns)
+        return full and some and self.directions in (1, 2)
+
+    @property
+    def all_turns(self) -> int:
+        """In how many turns of the circle all groups have met."""
+        return self.groups - 1 + self.groups % 2
 
     def __len__(self) -> int:
         """The number of pairs."""
+        if self.in_rounds:
+            return (self.turns or self.all_turns) * (self.groups // 2) * self.group * self.directions
         return self.ranks * (self.groups - 1) // 2 * self.directions
+
+    @property
+    def round_count(self) -> int:
+        """The number of rounds; of pairs by themselves that of the pairs."""
+        return (self.turns or self.all_turns) * self.directions if self.in_rounds else len(self)
 
     def rounds(self) -> Iterator[tuple[int, Pairs]]:
         """The number of each round, -1 where there are none, and its pairs: (n, 2), source and destination."""
         if self.in_rounds:
-            for turn in range(self.groups - 1 + self.groups % 2):
-                pairs = self._met(turn)
+            own = self.turns or self.all_turns
+            for turn in range(own):
+                pairs = self._met(turn * self.all_turns // own)
                 for direction in range(self.directions):
                     yield turn * self.directions + direction, pairs[:, ::-1] if direction else pairs
             return
@@ -78,7 +96,7 @@ class PairRule:
         """The sum of all (round, source, destination), each mixed, as the header of a result file gives it."""
         total = np.uint64(0)
         with np.errstate(over="ignore"):
-            for number, pairs in PairRule(self.ranks, self.group, self.directions, True).rounds():
+            for number, pairs in PairRule(self.ranks, self.group, self.directions, True, self.turns).rounds():
                 ends = pairs.astype(np.uint64)
                 keys = np.uint64(number + 1 if self.in_rounds else 0) << np.uint64(42) | ends[:, 0] << np.uint64(21)
                 total += _mixed(keys | ends[:, 1]).sum(dtype=np.uint64)

@@ -142,6 +142,7 @@ class RuleModel(_Line):
     ranks: Annotated[int, Field(ge=2, lt=1 << 21)]
     group: Positive
     directions: Literal[1, 2]
+    turns: Positive | None = None
     hash: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 

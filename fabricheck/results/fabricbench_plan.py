@@ -91,7 +91,7 @@ def rule_mistake(series: RuledSeriesModel, header: HeaderModel) -> str | None:
 
 def _rule_of(series: RuledSeriesModel) -> PairRule:
     rule = series.rule
-    return PairRule(rule.ranks, rule.group, rule.directions, series.schedule == "contended")
+    return PairRule(rule.ranks, rule.group, rule.directions, series.schedule == "contended", rule.turns or 0)
 
 
 def group_mistake(each: SamplesModel | SeriesModel, count: int) -> str | None:

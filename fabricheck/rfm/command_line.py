@@ -12,8 +12,8 @@ from fabricheck.suite import suite_root
 class Plan:
     """What fabricbench is asked to measure. Fields as its options of the same names, and empty for its own defaults.
 
-    `budget` and `timeout` in seconds; `sizes` as `1B:1GiB:4` or a list; `pairs` and `together` as fabricbench reads
-    them; `settings`: options of memory paths by name; `devices`: of the ranks of a node, in their order; `more`:
+    `budget` and `timeout` in seconds; `sizes` as `1B:1GiB:4` or a list; `pairs`, `turns` and `together` as fabricbench
+    reads them; `settings`: options of memory paths by name; `devices`: of the ranks of a node, in their order; `more`:
     options that are passed on as they are.
     """
 
@@ -26,6 +26,7 @@ class Plan:
     ranks: int
     nodes: int
     pairs: str = ""
+    turns: int = 0
     iterations: int = 0
     implementation: str = ""
     budget: float = 0.0
@@ -45,6 +46,7 @@ class Plan:
             *([f"--implementation={self.implementation}"] if self.implementation else []),
             f"--schedules={','.join(self.schedules)}",
             *([f"--pairs={self.pairs}"] if self.pairs else []),
+            *([f"--turns={self.turns}"] if self.turns else []),
             f"--sizes={self.sizes}",
             *([f"--iterations={self.iterations}"] if self.iterations else []),
             *([f"--budget={self.budget:g}"] if self.budget else []),

@@ -31,6 +31,7 @@ from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.bounds import attributes_of, record_bounds
 from fabricheck.rfm.build import BuildFabricbench
 from fabricheck.rfm.command_line import Plan, ranks_together
+from fabricheck.rfm.duration import fitted_plan
 from fabricheck.rfm.fleet import FILES_OF_NODES, judge_nodes
 from fabricheck.rfm.foreign import adopt
 from fabricheck.rfm.launch import (
@@ -100,9 +101,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     - *performance*: every metric that the plan promises becomes a performance variable; PerformanceError where the
       verdict is not PASS. ReFrame judges nothing, and reports what judged each metric (`fabricheck.rfm.bounds`).
 
-    The messages begin with the verdict, which `fabricheck run` reads. There is one hook a phase, which calls the
-    methods that another mixin may replace: `fitting_systems`, `fitting_environments`, `choose_operations`,
-    `set_ranks`, `write_command`, `clean_up`, `judge`, `further_metrics` and `further_problems`.
+    The messages begin with the verdict, which `fabricheck run` reads. There is one hook a phase, which calls what
+    another mixin may replace: `fitting_systems`, `fitting_environments`, `choose_operations`, `set_ranks`,
+    `write_command`, `clean_up`, `judge`, `further_metrics` and `further_problems`.
     """
 
     fabricbench = fixture(BuildFabricbench, scope="environment")
@@ -139,6 +140,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     nightly_only = variable(typ.Dict[str, typ.List[str]], value={})
     #: Whether a node has a rank for each of its NIC ports, and pairs are those of the same port of two nodes.
     rank_a_port = variable(bool, value=False)
+    #: Minutes that measuring may take (`fabricheck.rfm.duration`), and for ReFrame's report what was left out for that.
+    minutes = variable(float, value=10.0)
+    shortened = variable(str, value="")
     #: Passed on to fabricbench as it is.
     more_options = variable(typ.List[str], value=[])
     #: Over a fleet: seconds that a node has beyond what its equals took, at least, before it is ended.
@@ -156,7 +160,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: Whether each node is asked for its state before and after the run (docs/state.md).
     node_state = variable(typ.Bool, value=True)
 
-    #: Longest time of a job without a partition's time_limit, and files to keep; for other mixins to replace.
+    #: Least time limit of a job whose partition has none, and files to keep; other mixins replace them.
     job_time = "10m"
     #: GPUs that the ranks of a node drive, in their order; empty: the first, the second, …
     rank_devices: tuple[int, ...] = ()
@@ -252,12 +256,10 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.num_tasks_per_node = self.ranks or (alone if self.num_nodes == 1 else 1)
         else:
             self.num_tasks_per_node = max(gpus, self.ranks_per_device)
-        self.num_tasks = self.num_tasks_per_node * self.num_nodes
-        too_few = f"needs {self.least_ranks} ranks and this partition has {self.num_tasks}"
-        self.leave_out_if(self.num_tasks < self.least_ranks, too_few)
-        most = self.current_environ.extras.get("most_ranks", self.num_tasks)
-        too_many = f"needs {self.num_tasks} ranks, and {self.current_environ.name} is for {most} at most"
-        self.leave_out_if(self.num_tasks > most, too_many)
+        tasks = self.num_tasks = self.num_tasks_per_node * self.num_nodes
+        self.leave_out_if(tasks < self.least_ranks, f"needs {self.least_ranks} ranks and this partition has {tasks}")
+        most = self.current_environ.extras.get("most_ranks", tasks)
+        self.leave_out_if(tasks > most, f"needs {tasks} ranks, and {self.current_environ.name} is for {most} at most")
 
     @property
     def libraries(self) -> tuple[Library, ...]:
@@ -284,9 +286,8 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def write_command(self) -> None:
         self.executable = shlex.quote(self.fabricbench.program)
-        self.executable_opts = self.plan().options(RESULT)
-        # Not every scheduler tells ReFrame the exit status.
-        self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", "exit $status"]
+        self.executable_opts = fitted_plan(self, self.plan()).options(RESULT)
+        self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", "exit $status"]  # not all schedulers tell it
 
     def plan(self) -> Plan:
         return Plan(

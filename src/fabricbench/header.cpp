@@ -124,10 +124,9 @@ void rule_json(Json& json, const Series& series) {
       .begin_object()
       .field("ranks", rule.ranks)
       .field("group", rule.group)
-      .field("directions", rule.directions)
-      .field("hash", hash_text(rule))
-      .end_object()
-      .field("bytes", series.sizes);
+      .field("directions", rule.directions);
+  if (rule.turns > 0) json.field("turns", rule.turns);
+  json.field("hash", hash_text(rule)).end_object().field("bytes", series.sizes);
 }
 
 void groups_json(Json& json, const Series& series, const std::vector<int>& ranks) {

@@ -90,6 +90,8 @@ constexpr char kAfter[] =
                           which every rank takes part once); of GPUs: alone, together       [uncontended,contended]
   --pairs LIST            pairs of ranks such as 0-1,2-3, or all; or rails, those of the first
                           ranks of two groups, of the second ones, and so on                [all]
+  --turns N               of the rounds of all pairs: so many, in which each rank (or group)
+                          meets another one, there and back; evenly spread                  [all]
   --rounds FILE           the rounds of pairs to measure, in place of all pairs: a round a
                           line, such as 0-1 3-2; pairs of a round go at the same time
   --groups LIST           of patterns between groups: NxGxK, N groups of G consecutive ranks of

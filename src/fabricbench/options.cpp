@@ -193,6 +193,7 @@ const OptionRow kOptions[] = {
        if (parts.size() > 1) o.injected_rank = static_cast<int>(parse_integer(parts[1], 0, "a rank"));
      }},
     {"help", false, [](Options& o, const std::string&) { o.show_help = true; }},
+    {"turns", true, [](Options& o, const std::string& text) { o.turns = parse_count(text, 1, "a number of turns"); }},
     {"whole-pairs", true,
      [](Options& o, const std::string& text) { o.whole_pairs = parse_integer(text, 0, "a number of records"); }},
     {"list-operations", false, [](Options& o, const std::string&) { o.show_operations = true; }},

@@ -39,6 +39,7 @@ struct Options {
   Implementation implementation = Implementation::automatic;
   std::vector<Schedule> schedules;
   std::vector<std::pair<int, int>> pairs;  // empty: all
+  int turns = 0;                           // of the rounds of all pairs; 0: all
   bool rails = false;                      // of the pairs, those of two groups whose ranks have the same place in them
   std::string rounds_file;                 // empty: all pairs, in rounds of their own
   std::vector<Round> rounds;               // what the file holds

@@ -36,18 +36,29 @@ std::uint64_t mixed(std::uint64_t value) {
 
 }  // namespace
 
-std::size_t PairRule::pair_count() const { return as_size(ranks) * (as_size(groups()) - 1) / 2 * as_size(directions); }
+PairRule PairRule::with_turns(int most) const {
+  PairRule rule = *this;
+  rule.turns = in_rounds && most < all_turns() ? most : 0;
+  return rule;
+}
+
+std::size_t PairRule::pair_count() const {
+  if (in_rounds) return as_size(own_turns()) * as_size(groups() / 2) * as_size(group) * as_size(directions);
+  return as_size(ranks) * (as_size(groups()) - 1) / 2 * as_size(directions);
+}
 
 std::size_t PairRule::rounds() const {
   if (!in_rounds) return pair_count();
-  return as_size(groups() - 1 + groups() % 2) * as_size(directions);
+  return as_size(own_turns()) * as_size(directions);
 }
 
 std::vector<std::pair<int, int>> PairRule::pairs(std::size_t round) const {
   if (in_rounds) {
     std::vector<std::pair<int, int>> result;
+    const std::size_t own = round / as_size(directions);
+    const int turn = static_cast<int>(own * as_size(all_turns()) / as_size(own_turns()));
     const bool turned = round % as_size(directions) == 1;
-    for (const auto& [low, high] : met(groups(), static_cast<int>(round / as_size(directions)))) {
+    for (const auto& [low, high] : met(groups(), turn)) {
       for (int place = 0; place < group; ++place) {
         const std::pair pair{low * group + place, high * group + place};
         result.emplace_back(turned ? std::pair{pair.second, pair.first} : pair);
@@ -71,7 +82,7 @@ std::vector<std::pair<int, int>> PairRule::pairs(std::size_t round) const {
 
 std::uint64_t PairRule::hash() const {
   // The same pairs are in rounds, of which there are fewer.
-  const PairRule all{ranks, group, directions, true};
+  const PairRule all{ranks, group, directions, true, turns};
   std::uint64_t sum = 0;
   for (std::size_t round = 0, count = all.rounds(); round < count; ++round) {
     const std::uint64_t number = in_rounds ? round + 1 : 0;

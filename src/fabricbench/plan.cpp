@@ -40,7 +40,8 @@ void check_rails(const Options& options, int ranks) {
 
 void add_pairs(std::vector<Series>& plan, const Options& options, int ranks, Series series) {
   const bool contended = series.schedule == Schedule::contended;
-  const PairRule rule{ranks, options.rails ? options.group_size : 1, is_symmetric(series.operation) ? 1 : 2, contended};
+  const PairRule all{ranks, options.rails ? options.group_size : 1, is_symmetric(series.operation) ? 1 : 2, contended};
+  const PairRule rule = all.with_turns(options.turns);
   // A pair by itself is no contended one.
   if (contended && rule.pairs(0).size() < 2) return;
   series.round = contended ? 0 : -1;

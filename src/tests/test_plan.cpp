@@ -364,6 +364,17 @@ TEST(a_rule_has_every_pair_once_and_no_rank_twice_in_a_round) {
   }
 }
 
+TEST(a_screen_has_turns_that_are_spread_over_all) {
+  const PairRule all{24, 2, 2, true};
+  CHECK(all.with_turns(11).turns == 0 && all.with_turns(99).turns == 0 && all.with_turns(0).turns == 0);
+  const PairRule screen = all.with_turns(3);
+  CHECK_EQUAL(screen.rounds(), 6u);
+  CHECK_EQUAL(screen.pair_count(), 6u * 12u);
+  for (std::size_t round = 0; round < 6; ++round)
+    CHECK(screen.pairs(round) == all.pairs(round / 2 * 11 / 3 * 2 + round % 2));
+  CHECK(screen.hash() != all.hash());
+}
+
 // What one of 4,096 ranks holds of plans that, written out, are 16 million pairs or messages.
 TEST(plan_of_many_ranks_is_small) {
   constexpr int kRanks = 4096;

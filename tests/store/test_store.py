@@ -113,7 +113,10 @@ def test_any_run_comes_back(
     path: str,
 ) -> None:
     samples = tuple(
-        Samples("pingpong", "transfers", "contended", 2, tuple(ranks), size, 1, "fixed", -1, np.array(times))
+        Samples(
+            *("pingpong", "transfers", "contended", 2, tuple(ranks), size, 1, "fixed", -1, np.array(times)),
+            kept_of=size % 3,
+        )
         for times, size, ranks in lines
     )
     run = Run(path, {**header, "run_id": "r"}, (), samples, None, tuple(Problem(*each) for each in problems))

@@ -1,0 +1,199 @@
+"""What a run over a fleet costs to write, read, judge and export, by simulation: no number of the fabric, only of us.
+
+    nice python -m benchmarks.scale --write docs/scale.md
+
+makes the result file that fabricbench would leave of a screen of 512 nodes with eight ports each (1,000 iterations of a
+made-up latency and goodput), reads and judges it, and exports the metrics of a fleet to Prometheus. The plan of 4,096
+ranks and the ping-pong of 72 GPUs are those of the checks. Times are of the processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fabricheck.judge.judge import judge_run
+from fabricheck.judge.policy import Policy
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Expectation
+from fabricheck.records.metrics import Quantity
+from fabricheck.records.order_statistics import kept_ranks
+from fabricheck.records.pair_rule import PairRule
+from fabricheck.records.run import Rank, Run, Samples
+from fabricheck.report.machine import write_prometheus
+from fabricheck.results.fabricbench import read_run
+from fabricheck.rfm.command_line import Plan
+from fabricheck.rfm.duration import fit, seconds_of
+
+ROOT = Path(__file__).resolve().parent.parent
+NODES, PORTS, ITERATIONS = 512, 8, 1000
+SIZE, GBPS, NOISE = 1 << 24, 400.0, 0.02
+MINUTES = 10.0
+
+
+def node_pairs() -> Plan:
+    """The check of all pairs of nodes, port by port (checks/network.py)."""
+    one_size = f"{SIZE}B"
+    operations, schedules = ["unidirectional"], ["contended"]
+    ranks = NODES * PORTS
+    return Plan("ccl", operations, schedules, one_size, 2, 60, ranks, NODES, pairs="rails", budget=0.1)
+
+
+def screen(nodes: int, turns: int) -> PairRule:
+    rule = PairRule(nodes * PORTS, PORTS, 2, True)
+    return replace(rule, turns=turns if turns < rule.all_turns else 0)
+
+
+def lines(rule: PairRule) -> Iterator[dict[str, Any]]:
+    """The lines of the result file of a screen."""
+    drawn = np.random.default_rng(0)
+    described = {"ranks": rule.ranks, "group": rule.group, "directions": 2, "hash": rule.hash_text()}
+    if rule.turns:
+        described["turns"] = rule.turns
+    same = {"operation": "unidirectional", "implementation": "transfers", "schedule": "contended"}
+    example = json.loads((ROOT / "tests/data/fabricbench/synthetic_host_2ranks.jsonl").read_text().splitlines()[0])
+    ranks = [
+        {**example["ranks"][0], "rank": each, "local_rank": each % PORTS, "host": f"nid{each // PORTS:06}", "pid": 1}
+        for each in range(rule.ranks)
+    ]
+    plan = {**example["plan"], "operations": ["unidirectional"], "schedules": ["contended"], "sizes": [SIZE]}
+    plan["iterations"] = {"mode": "fixed", "minimum": ITERATIONS, "maximum": ITERATIONS, "budget_s": None}
+    plan["series"] = [{**same, "rule": described, "bytes": [SIZE]}]
+    yield {**example, "format": 2, "ranks": ranks, "plan": plan, "expected_records": len(rule)}
+    kept, index = kept_ranks(ITERATIONS), 0
+    for number, pairs in rule.rounds():
+        times = 8 * SIZE / GBPS * drawn.normal(1.0, NOISE, (len(pairs), ITERATIONS))
+        values = np.sort(times.astype(np.int64), axis=1)[:, kept].tolist()
+        for pair, times_ns in zip(pairs.tolist(), values, strict=True):
+            told = {"index": index, "round": number, "ranks": pair, "bytes": SIZE, "warmup": plan["warmup"]}
+            ended = {"stopped": "fixed", "wrong_bytes": 0, "iterations": ITERATIONS, "times_ns": times_ns}
+            yield {"record": "samples", **same, **told, **ended}
+            index += 1
+    totals = {"records": index, "samples": index * len(kept), "wrong_bytes": 0, "wall_ns": 10**12, "timed_ns": 10**11}
+    rest = {"setup_ns": 0, "verify_ns": 0, "recording_ns": 0, "proof": {"paths": {}, "evidence": None}}
+    yield {"record": "footer", "run_id": example["run_id"], "status": "complete", **totals, **rest}
+
+
+def write_file(path: Path, rule: PairRule) -> int:
+    """Writes the result file of a screen; its size in bytes."""
+    with path.open("w") as file:
+        file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines(rule))
+    return path.stat().st_size
+
+
+def expect(_: Samples, quantity: Quantity) -> Expectation:
+    nominal = GBPS if quantity == "goodput" else None
+    return Expectation(nominal, nominal, None, 0.5, "made up")
+
+
+def judged(path: Path) -> tuple[RunJudgement, float, float]:
+    """The judgement of a file, and the processor seconds of reading and of judging it."""
+    start = time.process_time()
+    run = read_run(path)
+    read = time.process_time()
+    judgement = judge_run(run, expect, {}, Policy())
+    if run.problems:
+        raise SystemExit(f"the simulated file is not valid: {run.problems[0].message}")
+    return judgement, read - start, time.process_time() - read
+
+
+def of_file(path: Path) -> dict[str, float]:
+    """What reading and judging a file costs a process that does nothing else."""
+    judgement, read, judging = judged(path)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"metrics": len(judgement.judgements), "read_s": read, "judge_s": judging, "memory_mib": memory}
+
+
+def exported(folder: Path, example: RunJudgement) -> int:
+    """Bytes of the metrics of a fleet: the screen, and of each node 300 metrics over 24 questions."""
+    local = example.judgements[:300]
+    questions = [
+        replace(each, samples=replace(each.samples, bytes=SIZE << (place % 24))) for place, each in enumerate(local)
+    ]
+    nodes = [
+        replace(example, run=node_run(example.run, node), judgements=tuple(questions), test=f"PairsOfNode {node % 3}")
+        for node in range(NODES)
+    ]
+    write_prometheus([example, *nodes], folder / "metrics.prom", system="simulated", problems=[])
+    return (folder / "metrics.prom").stat().st_size
+
+
+def node_run(run: Run, node: int) -> Run:
+    ranks: tuple[Rank, ...] = run.ranks[node * PORTS : (node + 1) * PORTS]
+    return replace(run, ranks=ranks)
+
+
+def table(rows: list[tuple[str, str, str]]) -> str:
+    head = "| what | must reach | found |\n|---|---|---|\n"
+    return head + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", type=Path, help="file to write the table to")
+    parser.add_argument("--nodes", type=int, default=NODES, help="nodes of the screen")
+    parser.add_argument("--read", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.read:
+        print(json.dumps(of_file(options.read)))
+        return
+    plan = fit(node_pairs(), 60 * MINUTES).plan
+    rule = screen(options.nodes, plan.turns)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        size = write_file(folder / "screen.jsonl", rule)
+        command = [sys.executable, "-m", "benchmarks.scale", "--read", str(folder / "screen.jsonl")]
+        said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+        cost = json.loads(said.stdout)
+        small = screen(64, 1)
+        write_file(folder / "small.jsonl", small)
+        prometheus = exported(folder, judged(folder / "small.jsonl")[0])
+    gpus = Plan("copy", ["pingpong"], ["uncontended", "contended"], "1B:1GiB:4", 10, 60, 72, 18, budget=0.1)
+    fitted = fit(gpus, 60 * MINUTES)
+    everything = len(PairRule(options.nodes * PORTS, PORTS, 2, True))
+    what = f"screen of {options.nodes} nodes with {PORTS} ports, {len(rule):,} pairs of {everything:,}"
+    rows = [
+        (f"{what}: file", "≤ 1 GB", f"{size / 1e6:,.0f} MB, {size / len(rule):,.0f} B a pair"),
+        ("its memory in reader and judge", "≤ 2 GB", f"{cost['memory_mib'] * 2**20 / 1e9:.2f} GB"),
+        (
+            "its judging",
+            "≤ 240 s of a processor",
+            f"{cost['judge_s']:.0f} s, and {cost['read_s']:.0f} s of reading; {cost['metrics']:,.0f} metrics",
+        ),
+        (
+            "ping-pong of 72 GPUs",
+            "≤ 10 min",
+            f"{fitted.seconds / 60:.1f} min by its plan; all of it {seconds_of(gpus) / 60:.0f} min",
+        ),
+        (f"metrics.prom of {NODES} nodes", "≤ 20 MB", f"{prometheus / 1e6:.1f} MB"),
+    ]
+    machine = f"{platform.machine()}, {os.cpu_count()} processors, Python {platform.python_version()}"
+    left_out = fit(node_pairs(), 60 * MINUTES).left_out
+    text = f"""# What a fleet costs
+
+Written by `python -m benchmarks.scale --write docs/scale.md`, by simulation,
+on {machine}. Times are of the processor, which other work shared.
+Judged is each metric by its floor and interval; what a topology adds (equals, localization) is not in it.
+Of the pairs of nodes: {left_out}.
+
+{table(rows)}"""
+    if options.write:
+        options.write.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""How long a plan takes, known before it runs: what of it fits into a time, and the limit of its job.
+
+A measurement (a pair, a round or a group at one size) ends when its budget is spent, or sooner. With the setting up of
+connections, warm-up and checks of data, those of docs/results/h200x4-2026-11-21 took 0.2 to 0.9 of their budget in
+runs of 60 measurements and more; here each counts as a budget and a fifth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reframe.core.logging import getlogger
+
+from fabricheck.records.operations import GROUP_PATTERNS, MEMORY_PATHS, PAIRS, STRIPING, VICTIMS
+from fabricheck.records.pair_rule import PairRule
+from fabricheck.rfm.command_line import Plan
+from fabricheck.units import coarser_sizes, count_sizes
+
+_OF_BUDGET = 1.2
+# MPI, allocations and handles; with thousands of ranks a minute more for each thousand.
+_START_S = 60.0
+# The job may be so much slower than the plan says, and no shorter than that.
+_RESERVE, _LEAST_RESERVE_S = 2.0, 300.0
+# As many as a processor judges in some minutes (docs/scale.md).
+_MOST_RECORDS = 100_000
+_COARSER = (16, 256, 1 << 40)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A plan that fits, the seconds that it takes at most, and what it leaves out (empty: nothing)."""
+
+    plan: Plan
+    seconds: float
+    left_out: str
+
+    def job_seconds(self, least: float) -> float:
+        """The limit of the job; at least `least` seconds."""
+        return max(least, _RESERVE * self.seconds + _LEAST_RESERVE_S)
+
+
+def seconds_of(plan: Plan) -> float:
+    """How long a plan takes at most where a few iterations fit into a budget; 0 where it has no budget to go by."""
+    if plan.budget <= 0:
+        return 0.0
+    measurements = sum(_rounds(plan, operation) for operation in plan.operations) * count_sizes(plan.sizes)
+    return _START_S * (1 + plan.ranks / 1000) + _OF_BUDGET * plan.budget * measurements
+
+
+def records_of(plan: Plan) -> int:
+    """How many records of pairs a plan makes."""
+    rules = (_rule(plan, operation, each) for operation in plan.operations for each in plan.schedules)
+    return sum(len(rule) for rule in rules if rule is not None) * count_sizes(plan.sizes)
+
+
+def fit(plan: Plan, seconds: float) -> Fitted:
+    """As much of `plan` as fits into a time, and into records that can be judged in minutes.
+
+    With fewer sizes; else without pairs one by one, which rounds have too; else with fewer turns of the rounds. The
+    first and the last size remain, of which metrics are made. What does not fit even so takes the time that it takes.
+    """
+
+    def fits(smaller: Plan) -> bool:
+        return plan.budget <= 0 or (seconds_of(smaller) <= seconds and records_of(smaller) <= _MOST_RECORDS)
+
+    chosen = plan
+    for chosen in _smaller(plan):
+        if fits(chosen):
+            break
+    else:
+        rules = [_rule(chosen, operation, "contended") for operation in chosen.operations]
+        most = max((rule.all_turns for rule in rules if rule is not None), default=0)
+        if chosen.schedules == ["contended"] and most > 1:
+            screens = (replace(chosen, turns=turns) for turns in range(most - 1, 0, -1))
+            chosen = next(filter(fits, screens), replace(chosen, turns=1))
+    return Fitted(chosen, seconds_of(chosen), _left_out(plan, chosen, seconds))
+
+
+def _smaller(plan: Plan) -> Iterator[Plan]:
+    in_rounds = "contended" in plan.schedules and plan.ranks >= 4
+    pairs = all(operation in PAIRS for operation in plan.operations)
+    yield plan
+    for schedules in [plan.schedules, *([["contended"]] if in_rounds and pairs else [])]:
+        for step in (1, *_COARSER):
+            yield replace(plan, schedules=schedules, sizes=coarser_sizes(plan.sizes, step))
+
+
+def _left_out(plan: Plan, smaller: Plan, seconds: float) -> str:
+    parts = []
+    if len(smaller.schedules) < len(plan.schedules):
+        parts.append("pairs are measured in rounds and not one by one as well")
+    if (few := count_sizes(smaller.sizes)) < (many := count_sizes(plan.sizes)):
+        parts.append(f"{few} of {many} sizes are measured")
+    if smaller.turns:
+        parts.append(f"each rank meets {smaller.turns} others and not all")
+    if not parts:
+        return ""
+    whole = f"all of it would be {seconds_of(plan) / 60:,.0f} minutes and {records_of(plan):,} records"
+    most = f"{seconds / 60:,.0f} (minutes of the test) and {_MOST_RECORDS:,}"
+    return f"{', and '.join(parts)}: {whole}, and the most are {most}"
+
+
+def _rule(plan: Plan, operation: str, schedule: str) -> PairRule | None:
+    """Which pairs an operation measures; None where it is none of pairs, or of a few that were chosen."""
+    if operation not in PAIRS or any(each.startswith("--pairs=") for each in plan.more):
+        return None
+    group = plan.ranks // plan.nodes if plan.pairs == "rails" else 1
+    rule = PairRule(plan.ranks, group, 1 if operation == "bidirectional" else 2, schedule == "contended")
+    if not rule.is_possible:
+        return None
+    return replace(rule, turns=plan.turns if rule.in_rounds and plan.turns < rule.all_turns else 0)
+
+
+def _rounds(plan: Plan, operation: str) -> int:
+    """How many measurements of one size an operation is."""
+    return sum(_rounds_of_schedule(plan, operation, each) for each in _schedules(plan, operation))
+
+
+def _schedules(plan: Plan, operation: str) -> Iterator[str]:
+    yield from plan.schedules if operation in PAIRS or operation in MEMORY_PATHS else ("",)
+
+
+def _rounds_of_schedule(plan: Plan, operation: str, schedule: str) -> int:
+    if operation in PAIRS:
+        rule = _rule(plan, operation, schedule)
+        return rule.round_count if rule is not None else 2
+    if operation in MEMORY_PATHS:
+        together = plan.together.count(",") + 1 if plan.together else max(plan.ranks - 1, 1)
+        return plan.ranks if schedule == "uncontended" else together
+    if operation in GROUP_PATTERNS or operation in STRIPING:
+        # Each number of active ranks between two groups, and all of them between more and more groups.
+        own = plan.ranks // plan.nodes if plan.nodes > 1 else plan.ranks // 2
+        return own + plan.nodes.bit_length()
+    return 2 if operation in VICTIMS else 1
+
+
+def fitted_plan(test: Any, plan: Plan) -> Plan:
+    """As much of the plan of a test as fits into its `minutes`; sets its job's time limit and tells both."""
+    fitted = fit(plan, 60 * test.minutes)
+    test.shortened = fitted.left_out
+    limit = fitted.job_seconds(float(test.time_limit))
+    test.time_limit = limit
+    told = f"takes {fitted.seconds:.0f} s at most by its plan, and its job has {limit / 60:.0f} minutes"
+    getlogger().info(f"{test.display_name}: {told}{f'; {fitted.left_out}' if fitted.left_out else ''}")
+    return fitted.plan
