@@ -66,7 +66,7 @@ def test_each_verdict_has_its_exit_status(
 ) -> None:
     wrong = changed(tmp_path, "wrong.jsonl", wrong_data)
     cut = changed(tmp_path, "cut.jsonl", lambda lines: lines.pop())
-    other = changed(tmp_path, "other.jsonl", lambda lines: lines[0].update(format=2))
+    other = changed(tmp_path, "other.jsonl", lambda lines: lines[0].update(format=99))
     assert run("judge", HOST, *references(98)) == 0
     assert run("judge", HOST, *references(110)) == 1
     assert run("judge", wrong, *references(98)) == 3

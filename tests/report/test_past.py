@@ -142,6 +142,6 @@ def test_a_session_that_measured_nothing_right_has_no_history(root: Path, store:
     append(store, session_of(root, 0, [root / "broken.jsonl"]), NOW)
     append(store, session_of(root, 1, [result_file(root, 1, source=CUDA)], system="hgx-h200"), NOW)
     found = stored_session(store, "local", None, root)
-    assert [each.verdict for each in found.judged] == [Verdict.INVALID]
+    assert [each.verdict for each in found.judged] == [Verdict.INCOMPLETE]
     (note,) = past_of(store, "local", root, session=session(0)).notes
     assert note.startswith("No history is shown: ")
