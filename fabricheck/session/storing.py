@@ -12,13 +12,15 @@ from fabricheck.errors import UserError
 from fabricheck.judge.references import Key
 from fabricheck.judge.system import SystemJudge, parse_attribute
 from fabricheck.records.case import Case
+from fabricheck.records.run import Run
 from fabricheck.records.verdict import worst
 from fabricheck.session.outcome import Outcome, judge_session, read_result
 from fabricheck.session.reading import Session, read_session
 from fabricheck.store.changes import facts_of_this_host, versions_of_suite
 from fabricheck.store.tables import started_of
 from fabricheck.store.writing import Appended, NewSession, append, made_up_session
-from fabricheck.suite import Suite
+from fabricheck.suite import Suite, site_root
+from fabricheck.topology.model import find_topology
 
 
 def store_session(
@@ -67,8 +69,10 @@ def import_folder(store: Path, folder: Path, suite: Suite, system: str | None) -
 def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, case: Case) -> Appended:
     """Judge and store result files that no report of ReFrame belongs to, as one session."""
     judge = SystemJudge.of(system, suite.root)
-    _require_gpus_of(files, suite, system)
-    alone = (judge.judge_alone(read_result(file, suite, system), case.test, case.attributes) for file in files)
+    runs = [read_result(file, suite, system) for file in files]
+    for file, run in zip(files, runs, strict=True):
+        _require_gpus_of(file, run, suite, system)
+    alone = (judge.judge_alone(run, case.test, case.attributes) for run in runs)
     judged = judge.compare([replace(each, test=str(case)) for each in alone]).runs
     now = datetime.now(timezone.utc)
     for file, one in zip(files, judged, strict=True):
@@ -93,22 +97,18 @@ def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, 
     return append(store, new)
 
 
-def _require_gpus_of(files: Sequence[Path], suite: Suite, system: str) -> None:
+def _require_gpus_of(file: Path, run: Run, suite: Suite, system: str) -> None:
     """Raises UserError for a file that was measured on GPUs which another system of the suite has, and not `system`."""
 
     def models(name: str) -> set[str]:
-        topology = SystemJudge.of(name, suite.root).topology
-        return {gpu.model.partition(" ")[0] for gpu in topology.gpus} if topology is not None else set()
+        gpus = find_topology(name, site_root(name, suite.root) / "site_configs").gpus
+        return {gpu.model.partition(" ")[0] for gpu in gpus}
 
-    own = models(system)
-    others = set[str]().union(*map(models, suite.systems())) - own
-    for file in files:
-        for name in {rank.device.name for rank in read_result(file, suite, system).ranks if rank.device is not None}:
-            if others & {*name.split()} and not own & {*name.split()}:
-                has = ", ".join(sorted(own)) or "no GPUs"
-                raise UserError(
-                    f"{file}: was measured on {name}, and {system} has {has}: say with --system whose it is"
-                )
+    for name in {rank.device.name for rank in run.ranks if rank.device is not None}:
+        words = {*name.split()}
+        if not models(system) & words and any(models(other) & words for other in suite.systems()):
+            has = ", ".join(sorted(models(system))) or "no GPUs"
+            raise UserError(f"{file}: was measured on {name}, and {system} has {has}: say with --system whose it is")
 
 
 def attributes_of(keys: Iterable[str], system: str, partition: str, environment: str) -> dict[str, Key]:

@@ -459,8 +459,8 @@ FREE = {
 def _bound(value: Any) -> Any:
     """`value` without what is free: two files that agree in this are the same result."""
     if isinstance(value, dict):
-        # The count of a samples line may be left out; a wrong one is found.
-        left_out = {"iterations"} if value.get("record") == "samples" else set()
+        # The count of a samples line may be left out; a wrong one is found. What format 1 can say, 2 says alike.
+        left_out = {"samples": {"iterations"}, "header": {"format"}}.get(str(value.get("record")), set())
         return {name: _bound(each) for name, each in value.items() if name not in FREE | left_out}
     return [_bound(each) for each in value] if isinstance(value, list) else value
 
