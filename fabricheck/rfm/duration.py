@@ -137,11 +137,13 @@ def _rounds_of_schedule(plan: Plan, operation: str, schedule: str) -> int:
 
 
 def fitted_plan(test: Any, plan: Plan) -> Plan:
-    """As much of the plan of a test as fits into its `minutes`; sets its job's time limit and tells both."""
+    """As much of the plan of a test as fits into its `minutes`; tells its time and the time limit of its job, which it
+    sets where neither test nor partition has one."""
     fitted = fit(plan, 60 * test.minutes)
     test.shortened = fitted.left_out
-    limit = fitted.job_seconds(float(test.time_limit))
-    test.time_limit = limit
+    limit = float(test.time_limit)
+    if not test.is_limit_given:
+        test.time_limit = limit = fitted.job_seconds(limit)
     told = f"takes {fitted.seconds:.0f} s at most by its plan, and its job has {limit / 60:.0f} minutes"
     getlogger().info(f"{test.display_name}: {told}{f'; {fitted.left_out}' if fitted.left_out else ''}")
     return fitted.plan

@@ -177,8 +177,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.valid_systems = self.fitting_systems()
         self.valid_prog_environs = self.fitting_environments()
         self.sourcesdir = None
-        kept = (RESULT, EXIT_STATUS, *FILES_OF_NODES, *self.further_files)
-        self.keep_files = [*kept, *([FOLDER] if self.node_state else [])]
+        self.keep_files = [RESULT, EXIT_STATUS, *FILES_OF_NODES, *self.further_files, *[FOLDER] * self.node_state]
         if any(getattr(self, name) not in values for name, values in self.nightly_only.items()):
             self.tags -= {"nightly"}
 
@@ -212,7 +211,8 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_after("setup")
     def lay_out(self) -> None:
-        self.time_limit = getattr(self, "time_limit", None) or self.current_partition.time_limit or self.job_time
+        given = getattr(self, "time_limit", None) or self.current_partition.time_limit
+        self.time_limit, self.is_limit_given = given or self.job_time, bool(given)
         extras = self.current_partition.extras
         for line in (*renamed_keys(extras), *effort_problems(extras)):
             raise ReframeError(f"partition {self.current_partition.fullname}: {line}")
