@@ -117,6 +117,7 @@ def test_the_header_says_what_took_a_gpus_place(bench: Bench, tmp_path: Path) ->
     assert footer is not None and footer["proof"] == {
         "paths": {"SHM/MPI": 1},
         "evidence": "CCL_LOG_LEVEL",
+        "only": {},
         "interfaces": {},
     }
 
