@@ -39,8 +39,8 @@ _DROPPED_SHARE, _FEWEST_DROPPED = 1e-3, 20
 _CONGESTION = ("port_xmit_wait", "roce_slow_restart_cnps", "np_cnp_sent", "out_of_sequence", "packet_seq_err")
 # Of the segments that a node received, the share that came after a gap, and of those that the others sent, the share
 # that made them recover from a loss. On healthy shaped links, whose shaper drops what is too fast, up to 6% and 0.036%;
-# where 1% of the packets to a node are lost, 6% to 44% and 0.08% to 0.11% (docs/state.md).
-_GAPS_SHARE, _RECOVERIES_SHARE = 0.02, 5e-4
+# where 1% of the packets to a node are lost, 6% to 44% and 0.047% to 0.11% (docs/state.md). So many gaps tell alone.
+_GAPS_SHARE, _RECOVERIES_SHARE, _GAPS_ALONE = 0.02, 5e-4, 0.1
 # Of those that it sent, the share that it sent again: on the same links up to 0.6% where pairs take turns, and up to
 # 3.6% where four nodes sent to one another at once.
 _RESENT_SHARE = 0.02
@@ -124,10 +124,11 @@ def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
 
     gaps = {host: (rise.get("TCPOFOQueue", 0), rise.get("InSegs", 0)) for host, rise in rises.items()}
     for above in _above(gaps, _GAPS_SHARE):
-        host = above[0]
+        host, share, _ = above
         others = [rise for other, rise in rises.items() if other != host]
         recoveries = sum(rise.get("TCPSackRecovery", 0) for rise in others)
-        if recoveries >= max(_FEWEST_RECOVERIES, _RECOVERIES_SHARE * sum(map(_sent, others))):
+        usual = 0 if share > _GAPS_ALONE else _RECOVERIES_SHARE * sum(map(_sent, others))
+        if recoveries >= max(_FEWEST_RECOVERIES, usual):
             count, segments = gaps[host]
             counted = f"{count:,} of {segments:,} TCP segments came after a gap"
             verdict = Verdict.DEGRADED if len(rises) >= _FEWEST_NODES else None

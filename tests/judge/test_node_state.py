@@ -207,6 +207,8 @@ def test_the_node_that_packets_do_not_reach_is_named() -> None:
     (only,) = told(lossy)
     assert only[0] is Verdict.DEGRADED
     assert only[1].startswith("nid003: 10,489 of 30,000 TCP segments came after a gap (35%, the other nodes'")
+    few = run_with(before, [segments(host, *((5_874, 39, 24) if host == "nid003" else (1, 140, 15))) for host in HOSTS])
+    assert [verdict for verdict, _ in told(few)] == [Verdict.DEGRADED]
     shaper = run_with(
         before, [segments(host, *((1_747, 28, 6) if host == "nid003" else (216, 256, 10))) for host in HOSTS]
     )
