@@ -46,7 +46,7 @@ def rounds_of(rule: PairRule) -> Rounds:
     return [(number, pairs.tolist()) for number, pairs in rule.rounds()]
 
 
-@settings(max_examples=effort(60), deadline=None)
+@settings(max_examples=effort(25), deadline=None)
 @given(rules)
 def test_fabricbench_evaluates_the_same_rule(rule: PairRule) -> None:
     if rule.in_rounds and rule.ranks < 4:
