@@ -55,6 +55,11 @@ class Fleet:
         (self.folder / FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
+    def of_run(cls, folder: Path) -> Fleet | None:
+        """The fleet of the run in a folder; None where that has none. Raises `UserError` as `read`."""
+        return cls.read(folder / FOLDER) if (folder / FOLDER / FILE).exists() else None
+
+    @classmethod
     def read(cls, folder: Path) -> Fleet:
         """The fleet in a folder. Raises `UserError` where there is none."""
         content = read_json(folder / FILE)

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.fleet.record import FILE, Fleet
-from fabricheck.fleet.record import FOLDER as FLEET
+from fabricheck.fleet.record import Fleet
 from fabricheck.jsonfile import read_json
 from fabricheck.records.run import Run
 from fabricheck.results.fabricbench import read_run
@@ -78,9 +77,9 @@ def _names(session: Session, folder: Path, more: Iterable[str]) -> dict[str, str
 
 def _of_fleet(folder: Path) -> tuple[str, ...]:
     """The nodes of a run over many, and the lists of them in short form that it says."""
-    if not (folder / FLEET / FILE).exists():
+    fleet = Fleet.of_run(folder)
+    if fleet is None:
         return ()
-    fleet = Fleet.read(folder / FLEET)
     left = [each.node for each in fleet.unchecked]
     lists = (fleet.asked, *(fold(each) for each in (fleet.nodes, left, [*fleet.nodes, *left]) if each))
     return (*fleet.nodes, *left, *(each for each in lists if "[" in each))

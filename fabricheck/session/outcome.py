@@ -9,8 +9,7 @@ from pathlib import Path
 
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.of_session import find_all
-from fabricheck.fleet.record import FILE, TROUBLES, Fleet, read_troubles
-from fabricheck.fleet.record import FOLDER as FLEET
+from fabricheck.fleet.record import TROUBLES, Fleet, read_troubles
 from fabricheck.fleet.verdict import FleetVerdict, verdict_of_fleet
 from fabricheck.interleaved.tuning_effect import find_tuning_effects
 from fabricheck.judge.overall import overall
@@ -86,10 +85,11 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
 
 def _fleet_of(session: Session, judged: Sequence[RunJudgement], problems: Sequence[Problem]) -> FleetVerdict | None:
     """The verdict of each node, where the run was one over many."""
-    if not (session.folder / FLEET / FILE).exists():
+    fleet = Fleet.of_run(session.folder)
+    if fleet is None:
         return None
     troubles = [one for case in session.cases if case.folder for one in read_troubles(case.folder / TROUBLES)]
-    return verdict_of_fleet(Fleet.read(session.folder / FLEET), troubles, judged, problems)
+    return verdict_of_fleet(fleet, troubles, judged, problems)
 
 
 def _left_out(fleet: FleetVerdict) -> Iterator[Problem]:

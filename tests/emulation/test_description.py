@@ -10,30 +10,12 @@ import pytest
 from fabricheck.emulation.description import Choices, describe, write_node
 from fabricheck.emulation.node_faults import plant
 from fabricheck.errors import UserError
-from fabricheck.suite import suite_root
 from fabricheck.topology.graph import node_graph
-from fabricheck.topology.model import Topology, find_topology
-
-SYSTEMS = (
-    "alps",
-    "aurora",
-    "delta",
-    "dgx-a100",
-    "frontier",
-    "hgx-h200",
-    "leonardo",
-    "lumi",
-    "perlmutter",
-    "sierra",
-    "summit",
-)
+from tests.support.nodes import PAPERS
+from tests.support.nodes import system as topology_of
 
 
-def topology_of(system: str) -> Topology:
-    return find_topology(system, suite_root() / "site_configs")
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", PAPERS)
 def test_routes_carry_what_the_graph_says(system: str) -> None:
     topology = topology_of(system)
     graph = node_graph(topology)
