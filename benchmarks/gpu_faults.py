@@ -261,7 +261,6 @@ TOGETHER = (
         "another *CCL on one node",
     ),
     ("GPUDirect RDMA lost on one GPU", "a GPU on another NIC than described"),
-    ("MPI over TCP", "MPI over the management network"),
 )
 
 

@@ -82,7 +82,7 @@ def test_a_slow_link_between_two_gpus_is_red_and_only_its_direction(alps: Cluste
     assert slow == {"0_1"}
 
 
-@pytest.mark.parametrize("names", TOGETHER[:3], ids=["in a node", "between nodes", "port by port"])
+@pytest.mark.parametrize("names", TOGETHER, ids=["in a node", "between nodes", "port by port"])
 def test_faults_of_nvidias_gpus_are_red_and_named(alps: Cluster, tmp_path: Path, names: tuple[str, ...]) -> None:
     require_named(alps, tmp_path, *names)
 
