@@ -156,10 +156,10 @@ def _scaled_rate(text: str, scale: float) -> str:
 
 
 def most_bytes(topology: Topology) -> int:
-    """The largest transfer inside a node of the (scaled) topology: a power of four, as the sizes of checks are."""
+    """The largest transfer inside a node of the (scaled) topology: a power of two."""
     size = 1 << 14
     while size < fastest_gbps(topology) * 1e9 / 8 * LARGEST_S:
-        size *= 4
+        size *= 2
     return size
 
 

@@ -308,7 +308,11 @@ class FabricbenchCheck(RegressionTestPlugin):
             ranks_per_device=self.ranks_per_device,
             together=self.chosen_ranks(),
             devices=self.rank_devices,
-            more=[*self.more_options, *["--share-devices"] * bool(self.current_environ.extras.get("share_devices"))],
+            more=[
+                *self.more_options,
+                *self.effort().aggressors(self.operations),
+                *["--share-devices"] * bool(self.current_environ.extras.get("share_devices")),
+            ],
         )
 
     def chosen_sizes(self) -> str:

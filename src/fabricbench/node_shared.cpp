@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 
 #include "fabricbench/environment.hpp"
 #include "fabricbench/errors.hpp"
@@ -57,10 +58,18 @@ NodeShared::~NodeShared() { munmap(mapped_, mapped_bytes_); }
 template <typename Condition>
 void NodeShared::spin_until(Condition&& done) const {
   constexpr unsigned kSpinsBeforeProgress = 4096;
+  // Where cores are shared, who waits for long leaves its core to those that it waits for.
+  constexpr unsigned kYieldsBeforeNaps = 256;
+  constexpr timespec kNap{0, 20'000};
   for (unsigned spins = 1; !done(); ++spins) {
-    if (yields_) sched_yield();
+    const bool naps = yields_ && spins > kYieldsBeforeNaps;
+    if (naps) {
+      nanosleep(&kNap, nullptr);
+    } else if (yields_) {
+      sched_yield();
+    }
     // A send that is complete here may still need this rank to drive it: MPI promises no progress in the background.
-    if (spins % kSpinsBeforeProgress == 0) {
+    if (naps || spins % kSpinsBeforeProgress == 0) {
       int flag = 0;
       MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_.all, &flag, MPI_STATUS_IGNORE);
     }
