@@ -50,11 +50,11 @@ class Effort:
         bound = text if self.most_bytes is None else bound_sizes(text, self.most_bytes)
         return bound if self.size_step is None else coarser_sizes(bound, self.size_step)
 
-    def aggressors(self, operations: Iterable[str]) -> list[str]:
-        """The option with which the messages of aggressors are not too large either, where there are any."""
+    def aggressors(self, operations: Iterable[str]) -> dict[str, str]:
+        """The setting with which the messages of aggressors are not too large either, where there are any."""
         most = self.most_bytes
         disturbs = most is not None and most < AGGRESSOR_BYTES and not VICTIMS.keys().isdisjoint(operations)
-        return [f"--aggressor-size={most}"] if disturbs else []
+        return {"aggressor_size": str(most)} if disturbs else {}
 
 
 def effort_problems(extras: Mapping[str, object]) -> Iterator[str]:

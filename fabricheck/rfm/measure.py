@@ -304,15 +304,11 @@ class FabricbenchCheck(RegressionTestPlugin):
             ranks=self.num_tasks,
             nodes=self.num_nodes,
             matrix=self.matrix,
-            settings=self.chosen_settings(),
+            settings={**self.effort().aggressors(self.operations), **self.chosen_settings()},
             ranks_per_device=self.ranks_per_device,
             together=self.chosen_ranks(),
             devices=self.rank_devices,
-            more=[
-                *self.more_options,
-                *self.effort().aggressors(self.operations),
-                *["--share-devices"] * bool(self.current_environ.extras.get("share_devices")),
-            ],
+            more=[*self.more_options, *["--share-devices"] * bool(self.current_environ.extras.get("share_devices"))],
         )
 
     def chosen_sizes(self) -> str:
