@@ -40,6 +40,7 @@ class Loop {
         totals_(totals),
         verifier_(context, measurement, find_group()),
         lanes_(measurement.aggressor ? 2 : 1),
+        calls_(std::max(options.ccl.graph_calls, 1)),
         times_(measurement.groups.size() * lanes_) {
     if (measurement.aggressor) contention_.emplace(context.world, context.shared, measurement);
     if (const Group* group = find_group(); group != nullptr) {
@@ -99,7 +100,7 @@ class Loop {
         if (contention_) contention_->begin(beside);
         const std::int64_t start = now_ns();
         work_->run();
-        times[i] = now_ns() - start;
+        times[i] = (now_ns() - start) / calls_;
         if (contention_) contention_->end(beside);
       }
       context_.shared.advance();
@@ -163,7 +164,7 @@ class Loop {
         }
       }
       for (const std::int64_t time : slowest) totals_.timed_ns += keep ? time : 0;
-      typical_ns_ = typical_iteration_ns(spent, lanes_);
+      typical_ns_ = calls_ * typical_iteration_ns(spent, lanes_);
     }
     totals_.recording_ns += now_ns() - start;
   }
@@ -277,7 +278,8 @@ class Loop {
   std::vector<int> wait_for_;
   std::vector<int> notify_;
   std::optional<Contention> contention_;
-  std::size_t lanes_;  // records of a group: 2 where it is measured alone and beside an aggressor
+  std::size_t lanes_;   // records of a group: 2 where it is measured alone and beside an aggressor
+  std::int64_t calls_;  // of the operation in an iteration, which are one graph; its time is that of one call
   std::vector<std::int64_t> local_;
   std::vector<std::vector<std::int64_t>> times_;
   std::int64_t typical_ns_ = 0;  // of an iteration of the last batch; on rank 0
