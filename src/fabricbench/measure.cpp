@@ -95,7 +95,7 @@ class Loop {
       } else if (contention_ && contention_->is_aggressor()) {
         const std::int64_t start = now_ns();
         if (beside) contention_->attack(*work_);
-        times[i] = now_ns() - start;
+        times[i] = (now_ns() - start) / calls_;
       } else {
         if (contention_) contention_->begin(beside);
         const std::int64_t start = now_ns();
