@@ -306,7 +306,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             ranks=self.num_tasks,
             nodes=self.num_nodes,
             matrix=self.matrix,
-            settings=self.chosen_settings(),
+            settings={**self.effort().aggressors(self.operations), **self.chosen_settings()},
             ranks_per_device=self.ranks_per_device,
             together=self.chosen_ranks(),
             devices=self.rank_devices,
