@@ -152,7 +152,7 @@ def in_gigabytes(judged: Judgement) -> str:
 
 
 def plural(times: int, what: str) -> str:
-    return f"{times} {what}" if times == 1 else f"{times} {what}s"
+    return f"{times:,} {what}" if times == 1 else f"{times:,} {what}s"
 
 
 def percent(share: float | None) -> str:
@@ -234,7 +234,7 @@ def _badness(judged: Judgement) -> tuple[int, float]:
 def ladder(metrics: Iterable[Judgement]) -> str:
     """How many metrics each kind of yardstick decided, the strongest first, and how many nothing could judge."""
     found = Counter(each.judged_by for each in metrics)
-    return ", ".join(f"{kind} {found[kind]}" for kind in (*LADDER, "unjudged") if found[kind])
+    return ", ".join(f"{kind} {found[kind]:,}" for kind in (*LADDER, "unjudged") if found[kind])
 
 
 def weakest(judgements: Sequence[Judgement]) -> str:
@@ -313,6 +313,8 @@ def _settings(plan: Mapping[str, Any]) -> Iterable[str]:
     if plan.get("host_memory"):
         numa = {"local": "near ", "remote": "far "}.get(str(plan.get("host_numa")), "")
         yield f"{numa}{plan['host_memory']} host memory"
+    if plan.get("ccl_mode"):
+        yield f"mode {plan['ccl_mode']}"
     if plan.get("access") == "read":
         yield "reading"
     if plan.get("shared_devices"):
