@@ -2,7 +2,7 @@
 
 `run`   the package, Open MPI and MPICH from their wheels, and CMake where the machine has none
 `lint`  `run`, the linters and the type checker
-`test`  `lint`, the compilers of the GPU backends (of SYCL only with FULL=1) and a browser
+`test`  `lint`, the compilers of the GPU backends and a browser; with FULL=1 also SYCL, a second browser and promtool
 `mutation`  `lint` and mutmut
 
 Only the standard library is imported here: this runs in the Python that .venv is made with.
@@ -75,6 +75,8 @@ def setup_test() -> None:
     if os.environ.get("FULL") == "1":
         once("sycl", "SYCL and oneCCL from their wheels", install_sycl)
         debian("libze-dev", "to compile the SYCL backend's calls between processes")
+        debian("firefox-esr", "to look at reports in a second browser")
+        once("promtool", "promtool from Debian's package of Prometheus", install_promtool)
     debian("hipcc libamdhip64-dev", "to compile the HIP backend")
     debian("chromium", "to look at reports")
     cluster = "iproute2 nftables slurm-wlm munge environment-modules openmpi-bin libopenmpi-dev mpich libmpich-dev"
@@ -153,6 +155,18 @@ def install_sycl() -> None:
         say("there is no SYCL for this machine: the SYCL backend is not compiled")
     else:
         oneapi_home.complete(prefix)
+
+
+def install_promtool() -> None:
+    """Unpacks this one program: the package as a whole would start a server."""
+    target = VENV / "promtool"
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    unpack = "apt-get -qq download prometheus && dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool"
+    try:
+        run("sh", "-c", f"cd '{target}' && {unpack} && mv usr/bin/promtool . && rm -r usr prometheus_*.deb")
+    except SetupError:
+        say("promtool is not to be had from this machine's Debian: it checks no alert rules")
 
 
 def cmake_version() -> tuple[int, ...]:

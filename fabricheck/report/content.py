@@ -152,7 +152,7 @@ def in_gigabytes(judged: Judgement) -> str:
 
 
 def plural(times: int, what: str) -> str:
-    return f"{times} {what}" if times == 1 else f"{times} {what}s"
+    return f"{times:,} {what}" if times == 1 else f"{times:,} {what}s"
 
 
 def percent(share: float | None) -> str:
@@ -234,7 +234,7 @@ def _badness(judged: Judgement) -> tuple[int, float]:
 def ladder(metrics: Iterable[Judgement]) -> str:
     """How many metrics each kind of yardstick decided, the strongest first, and how many nothing could judge."""
     found = Counter(each.judged_by for each in metrics)
-    return ", ".join(f"{kind} {found[kind]}" for kind in (*LADDER, "unjudged") if found[kind])
+    return ", ".join(f"{kind} {found[kind]:,}" for kind in (*LADDER, "unjudged") if found[kind])
 
 
 def weakest(judgements: Sequence[Judgement]) -> str:

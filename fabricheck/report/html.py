@@ -130,7 +130,7 @@ def render_html(
     if history is not None:
         history = replace(history, figures=_numbered(history.figures, figures))
     views = [run_view(each, f"run{place}") for place, each in enumerate(ranked, start=1)]
-    rows = _rows(ranked, views, system, figures, bodies)
+    rows = _rows(ranked, views, figures, bodies)
     result = past.watched.result if past.watched is not None else None
     suspects = suspects_of(
         ranked, all_problems, findings=findings, system=system, watched=result, comparison=past.comparison
@@ -172,9 +172,7 @@ def render_html(
     )
 
 
-def _rows(
-    ranked: Sequence[RunJudgement], views: Sequence[RunView], system: str, figures: _Pack, bodies: _Pack
-) -> list[_Row]:
+def _rows(ranked: Sequence[RunJudgement], views: Sequence[RunView], figures: _Pack, bodies: _Pack) -> list[_Row]:
     """The runs with what is shown of each when it is opened."""
     rows, used = [], 0
     for judged, view in zip(ranked, views, strict=True):
@@ -183,7 +181,7 @@ def _rows(
             continue
         detail = run_detail(judged)
         detail = replace(detail, figures=_numbered(detail.figures, figures))
-        body = _template("run.html.j2").render(run=view, detail=detail, system=system)
+        body = _template("run.html.j2").render(run=view, detail=detail)
         used += len(body)
         in_the_open = used <= _IN_THE_OPEN or not rows
         rows.append(_Row(view, Markup(body), -1) if in_the_open else _Row(view, Markup(), bodies.add(body)))

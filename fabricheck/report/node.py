@@ -28,6 +28,7 @@ from fabricheck.topology.model import Link, Topology
 
 _OUTLINE_PX = 2.5
 _EDGE_PX, _LEAST_HALF_PX = 45.0, 190.0  # beyond the middle of an outer box; of half a drawing
+_ABOVE_PX = 20.0  # half a box, and its line
 _LEGEND_STEPS = 20
 _KINDS = ("gpus", "cpus", "switches", "nics")
 
@@ -161,8 +162,10 @@ def _draw(topology: Topology, links: list[LinkState], of: str) -> Markup:
     middle = made.size / 2
     # No wider than the outermost ring, and never than the words below it.
     half = max(_LEAST_HALF_PX, *(math.hypot(x - middle, y - middle) + _EDGE_PX for x, y in made.places.values()))
-    left, bottom = middle - half, middle + half
-    box = f"{left:.0f} {left:.0f} {2 * half:.0f} {2 * half + 46:.0f}"
+    # No higher than what is drawn: a ring with one CPU on it is empty but for that.
+    ys = [y for each in links for y in made.curve(each.link.ends).ys] + [y for _, y in made.places.values()]
+    left, highest, bottom = middle - half, min(ys) - _ABOVE_PX, max(ys) + _ABOVE_PX
+    box = f"{left:.0f} {highest:.0f} {2 * half:.0f} {bottom - highest + 46:.0f}"
     top = _add(None, "svg", viewBox=box, role="img", aria_label=f"Node of {topology.system}")
     # What was measured lies over what was not, and the worst over all.
     for each in sorted(links, key=lambda each: -each.median if each.pairs else float("-inf")):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timezone
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -217,8 +217,9 @@ def is_plan_setting(name: str, value: str) -> bool:
     """Whether fabricbench has an option of a plan by this name, of `PLAN_SETTINGS`, with this value."""
     if name not in PLAN_SETTINGS:
         return False
+    kind: Any = PlanModel.model_fields[name].annotation
     try:
-        TypeAdapter(PlanModel.model_fields[name].annotation).validate_python(value)
+        TypeAdapter(kind).validate_python(value)
     except ValidationError:
         return False
     return True

@@ -25,10 +25,12 @@ Place = tuple[float, float]
 
 @dataclass(frozen=True)
 class Curve:
-    """How a link is drawn: `path` is the `d` of an SVG path, `label` where its number stands."""
+    """How a link is drawn: `path` is the `d` of an SVG path, `label` where its number stands, `ys` how far up and down
+    it goes."""
 
     path: str
     label: Place
+    ys: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ class Layout:
             control = _middle(one, other)
         (x1, y1), (cx, cy), (x2, y2) = one, control, other
         path = f"M {x1:.1f} {y1:.1f} Q {cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}"
-        return Curve(path, _on_curve(one, control, other, 0.38))
+        ys = [y1, y2, _on_curve(one, control, other, 0.5)[1]]
+        return Curve(path, _on_curve(one, control, other, 0.38), (min(ys), max(ys)))
 
     @property
     def _middle(self) -> float:
@@ -78,7 +81,9 @@ class Layout:
     def _out_and_around(self, near: Place, far: Place, radius: float) -> Curve:
         """Outwards from the inner device, along a ring of its own, and outwards again."""
         way = self._around(self._at(self._angle(near), radius), self._at(self._angle(far), radius), radius)
-        return Curve(f"M {near[0]:.1f} {near[1]:.1f} L{way.path[1:]} L {far[0]:.1f} {far[1]:.1f}", way.label)
+        path = f"M {near[0]:.1f} {near[1]:.1f} L{way.path[1:]} L {far[0]:.1f} {far[1]:.1f}"
+        ys = [near[1], far[1], *way.ys]
+        return Curve(path, way.label, (min(ys), max(ys)))
 
     def _distance(self, place: Place) -> float:
         return math.hypot(place[0] - self._middle, place[1] - self._middle)
@@ -92,11 +97,12 @@ class Layout:
         start, end = self._angle(one), self._angle(other)
         turn = (end - start) % (2 * math.pi)
         sweep = turn <= math.pi
-        half = start + (turn / 2 if sweep else turn / 2 - math.pi)
-        label = self._at(half, radius)
+        short = turn if sweep else turn - 2 * math.pi
+        ys = [self._at(start + short * step / 8, radius)[1] for step in range(9)]
+        label = self._at(start + short / 2, radius)
         (x1, y1), (x2, y2) = one, other
         path = f"M {x1:.1f} {y1:.1f} A {radius:.1f} {radius:.1f} 0 0 {int(sweep)} {x2:.1f} {y2:.1f}"
-        return Curve(path, label)
+        return Curve(path, label, (min(ys), max(ys)))
 
 
 def _middle(one: Place, other: Place) -> Place:

@@ -86,6 +86,7 @@ def test_a_library_of_another_version_is_another_mover() -> None:
         ("delta", "local_copy", "copy", 659.0, "NVIDIA A100-SXM4-40GB", 40),
         ("perlmutter", "local_copy", "copy", 515.0, "NVIDIA A100-SXM4-40GB", 40),
         ("aurora", "host_to_device", "copy", 54.0, "Intel(R) Data Center GPU Max 1550", 64),
+        ("aurora", "unidirectional", "mpi", 185.0, "Intel(R) Data Center GPU Max 1550", 64),
     ],
 )
 def test_the_papers_values_judge_their_systems(case: tuple[str, str, str, float, str, float]) -> None:
