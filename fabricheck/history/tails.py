@@ -30,8 +30,8 @@ _SHARE, _FEWEST_OF_TAIL = 0.02, 20
 # degrees of freedom, between those of recorded goodputs (0.14 to 0.31) and latencies (0.15 to 0.21).
 _PRIOR_INDEX, _PRIOR_WEIGHT = 0.2, 20
 # Few runs may have missed what goes wrong rarely: the index is taken so many of its standard errors larger than found,
-# which covers that of nine systems in ten.
-_CAUTION = 1.28
+# which covers that of four systems in five.
+_CAUTION = 0.84
 # As many runs are needed as make bounds no wider, for that, than by this factor.
 _WIDER = 1.25
 
