@@ -1,4 +1,4 @@
-"""Plants the faults of clusters of GPUs on systems in miniature, one at a time, and keeps a row of what came of each.
+"""Plants the faults of clusters of GPUs on systems in miniature, and keeps a row of what came of each.
 
     python -m benchmarks.gpu_faults                          # as root: every system and fault without a good row
     python -m benchmarks.gpu_faults --systems lumi --minutes 5
@@ -251,6 +251,28 @@ def faults_of(shape: Shape) -> Iterator[Fault]:
     )
 
 
+#: Faults that can be planted at once: each has a line of its own.
+TOGETHER = (
+    ("one NVLink down", "PCIe at Gen 3", "a throttled GPU", "another process on a GPU"),
+    (
+        "GPUs in another order on one node",
+        "GPUDirect RDMA lost on one node",
+        "another driver on one node",
+        "another *CCL on one node",
+    ),
+    ("GPUDirect RDMA lost on one GPU", "a GPU on another NIC than described"),
+)
+
+
+def grouped(faults_: Sequence[Fault]) -> list[list[Fault]]:
+    """The faults in their order, those that can be planted at once together."""
+    found: dict[str, list[Fault]] = {}
+    for fault in faults_:
+        names = next((names for names in TOGETHER if fault.what in names), (fault.what,))
+        found.setdefault(names[0], []).append(fault)
+    return list(found.values())
+
+
 @dataclass(frozen=True)
 class Row:
     """What came of a fault. `named`: whether a line of the expected verdict says what is broken and where."""
@@ -334,23 +356,27 @@ def lines_of(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield metric["verdict"], f"{metric['name']}: {metric['reason']}"
 
 
-def measure(cluster: Cluster, fault: Fault) -> Row:
-    """Plant a fault, run its check, and clear it again."""
-    name = re.sub(r"\W+", "-", fault.what)
-    folder = ROOT / "output" / "gpu-faults" / f"{cluster.layout.topology.system}-{name}-{time.time_ns()}"
+def measure(cluster: Cluster, faults_: Sequence[Fault], folder: Path | None = None) -> tuple[Told, list[Row]]:
+    """Plant faults of one check at once, run it, and clear them again: what it came to, and a row of each."""
+    check = re.sub(r"\W+", "-", faults_[0].what)
+    system = cluster.layout.topology.system
+    folder = folder or ROOT / "output" / "gpu-faults" / f"{system}-{check}-{time.time_ns()}"
     began = time.monotonic()
     try:
-        if fault.during:
-            told = _run_and_plant(cluster, fault, folder)
+        if faults_[0].during:
+            told = _run_and_plant(cluster, faults_[0], folder)
         else:
-            plant(cluster, fault)
-            told = run(cluster, folder, *fault.options)
+            for fault in faults_:
+                plant(cluster, fault)
+            told = run(cluster, folder, *dict.fromkeys(option for fault in faults_ for option in fault.options))
     finally:
-        clear(cluster, fault)
-    return row_of(cluster, fault, told, time.monotonic() - began)
+        for fault in faults_:
+            clear(cluster, fault)
+    others = len(faults_) - 1
+    return told, [row_of(cluster, fault, told, time.monotonic() - began, others) for fault in faults_]
 
 
-def row_of(cluster: Cluster, fault: Fault, told: Told, wall_s: float, others: int = 0) -> Row:
+def row_of(cluster: Cluster, fault: Fault, told: Told, wall_s: float, others: int) -> Row:
     """What came of a fault in a session, in which `others` were planted at the same time."""
     found = told.line(fault)
     of_session = str(told.verdict.get("verdict", "refused"))
@@ -358,7 +384,7 @@ def row_of(cluster: Cluster, fault: Fault, told: Told, wall_s: float, others: in
     return Row(
         system=cluster.layout.topology.system,
         fault=fault.what,
-        how=f"{fault.how} (at once with {others} others)" if others else fault.how,
+        how=f"{fault.how} (at once with {others} other{'s' if others > 1 else ''})" if others else fault.how,
         check=fault.check,
         verdict=of_session,
         exit_status=told.status,
@@ -390,8 +416,10 @@ _HEAD = """# Faults of clusters of GPUs
 
 Planted on two nodes of each system in miniature ([emulated nodes](emulated-nodes.md)) by `fabricheck emulate fault`,
 and looked for with one check. No number here is a measurement of a real system. `python -m benchmarks.gpu_faults`
-plants one at a time, and writes this table; tests/faults/test_rehearsal.py, which continuous integration runs, some at
-once.
+plants one at a time, or with `--together` several that each have a line of their own, and writes this table;
+tests/faults/test_rehearsal.py, which continuous integration runs, plants some of them again on Alps and LUMI. What is
+wrong with hosts, networks, results and the suite itself has [a table of its own](faults.md), and
+[when it is red](when-it-is-red.md) says what to do first.
 
 The line is the one that names what is broken, the exit status that of the session; a row without such a line says so.
 
@@ -447,6 +475,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--systems", default=",".join(systems), help="of %(default)s")
     parser.add_argument("--faults", default="", help="only those whose name matches this regular expression")
     parser.add_argument("--minutes", type=float, default=600.0, help="end after the fault at which they are over")
+    parser.add_argument("--together", action="store_true", help="plant at once what has lines of its own")
     parser.add_argument("--again", action="store_true", help="measure what has a good row already, too")
     parser.add_argument("--rows", type=Path, default=ROOT / "output" / "gpu-faults.jsonl")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "faults-of-gpus.md")
@@ -467,15 +496,17 @@ def main(arguments: Sequence[str]) -> int:
         Cluster.down(given.name)
         cluster = up_in_miniature(shape.system, len(NODES), None, ROOT, given.name)
         try:
-            for fault in todo:
+            for group in grouped(todo) if given.together else [[each] for each in todo]:
                 if time.monotonic() > until:
                     break
-                row = measure(cluster, fault)
-                rows[row.system, row.fault] = row
-                keep(row, given.rows)
+                for row in measure(cluster, group)[1]:
+                    rows[row.system, row.fault] = row
+                    keep(row, given.rows)
+                    mark = "" if row.named else "NOT NAMED "
+                    print(
+                        f"{row.system}: {row.fault}: {mark}{row.line} ({row.wall_s:g} s)", file=sys.stderr, flush=True
+                    )
                 write_table(rows, given.output)
-                mark = "" if row.named else "NOT NAMED "
-                print(f"{row.system}: {row.fault}: {mark}{row.line} ({row.wall_s:g} s)", file=sys.stderr, flush=True)
         finally:
             cluster.down_now()
     asked = (row for (system, what), row in rows.items() if system in wanted and re.search(given.faults, what))

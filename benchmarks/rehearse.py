@@ -1,11 +1,11 @@
 """Rehearses systems: brings each up in miniature, runs a tag's checks there, and keeps a row of what came of it.
 
-    python -m benchmarks.rehearse                                  # as root: every system, smoke, nightly, acceptance
+    python -m benchmarks.rehearse                                  # as root: every system, smoke and acceptance
     python -m benchmarks.rehearse --systems alps,lumi --tags smoke
     python -m benchmarks.rehearse --again --systems alps           # what has a row already, too
 
 A row is kept in --rows as soon as it is measured, and --output written again, so that a run that was ended goes on
-where it stopped. Its columns are explained at the head of the table.
+where it stopped. Its columns are explained at the head of the table. An acceptance makes the row of nightly, too.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from fabricheck.emulation.cluster import Cluster
 from fabricheck.emulation.description import EFFICIENCY, MEMORY_EFFICIENCY
@@ -32,8 +33,10 @@ from fabricheck.judge.policy import scope_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.case import Case
 from fabricheck.records.run import Run
+from fabricheck.records.verdict import Verdict, worst
 from fabricheck.session.outcome import read_result
-from fabricheck.session.reading import read_session
+from fabricheck.session.progress import past_seconds
+from fabricheck.session.reading import REPORT, VERDICT, read_session
 from fabricheck.suite import Suite, suite_root
 from fabricheck.topology.model import Link, Topology
 
@@ -55,6 +58,8 @@ SYSTEMS: Mapping[str, int] = {
     "hgx-h200:gpu8": 1,
 }
 TAGS = ("smoke", "nightly", "acceptance")
+#: A tag whose tests are all tests of another one, with the same parameters: its row is a part of the other's run.
+_PART_OF = {"nightly": "acceptance"}
 NAME = "rehearsal"
 #: Seconds that a row of a tag takes, as a first guess of the time that is left.
 _GUESS = {"smoke": 40.0, "nightly": 150.0, "acceptance": 500.0}
@@ -81,11 +86,15 @@ here is a measurement of a real system: what is shown is that the checks that ap
   the system's own description gives; below the table.
 - *wall*: seconds of `fabricheck run`; *up*: of `fabricheck emulate up`, with programs that were built before. *load*:
   the machine's load average meanwhile: what runs beside it takes its part of the cores, and makes it slower.
+- Where *up* is "in acceptance", no nightly was run by itself: its checks are all in the acceptance, with the same
+  parameters, so the row is that of those checks there, and *wall* the sum of their times.
 - *in the node*, *between nodes*: the goodput at the largest size that is farthest from what the model expects of
   links that carry payload as those of the emulation do. Left out is what takes the machine's own time: `staging` and,
   in a node, `mpi`, which copy by the processor, and what is expected to take less than 2 ms. Of pipelined striping,
   whose steps overlap, and of ping-pongs that share links, which need not use them in the same direction at the same
   time, the model says a lower bound: they count where they are below it.
+- The MPI of a miniature takes no device memory in its own collectives: where a real system's does (`device-collectives` in
+  its settings), `SparseAlltoallv` by MPI is not rehearsed, and the other collectives are lists of messages.
 """
 
 
@@ -102,7 +111,8 @@ class Row:
     """What came of one tag on one system. `not_applicable`: names of tests and the reason that they share.
 
     `problems`: what kept it from being green. `within`, `between`: the largest deviation in a node and between nodes.
-    `load`: the machine's load average of the last five minutes of it.
+    `load`: the machine's load average of the last five minutes of it. `part_of`: the tag in whose run it was measured,
+    with `wall_s` the sum of the times of its checks; empty where it had a run of its own.
     """
 
     system: str
@@ -120,17 +130,18 @@ class Row:
     within: Deviation | None = None
     between: Deviation | None = None
     load: float = 0.0
+    part_of: str = ""
 
 
-def rehearse(system: str, tag: str, nodes: int) -> Row:
-    """Bring a system up, run a tag on it, and take it down again."""
+def rehearse(system: str, tag: str, nodes: int) -> tuple[Row, ...]:
+    """Bring a system up, run a tag on it, and take it down again: its row, and those of tags that are a part of it."""
     row = Row(system, tag, nodes, "not run", f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M}", commit())
     Cluster.down(NAME)
     began = time.monotonic()
     try:
         cluster = up_in_miniature(system, nodes, None, ROOT, NAME)
     except UserError as error:
-        return replace(row, problems=(str(error),))
+        return (replace(row, problems=(str(error),)),)
     try:
         row = replace(row, up_s=time.monotonic() - began)
         return _run(cluster, row)
@@ -138,29 +149,48 @@ def rehearse(system: str, tag: str, nodes: int) -> Row:
         cluster.down_now()
 
 
-def _run(cluster: Cluster, row: Row) -> Row:
+def _run(cluster: Cluster, row: Row) -> tuple[Row, ...]:
     output = ROOT / "output" / "rehearsals" / f"{row.system.replace(':', '-')}-{row.tag}-{time.time_ns()}"
     command = [sys.executable, "-m", "fabricheck", "run", f"--system={row.system}", f"--tag={row.tag}"]
     began = time.monotonic()
     try:
         done = cluster.run([*command, f"--output={output}"], timeout_s=_PATIENCE_S, environment=variables_of(NAME))
     except subprocess.TimeoutExpired:
-        return replace(row, verdict="INCOMPLETE", problems=(f"it did not end in {_PATIENCE_S} s",))
+        return (replace(row, verdict="INCOMPLETE", problems=(f"it did not end in {_PATIENCE_S} s",)),)
     row = replace(row, wall_s=time.monotonic() - began, load=os.getloadavg()[1])
-    sessions = [*(output / "runs").glob("*/verdict.json")]
-    if len(sessions) != 1:
+    if len([*(output / "runs").glob(f"*/{VERDICT}")]) != 1:
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        return replace(row, verdict="INCOMPLETE", problems=tuple(map(without_paths, said[-1:])))
-    told = json.loads(sessions[0].read_text(encoding="utf-8"))
-    cases = [case for case in read_session(sessions[0].parent).cases if not case.is_build]
+        return (replace(row, verdict="INCOMPLETE", problems=tuple(map(without_paths, said[-1:]))),)
+    return rows_of(row, output)
+
+
+def rows_of(row: Row, output: Path) -> tuple[Row, ...]:
+    """The row of a run that left its files below `output`, and those of the tags that are a part of its tag."""
+    session = next((output / "runs").glob(f"*/{VERDICT}")).parent
+    told = json.loads((session / VERDICT).read_text(encoding="utf-8"))
+    cases = [case for case in read_session(session).cases if not case.is_build]
+    rows = [_with_cases(row, cases, told)]
+    seconds = past_seconds(output / "runs", row.system.partition(":")[0], REPORT)
+    for part in (tag for tag, whole in _PART_OF.items() if whole == row.tag):
+        own = [case for case in cases if part in case.tags]
+        wall = sum(seconds[case.name] for case in own if not case.does_not_apply)
+        rows.append(_with_cases(replace(row, tag=part, part_of=row.tag, up_s=0.0, wall_s=wall), own, told))
+    return tuple(rows)
+
+
+def _with_cases(row: Row, cases: Sequence[Case], told: Mapping[str, Any]) -> Row:
+    """The row with what came of its test cases; `told`: what verdict.json says of the run that they are of."""
     deviations = sorted(_deviations(cases, row.system), key=lambda each: abs(each[1].of), reverse=True)
+    verdict = worst([case.verdict for case in cases if not case.does_not_apply] or [Verdict.INCOMPLETE]).value
+    own = {str(case) for case in cases}
+    runs = [each for each in told["runs"] if each["test"] in own]
     return replace(
         row,
-        verdict=told["verdict"],
+        verdict=verdict if row.part_of and not told["problems"] else told["verdict"],
         selected=len(cases),
         passed=sum(case.result == "pass" for case in cases),
         not_applicable=tuple(_reasons(cases)),
-        problems=tuple(without_paths(each["message"]) for each in (*told["problems"], *_problems_of_runs(told))),
+        problems=tuple(without_paths(each["message"]) for each in (*told["problems"], *_problems_of_runs(runs))),
         within=next((one for scope, one in deviations if scope == "node"), None),
         between=next((one for scope, one in deviations if scope == "network"), None),
     )
@@ -171,8 +201,8 @@ def without_paths(message: str) -> str:
     return re.sub(r"(?<!\S)/\S*/", "", message)
 
 
-def _problems_of_runs(told: Mapping[str, list[dict[str, list[dict[str, str]]]]]) -> Iterator[dict[str, str]]:
-    for run in told["runs"]:
+def _problems_of_runs(runs: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
+    for run in runs:
         yield from run["problems"]
         for metric in run["metrics"]:
             if metric["verdict"] != "PASS":
@@ -271,7 +301,8 @@ def write_table(rows: Mapping[tuple[str, str], Row], file: Path, command: str) -
     for row in ordered:
         left_out = sum(_count(each) for each in row.not_applicable)
         cells = (row.system, row.tag, row.nodes, row.verdict, f"{row.passed} of {row.selected}", left_out)
-        times = (f"{row.up_s:.1f} s", f"{row.wall_s:.0f} s", f"{row.load:.1f}" if row.load else "not kept")
+        up = f"in {row.part_of}" if row.part_of else f"{row.up_s:.1f} s"
+        times = (up, f"{row.wall_s:.0f} s", f"{row.load:.1f}" if row.load else "not kept")
         lines.append(f"| {' | '.join(map(str, (*cells, *times, _percent(row.within), _percent(row.between))))} |")
     lines += _section("Not applicable", ((row, row.not_applicable) for row in ordered))
     lines += _section("Not green", ((row, row.problems) for row in ordered))
@@ -318,19 +349,21 @@ def main(arguments: Sequence[str]) -> int:
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; systems are {', '.join(SYSTEMS)}, tags {', '.join(TAGS)}")
     rows = read_rows(given.rows)
-    todo = [(one, tag) for tag in tags for one in systems if given.again or (one, tag) not in rows]
+    wanted = [tag for tag in tags if _PART_OF.get(tag) not in tags]
+    todo = [(one, tag) for one in systems for tag in wanted if given.again or (one, tag) not in rows]
     given.rows.parent.mkdir(parents=True, exist_ok=True)
     for number, (system, tag) in enumerate(todo):
         left = sum(_guess(rows, *each) for each in todo[number:]) / 60
         print(f"[{number + 1}/{len(todo)}] {system} {tag}, about {left:.0f} min left", file=sys.stderr, flush=True)
-        row = rehearse(system, tag, SYSTEMS[system])
-        rows[system, tag] = row
+        row, *parts = rehearse(system, tag, SYSTEMS[system])
         with given.rows.open("a", encoding="utf-8") as out:
-            out.write(json.dumps(asdict(row)) + "\n")
+            for each in (row, *parts):
+                rows[each.system, each.tag] = each
+                out.write(json.dumps(asdict(each)) + "\n")
         write_table(rows, given.output, "python -m benchmarks.rehearse")
         print(f"    {row.verdict}, {row.passed} of {row.selected} in {row.wall_s:.0f} s", file=sys.stderr, flush=True)
-        for each in row.problems:
-            print(f"    {each}", file=sys.stderr, flush=True)
+        for problem in row.problems:
+            print(f"    {problem}", file=sys.stderr, flush=True)
     return 0 if all(rows[each].verdict == "PASS" for each in todo) else 1
 
 

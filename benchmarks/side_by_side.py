@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -104,9 +104,11 @@ def fabricbench(table: Table, arguments: argparse.Namespace, ranks: int, *option
     return values
 
 
-def vendor(table: Table, arguments: argparse.Namespace, folder: str, asked: Asked) -> Values:
-    """One-way times in µs by size, from the parser of the tool. UserError where the output has a problem."""
-    text = table.run([*launch(arguments, asked.ranks), str(Path(folder) / asked.benchmark.program), *options(asked)])
+def vendor(table: Table, arguments: argparse.Namespace, folder: str, asked: Asked, more: Sequence[str] = ()) -> Values:
+    """One-way times in µs by size, from the parser of the tool, given `more` options. UserError where the output has a
+    problem."""
+    program = [str(Path(folder) / asked.benchmark.program), *options(asked), *more]
+    text = table.run([*launch(arguments, asked.ranks), *program])
     output = parse(asked, text, asked.benchmark.program)
     problems = check_output(output, asked)
     if problems:
@@ -312,7 +314,27 @@ PEERS = ("bidirectional", "allreduce", "alltoall", "allgather", "reduce_scatter"
 SMALL = tuple(8 * 4**k for k in range(7))  # 8 B to 32 KiB
 
 
-def compare_ccl(table: Table, arguments: argparse.Namespace, operation: str) -> None:
+@dataclass(frozen=True)
+class CclMode:
+    """A mode of NCCL as nccl-tests have it, and the operations that it changes. `calls`: of a graph, 0 for none."""
+
+    options: tuple[str, ...] = ()
+    operations: tuple[str, ...] = PEERS
+    calls: int = 0
+
+
+# Several communicators at once are nothing that nccl-tests have.
+CCL_MODES = {
+    "registered": CclMode(("-R", "1"), ("allreduce", "alltoall", "allgather", "reduce_scatter")),
+    "symmetric": CclMode(("-R", "2"), ("allreduce", "allgather", "reduce_scatter")),
+    "copy-engine": CclMode(("-R", "2", "-x", "2"), ("alltoall", "allgather")),
+    "graph-20": CclMode(("-G", "1"), ("allreduce", "alltoall", "allgather", "reduce_scatter"), calls=20),
+}
+
+
+def compare_ccl(table: Table, arguments: argparse.Namespace, operation: str, name: str = "") -> None:
+    """NCCL in the mode of that name, or as it is, by fabricbench and by nccl-tests."""
+    mode = CCL_MODES[name] if name else CclMode()
     large = parse_size("512MiB")
     ranks = 2 if operation == "bidirectional" else arguments.ranks
     small = [size for size in SMALL if size >= 4 * ranks]
@@ -320,21 +342,28 @@ def compare_ccl(table: Table, arguments: argparse.Namespace, operation: str) -> 
     ours = fabricbench(
         table, arguments, ranks, "--transport=ccl", f"--operations={operations}", "--schedules=uncontended",
         f"--sizes={','.join(map(str, small))},{large}", "--iterations=100", "--warmup=20",
+        *([f"--ccl-mode={name}"] if name else []),
     )  # fmt: skip
     each = peer("nccl-tests", operation)
-    few = Asked(each, tuple(small), ranks, backend="cuda", buffers="D D", one_at_a_time=True)
-    peer_small = vendor(table, arguments, arguments.nccl_tests, few)
+    # In a graph nothing can wait for a call.
+    waits = not mode.calls
+    few = Asked(each, tuple(small), ranks, backend="cuda", buffers="D D", one_at_a_time=waits)
     many = Asked(each, (large,), ranks, backend="cuda", buffers="D D", iterations=50, warmup=10)
-    for mode, waits in (("", False), (" -z 1", True)):
-        largest = replace(many, one_at_a_time=waits)
-        theirs = vendor(table, arguments, arguments.nccl_tests, largest)[largest.planned_bytes[0],]
-        for name in operations.split(","):
-            wanted = "≥ 0.98" if name in ("pingpong", "bidirectional", "allreduce", "alltoall") else ""
-            title = f"ccl {name} 512 MiB, {ranks} ranks, against {each.program}{mode}"
-            table.add(title, "GB/s", large / ours[name, large] / 1e3, large / theirs / 1e3, wanted)
+    if mode.calls:
+        few, many = (replace(asked, iterations=mode.calls) for asked in (few, many))
+    peer_small = vendor(table, arguments, arguments.nccl_tests, few, mode.options)
+    program = " ".join((each.program, *mode.options))
+    ccl = f"ccl {name}" if name else "ccl"
+    for how, waiting in (("", False), *[(" -z 1", True)] * waits):
+        largest = replace(many, one_at_a_time=waiting)
+        theirs = vendor(table, arguments, arguments.nccl_tests, largest, mode.options)[largest.planned_bytes[0],]
+        for what in operations.split(","):
+            wanted = "≥ 0.98" if name or what in ("pingpong", "bidirectional", "allreduce", "alltoall") else ""
+            title = f"{ccl} {what} 512 MiB, {ranks} ranks, against {program}{how}"
+            table.add(title, "GB/s", large / ours[what, large] / 1e3, large / theirs / 1e3, wanted)
     # For some operations nccl-tests rounds sizes otherwise.
     for size in (each for each in small if (each,) in peer_small):
-        title = f"ccl {operation} {format_size(size)}, {ranks} ranks, against {each.program} -z 1"
+        title = f"{ccl} {operation} {format_size(size)}, {ranks} ranks, against {program}{' -z 1' * waits}"
         table.add(title, "µs", ours[operation, size], peer_small[size,], "≤ 1.10")
 
 
@@ -369,6 +398,10 @@ def comparisons(arguments: argparse.Namespace) -> Iterable[tuple[str, Callable[[
     if arguments.nccl_tests:
         for operation in arguments.operations.split(","):
             yield f"nccl-tests {operation}", lambda table, which=operation: compare_ccl(table, arguments, which)  # type: ignore[misc]
+        for mode in filter(None, arguments.ccl_modes.split(",")):
+            for operation in (one for one in CCL_MODES[mode].operations if one in arguments.operations.split(",")):
+                name = f"nccl-tests {mode} {operation}"
+                yield name, lambda table, which=(operation, mode): compare_ccl(table, arguments, *which)  # type: ignore[misc]
     if arguments.osu:
         yield "OSU", lambda table: compare_mpi(table, arguments)
 
@@ -383,6 +416,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="how often each pair of programs runs in turn")
     parser.add_argument("--nccl-tests", help="folder of nccl-tests, built with MPI=1")
     parser.add_argument("--operations", default=",".join(PEERS), help="to compare with nccl-tests")
+    parser.add_argument("--ccl-modes", default=",".join(CCL_MODES), help="of NCCL, in which these are compared too")
     parser.add_argument("--nvbandwidth", help="the program")
     parser.add_argument("--ze-peer", help="the program, where ZE_FLAT_DEVICE_HIERARCHY=FLAT has it see tiles")
     parser.add_argument("--ze-bandwidth", help="the program, as ze_peer")
@@ -395,6 +429,9 @@ def main() -> int:
     for each in arguments.operations.split(","):
         if each not in PEERS:
             parser.error(f"nccl-tests has nothing for {each!r}: choose from {', '.join(PEERS)}")
+    for each in filter(None, arguments.ccl_modes.split(",")):
+        if each not in CCL_MODES:
+            parser.error(f"nccl-tests have no mode {each!r}: choose from {', '.join(CCL_MODES)}")
     for each in arguments.transports.split(","):
         if each not in COMMBENCH:
             parser.error(f"CommBench has nothing for {each!r}: choose from {', '.join(COMMBENCH)}")

@@ -14,3 +14,45 @@ class Collectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     sizes = {"host": "16B:16MiB:4", "staging": "16B:64MiB:4", "other": "16B:1GiB:4"}
     tags = {"nightly", "acceptance", "observations"}
     nightly_only = {"transport": ["copy", "ccl", "mpi"]}
+
+
+@rfm.simple_test
+class CollectivesInModes(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """NCCL with registered buffers, in CUDA graphs, and as several communicators at once."""
+
+    descr = "collectives with NCCL's buffers registered, in graphs, by several communicators"
+    transport = "ccl"
+    ccl_mode = parameter(["registered", "graph-20", "communicators-2"])
+    plan_settings = ["ccl_mode"]
+    operations = ["alltoall", "allreduce"]
+    gpu_libraries = ["nccl"]
+    sizes = {"other": "1KiB,1GiB"}
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
+class SymmetricCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """NCCL's kernels for symmetric windows, from 2.27 on."""
+
+    descr = "collectives between symmetric windows"
+    transport = "ccl"
+    ccl_mode = "symmetric"
+    plan_settings = ["ccl_mode"]
+    operations = ["allreduce", "allgather", "reduce_scatter"]
+    gpu_libraries = ["nccl"]
+    sizes = {"other": "1KiB,1GiB"}
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
+class CopyEngineCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """NCCL's collectives without kernels, from 2.28 on: what is not added up goes by the GPUs' copy engines."""
+
+    descr = "collectives by copy engines"
+    transport = "ccl"
+    ccl_mode = "copy-engine"
+    plan_settings = ["ccl_mode"]
+    operations = ["alltoall", "allgather"]
+    gpu_libraries = ["nccl"]
+    sizes = {"other": "1KiB,1GiB"}
+    tags = {"acceptance"}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fabricheck.errors import UserError
+from fabricheck.records.operations import VICTIMS
 from fabricheck.results.fabricbench_format import PLAN_SETTINGS, is_plan_setting
 from fabricheck.units import bound_sizes, coarser_sizes
 
+#: What an aggressor's messages have where fabricbench is told nothing else.
+AGGRESSOR_BYTES = 1 << 20
 #: Keys of earlier versions, and what they are called now.
 RENAMED = {"lacks": "unsupported"}
 
@@ -46,6 +49,12 @@ class Effort:
         """A check's sizes, as fabricbench takes them, with none too large."""
         bound = text if self.most_bytes is None else bound_sizes(text, self.most_bytes)
         return bound if self.size_step is None else coarser_sizes(bound, self.size_step)
+
+    def aggressors(self, operations: Iterable[str]) -> dict[str, str]:
+        """The setting with which the messages of aggressors are not too large either, where there are any."""
+        most = self.most_bytes
+        disturbs = most is not None and most < AGGRESSOR_BYTES and not VICTIMS.keys().isdisjoint(operations)
+        return {"aggressor_size": str(most)} if disturbs else {}
 
 
 def effort_problems(extras: Mapping[str, object]) -> Iterator[str]:

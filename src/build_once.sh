@@ -1,38 +1,47 @@
 #!/bin/sh
-# Builds fabricbench once for each state of what it is made from, and copies it to PROGRAM:
+# Builds a program once for each state of what it is made from, and copies what was built into the folder RESULT:
 #
-#     build_once.sh SOURCES CACHE PROGRAM CMAKE_OPTION...
+#     build_once.sh NAME SOURCES CACHE RESULT COMMANDS OPTION...
 #
-# CACHE holds a folder for each state: what is below SOURCES, the options, the machine's architecture, the compilers and
-# the MPI library with their versions, and the variables that CMake and compilers read. `built-from.txt` in it says all of
-# that. It is a shell script, since it runs where the compilers are: in the environment of a job, perhaps on another
-# architecture than that of the login node and its Python. A finished folder appears as a whole or not at all and never
-# changes, so several runs may use one cache, also on file systems without locks; all folders may be deleted when no run is
-# starting. What does not start any more, such as for a library that is gone, is built again.
+# COMMANDS are run by this shell in an empty folder. They find the folder SOURCES as $sources, the options as "$@" (CMake's,
+# by which the compilers are told here too) and how many processes may compile as $jobs, and leave what is to be kept
+# below $prefix. What they leave may not know where it lies.
+#
+# CACHE holds a folder NAME-… for each state: what is below SOURCES, commands and options, the machine's architecture, the
+# compilers and the MPI library with their versions, and the variables that CMake and compilers read. `built-from.txt` in it
+# says all of that. It is a shell script, since it runs where the compilers are: in the environment of a job, perhaps on
+# another architecture than that of the login node and its Python. A finished folder appears as a whole or not at all and
+# never changes, so several runs may use one cache, also on file systems without locks; all folders may be deleted when no
+# run is starting. What lost a library since then is built again.
 set -u
 fail() {
     echo "fabricheck: $*" >&2
     exit 1
 }
 
-[ $# -ge 3 ] || fail "usage: build_once.sh SOURCES CACHE PROGRAM CMAKE_OPTION..."
-sources=$1 cache=$2 program=$3
-shift 3
-[ -f "$sources/CMakeLists.txt" ] || fail "$sources has no CMakeLists.txt: it has to be the folder src/ of the suite"
-command -v cmake >/dev/null || fail "there is no cmake on the PATH: load its module in the environment, or install it"
+[ $# -ge 5 ] || fail "usage: build_once.sh NAME SOURCES CACHE RESULT COMMANDS OPTION..."
+name=$1 sources=$2 cache=$3 result=$4 commands=$5
+shift 5
+[ -d "$sources" ] || fail "there is no folder $sources to build $name from"
+case $commands in
+*cmake*)
+    command -v cmake >/dev/null || fail "there is no cmake on the PATH: load its module in the environment, or install it"
+    ;;
+esac
 
 # The value of a CMake option of ours, else what follows the name.
 option() {
-    name=$1 value=$2
+    wanted=$1 value=$2
     shift 2
     for each; do
-        case $each in "-D$name="* | "-D$name:"*=*) value=${each#*=} ;; esac
+        case $each in "-D$wanted="* | "-D$wanted:"*=*) value=${each#*=} ;; esac
     done
     echo "$value"
 }
 backend=$(option FABRICHECK_BACKEND host "$@")
 cxx=$(option CMAKE_CXX_COMPILER "${CXX:-c++}" "$@")
 nvcc=$(option CMAKE_CUDA_COMPILER "${CUDACXX:-nvcc}" "$@")
+mpicc=$(option MPI_C_COMPILER "" "$@")
 mpicxx=$(option MPI_CXX_COMPILER mpicxx "$@")
 nccl=$(option NCCL_ROOT "${NCCL_HOME:-}" "$@")
 rccl=$(option RCCL_ROOT "${ROCM_PATH:-/opt/rocm}" "$@")
@@ -40,9 +49,8 @@ rccl=$(option RCCL_ROOT "${ROCM_PATH:-/opt/rocm}" "$@")
 command -v "$cxx" >/dev/null ||
     fail "there is no C++ compiler $cxx on the PATH: name it in the environment (cxx, CC where ReFrame is told nothing)"
 
-digest() {
-    if command -v sha256sum >/dev/null; then sha256sum "$@"; else cksum "$@"; fi
-}
+digest=sha256sum
+command -v sha256sum >/dev/null || digest=cksum
 # What a program says, under its name and path; nothing where it is not there.
 said() {
     command -v "$1" >/dev/null || return 0
@@ -59,9 +67,11 @@ versions() {
 }
 state() {
     echo "== sources"
-    (cd "$sources" && find . -path ./tests -prune -o -path ./data -prune -o -type f -print | LC_ALL=C sort |
-        while IFS= read -r file; do digest "$file"; done)
-    echo "== options"
+    # The unit tests of fabricbench are none of it.
+    [ "$name" = fabricbench ] && unused=./tests || unused=
+    (cd "$sources" && find . -path "$unused" -prune -o -type f -exec "$digest" {} + | LC_ALL=C sort -k 2)
+    echo "== commands and options"
+    printf '%s\n' "$commands"
     printf '%s\n' "$@"
     echo "== machine"
     uname -sm
@@ -71,6 +81,8 @@ state() {
         versions mpi.h "$compiler"
     done
     said "$mpicxx" -show
+    said "$mpicc" --version
+    said "$mpicc" -show
     if [ "$backend" != host ]; then
         said "$nvcc" --version
         said hipcc --version
@@ -87,26 +99,28 @@ mkdir -p "$cache" && scratch=$(mktemp -d "$cache/.building-XXXXXX") ||
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
 state "$@" >"$scratch/built-from.txt"
-key=$(digest <"$scratch/built-from.txt" | cut -c1-20)
-folder=$cache/fabricbench-${key%% *}
+key=$("$digest" <"$scratch/built-from.txt" | cut -c1-20)
+folder=$cache/$name-${key%% *}
 
-# Not every program starts where it is built: a login node may have no GPU driver.
-if [ -e "$folder/starts" ] && ! "$folder/fabricbench" --version >/dev/null 2>&1; then
-    echo "fabricheck: $folder/fabricbench does not start any more, so it is built again"
+# Not every program finds its libraries where it is built: a login node may have no GPU driver.
+complete() {
+    ! find "$1" -type f -perm -100 -exec ldd {} + 2>&1 | grep -q 'not found'
+}
+if [ -e "$folder/complete" ] && ! complete "$folder/installed"; then
+    echo "fabricheck: $folder lost a library, so it is built again"
     mv "$folder" "$scratch/broken"
 fi
 if [ -e "$folder" ]; then
-    echo "fabricheck: fabricbench was built before: $folder"
+    echo "fabricheck: $name was built before: $folder"
 else
     jobs=$(nproc 2>/dev/null || echo 2)
     [ "$jobs" -le 8 ] || jobs=8
-    cmake -S "$sources" -B "$scratch/build" "$@" || exit 1
-    cmake --build "$scratch/build" --parallel "$jobs" --target fabricbench || exit 1
-    mkdir "$scratch/whole"
-    cp "$scratch/build/fabricbench" "$scratch/built-from.txt" "$scratch/whole/" || fail "cannot write below $cache"
-    "$scratch/whole/fabricbench" --version >/dev/null 2>&1 && : >"$scratch/whole/starts"
+    prefix=$scratch/whole/installed
+    mkdir -p "$prefix" "$scratch/work" || fail "cannot write below $cache"
+    (set +u && cd "$scratch/work" && eval "$commands") || exit
+    cp "$scratch/built-from.txt" "$scratch/whole/" || fail "cannot write below $cache"
+    complete "$prefix" && : >"$scratch/whole/complete"
     # Where another run was faster, its folder is there already and as good.
-    mv -T "$scratch/whole" "$folder" 2>/dev/null || [ -x "$folder/fabricbench" ] || fail "cannot write to $folder"
+    mv -T "$scratch/whole" "$folder" 2>/dev/null || [ -d "$folder/installed" ] || fail "cannot write to $folder"
 fi
-rm -f "$program"
-cp "$folder/fabricbench" "$program" || fail "cannot copy $folder/fabricbench to $program"
+mkdir -p "$result" && cp -af "$folder/installed/." "$result/" || fail "cannot copy $folder/installed to $result"

@@ -1,4 +1,4 @@
-"""src/build_once.sh: when fabricbench is built again and when it is not. The compilers and CMake are stand-ins."""
+"""src/build_once.sh: when a program is built again and when it is not. The compilers and CMake are stand-ins."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 import pytest
 
-from fabricheck.building import build_command, cache_folder
+from fabricheck.building import FABRICBENCH, build_command, build_fabricbench_command, cache_folder
 from fabricheck.suite import suite_root
 
 CMAKE = """#!/bin/sh
 case $1 in
 --version) echo cmake version 3.30 ;;
--S) mkdir -p "$4" ;;
+-S) [ -e "$2/CMakeLists.txt" ] ;;
 --build)
     echo built >>"BUILDS"
     [ ! -e "FAIL" ] || exit 1
-    printf '#!/bin/sh\\n[ ! -e "GONE" ]\\n' >"$2/fabricbench"
+    echo program >"$2/fabricbench"
     chmod +x "$2/fabricbench"
     sleep "${SLOW:-0}"
     ;;
 esac
 """
+LDD = '#!/bin/sh\n[ ! -e "GONE" ] || echo "libmpi.so.40 => not found"\n'
 MPICXX = '#!/bin/sh\ncase "$*" in *-dM*) echo "#define MPI_LIBRARY_VERSION 5" ;; *) echo g++ -I/opt/mpi ;; esac\n'
 
 
@@ -45,10 +47,11 @@ class Machine:
         file.write_text(text)
         file.chmod(0o755)
 
-    def start(self, name: str = "fabricbench", *options: str, **variables: str) -> subprocess.Popen[str]:
-        """`name`: of the program that it leaves."""
+    def start(self, name: str = "built", *options: str, **variables: str) -> subprocess.Popen[str]:
+        """`name`: of the folder that it leaves the program in."""
         script = suite_root() / "src" / "build_once.sh"
-        command = ["sh", str(script), str(self.folder / "src"), str(self.cache), str(self.folder / name), *options]
+        places = [str(self.folder / each) for each in ("src", "cache", name)]
+        command = ["sh", str(script), "fabricbench", *places, FABRICBENCH, *options]
         path = f"{self.folder / 'bin'}:/usr/bin:/bin"
         environment = {"PATH": path, "HOME": "/nowhere", **variables}
         return subprocess.Popen(
@@ -57,17 +60,17 @@ class Machine:
 
     def build(self, *options: str, **variables: str) -> str:
         """What it says of a build that goes well."""
-        process = self.start("fabricbench", *options, **variables)
+        process = self.start("built", *options, **variables)
         said, _ = process.communicate(timeout=60)
         assert process.returncode == 0, said
-        assert (self.folder / "fabricbench").is_file()
+        assert (self.folder / "built" / "fabricbench").is_file()
         return said
 
     def refuse(self, *options: str, **variables: str) -> str:
-        process = self.start("fabricbench", *options, **variables)
+        process = self.start("built", *options, **variables)
         said, _ = process.communicate(timeout=60)
         assert process.returncode == 1
-        assert not (self.folder / "fabricbench").exists()
+        assert not (self.folder / "built").exists()
         return said
 
     @property
@@ -89,10 +92,8 @@ def machine(tmp_path: Path) -> Machine:
     for file in ("src/CMakeLists.txt", "src/fabricbench/main.cpp", "src/tests/test.cpp"):
         (tmp_path / file).write_text("1")
     places = {name: str(tmp_path / name.lower()) for name in ("BUILDS", "FAIL", "GONE")}
-    text = CMAKE
-    for name, place in places.items():
-        text = text.replace(name, place)
-    found.script("cmake", text)
+    for script, text in {"cmake": CMAKE, "ldd": LDD}.items():
+        found.script(script, reduce(lambda said, place: said.replace(*place), places.items(), text))
     found.script("c++", "#!/bin/sh\necho c++ 12.2\n")
     found.script("mpicxx", MPICXX)
     return found
@@ -100,7 +101,7 @@ def machine(tmp_path: Path) -> Machine:
 
 def test_it_is_built_once(machine: Machine) -> None:
     machine.build("-DFABRICHECK_BACKEND=host")
-    (machine.folder / "fabricbench").unlink()
+    (machine.folder / "built" / "fabricbench").unlink()
     assert "was built before" in machine.build("-DFABRICHECK_BACKEND=host")
     assert machine.builds == 1
 
@@ -170,7 +171,9 @@ def test_two_at_once_leave_one_whole_folder(machine: Machine) -> None:
     said = [each.communicate(timeout=60)[0] for each in both]
     assert [each.returncode for each in both] == [0, 0], said
     assert machine.kept == ["fabricbench"]
-    assert (machine.folder / "first").read_text() == (machine.folder / "second").read_text()
+    assert (machine.folder / "first" / "fabricbench").is_file() and (
+        machine.folder / "second" / "fabricbench"
+    ).is_file()
 
 
 def test_a_build_that_fails_leaves_nothing(machine: Machine) -> None:
@@ -181,14 +184,14 @@ def test_a_build_that_fails_leaves_nothing(machine: Machine) -> None:
     machine.build()
 
 
-def test_a_program_that_does_not_start_any_more_is_built_again(machine: Machine) -> None:
+def test_a_program_that_lost_a_library_is_built_again(machine: Machine) -> None:
     machine.build()
     (machine.folder / "gone").touch()
-    assert "does not start any more" in machine.build()
+    assert "lost a library" in machine.build()
     assert machine.builds == 2
 
 
-def test_one_that_never_started_here_is_kept(machine: Machine) -> None:
+def test_one_that_never_had_its_libraries_here_is_kept(machine: Machine) -> None:
     """As on a login node without the GPU's driver."""
     (machine.folder / "gone").touch()
     machine.build()
@@ -200,8 +203,8 @@ def test_what_is_missing_is_said_in_one_line(machine: Machine) -> None:
     said = machine.refuse("-DCMAKE_CXX_COMPILER=CC")
     assert said.startswith("fabricheck: there is no C++ compiler CC on the PATH")
     assert said.count("\n") == 1
-    (machine.folder / "src/CMakeLists.txt").unlink()
-    assert "has no CMakeLists.txt" in machine.refuse()
+    shutil.rmtree(machine.folder / "src")
+    assert "there is no folder" in machine.refuse()
 
 
 def test_a_cache_that_cannot_be_written(machine: Machine) -> None:
@@ -223,18 +226,44 @@ def test_the_command_survives_a_shell(tmp_path: Path, monkeypatch: pytest.Monkey
     """Blanks in paths are kept, and variables of the options are those of the job."""
     monkeypatch.setenv("FABRICHECK_CACHE", str(tmp_path / "a cache"))
     monkeypatch.setenv("ROOT", "/opt/nccl")
-    words = build_command(tmp_path / "a program", ['-DNCCL_ROOT="$ROOT"', "'-DGPU_TARGETS=gfx90a;gfx942'"])
+    words = build_fabricbench_command(tmp_path / "a place", ['-DNCCL_ROOT="$ROOT"', "'-DGPU_TARGETS=gfx90a;gfx942'"])
     shown = subprocess.run(["sh", "-c", f"printf '%s\\n' {words}"], capture_output=True, text=True, check=True)
     root = suite_root() / "src"
     assert shown.stdout.splitlines() == [
         "sh",
         str(root / "build_once.sh"),
+        "fabricbench",
         str(root),
         str(tmp_path / "a cache"),
-        str(tmp_path / "a program"),
+        str(tmp_path / "a place"),
+        FABRICBENCH,
         "-DNCCL_ROOT=/opt/nccl",
         "-DGPU_TARGETS=gfx90a;gfx942",
     ]
+
+
+def test_commands_find_a_copy_of_the_sources_and_what_they_leave_is_kept(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As vendor suites are built: again where the commands are others, and with their exit status where they fail."""
+
+    monkeypatch.setenv("FABRICHECK_CACHE", str(machine.cache))
+
+    def build(commands: str) -> int:
+        words = build_command("osu", machine.folder / "src", machine.folder / "made", commands, ())
+        variables = {"PATH": f"{machine.folder / 'bin'}:/usr/bin:/bin"}
+        return subprocess.run(["sh", "-c", words], env=variables, check=False).returncode
+
+    once = (
+        'cp -a "$sources/." . && echo built >>../../../builds && mkdir "$prefix/bin" && cp */main.cpp "$prefix/bin/osu"'
+    )
+    assert [build(once), build(once)] == [0, 0]
+    assert (machine.folder / "made" / "bin" / "osu").read_text() == "1"
+    assert machine.builds == 1
+    assert build(once.replace("built", "again")) == 0
+    assert machine.builds == 2
+    assert build("exit 7") == 7
+    assert machine.kept == ["osu", "osu"]
 
 
 def test_it_is_a_shell_script() -> None:

@@ -68,9 +68,10 @@ class CaseRun:
 
     @property
     def is_plain(self) -> bool:
-        """Nothing special about devices and buffers: each rank has its own device, its buffers there, and writes."""
+        """Each rank has its own device, its buffers there, and writes; NCCL is used by its defaults."""
         plan = self.run.header["plan"]
-        return not plan.get("shared_devices") and plan.get("buffers") is None and plan.get("access") in (None, "write")
+        special = plan.get("shared_devices") or plan.get("buffers") or plan.get("ccl_mode")
+        return not special and plan.get("access") in (None, "write")
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,10 @@ class Refused:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The references of a system, those refused, and the runs that they are of."""
+    """The references of a system, those refused, and the runs that they are of.
+
+    `runs_needed`: how many of each metric would tell how its noise goes on (`Tail.runs_needed`).
+    """
 
     system: str
     false_alarms: float
@@ -75,6 +78,7 @@ class Calibration:
     last: datetime
     software: str
     nodes: tuple[str, ...]
+    runs_needed: int
     references: tuple[Calibrated, ...]
     refused: tuple[Refused, ...]
 
@@ -131,6 +135,7 @@ def calibrate(
         last=kept["started"].max(),  # type: ignore[arg-type]
         software=kept["software"][0],
         nodes=tuple(sorted({node for nodes in kept["nodes"].drop_nulls().to_list() for node in nodes})),
+        runs_needed=common.runs_needed,
         references=tuple(sorted(references, key=lambda each: each.key)),
         refused=tuple(sorted(refused, key=lambda each: each.key)),
     )
@@ -167,11 +172,13 @@ def _difference(first: str, second: str) -> str:
 
 @dataclass(frozen=True)
 class _Common:
-    """What metrics have in common: tails by unit, least spreads by kind, and the rate of false alarms of each."""
+    """What metrics have in common: tails by unit, least spreads by kind, the rate of false alarms of each, and how many
+    runs of each are needed."""
 
     rate: float
     tails: Mapping[str, Tail]
     spreads: Mapping[Kind, float]
+    runs_needed: int
 
 
 def _common(groups: Sequence[pl.DataFrame], rate: float) -> _Common:
@@ -181,10 +188,13 @@ def _common(groups: Sequence[pl.DataFrame], rate: float) -> _Common:
             spreads.setdefault(_kind(rows), []).append(_own_spread(rows))
     middle = {kind: float(np.median(found)) for kind, found in spreads.items()}
     tails = {}
+    needed = FEWEST
     for unit in {rows["unit"][0] for rows in groups}:
         own = [rows for rows in groups if rows["unit"][0] == unit]
         tails[unit] = tail_of([_worse(rows) for rows in own], [middle.get(_kind(rows), _LEAST_SPREAD) for rows in own])
-    return _Common(rate, tails, middle)
+        runs = min((rows.height for rows in own if rows.height >= FEWEST), default=FEWEST)
+        needed = max(needed, tails[unit].runs_needed(rate, runs))
+    return _Common(rate, tails, middle, needed)
 
 
 def _kind(rows: pl.DataFrame) -> Kind:

@@ -45,6 +45,7 @@ class _Key:
     links: str
     access: str
     host_memory: str
+    ccl_mode: str
 
 
 def part_text(path: Path, runs: Iterable[tuple[Run, Topology]], name: str, source: CommentedMap) -> str:
@@ -128,6 +129,7 @@ def _key(metric: Metric, facts: Facts) -> _Key | None:
         links_on_the_way(facts, samples),
         str(header.get("plan", {}).get("access") or "write") if header["transport"] in ("copy", "kernel") else "",
         host_memory,
+        str(header.get("plan", {}).get("ccl_mode") or ""),
     )
 
 
@@ -145,7 +147,7 @@ def _value(key: _Key, machines: dict[str, list[float]], source: str) -> Commente
     where = CommentedMap(operations=_flow([key.operation]), transports=_flow([key.transport]), quantity=key.quantity)
     where["bytes"] = _flow([format_size(key.bytes)])
     where["ranks"] = key.ranks
-    for name in ("links", "access", "host_memory", "library"):
+    for name in ("links", "access", "host_memory", "ccl_mode", "library"):
         if getattr(key, name):
             where[name] = getattr(key, name)
     where.fa.set_flow_style()

@@ -11,6 +11,7 @@ for degraded ones many times as often (`benchmarks/calibration.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,11 @@ _SHARE, _FEWEST_OF_TAIL = 0.02, 20
 # Index of the tail before it was looked at, with the weight of so many deviations: that of a t distribution with five
 # degrees of freedom, between those of recorded goodputs (0.14 to 0.31) and latencies (0.15 to 0.21).
 _PRIOR_INDEX, _PRIOR_WEIGHT = 0.2, 20
+# Few runs may have missed what goes wrong rarely: the index is taken so many of its standard errors larger than found,
+# which covers that of four systems in five.
+_CAUTION = 0.84
+# As many runs are needed as make bounds no wider, for that, than by this factor.
+_WIDER = 1.25
 
 
 @dataclass(frozen=True)
@@ -45,18 +51,48 @@ class Tail:
         """How many spreads from the centre of `runs` runs one more lies on the worse side with probability `rate`.
 
         Beyond the tail's beginning, deviations become rarer by a power (Hill, Annals of Statistics 3, 1975; Weissman,
-        JASA 73, 1978). Where the deviations are too few to tell, that is taken to be so, and never less than the
-        prediction interval of a normal distribution.
+        JASA 73, 1978), by the upper bound of its index. Where the deviations are too few to tell, that is taken to be
+        so, and never less than the prediction interval of a normal distribution.
         """
         if not self.known:
             begin = prediction_factor(runs, _SHARE)
             return max(begin * float((_SHARE / rate) ** _PRIOR_INDEX), prediction_factor(runs, rate))
+        fit = self._fit()
+        return fit.begin * float(max(1.0, fit.share / rate) ** (fit.index + _CAUTION * fit.error))
+
+    def runs_needed(self, rate: float, runs: int) -> int:
+        """How many runs of each metric make what they know of the tail good enough, by what `runs` of each told of it.
+
+        Few metrics have a tail of their own from FEWEST_DEVIATIONS deviations on. Of more the bounds at `rate` are to
+        be wider by no more than 25% for what the runs may have missed; the error falls with the square root of their
+        number.
+        """
+        if not self.known:
+            return max(FEWEST, math.ceil(runs * FEWEST_DEVIATIONS / max(self.deviations.size, 1)))
+        fit = self._fit()
+        wider = _CAUTION * fit.error * math.log(max(1.0, fit.share / rate))
+        return max(FEWEST, math.ceil(runs * (wider / math.log(_WIDER)) ** 2))
+
+    def _fit(self) -> _Power:
         size = self.deviations.size
         count = max(_FEWEST_OF_TAIL, int(_SHARE * size))
         begin = max(float(self.deviations[count]), 1.0)
         logs = np.log(np.maximum(self.deviations[:count], begin) / begin)
-        index = (float(logs.sum()) + _PRIOR_INDEX * _PRIOR_WEIGHT) / (count + _PRIOR_WEIGHT)
-        return float(begin * max(1.0, count / (size * rate)) ** index)
+        weight = count + _PRIOR_WEIGHT
+        index = (float(logs.sum()) + _PRIOR_INDEX * _PRIOR_WEIGHT) / weight
+        # Logarithms in the tail of a power have the index as standard deviation; of another they tell their own.
+        error = math.sqrt(count * float(logs.var()) + _PRIOR_WEIGHT * _PRIOR_INDEX**2) / weight
+        return _Power(begin, count / size, index, error)
+
+
+@dataclass(frozen=True)
+class _Power:
+    """A tail that `share` of all deviations lie in, beyond `begin`, with its index and the standard error of that."""
+
+    begin: float
+    share: float
+    index: float
+    error: float
 
 
 def tail_of(metrics: Sequence[Floats], least: Sequence[float]) -> Tail:

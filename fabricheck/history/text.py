@@ -59,6 +59,12 @@ def calibration_lines(found: Calibration) -> Iterator[str]:
         f"{found.system}: {len(found.references)} references from {found.runs} runs in {len(found.sessions)} sessions, "
         f"{found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}, false alarms {found.false_alarms:g} a session"
     )
+    few = sum(each.runs < found.runs_needed for each in found.references)
+    if few:
+        yield (
+            f"  {few} of them are of fewer than {found.runs_needed} runs, which it takes to know how far noise like "
+            "this strays: until then bounds are wider, for what so few runs may have missed"
+        )
     for each in found.references:
         beyond = f"; {each.beyond} of them beyond the bounds: not normal" if each.beyond else ""
         if each.degraded:

@@ -45,7 +45,7 @@ _SPREADS = 6.0
 
 
 class Where(BaseModel):
-    """Which metrics a value is about; what is left out may be anything.
+    """Which metrics a value is about; what is left out may be anything, but for `ccl_mode`: NCCL as it is by default.
 
     `bytes`: sizes. `links`: those on the way from a GPU, as `links_on_the_way` writes them. `library`: the beginning of
     name and version of the library that moves the data. `environment`: variables that have to be in effect.
@@ -65,6 +65,7 @@ class Where(BaseModel):
     links: _Text | None = None
     access: Literal["write", "read"] | None = None
     host_memory: HostKind | None = None
+    ccl_mode: _Text | None = None
     library: _Text | None = None
     distance: Literal["same-switch", "same-group", "other-groups"] | None = None
     environment: dict[str, str] = {}
@@ -194,6 +195,7 @@ def matches(where: Where, metric: Metric, facts: Facts) -> bool:
         scope_of(facts.run, samples) == where.scope
         and where.access in (None, plan.get("access") or "write")
         and where.host_memory in (None, host_memory_of(facts.run, samples))
+        and where.ccl_mode == plan.get("ccl_mode")
         and (where.library is None or _begins(facts.library, where.library))
         and all(environment.get(name) == value for name, value in where.environment.items())
         and where.links in (None, links_on_the_way(facts, samples))

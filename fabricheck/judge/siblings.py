@@ -107,7 +107,8 @@ def _is_of_link(one: Unequal, runs: Sequence[RunJudgement], links: Mapping[int, 
 
 
 def _problem_of_link(link: SlowLink, addresses: Mapping[str, str]) -> Problem:
-    others = f", beside {link.others} others" if link.others else ", and no others"
+    count = f"{link.others} other{'' if link.others == 1 else 's'}"
+    others = f", beside {count}" if link.others else ", and no others"
     text = (
         f"the link {link.place} is slow: all {len(link.pairs)} pairs whose data cross it are{others}; look at its "
         f"state and error counters{_gpus_in(link.place, addresses)}"

@@ -27,14 +27,18 @@ def find_slow_tails(equals: Equals, run: RunJudgement, error: float) -> Iterator
     one with a longer tail than its equals, and none has two that share a part.
     """
     members = [each for each in equals.members if each.tail is not None]
+    for one in slow_tails(members, error):
+        slow, where = [members[each] for each in one.members], " or ".join(one.parts[:3])
+        yield Problem(Verdict.DEGRADED, _line(where, equals, one, _times_over_median(slow, run)), where)
+
+
+def slow_tails(members: Sequence[Member], error: float) -> tuple[Outlier, ...]:
+    """Those of equals, which all have a tail, whose tails are longer, with the error of a healthy group."""
     if len(members) < 2:
-        return
-    values = np.array([each.tail for each in members])
-    inside = np.array([each.inside for each in members])
-    for one in outliers(values, inside, [each.parts for each in members], _LEAST_SPREAD, error):
-        if one.excess >= _LEAST_EXCESS and len(one.members) > 1:
-            slow, where = [members[each] for each in one.members], " or ".join(one.parts[:3])
-            yield Problem(Verdict.DEGRADED, _line(where, equals, one, _times_over_median(slow, run)), where)
+        return ()
+    values, inside = (np.array([getattr(each, name) for each in members]) for name in ("tail", "inside"))
+    found = outliers(values, inside, [each.parts for each in members], _LEAST_SPREAD, error)
+    return tuple(one for one in found if one.excess >= _LEAST_EXCESS and len(one.members) > 1)
 
 
 def _times_over_median(members: Sequence[Member], run: RunJudgement) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

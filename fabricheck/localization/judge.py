@@ -22,8 +22,8 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy) -> Iterator[Proble
     """Parts of the network that lose what other parts of their kind do not; nothing for runs without pairs of nodes.
 
     That needs no references: pairs are compared with each other. A loss counts above the policy's `smallest_loss`, or
-    above its `smallest_loss_of_distance` where it is that of all pairs over more than one switch. Ranks on nodes that
-    the network does not have are a problem, pairs too few to tell a fault from noise a finding.
+    above its `smallest_loss_of_distance` where all pairs over more than one switch have it, and no others. Ranks on
+    nodes that the network does not have are a problem, pairs too few to tell a fault from noise a finding.
     """
     network = topology.network
     if network is None:
@@ -45,8 +45,10 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy) -> Iterator[Proble
     except UserError as error:
         yield Finding(f"{run.path}: no part of the network can be named by its pairs: {error}")
         return
+    together = set().union(*map(_pairs_over, found))
     for suspect in sorted(found, key=lambda each: -each.loss):
-        smallest = policy.smallest_loss_of_distance if _pairs_over(suspect) == far else policy.smallest_loss
+        all_far = far in (together, _pairs_over(suspect))
+        smallest = policy.smallest_loss_of_distance if all_far else policy.smallest_loss
         if suspect.low >= smallest:
             yield Problem(Verdict.DEGRADED, suspect.message, suspect.place)
 

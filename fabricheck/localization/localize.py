@@ -8,14 +8,15 @@ cost and nobody knows which it took, its likelihood is the mixture over them.
 In logarithms the noise is normal, and now and then (1 in 20) a reading is anything at all: what a single one can prove
 is bounded, however far out it lies. The width of the noise and a factor common to all pairs (protocols take a few per
 cent) are estimated with the faults, by expectation maximisation. Faults are added as long as the gain in likelihood is
-significant; the first two are searched together, so that two faults do not pass for one that lies between them.
+significant; the first two are searched together, so that two faults do not pass for one that lies between them. Where
+the fastest readings stand apart the search starts from them too: most pairs may go over faults.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -24,7 +25,8 @@ import numpy.typing as npt
 from scipy.stats import t as student
 
 from fabricheck.errors import UserError
-from fabricheck.localization.noise import OUTLIER_DENSITY, State, density_of, least_noise, without
+from fabricheck.localization.hypotheses import hypotheses
+from fabricheck.localization.noise import OUTLIER_DENSITY, State, density_of, least_noise, p_value, without
 from fabricheck.localization.routes import Design, FloatArray, IntArray
 from fabricheck.localization.suspects import Evidence, Localization, Suspect
 
@@ -39,6 +41,8 @@ _AMBIGUOUS = 2.71
 _INTERVAL = 1.92
 _CANDIDATES, _SECONDS = 4, 2
 _FEWEST_READINGS = 8
+# Of the readings, where faults are to have slowed most of them.
+_EXPLAINED = 0.9
 _MOST_TURNS = 30
 _AROUND: FloatArray = np.linspace(-1, 1, 9)
 
@@ -50,20 +54,6 @@ def locate(design: Design, measured_gbps: npt.ArrayLike, *, false_alarm: float =
     faults are looked for. Raises UserError for values that are not above zero, or fewer than eight usable readings.
     """
     return Locator(design, false_alarm=false_alarm, most=most).locate(measured_gbps)
-
-
-@dataclass(frozen=True, eq=False)
-class _Entries:
-    """Where hypotheses lie: on way `way` with `headroom`, sorted by hypothesis; `key` counts (hypothesis, reading)."""
-
-    way: IntArray
-    headroom: FloatArray
-    hypothesis: IntArray
-    key: IntArray
-    key_hypothesis: IntArray
-    key_reading: IntArray
-    bounds: IntArray
-    key_bounds: IntArray
 
 
 class Locator:
@@ -85,44 +75,11 @@ class Locator:
         self._probability: FloatArray = design.probability[ways]
         kept = way_number[design.way] >= 0
         self._way: IntArray = way_number[design.way[kept]]
-        self._component: IntArray = design.component[kept]
-        self._headroom: FloatArray = design.headroom[kept]
-        self.entries, self.members = self._hypotheses()
+        self.entries, self.members = hypotheses(
+            self._reading, design.component[kept], self._way, design.headroom[kept], float(_GRID[-1])
+        )
 
     # What can be told apart
-
-    def _hypotheses(self) -> tuple[_Entries, tuple[tuple[int, ...], ...]]:
-        """Components on the same ways are one hypothesis; those with headroom are one more, for a loss of capacity."""
-        order = np.lexsort((self._way, self._component))
-        way, component, headroom = self._way[order], self._component[order], self._headroom[order]
-        starts = np.flatnonzero(np.diff(component, prepend=-1))
-        columns: dict[tuple[bytes, bytes], list[int]] = {}
-        for start, end in zip(starts.tolist(), [*starts[1:].tolist(), component.size], strict=True):
-            one, room = way[start:end], headroom[start:end]
-            columns.setdefault((one.tobytes(), b""), []).append(int(component[start]))
-            # So much room is left that no loss on the grid shows: nothing to try.
-            if room.any() and (room < _GRID[-1]).any():
-                columns.setdefault((one.tobytes(), room.tobytes()), []).append(int(component[start]))
-        all_ways = [np.frombuffer(one, dtype=np.int64) for one, _ in columns]
-        rooms = [
-            np.frombuffer(room, dtype=np.float64) if room else np.zeros(each.size)
-            for (_, room), each in zip(columns, all_ways, strict=True)
-        ]
-        hypothesis = np.repeat(np.arange(len(all_ways)), [each.size for each in all_ways])
-        ways = np.concatenate(all_ways)
-        readings = self._used.size
-        keys, key = np.unique(hypothesis * readings + self._reading[ways], return_inverse=True)
-        entries = _Entries(
-            way=ways,
-            headroom=np.concatenate(rooms),
-            hypothesis=hypothesis,
-            key=key,
-            key_hypothesis=keys // readings,
-            key_reading=keys % readings,
-            bounds=np.searchsorted(hypothesis, np.arange(len(all_ways) + 1)),
-            key_bounds=np.searchsorted(keys // readings, np.arange(len(all_ways) + 1)),
-        )
-        return entries, tuple(tuple(each) for each in columns.values())
 
     @cached_property
     def _classes(self) -> IntArray:
@@ -165,6 +122,13 @@ class Locator:
             part = slice(entries.bounds[fault], entries.bounds[fault + 1])
             np.maximum.at(effect, entries.way[part], loss - entries.headroom[part])
         return effect
+
+    def _near(self, y: FloatArray, state: State, effect: FloatArray) -> FloatArray:
+        """The probability that a pair took a way and its reading is no outlier, shape (W,)."""
+        density = self._probability * density_of(y[self._reading] - state.scale + effect, state.noise)
+        near = density - self._probability * OUTLIER_DENSITY
+        found: FloatArray = near / (np.bincount(self._reading, density, y.size) + 1e-300)[self._reading]
+        return found
 
     def _likelihood(self, y: FloatArray, state: State) -> float:
         density = density_of(y[self._reading] - state.scale + self._noise_free(state), state.noise)
@@ -231,10 +195,7 @@ class Locator:
         effect = self._noise_free(state)
         scale, noise = state.scale, state.noise
         for _ in range(rounds):
-            residual = y[self._reading] - scale + effect
-            density = self._probability * density_of(residual, noise)
-            near = density - self._probability * OUTLIER_DENSITY
-            weight = near / (np.bincount(self._reading, density, y.size) + 1e-300)[self._reading]
+            weight = self._near(y, replace(state, scale=scale, noise=noise), effect)
             if not weight.any():
                 break  # no reading is near: all count as outliers
             scale = float((weight * (y[self._reading] + effect)).sum() / weight.sum())
@@ -317,15 +278,7 @@ class Locator:
         return int(self._classes.max()) + 1
 
     def _p_value(self, gain: float) -> float:
-        """Probability that noise alone gains so much somewhere, over all hypotheses (Bonferroni).
-
-        For known routes a fault is a shift of the mean of some readings of normal noise whose width is unknown: twice
-        the gain is the monotonic image of a squared Student's t. For unknown routes that is an approximation, which
-        the benchmark checks.
-        """
-        freedom = self._used.size - 2
-        squared = freedom * math.expm1(min(2 * max(gain, 0.0) / self._used.size, 700.0))
-        return min(1.0, self._distinct * float(student.sf(math.sqrt(squared), freedom)))
+        return p_value(gain, self._used.size, self._distinct)
 
     def locate(self, measured_gbps: npt.ArrayLike) -> Localization:
         """See `locate`."""
@@ -335,15 +288,49 @@ class Locator:
         if not (np.isfinite(measured).all() and (measured > 0).all()):
             raise UserError("a reading is not a positive number: judge the run first (fabricheck judge)")
         y = np.log(measured[self._used] / self.design.expected_gbps[self._used])
-        best = self._null(y)
+        null = self._null(y)
+        best, more = self._search(y, null)
+        fast = self._fastest(y, null)
+        if fast.scale - null.scale > 3 * fast.noise:
+            other, others = self._search(y, fast, patient=True)
+            explained = float(self._near(y, other, self._noise_free(other)).sum()) / y.size
+            # Else a distance that costs something takes all far pairs for faulty, of which a few trunks explain some.
+            if explained > _EXPLAINED and self._is_better(other, best):
+                best, more = other, others
+        return self._report(y, best, more)
+
+    def _fastest(self, y: FloatArray, null: State) -> State:
+        """No fault, and the scale of the fastest pairs: where most go over faults, the middle one is not healthy."""
+        top = np.sort(y)[-max(_FEWEST_READINGS // 2, y.size // 5) :]
+        middle = float(np.median(top))
+        noise = max(1.4826 * float(np.median(np.abs(top - middle))), null.least)
+        # More rounds would take in the slow ones, too.
+        state = self._settle(y, replace(null, scale=middle, noise=noise), 2)
+        return replace(state, likelihood=self._likelihood(y, state))
+
+    def _is_better(self, state: State, than: State) -> bool:
+        """Whether noise alone does not explain what `state` gains with its further faults.
+
+        The whole search is one family: the test of each further fault has its share.
+        """
+        further = max(len(state.faults) - len(than.faults), 1)
+        gain = state.likelihood - than.likelihood - (further - 1) * math.log(self._distinct)
+        return self._p_value(gain) <= self.false_alarm / (self.most + 1)
+
+    def _search(self, y: FloatArray, best: State, *, patient: bool = False) -> tuple[State, list[State]]:
+        """The best fit with more faults than `best`, and what was tried last.
+
+        `patient`: what is better than the fit that it came from goes on, though another be better still.
+        """
         beam, more = [best], list[State]()
-        while len(best.faults) < self.most:
-            more = [
-                each for one in beam for each in self._with_one_more(y, one, _SECONDS if best.faults else _CANDIDATES)
+        while len(beam[0].faults) < self.most:
+            found = [
+                (one, each)
+                for one in beam
+                for each in self._with_one_more(y, one, _SECONDS if one.faults else _CANDIDATES)
             ]
-            # The whole search is one family: the test of each further fault has its share.
-            limit = self.false_alarm / (self.most + 1)
-            likely = [each for each in more if self._p_value(each.likelihood - best.likelihood) <= limit]
+            more = [each for _, each in found]
+            likely = [each for one, each in found if self._is_better(each, one if patient else best)]
             if not likely:
                 break
             # The best of each kind goes on: two trunks of a leaf, each with the other, explain more than the leaf.
@@ -351,8 +338,9 @@ class Locator:
             for one in sorted(likely, key=lambda one: -one.likelihood):
                 of_kind.setdefault(self._kind(one.faults[-1]), one)
             beam = list(of_kind.values())
-            best = beam[0]
-        return self._report(y, best, more)
+            if self._is_better(beam[0], best):
+                best = beam[0]
+        return best, more
 
     def _report(self, y: FloatArray, state: State, more: Sequence[State]) -> Localization:
         next_ = [each.faults[-1] for each in sorted(more, key=lambda one: -one.likelihood)[:_CANDIDATES]]

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.stats import t as student
 
 from fabricheck.localization.routes import FloatArray
 
@@ -34,6 +35,18 @@ def least_noise(y: FloatArray) -> float:
         return _LEAST_NOISE
     step = float(np.diff(values).min())
     return max(_LEAST_NOISE, step) if step <= _COARSEST else _LEAST_NOISE
+
+
+def p_value(gain: float, readings: int, hypotheses: int) -> float:
+    """Probability that noise alone gains so much log likelihood somewhere, over all hypotheses (Bonferroni).
+
+    For known routes a fault is a shift of the mean of some readings of normal noise whose width is unknown: twice
+    the gain is the monotonic image of a squared Student's t. For unknown routes that is an approximation, which
+    the benchmark checks.
+    """
+    freedom = readings - 2
+    squared = freedom * math.expm1(min(2 * max(gain, 0.0) / readings, 700.0))
+    return min(1.0, hypotheses * float(student.sf(math.sqrt(squared), freedom)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ class Advice:
 
 ADVICE = (
     Advice(
-        r"did not report|ReqNodeNotAvail|MPI did not start|is a node down|job cancelled",
+        r"did not report|ReqNodeNotAvail|MPI did not start|is a node down|Slurm lost it|job cancelled",
         "A node is missing",
         "sinfo -R and that node's console; drain it (ci/drain.py), then run again without it",
     ),

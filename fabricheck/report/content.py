@@ -313,6 +313,8 @@ def _settings(plan: Mapping[str, Any]) -> Iterable[str]:
     if plan.get("host_memory"):
         numa = {"local": "near ", "remote": "far "}.get(str(plan.get("host_numa")), "")
         yield f"{numa}{plan['host_memory']} host memory"
+    if plan.get("ccl_mode"):
+        yield f"mode {plan['ccl_mode']}"
     if plan.get("access") == "read":
         yield "reading"
     if plan.get("shared_devices"):

@@ -34,6 +34,7 @@ from fabricheck.results.fabricbench_plan import (
     Key,
     describe,
     key_of,
+    mode_mistakes,
     order_mistake,
     plan_mistakes,
     planned_keys,
@@ -352,6 +353,9 @@ class _Reader:
             self.invalid(self.end, f"{footer.timed_ns} ns inside the clock do not fit into {footer.wall_ns} ns of run")
         if (footer.proof.evidence is None) != (not footer.proof.paths):
             self.invalid(self.end, "the proof of the transport has paths without evidence, or evidence without paths")
+        if self.header is not None:
+            for mistake in mode_mistakes(self.header, footer.proof):
+                self.invalid(self.end, mistake)
 
     def run(self) -> Run:
         return Run(

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timezone
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    JsonValue,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+)
 
 from fabricheck.records.operations import (
     Backend,
@@ -28,8 +38,8 @@ FORMAT = 2
 READABLE_FORMATS = (1, FORMAT)
 
 
-# Where buffers lie and who moves the data: options of fabricbench that the plan repeats.
-PLAN_SETTINGS = ("access", "buffers", "host_memory", "host_numa")
+# Where buffers lie, who moves the data and how: options of fabricbench that the plan repeats.
+PLAN_SETTINGS = ("access", "buffers", "ccl_mode", "host_memory", "host_numa")
 
 _LARGEST = (1 << 63) - 1
 Count = Annotated[int, Field(ge=0, le=_LARGEST)]
@@ -167,6 +177,11 @@ _AnySeries = Annotated[
 ]
 
 
+_CCL_MODE = r"(?:registered|symmetric|copy-engine|graph-[1-9][0-9]{0,3}|communicators-[2-8])"
+# How NCCL was used beyond its defaults: one mode, or several such as `registered,graph-20`.
+CclMode = Annotated[str, Field(pattern=rf"^{_CCL_MODE}(?:,{_CCL_MODE})*$")]
+
+
 class PlanModel(_Line):
     operations: Annotated[list[Operation], Field(min_length=1)]
     implementation: Literal["automatic", "transfers", "library"]
@@ -177,6 +192,7 @@ class PlanModel(_Line):
     # Of the steps of striping: split, translate, assemble; the run's transport where it is left out.
     step_transports: Annotated[list[Transport], Field(min_length=3, max_length=3)] | None = None
     matrix: Text | None = None  # the file whose messages the sparse operations sent
+    ccl_mode: CclMode | None = None
     iterations: IterationsModel
     datatype: Text
     verify: Literal["batch", "every", "off"] | bool
@@ -201,7 +217,12 @@ def is_plan_setting(name: str, value: str) -> bool:
     """Whether fabricbench has an option of a plan by this name, of `PLAN_SETTINGS`, with this value."""
     if name not in PLAN_SETTINGS:
         return False
-    return value in get_args(get_args(PlanModel.model_fields[name].annotation)[0])
+    kind: Any = PlanModel.model_fields[name].annotation
+    try:
+        TypeAdapter(kind).validate_python(value)
+    except ValidationError:
+        return False
+    return True
 
 
 class HeaderModel(_Line):
@@ -247,11 +268,20 @@ class SamplesModel(_Line):
     times_ns: Annotated[list[Positive], Field(min_length=1)]
 
 
+class CclModeProofModel(_Line):
+    """What was looked for to prove a mode of *CCL, and by operation the sizes at which it was and was not found."""
+
+    evidence: Text
+    proven: dict[Operation, list[Positive]]
+    unproven: dict[Operation, list[Positive]]
+
+
 class ProofModel(_Line):
     paths: dict[str, Positive]
     evidence: str | None
     only: dict[str, list[Count]] = {}
     interfaces: dict[str, dict[str, Count]] = {}
+    ccl_modes: dict[CclMode, CclModeProofModel] = {}
 
 
 class FooterModel(_Line):

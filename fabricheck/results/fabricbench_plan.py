@@ -10,7 +10,7 @@ from fabricheck.records.operations import GROUP_PATTERNS, MEMORY_PATHS, PAIRS, S
 from fabricheck.records.order_statistics import LONGEST, kept_ranks
 from fabricheck.records.pair_rule import PairRule
 from fabricheck.records.verdict import Verdict
-from fabricheck.results.fabricbench_format import HeaderModel, RuledSeriesModel, SamplesModel, SeriesModel
+from fabricheck.results.fabricbench_format import HeaderModel, ProofModel, RuledSeriesModel, SamplesModel, SeriesModel
 from fabricheck.results.guards import list_ranks
 
 # What makes two samples lines the same measurement, and what a planned series must agree with: operation, schedule,
@@ -42,6 +42,33 @@ def planned_keys(header: HeaderModel) -> Iterator[Key]:
                     ranks = (source, destination)
                     for size in series.bytes:
                         yield series.operation, series.schedule, size, ranks, (), series.implementation, number
+
+
+def mode_mistakes(header: HeaderModel, proof: ProofModel) -> Iterator[str]:
+    """The modes of *CCL that were asked for and were not in effect, or that nothing shows to have been.
+
+    NCCL uses registered buffers for large messages only: there the largest size of each operation has to be proven, and
+    with the other modes each size.
+    """
+    wanted = header.plan.ccl_mode.split(",") if header.plan.ccl_mode else []
+    if set(proof.ccl_modes) != set(wanted):
+        found = ", ".join(sorted(proof.ccl_modes)) or "none"
+        yield f"the footer tells of the modes of *CCL {found}, and {', '.join(wanted) or 'none'} was asked for"
+    for mode in (each for each in wanted if each in proof.ccl_modes):
+        told = proof.ccl_modes[mode]
+        unproven = [
+            f"{operation} of {size} B"
+            for operation, sizes in told.unproven.items()
+            for size in sizes
+            if mode != "registered" or size >= max(told.proven.get(operation, (0,)))
+        ]
+        unproven += [name for name in header.plan.operations if name not in {**told.proven, **told.unproven}]
+        if unproven:
+            more = f" and {len(unproven) - 1} more" if len(unproven) > 1 else ""
+            yield (
+                f"the mode {mode} was not in effect in {unproven[0]}{more}, or nothing shows it: "
+                f"{told.evidence} was looked for"
+            )
 
 
 def plan_mistakes(header: HeaderModel, planned: Counter[Key]) -> Iterator[str]:

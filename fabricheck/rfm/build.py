@@ -14,7 +14,7 @@ from reframe.core.builtins import run_after, run_before, sanity_function, variab
 from reframe.core.exceptions import SanityError
 from reframe.utility import sanity as sn
 
-from fabricheck.building import build_command
+from fabricheck.building import build_fabricbench_command
 from fabricheck.records.operations import backend_of
 
 # Backends of fabricbench, and the CMake variable that names what the GPU code is compiled for.
@@ -76,7 +76,7 @@ class BuildFabricbench(rfm.CompileOnlyRegressionTest):
                 raise SanityError(f"INCOMPLETE: there is no program {self.program}")
             build.commands = [f"{shlex.quote(self.program)} --version"]
             return
-        build.commands = [build_command(Path(self.program), cmake_options(self.current_environ))]
+        build.commands = [build_fabricbench_command(Path(self.stagedir), cmake_options(self.current_environ))]
 
     @property
     def program(self) -> str:

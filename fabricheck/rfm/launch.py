@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,6 +27,8 @@ from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.nic import gpus_of_ports
 from fabricheck.tuning import Profile, load_profiles
 
+# ReFrame's schedulers for it.
+_SLURM = ("slurm", "squeue")
 # Of a job's time what one launch over a fleet may take: it may have to be done again.
 _SHARE_OF_JOB = 0.4
 
@@ -37,6 +39,9 @@ def prepare_launcher(test: rfm.RegressionTest) -> None:
     if (limit := extras.get("max_pending_time")) is not None:
         # A job that cannot start, such as for a node that is down, must not wait for ever.
         test.max_pending_time = limit
+    if test.job.scheduler.registered_name in _SLURM:
+        # Else Slurm starts it anew where a node is lost, beside what it has measured.
+        test.job.options += ["--no-requeue"]
     test.job.launcher.options += test.current_environ.extras.get("launcher_options", [])
     launcher = test.current_partition.launcher_type.registered_name
     if launcher == "srun":
@@ -169,6 +174,8 @@ def ports_of(test: rfm.RegressionTest, *, on_host: bool) -> NodePorts:
 
 # States of a node of Slurm in which no job of a user starts on it.
 _AWAY = frozenset(("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING"))
+# And those of one that was lost.
+_LOST = frozenset(("DOWN", "FAIL", "NOT_RESPONDING"))
 
 
 def nodes_for(test: rfm.RegressionTest) -> tuple[int, int, tuple[Problem, ...]]:
@@ -185,18 +192,35 @@ def nodes_up(test: rfm.RegressionTest, known: int) -> tuple[int, tuple[str, ...]
 
     All of them for other schedulers, and where fewer than two do: the job then says why it does not start.
     """
-    scheduler = test.job.scheduler
-    if scheduler.registered_name not in ("slurm", "squeue"):
-        return known, ()
-    try:
-        nodes = scheduler.filternodes(test.job, scheduler.allnodes())
-    except ReframeError:
-        return known, ()  # the job itself says what is wrong with the scheduler
-    away = {each.name: "+".join(sorted(each.states)) for each in nodes if _AWAY & each.states}
-    up = len(nodes) - len(away)
+    states = _slurm_states(test)
+    away = tuple(f"{name} is {'+'.join(sorted(each))}" for name, each in sorted(states.items()) if _AWAY & each)
+    up = len(states) - len(away)
     if not 2 <= up < known:
         return known, ()
-    return up, tuple(f"{name} is {state}" for name, state in sorted(away.items()))
+    return up, away
+
+
+def nodes_lost(test: rfm.RegressionTest, hosts: Iterable[str] = ()) -> tuple[str, ...]:
+    """Each node of the test's job that Slurm has lost meanwhile, with its state; none for other schedulers.
+
+    `hosts`: those that ran it, where the job told; what Slurm says of a job that has ended may leave some out.
+    """
+    if test.job is None:
+        return ()
+    own = {each.partition(".")[0] for each in (*hosts, *(test.job.nodelist or ()))}
+    lost = {name: states for name, states in _slurm_states(test).items() if name in own and _LOST & states}
+    return tuple(f"{name} is {'+'.join(sorted(lost[name]))}: Slurm lost it during the job" for name in sorted(lost))
+
+
+def _slurm_states(test: rfm.RegressionTest) -> dict[str, set[str]]:
+    """What Slurm says of each node of the partition; empty for other schedulers, and where it says nothing."""
+    scheduler = test.job.scheduler
+    if scheduler.registered_name not in _SLURM:
+        return {}
+    try:
+        return {each.name: each.states for each in scheduler.filternodes(test.job, scheduler.allnodes())}
+    except ReframeError:
+        return {}  # the job itself says what is wrong with the scheduler
 
 
 def nodes_of(partition: Any) -> int:

@@ -26,7 +26,7 @@ from fabricheck.records.operations import backend_of
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.guards import require, require_arrival, require_fresh, require_words_of_all_nodes
+from fabricheck.results.guards import require, require_fresh
 from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.bounds import attributes_of, record_bounds
 from fabricheck.rfm.build import BuildFabricbench
@@ -51,11 +51,13 @@ from fabricheck.rfm.outcome import (
     RESULT,
     WRONG_DATA,
     describe_end,
+    lost_words,
     no_results,
     read_exit_status,
     read_words,
     summary,
     unsupported_reason,
+    words_of_nodes,
 )
 from fabricheck.rfm.paths import nics_of, paths_of, with_logs
 from fabricheck.rfm.state import ask_nodes
@@ -304,7 +306,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             ranks=self.num_tasks,
             nodes=self.num_nodes,
             matrix=self.matrix,
-            settings=self.chosen_settings(),
+            settings={**self.effort().aggressors(self.operations), **self.chosen_settings()},
             ranks_per_device=self.ranks_per_device,
             together=self.chosen_ranks(),
             devices=self.rank_devices,
@@ -353,7 +355,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.judgement = self.judge()
         # What is slower than it should be was measured all the same.
         if any(each.verdict is not Verdict.DEGRADED for each in self.judgement.problems):
-            raise SanityError(summary(self.judgement.problems, self.last_words()))
+            raise SanityError(summary(self.judgement.problems, describe_end(self.errors())))
         return True
 
     def judge(self) -> RunJudgement:
@@ -408,15 +410,12 @@ class FabricbenchCheck(RegressionTestPlugin):
             nics=nics_of(self.current_partition.fullname) if self.num_nodes > 1 else [],
             verified=self.verified,
         )
-        errors = self.errors()
-        words = (*require_words_of_all_nodes(run, errors), *require_arrival(run, errors))
-        return replace(
-            run, problems=(*self.away, *words, *run.problems, *problems, *require_fresh(run, not_before=self.started))
-        )
+        told = (*self.away, *words_of_nodes(self, run, self.errors()), *run.problems, *problems)
+        return replace(run, problems=(*told, *require_fresh(run, not_before=self.started)))
 
     def last_words(self) -> str:
-        """What ended the job, for the end of a message."""
-        return describe_end(self.errors())
+        """What ended a job that left no results, for the end of a message."""
+        return lost_words(self) + describe_end(self.errors())
 
     def errors(self) -> str:
         return read_words(Path(self.stagedir) / str(self.stderr.evaluate()))

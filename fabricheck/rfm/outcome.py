@@ -7,13 +7,16 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import reframe as rfm
 from reframe.core.exceptions import SanityError
 
 from fabricheck.judge.node_state import evidence_without_run
+from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_unsupported
+from fabricheck.results.guards import require_arrival, require_words_of_all_nodes
 from fabricheck.results.node_state import read_states
-from fabricheck.rfm.launch import topology_of
+from fabricheck.rfm.launch import nodes_lost, topology_of
 
 RESULT = "result.jsonl"
 EXIT_STATUS = "exit-status"
@@ -26,6 +29,7 @@ UNSUPPORTED = 6
 # How launchers and Slurm say that a node, a rank or the job was ended, what explains the others first.
 _ENDED = (
     re.compile(r"srun: error: Node failure on "),
+    re.compile(r"Remote daemon: .* on node "),
     re.compile(r"srun: error: \S+: tasks? \S+: (?!Exited|Terminated)"),
     re.compile(r"noticed that process rank .* exited on signal"),
     re.compile(r"\*\*\* JOB .* CANCELLED"),
@@ -72,7 +76,19 @@ def describe_end(errors: str) -> str:
     own = [line for line in reversed(lines) if line.startswith("fabricbench:")]
     # Of several nodes the one that knows who is behind.
     said = next((line for line in own if "did not arrive" in line), own[0] if own else "")
-    return "".join(f": {each}" for each in (ended, said) if each)
+    return "".join(f": {each.strip()}" for each in (ended, said) if each)
+
+
+def lost_words(test: rfm.RegressionTest) -> str:
+    """The nodes that Slurm lost during the job of `test`, for the end of a message."""
+    return "".join(f": {each}" for each in nodes_lost(test))
+
+
+def words_of_nodes(test: rfm.RegressionTest, run: Run, errors: str) -> tuple[Problem, ...]:
+    """What tells the nodes and ranks for which `run` did not get to its end, of Slurm and of the run's stderr."""
+    lost = nodes_lost(test, (each.host for each in run.ranks)) if run.footer is None else ()
+    problems = (Problem(Verdict.INCOMPLETE, f"{run.path}: {each}") for each in lost)
+    return (*problems, *require_words_of_all_nodes(run, errors), *require_arrival(run, errors))
 
 
 def what_ended(lines: Sequence[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from fabricheck.errors import UserError
 from fabricheck.rfm.build import built_on_login_node
 from fabricheck.rfm.outcome import EXIT_STATUS
 from fabricheck.suite import suite_root
-from fabricheck.suites.build import CHECKED, Toolchain, build_commands, explain_failure
+from fabricheck.suites.build import CHECKED, Toolchain, build_once, explain_failure
 from fabricheck.suites.sources import (
     Kind,
     NotAvailableError,
@@ -72,7 +71,7 @@ class FetchVendor(rfm.RunOnlyRegressionTest):
 
 
 class BuildVendor(rfm.CompileOnlyRegressionTest):
-    """Builds what was fetched, once for each partition and environment; an installed suite is taken as it is.
+    """Builds what was fetched, unless it was built before (`fabricheck.building`); an installed suite is taken as is.
 
     A subclass names the `tool` and fetches it as the fixture `fetched`. What the environment's `extras` say of
     compilers and libraries is described in docs/vendor-suites.md.
@@ -97,9 +96,7 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
             build.commands = ["true"]
             return
         chain = Toolchain.of(self.current_environ.extras, self.current_environ.features)
-        commands = build_commands(self.tool, chain, tree, self.installed)
-        copy = shlex.quote(str(Path(self.stagedir) / "build"))
-        script = " && ".join([f"cp -a {shlex.quote(str(tree))} {copy}", f"cd {copy}", *commands])
+        script = build_once(self.tool, chain, tree, self.installed)
         # ReFrame would end at the first command that fails and show the last lines, not the first error.
         build.commands = [f"( {script} ) > {BUILD_LOG} 2>&1 && echo 0 > {EXIT_STATUS} || echo $? > {EXIT_STATUS}"]
 
@@ -109,13 +106,13 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
 
     @property
     def root(self) -> Path:
-        return Path(self.stagedir) if self.fetched.tree is not None else Path(self.fetched.source.where)
+        return self.installed if self.fetched.tree is not None else Path(self.fetched.source.where)
 
     def program(self, name: str) -> str | None:
         """The path of a program of the suite, or its name where a module brings it; `None` where it has none."""
         if self.module is not None:
             return name
-        found = find_program(self.installed, name) or find_program(self.root, name)
+        found = find_program(self.root, name)
         return str(found) if found is not None else None
 
     def checked_program(self, name: str) -> str | None:

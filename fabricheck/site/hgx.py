@@ -26,6 +26,8 @@ from typing import Any
 from fabricheck import mpi
 from fabricheck.state.programs import ask
 
+# Partitions, and how many GPUs they have at most. What names none, such as `fabricheck judge`, takes the first.
+_MOST = {"gpu": 4, "gpu1": 1, "gpu2": 2, "gpu8": 8}
 # What UCX's own log has to name: device memory that goes straight to the peer.
 _UCX_PROOF = {"mpi": ["^cuda: .*cuda_ipc"]}
 _UNNAMED = "the machine's own MPI library, as far as FABRICHECK_OPENMPI_ROOT and its kin say,"
@@ -45,17 +47,14 @@ class Hgx:
 
 
 def hgx(site: Hgx) -> dict[str, Any]:
-    """The `site_configuration`, whose partition `gpu` has up to four GPUs and `gpu8` eight.
+    """The `site_configuration`, with a partition for each size of node: references of one are none of another.
 
-    Each has its own topology and references; that of another node than this has no environments, and so no tests.
+    Those of other sizes than this node's have no environments, and so no tests.
     Raises ValueError for a number of GPUs that is none.
     """
     environments = _environments(site)
     node = gpus_of_node()
-    partitions = {
-        "gpu": ("The node itself, with up to four GPUs", min(node, 4), site.unsupported),
-        "gpu8": ("The node itself, with eight GPUs", node if node > 4 else 8, {}),
-    }
+    own = min((most, name) for name, most in _MOST.items() if node <= most)[1]
     return {
         "systems": [
             {
@@ -66,17 +65,27 @@ def hgx(site: Hgx) -> dict[str, Any]:
                 "partitions": [
                     {
                         "name": name,
-                        "descr": description,
+                        "descr": f"The node itself, with {most} GPU{'s' * (most > 1)}",
                         "scheduler": "local",
                         "launcher": "mpirun",
                         "max_jobs": 1,
-                        "environs": [each["name"] for each in environments] if (node > 4) == (gpus > 4) else [],
+                        "environs": [each["name"] for each in environments] if name == own else [],
                         "features": ["gpu", "cuda", "nvlink"],
-                        "devices": [{"type": "gpu", "arch": site.arch, "model": site.model, "num_devices": gpus}],
+                        "devices": [
+                            {
+                                "type": "gpu",
+                                "arch": site.arch,
+                                "model": site.model,
+                                "num_devices": node if name == own else most,
+                            }
+                        ],
                         "processor": {"num_cpus": os.cpu_count(), "num_cpus_per_core": 1, "num_sockets": 1},
-                        "extras": {"tuning_profile": site.tuning_profile, "unsupported": {**unsupported}},
+                        "extras": {
+                            "tuning_profile": site.tuning_profile,
+                            "unsupported": {**site.unsupported} if most <= 4 else {},
+                        },
                     }
-                    for name, (description, gpus, unsupported) in partitions.items()
+                    for name, most in _MOST.items()
                 ],
             }
         ],

@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fabricheck.building import build_command
 from fabricheck.errors import UserError
 from fabricheck.records.operations import backend_of
 from fabricheck.suites.sources import Tool
 
 # Where the build of IMB that checks its data lies; its name has to be the same as the other's.
 CHECKED = "checked"
+
+# What has no step that installs it.
+_KEEP_BUILD = 'cp -a build "$prefix/bin"'
 
 # The compiler wrapper for C that belongs to one for C++.
 _C_WRAPPERS = {"CC": "cc", "mpiicpx": "mpiicx", "mpiicpc": "mpiicc", "mpic++": "mpicc"}
@@ -77,19 +81,36 @@ def c_wrapper(mpicxx: str) -> str:
     return str(path.with_name(name + dot + rest))
 
 
-def build_commands(name: str, chain: Toolchain, source: Path, prefix: Path) -> list[str]:
-    """The shell commands that build the tool `name` from the tree `source`, to be run in that tree.
+def build_once(name: str, chain: Toolchain, source: Path, result: Path) -> str:
+    """The shell command that leaves the tool `name`, built from the tree `source` now or before, in the folder
+    `result`. Raises UserError for a tool that has no build for the backend.
+    """
+    steps = ['cp -a "$sources/." .', *build_commands(name, chain, source)]
+    told = {
+        "FABRICHECK_BACKEND": chain.backend,
+        "CMAKE_CXX_COMPILER": chain.mpicxx,
+        "MPI_C_COMPILER": chain.mpicc,
+        "MPI_CXX_COMPILER": chain.mpicxx,
+        "NCCL_ROOT": chain.nccl_home,
+        "RCCL_ROOT": chain.rccl_home,
+    }
+    options = [f'-D{option}="{value}"' for option, value in told.items() if value]
+    return build_command(name, source, result, " && ".join(steps), options)
 
-    What they make lies below `prefix` or `source`. Raises UserError for a tool that has no build for the backend.
+
+def build_commands(name: str, chain: Toolchain, source: Path) -> list[str]:
+    """The shell commands that build the tool `name` in a copy of the tree `source`, and leave it below `$prefix`.
+
+    Raises UserError for a tool that has no build for the backend.
     """
     commands = {"osu": _osu, "nccl-tests": _nccl_tests, "rccl-tests": _rccl_tests, "imb": _imb, "oneccl": _oneccl}
     if name not in commands:
         raise UserError(f"no build is known for {name!r}, only for {', '.join(commands)}")
-    return commands[name](chain, source, prefix)
+    return commands[name](chain, source)
 
 
-def _osu(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
-    options = [f"CC={_quoted(chain.mpicc)}", f"CXX={_quoted(chain.mpicxx)}", f"--prefix={_quoted(str(prefix))}"]
+def _osu(chain: Toolchain, source: Path) -> list[str]:
+    options = [f"CC={_quoted(chain.mpicc)}", f"CXX={_quoted(chain.mpicxx)}", '--prefix="$prefix"']
     if chain.backend == "cuda":
         options += ["--enable-cuda", f'--with-cuda="{chain.cuda_home}"']
         if chain.gpu_arch:
@@ -106,23 +127,26 @@ def _osu(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
     return [f"./configure {' '.join(options)}", "make -j 4", "make install"]
 
 
-def _nccl_tests(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
+def _nccl_tests(chain: Toolchain, source: Path) -> list[str]:
     if chain.backend != "cuda":
         raise UserError(f"nccl-tests are for the backend cuda, not {chain.backend}: rccl-tests are for hip")
     flags = " ".join(_gencode(arch) for arch in chain.gpu_arch)
     gencode = f' NVCC_GENCODE="{flags}"' if flags else ""
     homes = f'MPI_HOME="{chain.mpi_home}" CUDA_HOME="{chain.cuda_home}" NCCL_HOME="{chain.nccl_home}"'
-    return [f"make -j 4 MPI=1 {homes}{gencode}"]
+    return [f"make -j 4 MPI=1 {homes}{gencode}", _KEEP_BUILD]
 
 
-def _rccl_tests(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
+def _rccl_tests(chain: Toolchain, source: Path) -> list[str]:
     if chain.backend != "hip":
         raise UserError(f"rccl-tests are for the backend hip, not {chain.backend}: nccl-tests are for cuda")
     targets = ";".join(chain.gpu_arch)
     if (source / "Makefile").is_file():
         # The README says HIP_HOME; the Makefile reads ROCM_PATH.
         homes = f'MPI_HOME="{chain.mpi_home}" ROCM_PATH="{chain.rocm_path}" NCCL_HOME="{chain.rccl_home}"'
-        return [f"make -j 4 MPI=1 {homes}" + (f' GPU_TARGETS="{targets.replace(";", ",")}"' if targets else "")]
+        return [
+            f"make -j 4 MPI=1 {homes}" + (f' GPU_TARGETS="{targets.replace(";", ",")}"' if targets else ""),
+            _KEEP_BUILD,
+        ]
     options = [
         "-DUSE_MPI=ON",
         f'-DROCM_PATH="{chain.rocm_path}"',
@@ -130,13 +154,13 @@ def _rccl_tests(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
         f'-DCMAKE_PREFIX_PATH="{chain.rccl_home}"',
         *([f'-DGPU_TARGETS="{targets}"'] if targets else []),
     ]
-    return [f"cmake -S . -B build {' '.join(options)}", "cmake --build build --parallel 4"]
+    return [f"cmake -S . -B build {' '.join(options)}", "cmake --build build --parallel 4", _KEEP_BUILD]
 
 
-def _imb(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
+def _imb(chain: Toolchain, source: Path) -> list[str]:
     """Two programs: the one that is timed, and one that checks its data, which costs time inside the clock."""
     wrappers = f"CC={_quoted(chain.mpicc)} CXX={_quoted(chain.mpicxx)}"
-    folder, checked = (_quoted(str(prefix / each)) for each in ("bin", CHECKED))
+    folder, checked = (f'"$prefix/{each}"' for each in ("bin", CHECKED))
     # IMB makes every warning an error, and MPI's old C++ bindings warn.
     flags = "-DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX"
     return [
@@ -151,16 +175,16 @@ def _imb(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
     ]
 
 
-def _oneccl(chain: Toolchain, source: Path, prefix: Path) -> list[str]:
+def _oneccl(chain: Toolchain, source: Path) -> list[str]:
     """One source file, which calls MPI to start: with the MPI wrapper, where oneCCL's CMake files take Intel MPI."""
     if chain.backend != "sycl":
         raise UserError(f"oneCCL's benchmark is for the backend sycl, not {chain.backend}")
     options = "-O2 -std=c++17 -fsycl -DCCL_ENABLE_SYCL -DCCL_ENABLE_ZE"
     headers = f'-Iexamples/benchmark/include -Iexamples/benchmark/src -Iexamples/include -I"{chain.ccl_home}/include"'
     libraries = f'-L"{chain.ccl_home}/lib" -lccl'
-    program = _quoted(str(prefix / "bin" / "benchmark"))
+    program = '"$prefix/bin/benchmark"'
     return [
-        f"mkdir -p {_quoted(str(prefix / 'bin'))}",
+        'mkdir -p "$prefix/bin"',
         f"{_quoted(chain.mpicxx)} {options} {headers} examples/benchmark/src/benchmark.cpp -o {program} {libraries}",
     ]
 

@@ -24,6 +24,8 @@ site_configuration = gpu_cluster(
             mpi="cray-mpich",
             gpu_arch="90",
             ccl="nccl",
+            # SC24 paper, sections IV-C and IV-D, figures 5 and 6: its alltoall and allreduce on device memory.
+            features=["device-collectives"],
         ),
         tuning_profile="alps",
     )

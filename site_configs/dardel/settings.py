@@ -24,6 +24,8 @@ site_configuration = gpu_cluster(
             mpi="cray-mpich",
             gpu_arch="gfx90a",
             ccl="rccl",
+            # Schieffer et al., section VI, figure 11: five collectives of MPI on memory of hipMalloc.
+            features=["device-collectives"],
         ),
         tuning_profile="dardel",
         nodes=1,  # the paper measures one

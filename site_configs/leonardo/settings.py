@@ -17,7 +17,14 @@ site_configuration = gpu_cluster(
         jobs=Jobs(access=["--partition=boost_usr_prod", f"--account={osext.osgroup()}", "--exclusive"]),
         gpus=Gpus(count=4, model="A100", arch="sm_80", api="cuda", links=["nvlink"]),
         software=Software(
-            name="openmpi", modules=["gcc", "cuda/12.1", "openmpi", "nccl"], mpi="openmpi", gpu_arch="80", ccl="nccl"
+            name="openmpi",
+            modules=["gcc", "cuda/12.1", "openmpi", "nccl"],
+            mpi="openmpi",
+            gpu_arch="80",
+            ccl="nccl",
+            # SC24 paper, sections IV-C and IV-D, figures 5 and 6: its alltoall and allreduce on device memory,
+            # which Open MPI brings to the host to add up.
+            features=["device-collectives"],
         ),
         tuning_profile="leonardo",
         most_nodes=256,  # De Sensi et al. SC24, §V-C: users can only run jobs using up to 256 nodes

@@ -179,6 +179,7 @@ void plan_json(Json& json, const Options& options, const std::vector<Series>& pl
   if (!options.rounds_file.empty()) json.field("rounds", options.rounds_file);
   if (!options.step_transports.empty()) json.field("step_transports", options.step_transports);
   if (!options.matrix_file.empty()) json.field("matrix", options.matrix_file);
+  if (options.ccl.any()) json.field("ccl_mode", join(names(options.ccl), ","));
   json.key("iterations").begin_object();
   if (options.fixed_iterations) {
     json.field("mode", "fixed")

@@ -83,6 +83,8 @@ constexpr char kBefore[] =
 What
   --transport NAME        staging, copy, kernel, ccl or mpi (the host backend has mpi only) [mpi]
   --step-transports A,B,C of the steps of striping: split, translate, assemble         [as --transport]
+  --ccl-mode LIST         of ccl: registered, symmetric or copy-engine (buffers), graph-N (N calls
+                          in a CUDA graph) or communicators-N (each has a part of a message)
 )";
 constexpr char kAfter[] =
     R"(  --implementation WHICH  of an operation: transfers, library, or automatic                 [automatic]

@@ -40,6 +40,7 @@ class Loop {
         totals_(totals),
         verifier_(context, measurement, find_group()),
         lanes_(measurement.aggressor ? 2 : 1),
+        calls_(std::max(options.ccl.graph_calls, 1)),
         times_(measurement.groups.size() * lanes_) {
     if (measurement.aggressor) contention_.emplace(context.world, context.shared, measurement);
     if (const Group* group = find_group(); group != nullptr) {
@@ -81,7 +82,7 @@ class Loop {
   bool verifies() const { return options_.verify != Verify::off; }
 
   // Iterations in which nothing but the operation happens between the barriers. With an aggressor each is two: alone,
-  // then beside it.
+  // then beside it, and an aggressor's time is that of all that it sends meanwhile.
   void iterate(std::int64_t* times, std::int64_t count) {
     for (std::int64_t i = 0; i < count * static_cast<std::int64_t>(lanes_); ++i) {
       if (work_) work_->rewind();
@@ -92,13 +93,14 @@ class Loop {
       if (work_ == nullptr) {
         times[i] = 0;
       } else if (contention_ && contention_->is_aggressor()) {
-        times[i] = 0;
+        const std::int64_t start = now_ns();
         if (beside) contention_->attack(*work_);
+        times[i] = (now_ns() - start) / calls_;
       } else {
         if (contention_) contention_->begin(beside);
         const std::int64_t start = now_ns();
         work_->run();
-        times[i] = now_ns() - start;
+        times[i] = (now_ns() - start) / calls_;
         if (contention_) contention_->end(beside);
       }
       context_.shared.advance();
@@ -135,7 +137,8 @@ class Loop {
     context_.shared.advance();
   }
 
-  // Brings the times of a batch to rank 0 and keeps the maximum over the ranks of each group.
+  // Brings the times of a batch to rank 0 and keeps the maximum over the ranks of each group. How many more iterations
+  // there is time for goes by the slowest rank of all, which an aggressor is that ends after its victims.
   void gather(bool keep) {
     // Waiting for the slowest rank is measuring, not recording.
     context_.shared.barrier();
@@ -149,6 +152,8 @@ class Loop {
     context_.shared.advance();
     if (world.rank == 0) {
       std::vector<std::int64_t> slowest(count, 0);
+      std::vector<std::int64_t> spent(count, 0);
+      for (std::size_t i = 0; i < all.size(); ++i) spent[i % count] = std::max(spent[i % count], all[i]);
       for (std::size_t g = 0; g < measurement_.groups.size(); ++g) {
         for (std::size_t i = 0; i < count; ++i) {
           std::int64_t maximum = 0;
@@ -159,7 +164,7 @@ class Loop {
         }
       }
       for (const std::int64_t time : slowest) totals_.timed_ns += keep ? time : 0;
-      typical_ns_ = typical_iteration_ns(slowest, lanes_);
+      typical_ns_ = calls_ * typical_iteration_ns(spent, lanes_);
     }
     totals_.recording_ns += now_ns() - start;
   }
@@ -273,7 +278,8 @@ class Loop {
   std::vector<int> wait_for_;
   std::vector<int> notify_;
   std::optional<Contention> contention_;
-  std::size_t lanes_;  // records of a group: 2 where it is measured alone and beside an aggressor
+  std::size_t lanes_;   // records of a group: 2 where it is measured alone and beside an aggressor
+  std::int64_t calls_;  // of the operation in an iteration, which are one graph; its time is that of one call
   std::vector<std::int64_t> local_;
   std::vector<std::vector<std::int64_t>> times_;
   std::int64_t typical_ns_ = 0;  // of an iteration of the last batch; on rank 0

@@ -116,6 +116,7 @@ const OptionRow kOptions[] = {
        if (o.step_transports.size() != 3)
          throw InputError("'" + text + "' is not a transport for each of split, translate and assemble: write a,b,c");
      }},
+    {"ccl-mode", true, [](Options& o, const std::string& text) { o.ccl = parse_ccl_modes(text); }},
     {"operations", true,
      [](Options& o, const std::string& text) {
        o.operations.clear();
@@ -224,6 +225,8 @@ void check_together(const Options& options) {
       std::none_of(options.operations.begin(), options.operations.end(), is_pair_operation)) {
     throw InputError("--rounds holds pairs and none of the --operations is between two ranks");
   }
+  if (options.ccl.any() && (options.transport != "ccl" || !options.step_transports.empty()))
+    throw InputError("--ccl-mode is for --transport ccl, and for all its steps alike: leave out one of the two");
   const bool pipelined =
       std::count(options.operations.begin(), options.operations.end(), Operation::striping_pipelined) > 0;
   if (!options.step_transports.empty() && pipelined) {

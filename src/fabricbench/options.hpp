@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "fabricbench/ccl_modes.hpp"
 #include "fabricbench/device/device.hpp"
 #include "fabricbench/inputs.hpp"
 #include "fabricbench/patterns.hpp"
@@ -35,6 +36,7 @@ inline constexpr int kNoCommonSize = -1;
 struct Options {
   std::string transport = "mpi";
   std::vector<std::string> step_transports;  // of a striped message: split, translate, assemble; empty: `transport`
+  CclModes ccl;                              // of the transport ccl
   std::vector<Operation> operations;
   Implementation implementation = Implementation::automatic;
   std::vector<Schedule> schedules;

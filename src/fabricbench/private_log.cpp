@@ -8,7 +8,9 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 
 namespace fabricbench {
 namespace {
@@ -19,6 +21,20 @@ constexpr char kFile[] = "/libraries.log";
 char directory[PATH_MAX] = "";
 char log_file[PATH_MAX] = "";
 std::atomic<bool> made{false};
+
+// What was in the log before a library began it anew.
+std::string& aside() {
+  static std::string text;
+  return text;
+}
+
+std::string read_log_file() {
+  if (!made.load()) return {};
+  // Libraries write through stdio, and have not closed their file yet.
+  std::fflush(nullptr);
+  std::ifstream file(log_file);
+  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+}
 
 }  // namespace
 
@@ -42,6 +58,12 @@ void adopt_private_log(const std::string& path) {
 }
 
 std::string private_log() { return made.load() ? log_file : ""; }
+
+std::string read_private_log() { return aside() + read_log_file(); }
+
+std::string read_new_private_log() { return read_log_file(); }
+
+void set_private_log_aside() { aside() += read_log_file(); }
 
 PrintsIntoLog::PrintsIntoLog() {
   if (!made.load()) return;

@@ -13,6 +13,12 @@ std::string make_private_log();
 void adopt_private_log(const std::string& path);
 // The name of this process's log; empty where there is none.
 std::string private_log();
+// What libraries have written into it, also before they began it anew; empty where there is no log.
+std::string read_private_log();
+// Only since then.
+std::string read_new_private_log();
+// Keeps what is in the log for read_private_log(): a library is about to begin the file anew.
+void set_private_log_aside();
 // Removes the log and its directory, if there are any. Also from a signal handler, and more than once.
 void remove_private_log() noexcept;
 

@@ -4,11 +4,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -67,6 +64,13 @@ void only_json(Json& json, const World& world, const std::map<std::string, std::
   json.end_object();
 }
 
+// What all ranks know of the modes of *CCL; nothing where there are none. Collective.
+void modes_json(Json& json, const World& world, const CclProof& mine) {
+  CclProof all;
+  for (const std::string& each : world.gather_strings(mine.lines())) all.add_lines(each);
+  if (!all.empty()) json.key("ccl_modes").literal(all.json());
+}
+
 }  // namespace
 
 Proof::Proof(const std::string& transport, char** arguments) {
@@ -113,13 +117,10 @@ void Proof::begin_counting(const World& world) {
   if (world.node_count > 1 && world.node_rank == 0) sent_before_ = sent_bytes();
 }
 
-std::string Proof::collect(const World& world) const {
+std::string Proof::collect(const World& world, const CclProof& modes) const {
   std::string lines;
   if (!path_.empty()) {
-    // UCX writes through stdio, and has not closed its file yet.
-    std::fflush(nullptr);
-    std::ifstream file(path_);
-    const std::string log((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    const std::string log = read_private_log();
     const auto read = evidence_ == "NCCL_DEBUG"      ? paths_in_ccl_log
                       : evidence_ == "CCL_LOG_LEVEL" ? paths_in_oneccl_log
                                                      : paths_in_ucx_log;
@@ -152,6 +153,7 @@ std::string Proof::collect(const World& world) const {
   only_json(json, world, ranks);
   json.key("interfaces");
   interfaces_json(json, world, sent_before_);
+  modes_json(json, world, modes);
   return json.end_object().text();
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "fabricbench/ccl_modes.hpp"
 #include "fabricbench/interfaces.hpp"
 #include "fabricbench/world.hpp"
 
@@ -26,8 +27,8 @@ class Proof {
   // From here on the bytes that leave each node are counted, where there are several.
   void begin_counting(const World& world);
 
-  // JSON of the footer's `proof`, the same on every rank. Collective.
-  std::string collect(const World& world) const;
+  // JSON of the footer's `proof`, the same on every rank; `modes`: what this rank knows of them. Collective.
+  std::string collect(const World& world, const CclProof& modes) const;
 
  private:
   std::string evidence_;

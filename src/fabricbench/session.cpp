@@ -50,7 +50,7 @@ class Session {
     check_world(options_, world, invocation_.local);
     read_inputs(options_, world);
     const std::unique_ptr<Transport> transport = options_.step_transports.empty()
-                                                     ? make_transport(options_.transport)
+                                                     ? make_transport(options_.transport, false, options_.ccl)
                                                      : make_stepwise(options_.transport, options_.step_transports);
     const std::vector<Series> plan = make_plan(options_, world.size, [&](Operation operation, Implementation wanted) {
       return choose(*transport, operation, wanted);
@@ -97,8 +97,9 @@ class Session {
     shared.advance();
     const std::uint64_t bytes = buffer_bytes(plan);
     device::Stream stream;
-    device::Memory send(bytes);
-    device::Memory receive(bytes);
+    require(world, transport.why_unsupported());
+    device::Memory send = transport.allocate(bytes);
+    device::Memory receive = transport.allocate(bytes);
     stream.set_byte(send.data(), bytes, 0);
     stream.set_byte(receive.data(), bytes, 0);
     stream.synchronize();
@@ -141,7 +142,8 @@ class Session {
         run_round(series, round, context, transport, planned);
     }
     if (results_) results_->now_measuring_nothing();
-    finish(proof.collect(world), begin);
+    finish(proof.collect(world, transport.proof()), begin);
+    transport.let_go();
     // Every rank ends with the same exit status.
     mpi_check(MPI_Bcast(&totals_.wrong_bytes, 1, MPI_INT64_T, 0, world.all), "MPI_Bcast");
     shared.advance();

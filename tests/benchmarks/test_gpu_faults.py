@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks import gpu_faults
-from benchmarks.gpu_faults import SHAPES, Fault, Row, Told, faults_of, lines_of, main, read_rows
+from benchmarks.gpu_faults import SHAPES, Fault, Row, Told, faults_of, grouped, lines_of, main, read_rows
 from fabricheck.commands.emulate_faults import fault as command
 from fabricheck.emulation.cluster import Cluster
 from fabricheck.suite import suite_root
@@ -43,6 +44,17 @@ def test_faults_are_planted_by_commands_that_are_there(shape: gpu_faults.Shape) 
         assert words[0] in command.commands
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.system)
+def test_what_is_planted_at_once_is_looked_for_with_one_check(shape: gpu_faults.Shape) -> None:
+    faults = list(faults_of(shape))
+    together = grouped(faults)
+    assert len(together) < len(faults)
+    assert sorted(one.what for each in together for one in each) == sorted(each.what for each in faults)
+    for each in together:
+        assert len({one.check for one in each}) == 1
+        assert len(each) == 1 or not any(one.during or one.impatient for one in each)
+
+
 def test_a_line_counts_with_all_its_words_and_its_verdict() -> None:
     fault = Fault("x", (), "SmokePeers", ("nid001: GPU 0", "0000:08:00.0"), ("DEGRADED",))
     right = ("DEGRADED", "nid001: GPU 0: is slow, at 0000:08:00.0")
@@ -69,9 +81,9 @@ def test_what_has_a_row_is_not_planted_again(tmp_path: Path, monkeypatch: pytest
     rows.write_text(json.dumps(asdict(replace(ROW, named=False))) + "\n" + json.dumps(asdict(ROW)) + "\n")
     planted: list[str] = []
 
-    def measured(_: Cluster, fault: Fault) -> Row:
-        planted.append(fault.what)
-        return replace(ROW, fault=fault.what, named=False)
+    def measured(_: Cluster, faults: Sequence[Fault]) -> tuple[Told, list[Row]]:
+        planted.extend(fault.what for fault in faults)
+        return Told(0, "", {}, ()), [replace(ROW, fault=fault.what, named=False) for fault in faults]
 
     class Nothing:
         def down_now(self) -> None:

@@ -70,4 +70,4 @@ def test_a_run_from_an_empty_folder(installed: Path, tmp_path: Path) -> None:
     job = call(empty, "env", variables, program, "run", "--name", name, "--environment", "openmpi")
     assert job.stdout.splitlines()[-1].startswith(f"PASS: the report is {empty / 'output' / 'runs'}")
     assert [each.name for each in empty.iterdir()] == ["output"]
-    assert len(list((tmp_path / "cache").glob("fabricbench-*/fabricbench"))) == 1
+    assert len(list((tmp_path / "cache").glob("fabricbench-*/installed/fabricbench"))) == 1

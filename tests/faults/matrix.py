@@ -74,11 +74,12 @@ INTRODUCTION = """\
 # Faults, and what they look like
 
 Each row was planted and found, on systems of this repository: `local`, a suite of one check, and the emulated cluster
-(Slurm nodes in network namespaces with shaped links). Those of GPUs and of what joins them have
-[a table of their own](faults-of-gpus.md). The tests are in tests/faults; continuous integration runs them and compares
-fault, verdict and exit status with this table, which `python -m tests.faults.matrix` writes. *Plain ReFrame* is a test
-that a careful person would have written without this suite: the same program and fault, the last row of its table has
-to be there, and its goodput is read and, on the cluster, compared with a reference of ±10%.
+(Slurm nodes in network namespaces with shaped links). What breaks in nodes with GPUs (a GPU, its links, its NIC, its
+driver) was planted on three systems in miniature, and has [a table of its own](faults-of-gpus.md). The tests are in
+tests/faults; continuous integration runs them and compares fault, verdict and exit status with this table, which
+`python -m tests.faults.matrix` writes. *Plain ReFrame* is a test that a careful person would have written without this
+suite: the same program and fault, the last row of its table has to be there, and its goodput is read and, on the
+cluster, compared with a reference of ±10%.
 
 | what is broken | how it was planted | verdict | exit status | the line that you see | plain ReFrame |
 |---|---|---|---|---|---|

@@ -46,6 +46,7 @@ def test_the_healthy_cluster_is_green(site: Site, partition: str, attempt: int) 
     done = site.run(partition)
     assert done.status == 0, f"attempt {attempt}: {done.output}"
     (script,) = done.folder.glob("output/**/NodePairs*/rfm_job.sh")
+    assert "#SBATCH --no-requeue" in script.read_text()
     assert "#SBATCH --time=0:5:0" in script.read_text()  # the partition's time_limit
 
 

@@ -65,6 +65,18 @@ def judge(name: str) -> tuple[int, str, list[str]]:
             "no healthy one is left to compare with",
         ),
         (
+            "three-of-eight-10",
+            "three of eight nodes are 10% slower, without references",
+            "fault slow nid001:hsn0 10, nid003:hsn0 10, nid006:hsn0 10",
+            "nid006, nid006:hsn0 or nid006:hsn0--leaf1 loses",
+        ),
+        (
+            "three-of-eight-30",
+            "three of eight nodes are 30% slower, three of one leaf, without references",
+            "fault slow nid001:hsn0 30, nid002:hsn0 30, nid003:hsn0 30",
+            "nid001, nid001:hsn0 or nid001:hsn0--leaf0 loses",
+        ),
+        (
             "now-and-then",
             "a port has a fifth of its rate for a tenth of the time, without references",
             "fault slow nid002:hsn0 80 for 0.3 s of each 3 s",

@@ -5,14 +5,13 @@ healthy, and with faults of `benchmarks.gpu_faults`, several at once where each 
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu_faults import NODES_CCL, PAIRS, PEERS, SHAPES, Told, clear, faults_of, keep, plant, row_of, run
+from benchmarks.gpu_faults import SHAPES, TOGETHER, Told, faults_of, keep, measure, run
 from fabricheck.emulation.cluster import Cluster, require_machine
 from fabricheck.emulation.rehearsal import up_in_miniature
 from fabricheck.errors import UserError
@@ -53,26 +52,18 @@ def require_healthy(told: Told) -> None:
     assert {host for each in told.verdict["runs"] for host in each["hosts"]} == {"nid001", "nid002"}
 
 
-def require_named(cluster: Cluster, folder: Path, check: str, *names: str) -> Told:
-    """Plants faults together and runs a check once: each has a line of its verdict that names the part."""
+def require_named(cluster: Cluster, folder: Path, *names: str) -> Told:
+    """Plants faults together and runs their check once: each has a line of its verdict that names the part."""
     (shape,) = (each for each in SHAPES if each.system == cluster.layout.topology.system)
-    faults = [each for each in faults_of(shape) if each.what in names and each.check == check]
+    faults = [each for each in faults_of(shape) if each.what in names]
     assert len(faults) == len(names)
-    began = time.monotonic()
-    try:
-        for each in faults:
-            plant(cluster, each)
-        options = dict.fromkeys(option for each in faults for option in each.options)
-        told = run(cluster, folder, *options)
-    finally:
-        for each in faults:
-            clear(cluster, each)
-    if rows := os.environ.get("FABRICHECK_FAULT_ROWS"):
-        for each in faults:
-            keep(row_of(cluster, each, told, time.monotonic() - began, len(faults) - 1), Path(rows))
+    assert len({each.check for each in faults}) == 1
+    told, rows = measure(cluster, faults, folder)
+    if file := os.environ.get("FABRICHECK_FAULT_ROWS"):
+        for row in rows:
+            keep(row, Path(file))
     assert told.status != 0, told.output
-    for each in faults:
-        assert told.line(each) is not None, (each, told.lines)
+    assert [row for row in rows if not row.named] == [], told.lines
     return told
 
 
@@ -85,47 +76,27 @@ def test_so_is_one_of_amds_gpus_which_share_their_nics(lumi: Cluster, tmp_path: 
 
 
 def test_a_slow_link_between_two_gpus_is_red_and_only_its_direction(alps: Cluster, tmp_path: Path) -> None:
-    told = require_named(alps, tmp_path, PEERS, "a link between GPUs slow in one direction")
+    told = require_named(alps, tmp_path, "a link between GPUs slow in one direction")
     (peers,) = told.verdict["runs"]
     slow = {each["name"].rpartition("_uncontended_")[2][:3] for each in peers["metrics"] if each["verdict"] != "PASS"}
     assert slow == {"0_1"}
 
 
-@pytest.mark.parametrize(
-    ("check", "names"),
-    [
-        (PEERS, ("one NVLink down", "PCIe at Gen 3", "a throttled GPU", "another process on a GPU")),
-        (
-            NODES_CCL,
-            (
-                "GPUs in another order on one node",
-                "GPUDirect RDMA lost on one node",
-                "another driver on one node",
-                "another *CCL on one node",
-            ),
-        ),
-        (PAIRS, ("GPUDirect RDMA lost on one GPU", "a GPU on another NIC than described")),
-    ],
-    ids=["in a node", "between nodes", "port by port"],
-)
-def test_faults_of_nvidias_gpus_are_red_and_named(
-    alps: Cluster, tmp_path: Path, check: str, names: tuple[str, ...]
-) -> None:
-    require_named(alps, tmp_path, check, *names)
+@pytest.mark.parametrize("names", TOGETHER, ids=["in a node", "between nodes", "port by port"])
+def test_faults_of_nvidias_gpus_are_red_and_named(alps: Cluster, tmp_path: Path, names: tuple[str, ...]) -> None:
+    require_named(alps, tmp_path, *names)
 
 
 @pytest.mark.parametrize(
-    ("check", "names"),
+    "names",
     [
-        (PEERS, ("PCIe at Gen 3", "a throttled GPU", "another process on a GPU")),
-        (PEERS, ("a link between GPUs at half rate",)),
-        (PEERS, ("a hung GPU",)),
-        (NODES_CCL, ("a GPU is missing",)),
-        (NODES_CCL, ("*CCL over sockets on one node", "another driver on one node")),
+        ("PCIe at Gen 3", "a throttled GPU", "another process on a GPU"),
+        ("a link between GPUs at half rate",),
+        ("a hung GPU",),
+        ("a GPU is missing",),
+        ("*CCL over sockets on one node", "another driver on one node"),
     ],
     ids=["in a node", "link", "hung", "missing", "between nodes"],
 )
-def test_faults_of_amds_gpus_are_red_and_named(
-    lumi: Cluster, tmp_path: Path, check: str, names: tuple[str, ...]
-) -> None:
-    require_named(lumi, tmp_path, check, *names)
+def test_faults_of_amds_gpus_are_red_and_named(lumi: Cluster, tmp_path: Path, names: tuple[str, ...]) -> None:
+    require_named(lumi, tmp_path, *names)

@@ -47,6 +47,21 @@ def test_two_faults_are_named(bench: Bench) -> None:
     assert right, found.suspects
 
 
+@pytest.mark.parametrize("slow", [(0, 1, 2), (0, 3, 6)], ids=["of one leaf", "of both"])
+@pytest.mark.parametrize("loss", [0.1, 0.3])
+def test_three_of_eight_nodes_are_named_though_most_pairs_are_theirs(slow: tuple[int, ...], loss: float) -> None:
+    """The middle pair is a slow one, and of four nodes of a leaf three are nearly the leaf."""
+    network = fat_tree(8, 2, 1, trunk_gbps=400.0)
+    ways = Ways(network)
+    readings = design(ways, screen(ways, network.nodes, 7).pairs)
+    faults = [Fault(network.nodes[each], loss) for each in slow]
+    random = np.random.default_rng(1)
+    share = healthy_share(readings, faults, taken(readings, random))
+    found = locate(readings, measure(readings, share, 0.005, random))
+    assert {each.components[0] for each in found.suspects} == {each.component for each in faults}
+    assert all(each.low <= loss + 0.01 and each.high >= loss - 0.01 for each in found.suspects)
+
+
 def test_two_trunks_of_a_leaf_are_not_the_leaf() -> None:
     """The leaf is the best single explanation of both."""
     network = fat_tree(64, 4, 4, trunk_gbps=800.0)

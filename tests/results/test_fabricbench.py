@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +142,21 @@ def _measured_twice(lines: list[Line]) -> None:
     settle(lines)
 
 
+def _in_mode(
+    mode: str, proven: Mapping[str, list[int]], unproven: Mapping[str, list[int]]
+) -> Callable[[list[Line]], None]:
+    """Of a run in a mode of *CCL, with what its footer says of that."""
+
+    def change(lines: list[Line]) -> None:
+        lines[0]["plan"]["ccl_mode"] = mode
+        lines[-1]["proof"]["ccl_modes"] = {mode: {"evidence": "a line", "proven": proven, "unproven": unproven}}
+
+    return change
+
+
+_SIZES = [8, 1 << 20]
+
+
 DEFECTS: dict[str, tuple[Callable[[list[Line]], object], Verdict, str]] = {
     "no header": (lambda lines: lines.pop(0), INVALID, "does not begin with a header"),
     "two headers": (lambda lines: lines.insert(1, lines[0]), INVALID, ":2: there is a second header"),
@@ -175,6 +190,20 @@ DEFECTS: dict[str, tuple[Callable[[list[Line]], object], Verdict, str]] = {
     "a time changed": (lambda lines: lines[1]["times_ns"].__setitem__(3, 819), INVALID, "timed_ns"),
     "more time than the run": (_line(-1, wall_ns=1), INVALID, "do not fit"),
     "proof without evidence": (_line(-1, proof={"paths": {"SHM": 1}, "evidence": None}), INVALID, "proof"),
+    "mode without proof": (_plan(ccl_mode="symmetric"), INVALID, "of *CCL none, and symmetric was asked for"),
+    "mode not in effect at one size": (
+        _in_mode("symmetric", {"pingpong": _SIZES[1:]}, {"pingpong": _SIZES[:1]}),
+        INVALID,
+        ":4: the mode symmetric was not in effect in pingpong of 8 B, or nothing shows it: a line was looked for",
+    ),
+    "buffers registered for small messages alone": (
+        _in_mode("registered", {"pingpong": _SIZES[:1]}, {"pingpong": _SIZES[1:]}),
+        INVALID,
+        "registered was not in effect in pingpong of 1048576 B",
+    ),
+    "buffers never registered": (_in_mode("registered", {}, {"pingpong": _SIZES}), INVALID, "of 8 B and 1 more"),
+    "mode whose operation nobody looked at": (_in_mode("graph-20", {}, {}), INVALID, "not in effect in pingpong,"),
+    "unknown mode": (_plan(ccl_mode="fast"), INVALID, "ccl_mode"),
     "other status": (_line(-1, status="done"), INCOMPLETE, ":4: the last line is not valid: status"),
     "fewer lines than planned": (_not_measured, INCOMPLETE, "of 1048576 B on ranks 0-1 is missing"),
     "measured twice": (_measured_twice, INVALID, ":4: pingpong uncontended of 1048576 B on ranks 0-1 is there more"),
@@ -235,6 +264,18 @@ DEFECTS: dict[str, tuple[Callable[[list[Line]], object], Verdict, str]] = {
         "the plan has 7 to 8 iterations",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _in_mode("symmetric", {"pingpong": _SIZES}, {}),
+        # NCCL has small messages go through its own buffers.
+        _in_mode("registered", {"pingpong": _SIZES[1:]}, {"pingpong": _SIZES[:1]}),
+    ],
+)
+def test_a_run_in_a_mode_that_is_proven_has_no_problem(tmp_path: Path, change: Callable[[list[Line]], None]) -> None:
+    assert changed(tmp_path, change).problems == ()
 
 
 @pytest.mark.parametrize("name", DEFECTS)

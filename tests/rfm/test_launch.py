@@ -11,7 +11,7 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.extras import cores_problems, parse_cores
-from fabricheck.rfm.launch import binding_options, devices_of_ranks, nodes_up
+from fabricheck.rfm.launch import binding_options, devices_of_ranks, nodes_lost, nodes_up
 from fabricheck.topology.model import Topology, find_topology
 from tests.support.nodes import ROOT
 
@@ -111,3 +111,18 @@ def test_nodes_that_take_no_job_are_left_out_by_name(
 ) -> None:
     test: Any = SimpleNamespace(job=SimpleNamespace(scheduler=scheduler))
     assert nodes_up(test, known) == up
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "told", "lost"),
+    [
+        (Slurm({"nid0": {"IDLE"}, "nid1": {"DOWN", "NOT_RESPONDING"}}), ["nid0.cluster", "nid1.cluster"], ["nid1"]),
+        # The job's own list, where nothing was measured; nid2 ran another job.
+        (Slurm({"nid0": {"DOWN"}, "nid1": {"IDLE"}, "nid2": {"DOWN"}}), [], ["nid0"]),
+        (Slurm({"nid0": {"DRAINING"}, "nid1": {"ALLOCATED"}}), ["nid0", "nid1"], []),
+        (Slurm({"nid0": {"DOWN"}, "nid1": {"IDLE"}}, "pbs"), ["nid0", "nid1"], []),
+    ],
+)
+def test_a_node_that_slurm_lost_during_the_job_is_named(scheduler: Slurm, told: list[str], lost: list[str]) -> None:
+    test: Any = SimpleNamespace(job=SimpleNamespace(scheduler=scheduler, nodelist=["nid0", "nid1"]))
+    assert [each.partition(" is ")[0] for each in nodes_lost(test, told)] == lost

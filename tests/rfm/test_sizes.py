@@ -52,6 +52,14 @@ def test_between_nodes_sizes_have_a_limit_of_their_own() -> None:
     assert Effort.of({"most_bytes": 1 << 20}, 2).sizes("8B,1GiB") == "8B,1MiB"
 
 
+def test_the_messages_of_aggressors_are_not_too_large_either() -> None:
+    """They have 1 MiB where nothing else is said; there are none without victims."""
+    victims = ["victim_pingpong_incast"]
+    assert Effort(most_bytes=1 << 18).aggressors(victims) == {"aggressor_size": "262144"}
+    assert Effort(most_bytes=1 << 18).aggressors(["pingpong"]) == {}
+    assert Effort(most_bytes=4 << 20).aggressors(victims) == Effort().aggressors(victims) == {}
+
+
 @pytest.mark.parametrize(
     ("tool", "bench", "most"),
     [("osu", "bw", 1 << 20), ("osu", "alltoall", 1 << 20), ("nccl-tests", "all_reduce", 1 << 20)],

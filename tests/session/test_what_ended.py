@@ -8,6 +8,7 @@ from fabricheck.rfm.outcome import what_ended
 
 CANCELLED = ["srun: launch/slurm: _step_signal: Terminating StepId=40.0", "*** STEP 40.0 ON nid001 CANCELLED AT …"]
 OTHERS = ["srun: error: nid004: task 3: Terminated", "srun: error: nid001: task 0: Terminated"]
+HNP, REMOTE = "  HNP daemon   : [[1,0],0] on node nid001", "  Remote daemon: [[1,0],1] on node nid002"
 
 
 @pytest.mark.parametrize(
@@ -17,6 +18,8 @@ OTHERS = ["srun: error: nid004: task 3: Terminated", "srun: error: nid001: task 
         ([*CANCELLED, "srun: error: nid003: task 2: Killed", *OTHERS], "srun: error: nid003: task 2: Killed"),
         (["srun: error: Node failure on nid003", *CANCELLED, *OTHERS], "srun: error: Node failure on nid003"),
         (["srun: error: nid003: task 2: Exited with exit code 3", *CANCELLED, *OTHERS], ""),
+        # Open MPI 4.1, help-errmgr-base.txt; what it says of its own end comes later.
+        (["ORTE has lost communication with a remote daemon.", HNP, REMOTE, OTHERS[0]], REMOTE),
         ([*CANCELLED, *OTHERS], ""),
         ([], ""),
     ],

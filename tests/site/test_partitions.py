@@ -133,7 +133,7 @@ def test_expected_takes_a_partition() -> None:
     ids=lambda command: command[0],
 )
 def test_a_partition_that_is_not_there_is_named(command: list[str]) -> None:
-    with pytest.raises(UserError, match=r"^hgx-h200 has no partition 'gup': .*/settings.py has gpu, gpu8$"):
+    with pytest.raises(UserError, match=r"^hgx-h200 has no partition 'gup': .*/settings.py has gpu, gpu1, gpu2, gpu8$"):
         CliRunner().invoke(cli, [*command, "hgx-h200:gup"], catch_exceptions=False)
 
 
@@ -145,7 +145,9 @@ def test_a_partition_that_is_not_there_is_named(command: list[str]) -> None:
         (0, None, ("gpu", 4)),
         (8, None, ("gpu8", 8)),
         (7, None, ("gpu8", 8)),
-        (2, "2", ("gpu", 2)),
+        (2, "2", ("gpu2", 2)),
+        (4, "1", ("gpu1", 1)),
+        (4, "3", ("gpu", 3)),
         (4, "8", ("gpu8", 8)),
         (6, "6", ("gpu8", 6)),
     ],

@@ -33,12 +33,12 @@ make: *** [Makefile:388: all-recursive] Error 1
 
 
 def commands(name: str, extras: dict[str, str], features: tuple[str, ...], source: Path = Path("/src")) -> str:
-    return "\n".join(build_commands(name, Toolchain.of(extras, features), source, Path("/prefix")))
+    return "\n".join(build_commands(name, Toolchain.of(extras, features), source))
 
 
 def test_osu_by_port() -> None:
     host = commands("osu", {"mpicxx": "/opt/mpi/bin/mpicxx"}, ("mpi",))
-    assert "./configure CC=/opt/mpi/bin/mpicc CXX=/opt/mpi/bin/mpicxx --prefix=/prefix\n" in host
+    assert './configure CC=/opt/mpi/bin/mpicc CXX=/opt/mpi/bin/mpicxx --prefix="$prefix"\n' in host
     cuda = commands("osu", CUDA, ("mpi", "cuda", "nccl"))
     assert '--enable-cuda --with-cuda="/cuda"' in cuda
     assert '--enable-ncclomb --with-nccl="/nccl"' in cuda

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "core/ending.hpp"
 #include "core/kernels.hpp"
@@ -333,6 +334,46 @@ cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes, cudaStream_t
 }
 cudaError_t cudaMemset(void* pointer, int value, size_t bytes) {
   return cudaMemsetAsync(pointer, value, bytes, nullptr);
+}
+
+// Graphs: what a stream captured, in order ------------------------------------------------------------------------
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  stream_of(stream).begin_capture();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = reinterpret_cast<cudaGraph_t>(new std::vector<Captured>(stream_of(stream).end_capture()));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  auto& captured = *reinterpret_cast<std::vector<Captured>*>(graph);
+  for (size_t i = 0; nodes != nullptr && i < std::min(*count, captured.size()); ++i)
+    nodes[i] = reinterpret_cast<cudaGraphNode_t>(&captured[i]);
+  *count = captured.size();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
+  *type = reinterpret_cast<const Captured*>(node)->is_kernel ? cudaGraphNodeTypeKernel : cudaGraphNodeTypeMemcpy;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+  *executable =
+      reinterpret_cast<cudaGraphExec_t>(new std::vector<Captured>(*reinterpret_cast<std::vector<Captured>*>(graph)));
+  return cudaSuccess;
+}
+// In the stream in which it was captured: nothing that is emulated launches one in another.
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t) {
+  for (const Captured& each : *reinterpret_cast<std::vector<Captured>*>(executable)) each.enqueue();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  delete reinterpret_cast<std::vector<Captured>*>(executable);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete reinterpret_cast<std::vector<Captured>*>(graph);
+  return cudaSuccess;
 }
 
 // Streams and events ---------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fabricbench/numa.hpp"
@@ -44,13 +45,22 @@ Info info(int index);
 class Memory {
  public:
   explicit Memory(std::size_t bytes = 0);
-  ~Memory();
-  Memory(Memory&& other) noexcept;
-  Memory& operator=(Memory&& other) noexcept;
+  // That of a library, which `release` gives back.
+  Memory(std::byte* data, void (*release)(std::byte*)) : data_(data), release_(release) {}
+  ~Memory() {
+    if (data_ != nullptr) release_(data_);
+  }
+  Memory(Memory&& other) noexcept { *this = std::move(other); }
+  Memory& operator=(Memory&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(release_, other.release_);
+    return *this;
+  }
   std::byte* data() const { return data_; }
 
  private:
   std::byte* data_ = nullptr;
+  void (*release_)(std::byte*) = nullptr;
 };
 
 // How host memory is allocated (Schieffer et al., table I). Pinned is page-locked, and coherent where the API knows the

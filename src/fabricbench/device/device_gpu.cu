@@ -113,14 +113,7 @@ Memory::Memory(std::size_t bytes) {
   }
   check(result, "Malloc");
   data_ = static_cast<std::byte*>(memory);
-}
-Memory::~Memory() {
-  if (data_ != nullptr) report(gpuFree(data_), "Free");
-}
-Memory::Memory(Memory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-Memory& Memory::operator=(Memory&& other) noexcept {
-  std::swap(data_, other.data_);
-  return *this;
+  release_ = [](std::byte* data) { report(gpuFree(data), "Free"); };
 }
 
 std::string why_no_peers() { return ""; }

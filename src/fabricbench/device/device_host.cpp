@@ -36,13 +36,7 @@ int count() { return 0; }
 void select(int) {}
 Info info(int) { return {}; }
 
-Memory::Memory(std::size_t bytes) : data_(allocate(bytes)) {}
-Memory::~Memory() { std::free(data_); }
-Memory::Memory(Memory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-Memory& Memory::operator=(Memory&& other) noexcept {
-  std::swap(data_, other.data_);
-  return *this;
-}
+Memory::Memory(std::size_t bytes) : data_(allocate(bytes)), release_([](std::byte* data) { std::free(data); }) {}
 
 std::string why_unsupported(HostKind kind, bool) {
   return kind == HostKind::pageable ? "" : "the host backend has pageable memory only: use the cuda or hip backend";

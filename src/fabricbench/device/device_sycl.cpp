@@ -221,12 +221,7 @@ Memory::Memory(std::size_t bytes) {
                                  " free: choose smaller --sizes, or end what else runs on it");
   }
   data_ = static_cast<std::byte*>(memory);
-}
-Memory::~Memory() { release(data_); }
-Memory::Memory(Memory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-Memory& Memory::operator=(Memory&& other) noexcept {
-  std::swap(data_, other.data_);
-  return *this;
+  release_ = [](std::byte* data) { release(data); };
 }
 
 std::string why_no_peers() { return level_zero::unsupported(); }

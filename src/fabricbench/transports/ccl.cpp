@@ -1,19 +1,17 @@
 // NCCL, and RCCL with the same calls.
-#include "fabricbench/device/api.hpp"
-#if defined(FABRICBENCH_AMD)
-#include <rccl/rccl.h>
-#else
-#include <nccl.h>
-#endif
+#include "fabricbench/transports/transport.hpp"
 
+#include <optional>
 #include <string>
 
 #include "fabricbench/errors.hpp"
-#include "fabricbench/transports/transport.hpp"
+#include "fabricbench/text.hpp"
+#include "fabricbench/transports/ccl_calls.hpp"
 
 #if defined(NCCL_VERSION_CODE) && NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0) && !defined(FABRICBENCH_AMD)
 #define FABRICBENCH_CCL_ALLTOALL(send, receive, count, type, comm, stream) \
   ncclAlltoAll(send, receive, count, type, comm, stream)
+#define FABRICBENCH_CCL_COPY_ENGINE
 #elif defined(FABRICBENCH_AMD)
 // RCCL's own name for it, older than NCCL's.
 #define FABRICBENCH_CCL_ALLTOALL(send, receive, count, type, comm, stream) \
@@ -23,109 +21,299 @@
 namespace fabricbench {
 namespace {
 
-void check(ncclResult_t result, const char* call) {
-  if (result != ncclSuccess) throw RunError("library", std::string(call) + " failed: " + ncclGetErrorString(result));
+#if defined(FABRICBENCH_AMD)
+constexpr char kName[] = "RCCL";
+#else
+constexpr char kName[] = "NCCL";
+#endif
+constexpr int kSymmetricWindow = 1;  // NCCL_WIN_COLL_SYMMETRIC, which headers before 2.27 do not have
+
+int version_of_library() {
+  int version = 0;
+  check(ncclGetVersion(&version), "ncclGetVersion");
+  return version;
 }
+
+std::string dotted(int version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
+         std::to_string(version % 100);
+}
+
+// A communicator of all ranks, its stream, and the buffers that are known to it.
+struct Lane {
+  ncclComm_t communicator = nullptr;
+  gpuStream_t stream = nullptr;
+  std::vector<void*> known;
+};
 
 class Ccl final : public Transport {
  public:
+  explicit Ccl(const CclModes& modes) : modes_(modes) {}
   ~Ccl() override {
-    if (communicator_ != nullptr) ncclCommDestroy(communicator_);
+    for (const Lane& lane : lanes_) ncclCommDestroy(lane.communicator);
   }
   bool reaches(const Transfer& transfer) const override {
     return transfer.source_place == Place::device && transfer.destination_place == Place::device;
   }
   bool has_library(Operation operation) const override {
+    // What each rank has of the buffer is in one piece only where one communicator has all of it.
+    const bool in_pieces =
+        operation == Operation::alltoall || operation == Operation::allgather || operation == Operation::reduce_scatter;
+    if (in_pieces && modes_.communicators > 1) return false;
 #if defined(FABRICBENCH_CCL_ALLTOALL)
     return is_collective(operation);
 #else
     return is_collective(operation) && operation != Operation::alltoall;
 #endif
   }
-  // Grouped sends and receives are what *CCL's users and tests mean by an alltoall.
+  // Grouped sends and receives are what *CCL's users and tests mean by an alltoall, unless copy engines are to do it.
   Implementation preferred(Operation operation) const override {
-    return operation == Operation::alltoall ? Implementation::transfers : Transport::preferred(operation);
+    const bool by_engine = modes_.buffers == CclBuffers::copy_engine && has_library(operation);
+    return operation == Operation::alltoall && !by_engine ? Implementation::transfers : Transport::preferred(operation);
   }
-  void set_up(const Context& context) override {
-    context_ = &context;
+  std::string why_unsupported() const override;
+  device::Memory allocate(std::size_t bytes) const override;
+  void set_up(const Context& context) override;
+  void let_go() override;
+  std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override;
+  std::map<std::string, std::string> library() const override { return {{kName, dotted(version_of_library())}}; }
+  CclProof proof() const override { return proof_; }
+
+  const Context& context() const { return *context_; }
+  const CclModes& modes() const { return modes_; }
+  const std::vector<Lane>& lanes() const { return lanes_; }
+  void synchronize() {
+    for (std::size_t i = 1; i < lanes_.size(); ++i) more_streams_[i - 1].synchronize();
+    context_->stream.synchronize();
+  }
+  // What the log of a first call, and its graphs, say of a measurement.
+  void note(const Measurement& measurement, const CclLogFacts& facts, const GpuGraph* graph, const GpuGraph* one_call);
+
+ private:
+  void enter(ncclComm_t& communicator, const ncclUniqueId& id) const;
+
+  CclModes modes_;
+  const Context* context_ = nullptr;
+  std::vector<device::Stream> more_streams_;
+  std::vector<Lane> lanes_;
+  bool has_copy_engine_ = false;
+  CclProof proof_;
+};
+
+std::string Ccl::why_unsupported() const {
+  if (!modes_.any()) return {};
+  const std::string asked = "--ccl-mode " + join(names(modes_), ",");
+  const auto [version, what] = need_of(modes_);
+  const CclCalls& calls = ccl_calls();
+  const bool has_calls = calls.allocate != nullptr && calls.release != nullptr && calls.enroll != nullptr &&
+                         calls.strike_off != nullptr && calls.read_log_variables_again != nullptr &&
+                         (!modes_.windows() || (calls.make_window != nullptr && calls.close_window != nullptr));
+  if (const int found = version_of_library(); found < version || !has_calls) {
+    return asked + " needs " + what + ", which " + dotted(version) + " is the first to have, and this is " + kName +
+           " " + dotted(found);
+  }
+#if !defined(FABRICBENCH_CCL_COPY_ENGINE)
+  if (modes_.buffers == CclBuffers::copy_engine)
+    return asked + " needs " + what + ", and this fabricbench was built with headers before NCCL 2.28";
+#endif
+  return {};
+}
+
+device::Memory Ccl::allocate(std::size_t bytes) const {
+  if (!modes_.library_memory() || bytes == 0) return device::Memory(bytes);
+  void* memory = nullptr;
+  check(ccl_calls().allocate(&memory, bytes), "ncclMemAlloc");
+  return device::Memory(static_cast<std::byte*>(memory), [](std::byte* data) { (void)ccl_calls().release(data); });
+}
+
+void Ccl::set_up(const Context& context) {
+  context_ = &context;
+  for (int i = 0; i < modes_.communicators; ++i) {
     ncclUniqueId id;
     if (context.world.rank == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
     mpi_check(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, context.world.all), "MPI_Bcast");
-    check(ncclCommInitRank(&communicator_, context.world.size, id, context.world.rank), "ncclCommInitRank");
+    if (i > 0) more_streams_.emplace_back();
+    const device::Stream& stream = i == 0 ? context.stream : more_streams_.back();
+    Lane lane;
+    lane.stream = static_cast<gpuStream_t>(stream.native());
+    enter(lane.communicator, id);
+    lanes_.push_back(lane);
+    context.shared.advance();
   }
-  std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override;
-  std::map<std::string, std::string> library() const override {
-    int version = 0;
-    check(ncclGetVersion(&version), "ncclGetVersion");
-#if defined(FABRICBENCH_AMD)
-    const char* name = "RCCL";
-#else
-    const char* name = "NCCL";
+  for (Lane& lane : lanes_) {
+    for (const device::Memory* buffer : {&context.send, &context.receive}) {
+      void* handle = nullptr;
+      if (modes_.buffers == CclBuffers::registered)
+        check(ccl_calls().enroll(lane.communicator, buffer->data(), context.bytes, &handle), "ncclCommRegister");
+      if (modes_.windows()) {
+        check(ccl_calls().make_window(lane.communicator, buffer->data(), context.bytes, &handle, kSymmetricWindow),
+              "ncclCommWindowRegister");
+      }
+      if (handle != nullptr) lane.known.push_back(handle);
+    }
+    context.shared.advance();
+  }
+}
+
+void Ccl::enter(ncclComm_t& communicator, const ncclUniqueId& id) const {
+  const World& world = context_->world;
+#if defined(FABRICBENCH_CCL_COPY_ENGINE)
+  if (modes_.buffers == CclBuffers::copy_engine) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+    return check(ncclCommInitRankConfig(&communicator, world.size, id, world.rank, &config), "ncclCommInitRankConfig");
+  }
 #endif
-    return {{name, std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
-                       std::to_string(version % 100)}};
+  check(ncclCommInitRank(&communicator, world.size, id, world.rank), "ncclCommInitRank");
+}
+
+void Ccl::let_go() {
+  for (Lane& lane : lanes_) {
+    for (void* handle : lane.known) {
+      if (modes_.windows()) {
+        check(ccl_calls().close_window(lane.communicator, handle), "ncclCommWindowDeregister");
+      } else {
+        check(ccl_calls().strike_off(lane.communicator, handle), "ncclCommDeregister");
+      }
+    }
+    lane.known.clear();
+  }
+}
+
+void Ccl::note(const Measurement& measurement, const CclLogFacts& facts, const GpuGraph* graph,
+               const GpuGraph* one_call) {
+  has_copy_engine_ = has_copy_engine_ || facts.copy_engine;
+  for (const std::string& name : names(modes_)) {
+    bool proven = false;
+    if (name == kRegisteredMode) {
+      proven = facts.registered;
+    } else if (name == kSymmetricMode) {
+      if (context_->world.rank != 0) continue;  // NCCL names kernels on its first rank only
+      proven = facts.symmetric;
+    } else if (name == kCopyEngineMode) {
+      proven = has_copy_engine_ && one_call->nodes() > 0 && one_call->kernels() == 0;
+    } else if (graph != nullptr) {
+      proven = graph->nodes() >= static_cast<std::size_t>(modes_.graph_calls);
+    } else {
+      proven = facts.communicators.size() == lanes_.size();
+    }
+    proof_.add(name, measurement.operation, measurement.bytes, proven);
+  }
+}
+
+// Calls of the library, made as the modes say.
+class CclWork : public Work {
+ public:
+  CclWork(const Measurement& measurement, Ccl& ccl) : ccl_(ccl), measurement_(measurement) {}
+  void run() final {
+    if (ccl_.modes().any() && !began_) {
+      began_ = true;
+      begin();
+    } else if (graph_) {
+      graph_->launch();
+    } else {
+      enqueue();
+    }
+    ccl_.synchronize();
   }
 
-  const Context& context() const { return *context_; }
-  ncclComm_t communicator() const { return communicator_; }
-  gpuStream_t stream() const { return static_cast<gpuStream_t>(context_->stream.native()); }
+ protected:
+  virtual void enqueue_part(std::size_t part, std::size_t parts) = 0;
+  Ccl& ccl_;
 
  private:
-  const Context* context_ = nullptr;
-  ncclComm_t communicator_ = nullptr;
+  void enqueue() {
+    const std::size_t parts = ccl_.lanes().size();
+    for (std::size_t part = 0; part < parts; ++part) enqueue_part(part, parts);
+  }
+  // The first iteration, which is never kept: looks whether the modes are in effect, and makes the graph.
+  void begin() {
+    CclLogFacts facts;
+    {
+      const CclListener listener;
+      enqueue();
+      ccl_.synchronize();
+      facts = facts_in_ccl_log(listener.heard());
+    }
+    std::optional<GpuGraph> one_call;
+    if (ccl_.modes().buffers == CclBuffers::copy_engine)
+      one_call.emplace(ccl_.lanes()[0].stream, [this] { enqueue(); });
+    if (const int calls = ccl_.modes().graph_calls; calls > 0) {
+      graph_.emplace(ccl_.lanes()[0].stream, [this, calls] {
+        for (int i = 0; i < calls; ++i) enqueue();
+      });
+      graph_->launch();
+    }
+    ccl_.note(measurement_, facts, graph_ ? &*graph_ : nullptr, one_call ? &*one_call : nullptr);
+  }
+
+  const Measurement& measurement_;
+  std::optional<GpuGraph> graph_;
+  bool began_ = false;
 };
 
-class CclTransfers final : public Work {
+// A part of a number of bytes of whole elements.
+struct Part {
+  std::size_t begin;
+  std::size_t bytes;
+};
+Part part_of(std::size_t bytes, std::size_t element, std::size_t part, std::size_t parts) {
+  const std::size_t elements = bytes / element;
+  const std::size_t begin = elements * part / parts * element;
+  const std::size_t end = part + 1 == parts ? bytes : elements * (part + 1) / parts * element;
+  return {begin, end - begin};
+}
+
+class CclTransfers final : public CclWork {
  public:
-  CclTransfers(const Group& group, const Ccl& ccl) : ccl_(ccl) {
+  CclTransfers(const Measurement& measurement, const Group& group, Ccl& ccl) : CclWork(measurement, ccl) {
     for (const Step& step : group.steps) steps_.push_back(own_transfers(step, ccl.context().world.rank));
   }
-  void run() override {
+
+ protected:
+  void enqueue_part(std::size_t part, std::size_t parts) override {
     const Context& context = ccl_.context();
+    const Lane& lane = ccl_.lanes()[part];
     // Steps follow each other on the stream: no wait in between.
     for (const OwnTransfers& own : steps_) {
       check(ncclGroupStart(), "ncclGroupStart");
       for (const Transfer& sent : own.sent) {
-        check(ncclSend(source_of(sent, context), sent.bytes, ncclInt8, sent.destination, ccl_.communicator(),
-                       ccl_.stream()),
+        const Part piece = part_of(sent.bytes, 1, part, parts);
+        check(ncclSend(source_of(sent, context) + piece.begin, piece.bytes, ncclInt8, sent.destination,
+                       lane.communicator, lane.stream),
               "ncclSend");
       }
       for (const Transfer& received : own.received) {
-        check(ncclRecv(context.receive.data() + received.destination_offset, received.bytes, ncclInt8, received.source,
-                       ccl_.communicator(), ccl_.stream()),
+        const Part piece = part_of(received.bytes, 1, part, parts);
+        check(ncclRecv(context.receive.data() + received.destination_offset + piece.begin, piece.bytes, ncclInt8,
+                       received.source, lane.communicator, lane.stream),
               "ncclRecv");
       }
       check(ncclGroupEnd(), "ncclGroupEnd");
     }
-    context.stream.synchronize();
   }
 
  private:
-  const Ccl& ccl_;
   std::vector<OwnTransfers> steps_;
 };
 
-class CclCollective final : public Work {
+class CclCollective final : public CclWork {
  public:
-  CclCollective(const Measurement& measurement, const Group& group, const Ccl& ccl)
-      : operation_(measurement.operation),
+  CclCollective(const Measurement& measurement, const Group& group, Ccl& ccl)
+      : CclWork(measurement, ccl),
+        operation_(measurement.operation),
         bytes_(measurement.bytes),
         ranks_(group.ranks.size()),
-        root_(group.ranks[0]),
-        ccl_(ccl) {}
-  void run() override {
-    enqueue();
-    ccl_.context().stream.synchronize();
-  }
+        root_(group.ranks[0]) {}
 
- private:
-  void enqueue() {
-    const std::byte* send = ccl_.context().send.data();
-    std::byte* receive = ccl_.context().receive.data();
-    const std::size_t share = bytes_ / ranks_;
-    const std::size_t floats = bytes_ / sizeof(float);
-    ncclComm_t communicator = ccl_.communicator();
-    gpuStream_t stream = ccl_.stream();
+ protected:
+  void enqueue_part(std::size_t part, std::size_t parts) override {
+    const Part piece = part_of(bytes_, sizeof(float), part, parts);
+    const std::byte* send = ccl_.context().send.data() + piece.begin;
+    std::byte* receive = ccl_.context().receive.data() + piece.begin;
+    const std::size_t share = piece.bytes / ranks_;
+    const std::size_t floats = piece.bytes / sizeof(float);
+    const auto& [communicator, stream, known] = ccl_.lanes()[part];
     switch (operation_) {
       case Operation::allreduce:
         return check(ncclAllReduce(send, receive, floats, ncclFloat, ncclSum, communicator, stream), "ncclAllReduce");
@@ -139,7 +327,7 @@ class CclCollective final : public Work {
       case Operation::broadcast: {
         // In place at the root, as in MPI.
         void* target = ccl_.context().world.rank == root_ ? const_cast<std::byte*>(send) : receive;
-        return check(ncclBroadcast(send, target, bytes_, ncclInt8, root_, communicator, stream), "ncclBroadcast");
+        return check(ncclBroadcast(send, target, piece.bytes, ncclInt8, root_, communicator, stream), "ncclBroadcast");
       }
 #if defined(FABRICBENCH_CCL_ALLTOALL)
       case Operation::alltoall:
@@ -150,21 +338,21 @@ class CclCollective final : public Work {
     }
   }
 
+ private:
   Operation operation_;
   std::size_t bytes_;
   std::size_t ranks_;
   int root_;
-  const Ccl& ccl_;
 };
 
 std::unique_ptr<Work> Ccl::prepare(const Measurement& measurement, const Group& group) {
   if (measurement.implementation == Implementation::library)
     return std::make_unique<CclCollective>(measurement, group, *this);
-  return std::make_unique<CclTransfers>(group, *this);
+  return std::make_unique<CclTransfers>(measurement, group, *this);
 }
 
 }  // namespace
 
-std::unique_ptr<Transport> make_ccl() { return std::make_unique<Ccl>(); }
+std::unique_ptr<Transport> make_ccl(const CclModes& modes) { return std::make_unique<Ccl>(modes); }
 
 }  // namespace fabricbench

@@ -188,6 +188,9 @@ std::unique_ptr<Work> OneCcl::prepare(const Measurement& measurement, const Grou
 
 }  // namespace
 
-std::unique_ptr<Transport> make_ccl() { return std::make_unique<OneCcl>(); }
+std::unique_ptr<Transport> make_ccl(const CclModes& modes) {
+  if (modes.any()) throw InputError("--ccl-mode is of NCCL and RCCL, and this fabricbench has oneCCL: leave it out");
+  return std::make_unique<OneCcl>();
+}
 
 }  // namespace fabricbench

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fabricbench/ccl_modes.hpp"
 #include "fabricbench/device/device.hpp"
 #include "fabricbench/node_shared.hpp"
 #include "fabricbench/plan.hpp"
@@ -58,18 +59,26 @@ class Transport {
     return has_library(operation) ? Implementation::library : Implementation::transfers;
   }
 
+  // Why the machine or its libraries cannot do what this transport was made for; empty where they can.
+  virtual std::string why_unsupported() const { return {}; }
+  // A send or receive buffer on the device.
+  virtual device::Memory allocate(std::size_t bytes) const { return device::Memory(bytes); }
   // Allocates, exchanges handles, creates communicators: everything that happens once. All ranks call it.
   virtual void set_up(const Context& context) = 0;
+  // Before the buffers go. All ranks call it.
+  virtual void let_go() {}
   // Null where this rank has no part. Not collective.
   virtual std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) = 0;
 
   // Name to version of the library that moves the data, beside MPI and the GPU runtime.
   virtual std::map<std::string, std::string> library() const { return {}; }
+  // Which measurements were made in the modes that were asked for, as far as this rank can tell.
+  virtual CclProof proof() const { return {}; }
 };
 
 // The transport of that name, or InputError where this backend has none. One that works inside a node only has to have
 // no more than one, unless it is `for_a_step`: then it is not asked for what goes between nodes.
-std::unique_ptr<Transport> make_transport(const std::string& name, bool for_a_step = false);
+std::unique_ptr<Transport> make_transport(const std::string& name, bool for_a_step = false, const CclModes& modes = {});
 // `main`, but for the steps of a striped message: split, translate, assemble.
 std::unique_ptr<Transport> make_stepwise(const std::string& main, const std::vector<std::string>& steps);
 
@@ -88,6 +97,6 @@ std::unique_ptr<Transport> make_mpi();
 std::unique_ptr<Transport> make_staging();
 std::unique_ptr<Transport> make_copy(bool for_a_step);
 std::unique_ptr<Transport> make_kernel(bool for_a_step);
-std::unique_ptr<Transport> make_ccl();
+std::unique_ptr<Transport> make_ccl(const CclModes& modes);
 
 }  // namespace fabricbench

@@ -35,4 +35,22 @@ enum ncclDataType_t : int {
 
 enum ncclRedOp_t : int { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4 };
 
+// From 2.28 on; `size` says how much of it the caller knows.
+struct ncclConfig_t {
+  std::size_t size;
+  unsigned magic;
+  unsigned version;
+  int blocking;
+  int cga_cluster_size;
+  int least_ctas;
+  int most_ctas;
+  const char* net_name;
+  int split_share;
+  int traffic_class;
+  const char* comm_name;
+  int collnet_enable;
+  int cta_policy;
+};
+constexpr int ncclCtaPolicyZero = 2;
+
 }  // extern "C"

@@ -18,6 +18,7 @@ struct Pending {
   Communicator* communicator;
   void* stream;
   PointToPoint transfer;
+  bool is_kernel;
 };
 
 thread_local int depth = 0;
@@ -38,32 +39,57 @@ void submit() {
                                return is_same;
                              }),
               all.end());
-    enqueue_group(*first.communicator, stream_of(first.stream), group);
+    Communicator& communicator = *first.communicator;
+    Stream& stream = stream_of(first.stream);
+    const bool is_kernel = first.is_kernel;
+    const auto enqueue = [&communicator, &stream, group] { enqueue_group(communicator, stream, group); };
+    if (!stream.capture({is_kernel, enqueue})) enqueue();
   }
 }
 
-ncclResult_t add(Communicator* communicator, void* stream, const PointToPoint& transfer) {
+ncclResult_t add(Communicator* communicator, void* stream, const PointToPoint& transfer, bool is_kernel = true) {
   if (communicator == nullptr || transfer.peer < 0 || transfer.peer >= communicator->size) return ncclInvalidArgument;
-  pending.push_back({communicator, stream, transfer});
+  pending.push_back({communicator, stream, transfer, is_kernel});
   if (depth == 0) submit();
   return ncclSuccess;
+}
+
+const char* name_of(Collective kind) {
+  switch (kind) {
+    case Collective::allreduce:
+      return "AllReduce";
+    case Collective::reduce:
+      return "Reduce";
+    case Collective::reduce_scatter:
+      return "ReduceScatter";
+    case Collective::allgather:
+      return "AllGather";
+    case Collective::broadcast:
+      return "Broadcast";
+  }
+  return "";
 }
 
 ncclResult_t collective(Communicator* communicator, void* stream, const Call& call) {
   if (communicator == nullptr || call.root < 0 || call.root >= communicator->size) return ncclInvalidArgument;
   submit();
-  enqueue_collective(*communicator, stream_of(stream), call);
+  Stream& queue = stream_of(stream);
+  const std::size_t bytes = call.count * bytes_of(call.type);
+  const bool is_kernel = log_call(*communicator, stream, name_of(call.kind), call.send, call.receive, bytes);
+  const auto enqueue = [communicator, &queue, call] { enqueue_collective(*communicator, queue, call); };
+  if (!queue.capture({is_kernel, enqueue})) enqueue();
   return ncclSuccess;
 }
 
 ncclResult_t alltoall(const void* send, void* receive, std::size_t count, ncclDataType_t type, Communicator* comm,
                       void* stream) {
   const std::size_t share = count * bytes_of(type);
+  const bool is_kernel = log_call(*comm, stream, "AlltoAll", send, receive, share);
   ++depth;
   for (int peer = 0; peer < comm->size; ++peer) {
     const std::size_t at = share * static_cast<std::size_t>(peer);
-    add(comm, stream, {true, peer, const_cast<char*>(static_cast<const char*>(send)) + at, share});
-    add(comm, stream, {false, peer, static_cast<char*>(receive) + at, share});
+    add(comm, stream, {true, peer, const_cast<char*>(static_cast<const char*>(send)) + at, share}, is_kernel);
+    add(comm, stream, {false, peer, static_cast<char*>(receive) + at, share}, is_kernel);
   }
   if (--depth == 0) submit();
   return ncclSuccess;
@@ -107,8 +133,12 @@ ncclResult_t ncclCommInitRank(Communicator** comm, int size, ncclUniqueId id, in
   *comm = meet(id, size, rank);
   return *comm == nullptr ? ncclInvalidArgument : ncclSuccess;
 }
-ncclResult_t ncclCommInitRankConfig(Communicator** comm, int size, ncclUniqueId id, int rank, void*) {
-  return ncclCommInitRank(comm, size, id, rank);
+ncclResult_t ncclCommInitRankConfig(Communicator** comm, int size, ncclUniqueId id, int rank,
+                                    const ncclConfig_t* config) {
+  const ncclResult_t result = ncclCommInitRank(comm, size, id, rank);
+  if (result == ncclSuccess && config != nullptr && config->size >= sizeof *config)
+    (*comm)->by_copy_engines = config->cta_policy == ncclCtaPolicyZero;
+  return result;
 }
 ncclResult_t ncclCommFinalize(Communicator*) { return ncclSuccess; }
 ncclResult_t ncclCommDestroy(Communicator* comm) {
@@ -145,10 +175,14 @@ ncclResult_t ncclGroupEnd() {
 
 ncclResult_t ncclSend(const void* data, std::size_t count, ncclDataType_t type, int peer, Communicator* comm,
                       void* stream) {
-  return add(comm, stream, {true, peer, const_cast<void*>(data), count * bytes_of(type)});
+  const std::size_t bytes = count * bytes_of(type);
+  if (comm != nullptr) log_call(*comm, stream, "Send", data, nullptr, bytes);
+  return add(comm, stream, {true, peer, const_cast<void*>(data), bytes});
 }
 ncclResult_t ncclRecv(void* data, std::size_t count, ncclDataType_t type, int peer, Communicator* comm, void* stream) {
-  return add(comm, stream, {false, peer, data, count * bytes_of(type)});
+  const std::size_t bytes = count * bytes_of(type);
+  if (comm != nullptr) log_call(*comm, stream, "Recv", nullptr, data, bytes);
+  return add(comm, stream, {false, peer, data, bytes});
 }
 ncclResult_t ncclAllReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type,
                            ncclRedOp_t operation, Communicator* comm, void* stream) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,6 +28,13 @@ struct Member {
 };
 
 enum class Path { p2p, shm, net };
+
+// A buffer that was registered with a communicator, or is a window of it.
+struct KnownBuffer {
+  const char* begin;
+  std::size_t bytes;
+  bool is_window;
+};
 
 // How the ranks are spread: nodes in the order of their first rank, each with its ranks in order.
 struct Placement {
@@ -55,12 +63,17 @@ struct Communicator {
   std::uint32_t collectives = 0;
   std::set<std::pair<int, bool>> logged;  // paths that the log names already: peer, and whether this rank sends
   bool logged_rings = false;
+  std::vector<std::unique_ptr<KnownBuffer>> known;
+  bool by_copy_engines = false;  // where both buffers are windows
+  bool logged_copy_engines = false;
   void* scratch = nullptr;  // device memory for results on the way
   std::size_t scratch_bytes = 0;
 
   const Member& member(int which) const { return members[static_cast<std::size_t>(which)]; }
   const Member& self() const { return member(rank); }
   Path path_to(int other) const;
+  // The registered buffer or window that holds an address; null for none.
+  const KnownBuffer* find(const void* address) const;
   // Names the path of a pair in the log, once.
   void log_path(int other, bool sends);
 };

@@ -32,36 +32,36 @@ std::string host_name() {
   return full.substr(0, full.find('.'));
 }
 
-std::FILE* output() {
-  static std::FILE* const file = [] {
-    const std::string given = variable("NCCL_DEBUG_FILE");
-    std::string path;
-    for (std::size_t i = 0; i < given.size(); ++i) {
-      if (given[i] != '%' || i + 1 == given.size()) {
-        path += given[i];
-      } else if (given[++i] == 'h') {
-        path += host_name();
-      } else if (given[i] == 'p') {
-        path += std::to_string(getpid());
-      } else {
-        path += given[i];
-      }
+std::FILE* open_output() {
+  const std::string given = variable("NCCL_DEBUG_FILE");
+  std::string path;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i] != '%' || i + 1 == given.size()) {
+      path += given[i];
+    } else if (given[++i] == 'h') {
+      path += host_name();
+    } else if (given[i] == 'p') {
+      path += std::to_string(getpid());
+    } else {
+      path += given[i];
     }
-    std::FILE* opened = path.empty() ? nullptr : std::fopen(path.c_str(), "w");
-    return opened == nullptr ? stdout : opened;
-  }();
-  return file;
+  }
+  std::FILE* opened = path.empty() ? nullptr : std::fopen(path.c_str(), "w");
+  return opened == nullptr ? stdout : opened;
 }
+
+std::mutex mutex;
+std::FILE* output = nullptr;  // null: opened with the next line
 
 bool is_wanted(Topic topic) {
   if (const std::string level = upper(variable("NCCL_DEBUG")); level != "INFO" && level != "TRACE") return false;
   std::string topics = upper(variable("NCCL_DEBUG_SUBSYS"));
   if (topics.empty()) topics = "INIT,BOOTSTRAP,ENV";
-  static const char* const kNames[] = {"INIT", "P2P", "SHM", "NET", "ENV"};
+  static const char* const kNames[] = {"INIT", "P2P", "SHM", "NET", "ENV", "REG", "TUNING", "COLL"};
   if (topics.find("ALL") != std::string::npos) return true;
   // Paths of channels are told under INIT too.
   return topics.find(kNames[static_cast<int>(topic)]) != std::string::npos ||
-         (topic != Topic::env && topics.find("INIT") != std::string::npos);
+         (topic < Topic::env && topics.find("INIT") != std::string::npos);
 }
 
 std::string prefix(int device) {
@@ -70,10 +70,10 @@ std::string prefix(int device) {
 }
 
 void write_line(const std::string& line) {
-  static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
-  std::fprintf(output(), "%s\n", line.c_str());
-  std::fflush(output());
+  if (output == nullptr) output = open_output();
+  std::fprintf(output, "%s\n", line.c_str());
+  std::fflush(output);
 }
 
 }  // namespace
@@ -101,6 +101,12 @@ bool is_on(const char* name) {
 
 void log_info(Topic topic, int device, const std::string& text) {
   if (is_wanted(topic)) write_line(prefix(device) + text);
+}
+
+void begin_log_anew() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (output != nullptr && output != stdout) std::fclose(output);
+  output = nullptr;
 }
 
 void log_version(int device, int rank) {

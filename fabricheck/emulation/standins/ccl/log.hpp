@@ -5,11 +5,13 @@
 
 namespace emulation::ccl {
 
-enum class Topic { init, p2p, shm, net, env };
+enum class Topic { init, p2p, shm, net, env, reg, tuning, coll };
 
 // "host:pid:tid [device] NCCL INFO <text>", where level and subsystem are asked for.
 void log_info(Topic topic, int device, const std::string& text);
 void log_version(int device, int rank);
+// The next line begins the file anew, under the name that NCCL_DEBUG_FILE has then.
+void begin_log_anew();
 
 // NCCL or RCCL: which of the two this library stands in for.
 bool is_rccl();

@@ -34,6 +34,10 @@ struct Call {
 
 void enqueue_collective(Communicator& communicator, Stream& stream, const Call& call);
 
+// Logs a call as NCCL does, with what it makes of the buffers; whether a kernel runs it, and no copy engine.
+bool log_call(Communicator& communicator, const void* stream, const char* name, const void* send, const void* receive,
+              std::size_t bytes);
+
 // Bytes of an element; ends the run for a type that is not known.
 std::size_t bytes_of(ncclDataType_t type);
 // out[i] = a[i] op b[i]; ends the run for a type or operation that is not stood in for.

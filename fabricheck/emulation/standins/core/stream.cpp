@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/description.hpp"
+#include "core/ending.hpp"
 #include "core/managed.hpp"
 
 namespace emulation {
@@ -16,6 +17,7 @@ Stream::~Stream() {
 
 void Stream::enqueue(const std::function<TaskId(Timeline::Change&, TaskId)>& make, std::function<void()> move) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  if (is_capturing_) end_run("an emulated GPU captures calls of *CCL in graphs, and nothing else");
   {
     Timeline::Change change(Timeline::of_node());
     const TaskId before = tail_;
@@ -65,6 +67,23 @@ bool Stream::is_idle() {
   if (tail_ != kNoTask && !Timeline::of_node().has_ended(tail_)) return false;
   move_all();
   return true;
+}
+
+void Stream::begin_capture() {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  is_capturing_ = true;
+}
+
+std::vector<Captured> Stream::end_capture() {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  is_capturing_ = false;
+  return std::exchange(captured_, {});
+}
+
+bool Stream::capture(const Captured& work) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  if (is_capturing_) captured_.push_back(work);
+  return is_capturing_;
 }
 
 }  // namespace emulation

@@ -12,6 +12,12 @@
 
 namespace emulation {
 
+// Work that a graph holds: it is enqueued anew with each launch.
+struct Captured {
+  bool is_kernel;
+  std::function<void()> enqueue;
+};
+
 class Stream {
  public:
   explicit Stream(int gpu) : gpu_(gpu) {}
@@ -33,11 +39,19 @@ class Stream {
 
   TaskId tail() const { return tail_; }
 
+  // From here on work is captured, as far as it asks `capture`, and what else is enqueued ends the run.
+  void begin_capture();
+  std::vector<Captured> end_capture();
+  // Whether `work` was captured, and so is not to be done now.
+  bool capture(const Captured& work);
+
  private:
   int gpu_;
   TaskId tail_ = kNoTask;
   std::recursive_mutex mutex_;
   std::deque<std::function<void()>> moves_;
+  bool is_capturing_ = false;
+  std::vector<Captured> captured_;
 };
 
 }  // namespace emulation
