@@ -22,6 +22,7 @@ import numpy as np
 
 from fabricheck.errors import UserError
 from fabricheck.records.metrics import metrics_of
+from fabricheck.records.operations import PAIRS
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suites.sources import extract
 from fabricheck.units import format_size
@@ -54,7 +55,9 @@ def values(archive: Path) -> tuple[int, Mapping[Key, Mapping[str, list[np.ndarra
             continue
         numbers.add(file.stem.partition("-")[0])
         for metric in metrics_of(run):
-            key = (metric.samples.operation, str(run.header["transport"]), metric.samples.bytes, metric.quantity)
+            access = run.header["plan"].get("access") if metric.samples.operation in PAIRS else None
+            operation = f"{metric.samples.operation}, {access}" if access else metric.samples.operation
+            key = (operation, str(run.header["transport"]), metric.samples.bytes, metric.quantity)
             found[key][metric.name].append(metric.values)
     return len(numbers), found
 

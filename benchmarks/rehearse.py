@@ -93,8 +93,9 @@ here is a measurement of a real system: what is shown is that the checks that ap
   in a node, `mpi`, which copy by the processor, and what is expected to take less than 2 ms. Of pipelined striping,
   whose steps overlap, and of ping-pongs that share links, which need not use them in the same direction at the same
   time, the model says a lower bound: they count where they are below it.
-- The MPI of a miniature takes no device memory in its own collectives: where a real system's does (`device-collectives` in
-  its settings), `SparseAlltoallv` by MPI is not rehearsed, and the other collectives are lists of messages.
+- The MPI of a miniature takes no device memory in its own collectives: where a real system's does
+  (`device-collectives` in its settings), `SparseAlltoallv` by MPI is not rehearsed, and the other collectives are
+  lists of messages.
 """
 
 

@@ -31,7 +31,9 @@
     if (!("drawn" in place.dataset)) place.replaceChildren();
     place.dataset.drawn = "";
     Plotly.react(place, data, themed(layout), {responsive: true, displaylogo: false,
-      plotlyServerURL: "", modeBarButtons: toolbar, displayModeBar: matchMedia("(max-width: 40rem)").matches ? false : "hover"});
+      plotlyServerURL: "", modeBarButtons: toolbar, displayModeBar: matchMedia("(max-width: 40rem)").matches ? false : "hover"})
+      // Dragging and zooming is for mice, and the table says the same: the keyboard has one stop at a figure, not seven.
+      .then(() => place.querySelectorAll(".modebar-btn:not([data-title^=Download])").forEach((one) => { one.tabIndex = -1; }));
   }
 
   const redraw = () => places(document).filter((place) => "drawn" in place.dataset).forEach(draw);

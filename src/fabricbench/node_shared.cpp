@@ -1,18 +1,14 @@
 #include "fabricbench/node_shared.hpp"
 
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
-#include <limits>
 
 #include "fabricbench/environment.hpp"
 #include "fabricbench/errors.hpp"
@@ -21,12 +17,6 @@ namespace fabricbench {
 namespace {
 
 constexpr int kReadyTag = 77;
-
-// The kernel looks at 32 bits: the lower half, which comes first on every machine that this is for.
-void futex(const std::atomic<std::uint64_t>& word, int operation, std::uint32_t value, const timespec* timeout) {
-  static_assert(sizeof word == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
-  syscall(SYS_futex, &word, operation, value, timeout, nullptr, 0);
-}
 
 }  // namespace
 
@@ -47,7 +37,7 @@ NodeShared::NodeShared(const World& world)
   if (world.node_rank == 0) shm_unlink(name);
   slots_ = static_cast<Slot*>(mapped_);
   flags_ = reinterpret_cast<Counter*>(slots_ + ranks);
-  sleeps_ = world.shares_cores;
+  yields_ = world.shares_cores;
 }
 
 void NodeShared::map(const char* name, int flags) {
@@ -64,27 +54,13 @@ void NodeShared::map(const char* name, int flags) {
 
 NodeShared::~NodeShared() { munmap(mapped_, mapped_bytes_); }
 
-void NodeShared::reach(std::atomic<std::uint64_t>& counter, std::uint64_t value) const {
-  counter.store(value, std::memory_order_release);
-  if (sleeps_) futex(counter, FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr);
-}
-
-void NodeShared::wait_until(const std::atomic<std::uint64_t>& counter, std::uint64_t value) const {
+template <typename Condition>
+void NodeShared::spin_until(Condition&& done) const {
   constexpr unsigned kSpinsBeforeProgress = 4096;
-  // Who waits for longer leaves its core to those that it waits for.
-  constexpr unsigned kSpinsBeforeSleep = 256;
-  constexpr timespec kLongestSleep{0, 1'000'000};
-  for (unsigned spins = 1;; ++spins) {
-    const std::uint64_t seen = counter.load(std::memory_order_acquire);
-    if (seen >= value) return;
-    const bool sleeps = sleeps_ && spins >= kSpinsBeforeSleep;
-    if (sleeps) {
-      futex(counter, FUTEX_WAIT, static_cast<std::uint32_t>(seen), &kLongestSleep);
-    } else if (sleeps_) {
-      sched_yield();
-    }
+  for (unsigned spins = 1; !done(); ++spins) {
+    if (yields_) sched_yield();
     // A send that is complete here may still need this rank to drive it: MPI promises no progress in the background.
-    if (sleeps || spins % kSpinsBeforeProgress == 0) {
+    if (spins % kSpinsBeforeProgress == 0) {
       int flag = 0;
       MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_.all, &flag, MPI_STATUS_IGNORE);
     }
@@ -94,15 +70,17 @@ void NodeShared::wait_until(const std::atomic<std::uint64_t>& counter, std::uint
 void NodeShared::barrier(const std::vector<int>& wait_for, const std::vector<int>& notify) {
   const std::uint64_t now = ++generation_;
   advance();
-  reach(mine().arrived, now);
+  mine().arrived.store(now, std::memory_order_release);
   if (world_.node_rank == 0) {
-    for (int other = 1; other < world_.node_size; ++other) wait_until(slots_[other].arrived, now);
+    for (int other = 1; other < world_.node_size; ++other) {
+      spin_until([&] { return slots_[other].arrived.load(std::memory_order_acquire) >= now; });
+    }
     if (world_.node_count > 1) mpi_check(MPI_Barrier(world_.leaders), "MPI_Barrier");
-    reach(slots_[0].released, now);
+    slots_[0].released.store(now, std::memory_order_release);
   } else {
-    wait_until(slots_[0].released, now);
+    spin_until([&] { return slots_[0].released.load(std::memory_order_acquire) >= now; });
   }
-  reach(mine().left, now);
+  mine().left.store(now, std::memory_order_release);
   for (const int rank : notify) {
     if (!world_.on_this_node(rank)) mpi_check(MPI_Send(nullptr, 0, MPI_BYTE, rank, kReadyTag, world_.all), "MPI_Send");
   }
@@ -111,17 +89,19 @@ void NodeShared::barrier(const std::vector<int>& wait_for, const std::vector<int
       mpi_check(MPI_Recv(nullptr, 0, MPI_BYTE, rank, kReadyTag, world_.all, MPI_STATUS_IGNORE), "MPI_Recv");
       continue;
     }
-    wait_until(slots_[world_.node_rank_of(rank)].left, now);
+    const int index = world_.node_rank_of(rank);
+    spin_until([&] { return slots_[index].left.load(std::memory_order_acquire) >= now; });
   }
 }
 
 void NodeShared::signal(int destination_node_rank) {
-  reach(flag(world_.node_rank, destination_node_rank).value, ++sent_[static_cast<std::size_t>(destination_node_rank)]);
+  flag(world_.node_rank, destination_node_rank)
+      .value.store(++sent_[static_cast<std::size_t>(destination_node_rank)], std::memory_order_release);
 }
 
 void NodeShared::await(int source_node_rank) {
   const std::uint64_t wanted = ++received_[static_cast<std::size_t>(source_node_rank)];
-  wait_until(flag(source_node_rank, world_.node_rank).value, wanted);
+  spin_until([&] { return flag(source_node_rank, world_.node_rank).value.load(std::memory_order_acquire) >= wanted; });
 }
 
 void NodeShared::leave_device(const std::string& text) {

@@ -57,9 +57,8 @@ class NodeShared {
   void map(const char* name, int flags);
   Slot& mine() { return slots_[world_.node_rank]; }
   Counter& flag(int source, int destination) { return flags_[source * world_.node_size + destination]; }
-  // Counters that others wait for. Who waits does so in its turns, and asleep, where ranks share cores.
-  void reach(std::atomic<std::uint64_t>& counter, std::uint64_t value) const;
-  void wait_until(const std::atomic<std::uint64_t>& counter, std::uint64_t value) const;
+  template <typename Condition>
+  void spin_until(Condition&& done) const;
 
   const World& world_;
   void* mapped_ = nullptr;
@@ -69,7 +68,7 @@ class NodeShared {
   std::vector<std::uint64_t> sent_;
   std::vector<std::uint64_t> received_;
   std::uint64_t generation_ = 0;
-  bool sleeps_ = false;
+  bool yields_ = false;
 };
 
 }  // namespace fabricbench

@@ -91,14 +91,39 @@ def test_the_first_screen_of_a_good_session_has_its_numbers_and_its_map(open_pag
     assert "What is wrong" not in text
 
 
-def test_few_stops_of_the_keyboard_lie_before_the_runs(open_page: Open, everything: Shown) -> None:
+# Where the keyboard is: its place among all that it can reach, whether it is seen, and whether it is a run.
+FOCUS = """() => {
+  const all = [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")]
+    .filter((each) => each.tabIndex >= 0 && each.checkVisibility());
+  const one = document.activeElement, box = one.getBoundingClientRect(), style = getComputedStyle(one);
+  const within = box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth;
+  const place = all.indexOf(one), run = Boolean(one.closest("details.run"));
+  const seen = within && style.outlineStyle === "solid" && parseFloat(style.outlineWidth) >= 2;
+  return {place, run, seen, text: one.outerHTML.slice(0, 120)};
+}"""
+
+
+@pytest.mark.full
+def test_the_keyboard_alone_reaches_everything_and_is_seen(open_page: Open, everything: Shown) -> None:
+    """In the order of the page, few stops before the runs; a run opens, and what is in it is reached too."""
     page = open_page([slow((1, 3)) for _ in range(43)], shown=everything).page
-    focusable = "a[href], button, input, select, summary, [tabindex='0']"
-    first = page.evaluate(
-        f"""() => [...document.querySelectorAll("{focusable}")]
-        .filter((one) => one.checkVisibility()).findIndex((one) => one.closest("details.run"))"""
-    )
-    assert 0 < first < 60
+    stops = 0
+    while True:
+        page.keyboard.press("Tab")
+        focus = page.evaluate(FOCUS)
+        assert (focus["place"], focus["seen"]) == (stops, True), focus["text"]
+        if focus["run"]:
+            break
+        stops += 1
+    assert 0 < stops < 60
+    page.keyboard.press("Enter")
+    assert page.locator("details.run").first.get_attribute("open") is not None
+    page.keyboard.press("Tab")
+    inside = page.evaluate(FOCUS)
+    assert (inside["place"], inside["seen"], inside["run"]) == (stops + 1, True, True)
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    assert page.locator("details.run").first.get_attribute("open") is None
 
 
 def axe() -> str:

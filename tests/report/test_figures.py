@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.figures import Curves, Figure, Listing, Matrix, figures_of
+from fabricheck.report.html import render_html
+from tests.support.nodes import system
 from tests.support.synthetic import GIB, MIB, judged, judgement, pair_run, rank, samples
 
 
@@ -57,11 +60,23 @@ def test_a_matrix_of_equals_has_no_colour_of_a_fault_and_that_of_nodes_has_their
     ranks = [rank(number, f"nid{number // 2}") for number in range(4)]
     figure = find(judged(run.judgements, run.run.samples, ranks=ranks), "pingpong uncontended 1GiB goodput")
     assert isinstance(figure.table, Matrix)
-    assert figure.table.hosts == (("nid0", 2), ("nid1", 2))
+    assert figure.table.hosts == (("nid0", 2, "edge"), ("nid1", 2, "edge"))
     latency = find(pair_run(bad={(0, 1): Verdict.FAIL}), "pingpong uncontended 8B latency").table
     assert isinstance(latency, Matrix)
     worst = max((cell for row in latency.cells for cell in row if cell.verdict), key=lambda cell: float(cell.text))
     assert worst.shade is not None and worst.shade <= 9
+
+
+def test_a_matrix_parts_nodes_at_other_switches_by_another_line() -> None:
+    run = pair_run()
+    ranks = [rank(number, host) for number, host in enumerate(("nid001", "nid001", "nid002", "nid005"))]
+    known = replace(judged(run.judgements, run.run.samples, ranks=ranks), topology=system("emulated"))
+    table = find(known, "pingpong uncontended 1GiB goodput").table
+    assert isinstance(table, Matrix)
+    assert [end.edge for end in table.sources] == ["edge", "", "edge", "edge rack"]
+    assert table.hosts == (("nid001", 2, "edge"), ("nid002", 1, "edge"), ("nid005", 1, "edge rack"))
+    assert "double line" in table.legend and "double line" not in render_html([run], title="t", system="s")
+    assert 'class="edge rack"' in render_html([known], title="t", system="s")
 
 
 def test_schedules_and_quantities_have_matrices_of_their_own() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from itertools import groupby
+from dataclasses import replace
+from itertools import groupby, pairwise
 
+from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.pair_rule import planned_groups
@@ -12,12 +14,14 @@ from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import Group, describe_rank, number, percent, plural, share_of_expected, who
 from fabricheck.report.figures.tables import Cell, End, Figure, Listing, Matrix
+from fabricheck.topology.network import Network
 
 # Above it, numbers in the cells could not be read.
 _RANKS_WITH_TEXT = 32
 # A matrix with few of its cells measured is shorter as a list.
 _SPARSE = 8
 _SHADES = 10
+_AT_ANOTHER_SWITCH = "rack"
 # The colours span at least this share of the best value: noise is not to look like a fault.
 _LEAST_SPAN = 0.05
 
@@ -50,8 +54,11 @@ def matrix_of(group: Group, judged: RunJudgement) -> Figure:
         return Cell("", None)
 
     cells = tuple(tuple(cell((a, b)) for b in destinations) for a in sources)
-    ends = _ends(sources, by_rank), _ends(destinations, by_rank)
-    legend, hosts = _legend(group, low, high, unit), _hosts(destinations, by_rank)
+    network = judged.topology.network if judged.topology is not None else None
+    ends = _ends(sources, by_rank, network), _ends(destinations, by_rank, network)
+    legend, hosts = _legend(group, low, high, unit), _hosts(ends[1])
+    if any(_AT_ANOTHER_SWITCH in end.edge for side in ends for end in side):
+        legend += "; a double line stands between nodes without a switch in common"
     table: Matrix | Listing = Matrix(*ends, cells, hosts, legend)
     if len(sources) * len(destinations) > _SPARSE * len(pairs) + 100:
         table = Listing(tuple((f"{a}→{b}", cell((a, b))) for a, b in sorted(pairs)))
@@ -118,8 +125,23 @@ def _legend(group: Group, low: float, high: float, unit: str) -> str:
     return text
 
 
-def _ends(ranks: tuple[int, ...], by_rank: dict[int, Rank]) -> tuple[End, ...]:
-    return tuple(_end(by_rank.get(each), each) for each in ranks)
+def _ends(ranks: tuple[int, ...], by_rank: dict[int, Rank], network: Network | None) -> tuple[End, ...]:
+    """The ends with the lines between them; none where all are on one host."""
+    ends = [_end(by_rank.get(each), each) for each in ranks]
+    if len({each.host for each in ends}) < 2:
+        return tuple(ends)
+    edges = ["edge", *(_edge(one.host, other.host, network) for one, other in pairwise(ends))]
+    return tuple(replace(each, edge=edge) for each, edge in zip(ends, edges, strict=True))
+
+
+def _edge(host: str, next_: str, network: Network | None) -> str:
+    if host == next_:
+        return ""
+    try:
+        near = network is None or network.distance(*map(network.node_of_host, (host, next_))) == "same-switch"
+    except UserError:  # a host that the network does not know; the judge says so
+        near = True
+    return "edge" if near else f"edge {_AT_ANOTHER_SWITCH}"
 
 
 def _end(rank: Rank | None, number_: int) -> End:
@@ -128,9 +150,9 @@ def _end(rank: Rank | None, number_: int) -> End:
     return End(rank.host, f"GPU {rank.device.index}" if rank.device is not None else f"rank {number_}")
 
 
-def _hosts(ranks: tuple[int, ...], by_rank: dict[int, Rank]) -> tuple[tuple[str, int], ...]:
-    found = [(host, len(list(own))) for host, own in groupby(ranks, lambda each: _end(by_rank.get(each), each).host)]
-    return tuple(found) if len(found) > 1 else ()
+def _hosts(ends: tuple[End, ...]) -> tuple[tuple[str, int, str], ...]:
+    found = [list(own) for _, own in groupby(ends, lambda each: each.host)]
+    return tuple((own[0].host, len(own), own[0].edge) for own in found) if len(found) > 1 else ()
 
 
 def _title(pair: tuple[int, int], found: Judgement, by_rank: dict[int, Rank]) -> str:

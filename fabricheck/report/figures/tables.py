@@ -24,24 +24,26 @@ class Cell:
 
 @dataclass(frozen=True)
 class End:
-    """A row or column of a matrix: what it is called, and on which host it is."""
+    """A row or column of a matrix: what it is called, and on which host it is. `edge`: the classes of the line before
+    it, where another host, or one at another switch, begins."""
 
     host: str
     label: str
+    edge: str = ""
 
 
 @dataclass(frozen=True)
 class Matrix:
     """Values by source (rows) and destination (columns), coloured. `cells` has the shape (sources, destinations).
 
-    `hosts`: the hosts of the columns with how many columns each has; empty where all are on one. `legend`: what the
-    colours stand for.
+    `hosts`: the hosts of the columns with how many columns each has and the `edge` of its first; empty where all are on
+    one. `legend`: what the colours stand for.
     """
 
     sources: tuple[End, ...]
     destinations: tuple[End, ...]
     cells: tuple[tuple[Cell, ...], ...]
-    hosts: tuple[tuple[str, int], ...]
+    hosts: tuple[tuple[str, int, str], ...]
     legend: str
 
 
