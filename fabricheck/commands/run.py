@@ -75,11 +75,11 @@ def run(
     """Run the checks of a system, judge them and write the report.
 
     Tags, and how long they took on one node with four H200 and with two, fabricbench built before (docs/results,
-    2026-11-21); while it runs, it says how long is left by its last run on this system:
+    2026-11-21 and 22); while it runs, it says how long is left by its last run on this system:
 
     \b
     smoke          27 s    20 s   every link once
-    nightly       113 s      -    the most telling checks of acceptance
+    nightly       113 s    75 s   the most telling checks of acceptance
     acceptance    345 s   162 s   all that fabricbench measures
     observations     not timed    what `fabricheck observations` needs
     tuning           not timed    each variable of the tuning, on and off

@@ -112,21 +112,13 @@ def test_a_healthy_session_is_hardly_ever_beyond_a_bound(kind: str, runs: int) -
 def test_noise_with_heavy_tails_takes_more_runs_and_the_command_says_how_many() -> None:
     def needed(kind: str, runs: int) -> int:
         rng = np.random.default_rng(1)
-        return tail_of(list(runs_of(kind, rng, 1000, runs)), [0.0] * 1000).runs_needed(0.01 / METRICS, runs)
+        return tail_of(list(runs_of(kind, rng, 300, runs)), [0.0] * 300).runs_needed(0.01 / METRICS, runs)
 
     assert needed("normal", FEWEST) < needed("with dips", FEWEST)
     few = calibrated(two(FEWEST))
     assert few.runs_needed > FEWEST  # of two metrics of a unit, 16 deviations
     said = "\n".join(calibration_lines(few))
     assert f"{len(few.references)} of them are of fewer than {few.runs_needed} runs" in said
-
-
-def test_bounds_are_wider_the_fewer_runs_tell_of_the_tail() -> None:
-    """The same deviations, of all metrics and of an eighth of them."""
-    deviations = np.sort(np.random.default_rng(1).standard_t(4, 8_000))[::-1]
-    many, few = Tail(deviations), Tail(deviations[::8])
-    assert few.factor(0.01 / METRICS, FEWEST) > many.factor(0.01 / METRICS, FEWEST)
-    assert few.runs_needed(0.01 / METRICS, FEWEST) > many.runs_needed(0.01 / METRICS, FEWEST)
 
 
 def test_the_bounds_of_many_metrics_are_those_of_their_tail_and_not_of_the_least_of_them() -> None:

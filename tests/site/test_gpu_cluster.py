@@ -42,7 +42,7 @@ def test_a_slurm_system_with_the_cray_environment(monkeypatch: pytest.MonkeyPatc
                 "cxx": "CC",
                 "ftn": "",
                 "env_vars": [["MPICH_GPU_SUPPORT_ENABLED", "1"]],
-                "features": ["mpi", "hip", "rccl"],
+                "features": ["mpi", "hip", "rccl", "device-collectives"],
                 "extras": {"backend": "hip", "mpi": "cray-mpich", "mpicxx": "CC", "gpu_arch": "gfx90a"},
             }
         ],
