@@ -24,9 +24,10 @@ class CollectivesInModes(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     transport = "ccl"
     ccl_mode = parameter(["registered", "graph-20", "communicators-2"])
     plan_settings = ["ccl_mode"]
-    operations = ["alltoall", "allreduce"]
+    # With registered buffers NCCL before 2.29.2 hangs where an alltoall comes first (NVIDIA/nccl issue 1859).
+    operations = ["allreduce", "alltoall"]
     gpu_libraries = ["nccl"]
-    sizes = {"other": "1KiB,1GiB"}
+    sizes = {"other": "1KiB,512MiB"}
     tags = {"acceptance"}
 
 
@@ -40,7 +41,7 @@ class SymmetricCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     plan_settings = ["ccl_mode"]
     operations = ["allreduce", "allgather", "reduce_scatter"]
     gpu_libraries = ["nccl"]
-    sizes = {"other": "1KiB,1GiB"}
+    sizes = {"other": "1KiB,512MiB"}
     tags = {"acceptance"}
 
 
@@ -54,5 +55,5 @@ class CopyEngineCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     plan_settings = ["ccl_mode"]
     operations = ["alltoall", "allgather"]
     gpu_libraries = ["nccl"]
-    sizes = {"other": "1KiB,1GiB"}
+    sizes = {"other": "1KiB,512MiB"}
     tags = {"acceptance"}

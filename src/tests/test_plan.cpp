@@ -124,6 +124,23 @@ TEST(plan_rounds_sizes_down_to_whole_shares) {
   CHECK_EQUAL(buffer_bytes(plan), 63u);
 }
 
+TEST(plan_of_registered_buffers_has_collectives_of_the_library_before_sends_and_receives) {
+  Options options =
+      options_for({Operation::alltoall, Operation::allreduce, Operation::pingpong, Operation::allgather}, "1MiB");
+  const auto order = [&] {
+    std::vector<std::string> names;
+    const auto choose = [](Operation operation, Implementation) {
+      const bool library = operation == Operation::allreduce || operation == Operation::allgather;
+      return library ? Implementation::library : Implementation::transfers;
+    };
+    for (const Series& series : make_plan(options, 2, choose)) names.push_back(to_string(series.operation));
+    return join(names, " ");
+  };
+  CHECK_EQUAL(order(), "alltoall allreduce pingpong allgather");
+  options.ccl.buffers = CclBuffers::registered;
+  CHECK_EQUAL(order(), "allreduce allgather alltoall pingpong");
+}
+
 TEST(plan_takes_the_pairs_that_were_asked_for) {
   Options options = options_for({Operation::pingpong, Operation::bidirectional}, "8");
   options.pairs = {{2, 1}};
