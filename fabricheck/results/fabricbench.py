@@ -239,6 +239,8 @@ class _Reader:
 
     def describe_error(self, error: ErrorModel) -> str:
         what = f" during {error.operation} of {error.bytes} B" if error.operation is not None else ""
+        if self.header is not None and self.header.plan.ccl_mode is not None:
+            what += f" in the mode {self.header.plan.ccl_mode} of *CCL"
         text = f"the benchmark ended with an error of kind {error.kind}{what}: {error.message}"
         if error.missing_ranks:
             where = describe_places([each for each in self.ranks() if each.rank in error.missing_ranks])

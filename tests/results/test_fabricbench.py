@@ -202,6 +202,19 @@ DEFECTS: dict[str, tuple[Callable[[list[Line]], object], Verdict, str]] = {
         "registered was not in effect in pingpong of 1048576 B",
     ),
     "buffers never registered": (_in_mode("registered", {}, {"pingpong": _SIZES}), INVALID, "of 8 B and 1 more"),
+    "mode whose log went elsewhere": (
+        lambda lines: (
+            _in_mode("registered", {}, {"pingpong": _SIZES})(lines),
+            lines[0]["environment"].update(NCCL_DEBUG="INFO"),
+        ),
+        INVALID,
+        "a line was looked for in NCCL's log, which is read only where NCCL_DEBUG and NCCL_DEBUG_FILE are unset",
+    ),
+    "mode that hangs": (
+        lambda lines: [change(lines) for change in (_in_mode("registered", {}, {}), _error)],
+        INCOMPLETE,
+        "kind timeout during pingpong of 8 B in the mode registered of *CCL: stuck",
+    ),
     "mode whose operation nobody looked at": (_in_mode("graph-20", {}, {}), INVALID, "not in effect in pingpong,"),
     "unknown mode": (_plan(ccl_mode="fast"), INVALID, "ccl_mode"),
     "other status": (_line(-1, status="done"), INCOMPLETE, ":4: the last line is not valid: status"),
