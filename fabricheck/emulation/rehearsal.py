@@ -95,6 +95,8 @@ def _furnish(cluster: Cluster, chosen: Miniature, root: Path, built: Programs) -
             ["LD_LIBRARY_PATH", f"{built.libraries}:$LD_LIBRARY_PATH"],
             # Where amd-smi is looked for.
             ["PATH", f"{built.libraries}:$PATH"],
+            # The largest messages of a miniature are as small as those that NCCL sends through its own buffers.
+            ["NCCL_P2P_LL_THRESHOLD", "1024"],
         ],
         "extras": {"mpi": "openmpi", "mpicxx": str(MPICXX), "launcher_options": [f"--task-prolog={before}"]},
     }

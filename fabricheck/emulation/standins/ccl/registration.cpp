@@ -19,8 +19,11 @@ using namespace emulation::ccl;
 namespace emulation::ccl {
 namespace {
 
-// NCCL's smallest messages go through its own buffers, whatever is registered (NCCL_P2P_LL_THRESHOLD).
-constexpr std::size_t kThroughOwnBuffers = 16384;
+// NCCL's smallest messages go through its own buffers, whatever is registered.
+std::size_t through_own_buffers() {
+  const char* given = std::getenv("NCCL_P2P_LL_THRESHOLD");
+  return given == nullptr ? 16384 : std::strtoull(given, nullptr, 10);
+}
 
 template <typename... Values>
 std::string text_of(const char* format, Values... values) {
@@ -86,7 +89,7 @@ bool log_call(Communicator& communicator, const void* stream, const char* name, 
       log_info(Topic::tuning, device,
                text_of("%s [Symmetric]: %zu Bytes -> Kernel emulated nchannels 1 nthreads 1 nWorks 1", name, bytes));
     }
-  } else if (bytes > kThroughOwnBuffers) {
+  } else if (bytes > through_own_buffers()) {
     log_info(Topic::reg, device,
              text_of("rank %d - IPC register buffer %p size %zu, emulated", communicator.rank, receive, bytes));
   }
