@@ -91,12 +91,11 @@ def test_faults_of_nvidias_gpus_are_red_and_named(alps: Cluster, tmp_path: Path,
     "names",
     [
         ("PCIe at Gen 3", "a throttled GPU", "another process on a GPU"),
-        ("a link between GPUs at half rate",),
         ("a hung GPU",),
         ("a GPU is missing",),
         ("*CCL over sockets on one node", "another driver on one node"),
     ],
-    ids=["in a node", "link", "hung", "missing", "between nodes"],
+    ids=["in a node", "hung", "missing", "between nodes"],
 )
 def test_faults_of_amds_gpus_are_red_and_named(lumi: Cluster, tmp_path: Path, names: tuple[str, ...]) -> None:
     require_named(lumi, tmp_path, *names)
