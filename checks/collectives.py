@@ -24,7 +24,6 @@ class CollectivesInModes(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     transport = "ccl"
     ccl_mode = parameter(["registered", "graph-20", "communicators-2"])
     plan_settings = ["ccl_mode"]
-    # With registered buffers NCCL before 2.29.2 hangs where an alltoall comes first (NVIDIA/nccl issue 1859).
     operations = ["allreduce", "alltoall"]
     gpu_libraries = ["nccl"]
     sizes = {"other": "1KiB,512MiB"}

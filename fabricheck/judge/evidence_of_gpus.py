@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fabricheck.judge.evidence import Evidence, Node
-from fabricheck.records.state import GpuLink, GpuState, Xid
+from fabricheck.records.state import GpuState, Xid
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 
@@ -152,40 +152,29 @@ def _links(one: _Gpu, wanted: int) -> Iterator[Evidence]:
         advice = f"nvidia-smi nvlink -s -i {one.gpu.index}, and the fabric manager's log"
         text = f"{len(up)} of {max(wanted, len(up))} links to other GPUs are active{which}{during}"
         yield one.say(text, advice, Verdict.DEGRADED)
-    before = {link.number: link for link in one.before.links} if one.before else {}
-    rises = [(link.number, _rise(link, before[link.number])) for link in links if link.number in before]
-    for number, rise in rises:
-        yield from _link_errors(one, number, rise)
-    for name, words in _NVLINK_CRC.items():
-        few = {number: rise[name] for number, rise in rises if rise.get(name, 0) > 0 and not _many(one, rise[name])}
+    yield from _link_errors(one)
+
+
+def _link_errors(one: _Gpu) -> Iterator[Evidence]:
+    """Errors of NVLinks during the test: each link that has too many, and the others together."""
+    before = {link.number: link.counters for link in one.before.links} if one.before else {}
+    advice = f"nvidia-smi nvlink -e -i {one.gpu.index}; errors that go on are of the link's cable, board or switch"
+    for name, words in (_NVLINK_ERRORS | _NVLINK_CRC).items():
+        few = {}
+        for link in (each for each in one.gpu.links if each.number in before):
+            count = link.counters.get(name, 0) - before[link.number].get(name, 0)
+            if count > 0 and (name in _NVLINK_ERRORS or _is_fast(one, count)):
+                yield one.say(f"NVLink {link.number} had {count} {words} during the test", advice, Verdict.DEGRADED)
+            elif count > 0:
+                few[link.number] = count
         if few:
             worst = max(few, key=lambda number: few[number])
-            text = (
-                f"{len(few)} of {len(links)} NVLinks had {words} during the test, at most {few[worst]} on link {worst}"
-            )
-            yield one.say(text, _errors_advice(one), None)
+            on_links = f"{len(few)} of {len(one.gpu.links)} NVLinks had {words} during the test"
+            yield one.say(f"{on_links}, at most {few[worst]} on link {worst}", advice, None)
 
 
-def _rise(link: GpuLink, before: GpuLink) -> Mapping[str, int]:
-    return {name: value - before.counters.get(name, 0) for name, value in link.counters.items()}
-
-
-def _many(one: _Gpu, count: int) -> bool:
+def _is_fast(one: _Gpu, count: int) -> bool:
     return one.node.seconds > 0 and count / one.node.seconds >= _CRC_A_SECOND
-
-
-def _errors_advice(one: _Gpu) -> str:
-    return f"nvidia-smi nvlink -e -i {one.gpu.index}; errors that go on are of the link's cable, board or switch"
-
-
-def _link_errors(one: _Gpu, link: int, rise: Mapping[str, int]) -> Iterator[Evidence]:
-    """Those that are too many."""
-    for name, words in _NVLINK_ERRORS.items():
-        if (count := rise.get(name, 0)) > 0:
-            yield one.say(f"NVLink {link} had {count} {words} during the test", _errors_advice(one), Verdict.DEGRADED)
-    for name, words in _NVLINK_CRC.items():
-        if _many(one, count := rise.get(name, 0)):
-            yield one.say(f"NVLink {link} had {count} {words} during the test", _errors_advice(one), Verdict.DEGRADED)
 
 
 def _throttled(one: _Gpu) -> Iterator[Evidence]:
