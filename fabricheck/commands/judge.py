@@ -32,7 +32,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--system", help="A system below site_configs/, or system:partition: its topology, and its references.")
 @click.option("--topology", type=_FILE, help="A topology file, in place of the system's.")
 @click.option("--references", type=_FILE, help="A file of references, in place of the system's.")
-@click.option("--test", help="The ReFrame test class whose references count; not needed where the file has only one.")
+@click.option(
+    "--test", help="The test whose references count, its class or as it is printed; not needed where there is only one."
+)
 @click.option(
     "--key",
     "keys",
@@ -81,7 +83,7 @@ def judge(
     from fabricheck.commands.vendor_judgement import table as vendor_table
     from fabricheck.findings.of_session import with_what_it_tells
     from fabricheck.judge.as_json import run_as_json
-    from fabricheck.judge.system import SystemJudge, choose_test, parse_attribute
+    from fabricheck.judge.system import SystemJudge, as_printed, choose_test, parse_attribute
     from fabricheck.records.verdict import EXIT_CODES, worst
     from fabricheck.results.fabricbench import read_run
 
@@ -89,9 +91,10 @@ def judge(
     model = _topology(system, topology)
     known = _references(system, references)
     judge = SystemJudge(model, known, rules, parts=_parts(), published=_published(system))
+    test, told = as_printed(test, system or "")
     if known is not None and known.tests:
         test = choose_test(known, test)
-    attributes = dict(parse_attribute(each) for each in keys)
+    attributes = {**told, **dict(map(parse_attribute, keys))}
     partition = str(attributes.get("$partition", system or ""))
     judged: list[RunJudgement | VendorJudgement] = []
     for file in files:

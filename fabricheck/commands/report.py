@@ -42,7 +42,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--output", type=_FILE, required=True, help="The HTML file to write.")
 @click.option("--title", help="Its title.  [default: the system]")
 @click.option(
-    "--test", help="Of FILEs: the ReFrame test class whose references count; not needed where there is only one."
+    "--test",
+    help="Of FILEs: the test whose references count, its class or as it is printed; not needed where there is one.",
 )
 @click.option(
     "--key",

@@ -31,6 +31,7 @@ def evidence_of_nodes(nodes: Sequence[Node], run: Run | None) -> Iterator[Eviden
     if run is not None:
         yield from _unlike_ranks(run)
         yield from _unlike_order(run)
+        yield from _unlike_nvidia_smi(run)
     yield from _clocks(nodes)
     yield from _load(nodes)
     for node in nodes:
@@ -176,6 +177,24 @@ def _unlike_order(run: Run) -> Iterator[Evidence]:
     if len({tuple(sorted(order)) for order in orders.values()}) == 1:
         values = {host: ", ".join(order) for host, order in orders.items()}
         yield from _unlike("order of GPUs", values, "CUDA_DEVICE_ORDER=PCI_BUS_ID, and the same driver on all nodes")
+
+
+def _unlike_nvidia_smi(run: Run) -> Iterator[Evidence]:
+    """Nodes on which CUDA numbers GPUs otherwise than NVML and the topology, which go by PCI address."""
+    if run.header.get("backend") != "cuda":
+        return
+    addresses: dict[str, dict[int, str]] = {}
+    for rank in run.ranks:
+        if rank.device is not None:
+            addresses.setdefault(short_name(rank.host), {})[rank.device.index] = rank.device.bus_id.lower()[-12:]
+    for host, by_index in addresses.items():
+        order = [address for _, address in sorted(by_index.items())]
+        if order != sorted(order):
+            text = (
+                f"CUDA numbers its GPUs {', '.join(order)}, and nvidia-smi by PCI address: their numbers are of others"
+            )
+            advice = "CUDA_VISIBLE_DEVICES in ascending order, and CUDA_DEVICE_ORDER=PCI_BUS_ID"
+            yield Evidence(host, "", text, advice, Verdict.DEGRADED, same="order of GPUs")
 
 
 def _clocks(nodes: Sequence[Node]) -> Iterator[Evidence]:

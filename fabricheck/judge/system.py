@@ -177,15 +177,34 @@ def judge_files(
 
     `test` may be left out where the system has references of at most one test. Raises UserError where it has several,
     for a test that it has none of, for a file that cannot be read, and as SystemJudge does: references that exist are
-    never left out without a word.
+    never left out without a word. `test` may be as it is printed, with its parameters and where it ran.
     """
     judge = SystemJudge.of(system, root)
     known = judge.references
+    test, told = as_printed(test, system)
+    attributes = {**told, **(attributes or {})}
     if known is not None and known.tests:
         test = choose_test(known, test)
     elif test is not None:
         raise UserError(f"there are no references of {system}, so none of {test!r}: leave out --test")
     return tuple(judge.judge_alone(read_run(path), test, attributes) for path in paths)
+
+
+def as_printed(test: str | None, system: str) -> tuple[str | None, dict[str, Key]]:
+    """The class of a test, and what else its name tells: `PingPong %transport=ccl @alps:gpu+gnu`."""
+    told: dict[str, Key] = {"$partition": system} if ":" in system else {}
+    if not test or not test.split():
+        return test, told
+    name, *more = test.split()
+    for word in more:
+        if word.startswith("@"):
+            told["$partition"], _, environment = word[1:].partition("+")
+            told |= {"$environ": environment} if environment else {}
+        elif word.startswith("%"):
+            told.update([parse_attribute(word[1:])])
+        else:
+            raise UserError(f"--test {test!r}: {word!r} is neither %NAME=VALUE nor @system:partition+environment")
+    return name, told
 
 
 def parse_attribute(text: str) -> tuple[str, Key]:

@@ -31,7 +31,22 @@ def strongest_level(
         found.append(of_reference(metric, reference))
     if expectation.achievable is not None and metric.quantity == "goodput":
         found.append(_achievable(metric, expectation, expectation.achievable, policy))
-    return strongest(found)
+    return _closest(metric, found)
+
+
+def _closest(metric: Metric, found: Iterable[Yardstick]) -> Yardstick | None:
+    """The strongest; a part's bound in place of a wider one of a reference that is itself within it.
+
+    A reference of few runs has a wide bound, and must not hide what the part alone had told. A system that is known to
+    give less than the part does elsewhere has a reference out of the part's bound, which is not for it then.
+    """
+    found = list(found)
+    level = strongest(found)
+    part = strongest(each for each in found if each.kind == "part")
+    if level is None or part is None or level.kind != "reference":
+        return level
+    sign = 1 if metric.better == "higher" else -1
+    return part if sign * level.bound < sign * part.bound <= sign * level.value else level
 
 
 def of_reference(metric: Metric, reference: Reference) -> Yardstick:

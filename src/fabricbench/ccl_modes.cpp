@@ -131,6 +131,16 @@ void CclProof::add_lines(const std::string& lines) {
     add(mode, parse_operation(operation), bytes, proven);
 }
 
+long CclProof::proven(const std::string& mode) const {
+  long count = 0;
+  if (const auto place = found_.find(mode); place != found_.end()) {
+    for (const auto& [operation, sizes] : place->second) {
+      for (const auto& [bytes, proven] : sizes) count += proven ? 1 : 0;
+    }
+  }
+  return count;
+}
+
 std::string CclProof::json() const {
   Json json;
   json.begin_object();

@@ -66,6 +66,8 @@ class CclProof {
   // {"registered": {"evidence": "…", "proven": {"allreduce": [65536]}, "unproven": {"allreduce": [16]}}}
   std::string json() const;
   bool empty() const { return found_.empty(); }
+  // At how many operations and sizes a mode was in effect.
+  long proven(const std::string& mode) const;
 
  private:
   std::map<std::string, std::map<std::string, std::map<std::uint64_t, bool>>> found_;

@@ -64,11 +64,11 @@ void only_json(Json& json, const World& world, const std::map<std::string, std::
   json.end_object();
 }
 
-// What all ranks know of the modes of *CCL; nothing where there are none. Collective.
-void modes_json(Json& json, const World& world, const CclProof& mine) {
+// What all ranks know of the modes of *CCL. Collective.
+CclProof of_all_ranks(const World& world, const CclProof& mine) {
   CclProof all;
   for (const std::string& each : world.gather_strings(mine.lines())) all.add_lines(each);
-  if (!all.empty()) json.key("ccl_modes").literal(all.json());
+  return all;
 }
 
 }  // namespace
@@ -140,6 +140,13 @@ std::string Proof::collect(const World& world, const CclProof& modes) const {
       ranks[path].push_back(static_cast<int>(rank));
     }
   }
+  const CclProof all = of_all_ranks(world, modes);
+  // Between windows NCCL makes no channels, of which the log would tell: in a node it offers them only where all GPUs
+  // reach each other's memory (`symmetricSupport` in init.cc of 2.28), and kernels or copy engines do so.
+  for (const char* mode : {kSymmetricMode, kCopyEngineMode}) {
+    if (const long times = world.node_count == 1 ? all.proven(mode) : 0; times > 0)
+      paths[std::string("P2P/") + mode] = times;
+  }
   Json json;
   json.begin_object().key("paths").begin_object();
   for (const auto& [path, times] : paths) json.field(path, times);
@@ -153,7 +160,7 @@ std::string Proof::collect(const World& world, const CclProof& modes) const {
   only_json(json, world, ranks);
   json.key("interfaces");
   interfaces_json(json, world, sent_before_);
-  modes_json(json, world, modes);
+  if (!all.empty()) json.key("ccl_modes").literal(all.json());
   return json.end_object().text();
 }
 

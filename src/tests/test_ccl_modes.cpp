@@ -80,5 +80,7 @@ TEST(a_mode_is_proven_where_no_rank_contradicts) {
   const std::string json = all.json();
   CHECK(json.find("\"proven\":{\"allreduce\":[65536]}") != std::string::npos);
   CHECK(json.find("\"unproven\":{\"allreduce\":[16],\"alltoall\":[65536]}") != std::string::npos);
+  CHECK_EQUAL(all.proven("registered"), 1);
+  CHECK_EQUAL(all.proven("symmetric"), 0);
   CHECK(CclProof{}.empty());
 }

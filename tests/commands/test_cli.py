@@ -82,8 +82,11 @@ def test_nothing_to_judge_against_never_passes() -> None:
     assert run("judge", HOST) == 4
 
 
+AS_PRINTED = "PingPong %transport=ccl @hgx-h200:gpu+openmpi"
+
+
 def test_a_run_is_judged_by_the_model_of_its_system(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("judge", CUDA, "--system", "hgx-h200") in (0, 1)
+    assert run("judge", CUDA, "--system", "hgx-h200", "--test", AS_PRINTED) in (0, 1)
     assert "pingpong_contended_0_1_1gib_goodput" in capsys.readouterr().out
 
     def slow(lines: list[Line]) -> None:
@@ -92,7 +95,7 @@ def test_a_run_is_judged_by_the_model_of_its_system(tmp_path: Path, capsys: pyte
 
     lines = copy.deepcopy(lines_of(CUDA))
     slow(lines)
-    assert run("judge", write(tmp_path / "slow.jsonl", lines), "--system", "hgx-h200") == 3
+    assert run("judge", write(tmp_path / "slow.jsonl", lines), "--system", "hgx-h200", "--test", AS_PRINTED) == 3
 
 
 @pytest.mark.parametrize(

@@ -35,3 +35,15 @@ def test_ranks_without_gpus_share_the_ports_that_they_may_use(
     run = made_run(hosts, [rail], environment=environment, environment_differences=differences)
     found = expect_from_topology(run, system("emulated"), Policy())(rail, "goodput")
     assert found.expected == pytest.approx(0.1 * ports)
+
+
+def test_what_links_carry_of_nccls_data_says_nothing_of_its_modes() -> None:
+    allgather = made_samples("allgather", range(4), 512 * MIB, 4000.0)
+    topology = system("hgx-h200")
+
+    def achievable(**plan: Any) -> float | None:
+        run = made_run(["vm"] * 4, [allgather], transport="ccl", devices=True, plan=plan)
+        return expect_from_topology(run, topology, Policy())(allgather, "goodput").achievable
+
+    assert achievable() is not None
+    assert achievable(ccl_mode="symmetric") is None

@@ -285,6 +285,22 @@ def test_gpus_in_another_order_on_one_node() -> None:
     assert (Verdict.DEGRADED, said) in told(replace(run, ranks=swapped))
 
 
+def test_gpus_that_cuda_numbers_otherwise_than_nvidia_smi() -> None:
+    """As with CUDA_VISIBLE_DEVICES=1,0, on each node alike: what is called GPU 0 is GPU 1."""
+    ranks = made_ranks(("nid001", "nid001"), devices=True)
+    run = replace(run_with([node("nid001")], []), ranks=ranks)
+    assert not any("nvidia-smi" in said for _, said in told(run))
+    first, second = (each.device for each in ranks)
+    assert first is not None and second is not None
+    swapped = (replace(first, bus_id=second.bus_id), replace(second, bus_id=first.bus_id))
+    other = tuple(replace(rank, device=device) for rank, device in zip(ranks, swapped, strict=True))
+    said = (
+        "nid001: CUDA numbers its GPUs 0000:01:00.0, 0000:00:00.0, and nvidia-smi by PCI address: "
+        "their numbers are of others"
+    )
+    assert (Verdict.DEGRADED, said) in told(replace(run, ranks=other))
+
+
 def test_a_gpu_that_does_not_say_whether_it_rests_is_held_against_those_beside_it() -> None:
     """AMD's driver does not: one of a node at a lower generation is not at rest, all of them may be."""
     amd = [gpu(index, performance_state=None) for index in range(2)]

@@ -71,6 +71,13 @@ def test_which_test_it_was_has_to_be_said_where_there_are_several(references: Pa
         choose_test(known, "Nobody")
 
 
+def test_a_test_may_be_named_as_it_is_printed(references: Path) -> None:
+    assert value(references, "Indexed %flavour=sour @hgx-h200:gpu+openmpi") == 2000
+    assert value(references, "Other @hgx-h200:gpu+openmpi") == 3000
+    with pytest.raises(UserError, match="'and' is neither %NAME=VALUE nor @system:partition"):
+        value(references, "Indexed and more")
+
+
 def test_one_test_alone_need_not_be_said(references: Path) -> None:
     file = references / "reference_values" / "hgx-h200.yaml"
     text = file.read_text(encoding="utf-8")

@@ -51,8 +51,8 @@ def test_a_partition_has_its_own_nodes_or_those_of_the_system(suite: Path) -> No
 
 def test_a_run_is_judged_by_the_nodes_of_its_partition(suite: Path) -> None:
     judge, run = SystemJudge.of("hgx-h200", suite), read_run(CUDA)
-    usual = judge.judge(run, "PingPong", {"$partition": "hgx-h200:gpu"})
-    slow = judge.judge(run, "PingPong", {"$partition": SLOW})
+    usual = judge.judge(run, "PingPong", {"$partition": "hgx-h200:gpu", "$environ": "openmpi"})
+    slow = judge.judge(run, "PingPong", {"$partition": SLOW, "$environ": "openmpi"})
     rates = [
         next(each.expectation.expected for each in one.judgements if each.name.endswith("1gib_goodput"))
         for one in (usual, slow)

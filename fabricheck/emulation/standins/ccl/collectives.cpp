@@ -364,7 +364,7 @@ void check(const Communicator& communicator) {
 }
 
 void log_rings(Communicator& communicator) {
-  if (communicator.logged_rings) return;
+  if (communicator.logged_rings || communicator.is_between_windows) return;
   communicator.logged_rings = true;
   const int next = (communicator.rank + 1) % communicator.size;
   const int before = (communicator.rank + communicator.size - 1) % communicator.size;

@@ -163,6 +163,7 @@ Path Communicator::path_to(int other) const {
 }
 
 void Communicator::log_path(int other, bool sends) {
+  if (is_between_windows) return;
   if (other == rank || !logged.insert({other, sends}).second) return;
   const Path path = path_to(other);
   if (path != Path::net && !sends) return;  // NCCL tells of these at the sender

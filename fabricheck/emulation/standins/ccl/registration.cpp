@@ -71,6 +71,7 @@ bool log_call(Communicator& communicator, const void* stream, const char* name, 
       Topic::coll, device,
       text_of("%s: opCount 0 sendbuff %p recvbuff %p count %zu datatype 0 op 0 root 0 comm %p [nranks=%d] stream %p",
               name, send, receive, bytes, static_cast<void*>(&communicator), communicator.size, stream));
+  communicator.is_between_windows = false;
   const KnownBuffer* own = communicator.find(receive == nullptr ? send : receive);
   const KnownBuffer* other = communicator.find(send == nullptr ? receive : send);
   if (own == nullptr || other == nullptr) return true;
@@ -81,10 +82,12 @@ bool log_call(Communicator& communicator, const void* stream, const char* name, 
       log_info(Topic::init, device, text_of("Init CE, rank %d, emulated, seq num 0", communicator.rank));
     }
     communicator.logged_copy_engines = true;
+    communicator.is_between_windows = true;
     return false;
   }
   const bool has_kernel = is_gather || std::strcmp(name, "AllReduce") == 0 || std::strcmp(name, "ReduceScatter") == 0;
   if (own->is_window && other->is_window && has_kernel) {
+    communicator.is_between_windows = true;
     if (communicator.rank == 0) {
       log_info(Topic::tuning, device,
                text_of("%s [Symmetric]: %zu Bytes -> Kernel emulated nchannels 1 nthreads 1 nWorks 1", name, bytes));

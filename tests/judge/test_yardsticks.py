@@ -1,0 +1,37 @@
+"""Which of the yardsticks that a metric has decides."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabricheck.judge.policy import Policy
+from fabricheck.judge.yardsticks import strongest_level
+from fabricheck.records.judgement import Expectation, Reference, Yardstick
+from fabricheck.records.metrics import Metric, Quantity
+from tests.support.made_runs import MIB, made_samples
+
+
+@pytest.mark.parametrize(
+    ("value", "below", "decides"),
+    [
+        (100.0, 0.03, "reference"),  # tighter than the part's bound of 95
+        (100.0, 0.20, "part"),  # of few runs
+        (96.0, 0.20, "part"),
+        (90.0, 0.20, "reference"),  # known to give less than the part elsewhere
+    ],
+)
+@pytest.mark.parametrize("quantity", ["goodput", "latency"])
+def test_a_wide_reference_hides_nothing_that_the_part_tells(
+    value: float, below: float, decides: str, quantity: Quantity
+) -> None:
+    metric = Metric("made", quantity, made_samples("pingpong", (0, 1), MIB, 100.0))
+    if quantity == "goodput":
+        reference, bound = Reference(value, -below, None, metric.unit, "made"), 95.0
+    else:
+        value = 200 - value
+        reference, bound = Reference(value, None, below, metric.unit, "made"), 105.0
+    part = Yardstick("part", 100.0, bound, "elsewhere")
+    nothing = Expectation(None, None, None, 0.0, "made")
+    level = strongest_level(metric, nothing, reference, [part], Policy())
+    assert level is not None
+    assert level.kind == decides
