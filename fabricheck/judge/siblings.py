@@ -278,7 +278,8 @@ def _without_majority(
             yield Problem(Verdict.DEGRADED, text)
         elif achievable is not None and not equals.devices and len(judged) > 1:
             share = float(np.median(values[1])) / achievable
-            if share < 1 - policy.achievable_margin_of_hosts:
+            best = max(values[1]) / achievable
+            if share < 1 - policy.achievable_margin or best < 1 - policy.achievable_margin_of_best:
                 carried = f"{share:.0%} of the {achievable:.4g} Gb/s that links carry of data"
                 text = f"{equals.what}: {len(values[1])} equals have {carried}: no healthy one is left to compare with"
                 yield Problem(Verdict.DEGRADED, f"{text}; look at software, settings and what all of them share")
