@@ -88,8 +88,6 @@ EDITED = {
     "interleaved_lines": edit_lines(interleave),
     "reordered_lines": edit_lines(lambda lines: lines.insert(1, lines.pop(2))),
     "stale_file": edit_lines(of_an_earlier_run),
-    "slow_clock": edit_record(0, started_utc="2020-01-01T00:00:00Z"),
-    "another_library": edit_record(0, libraries={"mpi": {"name": "Open MPI", "version": "9.9.9"}}),
     "another_transport": edit_record(0, transport="copy"),
     "bad_exit_status": lambda file: file.with_name("exit-status").write_text("1\n"),
     "no_exit_status": lambda file: file.with_name("exit-status").unlink(),

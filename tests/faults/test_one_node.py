@@ -154,8 +154,6 @@ PLANTED = {
     "reordered_lines": Planted("results are out of order", EDITED, Verdict.INVALID, "moved"),
     "interleaved_lines": Planted("two runs wrote into one file", EDITED, Verdict.INVALID, ""),
     "stale_file": Planted("the results are those of an earlier run", EDITED, Verdict.INVALID, "2020-01-01"),
-    "slow_clock": Planted("the clock of rank 0's node is behind", EDITED, Verdict.DEGRADED, "its clock is"),
-    "another_library": Planted("another MPI library's version is told", EDITED, Verdict.INVALID, "9.9.9"),
     "another_transport": Planted("another transport was measured", EDITED, Verdict.INVALID, "copy"),
     "bad_exit_status": Planted("the benchmark fails after measuring", EDITED, Verdict.INCOMPLETE, "exit status 1"),
     "no_exit_status": Planted(
