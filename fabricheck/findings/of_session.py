@@ -22,6 +22,7 @@ from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.localization.judge import judge_pairs
 from fabricheck.localization.results import RETEST
+from fabricheck.localization.wiring import find_swapped
 from fabricheck.records.verdict import Finding, Problem, Verdict, split, worst
 from fabricheck.topology.network import Network, fold
 
@@ -78,6 +79,7 @@ def _of_one(run: CaseRun, judge: SystemJudge) -> Iterator[Iterator[Problem | Fin
             # In what is over suspects alone there is nothing to compare them with.
             if Path(run.run.path).name != RETEST:
                 yield judge_pairs(run.run, topology, judge.policy)
+                yield find_swapped(run.run, topology, judge.policy.equals_error)
             yield find_distance_classes(run.run, topology.network)
         yield find_associations(run.run, topology)
     yield find_slowdowns(run)

@@ -140,7 +140,8 @@ class Policy:
     - `smallest_loss`: a part of the network that loses less is not named (the lower end of the 95% interval counts);
       `smallest_loss_of_distance`: the same where all pairs over more than one switch lose, and no others.
     - `smallest_effect`: a setting that surely changes less than this share, either way, does nothing that matters.
-    - `achievable_margin`, and that `_of_collectives`: how far under what links carry of data a goodput is DEGRADED.
+    - `achievable_margin`, and that `_of_collectives`: how far under what links carry of data a goodput is DEGRADED;
+      `_of_best`: the best of equal pairs of hosts without GPUs.
     - `part_margin`, and those `_of_host_memory` and `_of_latencies`: how far from the same part elsewhere, at least;
       `published_margin`: from a paper's value that has no range of its own.
     - `equals`: how much equals differ at least from each other while nothing is wrong; the first rule that matches
@@ -163,6 +164,7 @@ class Policy:
     smallest_effect: Annotated[float, Field(gt=0, lt=1)] = 0.02
     achievable_margin: Annotated[float, Field(gt=0, lt=1)] = 0.12
     achievable_margin_of_collectives: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    achievable_margin_of_best: Annotated[float, Field(gt=0, lt=1)] = 0.06
     part_margin: Annotated[float, Field(gt=0, lt=1)] = 0.05
     part_margin_of_host_memory: Annotated[float, Field(gt=0, lt=1)] = 0.10
     part_margin_of_latencies: Annotated[float, Field(gt=0)] = 1.0

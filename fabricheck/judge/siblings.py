@@ -86,7 +86,7 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     rest = [each for each in unequal if not _is_of_link(each, judged, links)]
     addresses = _addresses(runs) if unequal or links else {}
     problems = [*(_problem_of_link(each, addresses) for each in links.values()), *_problems(rest, addresses)]
-    problems += _without_majority(groups, unequal, judged, policy)
+    problems += _without_majority(groups, rest, judged, policy)
     for each in groups:
         problems += find_slow_tails(each.equals, runs[each.run], each_error * len(each.equals.members))
     return Compared(judged, tuple(problems), tuple(_findings(judged, groups)))
@@ -259,7 +259,10 @@ def _problems(unequal: Sequence[Unequal], addresses: Mapping[str, str]) -> Itera
 def _without_majority(
     groups: Sequence[_Group], unequal: Sequence[Unequal], runs: Sequence[RunJudgement], policy: Policy
 ) -> Iterator[Problem]:
-    """Groups of which more than half are slow, or all: then what links carry says who is healthy, and not the rest."""
+    """Groups of which more than half are slow, or all: then what links carry says who is healthy, and not the rest.
+
+    `unequal`: what no link explains; where one does, it is named, and those beside it are healthy.
+    """
     for group in groups:
         equals = group.equals
         judged = [runs[group.run].judgements[each.number] for each in equals.members]
@@ -275,7 +278,8 @@ def _without_majority(
             yield Problem(Verdict.DEGRADED, text)
         elif achievable is not None and not equals.devices and len(judged) > 1:
             share = float(np.median(values[1])) / achievable
-            if share < 1 - policy.achievable_margin:
+            best = max(values[1]) / achievable
+            if share < 1 - policy.achievable_margin or best < 1 - policy.achievable_margin_of_best:
                 carried = f"{share:.0%} of the {achievable:.4g} Gb/s that links carry of data"
                 text = f"{equals.what}: {len(values[1])} equals have {carried}: no healthy one is left to compare with"
                 yield Problem(Verdict.DEGRADED, f"{text}; look at software, settings and what all of them share")

@@ -1,7 +1,8 @@
 """What is probably at fault, one entry for each part: what to pull, on what evidence, and what to do next.
 
 Pairs that are slow name the part that they share and that no good pair crosses; a pair that shares none is named
-itself. What is slow between all pairs alike is no part, and is said to be none.
+itself. What is slow between all pairs alike is no part, and is said to be none; what is slow between all pairs by
+different amounts is said to be that.
 """
 
 from __future__ import annotations
@@ -39,11 +40,15 @@ from fabricheck.report.parts import Parts, ends_of, gpu_names
 
 #: The title of what no part can be the cause of.
 NO_PART = "Everything alike: a library or a setting, not a part"
+#: The same where some lost much more than others.
+NOT_ALIKE = "Everything, but not alike: several parts, or one that all of it crosses"
 
 # An INVALID or INCOMPLETE metric says nothing of the speed of what its data pass.
 _SLOW = (Verdict.DEGRADED, Verdict.FAIL)
 _MOST_NAMED, _MOST_EVIDENCE = 3, 2
 _LONGEST_TITLE = 240
+# Of a group the worst and the best, as shares of what is expected, when all of it is said to be equally slow.
+_ALIKE = 0.75
 
 
 # The name of a test of ReFrame, and where it ran: `PingPong %transport=ccl @alps:gpu+PrgEnv-gnu`.
@@ -70,14 +75,24 @@ class Suspect:
 
 @dataclass(frozen=True)
 class _Slow:
-    """Metrics of a run that are slow for one reason; `component` is its name where one is known."""
+    """Metrics of a run that are slow for one reason; `component` is its name where one is known.
+
+    `whole`: they are all of a group, so that nothing healthy is left to compare them with.
+    """
 
     judged: RunJudgement
     link: str
     members: tuple[Judgement, ...]
     component: str = ""
     others: tuple[str, ...] = ()
-    alike: bool = False
+    whole: bool = False
+
+    @property
+    def alike(self) -> bool:
+        """Whether a whole group lost about as much."""
+        shares = [share_of_expected(each) for each in self.members]
+        values = [each.value if share is None else share for each, share in zip(self.members, shares, strict=True)]
+        return self.whole and min(values) >= _ALIKE * max(values)
 
 
 def suspects_of(
@@ -96,7 +111,7 @@ def suspects_of(
     components = [*(each.component for each in slow if each.component)]
     components += [ends[0] for each in problems if each.place and len(ends := ends_of(each.place)) == 1]
     # A pair of which one end is suspected is explained.
-    pairs = _by_pair([each for each in slow if not each.component and not each.alike])
+    pairs = _by_pair([each for each in slow if not each.component and not each.whole])
     pairs = {ends: found for ends, found in pairs.items() if not {*ends} & {*components}}
     places = [each for each in problems if each.place]
     places = [each for each in places if len(ends_of(each.place)) == 1 or not {*ends_of(each.place)} & {*components}]
@@ -110,7 +125,8 @@ def suspects_of(
         *_of_parts([each for each in slow if each.component], parts, said, told, system=system, crossed=crossed),
         *_of_pairs(pairs, parts, told, system),
         *_of_problems(runs, problems, system),
-        *_of_all_alike([each for each in slow if each.alike], system),
+        *_of_all(NO_PART, [each for each in slow if each.alike], system),
+        *_of_all(NOT_ALIKE, [each for each in slow if each.whole and not each.alike], system),
         *_of_history(watched),
         *(_of_comparison(comparison) if comparison is not None else ()),
     )
@@ -131,7 +147,7 @@ def _without_crossed(slow: Sequence[_Slow]) -> tuple[list[_Slow], int]:
 
     def is_crossed(each: _Slow) -> bool:
         pairs = all(group.is_pairs for group, _ in _by_group(each))
-        return each.alike and not pairs and not hosts.isdisjoint(rank.host for rank in each.judged.run.ranks)
+        return each.whole and not pairs and not hosts.isdisjoint(rank.host for rank in each.judged.run.ranks)
 
     rest = [each for each in slow if not is_crossed(each)]
     return rest, sum(len(each.members) for each in slow if is_crossed(each))
@@ -219,12 +235,12 @@ def _pair_title(found: Sequence[_Slow], parts: Parts, ends: tuple[str, ...]) -> 
     return parts.pair(names[a], names[b], "→")
 
 
-def _of_all_alike(slow: Sequence[_Slow], system: str) -> Iterator[Suspect]:
+def _of_all(title: str, slow: Sequence[_Slow], system: str) -> Iterator[Suspect]:
     if not slow:
         return
     again = _again([each.judged.test for each in slow], system)
     yield Suspect(
-        NO_PART,
+        title,
         worst(one.verdict for each in slow for one in each.members),
         _sources(slow),
         _loss(slow),
@@ -274,7 +290,7 @@ def _slow_in(judged: RunJudgement, link: str) -> Iterator[_Slow]:
     """What is slow in a run, by cause: parts that slow pairs share and no good pair crosses, pairs, or all alike."""
     found = groups_of(judged)
     mixed = [each for each in found if each.is_pairs and _differ(each)]
-    alike = [each for each in found if not _differ(each) and each.judgements[0].verdict in _SLOW]
+    whole = [each for each in found if not _differ(each) and each.judgements[0].verdict in _SLOW]
     goodput = [each for each in mixed if each.quantity == "goodput"]
     named = list(_sharing(judged, link, goodput))
     yield from named
@@ -288,8 +304,8 @@ def _slow_in(judged: RunJudgement, link: str) -> Iterator[_Slow]:
     ]
     if rest:
         yield _Slow(judged, link, tuple(rest))
-    for each in alike:
-        yield _Slow(judged, link, each.judgements, alike=True)
+    for each in whole:
+        yield _Slow(judged, link, each.judgements, whole=True)
 
 
 def _sharing(judged: RunJudgement, link: str, mixed: Iterable[Group]) -> Iterator[_Slow]:
@@ -327,16 +343,17 @@ def _loss(found: Sequence[_Slow]) -> str:
     where = f" in {plural(len({each.link for each in found}), 'run')}"
     if any(one.samples.wrong_bytes > 0 for one in members):
         return f"{what}{where} brought wrong bytes"
-    alike = all(each.alike for each in found)
-    ratios = [_ratio(*item) for each in found for item in _by_group(each)] if not alike else []
+    whole = all(each.whole for each in found)
+    ratios = [_ratio(*item) for each in found for item in _by_group(each)] if not whole else []
     shares = [each for each in ratios if each is not None]
     against = "their equals"
-    if alike:
+    if whole:
         shares = [share for one in members if (share := share_of_expected(one)) is not None and one.better == "higher"]
         against = "what is expected"
-        what = f"all {what} equally slow" if len(members) > 1 else f"{what} slow"
+        equally = "equally " if all(each.alike for each in found) else ""
+        what = f"all {what} {equally}slow" if len(members) > 1 else f"{what} slow"
     if not shares:
-        return f"{what}{where}" if alike else f"{what}{where} slow"
+        return f"{what}{where}" if whole else f"{what}{where} slow"
     low, high = percent(min(shares)), percent(max(shares))
     return f"{what}{where} at {low if low == high else f'{low} to {high}'} of {against}"
 
@@ -363,6 +380,12 @@ def _evidence(found: _Slow) -> str:
         against = f", {percent(statistics.median(shares))} of expected" if shares else ""
         all_ = "" if count == 1 else f"all {count} {kind}s equally slow, "
         return f"{name}, {group.name}: {all_}{value}{against}"
+    if found.whole:
+        ends = sorted(members, key=lambda each: each.value, reverse=group.quantity != "goodput")
+        worst_, best = (
+            f"{number(each.value)} {group.unit} ({who(each.samples, world)})" for each in (ends[0], ends[-1])
+        )
+        return f"{name}, {group.name}: all {count} {kind}s slow, from {worst_} to {best}"
     if (ratio := _ratio(group, members)) is not None:
         usual = number(statistics.median(each.value for each in good))
         equals = "its one equal" if len(good) == 1 else f"the {len(good)} others'"

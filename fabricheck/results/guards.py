@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from fabricheck.errors import UserError
@@ -96,10 +96,18 @@ def require(
     return tuple(problems)
 
 
-def require_fresh(run: Run, *, not_before: datetime) -> tuple[Problem, ...]:
-    """A problem of a file that an earlier run left behind: it began before `not_before`, by the clock of its rank 0.
+# What fabricbench says first on stdout: which run it is, with which MPI library.
+_ITSELF = re.compile(r"fabricbench: run ([0-9a-f]{32}) with (.+)")
+# A launcher and a file system take less; what is more is the clock.
+_CLOCK = timedelta(minutes=1)
 
-    `not_before` needs a time zone; the header counts whole seconds, so a start in the same second is fresh.
+
+def require_fresh(run: Run, *, not_before: datetime, output: str = "") -> tuple[Problem, ...]:
+    """A problem of a file that an earlier run left behind, that was changed, or whose rank 0 has a wrong clock.
+
+    `output`: the job's stdout, where fabricbench tells its run and MPI library. Where it tells neither, the file is an
+    earlier run's if it began before `not_before`, by the clock of its rank 0. `not_before` needs a time zone; the
+    header counts whole seconds, so a start in the same second is fresh.
     """
     if not_before.tzinfo is None:
         raise ValueError("not_before needs a time zone")
@@ -107,11 +115,26 @@ def require_fresh(run: Run, *, not_before: datetime) -> tuple[Problem, ...]:
         return ()
     if not run.header:
         return (Problem(Verdict.INVALID, f"{run.path}:1: the header is not valid, so nothing shows when the run was"),)
-    if parse_utc(run.header["started_utc"]) >= not_before.astimezone(timezone.utc).replace(microsecond=0):
+    told = {run_id: library.strip() for run_id, library in _ITSELF.findall(output)}
+    run_id, mpi = run.header["run_id"], run.header["libraries"]["mpi"]
+    library = f"{mpi['name']} {mpi['version']}".strip()
+    began = f"the run began at {run.header['started_utc']}"
+    behind = not_before.astimezone(timezone.utc).replace(microsecond=0) - parse_utc(run.header["started_utc"])
+    host = run.ranks[0].host if run.ranks else "rank 0"
+    if told and run_id not in told:
+        text = f"{began} and is not that of this job ({', '.join(told)}): an earlier one left the file"
+    elif told and told[run_id] != library:
+        text = f"the MPI library was {library}, and {told[run_id]} by the job's output: the file was changed"
+    elif behind <= (_CLOCK if told else timedelta()):
         return ()
-    host = f" of {run.ranks[0].host}" if run.ranks else ""
-    text = f"{run.path}:1: the run began at {run.header['started_utc']}, before this check did"
-    return (Problem(Verdict.INVALID, f"{text}: an earlier one left the file, or the clock{host} is behind"),)
+    elif told:
+        text = (
+            f"its clock is {behind.total_seconds():,.0f} s behind that of the check: chronyc tracking, or timedatectl"
+        )
+        return (Problem(Verdict.DEGRADED, f"{host}: {text}", host),)
+    else:
+        text = f"{began}, before this check did: an earlier one left the file, or the clock of {host} is behind"
+    return (Problem(Verdict.INVALID, f"{run.path}:1: {text}"),)
 
 
 def _ended_early(run: Run) -> bool:

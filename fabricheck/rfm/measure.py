@@ -411,7 +411,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             verified=self.verified,
         )
         told = (*self.away, *words_of_nodes(self, run, self.errors()), *run.problems, *problems)
-        return replace(run, problems=(*told, *require_fresh(run, not_before=self.started)))
+        return replace(run, problems=(*told, *require_fresh(run, not_before=self.started, output=self.output())))
 
     def last_words(self) -> str:
         """What ended a job that left no results, for the end of a message."""

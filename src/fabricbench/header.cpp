@@ -255,6 +255,11 @@ std::string host_memory_json(const device::HostMemory& memory, int wanted_node) 
       .text();
 }
 
+std::string mpi_library_text() {
+  const MpiLibrary mpi = mpi_library();
+  return mpi.version.empty() ? mpi.name : mpi.name + ' ' + mpi.version;
+}
+
 std::string header_json(const World& world, const Options& options, const Invocation& invocation,
                         const Transport& transport, const std::vector<Series>& plan, const std::string& run_id,
                         int device_index, const std::string& host_memory) {

@@ -23,6 +23,9 @@ struct Invocation {
 // What the host buffers of a rank really are, as JSON.
 std::string host_memory_json(const device::HostMemory& memory, int wanted_node);
 
+// Name and version of the MPI library in use, such as `Open MPI 5.0.11`.
+std::string mpi_library_text();
+
 // The header record of a run as JSON, on rank 0; empty elsewhere. Collective. `device_index` of -1: this rank drives no
 // device. `host_memory`: as host_memory_json() says, or empty.
 std::string header_json(const World& world, const Options& options, const Invocation& invocation,

@@ -173,9 +173,11 @@ void ResultFile::write_crash(int signal) noexcept {
   put(line, std::strlen(line));
 }
 
-void print_table_head() {
+void print_table_head(const std::string& run_id, const std::string& mpi_library) {
+  std::printf("fabricbench: run %s with %s\n", run_id.c_str(), mpi_library.c_str());
   std::printf("%-25s %-12s %-9s %10s %6s %12s %12s %12s %6s %s\n", "operation", "schedule", "ranks", "size", "n",
               "median us", "median Gb/s", "Gb/s p5-p95", "+-%", "wrong");
+  std::fflush(stdout);
 }
 
 void print_table_row(const Record& record) {

@@ -77,7 +77,8 @@ class ResultFile {
   std::atomic<int> crash_line_{0};
 };
 
-void print_table_head();
+// First the run and its MPI library, by which a check knows its own result file (fabricheck.results.guards).
+void print_table_head(const std::string& run_id, const std::string& mpi_library);
 void print_table_row(const Record& record);
 
 }  // namespace fabricbench

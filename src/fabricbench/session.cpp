@@ -134,7 +134,7 @@ class Session {
     proof.begin_counting(world);
     setup.reset();
 
-    if (results_ && !options_.quiet) print_table_head();
+    if (results_ && !options_.quiet) print_table_head(run_id, mpi_library_text());
     const std::size_t planned = record_count(plan);
     keeps_all_ = pair_records(plan) <= static_cast<std::size_t>(options_.whole_pairs);
     for (const Series& series : plan) {

@@ -14,13 +14,19 @@ from click.testing import CliRunner
 from fabricheck.commands.judge import judge as command
 from fabricheck.records.verdict import Verdict
 from tests.faults.matrix import Outcome, settle
+from tests.support.result_files import settle as settle_totals
+from tests.support.result_files import write
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "emulated"
 
 
 def judge(name: str) -> tuple[int, str, list[str]]:
     """Exit status, verdict, and all that is not PASS, problems first."""
-    done = CliRunner().invoke(command, [str(DATA / f"{name}.jsonl"), "--system", "emulated", "--json"])
+    return judge_file(DATA / f"{name}.jsonl")
+
+
+def judge_file(file: Path) -> tuple[int, str, list[str]]:
+    done = CliRunner().invoke(command, [str(file), "--system", "emulated", "--json"])
     (judged,) = json.loads(done.stdout)
     problems = [f"{one['verdict']}: {one['message']}" for one in judged["problems"]]
     bad = [one for one in judged["metrics"] if one["verdict"] != "PASS"]
@@ -89,6 +95,18 @@ def test_what_medians_of_pairs_alone_do_not_show(name: str, fault: str, how: str
     status, verdict, problems = judge(name)
     line = next((each for each in problems if said in each), "\n".join(problems))
     settle(Outcome(fault, how, verdict, status, line), Verdict.DEGRADED, said)
+
+
+def test_the_healthy_cluster_10_percent_slower_is_not(tmp_path: Path) -> None:
+    """The recorded times, stretched: nothing but what links carry of data can show it."""
+    lines = [json.loads(each) for each in (DATA / "healthy.jsonl").read_text(encoding="utf-8").splitlines()]
+    for each in lines:
+        if "times_ns" in each:
+            each["times_ns"] = [round(time / 0.9) for time in each["times_ns"]]
+    settle_totals(lines)
+    status, verdict, problems = judge_file(write(tmp_path / "slower.jsonl", lines))
+    assert (status, verdict) == (1, "DEGRADED"), problems
+    assert "24 equals have 90% of the 0.0957 Gb/s that links carry of data: no healthy one is left" in problems[0]
 
 
 def test_the_healthy_cluster_is_green() -> None:

@@ -10,7 +10,7 @@ import pytest
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.report.parts import Parts, ends_of
-from fabricheck.report.suspects import NO_PART, Suspect, suspects_of
+from fabricheck.report.suspects import NO_PART, NOT_ALIKE, Suspect, suspects_of
 from fabricheck.topology.model import Topology
 from tests.support.nodes import node
 from tests.support.pasts import compared, past_with_everything, watched
@@ -95,6 +95,17 @@ def test_what_is_slow_everywhere_is_no_part() -> None:
     (found,) = suspects(pair_run(bad=bad(*PAIRS)), topology=STAR)
     assert found.part == NO_PART
     assert found.loss == "all 12 measurements equally slow in 1 run at 8.0 % of what is expected"
+
+
+def test_what_is_slow_everywhere_by_different_amounts_is_not_said_to_be_equal() -> None:
+    slow = pair_run(bad=bad(*PAIRS))
+    worse = tuple(
+        replace(each, value=each.value * (0.3 if each.samples.ranks == (1, 2) else 1)) for each in slow.judgements
+    )
+    (found,) = suspects(replace(slow, judgements=worse), topology=STAR)
+    assert found.part == NOT_ALIKE
+    assert found.loss == "all 12 measurements slow in 1 run at 2.4 % to 8.0 % of what is expected"
+    assert found.evidence[0].endswith("all 12 pairs slow, from 28.80 Gb/s (1→2) to 96.00 Gb/s (3→2)")
 
 
 def test_an_operation_that_is_slow_everywhere_names_no_place_where_another_is_fast() -> None:

@@ -262,6 +262,25 @@ def test_a_stale_file_is_found() -> None:
     assert stale[0].verdict is Verdict.INVALID
 
 
+def test_the_jobs_output_says_whose_file_it_is_and_with_which_library(tmp_path: Path) -> None:
+    run = read_run(CUDA)
+    started, run_id = datetime(2026, 11, 21, 5, 54, 6, tzinfo=timezone.utc), run.header["run_id"]
+    mpi = run.header["libraries"]["mpi"]
+    other = "0" * 32
+    own = f"[nid001] fabricbench: run {run_id} with {mpi['name']} {mpi['version']}\n"
+    both = f"fabricbench: run {other} with MPICH 4.0.2\n{own}"
+    assert require_fresh(run, not_before=started + timedelta(seconds=50), output=both) == ()
+    (clock,) = require_fresh(run, not_before=started + timedelta(hours=1), output=own)
+    assert (clock.verdict, clock.place) == (Verdict.DEGRADED, run.ranks[0].host)
+    assert "its clock is 3,600 s behind that of the check" in clock.message
+    (stale,) = require_fresh(run, not_before=started, output=f"fabricbench: run {other} with MPICH 4.0.2\n")
+    assert stale.verdict is Verdict.INVALID
+    assert stale.message.endswith(f"and is not that of this job ({other}): an earlier one left the file")
+    (changed,) = require_fresh(run, not_before=started, output=own.replace(mpi["version"], "9.9.9"))
+    assert changed.verdict is Verdict.INVALID
+    assert changed.message.endswith(f"and {mpi['name']} 9.9.9 by the job's output: the file was changed")
+
+
 def test_a_run_without_a_header_is_never_fresh(tmp_path: Path) -> None:
     run = read_run(write(tmp_path / "run.jsonl", lines_of(CUDA)[1:]))
     problems = require_fresh(run, not_before=datetime(2026, 1, 1, tzinfo=timezone.utc))
