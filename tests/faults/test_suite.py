@@ -83,6 +83,10 @@ def test_a_job_runs_out_of_time(toy: ToySuite) -> None:
 
 def test_the_results_database_is_locked(toy: ToySuite) -> None:
     assert run(toy).status == 0
+    common = toy.suite.root / "config" / "common.py"
+    waits = '"sqlite_conn_timeout": 10'
+    assert waits in common.read_text()
+    common.write_text(common.read_text().replace(waits, '"sqlite_conn_timeout": 1'))
     with sqlite3.connect(toy.output / "results.db", isolation_level=None) as database:
         database.execute("BEGIN EXCLUSIVE")
         done = run(toy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,9 @@ class Bench:
         return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
 
 
+@cache
 def built(name: str) -> Bench:
     installation = mpi.find(name)
     if installation is None:
         pytest.skip(f"no {name} on this machine")
-    return Bench(installation, build.build(f"host-{name}") / "fabricbench")
+    return Bench(installation, build.build(f"host-{name}", tests=False) / "fabricbench")
