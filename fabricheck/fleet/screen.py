@@ -4,6 +4,7 @@
 
 Leaves screen.jsonl, retest.jsonl where something was suspected, together.jsonl, and launches.json with what each had to
 be. Where a launch fails, the nodes that keep it from starting are found, excluded, and it starts again without them.
+What an earlier run has whole is taken over (fabricheck.fleet.resume).
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import numpy as np
 from ClusterShell.NodeSet import NodeSet
 
 from fabricheck.errors import UserError
+from fabricheck.fleet.allocation import is_over
 from fabricheck.fleet.guilt import find_guilty
 from fabricheck.fleet.record import TROUBLES, Fleet, Trouble, write_troubles
+from fabricheck.fleet.resume import take_launch
 from fabricheck.fleet.steps import Ended, run_step, words_of_step
 from fabricheck.localization.localize import locate
 from fabricheck.localization.plan import Plan, retest, screen, write_rounds
@@ -72,7 +75,7 @@ class Screen:
 
     def run(self) -> bool:
         """Whether all of it was measured."""
-        if not self._measure(SCREEN, self._screen):
+        if self.fleet.ended or not self._measure(SCREEN, self._screen):
             return False
         suspects = self._suspects(SCREEN)
         whole = True
@@ -115,6 +118,8 @@ class Screen:
                 return False
             plan, chosen = rounds(chosen) if rounds is not None else (None, chosen)
             words = self._words(file, chosen, plan)
+            if take_launch(self.fleet, file, chosen):
+                return True
             ended = self._launch(words, chosen, Path(f"{file}.said"), self.limit_s)
             if ended.status in _MEASURED:
                 return True
@@ -122,6 +127,8 @@ class Screen:
             if failed.exists():
                 failed.rename(f"{file}.failed{number}")  # nothing is lost
             self.launches.pop()
+            if is_over(self.fleet):
+                return False  # for which no node is to blame
             if ended.status == _REFUSED or not self._exclude(chosen, ended):
                 sys.stderr.write(f"fabricheck: {file}: no node is to blame: {ended.reason}\n")
                 return False
@@ -171,6 +178,8 @@ class Screen:
             troubles = [
                 Trouble(node, f"MPI starts with it, and it did not get to the end: {ended.reason}") for node in named
             ]
+        if is_over(self.fleet):
+            return False
         write_troubles(Path(TROUBLES), troubles)
         self.fleet.exclude(troubles)
         return bool(troubles)
