@@ -25,12 +25,15 @@ from fabricheck.fleet.guilt import find_guilty
 from fabricheck.fleet.record import TROUBLES, Fleet, Trouble, write_troubles
 from fabricheck.fleet.resume import take_launch
 from fabricheck.fleet.steps import Ended, run_step, words_of_step
+from fabricheck.judge.policy import load_policy
+from fabricheck.localization.cleared import Cleared, find_cleared
 from fabricheck.localization.localize import locate
 from fabricheck.localization.plan import Plan, retest, screen, write_rounds
 from fabricheck.localization.results import OPERATION, RETEST, SCREEN, pairs_of
 from fabricheck.localization.routes import Ways, design
+from fabricheck.localization.suspects import Localization
 from fabricheck.results.fabricbench import read_run
-from fabricheck.suite import site_root
+from fabricheck.suite import site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.network import Network, node_of
 
@@ -77,14 +80,18 @@ class Screen:
         """Whether all of it was measured."""
         if self.fleet.ended or not self._measure(SCREEN, self._screen):
             return False
-        suspects = self._suspects(SCREEN)
+        found = self._located()
+        suspects = found.suspects if found is not None else ()
         whole = True
-        if suspects:
+        if found is not None and suspects:
+            names = [name for each in suspects for name in each.components]
             try:
-                whole = self._measure(RETEST, lambda nodes: self._retest(suspects, nodes))
+                whole = self._measure(RETEST, lambda nodes: self._retest(names, nodes))
+                healthy = {each.suspect for each in self._cleared(found)} if whole else set()
+                suspects = tuple(each for each in suspects if each not in healthy)
             except UserError as error:
                 sys.stderr.write(f"fabricheck: what is suspected was not measured again: {error}\n")
-        slow = {node_of(each.partition("--")[0]) for each in suspects}
+        slow = {node_of(name.partition("--")[0]) for each in suspects for name in each.components}
         good = [node for node in self.fleet.good if node not in slow]
         return self._measure("together.jsonl", None, good) and whole
 
@@ -184,17 +191,22 @@ class Screen:
         self.fleet.exclude(troubles)
         return bool(troubles)
 
-    def _suspects(self, file: str) -> tuple[str, ...]:
-        """The parts of the network that explain a screen best; none where nothing is slow."""
+    def _located(self) -> Localization | None:
+        """The parts of the network that explain the screen best; None where it does not say."""
         try:
-            rounds = pairs_of(read_run(Path(file)), self.topology, operation=self._operation)
+            rounds = pairs_of(read_run(Path(SCREEN)), self.topology, operation=self._operation)
             pairs = [[pair for pair, _ in one] for one in rounds]
             made = design(Ways(self.network), pairs, duplex=self._operation == OPERATION)
-            found = locate(made, [goodput for one in rounds for _, goodput in one])
+            return locate(made, [goodput for one in rounds for _, goodput in one])
         except UserError as error:
             sys.stderr.write(f"fabricheck: no part of the network can be named: {error}\n")
-            return ()
-        return tuple(each for suspect in found.suspects for each in suspect.components)
+            return None
+
+    def _cleared(self, found: Localization) -> tuple[Cleared, ...]:
+        """The suspects that were healthy when they were measured again."""
+        again = pairs_of(read_run(Path(RETEST)), self.topology, operation=self._operation)
+        least = load_policy(suite_root() / "config" / "policy.yaml").smallest_loss_of_distance
+        return find_cleared(Ways(self.network), found, again, duplex=self._operation == OPERATION, least_loss=least)
 
 
 def _named(said: str) -> Iterable[str]:
