@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 from fabricheck.errors import UserError
 from fabricheck.judge.policy import Policy
-from fabricheck.localization.cleared import find_cleared
+from fabricheck.localization.cleared import Cleared, find_cleared
 from fabricheck.localization.localize import locate
 from fabricheck.localization.results import OPERATION, OPERATIONS, pairs_of
 from fabricheck.localization.routes import Ways, design
@@ -45,12 +46,15 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
     made = design(ways, pairs, duplex=duplex)
     try:
         located = locate(made, [goodput for one in rounds for _, goodput in one])
-        rounds = pairs_of(again, topology, operation=operation) if again is not None and located.suspects else []
-        healthy = find_cleared(ways, located, rounds, duplex=duplex, least_loss=policy.smallest_loss_of_distance)
     except UserError as error:
         yield Finding(f"{run.path}: no part of the network can be named by its pairs: {error}")
         return
     together = set().union(*map(_pairs_over, located.suspects))
+    healthy: tuple[Cleared, ...] = ()
+    if again is not None and again.footer is not None and not again.problems and located.suspects:
+        with contextlib.suppress(UserError):  # then nobody is cleared
+            rounds = pairs_of(again, topology, operation=operation)
+            healthy = find_cleared(ways, located, rounds, duplex=duplex, least_loss=policy.smallest_loss_of_distance)
     cleared = {each.suspect: each for each in healthy}
     for suspect in sorted(located.suspects, key=lambda each: -each.loss):
         all_far = far in (together, _pairs_over(suspect))
