@@ -1,6 +1,6 @@
 """Prints how to drain the nodes that a run found broken. It drains none: a person, or the site's own script, decides.
 
-    python ci/drain.py output/latest-SYSTEM/verdict.json [--scheduler slurm|pbs|flux] [--waivers FILE]
+    python ci/drain.py output/latest-SYSTEM/verdict.json [--scheduler slurm|pbs|flux] [--waivers FILE] [--after EARLIER]
 
 Of a run over many nodes (`fabricheck run --nodes`) those are named that are FAIL or DEGRADED there: with which MPI does
 not start, or that are slow against all others, by themselves or at a port of theirs. Where more than half of the nodes
@@ -9,6 +9,9 @@ are, it is software or a setting, and none is named.
 Of another run a node is named where a run on that node alone failed: a wrong byte, or less than the acceptance floor.
 What several nodes took part in names none of them (`fabricheck pairwise locate` does), and neither does DEGRADED, nor a
 run that did not measure what it should.
+
+With `--after`, the verdict.json by which nodes were drained, it also prints how to undrain those of them that were
+measured again and are good now. A node that is not in the new verdict, or is not good there, stays drained.
 
 A waiver is a line `NODE OWNER LAST-DAY REASON...`, the day as 2026-12-31: until its end the node is only told of, with
 the name of the owner.
@@ -51,6 +54,23 @@ def reasons_of(verdict: dict[str, Any]) -> dict[str, str]:
     return reasons
 
 
+def good_in(verdict: dict[str, Any]) -> set[str]:
+    """The nodes that were measured and have nothing said against them, by the content of a verdict.json."""
+    if "fleet" in verdict:
+        return set(verdict["fleet"]["good"])
+    alone = {run["hosts"][0] for run in verdict["runs"] if len(run["hosts"]) == 1}
+    return alone - {host for run in verdict["runs"] if run["verdict"] != "PASS" for host in run["hosts"]}
+
+
+def undrain_command_for(scheduler: str, node: str) -> str:
+    words = {
+        "slurm": ["scontrol", "update", f"NodeName={node}", "State=UNDRAIN"],
+        "pbs": ["pbsnodes", "-r", "-C", "", node],
+        "flux": ["flux", "resource", "undrain", node],
+    }
+    return shlex.join(words[scheduler])
+
+
 def command_for(scheduler: str, node: str, reason: str) -> str:
     text = f"fabricheck: {' '.join(reason.split())[:_LONGEST]}"
     words = {
@@ -87,12 +107,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("verdict", type=Path, metavar="VERDICT_JSON")
     parser.add_argument("--scheduler", choices=("slurm", "pbs", "flux"), default="slurm")
     parser.add_argument("--waivers", type=Path, metavar="FILE")
+    parser.add_argument("--after", type=Path, metavar="VERDICT_JSON", help="by which nodes were drained before")
     given = parser.parse_args(arguments)
+    file = given.verdict
     try:
-        verdict = json.loads(given.verdict.read_text(encoding="utf-8"))
+        verdict = json.loads(file.read_text(encoding="utf-8"))
         reasons: Mapping[str, str] = reasons_of(verdict)
+        good = good_in(verdict) if given.after else set()
+        file = given.after or file
+        drained = reasons_of(json.loads(file.read_text(encoding="utf-8"))) if given.after else {}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        print(f"{given.verdict}: is no verdict.json of a run: {error!r}", file=sys.stderr)
+        print(f"{file}: is no verdict.json of a run: {error!r}", file=sys.stderr)
         return 2
     try:
         waived = dict(read_waivers(given.waivers, datetime.date.today())) if given.waivers else {}
@@ -107,6 +132,11 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{node}: {waived[node]}: not drained", file=sys.stderr)
         else:
             print(command_for(given.scheduler, node, reason))
+    for node in drained:
+        if node in good:
+            print(undrain_command_for(given.scheduler, node))
+        elif node not in reasons:
+            print(f"{node}: was drained before and is not good in {given.verdict}: not undrained", file=sys.stderr)
     return 0
 
 

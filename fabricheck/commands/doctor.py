@@ -9,6 +9,9 @@ import click
 
 from fabricheck.errors import UserError
 
+#: Seconds of `--prolog`: for the node's answers, and after which it ends whatever hangs.
+PROLOG_ASKS_S, PROLOG_ENDS_S = 2.5, 4.5
+
 
 @click.command()
 @click.option("--system", help="A system below site_configs/, or system:partition, with which the node is compared.")
@@ -20,22 +23,33 @@ from fabricheck.errors import UserError
 )
 @click.option("--environment", default="openmpi", show_default=True, help="Whose program of --built, and mpirun.")
 @click.option("--limit", type=click.FloatRange(1), default=20.0, show_default=True, help="Seconds for all of it.")
+@click.option(
+    "--prolog", is_flag=True, help="End within 5 s, and with 0 also where others use the node: for Slurm's Prolog."
+)
 @click.pass_context
-def doctor(context: click.Context, *, system: str | None, built: Path | None, environment: str, limit: float) -> None:
+def doctor(
+    context: click.Context, *, system: str | None, built: Path | None, environment: str, limit: float, prolog: bool
+) -> None:
     """Look at the state of this node, and start one rank on each of its GPUs.
 
     Nothing is measured. A line for each thing that is wrong says where, how much, and what to do (docs/state.md). The
     exit status is that of the worst: 0 fit, 1 DEGRADED, 3 a rank failed, 4 something did not answer, 5 in use by
-    others; so it can be the prolog of a job.
+    others; so it can be the prolog of a job (docs/fleet.md), which --prolog is for.
 
     \b
     fabricheck doctor --system alps --built /shared/programs
+    fabricheck doctor --system alps --prolog
     """
     from fabricheck.judge.node_state import evidence_of_node
     from fabricheck.judge.system import SystemJudge
     from fabricheck.records.verdict import EXIT_CODES, Verdict, worst
-    from fabricheck.session.doctor import ask_this_node, start_ranks
+    from fabricheck.session.doctor import ask_this_node, end_in, start_ranks
 
+    if prolog and built is not None:
+        raise UserError("--prolog starts no rank, which may take longer: leave out --built")
+    if prolog:
+        limit = PROLOG_ASKS_S
+        end_in(PROLOG_ENDS_S, EXIT_CODES[Verdict.INCOMPLETE])
     begin = time.monotonic()
     topology = None
     if system is not None:
@@ -43,7 +57,13 @@ def doctor(context: click.Context, *, system: str | None, built: Path | None, en
         topology = judge.topology_of(system)
         if topology is None:
             raise UserError(f"there is no topology of {system!r}: leave out --system, or run `fabricheck init`")
-    state = ask_this_node(limit)
+    try:
+        state = ask_this_node(limit)
+    except UserError as error:
+        if not prolog:
+            raise
+        click.echo(f"{Verdict.INCOMPLETE.value}: {error}")
+        context.exit(EXIT_CODES[Verdict.INCOMPLETE])
     verdicts = [Verdict.PASS]
     for each in evidence_of_node(state, topology):
         verdict = each.verdict or Verdict.PASS
@@ -57,7 +77,8 @@ def doctor(context: click.Context, *, system: str | None, built: Path | None, en
         if launch.verdict is not Verdict.PASS:
             verdicts.append(launch.verdict)
             click.echo(f"{launch.verdict.value:<12}{state.host}: {launch.text}")
-    verdict = worst(verdicts)
+    # Processes of the job before may still be ending: that is no reason to take the node away.
+    verdict = worst(each for each in verdicts if not (prolog and each is Verdict.INVALID))
     said = f"{len(state.gpus)} GPUs and {len(state.nics)} ports looked at in {time.monotonic() - begin:.1f} s"
     click.echo(f"{verdict.value}: {state.host}: {said}; {launched}")
     context.exit(EXIT_CODES[verdict])

@@ -50,6 +50,13 @@ if TYPE_CHECKING:
     metavar="WHICH",
     help="In one job on `all` nodes, `idle` ones, nid[001-064] or so many: each, then the network (docs/fleet.md).",
 )
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value="last",
+    metavar="[RUN]",
+    help="Go on where the last such run ended early, or the one in the folder RUN.",
+)
 @click.option("--minutes", type=click.IntRange(min=1), help="Time limit of that job.  [default: 60]")
 @click.option("--short", "is_short", is_flag=True, help="Of that run, ten lines of 60 columns at most.")
 @click.option("--list", "only_list", is_flag=True, help="List the checks that would run, and run none.")
@@ -67,6 +74,7 @@ def run(
     store: Path | None,
     no_store: bool,
     nodes: str | None,
+    resume: str | None,
     minutes: int | None,
     is_short: bool,
     only_list: bool,
@@ -94,17 +102,16 @@ def run(
     fabricheck run --system alps --tag nightly
     fabricheck run --system alps --name PeerCopies -- --max-retries=1
     fabricheck run --system alps --tag smoke --nodes all --short
+    fabricheck run --system alps --tag smoke --resume
     """
-    from fabricheck.commands.fleet import fleet_of
+    from fabricheck.commands.fleet import Wanted, fleet_of
     from fabricheck.session.reframe import Selection, run_suite
     from fabricheck.suite import Suite, output_folder, suite_root
 
     if store is not None and no_store:
         raise UserError("--store and --no-store exclude each other")
-    if nodes is None and (minutes is not None or is_short):
-        raise UserError("--minutes and --short are for a run over many nodes: give --nodes")
-    if nodes is not None and only_list:
-        raise UserError("--list lists what runs on one node or between a few: leave out --nodes")
+    wanted = Wanted(nodes, resume, minutes)
+    wanted.check(is_short=is_short, only_list=only_list)
     suite = Suite(suite_root())
     prebuilt = (f"--setvar=BuildFabricbench.prebuilt={built}",) if built else ()
     selection = Selection(system, tags, names, environments, (*prebuilt, *reframe_options))
@@ -118,7 +125,7 @@ def run(
     ready = functools.partial(_get_ready, suite, name, kept_in)
     with contextlib.ExitStack() as stack:
         job = stack.enter_context(contextlib.ExitStack())
-        fleet = job.enter_context(fleet_of(suite, system, nodes, minutes))
+        fleet = job.enter_context(fleet_of(suite, selection, wanted, output))
         progress = None if is_short else _progress()
         running = run_suite(suite, selection, output, progress, meanwhile=ready, fleet=fleet)
         session = stack.enter_context(running)
@@ -200,6 +207,8 @@ def _judge_abandoned(suite: Suite, system: str, output: Path, store: Path | None
 
 
 def _judge_left(folder: Path, suite: Suite, system: str, store: Path | None) -> None:
+    from fabricheck.fleet.allocation import cancel
+    from fabricheck.fleet.record import Fleet
     from fabricheck.session.abandoned import read_abandoned
     from fabricheck.session.outcome import judge_session
     from fabricheck.session.reports import PAGE
@@ -211,6 +220,9 @@ def _judge_left(folder: Path, suite: Suite, system: str, store: Path | None) -> 
     except UserError as error:
         click.echo(f"fabricheck: {error}", err=True)
         return
+    if (fleet := Fleet.of_run(folder)) is not None:
+        with contextlib.suppress(UserError):  # where Slurm cannot be asked, the job ends at its limit
+            cancel(fleet.job)
     outcome = judge_session(session, suite, system)
     kept = _keep(session, outcome, suite, system, store, just_now=False)
     where = f"the report is {folder / PAGE}" if kept else "not all of it could be kept"

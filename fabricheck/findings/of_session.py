@@ -21,8 +21,9 @@ from fabricheck.judge.node_state import findings_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.localization.judge import judge_pairs
-from fabricheck.localization.results import RETEST
+from fabricheck.localization.results import RETEST, SCREEN
 from fabricheck.localization.wiring import find_swapped
+from fabricheck.records.run import Run
 from fabricheck.records.verdict import Finding, Problem, Verdict, split, worst
 from fabricheck.topology.network import Network, fold
 
@@ -33,8 +34,10 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | 
     What cannot be looked at, such as a run on nodes that the topology does not have, is a problem and costs nothing
     else.
     """
+    again = {Path(each.run.path).parent: each.run for each in runs if Path(each.run.path).name == RETEST}
     for each in runs:
-        for found in _of_one(each, judge):
+        screened = Path(each.run.path)
+        for found in _of_one(each, judge, again.get(screened.parent) if screened.name == SCREEN else None):
             yield from _or_why_not(each.run.path, found)
     for found in (
         find_unused_gpus(runs, judge),
@@ -72,13 +75,13 @@ def _or_why_not(where: str, found: Iterator[Problem | Finding]) -> Iterator[Prob
         yield Problem(Verdict.INVALID, f"{where}: what it tells is unknown: {reason_of(error)}")
 
 
-def _of_one(run: CaseRun, judge: SystemJudge) -> Iterator[Iterator[Problem | Finding]]:
+def _of_one(run: CaseRun, judge: SystemJudge, again: Run | None = None) -> Iterator[Iterator[Problem | Finding]]:
     topology = judge.topology_of(run.partition)
     if topology is not None:
         if topology.network is not None:
             # In what is over suspects alone there is nothing to compare them with.
             if Path(run.run.path).name != RETEST:
-                yield judge_pairs(run.run, topology, judge.policy)
+                yield judge_pairs(run.run, topology, judge.policy, again)
                 yield find_swapped(run.run, topology, judge.policy.equals_error)
             yield find_distance_classes(run.run, topology.network)
         yield find_associations(run.run, topology)

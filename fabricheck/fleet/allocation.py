@@ -10,6 +10,7 @@ from typing import Any
 
 from fabricheck.errors import UserError
 from fabricheck.fleet.nodes import Choice
+from fabricheck.fleet.record import Fleet
 from fabricheck.topology.network import fold, unfold
 
 # For ReFrame's own forms of time and for what a job waits where the site says nothing.
@@ -17,6 +18,9 @@ _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _WAIT_S = 3600
 _ASK_S = 30
 _MINUTES = 60
+_NAME = "fabricheck-fleet"
+# States of a job in which its steps go on.
+_GOES_ON = ("RUNNING", "SUSPENDED", "CONFIGURING")
 
 
 @contextlib.contextmanager
@@ -35,7 +39,7 @@ def allocated(
         )
     wait = seconds(str(partition.get("extras", {}).get("max_pending_time", ""))) or _WAIT_S
     command = [
-        *("salloc", "--no-shell", "--no-kill", "--exclusive", "--job-name=fabricheck-fleet", f"--immediate={wait}"),
+        *("salloc", "--no-shell", "--no-kill", "--exclusive", f"--job-name={_NAME}", f"--immediate={wait}"),
         *_words(partition.get("access", [])),
         *_gpus(partition),
         f"--time={minutes or _MINUTES}",
@@ -51,7 +55,25 @@ def allocated(
     try:
         yield job, _nodes_of(job)
     finally:
-        _run(["scancel", "--quiet", job], _ASK_S)
+        cancel(job)
+
+
+def cancel(job: str) -> None:
+    """Gives back the job of a fleet; nothing happens to another one that has its number by now."""
+    _run(["scancel", "--quiet", f"--name={_NAME}", job], _ASK_S)
+
+
+def is_over(fleet: Fleet) -> bool:
+    """Whether the job of a fleet has ended, which the fleet is told then; not where Slurm does not say."""
+    try:
+        done = _run(["squeue", "--noheader", f"--jobs={fleet.job}", "--format=%T"], _ASK_S)
+    except UserError:
+        return False
+    if done.stdout.strip() in _GOES_ON or (done.returncode != 0 and "Invalid job id" not in done.stderr):
+        return False
+    how = "at its limit of time, or somebody ended it"
+    fleet.end(f"job {fleet.job} ended before all was measured ({how}): --resume does the rest")
+    return True
 
 
 def seconds(text: str) -> int:

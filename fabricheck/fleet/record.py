@@ -5,6 +5,7 @@ It is a folder, since the tests that share the job are processes of their own.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -14,9 +15,10 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.jsonfile import read_json
+from fabricheck.topology.network import fold
 
 #: In the folder of a fleet, and in that of a run.
-FILE, EXCLUDED, FOLDER = "fleet.json", "excluded.jsonl", "fleet"
+FILE, EXCLUDED, ENDED, FOLDER = "fleet.json", "excluded.jsonl", "ended.txt", "fleet"
 #: What a sweep or a screen leaves in the folder of its test: a `Trouble` a line.
 TROUBLES = "troubles.log"
 
@@ -40,7 +42,11 @@ class Unchecked:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The job (`job`, of the scheduler) and its `nodes`; `asked`: what the user gave; `partition`: of ReFrame."""
+    """The job (`job`, of the scheduler) and its `nodes`; `asked`: what the user gave; `partition`: of ReFrame.
+
+    `options`: which checks, as ReFrame's. `began`: when its first job did. `earlier`: the folders of the runs that it
+    resumes, the last one first.
+    """
 
     folder: Path
     system: str
@@ -49,6 +55,9 @@ class Fleet:
     job: str
     nodes: tuple[str, ...]
     unchecked: tuple[Unchecked, ...] = ()
+    options: tuple[str, ...] = ()
+    began: str = ""
+    earlier: tuple[str, ...] = ()
 
     def write(self) -> None:
         content = {**dataclasses.asdict(self), "folder": None}
@@ -64,14 +73,32 @@ class Fleet:
         """The fleet in a folder. Raises `UserError` where there is none."""
         content = read_json(folder / FILE)
         try:
+            texts = {name: tuple(content.get(name, ())) for name in ("nodes", "options", "earlier")}
             left = tuple(Unchecked(**each) for each in content["unchecked"])
-            return cls(**{**content, "folder": folder, "nodes": tuple(content["nodes"]), "unchecked": left})
+            return cls(**{**content, **texts, "folder": folder, "unchecked": left})
         except (KeyError, TypeError):
             raise UserError(f"{folder / FILE}: is no description of a fleet") from None
 
     def exclude(self, troubles: Sequence[Trouble]) -> None:
         """Nothing more is measured on the guilty ones."""
         write_troubles(self.folder / EXCLUDED, [each for each in troubles if each.guilty])
+
+    @property
+    def wanted(self) -> str:
+        """The nodes that a run which resumes this one is to have; those that were busy only where asked for."""
+        others = () if self.asked == "idle" else (each.node for each in self.unchecked)
+        return fold((*self.nodes, *others))
+
+    def end(self, why: str) -> None:
+        """Says that the job did not get to the end of what there is to measure; the first reason stays."""
+        with contextlib.suppress(FileExistsError), (self.folder / ENDED).open("x", encoding="utf-8") as file:
+            file.write(why)
+
+    @property
+    def ended(self) -> str:
+        """Why the job did not get to the end; empty where nothing says so."""
+        file = self.folder / ENDED
+        return file.read_text(encoding="utf-8") if file.exists() else ""
 
     @property
     def excluded(self) -> tuple[Trouble, ...]:

@@ -4,6 +4,7 @@
 
 Leaves screen.jsonl, retest.jsonl where something was suspected, together.jsonl, and launches.json with what each had to
 be. Where a launch fails, the nodes that keep it from starting are found, excluded, and it starts again without them.
+What an earlier run has whole is taken over (fabricheck.fleet.resume).
 """
 
 from __future__ import annotations
@@ -19,15 +20,20 @@ import numpy as np
 from ClusterShell.NodeSet import NodeSet
 
 from fabricheck.errors import UserError
+from fabricheck.fleet.allocation import is_over
 from fabricheck.fleet.guilt import find_guilty
 from fabricheck.fleet.record import TROUBLES, Fleet, Trouble, write_troubles
+from fabricheck.fleet.resume import take_launch
 from fabricheck.fleet.steps import Ended, run_step, words_of_step
+from fabricheck.judge.policy import load_policy
+from fabricheck.localization.cleared import Cleared, find_cleared
 from fabricheck.localization.localize import locate
 from fabricheck.localization.plan import Plan, retest, screen, write_rounds
 from fabricheck.localization.results import OPERATION, RETEST, SCREEN, pairs_of
 from fabricheck.localization.routes import Ways, design
+from fabricheck.localization.suspects import Localization
 from fabricheck.results.fabricbench import read_run
-from fabricheck.suite import site_root
+from fabricheck.suite import site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.network import Network, node_of
 
@@ -72,16 +78,20 @@ class Screen:
 
     def run(self) -> bool:
         """Whether all of it was measured."""
-        if not self._measure(SCREEN, self._screen):
+        if self.fleet.ended or not self._measure(SCREEN, self._screen):
             return False
-        suspects = self._suspects(SCREEN)
+        found = self._located()
+        suspects = found.suspects if found is not None else ()
         whole = True
-        if suspects:
+        if found is not None and suspects:
+            names = [name for each in suspects for name in each.components]
             try:
-                whole = self._measure(RETEST, lambda nodes: self._retest(suspects, nodes))
+                whole = self._measure(RETEST, lambda nodes: self._retest(names, nodes))
+                healthy = {each.suspect for each in self._cleared(found)} if whole else set()
+                suspects = tuple(each for each in suspects if each not in healthy)
             except UserError as error:
                 sys.stderr.write(f"fabricheck: what is suspected was not measured again: {error}\n")
-        slow = {node_of(each.partition("--")[0]) for each in suspects}
+        slow = {node_of(name.partition("--")[0]) for each in suspects for name in each.components}
         good = [node for node in self.fleet.good if node not in slow]
         return self._measure("together.jsonl", None, good) and whole
 
@@ -115,6 +125,8 @@ class Screen:
                 return False
             plan, chosen = rounds(chosen) if rounds is not None else (None, chosen)
             words = self._words(file, chosen, plan)
+            if take_launch(self.fleet, file, chosen):
+                return True
             ended = self._launch(words, chosen, Path(f"{file}.said"), self.limit_s)
             if ended.status in _MEASURED:
                 return True
@@ -122,6 +134,8 @@ class Screen:
             if failed.exists():
                 failed.rename(f"{file}.failed{number}")  # nothing is lost
             self.launches.pop()
+            if is_over(self.fleet):
+                return False  # for which no node is to blame
             if ended.status == _REFUSED or not self._exclude(chosen, ended):
                 sys.stderr.write(f"fabricheck: {file}: no node is to blame: {ended.reason}\n")
                 return False
@@ -171,21 +185,28 @@ class Screen:
             troubles = [
                 Trouble(node, f"MPI starts with it, and it did not get to the end: {ended.reason}") for node in named
             ]
+        if is_over(self.fleet):
+            return False
         write_troubles(Path(TROUBLES), troubles)
         self.fleet.exclude(troubles)
         return bool(troubles)
 
-    def _suspects(self, file: str) -> tuple[str, ...]:
-        """The parts of the network that explain a screen best; none where nothing is slow."""
+    def _located(self) -> Localization | None:
+        """The parts of the network that explain the screen best; None where it does not say."""
         try:
-            rounds = pairs_of(read_run(Path(file)), self.topology, operation=self._operation)
+            rounds = pairs_of(read_run(Path(SCREEN)), self.topology, operation=self._operation)
             pairs = [[pair for pair, _ in one] for one in rounds]
             made = design(Ways(self.network), pairs, duplex=self._operation == OPERATION)
-            found = locate(made, [goodput for one in rounds for _, goodput in one])
+            return locate(made, [goodput for one in rounds for _, goodput in one])
         except UserError as error:
             sys.stderr.write(f"fabricheck: no part of the network can be named: {error}\n")
-            return ()
-        return tuple(each for suspect in found.suspects for each in suspect.components)
+            return None
+
+    def _cleared(self, found: Localization) -> tuple[Cleared, ...]:
+        """The suspects that were healthy when they were measured again."""
+        again = pairs_of(read_run(Path(RETEST)), self.topology, operation=self._operation)
+        least = load_policy(suite_root() / "config" / "policy.yaml").smallest_loss_of_distance
+        return find_cleared(Ways(self.network), found, again, duplex=self._operation == OPERATION, least_loss=least)
 
 
 def _named(said: str) -> Iterable[str]:

@@ -9,7 +9,7 @@ import signal
 import statistics
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -118,13 +118,20 @@ def run_steps(
     words: Mapping[str, Path],
     limit_s: float,
     patience_s: float,
+    *,
+    tell: Callable[[str, Ended], None] = lambda *_: None,
 ) -> dict[str, Ended]:
-    """Runs steps by name, all at the same time, each in its folder.
+    """Runs steps by name, all at the same time, each in its folder; `tell` is called as each ends.
 
     Once half of several have ended, the others have as long as `time_for` says.
     """
     running = {name: _Running.start(command, folders[name], words[name]) for name, command in commands.items()}
-    while any([not each.look() for each in running.values()]):
+    told: set[str] = set()
+    while any([not each.look() for each in running.values()]) or len(told) < len(running):
+        for name, one in running.items():
+            if one.ended is not None and name not in told:
+                told.add(name)
+                tell(name, one.ended)
         done = [each.ended.seconds for each in running.values() if each.ended is not None]
         limit = limit_s
         if len(running) > 1 and len(done) >= len(running) / 2:

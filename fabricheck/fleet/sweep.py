@@ -4,8 +4,8 @@
 
 Each node has a step of its own, and a folder NODES/NODE below the current one. A result file that COMMAND names
 (`--output=FILE`) is written to the node's own disk, and copied into that folder once it is whole. What fails is tried a
-second time; what fails twice where most nodes succeed is excluded from the fleet. The exit status is 0 unless no node
-could do it.
+second time; what fails twice where most nodes succeed is excluded from the fleet, unless the job itself has ended. What
+an earlier run has whole is taken over (fabricheck.fleet.resume). The exit status is 0 unless no node could do it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fabricheck.fleet.allocation import is_over
 from fabricheck.fleet.record import TROUBLES, Fleet, Trouble, write_troubles
+from fabricheck.fleet.resume import DONE, STATUS, take_nodes
 from fabricheck.fleet.steps import Ended, run_steps, time_for, words_of_step
 from fabricheck.records.case import NODES
 
-# fabricbench's exit statuses of a node that did what it was asked: measured, with wrong data, and unsupported.
-DONE = (0, 5, 6)
-#: What the exit status of each node is left in, beside its result.
-STATUS = "exit-status"
 _OUTPUT = "--output="
 # The result is renamed in place, so that it is whole where it is there. A signal ends the program, and not this.
 _ON_NODE = """\
@@ -52,21 +50,27 @@ def sweep(
         folders = {node: Path(NODES) / node for node in nodes}
         for each in folders.values():
             (each / "node-state").mkdir(parents=True, exist_ok=True)
-        ended = run_steps(commands, folders, {node: folders[node] / "said.txt" for node in nodes}, limit, limits[1])
-        for node, one in ended.items() if output is not None else ():
-            (folders[node] / STATUS).write_text(f"{one.status}\n", encoding="utf-8")
-        return ended
+        words = {node: folders[node] / "said.txt" for node in nodes}
 
-    first = run(fleet.good, limits[0])
+        def keep(node: str, one: Ended) -> None:
+            if output is not None:
+                (folders[node] / STATUS).write_text(f"{one.status}\n", encoding="utf-8")
+
+        return run_steps(commands, folders, words, limit, limits[1], tell=keep)
+
+    taken = take_nodes(fleet)
+    left = [] if fleet.ended else [node for node in fleet.good if node not in taken]
+    first = run(left, limits[0])
     if output is None:
         return True  # it only asks nodes, and what has no answer has no file
     done = [each.seconds for each in first.values() if each.status in DONE]
     failed = {node: each for node, each in first.items() if each.status not in DONE}
-    second = run(tuple(failed), time_for(done, *limits)) if failed else {}
-    troubles = troubles_of(failed, second, len(first))
-    write_troubles(Path(TROUBLES), troubles)
-    fleet.exclude(troubles)
-    return bool(done)
+    second = run(tuple(failed), time_for(done, *limits)) if failed and not is_over(fleet) else {}
+    if failed and not is_over(fleet):  # else none of them is to blame
+        troubles = troubles_of(failed, second, len(first) + len(taken))
+        write_troubles(Path(TROUBLES), troubles)
+        fleet.exclude(troubles)
+    return bool(done or taken)
 
 
 def troubles_of(first: Mapping[str, Ended], second: Mapping[str, Ended], nodes: int) -> list[Trouble]:

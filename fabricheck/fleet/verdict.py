@@ -67,7 +67,8 @@ def verdict_of_fleet(
 
     `troubles`: what launches said of nodes, beside those for which nodes were excluded; `judged`: the runs of the
     session, `problems` its own. A node is good where at least one run was on it and nothing is said against it: what
-    several nodes took part in is said against a node only where it is named as the one place.
+    several nodes took part in is said against a node only where it is named as the one place. None is good where the
+    job ended before all was measured.
     """
     evidence: dict[str, list[Evidence]] = {}
     measured: set[str] = set()
@@ -89,12 +90,10 @@ def verdict_of_fleet(
             elsewhere.append(problem)
     bad = tuple(BadNode(node, _worst_first(evidence[node])) for node in fleet.nodes if evidence.get(node))
     out = {each.node for each in bad}
-    good = tuple(node for node in fleet.nodes if node in measured and node not in out)
-    nothing = tuple(
-        Unchecked(node, "nothing was measured on it")
-        for node in fleet.nodes
-        if node not in measured and node not in out
-    )
+    clean = set() if fleet.ended else measured - out
+    good = tuple(node for node in fleet.nodes if node in clean)
+    why = fleet.ended or "nothing was measured on it"
+    nothing = tuple(Unchecked(node, why) for node in fleet.nodes if node not in clean | out)
     left = (*fleet.unchecked, *nothing)
     asked = len(fleet.nodes) + len(fleet.unchecked)
     return FleetVerdict(fleet.job, asked, good, bad, left, tuple(dict.fromkeys(elsewhere)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 from fabricheck.errors import UserError
 from fabricheck.judge.policy import Policy
+from fabricheck.localization.cleared import Cleared, find_cleared
 from fabricheck.localization.localize import locate
-from fabricheck.localization.results import OPERATIONS, pairs_of
+from fabricheck.localization.results import OPERATION, OPERATIONS, pairs_of
 from fabricheck.localization.routes import Ways, design
 from fabricheck.localization.suspects import Suspect
 from fabricheck.records.run import Run
@@ -18,12 +20,13 @@ from fabricheck.topology.network import node_of
 _FEWEST_NODES = 3
 
 
-def judge_pairs(run: Run, topology: Topology, policy: Policy) -> Iterator[Problem | Finding]:
+def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None = None) -> Iterator[Problem | Finding]:
     """Parts of the network that lose what other parts of their kind do not; nothing for runs without pairs of nodes.
 
     That needs no references: pairs are compared with each other. A loss counts above the policy's `smallest_loss`, or
     above its `smallest_loss_of_distance` where all pairs over more than one switch have it, and no others. Ranks on
-    nodes that the network does not have are a problem, pairs too few to tell a fault from noise a finding.
+    nodes that the network does not have are a problem, pairs too few to tell a fault from noise a finding, and so is a
+    suspect that `again`, where its suspects were measured again with good partners, shows to be healthy.
     """
     network = topology.network
     if network is None:
@@ -39,17 +42,26 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy) -> Iterator[Proble
         return
     pairs = [[pair for pair, _ in one] for one in rounds]
     far = {pair for one in pairs for pair in one if network.distance(*map(node_of, pair)) != "same-switch"}
-    made = design(Ways(network), pairs, duplex=operation == "bidirectional")
+    ways, duplex = Ways(network), operation == OPERATION
+    made = design(ways, pairs, duplex=duplex)
     try:
-        found = locate(made, [goodput for one in rounds for _, goodput in one]).suspects
+        located = locate(made, [goodput for one in rounds for _, goodput in one])
     except UserError as error:
         yield Finding(f"{run.path}: no part of the network can be named by its pairs: {error}")
         return
-    together = set().union(*map(_pairs_over, found))
-    for suspect in sorted(found, key=lambda each: -each.loss):
+    together = set().union(*map(_pairs_over, located.suspects))
+    healthy: tuple[Cleared, ...] = ()
+    if again is not None and again.footer is not None and not again.problems and located.suspects:
+        with contextlib.suppress(UserError):  # then nobody is cleared
+            rounds = pairs_of(again, topology, operation=operation)
+            healthy = find_cleared(ways, located, rounds, duplex=duplex, least_loss=policy.smallest_loss_of_distance)
+    cleared = {each.suspect: each for each in healthy}
+    for suspect in sorted(located.suspects, key=lambda each: -each.loss):
         all_far = far in (together, _pairs_over(suspect))
         smallest = policy.smallest_loss_of_distance if all_far else policy.smallest_loss
-        if suspect.low >= smallest:
+        if suspect in cleared:
+            yield Finding(cleared[suspect].message)
+        elif suspect.low >= smallest:
             yield Problem(Verdict.DEGRADED, suspect.message, suspect.place)
 
 

@@ -57,7 +57,7 @@ def judge_nodes(test: rfm.RegressionTest) -> RunJudgement:
     judge = test.system_judge()
     for each in nodes:
         if not (each.folder / RESULT).exists():
-            if each.name not in told:
+            if each.name not in told and not fleet.ended:
                 text = f"{each.name}: left no results (exit status {each.status})"
                 problems.append(Problem(Verdict.INCOMPLETE, text, each.name))
             continue
@@ -70,7 +70,12 @@ def judge_nodes(test: rfm.RegressionTest) -> RunJudgement:
             continue
         runs.append(judge.judge_anyhow(run, type(test).__name__, attributes_of(test)))
     if not runs:
-        raise SanityError(f"INCOMPLETE: none of {len(fleet.nodes)} nodes left a result{test.last_words()}")
+        why = f": {fleet.ended}" if fleet.ended else test.last_words()
+        raise SanityError(f"INCOMPLETE: none of {len(fleet.nodes)} nodes left a result{why}")
+    if fleet.ended:
+        problems.append(
+            Problem(Verdict.INCOMPLETE, f"{len(runs)} of {len(fleet.nodes)} nodes have a result: {fleet.ended}")
+        )
     problems += _bad(judge.compare(runs).runs)
     test.fleet_problems = tuple(problems)
     return RunJudgement(Run(str(stage), {}, (), (), None), Verdict.PASS, (), ())

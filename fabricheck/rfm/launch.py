@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from fabricheck import mpi
 from fabricheck.errors import UserError
 from fabricheck.extras import number_of_nodes, parse_cores
 from fabricheck.fleet.allocation import seconds
+from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.settings import KEY
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.rfm.build import API_OF_CCL, missing_backend
@@ -73,6 +75,13 @@ def launch_in_job(test: rfm.RegressionTest, fleet: str) -> None:
     limit, patience = f"{seconds(test.job_time) * _SHARE_OF_JOB:.0f}", f"{test.patience:g}"
     words = [sys.executable, "-m", test.fleet_launcher, fleet, str(test.num_tasks_per_node), limit, patience]
     test.job.launcher.options = [*map(shlex.quote, words), *options, "--"]
+
+
+def started_at(test: rfm.RegressionTest) -> datetime:
+    """Now; over a fleet that resumes an earlier run, when that began: its results are this test's."""
+    extras = test.current_partition.extras
+    fleet = Fleet.read(Path(extras[KEY])) if KEY in extras else None
+    return datetime.fromisoformat(fleet.began) if fleet and fleet.earlier else datetime.now(timezone.utc)
 
 
 def why_not(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +43,7 @@ from fabricheck.rfm.launch import (
     ports_of,
     prepare_launcher,
     profile_of,
+    started_at,
     why_not,
 )
 from fabricheck.rfm.outcome import (
@@ -284,7 +284,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         enter_container(self)
         if self.node_state:
             ask_nodes(self)
-        self.started = datetime.now(timezone.utc)
+        self.started = started_at(self)
 
     def write_command(self) -> None:
         self.executable = shlex.quote(self.fabricbench.program)

@@ -7,7 +7,7 @@ from pathlib import Path
 import reframe.core.runtime as rt
 from reframe.core.exceptions import SanityError
 
-from fabricheck.fleet.record import TROUBLES, read_troubles
+from fabricheck.fleet.record import TROUBLES, Fleet, read_troubles
 from fabricheck.fleet.screen import LAUNCHES
 from fabricheck.fleet.settings import KEY
 from fabricheck.jsonfile import read_json
@@ -45,13 +45,14 @@ class FleetScreen(FabricbenchCheck):
         self.leave_out_if(self.num_nodes < 2, "a network needs two nodes, and this job has one")
 
     def judge(self) -> RunJudgement:
-        stage = Path(self.stagedir)
+        stage, folder = Path(self.stagedir), Path(self.current_partition.extras[KEY])
         launches = read_json(stage / LAUNCHES) if (stage / LAUNCHES).exists() else []
         troubles = read_troubles(stage / TROUBLES)
         problems = [Problem(Verdict.INCOMPLETE, f"{one.node}: {one.what}", one.node) for one in troubles]
         status = self.exit_status()
         if status != 0:
-            problems.append(Problem(Verdict.INCOMPLETE, f"the network was not screened as a whole{self.last_words()}"))
+            why = f": {ended}" if (ended := Fleet.read(folder).ended) else self.last_words()
+            problems.append(Problem(Verdict.INCOMPLETE, f"the network was not screened as a whole{why}"))
         for each in launches:
             self.num_nodes, self.operations = each["nodes"], each["operations"]
             self.num_tasks = self.num_nodes * self.num_tasks_per_node

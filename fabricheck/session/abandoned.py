@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import IO
 
 from fabricheck.errors import UserError
+from fabricheck.fleet.record import Fleet
 from fabricheck.jsonfile import read_json
-from fabricheck.records.case import Case
+from fabricheck.records.case import NODES, Case
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.session.reading import VERDICT, Session, SessionInfo, read_session
 
@@ -101,6 +102,8 @@ def read_abandoned(folder: Path) -> Session:
     Raises UserError where `run.json` cannot be read.
     """
     started = _started(folder / RUN)
+    if (fleet := Fleet.of_run(folder)) is not None:
+        fleet.end("the run was ended before all was measured: --resume does the rest")
     when = f"the run of {started.started[:19]}Z on {started.host}"
     try:
         session = replace(read_session(folder), problems=())
@@ -135,7 +138,9 @@ def _cases_without_report(folder: Path, system: str) -> Iterator[Case]:
     """The test cases whose result files lie where ReFrame leaves them: below stage/ or output/, a folder a case."""
     for place in ("output", "stage"):
         root = folder / place / system
-        for test_folder in sorted({file.parent for file in root.glob("*/*/*/*.jsonl")}):
+        found = {*root.glob("*/*/*/*.jsonl"), *root.glob(f"*/*/*/{NODES}/*/*.jsonl")}
+        # Partition, environment and test, and of a test over many nodes also those.
+        for test_folder in sorted({root.joinpath(*file.relative_to(root).parts[:3]) for file in found}):
             partition, environment, test = test_folder.relative_to(root).parts
             yield Case(
                 name=test.rpartition("_")[0] or test,

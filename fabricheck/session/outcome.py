@@ -10,6 +10,7 @@ from pathlib import Path
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.of_session import find_all
 from fabricheck.fleet.record import TROUBLES, Fleet, read_troubles
+from fabricheck.fleet.resume import is_taken_over
 from fabricheck.fleet.verdict import FleetVerdict, verdict_of_fleet
 from fabricheck.interleaved.tuning_effect import find_tuning_effects
 from fabricheck.judge.overall import overall
@@ -72,6 +73,7 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
         *session.findings,
         *compared.findings,
         *find_all(runs, judge),
+        *_taken_over(session),
         *_tuning_effects(session.cases, judge),
     ]
     problems, findings = split(told)
@@ -81,6 +83,16 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
         problems = (*problems, *_left_out(fleet))
     verdict, _ = overall(judged, problems)
     return Outcome(verdict, problems, findings, judged, cases, fleet)
+
+
+def _taken_over(session: Session) -> Iterator[Finding]:
+    """What of a run over many nodes an earlier one measured."""
+    fleet = Fleet.of_run(session.folder)
+    if fleet is not None and fleet.earlier:
+        files = session.files
+        number = sum(map(is_taken_over, files))
+        text = f"{number} of {len(files)} result files were taken over from {fleet.earlier[0]}, not measured again"
+        yield Finding(text)
 
 
 def _fleet_of(session: Session, judged: Sequence[RunJudgement], problems: Sequence[Problem]) -> FleetVerdict | None:

@@ -25,6 +25,7 @@ from pathlib import Path
 from fabricheck.errors import UserError
 from fabricheck.fleet.record import FOLDER as FLEET
 from fabricheck.fleet.record import Fleet
+from fabricheck.fleet.resume import carry_on
 from fabricheck.fleet.settings import write_settings
 from fabricheck.patterns import mistake_of
 from fabricheck.records.verdict import Problem, Verdict
@@ -119,6 +120,7 @@ def _files_inside(fleet: Fleet, folder: Path, suite: Suite) -> str:
     folder.mkdir()
     placed = replace(fleet, folder=folder)
     placed.write()
+    carry_on(placed)
     *others, settings = suite.config_files(fleet.system)
     return ":".join(map(str, (*others, write_settings(placed, settings))))
 
@@ -132,7 +134,10 @@ def _session(folder: Path, listed: int, status: int, ended_by: str, output: Path
     session = Session.of(folder, cases, listed, status, error)
     if not ended_by:
         return session
-    problem = Problem(Verdict.INCOMPLETE, f"{ended_by} ended the run before all tests were")
+    text = f"{ended_by} ended the run before all tests were"
+    if (fleet := Fleet.of_run(folder)) is not None:
+        fleet.end(text)
+    problem = Problem(Verdict.INCOMPLETE, text)
     return replace(session, problems=(problem, *session.problems))
 
 

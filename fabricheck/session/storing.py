@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from fabricheck.errors import UserError
+from fabricheck.fleet.resume import is_taken_over
 from fabricheck.judge.references import Key
 from fabricheck.judge.system import SystemJudge, parse_attribute
 from fabricheck.records.case import Case
@@ -17,8 +18,8 @@ from fabricheck.records.verdict import worst
 from fabricheck.session.outcome import Outcome, judge_session, read_result
 from fabricheck.session.reading import Session, read_session
 from fabricheck.store.changes import facts_of_this_host, versions_of_suite
-from fabricheck.store.tables import started_of
-from fabricheck.store.writing import Appended, NewSession, append, made_up_session
+from fabricheck.store.tables import run_id_of, started_of
+from fabricheck.store.writing import Appended, NewSession, append, made_up_session, stored_runs_of
 from fabricheck.suite import Suite, site_root
 from fabricheck.topology.model import find_topology
 
@@ -32,6 +33,13 @@ def store_session(
     Raises UserError as `fabricheck.store.writing.append` does, and where ReFrame left no report.
     """
     info = session.info
+    known = stored_runs_of(store) if any(map(is_taken_over, session.files)) else frozenset()
+    # What was taken over from an earlier run may be stored with that.
+    fresh = [
+        (case, judged)
+        for case, judged in zip(outcome.cases, outcome.judged, strict=True)
+        if not (is_taken_over(Path(judged.run.path)) and run_id_of(judged.run) in known)
+    ]
     new = NewSession(
         system=system,
         session=info.uuid,
@@ -46,8 +54,8 @@ def store_session(
         verdict=outcome.verdict,
         problems=outcome.problems,
         findings=outcome.findings,
-        cases=outcome.cases,
-        judged=outcome.judged,
+        cases=[case for case, _ in fresh],
+        judged=[judged for _, judged in fresh],
         root=suite.root,
         host_facts=facts_of_this_host() if just_now else {},
     )

@@ -153,6 +153,11 @@ def _check_names(new: NewSession) -> None:
             raise UserError(f"{case} is a run of another system than {new.system}: nothing was stored")
 
 
+def stored_runs_of(store: Path) -> frozenset[str]:
+    """The ids of all runs in a store that can be read; none where there is no store yet."""
+    return frozenset(each for _, record in _older(store)[0] for each in record.runs) if store.exists() else frozenset()
+
+
 def _older(store: Path) -> tuple[tuple[tuple[Entry, SessionRecord], ...], tuple[str, ...]]:
     """The sessions in the store, and what is wrong with those that cannot be read: no reason to lose a new one."""
     found, remarks = [], []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,3 +106,34 @@ def test_ranks_are_started(tmp_path: Path) -> None:
     (tmp_path / "openmpi" / "fabricbench").symlink_to(bench.program)
     launch = doctor.start_ranks(tmp_path, "openmpi", 0, 60)
     assert launch == doctor.Launch(Verdict.PASS, "two ranks on the host sent data that arrived right")
+
+
+def test_as_a_prolog_what_is_wrong_is_red_and_others_on_the_node_are_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "end_in", lambda *_: None)  # this process goes on
+    busy = {"processes": (GpuProcess(4242, "python", 1 << 30),)}
+    made(monkeypatch, four(**busy))
+    assert call("--system=alps", "--prolog") == 0
+    assert "is in use by process 4242" in capsys.readouterr().out
+    made(monkeypatch, four(**busy, pcie_generation=3))
+    assert call("--system=alps", "--prolog") == 1
+
+    def mute(_: float) -> NodeState:
+        raise UserError("this node cannot be asked for its state: no answer in 2.5 s")
+
+    monkeypatch.setattr(doctor, "ask_this_node", mute)
+    assert call("--prolog") == 4
+    assert "INCOMPLETE: this node cannot be asked" in capsys.readouterr().out
+    assert call("--prolog", "--built=.") == 2
+
+
+@pytest.mark.full
+def test_a_prolog_ends_whatever_hangs() -> None:
+    code = (
+        "import time; from fabricheck.session import doctor; doctor.ask_this_node = lambda _: time.sleep(600); "
+        "from fabricheck.cli import main; main(['doctor', '--prolog'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr == "fabricheck: this node did not answer in 4.5 s\n"

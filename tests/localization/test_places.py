@@ -101,6 +101,24 @@ def test_pairs_inside_nodes_are_passed_over_and_the_slow_node_is_named(
     assert {one.message[:6] for one in problems} == {"nid003"}
 
 
+def test_a_suspect_that_is_healthy_again_is_a_finding(packed: Topology) -> None:
+    screen = run_of(NODES, 1, slow="nid003")
+
+    def said(again: Run) -> tuple[list[str], list[str]]:
+        problems, findings = split(judge_pairs(screen, packed, Policy(), again))
+        return [one.place for one in problems], [one.message for one in findings]
+
+    (healthy,) = said(run_of(NODES, 1))[1]
+    assert healthy.startswith("nid003")
+    assert "is healthy with known-good partners" in healthy
+    suspected = said(run_of(NODES, 1, slow="nid003"))
+    assert suspected[1] == []
+    assert suspected[0][0].startswith("nid003")
+    # What was measured again and cannot be read, or did not get to its end, clears nobody.
+    assert said(run_of(["nid001", "vm7"], 1)) == suspected
+    assert said(replace(run_of(NODES, 1), footer=None)) == suspected
+
+
 def test_few_pairs_tell_nothing_and_that_is_said(packed: Topology) -> None:
     (found,) = judge_pairs(run_of(NODES[:3], 1), packed, Policy())
     assert isinstance(found, Finding)

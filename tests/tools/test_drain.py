@@ -69,3 +69,31 @@ def test_a_waiver_that_is_none_is_one_line(tmp_path: Path, line: str) -> None:
     done = drain(tmp_path, {"nodes": 8, "bad": BAD}, f"--waivers={tmp_path / 'waivers'}")
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1 and "LAST-DAY" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "line"),
+    [
+        ("slurm", "scontrol update NodeName=nid003 State=UNDRAIN"),
+        ("pbs", "pbsnodes -r -C '' nid003"),
+        ("flux", "flux resource undrain nid003"),
+    ],
+)
+def test_after_a_clean_retest_a_node_is_undrained(tmp_path: Path, scheduler: str, line: str) -> None:
+    before = tmp_path / "before.json"
+    earlier = [bad("nid003", "FAIL"), bad("nid005", "FAIL"), bad("nid006", "FAIL"), bad("nid004", "INCOMPLETE")]
+    before.write_text(json.dumps({"rehearsal": False, "runs": [], "fleet": {"nodes": 8, "bad": earlier}}))
+    now = {"nodes": 8, "good": ["nid001", "nid003", "nid004"], "bad": [bad("nid006", "DEGRADED")]}
+    done = drain(tmp_path, now, f"--scheduler={scheduler}", f"--after={before}")
+    drained, undrained = done.stdout.splitlines()
+    assert ("nid006" in drained, undrained) == (True, line)
+    # It was not measured, so nothing is known of it.
+    assert done.stderr.splitlines() == [
+        f"nid005: was drained before and is not good in {tmp_path / 'verdict.json'}: not undrained"
+    ]
+
+
+def test_an_earlier_verdict_that_is_none_is_one_line(tmp_path: Path) -> None:
+    done = drain(tmp_path, {"nodes": 8, "good": [], "bad": BAD}, f"--after={tmp_path / 'none'}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"{tmp_path / 'none'}: is no verdict.json")

@@ -1,0 +1,118 @@
+"""A run over a fleet that goes on where an earlier one ended: what is whole there is copied, and not measured again."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from fabricheck.errors import UserError
+from fabricheck.fleet.record import FILE, FOLDER, TROUBLES, Fleet, Trouble, read_troubles, write_troubles
+from fabricheck.records.case import NODES
+from fabricheck.results.fabricbench import read_run
+
+#: fabricbench's exit statuses of a node that did what it was asked: measured, with wrong data, and unsupported.
+DONE = (0, 5, 6)
+#: What the exit status of each node is left in, beside its result.
+STATUS = "exit-status"
+#: For `--resume` without a name.
+LAST = "last"
+# Beside what was copied: from where.
+_TAKEN = "taken-over"
+
+
+def find_earlier(runs: Path, system: str, named: str) -> Path:
+    """The folder of the run that `named` is, or the last one of `system` over nodes below `runs`. Raises UserError."""
+    if named != LAST:
+        for folder in (Path(named), runs / named):
+            if (folder / FOLDER / FILE).exists():
+                return folder.resolve()
+        raise UserError(f"--resume {named}: is not the folder of a run over nodes, here or below {runs}")
+    found = sorted(file.parents[1] for file in runs.glob(f"{system}-*/{FOLDER}/{FILE}"))
+    if not found:
+        raise UserError(f"--resume: there is no run of {system} over nodes below {runs}: give --nodes alone")
+    return max(found, key=lambda folder: Fleet.read(folder / FOLDER).began).resolve()
+
+
+def carry_on(fleet: Fleet) -> None:
+    """Excludes what the resumed run proved guilty: nothing more is measured there either."""
+    before = Fleet.of_run(Path(fleet.earlier[0])) if fleet.earlier else None
+    if before is not None:
+        fleet.exclude([each for each in before.excluded if each.node in fleet.nodes])
+
+
+def take_nodes(fleet: Fleet) -> tuple[str, ...]:
+    """The good nodes whose results of the test of the current folder are there from an earlier run, copied just now or
+    by a step of the test before this one."""
+    before = _folders_before(fleet)
+    taken: list[str] = []
+    troubles: list[Trouble] = []
+    for node in fleet.good if before else ():
+        own = Path(NODES) / node
+        found = next((each for each in before if _is_done(each / NODES / node)), None)
+        if found is not None and not own.exists():
+            _copy_folder(found / NODES / node, own)
+            troubles += [each for each in read_troubles(found / TROUBLES) if each.node == node]
+        if (own / _TAKEN).exists():
+            taken.append(node)
+    if troubles:
+        write_troubles(Path(TROUBLES), troubles)
+    return tuple(taken)
+
+
+def take_launch(fleet: Fleet, file: str, nodes: Collection[str]) -> bool:
+    """Whether an earlier run has a whole result `file` of this very launch over `nodes`, which is copied then."""
+    rounds = f"{file}.rounds"
+    for folder in _folders_before(fleet):
+        same = not Path(rounds).exists() or (
+            (folder / rounds).exists() and (folder / rounds).read_bytes() == Path(rounds).read_bytes()
+        )
+        if not same or not (folder / file).exists():
+            continue
+        run = read_run(folder / file)
+        hosts = {each.host.partition(".")[0] for each in run.ranks}
+        if run.footer is None or run.problems or hosts != {each.partition(".")[0] for each in nodes}:
+            continue
+        said = folder / f"{file}.said"
+        if said.exists():
+            shutil.copy(said, said.name)
+            sys.stderr.write(said.read_text(encoding="utf-8", errors="replace"))  # where the library's log has to be
+        Path(f"{file}.{_TAKEN}").write_text(f"{folder}\n", encoding="utf-8")
+        shutil.copy(folder / file, file)
+        return True
+    return False
+
+
+def is_taken_over(file: Path) -> bool:
+    """Whether a result file was copied from an earlier run."""
+    return file.with_name(_TAKEN).exists() or file.with_name(f"{file.name}.{_TAKEN}").exists()
+
+
+def _folders_before(fleet: Fleet) -> tuple[Path, ...]:
+    """Where earlier runs left the files of the test of the current folder, which is its stage directory."""
+
+    def places() -> Iterator[Path]:
+        own = Path.cwd().resolve().relative_to(fleet.folder.resolve().parent / "stage")
+        for run in fleet.earlier:
+            # ReFrame moves the files of a test that passed.
+            yield from (Path(run) / place / own for place in ("output", "stage"))
+
+    return tuple(each for each in places() if each.is_dir()) if fleet.earlier else ()
+
+
+def _is_done(folder: Path) -> bool:
+    try:
+        status = int((folder / STATUS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # it was not waited for until its end
+        return False
+    return status in DONE and any(file.stat().st_size > 0 for file in folder.glob("*.jsonl"))
+
+
+def _copy_folder(source: Path, target: Path) -> None:
+    """Copies a folder so that it is whole where it is there."""
+    draft = Path(f"{target.name}.part")
+    shutil.copytree(source, draft)
+    (draft / _TAKEN).write_text(f"{source}\n", encoding="utf-8")
+    target.parent.mkdir(exist_ok=True)
+    draft.rename(target)
