@@ -281,7 +281,6 @@ def _gpu(topology: Topology, choices: Choices, gpu: Gpu) -> dict[str, Any]:
         "multiprocessors": model.units,
         "major": int(number[:-1]) if number.isdecimal() else 9,
         "minor": int(number[-1]) if number.isdecimal() else 0,
-        "concurrent_managed_access": 1 if model.vendor == "nvidia" else 0,
         "pageable_memory_access": 1 if model.pageable else 0,
         "cpu": host,
         "numa_node": cpus.index(host),

@@ -73,7 +73,7 @@ int attribute(const Gpu& one, cudaDeviceAttr which, bool& known) {
   switch (which) {
     case cudaDevAttrConcurrentManagedAccess:
     case cudaDevAttrManagedMemory:
-      return fact(one, "concurrent_managed_access", 0);
+      return 1;
     case cudaDevAttrPageableMemoryAccess:
       return fact(one, "pageable_memory_access", 0);
     case cudaDevAttrMultiProcessorCount:
@@ -210,7 +210,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->maxThreadsPerBlock = 1024;
   properties->unifiedAddressing = 1;
   properties->canMapHostMemory = 1;
-  properties->concurrentManagedAccess = fact(*one, "concurrent_managed_access", 0);
+  properties->concurrentManagedAccess = 1;
   properties->pageableMemoryAccess = fact(*one, "pageable_memory_access", 0);
   unsigned domain = 0;
   unsigned bus = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -61,12 +62,18 @@ constexpr Message kMessages[] = {
     {hipErrorPeerAccessUnsupported, "hipErrorPeerAccessUnsupported"},
 };
 
+// As HIP, which takes it from HSA's SVM_ACCESSIBLE_BY_DEFAULT: where a GPU retries page faults.
+int reads_pageable_memory(const Gpu& one) {
+  const char* retries = std::getenv("HSA_XNACK");
+  return retries != nullptr && std::strcmp(retries, "1") == 0 ? 1 : fact(one, "pageable_memory_access", 0);
+}
+
 int attribute(const Gpu& one, hipDeviceAttribute_t which) {
   switch (which) {
     case hipDeviceAttributeConcurrentManagedAccess:
-      return fact(one, "concurrent_managed_access", 0);
+      return 1;
     case hipDeviceAttributePageableMemoryAccess:
-      return fact(one, "pageable_memory_access", 0);
+      return reads_pageable_memory(one);
     case hipDeviceAttributeManagedMemory:
       return 1;
     case hipDeviceAttributeMultiprocessorCount:
@@ -194,8 +201,8 @@ hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int device) {
   properties->warpSize = 64;
   properties->maxThreadsPerBlock = 1024;
   properties->canMapHostMemory = 1;
-  properties->concurrentManagedAccess = fact(*one, "concurrent_managed_access", 0);
-  properties->pageableMemoryAccess = fact(*one, "pageable_memory_access", 0);
+  properties->concurrentManagedAccess = 1;
+  properties->pageableMemoryAccess = reads_pageable_memory(*one);
   unsigned place[3] = {};
   std::sscanf(one->bus_id.c_str(), "%x:%x:%x", &place[0], &place[1], &place[2]);
   properties->pciDomainID = static_cast<int>(place[0]);
