@@ -67,7 +67,7 @@ struct Communicator {
   bool by_copy_engines = false;  // where both buffers are windows
   bool logged_copy_engines = false;
   bool is_between_windows = false;  // the last call: the library makes no channels for it, and logs none
-  void* scratch = nullptr;  // device memory for results on the way
+  void* scratch = nullptr;          // device memory for results on the way
   std::size_t scratch_bytes = 0;
 
   const Member& member(int which) const { return members[static_cast<std::size_t>(which)]; }
