@@ -411,7 +411,8 @@ class FabricbenchCheck(RegressionTestPlugin):
             verified=self.verified,
         )
         told = (*self.away, *words_of_nodes(self, run, self.errors()), *run.problems, *problems)
-        return replace(run, problems=(*told, *require_fresh(run, not_before=self.started, output=self.output())))
+        said = self.output() if file.parent.samefile(self.stagedir) else ""  # other launches of the job are --quiet
+        return replace(run, problems=(*told, *require_fresh(run, not_before=self.started, output=said)))
 
     def last_words(self) -> str:
         """What ended a job that left no results, for the end of a message."""
