@@ -29,9 +29,9 @@ def renamed_keys(extras: Mapping[str, object]) -> Iterator[str]:
 class Effort:
     """How much checks measure on a partition, where its `extras` say less than the checks do by themselves.
 
-    `most_bytes`: the largest size; between nodes `most_bytes_between_nodes` where that is given. `size_step`: sizes of
-    a range grow by this factor at least. `budget`: seconds of measuring for one size of one pair or group. None: as the
-    check says.
+    `most_bytes`: the largest size; `most_bytes_between_nodes` between nodes, and inside one `most_bytes_by_host` on the
+    way from GPUs to the host or over it, where those are given. `size_step`: sizes of a range grow by this factor at
+    least. `budget`: seconds of measuring for one size of one pair or group. None: as the check says.
     """
 
     most_bytes: int | None = None
@@ -39,11 +39,11 @@ class Effort:
     budget: float | None = None
 
     @classmethod
-    def of(cls, extras: Mapping[str, Any], nodes: int) -> Effort:
-        """That of a check over so many nodes."""
-        most = extras.get("most_bytes")
-        between = extras.get("most_bytes_between_nodes", most)
-        return cls(between if nodes > 1 else most, extras.get("size_step"), extras.get("budget"))
+    def of(cls, extras: Mapping[str, Any], nodes: int, *, by_host: bool = False) -> Effort:
+        """That of a check over so many nodes. `by_host`: inside a node, data leave GPUs for the host's memory."""
+        special = "most_bytes_between_nodes" if nodes > 1 else "most_bytes_by_host" if by_host else "most_bytes"
+        most = extras.get(special, extras.get("most_bytes"))
+        return cls(most, extras.get("size_step"), extras.get("budget"))
 
     def sizes(self, text: str) -> str:
         """A check's sizes, as fabricbench takes them, with none too large."""
@@ -59,7 +59,7 @@ class Effort:
 
 def effort_problems(extras: Mapping[str, object]) -> Iterator[str]:
     """What is wrong with the keys of `Effort`."""
-    for name in ("most_bytes", "most_bytes_between_nodes"):
+    for name in ("most_bytes", "most_bytes_between_nodes", "most_bytes_by_host"):
         most = extras.get(name, 1)
         if isinstance(most, bool) or not isinstance(most, int) or most < 1:
             yield f"{name} {most!r} in extras is no number of bytes: give a whole number, such as {1 << 20}"

@@ -33,8 +33,8 @@ WITHOUT_NICS = 1 / 8000
 SLOWEST_GBPS, FASTEST_GBPS = 1e-3, 4.0
 #: Bytes that may pass a shaped port at once: a few packets.
 BURST_BYTES = 16 << 10
-#: The largest transfer takes this time at least over the fastest link of a GPU: below some 2 ms the machine's own
-#: scheduler is what is measured.
+#: The largest transfer takes this time at least over the fastest link of a GPU, and the largest to the host and over it
+#: over the fastest to a CPU: below some 2 ms the machine's own scheduler is what is measured.
 LARGEST_S = 4e-3
 #: And between nodes, 0.1 s over a port of `NIC_MBPS`: the steps of a collective take a part of it.
 MOST_BYTES_BETWEEN_NODES = 512 << 10
@@ -155,18 +155,24 @@ def _scaled_rate(text: str, scale: float) -> str:
     return f"{parse_rate(text) * scale * 1e3:.9g} Mb/s"
 
 
-def most_bytes(topology: Topology) -> int:
-    """The largest transfer inside a node of the (scaled) topology: a power of four, as the sizes of checks are."""
+def most_bytes(gbps: float) -> int:
+    """The largest transfer over links of so many Gb/s, those of the miniature: a power of two.
+
+    A range whose sizes grow by four ends at the power of four below it, where it is none.
+    """
     size = 1 << 14
-    while size < fastest_gbps(topology) * 1e9 / 8 * LARGEST_S:
-        size *= 4
+    while size < gbps * 1e9 / 8 * LARGEST_S:
+        size *= 2
     return size
 
 
-def fastest_gbps(topology: Topology) -> float:
-    """Of the links of GPUs: to one another, to switches and to CPUs."""
-    names = {gpu.name for gpu in topology.gpus}
-    return max((link.total_gbps for link in topology.links if set(link.ends) & names), default=1.0)
+def fastest_gbps(topology: Topology, *, to_host: bool = False) -> float:
+    """Of the links of GPUs: to one another, to switches and to CPUs; or of those to CPUs, where any is described."""
+    gpus, cpus = {gpu.name for gpu in topology.gpus}, {cpu.name for cpu in topology.cpus}
+    found = [link for link in topology.links if set(link.ends) & gpus]
+    if to_host:
+        found = [link for link in found if set(link.ends) & cpus] or found
+    return max((link.total_gbps for link in found), default=1.0)
 
 
 def node_names(miniature: Miniature) -> tuple[str, ...]:
@@ -247,7 +253,8 @@ def write_suite(miniature: Miniature, root: Path, folder: Path, topology: Path, 
         "scale": miniature.scale,
         "nics": [nic.name for nic in small.nics],
         "effort": {
-            "most_bytes": most_bytes(small),
+            "most_bytes": most_bytes(fastest_gbps(small)),
+            "most_bytes_by_host": most_bytes(fastest_gbps(small, to_host=True)),
             "most_bytes_between_nodes": MOST_BYTES_BETWEEN_NODES,
             "size_step": SIZE_STEP,
             "budget": BUDGET_S,

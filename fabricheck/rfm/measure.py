@@ -59,7 +59,7 @@ from fabricheck.rfm.outcome import (
     unsupported_reason,
     words_of_nodes,
 )
-from fabricheck.rfm.paths import nics_of, paths_of, with_logs
+from fabricheck.rfm.paths import goes_by_host, nics_of, paths_of, with_logs
 from fabricheck.rfm.state import ask_nodes
 from fabricheck.topology.transport_paths import Paths
 from fabricheck.tuning import Library, Profile, libraries_of
@@ -319,7 +319,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         return self.effort().sizes(str(self.sizes[kind if kind in self.sizes else "other"]))
 
     def effort(self) -> Effort:
-        return Effort.of(self.current_partition.extras, self.num_nodes)
+        return Effort.of(self.current_partition.extras, self.num_nodes, by_host=goes_by_host(self))
 
     def chosen_settings(self) -> dict[str, str]:
         return {name: str(getattr(self, name)) for name in self.plan_settings}

@@ -1,10 +1,13 @@
-"""Which transport paths a test allows and which it demands."""
+"""Which way the data of a test take: the transport paths that it allows and demands, and whether by the host."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+from fabricheck.records.operations import OPERATIONS
 from fabricheck.records.run import Run
 from fabricheck.results.proof_logs import (
     FALL_BACKS,
@@ -39,6 +42,13 @@ def nics_of(where: str) -> tuple[str, ...]:
     """The names of the NICs of a node of `where`, a `system:partition`."""
     topology = topology_of(where)
     return tuple(nic.name for nic in topology.nics) if topology is not None else ()
+
+
+def goes_by_host(test: Any) -> bool:
+    """Whether what a test sends goes between GPUs and the host's memory, from or to it or over it."""
+    sides = {side[0].lower() for side in re.split("[- ]", getattr(test, "buffers", "")) if side}
+    on_host = any(OPERATIONS[name].host for name in getattr(test, "operations", ()))
+    return test.transport == "staging" or on_host or sides == {"h", "d"}
 
 
 def with_logs(run: Run, text: str) -> Run:

@@ -9,6 +9,7 @@ import pytest
 
 from fabricheck.extras import Effort
 from fabricheck.rfm.measure import FabricbenchCheck
+from fabricheck.rfm.paths import goes_by_host
 from fabricheck.rfm.suite_parts import SuiteParts
 from fabricheck.suites.benchmarks import benchmark
 
@@ -50,6 +51,26 @@ def test_between_nodes_sizes_have_a_limit_of_their_own() -> None:
     extras = {"most_bytes": 1 << 20, "most_bytes_between_nodes": 4 << 20}
     assert [Effort.of(extras, nodes).sizes("8B,1GiB") for nodes in (1, 2)] == ["8B,1MiB", "8B,4MiB"]
     assert Effort.of({"most_bytes": 1 << 20}, 2).sizes("8B,1GiB") == "8B,1MiB"
+
+
+@pytest.mark.parametrize(
+    ("test", "by_host"),
+    [
+        ({"transport": "staging", "operations": ["pingpong"]}, True),
+        ({"transport": "copy", "operations": ["unidirectional"]}, False),
+        ({"transport": "copy", "operations": ["host_to_device"]}, True),
+        ({"transport": "mpi", "operations": ["pingpong"], "buffers": "host-device"}, True),
+        ({"transport": "mpi", "buffers": "D H"}, True),
+        ({"transport": "mpi", "buffers": "D D"}, False),
+        ({"transport": "mpi", "buffers": "H H"}, False),
+    ],
+)
+def test_on_the_way_to_the_host_sizes_have_a_limit_of_their_own(test: dict[str, Any], by_host: bool) -> None:
+    assert goes_by_host(SimpleNamespace(**test)) is by_host
+    extras = {"most_bytes": 1 << 20, "most_bytes_by_host": 1 << 16, "most_bytes_between_nodes": 4 << 20}
+    assert Effort.of(extras, 1, by_host=by_host).sizes("1GiB") == ("64KiB" if by_host else "1MiB")
+    assert Effort.of({"most_bytes": 1 << 20}, 1, by_host=by_host).sizes("1GiB") == "1MiB"
+    assert Effort.of(extras, 2, by_host=by_host).sizes("1GiB") == "4MiB"
 
 
 def test_the_messages_of_aggressors_are_not_too_large_either() -> None:
