@@ -23,7 +23,7 @@ struct Placed {
 struct Blocks {
   std::recursive_mutex mutex;
   std::map<std::uintptr_t, Placed> placed;  // by the block's address
-  int devices = 0;                       // threads that act as one
+  int devices = 0;                          // threads that act as one
 };
 
 Blocks& blocks() {
