@@ -4,10 +4,9 @@
 
 builds into build/TARGET. `host-openmpi` and `host-mpich` are what a laptop runs, and what is built when no target is
 named; the others treat warnings as errors, and with CI=true all do: `lint-gcc` and `lint-clang` (host backend), `cuda`
-(sm_80 and sm_90), `hip` (gfx90a), `sycl` (by the machine's compiler, with the headers and libraries of Intel's wheels),
-`standins` (for GPU libraries, fabricheck/emulation/standins), and with these, which are built before them,
-`hip-emulated`, the HIP backend with the stand-in of RCCL, and `sycl-emulated`, the SYCL backend with those of SYCL,
-Level Zero and oneCCL.
+(sm_80 and sm_90), `sycl` (by the machine's compiler, with the headers and libraries of Intel's wheels), `standins` (for
+GPU libraries, fabricheck/emulation/standins), and with these, which are built before them, `hip`, the HIP backend
+(gfx90a) with the stand-in of RCCL, and `sycl-emulated`, the SYCL backend with those of SYCL, Level Zero and oneCCL.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from fabricheck import mpi
 from fabricheck.emulation import node
+from fabricheck.emulation.programs import MPICXX
 from fabricheck.errors import UserError
 from tools import cuda_home
 
@@ -30,6 +30,8 @@ ONEAPI_WHEELS = Path(sys.prefix) / "oneapi"
 RCCL_SHIM = ROOT / "tools" / "rccl_shim" / "include"
 _WITHOUT_TESTS = "--without-tests"
 STRICT = "-DFABRICHECK_WARNINGS_AS_ERRORS=ON"
+# Leaves in the folder how each source was compiled: compile_commands.json.
+_COMMANDS = "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"
 
 
 def options(target: str) -> list[str]:
@@ -48,7 +50,7 @@ def build(target: str, source: Path = ROOT / "src", folder: Path | None = None, 
     """
     folder = folder or ROOT / "build" / target
     if target == "standins":
-        return node.build(folder, strict=True)
+        return node.build(folder, mpicxx=MPICXX if MPICXX.exists() else None, strict=True)
     what = [] if tests else ["--target", "fabricbench"]
     chosen = options(target)
     forget_other_options(folder, chosen)
@@ -90,8 +92,8 @@ def _host(name: str) -> list[str]:
     return ["-DFABRICHECK_BACKEND=host", *strict, _mpi_option(name)]
 
 
-def _lint(compiler: str) -> list[str]:
-    return ["-DFABRICHECK_BACKEND=host", STRICT, f"-DCMAKE_CXX_COMPILER={_program(compiler)}", _mpi_option()]
+def _lint(compiler: str, *more: str) -> list[str]:
+    return ["-DFABRICHECK_BACKEND=host", STRICT, f"-DCMAKE_CXX_COMPILER={_program(compiler)}", *more, _mpi_option()]
 
 
 def _cuda() -> list[str]:
@@ -99,6 +101,7 @@ def _cuda() -> list[str]:
     return [
         "-DFABRICHECK_BACKEND=cuda",
         STRICT,
+        _COMMANDS,
         f"-DCMAKE_CUDA_COMPILER={_program(str(home / 'bin' / 'nvcc'))}",
         f"-DCUDAToolkit_ROOT={home}",
         f"-DNCCL_ROOT={cuda_home.nccl_home(CUDA_WHEELS)}",
@@ -112,11 +115,11 @@ def _hip() -> list[str]:
     return [
         "-DFABRICHECK_BACKEND=hip",
         STRICT,
+        _COMMANDS,
         f"-DCMAKE_CXX_COMPILER={_program('hipcc')}",
         "-DGPU_TARGETS=gfx90a",
         # No RCCL: its calls are compiled against NCCL's header (tools/rccl_shim/README.md).
-        "-DFABRICHECK_CCL=COMPILE_ONLY",
-        f"-DRCCL_ROOT={RCCL_SHIM.parent}",
+        f"-DRCCL_ROOT={_standins_of('rccl', RCCL_SHIM)}",
         f"-DCMAKE_CXX_FLAGS=-isystem {nccl}",
         _mpi_option(),
     ]
@@ -131,12 +134,6 @@ def _standins_of(name: str, headers: Path) -> Path:
         (root / part).unlink(missing_ok=True)
         (root / part).symlink_to(folder)
     return root
-
-
-def _hip_emulated() -> list[str]:
-    left_out = ("-DFABRICHECK_CCL=", "-DRCCL_ROOT=")
-    root = _standins_of("rccl", RCCL_SHIM)
-    return [*(each for each in _hip() if not each.startswith(left_out)), f"-DRCCL_ROOT={root}"]
 
 
 def _sycl_emulated() -> list[str]:
@@ -175,10 +172,10 @@ _OPTIONS: dict[str, Callable[[], list[str]]] = {
     "host-openmpi": lambda: _host("openmpi"),
     "host-mpich": lambda: _host("mpich"),
     "lint-gcc": lambda: _lint("g++"),
-    "lint-clang": lambda: _lint("clang++"),
+    # Clang warns of the same whether it optimizes or not; GCC does not.
+    "lint-clang": lambda: _lint("clang++", "-DCMAKE_CXX_FLAGS_RELEASE=-O0"),
     "cuda": _cuda,
     "hip": _hip,
-    "hip-emulated": _hip_emulated,
     "sycl": _sycl,
     "sycl-emulated": _sycl_emulated,
 }

@@ -16,7 +16,9 @@ if [ "${1:-}" = --fix ]; then
 fi
 ruff check .
 ruff format --check .
-mypy
+mypy &
+types=$!
+trap 'kill "$types" 2>/dev/null || :' EXIT
 compiled_sources | xargs clang-format --dry-run -Werror
 # With CI=true the tests' own build treats GCC's warnings as errors.
 [ "${CI:-}" = true ] || python -m tools.build lint-gcc
@@ -25,3 +27,4 @@ if command -v clang++ >/dev/null || [ "${CI:-}" = true ]; then
 else
     echo "fabricheck: no clang++ here, so only GCC's warnings were looked at" >&2
 fi
+wait "$types"

@@ -18,7 +18,7 @@ from fabricheck.errors import UserError
 #: Debian's Open MPI: Slurm starts it, and it can be told which NIC each rank uses.
 MPICXX = Path("/usr/bin/mpicxx.openmpi")
 #: What tools/build.py calls the programs for a vendor's GPUs.
-TARGETS: Mapping[str, str] = {"nvidia": "cuda", "amd": "hip-emulated", "intel": "sycl-emulated"}
+TARGETS: Mapping[str, str] = {"nvidia": "cuda", "amd": "hip", "intel": "sycl-emulated"}
 _PROGRAM = "fabricbench"
 
 
@@ -44,8 +44,8 @@ def programs(root: Path, vendor: str) -> Programs:
     target = TARGETS[vendor]
     folder = root / "build" / "emulated" / f"{target}-{_state(root, target)}"
     if not folder.is_dir():
-        libraries = node.build(root / "build" / "emulated" / "standins", mpicxx=MPICXX)
-        program = _build_fabricbench(root, target)
+        libraries, program = _build(root, target)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             whole = Path(scratch) / "whole"
             whole.mkdir()
@@ -75,12 +75,17 @@ def _files(sources: Iterable[Path]) -> list[Path]:
     return sorted(one for one in found if one.is_file() and one.suffix != ".pyc")
 
 
-def _build_fabricbench(root: Path, target: str) -> Path:
+def _build(root: Path, target: str) -> tuple[Path, Path]:
+    """The folder of the stand-ins, and fabricbench."""
+    if not MPICXX.exists():
+        raise UserError(f"there is no {MPICXX}, with which emulated GPUs run: install Debian's libopenmpi-dev")
     environment = {**os.environ, "FABRICHECK_MPI": "machine", "PYTHONPATH": str(root)}
-    command = [sys.executable, "-m", "tools.build", "--without-tests", target]
+    command = [sys.executable, "-m", "tools.build", "--without-tests", "standins", target]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=environment)
     program = root / "build" / target / _PROGRAM
     if done.returncode != 0 or not program.is_file():
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-        raise UserError(f"fabricbench does not build for emulated GPUs: `python -m tools.build {target}` said\n{tail}")
-    return program
+        raise UserError(
+            f"fabricbench does not build for emulated GPUs: `python -m tools.build standins {target}` said\n{tail}"
+        )
+    return root / "build" / "standins", program

@@ -22,7 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from fabricheck.errors import UserError
 from fabricheck.localization.hypotheses import hypotheses
@@ -419,9 +419,7 @@ class Locator:
         """
         share = np.bincount(self.entries.key, self._probability[self.entries.way], self.entries.key_reading.size)
         information = np.bincount(self.entries.key_hypothesis, share**2, len(self.members))
-        needed = float(
-            student.isf(self.false_alarm / self._distinct, self._used.size - 2) + student.isf(0.1, self._used.size - 2)
-        )
+        needed = -float(stdtrit(self._used.size - 2, [self.false_alarm / self._distinct, 0.1]).sum())
         losses = -np.expm1(-noise * needed / np.sqrt(information))
         found: dict[str, float] = {}
         for members, loss in zip(self.members, losses.tolist(), strict=True):

@@ -25,6 +25,7 @@ required = {
 }
 
 site_configuration = {
+    "general": [{"target_systems": ["emulated"], "poll_rate_min": 4}],
     "systems": [
         {
             "name": "emulated",

@@ -37,7 +37,7 @@ SIZE = 4 << 20
 ITERATIONS = ("--iterations=5", "--warmup=1")
 MORE_ITERATIONS = ("--iterations=20", "--warmup=1")  # where the best of them is compared with the truth
 # System, target of tools.build, ranks: all GPUs of a node.
-NODES = {"alps": ("cuda", 4), "lumi": ("hip-emulated", 8), "aurora": ("sycl-emulated", 12)}
+NODES = {"alps": ("cuda", 4), "lumi": ("hip", 8), "aurora": ("sycl-emulated", 12)}
 
 
 @dataclass(frozen=True)

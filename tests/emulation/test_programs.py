@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.emulation import node, programs
+from fabricheck.emulation import programs
 from fabricheck.errors import UserError
 from fabricheck.suite import suite_root
 
@@ -25,7 +25,7 @@ def test_what_was_built_is_used_again_until_a_source_changes(checkout: Path, mon
     def no_build(*_: object, **__: object) -> Path:
         raise UserError("it is built")
 
-    monkeypatch.setattr(node, "build", no_build)
+    monkeypatch.setattr(programs, "_build", no_build)
     with pytest.raises(UserError, match="it is built"):
         programs.programs(checkout, "nvidia")
     built = checkout / "build" / "emulated" / f"cuda-{programs._state(checkout, 'cuda')}"

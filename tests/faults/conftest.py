@@ -18,7 +18,7 @@ from tests.support.effort import is_full
 def calibrated(cluster: Cluster, programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Site:
     """The suite with references of what the cluster gave while nothing was wrong."""
     root = tmp_path_factory.mktemp("site")
-    site = Site(cluster, root, programs)
+    site = Site(cluster, root, programs, size="1MiB")
     # All that runs on two leaves runs with FULL=1 only.
     for partition in ("one-leaf", "two-leaves") if is_full() else ("one-leaf",):
         site.calibrate(partition)

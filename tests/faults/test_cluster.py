@@ -69,13 +69,13 @@ def test_every_port_of_a_pair_of_nodes_is_measured(site: Site) -> None:
     """A rank for each port where the environment binds them, and both ports at once; else one rank a node."""
     done = site.run("two-ports", environment="openmpi-round-robin")
     assert done.status == 0, done.output
-    pairs = {name.rpartition("_2mib")[0] for name in done.metrics if name.endswith("_2mib_goodput")}
+    pairs = {name.rpartition("_1mib")[0] for name in done.metrics if name.endswith("_1mib_goodput")}
     assert pairs == {f"unidirectional_contended_{pair}" for pair in ("0_2", "2_0", "1_3", "3_1")}
     done = site.run("pair")
     assert done.status == 0, done.output
     assert {name for name in done.metrics if name.endswith("_goodput")} == {
-        "unidirectional_uncontended_0_1_2mib_goodput",
-        "unidirectional_uncontended_1_0_2mib_goodput",
+        "unidirectional_uncontended_0_1_1mib_goodput",
+        "unidirectional_uncontended_1_0_1mib_goodput",
     }
 
 
@@ -84,8 +84,8 @@ def test_a_slow_second_port(site: Site) -> None:
     faults.slow(site.cluster, "nid002:hsn1", 60)
     done = site.run("two-ports", environment="openmpi-round-robin")
     fault, how = "the second port of a node is 60% slower", "fault slow nid002:hsn1"
-    expect(done, fault, how, Verdict.FAIL, "unidirectional_contended_1_3_2mib_goodput")
-    assert not any("_0_2_2mib" in line for line in done.problems)
+    expect(done, fault, how, Verdict.FAIL, "unidirectional_contended_1_3_1mib_goodput")
+    assert not any("_0_2_1mib" in line for line in done.problems)
 
 
 @pytest.mark.full
