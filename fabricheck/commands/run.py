@@ -100,7 +100,7 @@ def run(
 
     \b
     fabricheck run --system alps --tag nightly
-    fabricheck run --system alps --name PeerCopies -- --max-retries=1
+    fabricheck run --system alps --name PeerCopies -- --max-retries=2
     fabricheck run --system alps --tag smoke --nodes all --short
     fabricheck run --system alps --tag smoke --resume
     """

@@ -141,7 +141,7 @@ def _judge(
         value = metric.value
         interval = (value, value)
         if np.isfinite(metric.values).all():
-            interval = median_interval(metric.values, policy.confidence)
+            interval = median_interval(metric.values, policy.confidence, in_order=metric.samples.in_order)
     broken = _broken(metric, expectation, reference)
     decided = _Decided(Verdict.INVALID, broken or "")
     if broken is None:

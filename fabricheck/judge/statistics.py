@@ -13,6 +13,10 @@ import numpy.typing as npt
 _WIDTH_OF_TRIMMED = 1.11
 _FEWEST_TO_TRIM = 8
 
+# Batches of a series: few enough that a batch outlasts what neighbours have in common, and enough to tell their spread.
+# benchmarks/intervals.py has the coverage.
+BATCHES = 10
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -39,20 +43,45 @@ def summarize(values: npt.ArrayLike) -> Summary:
     return Summary(data.size, low, p5, p25, median, p75, p95, high, mean)
 
 
-def median_interval(values: npt.ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
+def median_interval(values: npt.ArrayLike, confidence: float = 0.95, *, in_order: bool = False) -> tuple[float, float]:
     """Nonparametric confidence interval of the median of `values`, shape (n,), in their unit.
 
     The k-th smallest and the k-th largest value for the largest k at which the interval still covers the median with
     probability `confidence` or more: the number of values below the median is binomial (n, 1/2), whatever the
     distribution (Hoefler and Belli, SC15, section 3.1.3, with the exact binomial for their normal approximation).
-    Values are taken to be independent of each other; slow drifts make the true interval wider.
+
+    Values are taken to be independent of each other. Iterations are not: where `values` are `in_order`, as they were
+    measured, and two or more for each of `BATCHES` batches, the interval is the wider one of that and of the one whose
+    ranks are as uncertain as the share of values below the median differs from batch to batch (batch means, with
+    Student's t: Law and Kelton, Simulation Modeling and Analysis, section 9.5.3). What changes less often than once in
+    a batch makes the true interval wider still.
 
     Fewer than `fewest_for_interval(confidence)` values have no such interval: the range of the values is returned, and
     the caller has to know that it covers less. ValueError where there are no values or one is not finite.
     """
-    data = np.sort(_checked(values))
+    series = _checked(values)
+    data = np.sort(series)
     k = max(_rank_of_bound(data.size, confidence), 1)
+    if in_order and data.size >= 2 * BATCHES:
+        k = min(k, _rank_by_batches(series, confidence))
     return float(data[k - 1]), float(data[data.size - k])
+
+
+def _rank_by_batches(series: npt.NDArray[np.float64], confidence: float) -> int:
+    """The rank from 1 up of the lower bound of the median of a series of iterations that depend on each other."""
+    length = series.size // BATCHES
+    batches = series[series.size - BATCHES * length :].reshape(BATCHES, length)
+    # One half for each value above the median, minus one half for each below, so that equal values count for none.
+    shares = np.sign(batches - np.median(series)).mean(axis=1) / 2
+    reach = _student(confidence) * float(shares.std(ddof=1)) / BATCHES**0.5 * series.size
+    return max(int(np.floor((series.size + 1) / 2 - reach)), 1)
+
+
+@lru_cache(maxsize=64)
+def _student(confidence: float) -> float:
+    from scipy.stats import t
+
+    return float(t.ppf((1 + confidence) / 2, BATCHES - 1))
 
 
 def ratio_interval(

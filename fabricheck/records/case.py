@@ -21,7 +21,8 @@ class Case:
     `attributes` are those of the test that are text or whole numbers, by which references may be indexed. `folder` is
     where ReFrame left its files, `None` where it did not get that far. `not_applicable`: it was skipped because the
     site's own description leaves nothing to measure. `declared_unsupported`: what it needs
-    and the site says that the machine does not support.
+    and the site says that the machine does not support. `launches`: the verdicts of all, where it was launched several
+    times in the session, in order.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Case:
     tags: tuple[str, ...] = ()
     not_applicable: bool = False
     declared_unsupported: str = ""
+    launches: tuple[Verdict, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name} @{self.partition}+{self.environment}"

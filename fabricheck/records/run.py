@@ -109,6 +109,11 @@ class Samples:
         return self.kept_of or self.times_ns.size
 
     @property
+    def in_order(self) -> bool:
+        """Whether the iterations are in the order in which they were measured."""
+        return not self.kept_of
+
+    @property
     def one_way_ns(self) -> npt.NDArray[np.float64]:
         """Time of one transfer in ns, shape (iterations,): half of a round trip, else the time itself."""
         times = as_series(self.times_ns, self.kept_of) if self.kept_of else self.times_ns.astype(np.float64)

@@ -40,10 +40,13 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
 
 
 def find_what_applies(cases: Sequence[Case]) -> Iterator[Finding]:
-    """Which tests do not apply to the system, and which could be measured although the site says otherwise."""
+    """Which tests do not apply to the system, were launched again, or could be measured although the site denies it."""
     for members in _alike(case for case in cases if case.does_not_apply):
         yield Finding(_say(members, "does not apply" if len(members) == 1 else "do not apply"))
     for case in cases:
+        if case.launches:
+            said = ", ".join(each.value for each in case.launches)
+            yield Finding(f"{case}: was launched {len(case.launches)} times: {said}; {case.verdict.value} counts")
         if case.result == "pass" and case.declared_unsupported and case.result_files():
             text = (
                 f"was measured, although the site says that this machine does not support {case.declared_unsupported}"

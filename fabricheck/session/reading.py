@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from fabricheck.errors import UserError
 from fabricheck.jsonfile import read_json
 from fabricheck.records.case import Case
-from fabricheck.records.verdict import Finding, Problem
+from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.session.problems import find_problems, find_what_applies
 
 #: The name of ReFrame's run report in the folder of a session.
@@ -100,7 +100,7 @@ def read_session(folder: Path) -> Session:
     """
     report = folder / REPORT
     info = read_info(report)
-    cases = tuple(_move(case, info, folder) for case in read_cases(report))
+    cases = read_cases(report, lambda case: _move(case, info, folder))
     return Session.of(folder, cases, info.cases)
 
 
@@ -123,21 +123,37 @@ def read_info(report: Path) -> SessionInfo:
         raise UserError(f"{report}: is no report of a run that ReFrame 4.10 wrote to its end") from None
 
 
-def read_cases(report: Path) -> tuple[Case, ...]:
-    """The test cases in ReFrame's run report; none where it wrote no report. The last try of a case counts.
+def read_cases(report: Path, moved: Callable[[Case], Case] = lambda case: case) -> tuple[Case, ...]:
+    """The test cases in ReFrame's run report; none where it wrote no report. `moved` says where their files are now.
 
-    Raises `UserError` where the report is not whole.
+    A case that was launched several times (--max-retries, --reruns) is the launch that decides. Raises `UserError`
+    where the report is not whole.
     """
     if not report.exists():
         return ()
     content = read_json(report)
-    cases = {}
+    launches: dict[tuple[str, str, str], list[Case]] = {}
     try:
         for one in (case for run in content["runs"] for case in run["testcases"]):
-            cases[one["unique_name"], one["partition"], one["environ"]] = _case(one)
+            launches.setdefault((one["unique_name"], one["partition"], one["environ"]), []).append(moved(_case(one)))
     except (KeyError, TypeError, AttributeError):
         raise UserError(f"{report}: is no report of a run that ReFrame 4.10 wrote to its end") from None
-    return tuple(cases.values())
+    return tuple(map(_that_decides, launches.values()))
+
+
+def _that_decides(launches: Sequence[Case]) -> Case:
+    """One of the launches of a case in a session, with the verdicts of all; what was found is not undone by a retry.
+
+    FAIL and INVALID stand. DEGRADED stands where more than half of the launches say so: one launch is one draw of what
+    differs from launch to launch. Of the others the last counts: a test that did not run may be run again.
+    """
+    verdicts = tuple(each.verdict for each in launches)
+    slow = verdicts.count(Verdict.DEGRADED)
+    stands = {Verdict.FAIL, Verdict.INVALID}
+    if stands.isdisjoint(verdicts):
+        stands = {Verdict.DEGRADED} if 2 * slow > len(launches) else set(verdicts) - {Verdict.DEGRADED}
+    decides = [case for case, verdict in zip(launches, verdicts, strict=True) if verdict in stands][-1]
+    return replace(decides, launches=verdicts if len(launches) > 1 else ())
 
 
 def _move(case: Case, info: SessionInfo, folder: Path) -> Case:

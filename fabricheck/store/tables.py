@@ -201,7 +201,7 @@ def metrics_table(measured: Sequence[Measured], session: str, started: datetime)
         values = {metric.name: metric.values for metric in metrics_of(each.judged.run)}
         topology = each.judged.topology
         for judged in each.judged.judgements:
-            low, high = median_interval(values[judged.name], 0.95)
+            low, high = median_interval(values[judged.name], 0.95, in_order=judged.samples.in_order)
             rows.append(
                 {
                     **place,

@@ -189,7 +189,7 @@ void print_table_row(const Record& record) {
   char range[32];
   std::snprintf(range, sizeof range, "%.4g-%.4g", gbps(0.95), gbps(0.05));
   char interval[16] = "-";
-  const double half_width = 100 * median_interval(sorted).relative_half_width();
+  const double half_width = 100 * median_interval(record.times_ns).relative_half_width();
   if (half_width < 1000) std::snprintf(interval, sizeof interval, "%.1f", half_width);
   std::printf("%-25s %-12s %-9s %10s %6zu %12.3f %12.4g %12s %6s %lld\n", to_string(record.operation).c_str(),
               to_string(record.schedule).c_str(), who(record).c_str(), format_size(record.bytes).c_str(),

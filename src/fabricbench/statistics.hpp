@@ -16,8 +16,10 @@ struct MedianInterval {
 };
 
 // Median with its nonparametric 95% confidence interval (Hoefler and Belli, SC15, section 3.1.3: the order statistics
-// at (n - 1.96 sqrt(n)) / 2 and 1 + (n + 1.96 sqrt(n)) / 2). Fewer than 8 samples have no such interval.
-MedianInterval median_interval(std::vector<std::int64_t> samples);
+// at (n - 1.96 sqrt(n)) / 2 and 1 + (n + 1.96 sqrt(n)) / 2), of times in the order in which they were measured: it is
+// wider where iterations depend on each other, by batch means (fabricheck/judge/statistics.py has the same and its
+// source). Fewer than 8 samples have no such interval.
+MedianInterval median_interval(const std::vector<std::int64_t>& times);
 
 // Quantile q in [0, 1] of `sorted` (not empty), linear between neighbours.
 double quantile(const std::vector<std::int64_t>& sorted, double q);

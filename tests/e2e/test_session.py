@@ -39,11 +39,12 @@ def test_a_name_may_have_blanks(toy: ToySuite) -> None:
     assert [case.attributes["each"] for case in session.cases] == ["a b"]
 
 
-def test_a_failing_check_keeps_its_result_file(toy: ToySuite) -> None:
-    toy.plant("; true", "; false")
-    session = run(toy)
+def test_a_failing_check_keeps_its_result_file_and_is_red_whatever_its_next_launch_says(toy: ToySuite) -> None:
+    toy.plant("; true", f"; mkdir {toy.output}/launched; test $? -ne 0")
+    session = run(toy, Selection("toy", more=("--max-retries=2",)))
     assert verdicts(session) == [Verdict.FAIL]
     assert len(session.files) == 1
+    assert [one.message.endswith("was launched 2 times: FAIL, PASS; FAIL counts") for one in session.findings] == [True]
 
 
 def test_a_check_that_measures_nothing(toy: ToySuite) -> None:

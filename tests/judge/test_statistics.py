@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.signal import lfilter
 from scipy.stats import binom
 
 from fabricheck.judge.statistics import fewest_for_interval, median_interval, ratio_interval, robust_mean, summarize
@@ -69,6 +70,44 @@ def test_the_coverage_holds_for_skewed_and_bimodal_times(count: int, distributio
     assert exact >= 0.95
     # Four standard deviations of a simulation with this many trials.
     assert covered == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / trials))
+
+
+def autocorrelated(correlation: float, shape: tuple[int, int]) -> np.ndarray:
+    noise = np.random.default_rng(20261123).normal(0, math.sqrt(1 - correlation**2), shape)
+    noise[:, 0] /= math.sqrt(1 - correlation**2)
+    return np.asarray(lfilter([1], [1, -correlation], noise, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("correlation", "count", "independent"),
+    [(0.0, 100, 0.93), (0.5, 200, 0.85), (0.9, 1000, 0.45)],
+)
+def test_the_interval_of_iterations_that_depend_on_each_other_covers_their_median(
+    correlation: float, count: int, independent: float
+) -> None:
+    def covered(in_order: bool) -> float:
+        bounds = [median_interval(row, in_order=in_order) for row in series]
+        return float(np.mean([low <= 0 <= high for low, high in bounds]))
+
+    series = autocorrelated(correlation, (1000, count))
+    assert covered(in_order=True) >= 0.92
+    assert correlation == 0 or covered(in_order=False) <= independent
+
+
+@given(st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=300), st.sampled_from([0.5, 0.95, 0.999]))
+def test_the_interval_of_a_series_is_never_narrower_than_that_of_independent_values(
+    data: list[float], confidence: float
+) -> None:
+    low, high = median_interval(data, confidence, in_order=True)
+    inner_low, inner_high = median_interval(data, confidence)
+    assert low <= inner_low <= np.median(data) <= inner_high <= high
+    if len(data) < 20:
+        assert (low, high) == (inner_low, inner_high)
+
+
+def test_a_series_that_drifts_has_a_wide_interval_and_equal_values_one_of_no_width() -> None:
+    assert median_interval(np.arange(100), in_order=True) == (11, 88)
+    assert median_interval(np.ones(100), in_order=True) == (1, 1)
 
 
 @given(values)

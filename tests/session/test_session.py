@@ -223,9 +223,38 @@ def test_the_same_test_in_two_environments_is_two_cases(tmp_path: Path) -> None:
     assert len(read(tmp_path, [record(), record(environ="mpich")])) == 2
 
 
-def test_the_last_try_counts(tmp_path: Path) -> None:
-    (one,) = read(tmp_path, [record(result="fail")], [record()])
-    assert one.result == "pass"
+# One letter a launch: passed, DEGRADED, FAIL, INCOMPLETE, or INVALID (X).
+@pytest.mark.parametrize(
+    ("launches", "counts"),
+    [("IP", "P"), ("PI", "I"), ("DP", "P"), ("DDP", "D"), ("DPP", "P"), ("PPD", "P"), ("DI", "I"), ("DDD", "D"),
+     ("FP", "F"), ("FPP", "F"), ("DFP", "F"), ("XPP", "X")],
+)  # fmt: skip
+def test_of_several_launches_of_a_test_three_decide_and_no_defect_is_undone(
+    tmp_path: Path, launches: str, counts: str
+) -> None:
+    words = {"D": "DEGRADED", "F": "FAIL", "I": "INCOMPLETE", "X": "INVALID"}
+    passed = record(result="pass")
+    failed = {"result": "fail", "fail_phase": "performance"}
+    runs = [
+        [{**passed, **(failed | {"fail_reason": f"performance error: {words[one]}: why"} if one in words else {})}]
+        for one in launches
+    ]
+    (one,) = read(tmp_path, *runs)
+    assert one.verdict.value == words.get(counts, "PASS")
+    (told,) = Session.of(tmp_path, [one], 1).findings
+    said = ", ".join(words.get(each, "PASS") for each in launches)
+    expected = f"launched {len(launches)} times: {said}; {one.verdict.value} counts"
+    assert told.message.endswith(expected)
+
+
+def test_files_of_launches_are_looked_for_where_they_were_moved_to(tmp_path: Path) -> None:
+    """Of wrong data only the files may tell: they are what a FAIL without a word is known by."""
+    moved = case(tmp_path / "now").folder
+    failed = record(result="fail", fail_phase="sanity", fail_reason="sanity error: assertion")
+    report = tmp_path / "report.json"
+    report.write_text(json.dumps({"runs": [{"testcases": [failed]}, {"testcases": [record()]}]}))
+    (one,) = read_cases(report, lambda each: replace(each, folder=moved))
+    assert one.verdict is Verdict.FAIL
 
 
 def test_no_report_no_cases(tmp_path: Path) -> None:
