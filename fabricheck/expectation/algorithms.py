@@ -137,18 +137,25 @@ def allreduce_over_all_links(graph: NodeGraph) -> float:
     return graph.least_injection_gbps
 
 
-def broadcast(graph: NodeGraph, root: Gpu) -> Algorithm:
-    """Pipelined trees that share no link: as many as the least cut lets through (Edmonds 1973)."""
-    others = [gpu for gpu in graph.topology.gpus if gpu != root]
-    rate = min((graph.flow_gbps(root, other) for other in others), default=math.inf)
-    return Algorithm(rate, "pipelined trees that share no link (Edmonds 1973)")
+def broadcast(graph: NodeGraph) -> Algorithm:
+    """The best of: a part to each other GPU, which passes it on; edge-disjoint rings, or a ring through the CPUs; a
+    pipelined tree. What more the links let through (Edmonds 1973, `optimum`), libraries leave."""
+    n = len(graph.topology.gpus)
+    if n < 2:
+        return Algorithm(math.inf, "a single GPU")
+    candidates = [
+        Algorithm((n - 1) / n * alltoall(graph).gbps, "a part to each other GPU, which passes it on"),
+        Algorithm(rings(graph).total_gbps, "edge-disjoint rings, pipelined"),
+        Algorithm(_tree_over_links(graph), "one pipelined tree over links between GPUs"),
+    ]
+    if len(graph.wide_islands) > 1:
+        candidates.append(Algorithm(ring_over_islands(graph), "one ring, through the CPUs"))
+    return _best(candidates)
 
 
-def reduce(graph: NodeGraph, root: Gpu) -> Algorithm:
-    """A broadcast backwards."""
-    others = [gpu for gpu in graph.topology.gpus if gpu != root]
-    rate = min((graph.flow_gbps(other, root) for other in others), default=math.inf)
-    return Algorithm(rate, "pipelined trees that share no link (Edmonds 1973)")
+def reduce(graph: NodeGraph) -> Algorithm:
+    """The traffic of a broadcast the other way round: the same algorithms."""
+    return broadcast(graph)
 
 
 @lru_cache(maxsize=64)

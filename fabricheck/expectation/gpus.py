@@ -69,8 +69,8 @@ def algorithm_of(topology: Topology, operation: str, transport: str, gpus: tuple
     if operation == "allreduce":
         return algorithms.copy_allreduce(graph, root) if by_copy else algorithms.allreduce(graph)
     if operation == "broadcast":
-        return algorithms.copy_broadcast(graph, root) if by_copy else algorithms.broadcast(graph, root)
-    return algorithms.copy_reduce(graph, root) if by_copy else algorithms.reduce(graph, root)
+        return algorithms.copy_broadcast(graph, root) if by_copy else algorithms.broadcast(graph)
+    return algorithms.copy_reduce(graph, root) if by_copy else algorithms.reduce(graph)
 
 
 def staging(question: Question) -> Limits:

@@ -14,10 +14,16 @@
 namespace emulation {
 namespace {
 
+// What of a block has come to a GPU: its host draws no more than that.
+struct Placed {
+  int gpu = -1;
+  std::size_t bytes = 0;
+};
+
 struct Blocks {
   std::recursive_mutex mutex;
-  std::map<std::uintptr_t, int> gpu_of;  // by the block's address
-  int devices = 0;                       // threads that act as one
+  std::map<std::uintptr_t, Placed> placed;  // by the block's address
+  int devices = 0;                          // threads that act as one
 };
 
 Blocks& blocks() {
@@ -34,16 +40,17 @@ void protect(std::uintptr_t block, int protection) {
 // Brings a block that the host has touched; false where it is none.
 bool draw(std::uintptr_t address) {
   const std::uintptr_t block = address / kManagedBlock * kManagedBlock;
-  int gpu = -1;
+  Placed here;
   {
     const std::lock_guard<std::recursive_mutex> lock(blocks().mutex);
-    const auto found = blocks().gpu_of.find(block);
-    if (found == blocks().gpu_of.end()) return false;
-    gpu = found->second;
-    blocks().gpu_of.erase(found);
+    const auto found = blocks().placed.find(block);
+    if (found == blocks().placed.end()) return false;
+    here = found->second;
+    blocks().placed.erase(found);
   }
   const Description& node = description();
-  const Flow flow = flow_between(gpu, node.gpus[static_cast<std::size_t>(gpu)].host, kManagedBlock, Mover::copy);
+  const int host = node.gpus[static_cast<std::size_t>(here.gpu)].host;
+  const Flow flow = flow_between(here.gpu, host, here.bytes, Mover::copy);
   Timeline& timeline = Timeline::of_node();
   TaskId task = kNoTask;
   {
@@ -84,16 +91,18 @@ void watch_faults() {
 
 void place_pages(const void* begin, std::size_t bytes, int gpu) {
   watch_faults();
-  const auto first = reinterpret_cast<std::uintptr_t>(begin) / kManagedBlock * kManagedBlock;
-  const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(begin) + bytes;
+  const auto start = reinterpret_cast<std::uintptr_t>(begin);
+  const std::uintptr_t first = start / kManagedBlock * kManagedBlock;
+  const std::uintptr_t end = start + bytes;
   Blocks& all = blocks();
   const std::lock_guard<std::recursive_mutex> lock(all.mutex);
   for (std::uintptr_t block = first; block < end; block += kManagedBlock) {
     if (gpu < 0) {
-      all.gpu_of.erase(block);
+      all.placed.erase(block);
       protect(block, PROT_READ | PROT_WRITE);
     } else {
-      all.gpu_of[block] = gpu;
+      const std::size_t within = std::min(end, block + kManagedBlock) - std::max(start, block);
+      all.placed[block] = {gpu, std::max(within, all.placed[block].bytes)};
       if (all.devices == 0) protect(block, PROT_NONE);
     }
   }
@@ -103,14 +112,14 @@ AsDevice::AsDevice() {
   Blocks& all = blocks();
   const std::lock_guard<std::recursive_mutex> lock(all.mutex);
   if (all.devices++ > 0) return;
-  for (const auto& [block, gpu] : all.gpu_of) protect(block, PROT_READ | PROT_WRITE);
+  for (const auto& each : all.placed) protect(each.first, PROT_READ | PROT_WRITE);
 }
 
 AsDevice::~AsDevice() {
   Blocks& all = blocks();
   const std::lock_guard<std::recursive_mutex> lock(all.mutex);
   if (--all.devices > 0) return;
-  for (const auto& [block, gpu] : all.gpu_of) protect(block, PROT_NONE);
+  for (const auto& each : all.placed) protect(each.first, PROT_NONE);
 }
 
 }  // namespace emulation
