@@ -18,20 +18,15 @@ usage() {
     exit 2
 }
 
-# run_checks TAG SYSTEM [OPTION]...: runs, links the newest run as `latest`, publishes; ends with the verdict's status.
+# run_checks TAG SYSTEM [OPTION]...: runs, links what was run as `latest`, publishes; ends with the verdict's status.
 run_checks() {
     tag=$1
     system=${2%%:*}
     mkdir -p "$output" || exit 2
-    exec 9>"$output/.$system.lock"
-    if ! flock --nonblock 9; then
-        echo "INCOMPLETE: another run of $system has not ended yet: nothing was measured" >&2
-        exit 4
-    fi
+    begun=$(mktemp "$output/.begun-XXXXXX") || exit 2
     shift
     status=0
-    # The lock ends when both this script and fabricheck have, which passes it on to nothing that it starts. A signal to
-    # this script ends the run, which still judges what there is; the script waits for that.
+    # A signal to this script ends the run, which still judges what there is; the script waits for that.
     fabricheck run --tag "$tag" --output "$output" --system "$@" &
     run=$!
     trap 'kill -s TERM "$run" 2>/dev/null || :' TERM HUP INT
@@ -41,15 +36,18 @@ run_checks() {
         kill -s 0 "$run" 2>/dev/null || break
     done
     trap - TERM HUP INT
-    newest=$(ls -1dt "$output/runs/$system-"* 2>/dev/null | head -n 1)
+    # What was judged since: where another run of the system was going on, that is nothing.
+    newest=$(find "$output/runs" -maxdepth 2 -path "*/$system-*/verdict.json" -newer "$begun" 2>/dev/null | sort | tail -n 1)
+    rm -f "$begun"
     if [ "$status" -ne 2 ] && [ -n "$newest" ]; then
+        newest=${newest%/verdict.json}
         ln -sfn "$newest" "$output/latest-$system"
         if [ -n "${FABRICHECK_TEXTFILE:-}" ] && [ -f "$newest/metrics.prom" ]; then
             # Renamed in place: the collector never reads half a file.
             cp "$newest/metrics.prom" "$FABRICHECK_TEXTFILE/.fabricheck-$system.new" &&
                 mv "$FABRICHECK_TEXTFILE/.fabricheck-$system.new" "$FABRICHECK_TEXTFILE/fabricheck-$system.prom"
         fi
-        if [ "${FABRICHECK_DRAIN:-}" = print ] && [ -f "$newest/verdict.json" ]; then
+        if [ "${FABRICHECK_DRAIN:-}" = print ]; then
             python "$suite/ci/drain.py" "$newest/verdict.json"
         fi
     fi

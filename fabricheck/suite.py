@@ -81,6 +81,11 @@ class Suite:
         roots = (self.root, *outside_roots())
         return tuple(sorted({file.parent.name for each in roots for file in each.glob("site_configs/*/settings.py")}))
 
+    def require(self, system: str) -> None:
+        """Raises UserError where there is no such system."""
+        if system not in self.systems():
+            raise UserError(f"unknown system '{system}': systems are {', '.join(self.systems()) or 'none'}")
+
     def settings(self, system: str) -> Path:
         return self.site(system) / "settings.py"
 

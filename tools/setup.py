@@ -10,6 +10,7 @@ Only the standard library is imported here: this runs in the Python that .venv i
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -40,8 +41,9 @@ def main(arguments: Sequence[str]) -> int:
         print(f"usage: tools/setup.sh {'|'.join(goals)}", file=sys.stderr)
         return 2
     os.environ["DEBIAN_FRONTEND"] = "noninteractive"
-    with ROOT.joinpath("pyproject.toml").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with ROOT.joinpath("pyproject.toml").open("r+") as lock:  # NFS locks no file that is open for reading alone
+        with contextlib.suppress(OSError):  # where files cannot be locked, two at once are not kept apart
+            fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             goals[arguments[0]]()
         except SetupError as error:

@@ -58,8 +58,6 @@ def fleet_of(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -
     from fabricheck.topology.network import fold
 
     where, name, options = selection.system, selection.whole_system, tuple(selection.arguments())
-    if name not in suite.systems():
-        raise UserError(f"unknown system '{name}': systems are {', '.join(suite.systems()) or 'none'}")
     partition = partition_in(suite.settings(name), where)
     earlier = find_earlier(output.resolve() / "runs", name, wanted.resume) if wanted.resume is not None else None
     before = _resumed(earlier, wanted.nodes, options) if earlier is not None else None

@@ -15,6 +15,8 @@ import click
 from fabricheck.errors import EXIT_USER_ERROR, UserError, reason_of_system
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fabricheck.report.past import Past
     from fabricheck.session.outcome import Outcome
     from fabricheck.session.progress import Progress
@@ -121,15 +123,13 @@ def run(
     if only_list:
         _list(suite, selection, output)
         return
-    _judge_abandoned(suite, name, output, kept_in)
     ready = functools.partial(_get_ready, suite, name, kept_in)
-    with contextlib.ExitStack() as stack:
-        job = stack.enter_context(contextlib.ExitStack())
-        fleet = job.enter_context(fleet_of(suite, selection, wanted, output))
-        progress = None if is_short else _progress()
-        running = run_suite(suite, selection, output, progress, meanwhile=ready, fleet=fleet)
-        session = stack.enter_context(running)
-        job.close()  # the nodes are not needed to judge what they measured
+    with _only_run(context, suite, selection, output) as has_locks:
+        _judge_abandoned(suite, name, output, kept_in)
+        with fleet_of(suite, selection, wanted, output) as fleet:
+            progress = None if is_short else _progress()
+            session = run_suite(suite, selection, output, progress, meanwhile=ready, fleet=fleet, has_locks=has_locks)
+        # The nodes are not needed to judge what they measured.
         from fabricheck.judge.overall import rehearsed
         from fabricheck.records.rehearsal import marked
         from fabricheck.records.verdict import EXIT_CODES
@@ -142,6 +142,27 @@ def run(
     report = f"the report is {session.folder / PAGE}" if kept else f"not all of it could be kept in {session.folder}"
     click.echo(f"{outcome.verdict.value}: {marked(report, rehearsal=rehearsed(outcome.judged))}", err=is_short)
     context.exit(EXIT_CODES[outcome.verdict] or (0 if kept else EXIT_USER_ERROR))
+
+
+@contextlib.contextmanager
+def _only_run(context: click.Context, suite: Suite, selection: Selection, output: Path) -> Iterator[bool]:
+    """While this lasts no other run of the system has this output; whether files can be locked there."""
+    from fabricheck.locks import Taken
+    from fabricheck.records.verdict import EXIT_CODES, Verdict
+    from fabricheck.session.abandoned import only_run
+
+    system = selection.whole_system
+    suite.require(system)
+    try:
+        with only_run(output, system) as why_not:
+            if why_not:
+                told = f"files below {output} cannot be locked ({why_not})"
+                click.echo(f"fabricheck: {told}: ReFrame's results.db is not written; all else is as ever", err=True)
+            yield not why_not
+    except Taken as owner:
+        text = f"another run of {system} has not ended yet ({owner}): nothing was measured"
+        click.echo(f"{Verdict.INCOMPLETE.value}: {text}", err=True)
+        context.exit(EXIT_CODES[Verdict.INCOMPLETE])
 
 
 def _list(suite: Suite, selection: Selection, output: Path) -> None:
@@ -201,9 +222,8 @@ def _judge_abandoned(suite: Suite, system: str, output: Path, store: Path | None
     """Judges and stores what runs left that ended before they could: killed, or their machine went down."""
     from fabricheck.session.abandoned import abandoned
 
-    with abandoned(output.resolve() / "runs", system) as folders:
-        for folder in folders:
-            _judge_left(folder, suite, system, store)
+    for folder in abandoned(output.resolve() / "runs", system):
+        _judge_left(folder, suite, system, store)
 
 
 def _judge_left(folder: Path, suite: Suite, system: str, store: Path | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ from fabricheck.emulation import slurm
 from fabricheck.emulation.layout import LOGIN, LOGIN_ADDRESS, Cable, Device, Layout, check_name, switch_of
 from fabricheck.emulation.state import Journal, Process, end
 from fabricheck.errors import UserError
+from fabricheck.locks import Taken, exclusive
 from fabricheck.topology.model import load_topology
 
 #: Programs that must be there, and the Debian package of each.
@@ -375,12 +375,11 @@ def _namespaces(prefix: str) -> list[str]:
 def _lock(name: str) -> Iterator[None]:
     """One at a time builds or ends a cluster of this name."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with (FOLDER / f".{name}.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"cluster {name!r} is being built or ended by another process: wait for it") from None
-        yield
+    try:
+        with exclusive(FOLDER / f".{name}.lock"):
+            yield
+    except Taken as owner:
+        raise UserError(f"cluster {name!r} is being built or ended by another process: wait for it ({owner})") from None
 
 
 def _ip(namespace: str | None, lines: Sequence[str]) -> None:

@@ -1,26 +1,24 @@
 """Runs that ended before they were judged: killed, or their machine went down. The next run judges what is there.
 
-A run leaves what it is in `run.json` of its folder before ReFrame starts, and holds a lock on that file as long as it
-lives, which the kernel takes away whatever ends it. A folder with that file, no lock and no verdict is of such a run.
+A run leaves what it is in `run.json` of its folder before ReFrame starts. Only one run of a system goes on at a time,
+so while this one has the lock of the system, a folder with that file and no verdict is of such a run.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 import socket
 import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO
 
 from fabricheck.errors import UserError
 from fabricheck.fleet.record import Fleet
 from fabricheck.jsonfile import read_json
+from fabricheck.locks import exclusive
 from fabricheck.records.case import NODES, Case
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.session.reading import VERDICT, Session, SessionInfo, read_session
@@ -46,46 +44,47 @@ class Started:
 
 
 @contextlib.contextmanager
-def running(folder: Path, started: Started) -> Iterator[None]:
-    """While this lasts, or the process lives, the run of `folder` is going on. UserError where it cannot be said."""
+def only_run(output: Path, system: str) -> Iterator[str]:
+    """While this lasts, no other run of `system` has this output. Gives why files cannot be locked there, if so.
+
+    Raises Taken where another run has not ended yet, and UserError where nothing can be written.
+    """
     with contextlib.ExitStack() as held:
         try:
-            file = held.enter_context((folder / RUN).open("x", encoding="utf-8"))
-            _lock(file)
-            json.dump(asdict(started), file)
-            file.flush()
+            output.mkdir(parents=True, exist_ok=True)
+            why_not = held.enter_context(exclusive(output / f".{system}.lock"))
         except OSError as error:
-            text = f"cannot write below {folder}: {error.strerror}: choose another folder with --output"
-            raise UserError(text) from None
-        yield
+            raise unwritable(output, error) from None
+        yield why_not
 
 
-@contextlib.contextmanager
-def abandoned(runs: Path, system: str) -> Iterator[tuple[Path, ...]]:
-    """The folders below `runs` of runs of `system` that ended before they were judged, held against others."""
-    with contextlib.ExitStack() as held:
-        yield tuple(
-            folder.parent
-            for folder in sorted(runs.glob(f"{system}-*/{RUN}"))
-            if not (folder.parent / VERDICT).exists() and _is_let_go(folder, system, held)
-        )
-
-
-def _is_let_go(file: Path, system: str, held: contextlib.ExitStack) -> bool:
+def leave_started(folder: Path, started: Started) -> None:
+    """From now on the run of `folder` has begun. UserError where that cannot be written."""
     try:
-        stream = held.enter_context(file.open(encoding="utf-8"))
-        return _lock(stream) and os.fstat(stream.fileno()).st_size > 0 and _started(file).system == system
-    except (OSError, UserError):
-        return False
+        (folder / RUN).write_text(json.dumps(asdict(started)), encoding="utf-8")
+    except OSError as error:
+        raise unwritable(folder, error) from None
 
 
-def _lock(file: IO[str]) -> bool:
-    """Whether this process has the lock now. Where the file system has no locks, nothing is ever abandoned."""
+def unwritable(folder: Path, error: OSError) -> UserError:
+    """What to say where nothing can be written below `folder`."""
+    return UserError(f"cannot write below {folder}: {error.strerror}: choose another folder with --output")
+
+
+def abandoned(runs: Path, system: str) -> tuple[Path, ...]:
+    """The folders below `runs` of runs of `system` that ended before they were judged, for who has its lock."""
+    return tuple(
+        file.parent
+        for file in sorted(runs.glob(f"{system}-*/{RUN}"))
+        if not (file.parent / VERDICT).exists() and _is_of(file, system)
+    )
+
+
+def _is_of(file: Path, system: str) -> bool:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+        return _started(file).system == system
+    except UserError:
         return False
-    return True
 
 
 def _started(file: Path) -> Started:

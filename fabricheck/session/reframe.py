@@ -17,7 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -29,7 +29,7 @@ from fabricheck.fleet.resume import carry_on
 from fabricheck.fleet.settings import write_settings
 from fabricheck.patterns import mistake_of
 from fabricheck.records.verdict import Problem, Verdict
-from fabricheck.session.abandoned import Started, running
+from fabricheck.session.abandoned import Started, leave_started, unwritable
 from fabricheck.session.check_files import check_files
 from fabricheck.session.progress import Progress, past_seconds
 from fabricheck.session.reading import REPORT, Session, read_cases, read_info
@@ -71,7 +71,6 @@ class Selection:
         return ["--system", self.system, *(f"{option}={one}" for option, all_ in pairs for one in all_), *self.more]
 
 
-@contextlib.contextmanager
 def run_suite(
     suite: Suite,
     selection: Selection,
@@ -80,13 +79,15 @@ def run_suite(
     *,
     meanwhile: Callable[[], None] = lambda: None,
     fleet: Fleet | None = None,
-) -> Iterator[Session]:
+    has_locks: bool = True,
+) -> Session:
     """Runs the selected checks and gives what came of them. What ReFrame prints goes to a file and to `progress`.
 
     `meanwhile` is called while ReFrame lists the checks, before any of them runs; what it raises ends all that. With a
     `fleet` the checks run on its nodes, inside its job; its folder is that of the run from then on.
 
-    Until the block ends, the run is going on: if it does not get to its end, the next run judges what is there.
+    If it does not get to its end, the next run judges what is there. Where files cannot be locked (not `has_locks`),
+    ReFrame keeps no database of results, which nothing but `reframe --list-stored-sessions` reads.
 
     Everything is left below `output`: what this run alone made in runs/<system>-<time>/, ReFrame's database and logs
     beside it. Raises `UserError` when the system is unknown, when nothing is selected, or when ReFrame refuses.
@@ -95,6 +96,8 @@ def run_suite(
     folder = _new_folder(output.resolve() / "runs", selection.whole_system)
     if fleet is not None:
         environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, suite)
+    if not has_locks:
+        environment["RFM_ENABLE_RESULTS_STORAGE"] = "no"
     report = folder / REPORT
     command += [f"--stage={folder / 'stage'}", f"--output={folder / 'output'}", f"--report-file={report}"]
     try:
@@ -107,12 +110,12 @@ def run_suite(
         raise
     if progress is not None:
         progress.past = past_seconds(folder.parent, selection.whole_system, REPORT)
-    with running(folder, Started.now(selection.whole_system, listed)):
-        ended = _run(["--run"], command, environment, folder / OUTPUT, progress)
-        scrub(folder, environment)
-        with contextlib.suppress(UserError):
-            scrub_database(output / DATABASE, read_info(folder / REPORT).uuid, environment)
-        yield _session(folder, listed, *ended, output)
+    leave_started(folder, Started.now(selection.whole_system, listed))
+    ended = _run(["--run"], command, environment, folder / OUTPUT, progress)
+    scrub(folder, environment)
+    with contextlib.suppress(UserError):
+        scrub_database(output / DATABASE, read_info(folder / REPORT).uuid, environment)
+    return _session(folder, listed, *ended, output)
 
 
 def _files_inside(fleet: Fleet, folder: Path, suite: Suite) -> str:
@@ -166,15 +169,13 @@ def list_suite(suite: Suite, selection: Selection, output: Path) -> Listing:
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _unwritable(output, error) from None
+        raise unwritable(output, error) from None
     return _listing(command, environment, suite.settings(selection.whole_system), output)
 
 
 def _command(suite: Suite, selection: Selection) -> list[str]:
     """ReFrame's, without what to do and where to leave files."""
-    if selection.whole_system not in suite.systems():
-        known = ", ".join(suite.systems()) or "none"
-        raise UserError(f"unknown system '{selection.whole_system}': systems are {known}")
+    suite.require(selection.whole_system)
     return [
         # Nothing runs beside anything else. Not as a mode in the configuration: with --mode, ReFrame 4.10.4 forgets
         # --prgenv.
@@ -194,13 +195,9 @@ def _new_folder(runs: Path, system: str) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            raise _unwritable(runs, error) from None
+            raise unwritable(runs, error) from None
         return folder
     raise AssertionError("unreachable")
-
-
-def _unwritable(folder: Path, error: OSError) -> UserError:
-    return UserError(f"cannot write below {folder}: {error.strerror}: choose another folder with --output")
 
 
 def reframe_command() -> list[str]:

@@ -17,11 +17,13 @@ import pytest
 
 from fabricheck.store.reading import history
 from fabricheck.suite import suite_root
+from tests.support import no_locks
 from tests.support.toy import ToySuite
 
 pytestmark = pytest.mark.e2e
 
 FABRICHECK = (sys.executable, "-m", "fabricheck")
+NO_LOCKS = (sys.executable, no_locks.__file__, "ENOSYS")
 NIGHTLY = (str(suite_root() / "ci" / "nightly.sh"),)
 SECOND = """
 @rfm.simple_test
@@ -66,8 +68,8 @@ def verdict_of(folder: Path) -> tuple[str, list[str], int]:
     return written["verdict"], [each["message"] for each in written["problems"]], len(written["runs"])
 
 
-def next_run(toy: ToySuite) -> subprocess.CompletedProcess[str]:
-    command = [*FABRICHECK, "run", "--system=toy", "--name=Measures", "--no-store"]
+def next_run(toy: ToySuite, refused: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    command = [*refused, *FABRICHECK, "run", "--system=toy", "--name=Measures", "--no-store"]
     return subprocess.run(command, cwd=toy.suite.root, capture_output=True, text=True, check=False)
 
 
@@ -86,9 +88,9 @@ def test_a_signal_ends_the_job_and_what_was_measured_is_judged(toy: ToySuite, nu
     assert history(toy.output / "store", system="toy").height == 4
 
 
-def killed_run(toy: ToySuite) -> Path:
+def killed_run(toy: ToySuite, refused: tuple[str, ...] = ()) -> Path:
     """The folder of a run that could not end itself, once its job is gone and ReFrame has written its report."""
-    run, job = start(toy, (*FABRICHECK, "run", "--system=toy"))
+    run, job = start(toy, (*refused, *FABRICHECK, "run", "--system=toy"))
     run.kill()
     run.communicate(timeout=60)
     wait_for(lambda: is_gone(job))
@@ -97,16 +99,19 @@ def killed_run(toy: ToySuite) -> Path:
     return folder
 
 
-def test_a_killed_run_ends_its_job_and_is_judged_by_the_next(toy: ToySuite) -> None:
-    folder = killed_run(toy)
-    done = next_run(toy)
+@pytest.mark.parametrize("refused", [(), pytest.param(NO_LOCKS, marks=pytest.mark.full)])
+def test_a_killed_run_ends_its_job_and_is_judged_by_the_next(toy: ToySuite, refused: tuple[str, ...]) -> None:
+    folder = killed_run(toy, refused)
+    done = next_run(toy, refused)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"the run in {folder} had ended before it was judged: now it is INCOMPLETE" in done.stderr
     verdict, problems, judged = verdict_of(folder)
     assert (verdict, judged) == ("INCOMPLETE", 2)
     assert any("was ended before it was judged" in each for each in problems)
     # That is said once.
-    assert "had ended before" not in next_run(toy).stderr
+    assert "had ended before" not in next_run(toy, refused).stderr
+    assert ("results.db is not written" in done.stderr) == bool(refused)
+    assert (toy.output / "results.db").exists() != bool(refused)
 
 
 @pytest.mark.full
@@ -123,10 +128,13 @@ def test_what_a_machine_that_went_down_left_is_judged_and_stored(toy: ToySuite) 
     assert set(history(toy.output / "store", system="toy")["test"]) == {"Measures", "Sleeps"}
 
 
-def test_a_run_that_goes_on_is_left_alone(toy: ToySuite) -> None:
-    run, job = start(toy, (*FABRICHECK, "run", "--system=toy"))
+@pytest.mark.parametrize("refused", [(), pytest.param(NO_LOCKS, marks=pytest.mark.full)])
+def test_a_run_that_goes_on_is_left_alone(toy: ToySuite, refused: tuple[str, ...]) -> None:
+    run, job = start(toy, (*refused, *FABRICHECK, "run", "--system=toy"))
     try:
-        assert "had ended before" not in next_run(toy).stderr
+        other = next_run(toy, refused)
+        assert other.returncode == 4
+        assert other.stderr.startswith(f"INCOMPLETE: another run of toy has not ended yet (process {run.pid} on ")
         assert not is_gone(job)
     finally:
         run.terminate()

@@ -16,8 +16,7 @@ pytestmark = pytest.mark.e2e
 
 
 def run(toy: ToySuite, selection: Selection | None = None) -> Session:
-    with run_suite(toy.suite, selection or Selection("toy"), toy.output) as session:
-        return session
+    return run_suite(toy.suite, selection or Selection("toy"), toy.output)
 
 
 def verdicts(session: Session) -> list[Verdict]:

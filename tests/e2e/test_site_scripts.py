@@ -14,7 +14,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from fabricheck.records.verdict import Verdict
+from fabricheck.store.reading import history
 from fabricheck.suite import suite_root
+from tests.support import no_locks
 from tests.support.toy import ToySuite
 
 pytestmark = pytest.mark.e2e
@@ -22,10 +24,12 @@ pytestmark = pytest.mark.e2e
 NIGHTLY = suite_root() / "ci" / "nightly.sh"
 
 
-def nightly(toy: ToySuite, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def nightly(
+    toy: ToySuite, *arguments: str, refused: tuple[str, ...] = (), **variables: str
+) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "FABRICHECK_OUTPUT": str(toy.output), **variables}
     toy.check.write_text(toy.check.read_text().replace('tags = {"toy"}', 'tags = {"nightly"}'))
-    command = [str(NIGHTLY), *arguments]
+    command = [*refused, str(NIGHTLY), *arguments]
     return subprocess.run(command, cwd=toy.suite.root, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -78,6 +82,16 @@ def test_a_run_that_has_not_ended_is_not_disturbed(toy: ToySuite) -> None:
     assert job.returncode == 4
     assert job.stderr.startswith("INCOMPLETE: another run of toy has not ended yet")
     assert not (toy.output / "latest-toy").exists()
+
+
+@pytest.mark.full
+def test_where_files_cannot_be_locked_it_is_measured_all_the_same(toy: ToySuite) -> None:
+    job = nightly(toy, "toy", refused=(sys.executable, no_locks.__file__, "ENOLCK"))
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert f"files below {toy.output} cannot be locked (No locks available)" in job.stderr
+    assert len(history(toy.output / "store", system="toy")) == 2
+    assert (toy.output / "latest-toy" / "report.html").exists()
+    assert not [*toy.output.glob(".begun-*"), *toy.output.glob(".*.owner")]
 
 
 @pytest.mark.parametrize("arguments", [[], ["nowhere"], ["toy", "--no-such-option"]])

@@ -46,8 +46,7 @@ def told(toy: ToySuite, extras: str) -> tuple[list[Problem], list[Finding]]:
     selection = Selection(
         "toy", names=("HostNuma %host_numa=remote",), more=(f"--setvar=BuildFabricbench.prebuilt={built}",)
     )
-    with run_suite(toy.suite, selection, toy.output) as session:
-        pass
+    session = run_suite(toy.suite, selection, toy.output)
     problems = [each for each in session.problems if each.message.startswith("HostNuma")]
     return problems, [each for each in session.findings if each.message.startswith("HostNuma")]
 

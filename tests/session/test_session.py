@@ -262,11 +262,8 @@ def test_no_report_no_cases(tmp_path: Path) -> None:
 
 
 def test_an_unknown_system(tmp_path: Path) -> None:
-    with (
-        pytest.raises(UserError, match=r"unknown system 'nowhere': .*local"),
-        run_suite(Suite(suite_root()), Selection("nowhere:gpu"), tmp_path),
-    ):
-        pass
+    with pytest.raises(UserError, match=r"unknown system 'nowhere': .*local"):
+        run_suite(Suite(suite_root()), Selection("nowhere:gpu"), tmp_path)
 
 
 def test_what_a_run_says_itself_is_said_once() -> None:
