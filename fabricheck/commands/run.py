@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 @click.option(
     "--nodes",
     metavar="WHICH",
-    help="In one job on `all` nodes, `idle` ones, nid[001-064] or so many: each, then the network (docs/fleet.md).",
+    help="In one job on `all` nodes, `idle` ones (`idle:16`: the oldest in the ledger), nid[001-064] or so many: each, "
+    "then the network (docs/fleet.md).",
 )
 @click.option(
     "--resume",
@@ -125,7 +126,7 @@ def run(
     ready = functools.partial(_get_ready, suite, name, kept_in)
     with contextlib.ExitStack() as stack:
         job = stack.enter_context(contextlib.ExitStack())
-        fleet = job.enter_context(fleet_of(suite, selection, wanted, output))
+        fleet = job.enter_context(fleet_of(suite, selection, wanted, output, store or output / "store"))
         progress = None if is_short else _progress()
         running = run_suite(suite, selection, output, progress, meanwhile=ready, fleet=fleet)
         session = stack.enter_context(running)
