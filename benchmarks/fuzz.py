@@ -199,6 +199,7 @@ def targets(folder: Path) -> Iterator[Target]:
         ["store", "ls"],
         ["store", "verify"],
         ["watch", "local"],
+        ["ledger", "local"],
         ["report", "--system", "local", "--output", output / "r.html"],
     ):
         for file in stored:

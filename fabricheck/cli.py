@@ -50,6 +50,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("calibrate", "fabricheck.commands.history", "Make references of a system from runs while it was healthy."),
     Command("compare", "fabricheck.commands.history", "What changed between two sets of runs, and how surely."),
     Command("watch", "fabricheck.commands.history", "What got worse in the history of a system, and since when."),
+    Command("ledger", "fabricheck.commands.fleet", "When each node and link was last verified, the oldest first."),
     Command("expected", "fabricheck.commands.topology", "What every pair and collective of a node should give."),
     Command("pairwise", "fabricheck.commands.pairwise", "Plan pairs of all nodes in rounds, and locate what is slow."),
     Command("validate", "fabricheck.commands.topology", "Check the files of each system together."),

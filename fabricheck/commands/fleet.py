@@ -1,12 +1,13 @@
-"""What `fabricheck run --nodes` does around a run: chooses the nodes, asks for the job, and gives it back."""
+"""What `fabricheck run --nodes` does around a run (it chooses the nodes, asks for the job, and gives it back), and
+`fabricheck ledger`: which nodes are to be next."""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,15 +43,16 @@ class Wanted:
 
 
 @contextlib.contextmanager
-def fleet_of(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> Iterator[Fleet | None]:
+def fleet_of(suite: Suite, selection: Selection, wanted: Wanted, output: Path, store: Path) -> Iterator[Fleet | None]:
     """The nodes of the selection's `system:partition` that are wanted, in a job of theirs; None where none are.
 
-    To resume an earlier run below `output` they are that run's, and what it has is taken over.
+    Of idle ones those first that no session of the `store` had for longest. To resume an earlier run below `output`
+    they are that run's, and what it has is taken over.
     """
     if not wanted.many:
         yield None
         return
-    from fabricheck.fleet.allocation import allocated
+    from fabricheck.fleet.allocation import MINUTES, allocated
     from fabricheck.fleet.nodes import choose, slurm_states
     from fabricheck.fleet.record import Fleet, Unchecked
     from fabricheck.fleet.resume import find_earlier
@@ -61,19 +63,24 @@ def fleet_of(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -
     partition = partition_in(suite.settings(name), where)
     earlier = find_earlier(output.resolve() / "runs", name, wanted.resume) if wanted.resume is not None else None
     before = _resumed(earlier, wanted.nodes, options) if earlier is not None else None
-    states = slurm_states(partition.get("access", []))
+    states: Mapping[str, str] = slurm_states(partition.get("access", []))
+    if before is None and (wanted.nodes or "").startswith("idle"):
+        states = _oldest_first(states, store, name)
     asked = before.asked if before else wanted.nodes or ""
     place = f"{name}:{partition['name']}"
     choice = choose(before.wanted if before else asked, states, place)
     few = ("one or two nodes have no equals: references and floors judge them alone",) if choice.count < 3 else ()
     for line in (*choice.notes, *few):
         click.echo(f"fabricheck: {line}", err=True)
-    with allocated(choice, partition, wanted.minutes) as (job, nodes):
+    minutes = wanted.minutes or MINUTES
+    with allocated(choice, partition, minutes) as (job, nodes):
+        now = datetime.now(timezone.utc)
+        until = (now + timedelta(minutes=minutes)).isoformat()
         missing = set(choice.nodes) - set(nodes) if len(choice.nodes) == choice.count else set()
         left = tuple(Unchecked(node, "the job did not get it") for node in choice.nodes if node in missing)
-        fleet = Fleet(Path(), name, place, asked, job, nodes, (*choice.unchecked, *left), options)
+        fleet = Fleet(Path(), name, place, asked, job, nodes, (*choice.unchecked, *left), options, until=until)
         if before is None:
-            fleet = replace(fleet, began=datetime.now(timezone.utc).isoformat())
+            fleet = replace(fleet, began=now.isoformat())
         else:
             click.echo(f"fabricheck: resumes {earlier}: what is whole there is taken over", err=True)
             fleet = replace(fleet, began=before.began, earlier=(str(earlier), *before.earlier))
@@ -94,3 +101,103 @@ def _resumed(folder: Path, asked: str | None, options: Sequence[str]) -> Fleet:
     if tuple(options) != fleet.options:
         raise UserError(f"--resume: {folder} was of other checks: give the same ({shlex.join(fleet.options)})")
     return fleet
+
+
+def _oldest_first(states: Mapping[str, str], store: Path, system: str) -> Mapping[str, str]:
+    """The nodes in the order in which they are to be measured again; in Slurm's where the store does not say it."""
+    from fabricheck.history.ledger import read_ledger
+
+    try:
+        found = read_ledger(store, system, tuple(states))
+    except UserError as error:
+        click.echo(f"fabricheck: idle nodes are taken in Slurm's order: {error}", err=True)
+        return states
+    return {node: states[node] for node in found.oldest(states)}
+
+
+@click.command()
+@click.argument("system")
+@click.option(
+    "--store",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The sample store.  [default: output/store in the suite]",
+)
+@click.option(
+    "--oldest",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Print N nodes that can run a job and that no session had for longest, as a list for `run --nodes`.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def ledger(*, system: str, store: Path | None, oldest: int | None, as_json: bool) -> None:
+    """When each node of a SYSTEM, or SYSTEM:PARTITION, and each of its links to other nodes was last verified.
+
+    A line a node: first those that were never verified, then the longest ago; by which tags, and with what verdict.
+    A session that came to no verdict on a node (INCOMPLETE, INVALID) did not verify it, and is named after it.
+
+    \b
+    fabricheck ledger alps:gpu
+    fabricheck ledger alps:gpu --oldest 16
+    fabricheck run --system alps:gpu --tag smoke --nodes idle:16 --minutes 5
+    """
+    from fabricheck.commands import rehearsal
+    from fabricheck.fleet.nodes import choose
+    from fabricheck.history.ledger import read_ledger
+    from fabricheck.history.text import ledger_lines, to_json
+    from fabricheck.suite import Suite, output_folder, suite_root
+    from fabricheck.topology.network import fold
+
+    if oldest is not None and as_json:
+        raise UserError("--oldest prints a list of nodes, and --json all that is known: give one of them")
+    known = _nodes_of(Suite(suite_root()), system)
+    found = read_ledger(store or output_folder() / "store", system.partition(":")[0], known.nodes, known.nics)
+    rehearsal.say(found.rehearsal)
+    if known.note:
+        click.echo(f"fabricheck: {known.note}", err=True)
+    if found.others:
+        click.echo(f"fabricheck: the store has nodes that are not of {system}: {fold(found.others)}", err=True)
+    if oldest is None:
+        click.echo(to_json(found) if as_json else "\n".join(ledger_lines(found)), nl=not as_json)
+        return
+    able = choose("all", known.states, system).nodes if known.states else [each.node for each in found.nodes]
+    chosen = found.oldest(able)[:oldest]
+    if len(chosen) < oldest:
+        click.echo(f"fabricheck: --oldest {oldest}: {len(chosen)} is all that {system} has to run a job", err=True)
+    click.echo(fold(chosen))
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The nodes of a partition; their `states` where Slurm says them; the `nics` of each; `note`: who named them."""
+
+    nodes: tuple[str, ...]
+    states: Mapping[str, str]
+    nics: tuple[str, ...]
+    note: str = ""
+
+
+def _nodes_of(suite: Suite, where: str) -> _Known:
+    """Of the partition by Slurm, else by the network of its topology. Raises UserError for an unknown one."""
+    from fabricheck.fleet.nodes import SLURM, slurm_states
+    from fabricheck.fleet.settings import partition_in
+    from fabricheck.topology.model import find_topology
+
+    name = where.partition(":")[0]
+    partition = partition_in(suite.settings(_known_system(suite, name)), where)
+    topology = find_topology(f"{name}:{partition['name']}", suite.site(name).parent)
+    nics = tuple(each.name for each in topology.nics) if topology.network else ()
+    try:
+        if partition["scheduler"] not in SLURM:
+            raise UserError(f"the partition's scheduler is {partition['scheduler']}")
+        states: Mapping[str, str] = slurm_states(partition.get("access", []))
+    except UserError as error:
+        nodes = topology.network.nodes if topology.network else ()
+        by = "the nodes are those of topology.yaml" if nodes else "only nodes that the store has are listed"
+        return _Known(nodes, {}, nics, f"{by}: {error}")
+    return _Known(tuple(states), states, nics)
+
+
+def _known_system(suite: Suite, name: str) -> str:
+    if name not in suite.systems():
+        raise UserError(f"unknown system '{name}': systems are {', '.join(suite.systems()) or 'none'}")
+    return name

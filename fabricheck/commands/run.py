@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 @click.option(
     "--nodes",
     metavar="WHICH",
-    help="In one job on `all` nodes, `idle` ones, nid[001-064] or so many: each, then the network (docs/fleet.md).",
+    help="In one job on `all` nodes, `idle` ones (`idle:16`: the oldest in the ledger), nid[001-064] or so many: each, "
+    "then the network (docs/fleet.md).",
 )
 @click.option(
     "--resume",
@@ -126,7 +127,7 @@ def run(
     ready = functools.partial(_get_ready, suite, name, kept_in)
     with _only_run(context, suite, selection, output) as has_locks:
         _judge_abandoned(suite, name, output, kept_in)
-        with fleet_of(suite, selection, wanted, output) as fleet:
+        with fleet_of(suite, selection, wanted, output, store or output / "store") as fleet:
             progress = None if is_short else _progress()
             session = run_suite(suite, selection, output, progress, meanwhile=ready, fleet=fleet, has_locks=has_locks)
         # The nodes are not needed to judge what they measured.

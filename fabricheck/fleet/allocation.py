@@ -9,40 +9,40 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fabricheck.errors import UserError
-from fabricheck.fleet.nodes import Choice
+from fabricheck.fleet.nodes import SLURM, Choice
 from fabricheck.fleet.record import Fleet
 from fabricheck.topology.network import fold, unfold
 
+#: Minutes of a job of which nobody says how long it is to be.
+MINUTES = 60
 # For ReFrame's own forms of time and for what a job waits where the site says nothing.
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _WAIT_S = 3600
 _ASK_S = 30
-_MINUTES = 60
 _NAME = "fabricheck-fleet"
 # States of a job in which its steps go on.
 _GOES_ON = ("RUNNING", "SUSPENDED", "CONFIGURING")
 
 
 @contextlib.contextmanager
-def allocated(
-    choice: Choice, partition: Mapping[str, Any], minutes: int | None
-) -> Iterator[tuple[str, tuple[str, ...]]]:
+def allocated(choice: Choice, partition: Mapping[str, Any], minutes: int) -> Iterator[tuple[str, tuple[str, ...]]]:
     """A job on the chosen nodes, by its number, and the nodes that it has; it is cancelled in the end.
 
     `partition`: as in the site's settings. `minutes`: its time limit. Raises `UserError` where the scheduler is another
     than Slurm, refuses, or has no nodes in time.
     """
     scheduler = str(partition.get("scheduler"))
-    if scheduler not in ("slurm", "squeue"):
+    if scheduler not in SLURM:
         raise UserError(
             f"--nodes needs Slurm, and the partition's scheduler is {scheduler}: use --distribute of ReFrame"
         )
     wait = seconds(str(partition.get("extras", {}).get("max_pending_time", ""))) or _WAIT_S
+    wait = min(wait, choice.wait_s or wait)
     command = [
         *("salloc", "--no-shell", "--no-kill", "--exclusive", f"--job-name={_NAME}", f"--immediate={wait}"),
         *_words(partition.get("access", [])),
         *_gpus(partition),
-        f"--time={minutes or _MINUTES}",
+        f"--time={minutes}",
         f"--nodes={choice.count}",
         *([f"--nodelist={fold(choice.nodes)}"] if len(choice.nodes) == choice.count else []),
     ]

@@ -12,7 +12,11 @@ from fabricheck.errors import UserError
 from fabricheck.fleet.record import Unchecked
 from fabricheck.topology.network import fold, unfold
 
+#: ReFrame's schedulers for it.
+SLURM = ("slurm", "squeue")
 _ASK_S = 30
+# Who asks for idle nodes does not want to wait until those that were taken meanwhile are idle again.
+_IDLE_WAIT_S = 60
 # What Slurm's long states begin with (sinfo(1), NODE STATE CODES), and marks behind them.
 _FREE, _BUSY = ("idle",), ("alloc", "mix", "comp")
 _MARKS = "*~#!%$@^-+"
@@ -21,12 +25,13 @@ _MARKS = "*~#!%$@^-+"
 @dataclass(frozen=True)
 class Choice:
     """The `nodes` that are to be in the job, `count` of which are wanted; `unchecked` are left out, `notes` are lines
-    for the user."""
+    for the user. `wait_s`: how long the job may wait at most; 0: as long as the site says."""
 
     nodes: tuple[str, ...]
     count: int
     unchecked: tuple[Unchecked, ...] = ()
     notes: tuple[str, ...] = ()
+    wait_s: int = 0
 
 
 def slurm_states(access: Sequence[str]) -> dict[str, str]:
@@ -37,14 +42,14 @@ def slurm_states(access: Sequence[str]) -> dict[str, str]:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=False)
     except FileNotFoundError:
         raise UserError(
-            "--nodes asks Slurm, and there is no sinfo here: run it on a login node of the cluster"
+            "the nodes are Slurm's to name, and there is no sinfo here: run it on a login node of the cluster"
         ) from None
     except subprocess.TimeoutExpired:
-        raise UserError(f"--nodes asks Slurm, which did not answer in {_ASK_S} s: see scontrol ping") from None
+        raise UserError(f"Slurm did not name its nodes in {_ASK_S} s: see scontrol ping") from None
     found = dict(line.split()[:2] for line in done.stdout.splitlines() if len(line.split()) > 1)
     if done.returncode != 0 or not found:
         said = (done.stderr.strip().splitlines() or ["it has no nodes"])[0]
-        raise UserError(f"--nodes asks Slurm for the nodes of {partition or 'all partitions'}: {said}")
+        raise UserError(f"Slurm does not name the nodes of {partition or 'all partitions'}: {said}")
     return found
 
 
@@ -55,10 +60,10 @@ def partition_of(access: Sequence[str]) -> str:
 
 
 def choose(asked: str, states: Mapping[str, str], where: str) -> Choice:
-    """The nodes that `asked` means: `all`, `idle`, a number of them, or a list such as `nid[001-064]`.
+    """The nodes that `asked` means: `all`, `idle`, `idle:N`, a number of them, or a list such as `nid[001-064]`.
 
-    `states`: of the nodes of the partition `where`. Raises `UserError` for names that are not among them, with the
-    nearest, and where fewer than asked for, or none, can be had.
+    `states`: of the nodes of the partition `where`; of those that are idle the first N are taken. Raises `UserError`
+    for names that are not among them, with the nearest, and where fewer than asked for, or none, can be had.
     """
     usable = [node for node, state in states.items() if _state(state) in (*_FREE, *_BUSY)]
     left = {node: f"Slurm has it {state}" for node, state in states.items() if node not in usable}
@@ -67,12 +72,15 @@ def choose(asked: str, states: Mapping[str, str], where: str) -> Choice:
         if not 0 < count <= len(usable):
             raise UserError(f"--nodes {asked}: {where} has {len(usable)} nodes that can run a job: give 1 to that many")
         return Choice(tuple(usable), count)
-    if asked in ("all", "idle"):
-        wanted, notes = list(states), tuple[str, ...]()
-        if asked == "idle":
-            left |= {node: f"Slurm has it {state}" for node, state in states.items() if _state(state) not in _FREE}
-    else:
-        wanted, notes = _listed(asked, states, where)
+    if idle := re.fullmatch(r"idle(?::([1-9]\d*))?", asked):
+        # The others are not asked for, so nothing is missing without them.
+        free = tuple(node for node, state in states.items() if _state(state) in _FREE)
+        taken = free[: int(idle[1] or len(free))]
+        if not taken:
+            raise UserError(f"--nodes {asked}: none of the {len(states)} nodes of {where} is idle now: try again later")
+        note = f"--nodes {asked}: {len(free)} of {len(states)} nodes of {where} are idle, and {len(taken)} are taken"
+        return Choice(taken, len(taken), (), (note,), _IDLE_WAIT_S)
+    wanted, notes = (list(states), tuple[str, ...]()) if asked == "all" else _listed(asked, states, where)
     chosen = tuple(node for node in wanted if node not in left)
     if not chosen:
         raise UserError(f"--nodes {asked}: none of {len(wanted)} nodes of {where} can be had: {_why(wanted, left)}")

@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 from fabricheck.errors import UserError
@@ -44,8 +46,8 @@ class Unchecked:
 class Fleet:
     """The job (`job`, of the scheduler) and its `nodes`; `asked`: what the user gave; `partition`: of ReFrame.
 
-    `options`: which checks, as ReFrame's. `began`: when its first job did. `earlier`: the folders of the runs that it
-    resumes, the last one first.
+    `options`: which checks, as ReFrame's. `began`: when its first job did; `until`: when this one's time is over.
+    `earlier`: the folders of the runs that it resumes, the last one first.
     """
 
     folder: Path
@@ -57,6 +59,7 @@ class Fleet:
     unchecked: tuple[Unchecked, ...] = ()
     options: tuple[str, ...] = ()
     began: str = ""
+    until: str = ""
     earlier: tuple[str, ...] = ()
 
     def write(self) -> None:
@@ -86,8 +89,15 @@ class Fleet:
     @property
     def wanted(self) -> str:
         """The nodes that a run which resumes this one is to have; those that were busy only where asked for."""
-        others = () if self.asked == "idle" else (each.node for each in self.unchecked)
+        others = () if self.asked.startswith("idle") else (each.node for each in self.unchecked)
         return fold((*self.nodes, *others))
+
+    @property
+    def seconds_left(self) -> float:
+        """Of the job's time; endless where nobody said how long it is."""
+        if not self.until:
+            return math.inf
+        return (datetime.fromisoformat(self.until) - datetime.now(timezone.utc)).total_seconds()
 
     def end(self, why: str) -> None:
         """Says that the job did not get to the end of what there is to measure; the first reason stays."""

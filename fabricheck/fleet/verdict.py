@@ -52,6 +52,11 @@ class FleetVerdict:
     elsewhere: tuple[Problem, ...] = ()
 
     @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """Of each node that has one."""
+        return {**dict.fromkeys(self.good, Verdict.PASS), **{each.node: each.verdict for each in self.bad}}
+
+    @property
     def message(self) -> str:
         """`N of M nodes good, K bad, L not checked`."""
         return (

@@ -1,4 +1,4 @@
-"""Calibrations, comparisons and watches as text for a terminal and as JSON; the same input gives the same bytes."""
+"""What history says, as text for a terminal and as JSON; the same input gives the same bytes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from typing import Any
 
 from fabricheck.history.calibrate import Calibration
 from fabricheck.history.compare import Change, Comparison, MetricChange, Side, Suspect
+from fabricheck.history.ledger import Checked, Ledger, LedgerNode
 from fabricheck.history.shared import say
 from fabricheck.history.shift_test import FEWEST_SESSIONS
 from fabricheck.history.watch import Alert, Improvement, Incident, WatchResult
 
+_NEVER = "never"
 # More of what is in order, or of one kind of message, would hide what is not.
 _MOST_LINES = 20
 
 
-def to_json(result: Calibration | Comparison | WatchResult) -> str:
+def to_json(result: Calibration | Comparison | WatchResult | Ledger) -> str:
     """The whole of a result; numbers that are not finite are null. `exit_status` stands beside it where it has one."""
     content = _plain(result)
-    if not isinstance(result, Calibration):
+    if not isinstance(result, (Calibration, Ledger)):
         content["exit_status"] = result.exit_status
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
@@ -242,3 +244,28 @@ def alert_line(alert: Alert) -> str:
         f"{alert.key}: {alert.before:.4g} -> {alert.after:.4g} {alert.unit}, {percent(alert.change)}, since "
         f"{alert.first_bad}, last good {alert.last_good}{changed}{over}"
     )
+
+
+def ledger_lines(found: Ledger) -> Iterator[str]:
+    """A table with a line for each node, in the order of the ledger."""
+    head = ("node", "verified (UTC)", "checks", "verdict", "links to other nodes", "")
+    rows = [head, *map(_ledger_row, found.nodes)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _ledger_row(one: LedgerNode) -> tuple[str, ...]:
+    times: dict[str, list[str]] = {}
+    for link in one.links:
+        times.setdefault(_when(link.verified), []).append(link.name)
+    # The oldest first; where all are as old, their names say nothing.
+    ages = sorted(times, key=lambda when: (when != _NEVER, when))
+    links = ", ".join(f"{'+'.join(times[when])} {when}" if len(ages) > 1 else when for when in ages) or "-"
+    level, verdict = (one.verified.level or "unknown", one.verified.verdict) if one.verified else ("-", "-")
+    later = f"then {one.later.verdict} {_when(one.later)}" if one.later else ""
+    return one.node, _when(one.verified), level, verdict, links, later
+
+
+def _when(checked: Checked | None) -> str:
+    return checked.started[:16].replace("T", " ") if checked else _NEVER

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from fabricheck.expectation.placement import gpu_of_ranks
-from fabricheck.records.operations import uses_host_memory
+from fabricheck.records.operations import PAIRS, uses_host_memory
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import Gpu, Topology
@@ -48,6 +48,21 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
             parts |= _nics(topology, gpus) or _nics_that_sent(run, host, topology)
         names |= {f"{host}:{part}" for part in parts}
     return tuple(sorted(names))
+
+
+def links_of_pairs(run: Run, topology: Topology | None) -> dict[str, frozenset[str]]:
+    """By host, its NICs over which pairs of several nodes were measured; none without a topology, which names them."""
+    if topology is None:
+        return {}
+    hosts = {each.rank: each.host for each in run.ranks}
+    pairs = {each.ranks for each in run.samples if each.operation in PAIRS}
+    measured = {rank for ranks in pairs if len({hosts.get(rank) for rank in ranks}) > 1 for rank in ranks}
+    indexes = gpu_of_ranks(run)
+    gpus: dict[str, list[Gpu]] = {hosts[rank]: [] for rank in sorted(measured & set(hosts))}
+    for each in run.ranks:
+        if each.rank in measured and each.device:
+            gpus[each.host].append(topology.gpu(indexes[each.rank]))
+    return {host: _nics(topology, tuple(own)) or _nics_that_sent(run, host, topology) for host, own in gpus.items()}
 
 
 @lru_cache(maxsize=4096)

@@ -7,12 +7,16 @@ runs of 60 measurements and more; here each counts as a budget and a fifth.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from reframe.core.logging import getlogger
 
+from fabricheck.fleet.record import Fleet
+from fabricheck.fleet.settings import KEY
 from fabricheck.records.operations import GROUP_PATTERNS, MEMORY_PATHS, PAIRS, STRIPING, VICTIMS
 from fabricheck.records.pair_rule import PairRule
 from fabricheck.rfm.command_line import Plan
@@ -137,9 +141,11 @@ def _rounds_of_schedule(plan: Plan, operation: str, schedule: str) -> int:
 
 
 def fitted_plan(test: Any, plan: Plan) -> Plan:
-    """As much of the plan of a test as fits into its `minutes`; tells its time and the time limit of its job, which it
-    sets where neither test nor partition has one."""
-    fitted = fit(plan, 60 * test.minutes)
+    """As much of the plan of a test as fits into its `minutes`, and over a fleet into half of what is left of its job;
+    tells its time and the time limit of its job, which it sets where neither test nor partition has one."""
+    extras = test.current_partition.extras
+    left = Fleet.read(Path(extras[KEY])).seconds_left if KEY in extras else math.inf
+    fitted = fit(plan, min(60 * test.minutes, left / 2))
     test.shortened = fitted.left_out
     limit = float(test.time_limit)
     if not test.is_limit_given:

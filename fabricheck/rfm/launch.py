@@ -20,6 +20,7 @@ from fabricheck import mpi
 from fabricheck.errors import UserError
 from fabricheck.extras import number_of_nodes, parse_cores
 from fabricheck.fleet.allocation import seconds
+from fabricheck.fleet.nodes import SLURM
 from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.settings import KEY
 from fabricheck.records.verdict import Problem, Verdict
@@ -29,8 +30,6 @@ from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.nic import gpus_of_ports
 from fabricheck.tuning import Profile, load_profiles
 
-# ReFrame's schedulers for it.
-_SLURM = ("slurm", "squeue")
 # Of a job's time what one launch over a fleet may take: it may have to be done again.
 _SHARE_OF_JOB = 0.4
 
@@ -41,7 +40,7 @@ def prepare_launcher(test: rfm.RegressionTest) -> None:
     if (limit := extras.get("max_pending_time")) is not None:
         # A job that cannot start, such as for a node that is down, must not wait for ever.
         test.max_pending_time = limit
-    if test.job.scheduler.registered_name in _SLURM:
+    if test.job.scheduler.registered_name in SLURM:
         # Else Slurm starts it anew where a node is lost, beside what it has measured.
         test.job.options += ["--no-requeue"]
     test.job.launcher.options += test.current_environ.extras.get("launcher_options", [])
@@ -224,7 +223,7 @@ def nodes_lost(test: rfm.RegressionTest, hosts: Iterable[str] = ()) -> tuple[str
 def _slurm_states(test: rfm.RegressionTest) -> dict[str, set[str]]:
     """What Slurm says of each node of the partition; empty for other schedulers, and where it says nothing."""
     scheduler = test.job.scheduler
-    if scheduler.registered_name not in _SLURM:
+    if scheduler.registered_name not in SLURM:
         return {}
     try:
         return {each.name: each.states for each in scheduler.filternodes(test.job, scheduler.allnodes())}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -49,7 +51,8 @@ _OF_REFRAME = frozenset(
 class SessionInfo:
     """What ReFrame's report says of a session as a whole. `version` is ReFrame's, `cases` how many it counted.
 
-    `extras` came from --session-extras; `outputs` and `stages` are where ReFrame left the files of tests.
+    `extras` came from --session-extras; `outputs` and `stages` are where ReFrame left the files of tests. `level`: the
+    tags of the checks that were asked for; None where that is not known.
     """
 
     uuid: str
@@ -61,6 +64,7 @@ class SessionInfo:
     extras: Mapping[str, str]
     outputs: Path
     stages: Path
+    level: str | None = None
 
 
 @dataclass(frozen=True)
@@ -118,9 +122,19 @@ def read_info(report: Path) -> SessionInfo:
             extras={name: str(value) for name, value in sorted(info.items()) if name not in _OF_REFRAME},
             outputs=Path(info["prefix_output"]),
             stages=Path(info["prefix_stage"]),
+            level=level_of(shlex.split(str(info.get("cmdline", "")))),
         )
     except (ValueError, KeyError, TypeError, OverflowError):
         raise UserError(f"{report}: is no report of a run that ReFrame 4.10 wrote to its end") from None
+
+
+def level_of(words: Sequence[str]) -> str | None:
+    """The tags in a command line of ReFrame; `in part` where it also chooses by name. None for no words."""
+    if not words:
+        return None
+    tags = [word.removeprefix("--tag=") for word in words if word.startswith("--tag=")]
+    in_part = any(re.match(r"(-[ntTx]|--(name|exclude|skip-\w+)\b|--tag$)", word) for word in words)
+    return f"{'+'.join(tags) or 'all checks'}{', in part' if in_part else ''}"
 
 
 def read_cases(report: Path, moved: Callable[[Case], Case] = lambda case: case) -> tuple[Case, ...]:

@@ -18,6 +18,7 @@ from fabricheck.records.verdict import worst
 from fabricheck.session.outcome import Outcome, judge_session, read_result
 from fabricheck.session.reading import Session, read_session
 from fabricheck.store.changes import facts_of_this_host, versions_of_suite
+from fabricheck.store.nodes import node_records
 from fabricheck.store.tables import run_id_of, started_of
 from fabricheck.store.writing import Appended, NewSession, append, made_up_session, stored_runs_of
 from fabricheck.suite import Suite, site_root
@@ -58,6 +59,8 @@ def store_session(
         judged=[judged for _, judged in fresh],
         root=suite.root,
         host_facts=facts_of_this_host() if just_now else {},
+        level=info.level,
+        nodes=node_records(outcome.cases, outcome.judged, outcome.fleet.verdicts if outcome.fleet else None),
     )
     return append(store, new)
 
@@ -101,6 +104,7 @@ def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, 
         judged=judged,
         root=suite.root,
         host_facts={},
+        nodes=node_records([case] * len(judged), judged),
     )
     return append(store, new)
 

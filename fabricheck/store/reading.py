@@ -15,8 +15,9 @@ from fabricheck.store import folders, tables
 from fabricheck.store.folders import METRICS, RUNS, SAMPLES, Entry
 from fabricheck.store.session import read_record
 
-# More threads than cores: on a network file system reading is waiting.
-_READERS = 8
+_SCHEMAS = {RUNS: tables.RUNS, METRICS: tables.METRICS, SAMPLES: tables.SAMPLES}
+#: More threads than cores: on a network file system reading is waiting.
+READERS = 8
 
 
 def history(
@@ -55,7 +56,7 @@ def history(
         if not any(each.session == session for each in entries):
             raise UserError(_no_session(store, session, entries))
     chosen = [each for each in entries if not sessions or each.session in sessions]
-    with ThreadPoolExecutor(_READERS) as pool:
+    with ThreadPoolExecutor(READERS) as pool:
         parts = list(pool.map(_metrics, chosen))
     everything = pl.concat(parts) if parts else pl.DataFrame(schema=tables.HISTORY)
     if everything.is_empty():
@@ -128,8 +129,8 @@ def find_entries(store: Path, system: str | None, sessions: Sequence[str]) -> tu
 def stored_runs(entry: Entry) -> Iterator[tables.StoredRun]:
     """The runs of an entry, exactly as they were. Raises UserError where samples were pruned and for damage."""
     sums = entry.sums()
-    samples = _table(entry, SAMPLES, tables.SAMPLES, None, sums)
-    runs = _table(entry, RUNS, tables.RUNS, None, sums)
+    samples = read_table(entry, SAMPLES, sums=sums)
+    runs = read_table(entry, RUNS, sums=sums)
     try:
         yield from tables.stored_runs(runs, samples)
     except ValueError as error:
@@ -141,7 +142,7 @@ def _metrics(entry: Entry) -> pl.DataFrame:
     if foreign:
         raise UserError(_foreign(entry.path / foreign[0]))
     columns = [name for name in tables.HISTORY if name in tables.METRICS]
-    table = _table(entry, METRICS, tables.METRICS, columns, None)
+    table = read_table(entry, METRICS, columns)
     system = entry.path.parent.name
     others = table.filter((pl.col("system") != system) | (pl.col("session") != entry.session))
     if not others.is_empty():
@@ -149,16 +150,13 @@ def _metrics(entry: Entry) -> pl.DataFrame:
     return table.with_columns(rehearsal=pl.lit(read_record(entry).rehearsal))
 
 
-def _table(
-    entry: Entry,
-    name: str,
-    schema: Mapping[str, pl.DataType],
-    columns: Iterable[str] | None,
-    sums: Mapping[str, str] | None,
+def read_table(
+    entry: Entry, name: str, columns: Iterable[str] | None = None, *, sums: Mapping[str, str] | None = None
 ) -> pl.DataFrame:
+    """A table of an entry, or some of its columns; `sums`: checksums read before. Raises UserError for damage."""
     content = entry.check(name, sums if sums is not None else entry.sums())
     try:
-        return tables.from_parquet(content, schema, columns)
+        return tables.from_parquet(content, _SCHEMAS[name], columns)
     except ValueError as error:
         raise entry.damage(f"{name} {error}") from None
 

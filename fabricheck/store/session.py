@@ -47,13 +47,21 @@ class Yardsticks(_Model):
     policy: str | None
 
 
+class NodeRecord(_Model):
+    """What a session came to on one node. `links`: the NICs over which pairs with other nodes were measured."""
+
+    verdict: VerdictName
+    links: list[str] = []
+
+
 class SessionRecord(_Model):
     """The session: when and where it was, what it came to, and which runs are in the entry.
 
     Format 1 had no findings of their own; `read_record` brings it into the shape of format 2. `stored` is when the
     entry was written. `software` are versions that all its runs share,
     `judged_by` those of the program and the suite that judged them. `rehearsal`: whether any run was on emulated GPUs;
-    the store of before emulation has none.
+    the store of before emulation has none. `level`: which checks were asked for, by their tags. `nodes`: each that had
+    a part. Either is null where nobody said so, as in every store of before.
     """
 
     format: Literal[1, 2] = 2
@@ -70,6 +78,8 @@ class SessionRecord(_Model):
     problems: list[ProblemRecord]
     findings: list[FindingRecord] = []
     rehearsal: bool = False
+    level: str | None = None
+    nodes: dict[str, NodeRecord] | None = None
     runs: list[str]
     metrics: Annotated[int, Field(ge=0)]
 

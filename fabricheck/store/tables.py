@@ -197,7 +197,7 @@ def metrics_table(measured: Sequence[Measured], session: str, started: datetime)
     """One row for each metric of each run, in the order of the runs and of their plans."""
     rows = []
     for each in measured:
-        place, whole = _place(each, session, started), _verdict_of_whole(each)
+        place, whole = _place(each, session, started), verdict_of_whole(each.case, each.judged)
         values = {metric.name: metric.values for metric in metrics_of(each.judged.run)}
         topology = each.judged.topology
         for judged in each.judged.judgements:
@@ -348,15 +348,15 @@ def _place(each: Measured, session: str, started: datetime) -> dict[str, Any]:
     }
 
 
-def _verdict_of_whole(each: Measured) -> Verdict:
+def verdict_of_whole(case: Case, judged: RunJudgement) -> Verdict:
     """What the run as a whole adds to the verdict of each of its metrics.
 
     A failure in ReFrame's performance phase is about metrics, which have verdicts of their own; but where they do not
     show it, it is about them all.
     """
-    verdicts = [Verdict.PASS, *(problem.verdict for problem in each.judged.problems)]
-    if each.case.result != "pass" and (each.case.phase != "performance" or each.judged.verdict is Verdict.PASS):
-        verdicts.append(each.case.verdict)
+    verdicts = [Verdict.PASS, *(problem.verdict for problem in judged.problems)]
+    if case.result != "pass" and (case.phase != "performance" or judged.verdict is Verdict.PASS):
+        verdicts.append(case.verdict)
     return worst(verdicts)
 
 

@@ -19,7 +19,7 @@ from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.store import folders, tables
 from fabricheck.store.changes import software_of, tuning_of, versions_of_suite
 from fabricheck.store.folders import Entry
-from fabricheck.store.session import FindingRecord, ProblemRecord, SessionRecord, Yardsticks, read_record
+from fabricheck.store.session import FindingRecord, NodeRecord, ProblemRecord, SessionRecord, Yardsticks, read_record
 from fabricheck.suite import site_root
 from fabricheck.topology.model import partition_files
 
@@ -36,7 +36,7 @@ class NewSession:
 
     `cases` are those of `judged`, in the same order. `problems` and `findings` are those of the session, not of one
     run. `root` is the suite. `software` are versions that all its runs share, `host_facts` what this host says of
-    itself where the session ran just now.
+    itself where the session ran just now. `level` and `nodes`: as of `SessionRecord`.
     """
 
     system: str
@@ -52,6 +52,8 @@ class NewSession:
     judged: Sequence[RunJudgement]
     root: Path
     host_facts: Mapping[str, str]
+    level: str | None = None
+    nodes: Mapping[str, NodeRecord] | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ def append(store: Path, new: NewSession, now: datetime | None = None) -> Appende
         problems=[ProblemRecord(verdict=one.verdict.value, message=tables.clean(one.message)) for one in new.problems],
         findings=[FindingRecord(message=tables.clean(one.message)) for one in new.findings],
         rehearsal=rehearsed(new.judged),
+        level=tables.clean(new.level) if new.level is not None else None,
+        nodes={tables.clean(name): each for name, each in new.nodes.items()} if new.nodes is not None else None,
         runs=run_ids,
         metrics=metrics.height,
     )

@@ -10,6 +10,8 @@ import pytest
 from fabricheck.cli import main
 from fabricheck.store import history
 from fabricheck.store.folders import METRICS, SAMPLES
+from fabricheck.store.reading import entries_of
+from fabricheck.store.session import NodeRecord, read_record
 from tests.support.result_files import CUDA
 from tests.support.sessions import add, result_file
 
@@ -44,6 +46,7 @@ def run_folder(root: Path, night: int, *, system: str = "local", moved: bool = F
         "prefix_output": str(old / "output"),
         "prefix_stage": str(old / "stage"),
         "firmware": "28.39",
+        "cmdline": "reframe --tag=nightly --run",
     }
     record = {
         "unique_name": "PingPong_3",
@@ -71,6 +74,9 @@ def test_the_folder_of_a_run(suite: Path, capsys: pytest.CaptureFixture[str]) ->
     assert found["tags"].to_list()[0] == ["nightly"]
     software = json.loads(found["software"][0])
     assert (software["firmware"], software["module openmpi"], software["ReFrame"]) == ("28.39", "5.0", "4.10.4")
+    entry = entries_of(suite / "output" / "store", "local")[0]
+    known = read_record(entry)
+    assert (known.level, known.nodes) == ("nightly", {"nid001": NodeRecord(verdict="PASS")})
     # What the suite is now says nothing about when the run was.
     assert "suite" not in software
     assert run("store", "import", run_folder(suite, 0)) == 2

@@ -7,7 +7,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ import pytest
 from fabricheck.emulation import faults
 from fabricheck.emulation.cluster import Cluster
 from fabricheck.records.verdict import Verdict
+from fabricheck.store.reading import entries_of
+from fabricheck.store.session import read_record
 from fabricheck.suite import suite_root
+from fabricheck.topology.network import unfold
 from tests.faults.matrix import Outcome, settle
 from tests.support.cluster import Site
 
@@ -32,6 +35,9 @@ case $(hostname) in
 esac
 exec {real} "$@"
 """
+NODES = unfold("nid[001-008]")
+# When the screen is in the middle.
+MEASURES_PAIRS = ("screen.jsonl", '"samples"')
 # As little as says something.
 NODE = ("SmokeLibraries.ranks=2", "SmokeLibraries.sizes=host:64KiB", "SmokeLibraries.patience=8")
 NETWORK = (
@@ -49,6 +55,7 @@ class Done:
     status: int
     output: str
     verdict: dict[str, Any]
+    folder: Path
 
     @property
     def bad(self) -> dict[str, str]:
@@ -69,8 +76,8 @@ def fleet(cluster: Cluster, programs: Path, tmp_path: Path) -> Iterator[Site]:
     faults.clear(cluster)
 
 
-def command(site: Site, nodes: str, programs: Path) -> list[str]:
-    options = ["--system=emulated:two-leaves", "--tag=smoke", "--environment=openmpi", f"--nodes={nodes}"]
+def command(site: Site, which: str, programs: Path) -> list[str]:
+    options = ["--system=emulated:two-leaves", "--tag=smoke", "--environment=openmpi", which]
     where = [f"--built={programs}", f"--output={site.root / 'output'}", f"--store={site.root / 'store'}"]
     variables = [f"--setvar={variable}" for variable in (*NODE, *NETWORK)]
     program = [sys.executable, "-m", "fabricheck", "run", *options, *where, "--", *variables]
@@ -85,7 +92,9 @@ def test_each_bad_node_is_named_and_all_others_are_measured(fleet: Site, program
     planted.write_text(PROGRAM.format(hangs="nid003", ends="nid006", real=real))
     planted.chmod(0o755)
     faults.slow(fleet.cluster, "nid002:hsn0", 50)
-    done = run_and_lose(fleet, "nid007", planted.parents[1])
+    done = run_and(
+        fleet, "--nodes=all", planted.parents[1], MEASURES_PAIRS, lambda: faults.node_down(fleet.cluster, "nid007")
+    )
     assert set(done.bad) == {"nid002", "nid003", "nid006", "nid007"}, done.output
     said = done.verdict["fleet"]["message"]
     assert said == "4 of 8 nodes good, 4 bad, 0 not checked"
@@ -100,28 +109,64 @@ def test_each_bad_node_is_named_and_all_others_are_measured(fleet: Site, program
         settle(Outcome(fault, how, done.verdict["verdict"], done.status, line), Verdict(done.verdict["verdict"]), words)
 
 
-def run_and_lose(site: Site, node: str, programs: Path) -> Done:
-    """Runs over all nodes; `node` loses its power once pairs are measured."""
+def run_and(site: Site, which: str, programs: Path, when: tuple[str, str], act: Callable[[], object]) -> Done:
+    """A run over nodes; `act` is called once a new file of a name has a word: `when`."""
+    name, word = when
+    known = {*site.root.glob("output/runs/*")}
 
-    def lose() -> None:
+    def wait() -> None:
         deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
-            if any('"samples"' in file.read_text() for file in site.root.glob("output/runs/*/stage/**/screen.jsonl")):
-                faults.node_down(site.cluster, node)
+            files = (
+                file for run in {*site.root.glob("output/runs/*")} - known for file in run.glob(f"stage/**/{name}")
+            )
+            if any(word in file.read_text() for file in files):
+                act()
                 return
-            time.sleep(0.1)
+            time.sleep(0.05)
 
-    thread = threading.Thread(target=lose, daemon=True)
+    thread = threading.Thread(target=wait, daemon=True)
     thread.start()
-    answer = site.cluster.run(command(site, "all", programs), timeout_s=500)
+    answer = site.cluster.run(command(site, which, programs), timeout_s=500)
     assert answer.returncode != 2, answer.stdout + answer.stderr
-    (file,) = site.root.glob("output/runs/*/verdict.json")
-    return Done(answer.returncode, answer.stdout + answer.stderr, json.loads(file.read_text()))
+    (folder,) = {*site.root.glob("output/runs/*")} - known
+    verdict = json.loads((folder / "verdict.json").read_text())
+    return Done(answer.returncode, answer.stdout + answer.stderr, verdict, folder)
+
+
+def node_runs(done: Done) -> dict[str, str]:
+    """The ids of what single nodes measured, by test and node."""
+    files = (*done.folder.glob("stage/**/nodes/*/result.jsonl"), *done.folder.glob("output/**/nodes/*/result.jsonl"))
+    headers = {file: json.loads(file.read_text().partition("\n")[0]) for file in files}
+    return {f"{file.parents[2].name} {file.parent.name}": header["run_id"] for file, header in headers.items()}
+
+
+def test_a_job_that_is_cancelled_is_resumed_and_what_recovers_is_cleared(fleet: Site, programs: Path) -> None:
+    """A NIC is slow in the screen and not in the retest; between them the first job is lost."""
+    faults.slow(fleet.cluster, "nid002:hsn0", 50)
+    cancel = ["scancel", "--name=fabricheck-fleet"]
+    first = run_and(fleet, "--nodes=all", programs, MEASURES_PAIRS, lambda: fleet.cluster.run(cancel, timeout_s=20))
+    assert first.verdict["fleet"]["message"] == "0 of 8 nodes good, 0 bad, 8 not checked", first.output
+    assert first.verdict["verdict"] == "INCOMPLETE"
+    second = run_and(fleet, "--resume", programs, ("retest.jsonl.rounds", ""), lambda: faults.clear(fleet.cluster))
+    assert second.verdict["fleet"]["message"] == "8 of 8 nodes good, 0 bad, 0 not checked", second.output
+    findings = [each["message"] for each in second.verdict["findings"]]
+    assert any("nid002" in each and "is healthy with known-good partners" in each for each in findings), findings
+    assert any("result files were taken over" in each for each in findings), findings
+    # Nothing was measured twice, and each run is stored once.
+    assert len(node_runs(first)) == 8
+    assert node_runs(second) == node_runs(first)
+    stored = [read_record(entry) for entry in entries_of(fleet.root / "store", "emulated")]
+    runs = [each for record in stored for each in record.runs]
+    assert set(node_runs(first).values()) <= set(runs)
+    assert len(runs) == len(set(runs))
+    assert stored[-1].nodes is not None
+    assert {name: each.verdict for name, each in stored[-1].nodes.items()} == dict.fromkeys(NODES, "PASS")
 
 
 def test_a_mistake_in_the_nodes_ends_before_anything_runs(fleet: Site, programs: Path) -> None:
     for nodes, said in (("nid0o1", "did you mean nid001?"), ("9", "has 8 nodes that can run a job")):
-        answer = fleet.cluster.run(command(fleet, nodes, programs), timeout_s=60)
+        answer = fleet.cluster.run(command(fleet, f"--nodes={nodes}", programs), timeout_s=60)
         assert answer.returncode == 2
         (line,) = answer.stderr.splitlines()
         assert said in line

@@ -29,9 +29,15 @@ def test_all_are_those_that_can_run_a_job() -> None:
     assert left("all") == {f"nid00{n}": f"Slurm has it {STATES[f'nid00{n}']}" for n in (3, 4, 6, 8)}
 
 
-def test_idle_leaves_those_that_work() -> None:
-    assert choose("idle", STATES, WHERE).nodes == ("nid001", "nid007")
-    assert left("idle")["nid002"] == "Slurm has it allocated"
+@pytest.mark.parametrize(
+    ("asked", "nodes"), [("idle", ("nid007", "nid001")), ("idle:1", ("nid007",)), ("idle:9", ("nid007", "nid001"))]
+)
+def test_idle_are_the_first_of_those_that_do_not_work(asked: str, nodes: tuple[str, ...]) -> None:
+    found = choose(asked, dict(reversed(STATES.items())), WHERE)
+    assert (found.nodes, found.count) == (nodes, len(nodes))
+    assert found.unchecked == ()  # nobody asked for those that work
+    assert found.notes == (f"--nodes {asked}: 2 of 8 nodes of site:gpu are idle, and {len(nodes)} are taken",)
+    assert found.wait_s > 0
 
 
 def test_a_number_is_for_the_scheduler_to_choose_from_all() -> None:
@@ -53,6 +59,7 @@ def test_a_list_is_taken_in_the_order_of_the_scheduler_and_each_node_once() -> N
         ("nid[001-002],login[1-2]", "login[1-2] are not among the 8 nodes"),
         ("nid[001-", "is not a list of names"),
         ("", "is not a list of names"),
+        ("idle:0", "is not among"),
         ("0", "has 4 nodes that can run a job"),
         ("5", "has 4 nodes that can run a job"),
         (

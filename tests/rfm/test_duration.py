@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.of_session import find_shortened
+from fabricheck.fleet.record import Fleet
+from fabricheck.fleet.settings import KEY
 from fabricheck.records.run import Run
 from fabricheck.rfm.command_line import Plan
-from fabricheck.rfm.duration import fit, records_of, seconds_of
+from fabricheck.rfm.duration import fit, fitted_plan, records_of, seconds_of
 from fabricheck.suites.sources import extract
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,3 +102,20 @@ def test_recorded_runs_took_no_longer_than_their_plans(tmp_path: Path) -> None:
             assert lines[-1]["wall_ns"] / 1e9 < seconds_of(plan)
             seen[test] += 1
     assert seen == {"PingPong": 4, "BothDirections": 3}
+
+
+@pytest.mark.parametrize(("minutes", "is_whole"), [(60, True), (2.5, False), (-1, False)])
+def test_over_a_fleet_a_plan_fits_into_half_of_what_is_left(tmp_path: Path, minutes: float, is_whole: bool) -> None:
+    until = datetime.now(timezone.utc) + timedelta(minutes=minutes)
+    Fleet(tmp_path, "site", "site:gpu", "idle", "17", ("nid001",), until=until.isoformat()).write()
+    partition = SimpleNamespace(extras={KEY: str(tmp_path)})
+    test = SimpleNamespace(
+        current_partition=partition, minutes=10.0, time_limit=600, is_limit_given=True, display_name=""
+    )
+    plan = pingpong(8)
+    fitted = fitted_plan(test, plan)
+    assert (fitted == plan) == is_whole == (test.shortened == "")
+    assert seconds_of(fitted) <= max(30 * minutes, seconds_of(fit(plan, 0).plan))
+    # Without a fleet nothing is known that would end the job.
+    partition.extras.clear()
+    assert fitted_plan(test, plan) == plan

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict
 from pathlib import Path
+
+import pytest
 
 from fabricheck.fleet.record import FOLDER, Fleet
 from fabricheck.records.case import NODES
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.abandoned import RUN, Started, read_abandoned
 from fabricheck.session.outcome import judge_session
+from fabricheck.session.reading import level_of
 from fabricheck.session.storing import store_session
 from fabricheck.store.reading import entries_of
-from fabricheck.store.session import read_record
+from fabricheck.store.session import NodeRecord, read_record
 from fabricheck.suite import Suite
 from tests.support.sessions import make_suite, result_file
 
@@ -56,5 +60,23 @@ def test_what_was_taken_over_is_judged_again_and_stored_once(tmp_path: Path) -> 
         each.message for each in outcome.findings
     ]
     assert len(outcome.judged) == 3
-    stored = [len(read_record(entry).runs) for entry in entries_of(store, "local")]
-    assert sorted(stored) == [1, 2]
+    stored = [read_record(entry) for entry in entries_of(store, "local")]
+    assert sorted(len(each.runs) for each in stored) == [1, 2]
+    # Neither came to its end: nobody is verified, though each left a result.
+    assert [each.nodes for each in stored] == [{"nid001": NodeRecord(verdict="INCOMPLETE")}] * 2
+
+
+@pytest.mark.parametrize(
+    ("words", "level"),
+    [
+        ("reframe --system=site:gpu --tag=nightly --prgenv=gnu --run", "nightly"),
+        ("reframe --tag=smoke --tag=vendor -r", "smoke+vendor"),
+        ("reframe --tag=nightly --name=PeerCopies", "nightly, in part"),
+        ("reframe -n 'Smoke Libraries' -r", "all checks, in part"),
+        ("reframe --tag nightly", "all checks, in part"),
+        ("reframe -c checks --run", "all checks"),
+        ("", None),
+    ],
+)
+def test_what_a_node_was_verified_by_is_what_was_asked_for(words: str, level: str | None) -> None:
+    assert level_of(shlex.split(words)) == level

@@ -1,0 +1,127 @@
+"""`fabricheck ledger` as a user calls it: `sinfo` on the path is a shell script."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fabricheck.commands.fleet import Wanted, fleet_of
+from fabricheck.errors import UserError
+from fabricheck.fleet.allocation import allocated
+from fabricheck.fleet.nodes import choose
+from fabricheck.fleet.record import Fleet
+from fabricheck.session.reframe import Selection
+from fabricheck.store.session import NodeRecord
+from fabricheck.suite import Suite
+from tests.commands.test_store import run
+from tests.support.sessions import ROOT, add
+
+SINFO = """\
+#!/bin/sh
+echo "nid001 idle"
+echo "nid002 idle"
+echo "nid003 drained"
+echo "nid004 idle"
+echo "nid005 allocated"
+"""
+SALLOC = """\
+#!/bin/sh
+echo "$@" >> {log}
+echo "salloc: Granted job allocation 17"
+"""
+SQUEUE = """\
+#!/bin/sh
+echo nid[001-002]
+"""
+
+
+@pytest.fixture
+def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A suite whose store knows two of the five nodes of a partition of Slurm, nid001 the longest."""
+    shutil.copytree(ROOT / "site_configs" / "emulated", root / "site_configs" / "emulated")
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    log = tmp_path / "salloc.log"
+    (tmp_path / "bin").mkdir()
+    for name, text in {
+        "sinfo": SINFO,
+        "salloc": SALLOC.format(log=log),
+        "squeue": SQUEUE,
+        "scancel": "#!/bin/sh\n",
+    }.items():
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    for night, node in enumerate(("nid004", "nid001")):
+        own = {node: NodeRecord(verdict="PASS")}
+        add(root, root / "output" / "store", night, system="emulated", level="nightly", nodes=own)
+    return root
+
+
+def test_the_ledger(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("ledger", "emulated:two-leaves") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["node", "nid002", "nid003", "nid005", "nid004", "nid001"]
+    assert run("ledger", "emulated:two-leaves", "--oldest", "3") == 0
+    assert capsys.readouterr().out == "nid[002,004-005]\n"  # of those that can run a job
+    assert run("ledger", "emulated:two-leaves", "--json") == 0
+    nodes = json.loads(capsys.readouterr().out)["nodes"]
+    assert nodes[-1]["verified"] == {
+        "started": "2026-09-02T02:00:00Z", "session": nodes[-1]["verified"]["session"],
+        "level": "nightly", "verdict": "PASS",
+    }  # fmt: skip
+
+
+def test_what_is_missing_is_said(site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("ledger", "emulated:two-leaves", "--oldest", "9") == 0
+    said = capsys.readouterr()
+    assert said.out == "nid[001-002,004-005]\n"
+    assert "--oldest 9: 4 is all" in said.err
+    (tmp_path / "bin" / "sinfo").write_text("#!/bin/sh\nexit 1\n")
+    assert run("ledger", "emulated:two-leaves") == 0
+    said = capsys.readouterr()
+    assert [line.split()[0] for line in said.out.splitlines()][-3:] == ["nid008", "nid004", "nid001"]
+    assert "the nodes are those of topology.yaml: Slurm does not name the nodes of all: it has no nodes" in said.err
+    add(site, site / "output" / "store", 7, nodes={"login1": NodeRecord(verdict="FAIL")})
+    assert run("ledger", "local") == 0
+    said = capsys.readouterr()
+    assert "login1  2026-09-08 02:00  unknown  FAIL     -" in said.out
+    assert "only nodes that the store has are listed: the partition's scheduler is local" in said.err
+    for arguments, words in (
+        (["emulated"], "give one of emulated:pair"),
+        (["nowhere"], "unknown system 'nowhere'"),
+        (["emulated:two-leaves", "--store", tmp_path / "none"], "there is no store"),
+        (["emulated:two-leaves", "--oldest", "2", "--json"], "give one of them"),
+    ):
+        assert run("ledger", *arguments) == 2
+        (line,) = [each for each in capsys.readouterr().err.splitlines() if "FABRICHECK_" not in each]
+        assert words in line
+
+
+def chosen(site: Path, asked: str, store: Path) -> Fleet:
+    wanted, selection = Wanted(asked, None, 5), Selection("emulated:two-leaves", tags=("smoke",))
+    with fleet_of(Suite(site), selection, wanted, site / "output", store) as fleet:
+        assert fleet is not None
+        return fleet
+
+
+def test_idle_nodes_are_those_that_waited_longest(
+    site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = chosen(site, "idle:2", site / "output" / "store")
+    words = (tmp_path / "salloc.log").read_text().split()
+    assert {"--nodes=2", "--nodelist=nid[002,004]", "--time=5"} <= set(words)
+    assert 200 < fleet.seconds_left <= 300
+    assert "3 of 5 nodes of emulated:two-leaves are idle, and 2 are taken" in capsys.readouterr().err
+    # Those that were taken meanwhile are not waited for as long as others.
+    with allocated(choose("idle", {"nid001": "idle"}, "site:gpu"), {"scheduler": "slurm"}, 5):
+        assert "--immediate=60" in (tmp_path / "salloc.log").read_text().splitlines()[-1]
+    # Where there is no ledger yet, Slurm's order is as good as any.
+    chosen(site, "idle:2", tmp_path / "none")
+    assert "--nodelist=nid[001-002]" in (tmp_path / "salloc.log").read_text().splitlines()[-1]
+    assert "idle nodes are taken in Slurm's order" in capsys.readouterr().err
+    with pytest.raises(UserError, match="idle:x is not among"):
+        chosen(site, "idle:x", site / "output" / "store")
