@@ -1,18 +1,21 @@
 """Generated inputs for every command that reads a file: no traceback, no hang, no wrong green.
 
-    python -m benchmarks.fuzz [--inputs 100000] [--command NAME]... [--seed N]
+    python -m benchmarks.fuzz [--inputs 100000] [--command NAME]... [--keep FOLDER]
 
 Valid files (tests/data, site_configs/, reference_values/, a small store) are damaged by hypothesis: bytes, lines,
 numbers, names and whole parts are changed, doubled, lost, or replaced by what breaks parsers. Each is given to its
 command, in this process. Found is: an exit status that is none of those documented, a mistake in Fabricheck itself (70)
 or anything else that would be a traceback, more than 5 s of processor time, and a green verdict on a measurement
-that is not there or too slow. Prints one line a command; the exit status is 1 where anything was found.
+that is not there or too slow. Commands take turns, a batch of inputs each; a batch that is done is a line of
+FOLDER/batches.jsonl, and a later call goes on from there. Prints the table of all of them, and the inputs that were
+taken wrongly lie beside it; the exit status is 1 where anything was found.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import io
 import json
 import shutil
@@ -25,17 +28,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Any
+from unittest import mock
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from fabricheck.cli import main as fabricheck
+from fabricheck.judge import known as parts
+from fabricheck.judge import policy, references
+from fabricheck.topology import model
 from tests.support.result_files import HOST
 from tests.support.sessions import add, make_suite
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "tests" / "data"
 LIMIT_S = 5.0
+BATCH = 250
 STATUSES = frozenset(range(6))
 
 #: What breaks parsers, in place of a part of a file or beside it.
@@ -103,11 +112,11 @@ class Hang(BaseException):
 
 @dataclass(frozen=True)
 class Target:
-    """A command, valid inputs of it, and its arguments for the damaged file."""
+    """A command, valid inputs of it, and its arguments for the damaged file and the one that it was."""
 
     name: str
     inputs: Sequence[Path]
-    arguments: Callable[[Path], Sequence[str | Path]]
+    arguments: Callable[[Path, Path], Sequence[str | Path]]
     is_wrong_green: Callable[[bytes], bool] = lambda _: False
 
 
@@ -118,7 +127,7 @@ class Found:
     wrong: list[str] = field(default_factory=list)
 
 
-def references(folder: Path) -> Path:
+def known_references(folder: Path) -> Path:
     """References that the synthetic result of two ranks just meets."""
     file = folder / "references.yaml"
     file.write_text(
@@ -154,81 +163,88 @@ def wrong_green(content: bytes) -> bool:
 
 def targets(folder: Path) -> Iterator[Target]:
     """Every command that reads files; `folder` is for what they need beside them."""
-    known = references(folder)
-    results = [*DATA.glob("fabricbench/*.jsonl")]
+    known = known_references(folder)
+    results = [*DATA.glob("fabricbench/*.jsonl"), *DATA.glob("emulated/*.jsonl")]
     vendor = [
         each for each in DATA.glob("suites/*/*") if each.suffix in (".txt", ".json") and each.parent.name != "logs"
     ]
-    topologies, policy = [*ROOT.glob("site_configs/*/topology*.yaml")], ROOT / "config" / "policy.yaml"
+    topologies, rules = [*ROOT.glob("site_configs/*/topology*.yaml")], ROOT / "config" / "policy.yaml"
     published = [*ROOT.glob("reference_values/**/*.yaml")]
-    suite = make_suite(folder / "suite")
-    store, output = folder / "store", folder / "out"
+    suite, output, store = make_suite(folder / "suite"), folder / "out", folder / "store"
     add(suite, store, 0)
     add(suite, store, 1)
-    stored = [file for file in store.rglob("*") if file.is_file()]
+    stored = sorted(file for file in store.rglob("*") if file.is_file())
+    sites = sorted(file for file in DATA.glob("site/*/*") if file.is_file())
 
-    def in_store(file: Path, words: Sequence[str]) -> Callable[[Path], Sequence[str | Path]]:
-        def arguments(damaged: Path) -> Sequence[str | Path]:
-            copy = damaged.parent / "store"
-            shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(store, copy)
-            shutil.copy(damaged, copy / file.relative_to(store))
-            return [*words, "--store", copy]
+    pairs = [folder / name for name in ("all.jsonl", "healthy.jsonl")]
+    for file in pairs:
+        text = (DATA / "emulated" / file.name).read_text(encoding="utf-8")
+        file.write_text(text.replace("unidirectional", "bidirectional"), encoding="utf-8")
+
+    def of_system(file: Path) -> list[str | Path]:
+        if file.parent.name == "emulated":
+            return ["--system", "emulated"]
+        return ["--system", "hgx-h200", "--test", "PingPong @hgx-h200:gpu+openmpi"]
+
+    def in_store(words: Sequence[str | Path]) -> Callable[[Path, Path], Sequence[str | Path]]:
+        def arguments(damaged: Path, file: Path) -> Sequence[str | Path]:
+            return [*words, "--store", _replaced(store, file, damaged, folder / "copy")]
 
         return arguments
 
-    judged: list[str | Path] = ["judge", "--references", known, "--test", "Ping"]
-    yield Target("judge", [HOST], lambda file: [*judged, file], wrong_green)
-    yield Target("judge --system", results, lambda file: ["judge", file, "--system", "hgx-h200"])
-    yield Target("judge, a vendor's output", vendor, lambda file: ["judge", file, "--ranks", "4", "--json"])
-    yield Target("judge --topology", topologies, lambda file: ["judge", HOST, "--topology", file])
-    yield Target("judge --policy", [policy], lambda file: ["judge", HOST, "--policy", file])
-    yield Target("judge --references", [known, *published], lambda file: ["judge", HOST, "--references", file])
-    yield Target("expected", topologies, lambda file: ["expected", file])
-    yield Target("observations", results, lambda file: ["observations", file])
-    yield Target(
-        "report", results, lambda file: ["report", file, "--system", "local", "--output", output / "report.html"]
-    )
-    yield Target("pairwise locate", results, lambda file: ["pairwise", "locate", file, "--system", "emulated"])
-    yield Target(
-        "store import",
-        results,
-        lambda file: ["store", "import", file, "--system", "local", "--test", "T", "--store", output / "s"],
-    )
-    for words in (
-        ["store", "ls"],
-        ["store", "verify"],
-        ["watch", "local"],
-        ["ledger", "local"],
-        ["report", "--system", "local", "--output", output / "r.html"],
-    ):
-        for file in stored:
-            yield Target(f"{' '.join(map(str, words[:2]))}, {file.name}", [file], in_store(file, list(map(str, words))))
-    for site in sorted(each for each in DATA.glob("site/*") if each.is_dir()):
-        for file in sorted(site.iterdir()):
-            yield Target(f"discover, {file.name}", [file], in_site(site, file))
-
-
-def in_site(site: Path, file: Path) -> Callable[[Path], Sequence[str | Path]]:
-    def arguments(damaged: Path) -> Sequence[str | Path]:
-        copy, made = damaged.parent / "site", damaged.parent / "made"
-        shutil.rmtree(copy, ignore_errors=True)
+    def in_site(damaged: Path, file: Path) -> Sequence[str | Path]:
+        made = folder / "made"
         shutil.rmtree(made, ignore_errors=True)
-        shutil.copytree(site, copy)
-        shutil.copy(damaged, copy / file.name)
-        return ["discover", "--from", copy, "--output", made]
+        return [
+            "init",
+            "--from",
+            _replaced(file.parent, file, damaged, folder / "copy"),
+            "--system",
+            "made",
+            "--site",
+            made,
+        ]
 
-    return arguments
+    judged: list[str | Path] = ["judge", "--references", known, "--test", "Ping"]
+    to_report: list[str | Path] = ["--output", output / "report.html"]
+    to_store: list[str | Path] = ["--system", "local", "--test", "T", "--store", output / "s"]
+    yield Target("judge", [HOST], lambda file, _: [*judged, file], wrong_green)
+    yield Target("judge --system", results, lambda file, was: ["judge", file, *of_system(was)])
+    yield Target("judge, a vendor's output", vendor, lambda file, _: ["judge", file, "--ranks", "4", "--json"])
+    yield Target("judge --topology", topologies, lambda file, _: ["judge", HOST, "--topology", file])
+    yield Target("judge --policy", [rules], lambda file, _: ["judge", HOST, "--policy", file])
+    yield Target("judge --references", [known, *published], lambda file, _: [*judged[:1], HOST, "--references", file])
+    yield Target("expected", topologies, lambda file, _: ["expected", file])
+    yield Target("observations", results, lambda file, _: ["observations", file])
+    yield Target("report", results, lambda file, was: ["report", file, *of_system(was), *to_report])
+    yield Target("pairwise locate", pairs, lambda file, _: ["pairwise", "locate", file, "--system", "emulated"])
+    yield Target("store import", results, lambda file, _: ["store", "import", file, *to_store])
+    yield Target("store ls", stored, in_store(["store", "ls"]))
+    yield Target("store verify", stored, in_store(["store", "verify"]))
+    yield Target("watch", stored, in_store(["watch", "local"]))
+    yield Target("ledger", stored, in_store(["ledger", "local"]))
+    yield Target("report of a store", stored, in_store(["report", "--system", "local", *to_report]))
+    yield Target("replay", stored, in_store(["replay", "--system", "local"]))
+    yield Target("compare", stored, in_store(["compare", "00000000", "00000001"]))
+    yield Target("init", sites, in_site)
+
+
+def _replaced(folder: Path, file: Path, damaged: Path, copy: Path) -> Path:
+    """`copy`, made a copy of `folder` in which `damaged` stands for `file`."""
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(folder, copy)
+    shutil.copy(damaged, copy / file.relative_to(folder))
+    return copy
 
 
 @st.composite
-def damaged(draw: st.DrawFn, inputs: Sequence[Path]) -> tuple[str, bytes]:
-    """A valid input after one to four changes, with its suffix."""
+def damaged(draw: st.DrawFn, inputs: Sequence[Path]) -> tuple[Path, bytes]:
+    """A valid input, and its content after one to four changes."""
     file = draw(st.sampled_from(list(inputs)))
     content = file.read_bytes()
     for _ in range(draw(st.integers(1, 4))):
         content = _changed(draw, content)
-    return file.suffix, content
+    return file, content
 
 
 def _changed(draw: st.DrawFn, content: bytes) -> bytes:
@@ -288,6 +304,26 @@ def status_of(arguments: Sequence[str | Path]) -> int | str:
     return 0
 
 
+@contextlib.contextmanager
+def own_files_read_once() -> Iterator[None]:
+    """What lies in the repository is valid and the same for each input: reading it is most of the time of a command."""
+
+    def once(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        cached = functools.cache(read)
+        return lambda file: (cached if Path(file).is_relative_to(ROOT) else read)(file)
+
+    with contextlib.ExitStack() as stack:
+        readers = (
+            (parts, "load_part"),
+            (policy, "load_policy"),
+            (references, "load_references"),
+            (model, "load_topology"),
+        )
+        for module, name in readers:
+            stack.enter_context(mock.patch.object(module, name, once(getattr(module, name))))
+        yield
+
+
 def fuzz(target: Target, inputs: int, start: int, keep: Path) -> Found:
     """Gives `inputs` damaged files to a command; what it did wrong is in the result, and its input below `keep`."""
     found = Found()
@@ -302,11 +338,11 @@ def fuzz(target: Target, inputs: int, start: int, keep: Path) -> Found:
             suppress_health_check=list(HealthCheck),
         )
         @given(damaged(target.inputs))
-        def run(given_input: tuple[str, bytes]) -> None:
-            suffix, content = given_input
-            file = Path(temporary) / f"input{suffix}"
+        def run(given_input: tuple[Path, bytes]) -> None:
+            valid, content = given_input
+            file = Path(temporary) / f"input{valid.suffix}"
             file.write_bytes(content)
-            status = status_of(target.arguments(file))
+            status = status_of(target.arguments(file, valid))
             found.runs += 1
             wrong = status if isinstance(status, str) else "" if status in STATUSES else f"exit status {status}"
             if status == 0 and target.is_wrong_green(content):
@@ -315,36 +351,63 @@ def fuzz(target: Target, inputs: int, start: int, keep: Path) -> Found:
                 found.statuses[status] += 1
             if wrong:
                 keep.mkdir(parents=True, exist_ok=True)
-                kept = keep / f"{target.name.replace(' ', '_').replace('/', '_')}-{len(found.wrong)}{suffix}"
-                kept.write_bytes(content)
-                found.wrong.append(f"{wrong} ({kept})")
+                name = f"{target.name} {start} {len(found.wrong)} {valid.name}".replace(" ", "_")
+                (keep / name).write_bytes(content)
+                found.wrong.append(f"{wrong} ({keep / name})")
 
         run()
     return found
 
 
+def done_before(rows: Path) -> dict[str, list[Found]]:
+    """The batches of earlier calls, by command; that with number N had the seed N."""
+    found: dict[str, list[Found]] = {}
+    for line in rows.read_text(encoding="utf-8").splitlines() if rows.exists() else ():
+        row = json.loads(line)
+        statuses = Counter({int(status): number for status, number in row["statuses"].items()})
+        found.setdefault(row["command"], []).append(Found(row["runs"], statuses, row["wrong"]))
+    return found
+
+
+def table(found: dict[str, list[Found]]) -> Iterator[str]:
+    """A row for each command."""
+    yield "| command | inputs | of which ended with 0, 1, 2, 3, 4, 5 | tracebacks, hangs, wrong greens |"
+    yield "|---|---|---|---|"
+    for command, batches in found.items():
+        statuses = [f"{sum(each.statuses[status] for each in batches):,}" for status in sorted(STATUSES)]
+        runs, wrong = sum(each.runs for each in batches), sum(len(each.wrong) for each in batches)
+        yield f"| {command} | {runs:,} | {', '.join(statuses)} | {wrong} |"
+
+
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Generated inputs for every command that reads a file.")
-    parser.add_argument("--inputs", type=int, default=100_000, help="for each command")
+    parser.add_argument("--inputs", type=int, default=100_000, help="for each command, earlier calls included")
     parser.add_argument("--command", action="append", help="only those whose names begin so; may be repeated")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--keep", type=Path, default=Path("output") / "fuzz", help="where inputs are left that were taken wrongly"
-    )
+    parser.add_argument("--keep", type=Path, default=Path("output") / "fuzz", help="where batches are recorded")
     chosen = parser.parse_args(words)
-    status = 0
-    with tempfile.TemporaryDirectory() as temporary:
+    chosen.keep.mkdir(parents=True, exist_ok=True)
+    rows = chosen.keep / "batches.jsonl"
+    found = done_before(rows)
+    with tempfile.TemporaryDirectory() as temporary, own_files_read_once():
         (Path(temporary) / "out").mkdir()
-        for target in targets(Path(temporary)):
-            if chosen.command and not target.name.startswith(tuple(chosen.command)):
-                continue
-            found = fuzz(target, chosen.inputs, chosen.seed, chosen.keep)
-            counts = ", ".join(f"{number} with {code}" for code, number in sorted(found.statuses.items()))
-            print(f"{target.name}: {found.runs} inputs: {counts}; {len(found.wrong)} wrong", flush=True)
-            for each in found.wrong[:10]:
-                print(f"  {each}", flush=True)
-            status |= bool(found.wrong)
-    return status
+        left = [
+            each
+            for each in targets(Path(temporary))
+            if not chosen.command or each.name.startswith(tuple(chosen.command))
+        ]
+        while left := [each for each in left if sum(one.runs for one in found.get(each.name, ())) < chosen.inputs]:
+            for target in left:
+                batches = found.setdefault(target.name, [])
+                batches.append(fuzz(target, BATCH, len(batches), chosen.keep))
+                row = {"command": target.name, **vars(batches[-1])}
+                with rows.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+    for line in table(found):
+        print(line)
+    wrong = [each for batches in found.values() for batch in batches for each in batch.wrong]
+    for each in wrong:
+        print(each)
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":

@@ -183,7 +183,8 @@ def _nodes_of(suite: Suite, where: str) -> _Known:
     from fabricheck.topology.model import find_topology
 
     name = where.partition(":")[0]
-    partition = partition_in(suite.settings(_known_system(suite, name)), where)
+    suite.require(name)
+    partition = partition_in(suite.settings(name), where)
     topology = find_topology(f"{name}:{partition['name']}", suite.site(name).parent)
     nics = tuple(each.name for each in topology.nics) if topology.network else ()
     try:
@@ -195,9 +196,3 @@ def _nodes_of(suite: Suite, where: str) -> _Known:
         by = "the nodes are those of topology.yaml" if nodes else "only nodes that the store has are listed"
         return _Known(nodes, {}, nics, f"{by}: {error}")
     return _Known(tuple(states), states, nics)
-
-
-def _known_system(suite: Suite, name: str) -> str:
-    if name not in suite.systems():
-        raise UserError(f"unknown system '{name}': systems are {', '.join(suite.systems()) or 'none'}")
-    return name

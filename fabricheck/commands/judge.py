@@ -41,7 +41,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     multiple=True,
     metavar="NAME=VALUE",
     help="An attribute that the references are indexed by, such as '$partition=daint:gpu'. "
-    "The transport, the port and num_tasks are those of the run.",
+    "The transport, the backend and num_tasks are those of the run, which nobody may contradict.",
 )
 @click.option("--policy", type=_FILE, help="A policy file, in place of config/policy.yaml.")
 @click.option(
@@ -83,9 +83,8 @@ def judge(
     from fabricheck.commands.vendor_judgement import table as vendor_table
     from fabricheck.findings.of_session import with_what_it_tells
     from fabricheck.judge.as_json import run_as_json
-    from fabricheck.judge.system import SystemJudge, as_printed, choose_test, parse_attribute
+    from fabricheck.judge.system import SystemJudge, as_printed, choose_test, parse_attribute, read_to_judge
     from fabricheck.records.verdict import EXIT_CODES, worst
-    from fabricheck.results.fabricbench import read_run
 
     rules = _policy(policy)
     model = _topology(system, topology)
@@ -100,7 +99,7 @@ def judge(
     for file in files:
         of_vendor = judge_vendor_file(file, ranks, tool)
         judged += of_vendor or [
-            with_what_it_tells(judge.judge_alone(read_run(file), test, attributes), judge, partition)
+            with_what_it_tells(judge.judge_alone(read_to_judge(file, attributes), test, attributes), judge, partition)
         ]
     if as_json:
         content = [vendor_as_json(one) if isinstance(one, VendorJudgement) else run_as_json(one) for one in judged]

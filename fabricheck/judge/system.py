@@ -150,12 +150,24 @@ class SystemJudge:
         # They are of the real system, whose rates are others.
         if is_rehearsal(run):
             return {}
-        own: dict[str, Key] = {
-            "transport": run.header["transport"],
-            "backend": run.header["backend"],
-            "num_tasks": len(run.ranks),
-        }
-        return self.references.of(test).lookup({**own, **attributes})
+        return self.references.of(test).lookup({**_measured(run), **attributes})
+
+
+def _measured(run: Run) -> dict[str, Key]:
+    """The attributes that references are indexed by and that a run says itself; none without a header."""
+    if not run.header:
+        return {}
+    return {name: run.header[name] for name in ("transport", "backend")} | {"num_tasks": len(run.ranks)}
+
+
+def read_to_judge(file: Path, attributes: Mapping[str, Key]) -> Run:
+    """A result file, of which somebody says the `attributes`. Raises UserError where it says otherwise itself."""
+    run = read_run(file)
+    for name, value in _measured(run).items():
+        if attributes.get(name, value) != value:
+            told = f"{name} is {value}, and --test or --key says {attributes[name]}"
+            raise UserError(f"{file}: its {told}: leave that out, or give the file that it is true of")
+    return run
 
 
 def choose_test(references: References, test: str | None) -> str:
@@ -187,7 +199,7 @@ def judge_files(
         test = choose_test(known, test)
     elif test is not None:
         raise UserError(f"there are no references of {system}, so none of {test!r}: leave out --test")
-    return tuple(judge.judge_alone(read_run(path), test, attributes) for path in paths)
+    return tuple(judge.judge_alone(read_to_judge(path, attributes), test, attributes) for path in paths)
 
 
 def as_printed(test: str | None, system: str) -> tuple[str | None, dict[str, Key]]:

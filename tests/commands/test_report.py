@@ -100,6 +100,7 @@ def test_mistakes_are_one_line(suite: Path, capsys: pytest.CaptureFixture[str]) 
         ((HOST, "--system", "hgx-h200"), "say with --test whose references count: Ping, Pong"),
         ((HOST, "--system", "hgx-h200", "--test", "Pang"), "has no references of 'Pang'"),
         ((HOST, "--system", "hgx-h200", "--test", "Pong"), "say what $partition is"),
+        ((HOST, "--system", "hgx-h200", "--test", "Ping %transport=ccl"), "its transport is mpi, and --test"),
         ((HOST, "--system", "local", "--key", "transport"), "--key 'transport' is not NAME=VALUE"),
     ):
         assert run("report", *arguments, "--output", page) == 2

@@ -55,8 +55,9 @@ def test_references_are_those_of_the_test_and_its_attributes(references: Path) -
     assert value(references, "Other", **{"$partition": "hgx-h200:gpu"}) == 3000
 
 
-def test_what_is_said_counts_more_than_what_the_file_says(references: Path) -> None:
-    assert value(references, "Indexed", flavour="sweet", transport="mpi") is None
+def test_nobody_contradicts_what_the_file_says(references: Path) -> None:
+    with pytest.raises(UserError, match="its transport is ccl, and --test or --key says mpi: leave that out"):
+        value(references, "Indexed", flavour="sweet", transport="mpi")
 
 
 def test_which_test_it_was_has_to_be_said_where_there_are_several(references: Path) -> None:
