@@ -19,6 +19,7 @@ from ruamel.yaml import YAML
 
 from fabricheck.errors import UserError
 from fabricheck.suite import MINIATURE
+from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology, load_topology, partition_files
 from fabricheck.topology.network import fold
 from fabricheck.units import parse_rate
@@ -168,10 +169,10 @@ def most_bytes(gbps: float) -> int:
 
 def fastest_gbps(topology: Topology, *, to_host: bool = False) -> float:
     """Of the links of GPUs: to one another, to switches and to CPUs; or of those to CPUs, where any is described."""
-    gpus, cpus = {gpu.name for gpu in topology.gpus}, {cpu.name for cpu in topology.cpus}
+    gpus = {gpu.name for gpu in topology.gpus}
     found = [link for link in topology.links if set(link.ends) & gpus]
     if to_host:
-        found = [link for link in found if set(link.ends) & cpus] or found
+        found = [*host_links(topology, topology.gpus)] or found
     return max((link.total_gbps for link in found), default=1.0)
 
 
