@@ -37,6 +37,9 @@ BURST_BYTES = 16 << 10
 #: The largest transfer takes this time at least over the fastest link of a GPU, and the largest to the host and over it
 #: over the fastest to a CPU: below some 2 ms the machine's own scheduler is what is measured.
 LARGEST_S = 4e-3
+#: Half of that where it takes longer than this over the slowest link between GPUs: six of Aurora's 66 pairs are on MDFI
+#: and 60 on Xe Link, with a thirteenth of its rate.
+LONGEST_S = 40e-3
 #: And between nodes, 0.1 s over a port of `NIC_MBPS`: the steps of a collective take a part of it.
 MOST_BYTES_BETWEEN_NODES = 512 << 10
 #: A GPU's memory is no faster than so many of its fastest links.
@@ -156,15 +159,15 @@ def _scaled_rate(text: str, scale: float) -> str:
     return f"{parse_rate(text) * scale * 1e3:.9g} Mb/s"
 
 
-def most_bytes(gbps: float) -> int:
+def most_bytes(fastest: float, slowest: float = math.inf) -> int:
     """The largest transfer over links of so many Gb/s, those of the miniature: a power of two.
 
     A range whose sizes grow by four ends at the power of four below it, where it is none.
     """
     size = 1 << 14
-    while size < gbps * 1e9 / 8 * LARGEST_S:
+    while size < fastest * 1e9 / 8 * LARGEST_S:
         size *= 2
-    return size
+    return size if size <= slowest * 1e9 / 8 * LONGEST_S else max(1 << 14, size // 2)
 
 
 def fastest_gbps(topology: Topology, *, to_host: bool = False) -> float:
@@ -174,6 +177,12 @@ def fastest_gbps(topology: Topology, *, to_host: bool = False) -> float:
     if to_host:
         found = [*host_links(topology, topology.gpus)] or found
     return max((link.total_gbps for link in found), default=1.0)
+
+
+def slowest_gbps(topology: Topology) -> float:
+    """Of the links between GPUs and to their switches; infinite where there are none."""
+    names = {gpu.name for gpu in topology.gpus} | {one.name for one in topology.switches if not one.host_only}
+    return min((link.total_gbps for link in topology.links if set(link.ends) <= names), default=math.inf)
 
 
 def node_names(miniature: Miniature) -> tuple[str, ...]:
@@ -254,7 +263,7 @@ def write_suite(miniature: Miniature, root: Path, folder: Path, topology: Path, 
         "scale": miniature.scale,
         "nics": [nic.name for nic in small.nics],
         "effort": {
-            "most_bytes": most_bytes(fastest_gbps(small)),
+            "most_bytes": most_bytes(fastest_gbps(small), slowest_gbps(small)),
             "most_bytes_by_host": most_bytes(fastest_gbps(small, to_host=True)),
             "most_bytes_between_nodes": MOST_BYTES_BETWEEN_NODES,
             "size_step": SIZE_STEP,

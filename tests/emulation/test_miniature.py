@@ -92,7 +92,9 @@ def test_the_settings_keep_the_site_and_replace_the_machine(miniature: Made) -> 
     assert partition["extras"]["nodes"] == miniature.chosen.nodes
     assert list(effort_problems(partition["extras"])) == []
     largest_s = 8e-9 * partition["extras"]["most_bytes"] / max(gpu_rates(small))
-    assert LARGEST_S <= largest_s < 2 * LARGEST_S
+    # Those of Aurora would take 52 ms over each of 60 pairs.
+    least_s = LARGEST_S / 2 if small.system == "aurora" else LARGEST_S
+    assert least_s <= largest_s < 2 * least_s
     assert partition["extras"]["most_bytes_by_host"] <= partition["extras"]["most_bytes"]
     assert partition["devices"][0]["num_devices"] == len(small.gpus)
     names = [each["name"] for each in settings["environments"]]
