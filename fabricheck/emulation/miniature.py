@@ -18,6 +18,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from fabricheck.errors import UserError
+from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
 from fabricheck.suite import MINIATURE
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology, load_topology, partition_files
@@ -26,8 +27,8 @@ from fabricheck.units import parse_rate
 from fabricheck.yamlfile import read_yaml
 
 #: What a NIC of a miniature carries at most where no scale is given, and all NICs of a node together: little enough for
-#: two cores that have other work, too.
-NIC_MBPS, NODE_MBPS = 50.0, 100.0
+#: two cores that have other work, too. Each of eight NICs has more, or what goes between GPUs would take twice as long.
+NIC_MBPS, NODE_MBPS, LEAST_NIC_MBPS = 50.0, 100.0, 25.0
 #: The scale of nodes without NICs.
 WITHOUT_NICS = 1 / 8000
 #: What the kernel's shaper keeps to on this kind of machine, in Gb/s.
@@ -98,7 +99,7 @@ def plan(name: str, nodes: int, scale: float | None, root: Path) -> Miniature:
 
 def nic_mbps(topology: Topology) -> float:
     """What the fastest NIC of a node carries in a miniature whose scale nobody chose."""
-    return min(NIC_MBPS, NODE_MBPS / len(topology.nics))
+    return max(LEAST_NIC_MBPS, min(NIC_MBPS, NODE_MBPS / len(topology.nics)))
 
 
 def topology_file(system: str, partition: str, root: Path) -> Path:
@@ -160,14 +161,14 @@ def _scaled_rate(text: str, scale: float) -> str:
 
 
 def most_bytes(fastest: float, slowest: float = math.inf) -> int:
-    """The largest transfer over links of so many Gb/s, those of the miniature: a power of two.
+    """The largest transfer over links of so many Gb/s, those of the miniature: a power of two, and no latency.
 
     A range whose sizes grow by four ends at the power of four below it, where it is none.
     """
-    size = 1 << 14
+    size = SMALLEST_GOODPUT_BYTES
     while size < fastest * 1e9 / 8 * LARGEST_S:
         size *= 2
-    return size if size <= slowest * 1e9 / 8 * LONGEST_S else max(1 << 14, size // 2)
+    return size if size <= slowest * 1e9 / 8 * LONGEST_S else max(SMALLEST_GOODPUT_BYTES, size // 2)
 
 
 def fastest_gbps(topology: Topology, *, to_host: bool = False) -> float:
