@@ -20,6 +20,7 @@ from fabricheck.expectation.algorithms import rings
 from fabricheck.expectation.ring_over_islands import best_ring
 from fabricheck.records.rehearsal import UUID_MARK
 from fabricheck.topology.graph import NodeGraph, node_graph
+from fabricheck.topology.host import host_links, host_paths
 from fabricheck.topology.model import Gpu, Link, Topology
 from fabricheck.topology.nic import nic_of
 from fabricheck.topology.transport_paths import ccl_paths
@@ -208,27 +209,18 @@ class _Links:
 
     def _efficiency_at(self, cpu: str) -> tuple[float, float, float]:
         """Of the links between a CPU and GPUs, which its own limit is given in the terms of."""
-        names = {gpu.name for gpu in self.topology.gpus}
-        for link in self.topology.links:
-            if cpu in link.ends and names & set(link.ends):
-                return self._efficiency(link)
-        return (1, 1, 1)
+        links = (link for link in host_links(self.topology, self.topology.gpus) if cpu in link.ends)
+        return next(map(self._efficiency, links), (1, 1, 1))
 
     def numbers(self, names: Sequence[str]) -> list[int]:
         return [self._numbers[name] for name in names]
-
-    def hosts(self, gpu: Gpu) -> list[str]:
-        """CPUs that a GPU is linked to."""
-        cpus = {cpu.name for cpu in self.topology.cpus}
-        ends = (set(link.ends) for link in self.topology.links if gpu.name in link.ends)
-        return [next(iter(pair & cpus)) for pair in ends if pair & cpus]
 
     def to_hosts(self, gpu: Gpu) -> list[dict[str, Any]]:
         """Routes between a GPU and each CPU; to one that it is not linked to, as to its own.
 
         Where no link to any CPU is described, the GPU's memory is the limit.
         """
-        near = self.hosts(gpu)
+        near = {path[-1]: path for path in host_paths(self.topology, gpu)}
         found = []
         for cpu in self.topology.cpus:
             if not near:
@@ -236,8 +228,10 @@ class _Links:
                 ends = itertools.permutations((gpu.name, cpu.name))
                 found += [{"from": a, "to": b, "links": memory} for a, b in ends]
                 continue
-            host = cpu.name if cpu.name in near else near[0]
-            out, back = [f"{gpu.name}->{host}"], [f"{host}->{gpu.name}"]
+            path = near.get(cpu.name) or next(iter(near.values()))
+            host = path[-1]
+            out = [f"{a}->{b}" for a, b in itertools.pairwise(path)]
+            back = [f"{b}->{a}" for a, b in itertools.pairwise(path)]
             out += [name for name in (f"devices->{host}",) if name in self._numbers]
             back += [name for name in (f"{host}->devices",) if name in self._numbers]
             found.append({"from": gpu.name, "to": cpu.name, "links": self.numbers(out)})
@@ -265,11 +259,11 @@ def _gpu(topology: Topology, choices: Choices, gpu: Gpu) -> dict[str, Any]:
     model = _model(topology, gpu)
     digits = UUID_MARK + hashlib.sha256(f"{topology.system} {choices.node} {gpu.name}".encode()).hexdigest()[:24]
     uuid = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-    hosts = _Links(topology, choices).hosts(gpu)
+    paths = host_paths(topology, gpu)
     nic = nic_of(topology, gpu)
     number = model.arch.removeprefix("sm_")
     cpus = [cpu.name for cpu in topology.cpus]
-    host = hosts[0] if hosts else cpus[0]
+    host = paths[0][-1] if paths else cpus[0]
     return {
         "name": gpu.name,
         "index": gpu.index,

@@ -18,6 +18,7 @@ from fabricheck.emulation.cluster import Cluster
 from fabricheck.emulation.node_faults import FACTS
 from fabricheck.emulation.rehearsal import VARIABLES, gpu_folder
 from fabricheck.errors import UserError
+from fabricheck.topology.host import host_links
 
 #: The first word of what the journal calls these faults.
 KIND = "gpu"
@@ -211,11 +212,10 @@ def pcie(cluster: Cluster, node: str, gpu: str, generation: int, width: int | No
         best = f"generation {full['generation']} x{full['width']}"
         raise UserError(f"generation {generation} x{width}: {name} of {node} has {best}, and can come up at less only")
     factor = PCIE_LANE_GBPS[generation] * width / (PCIE_LANE_GBPS[full["generation"]] * full["width"])
-    real = [
-        link.ends
-        for link in cluster.layout.topology.links
-        if name in link.ends and re.match(r"PCIe \d", link.technology)
-    ]
+    topology = cluster.layout.topology
+    to_host = host_links(topology, [topology.gpu(name)])
+    own = (link for link in topology.links if name in link.ends or link in to_host)
+    real = [link.ends for link in own if re.match(r"PCIe \d", link.technology)]
     for ends in real:
         for link in at.links(*ends):
             at.faults.setdefault("links", {})[link] = factor

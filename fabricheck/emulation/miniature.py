@@ -18,15 +18,17 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from fabricheck.errors import UserError
+from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
 from fabricheck.suite import MINIATURE
+from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology, load_topology, partition_files
 from fabricheck.topology.network import fold
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import read_yaml
 
 #: What a NIC of a miniature carries at most where no scale is given, and all NICs of a node together: little enough for
-#: two cores that have other work, too.
-NIC_MBPS, NODE_MBPS = 50.0, 100.0
+#: two cores that have other work, too. Each of eight NICs has more, or what goes between GPUs would take twice as long.
+NIC_MBPS, NODE_MBPS, LEAST_NIC_MBPS = 50.0, 100.0, 25.0
 #: The scale of nodes without NICs.
 WITHOUT_NICS = 1 / 8000
 #: What the kernel's shaper keeps to on this kind of machine, in Gb/s.
@@ -36,6 +38,9 @@ BURST_BYTES = 16 << 10
 #: The largest transfer takes this time at least over the fastest link of a GPU, and the largest to the host and over it
 #: over the fastest to a CPU: below some 2 ms the machine's own scheduler is what is measured.
 LARGEST_S = 4e-3
+#: Half of that where it takes longer than this over the slowest link between GPUs: six of Aurora's 66 pairs are on MDFI
+#: and 60 on Xe Link, with a thirteenth of its rate.
+LONGEST_S = 40e-3
 #: And between nodes, 0.1 s over a port of `NIC_MBPS`: the steps of a collective take a part of it.
 MOST_BYTES_BETWEEN_NODES = 512 << 10
 #: A GPU's memory is no faster than so many of its fastest links.
@@ -94,7 +99,7 @@ def plan(name: str, nodes: int, scale: float | None, root: Path) -> Miniature:
 
 def nic_mbps(topology: Topology) -> float:
     """What the fastest NIC of a node carries in a miniature whose scale nobody chose."""
-    return min(NIC_MBPS, NODE_MBPS / len(topology.nics))
+    return max(LEAST_NIC_MBPS, min(NIC_MBPS, NODE_MBPS / len(topology.nics)))
 
 
 def topology_file(system: str, partition: str, root: Path) -> Path:
@@ -155,24 +160,30 @@ def _scaled_rate(text: str, scale: float) -> str:
     return f"{parse_rate(text) * scale * 1e3:.9g} Mb/s"
 
 
-def most_bytes(gbps: float) -> int:
-    """The largest transfer over links of so many Gb/s, those of the miniature: a power of two.
+def most_bytes(fastest: float, slowest: float = math.inf) -> int:
+    """The largest transfer over links of so many Gb/s, those of the miniature: a power of two, and no latency.
 
     A range whose sizes grow by four ends at the power of four below it, where it is none.
     """
-    size = 1 << 14
-    while size < gbps * 1e9 / 8 * LARGEST_S:
+    size = SMALLEST_GOODPUT_BYTES
+    while size < fastest * 1e9 / 8 * LARGEST_S:
         size *= 2
-    return size
+    return size if size <= slowest * 1e9 / 8 * LONGEST_S else max(SMALLEST_GOODPUT_BYTES, size // 2)
 
 
 def fastest_gbps(topology: Topology, *, to_host: bool = False) -> float:
     """Of the links of GPUs: to one another, to switches and to CPUs; or of those to CPUs, where any is described."""
-    gpus, cpus = {gpu.name for gpu in topology.gpus}, {cpu.name for cpu in topology.cpus}
+    gpus = {gpu.name for gpu in topology.gpus}
     found = [link for link in topology.links if set(link.ends) & gpus]
     if to_host:
-        found = [link for link in found if set(link.ends) & cpus] or found
+        found = [*host_links(topology, topology.gpus)] or found
     return max((link.total_gbps for link in found), default=1.0)
+
+
+def slowest_gbps(topology: Topology) -> float:
+    """Of the links between GPUs and to their switches; infinite where there are none."""
+    names = {gpu.name for gpu in topology.gpus} | {one.name for one in topology.switches if not one.host_only}
+    return min((link.total_gbps for link in topology.links if set(link.ends) <= names), default=math.inf)
 
 
 def node_names(miniature: Miniature) -> tuple[str, ...]:
@@ -253,7 +264,7 @@ def write_suite(miniature: Miniature, root: Path, folder: Path, topology: Path, 
         "scale": miniature.scale,
         "nics": [nic.name for nic in small.nics],
         "effort": {
-            "most_bytes": most_bytes(fastest_gbps(small)),
+            "most_bytes": most_bytes(fastest_gbps(small), slowest_gbps(small)),
             "most_bytes_by_host": most_bytes(fastest_gbps(small, to_host=True)),
             "most_bytes_between_nodes": MOST_BYTES_BETWEEN_NODES,
             "size_step": SIZE_STEP,

@@ -9,6 +9,7 @@ from fabricheck.expectation.payload import Payload, least_payload
 from fabricheck.expectation.question import Question
 from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.topology.graph import node_graph
+from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.network import node_of
 from fabricheck.topology.nic import nic_of
@@ -75,7 +76,8 @@ def _payload(question: Question) -> Payload | None:
         return least_payload(["GPU memory"], mover) if alone and question.bytes >= 256 << 20 else None
     if operation in ("host_to_device", "device_to_host"):
         alone = question.ranks == 1 and question.host_memory == "pinned"
-        return least_payload(_to_the_cpu(question), mover) if alone else None
+        links = host_links(question.topology, question.gpus)
+        return least_payload([link.technology for link in links], mover) if alone else None
     if operation in PAIRS and distinct == 2:
         return least_payload(_on_the_way(question, *question.gpus), "ccl pair" if mover == "ccl" else mover)
     if operation in _COLLECTIVES.get(question.transport, ()) and distinct == len(question.gpus) > 1:
@@ -91,13 +93,6 @@ def _on_the_way(question: Question, source: Gpu, destination: Gpu) -> Iterable[s
 def _between_gpus(question: Question) -> Iterable[str]:
     graph = node_graph(question.topology).graph
     return [link.technology for link in question.topology.links if graph.has_edge(*link.ends)]
-
-
-def _to_the_cpu(question: Question) -> Iterable[str]:
-    cpus = {cpu.name for cpu in question.topology.cpus}
-    names = {gpu.name for gpu in question.gpus}
-    own = [link for link in question.topology.links if {*link.ends} & names and {*link.ends} & cpus]
-    return [link.technology for link in own]
 
 
 def _between_nodes(question: Question) -> Payload | None:

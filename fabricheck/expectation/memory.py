@@ -3,59 +3,41 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from fabricheck.errors import UserError
-from fabricheck.topology.model import Gpu, Link, Topology
+from fabricheck.topology.host import host_paths, host_rates
+from fabricheck.topology.model import Gpu, Topology
 
 
 def host_link_gbps(topology: Topology, gpu: Gpu, *, to_device: bool | None = None) -> float | None:
-    """Gb/s of a GPU's own links to CPUs (nominal host-device bandwidth, OpenPOWER Table 1).
+    """Gb/s of a GPU's links to CPUs, used by it alone (nominal host-device bandwidth, OpenPOWER Table 1).
 
     `to_device`: the direction; None: the slower one. None if no link to a CPU is known.
     """
     ways = (True, False) if to_device is None else (to_device,)
-    links = _host_links(topology, gpu)
-    return min(sum(link.towards(gpu.name if way else cpu) for cpu, link in links) for way in ways) or None
+    return min(host_rates(topology, [gpu], to_device=way, at_cpus=False)[gpu.name] for way in ways) or None
 
 
-def host_device_gbps(topology: Topology, active: Sequence[Gpu], *, to_device: bool | None = None) -> dict[str, float]:
+def host_device_gbps(
+    topology: Topology, active: Sequence[Gpu], *, to_device: bool | None = None, at_cpus: bool = True
+) -> dict[str, float]:
     """Gb/s of each of several GPUs, by name, when all of them copy from or to host memory at once.
 
     GPUs on one CPU or NUMA domain share its `device_rate`: two GCDs of one MI250X get no more together than one of
-    them alone (Schieffer §IV-C, figures 4 and 5). A GPU with links to several gets what it has of each.
-    `to_device`: the direction; None: the slower one. Raises UserError if a GPU has no known link to a CPU.
+    them alone (Schieffer §IV-C, figures 4 and 5). So do those on one switch to the host. A GPU with links to several
+    CPUs gets what it has of each. `to_device`: the direction; None: the slower one. `at_cpus`: held to their
+    `device_rate`, or to links alone. Raises UserError if a GPU has no known link to a CPU.
     """
     if to_device is None:
-        there, back = (host_device_gbps(topology, active, to_device=way) for way in (True, False))
+        there, back = (host_device_gbps(topology, active, to_device=way, at_cpus=at_cpus) for way in (True, False))
         return {name: min(rate, back[name]) for name, rate in there.items()}
-    wanted: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for gpu in active:
-        links = _host_links(topology, gpu)
-        if not links:
+        if not host_paths(topology, gpu):
             raise UserError(f"{topology.system}: no link from {gpu.name} to a CPU is known")
-        for cpu, link in links:
-            wanted[cpu][gpu.name] += link.towards(gpu.name if to_device else cpu)
-    limits = {cpu.name: cpu.device_rate_gbps for cpu in topology.cpus}
-    found: dict[str, float] = dict.fromkeys((gpu.name for gpu in active), 0.0)
-    for cpu, rates in wanted.items():
-        for name, rate in _shared_fairly(rates, limits[cpu]).items():
-            found[name] += rate
-    return found
-
-
-def _shared_fairly(wanted: Mapping[str, float], limit: float | None) -> dict[str, float]:
-    """What each gets of a limit: as much as any other, or what it can take where that is less."""
-    left = math.inf if limit is None else limit
-    found: dict[str, float] = {}
-    for position, (name, rate) in enumerate(sorted(wanted.items(), key=lambda each: each[1])):
-        found[name] = min(rate, left / (len(wanted) - position))
-        left -= found[name]
-    return found
+    return host_rates(topology, active, to_device=to_device, at_cpus=at_cpus)
 
 
 @dataclass(frozen=True)
@@ -95,10 +77,3 @@ def host_copy_gbps(topology: Topology, measured_gbps: float | None) -> float | N
 def local_copy_gbps(topology: Topology) -> float | None:
     """Gb/s of a copy inside one GPU's memory, bytes counted once: half of its bandwidth. None where unknown."""
     return topology.gpu_memory_gbps / 2 if topology.gpu_memory_gbps else None
-
-
-@lru_cache(maxsize=4096)
-def _host_links(topology: Topology, gpu: Gpu) -> tuple[tuple[str, Link], ...]:
-    """The CPUs that a GPU is linked to, each with the link."""
-    cpus = {cpu.name for cpu in topology.cpus}
-    return tuple((end, link) for link in topology.links if gpu.name in link.ends for end in link.ends if end in cpus)

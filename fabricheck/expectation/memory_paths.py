@@ -17,6 +17,7 @@ from fabricheck.expectation.question import (
     Question,
 )
 from fabricheck.records.operations import MEMORY_PATHS, PAIRS
+from fabricheck.topology.host import host_paths
 
 # Copies inside a GPU's memory that fit its caches are faster than the memory (50 MB on an H200, 256 MB on an MI300X,
 # with source and destination in it).
@@ -45,12 +46,15 @@ def memory_path(question: Question) -> Limits:
         together = rate * question.ranks / max(on_gpu.values(), default=1) if rate else None
         return _inside_gpu(question, together)
     to_device = {"host_to_device": True, "device_to_host": False}.get(question.operation)
-    links = {gpu: memory.host_link_gbps(topology, gpu, to_device=to_device) for gpu in on_gpu}
-    if not links or None in links.values():
+    if not on_gpu or not all(host_paths(topology, gpu) for gpu in on_gpu):
         return Limits(None, None, None, start_up, f"{topology.system}: the rate between GPUs and CPU is unknown")
-    shared = memory.host_device_gbps(topology, question.node_gpus, to_device=to_device)
-    nominal = question.ranks * min((links[gpu] or 0.0) / number for gpu, number in on_gpu.items())
-    expected = question.ranks * min(shared[gpu.name] / number for gpu, number in on_gpu.items())
+    nominal, expected = (
+        question.ranks * min(rates[gpu.name] / number for gpu, number in on_gpu.items())
+        for rates in (
+            memory.host_device_gbps(topology, question.node_gpus, to_device=to_device, at_cpus=at_cpus)
+            for at_cpus in (False, True)
+        )
+    )
     why = "links between GPUs and CPUs, shared where all of them go at once (Schieffer §IV)"
     if topology.host_memory_gbps:
         ways = 1 if question.operation in {"host_to_device", "device_to_host"} else 2

@@ -32,6 +32,7 @@ from fabricheck.records.operations import (
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Device, Run, Samples
 from fabricheck.topology.graph import node_graph
+from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import node_of
 from fabricheck.units import parse_size
@@ -159,8 +160,7 @@ def links_on_the_way(facts: Facts, samples: Samples) -> str:
     gpus = [topology.gpu(facts.gpus[rank]) for rank in samples.ranks]
     graph = node_graph(topology)
     if uses_host_memory(samples.operation, None):
-        cpus = {cpu.name for cpu in topology.cpus}
-        links = [one for one in topology.links if {*one.ends} & cpus and {*one.ends} & {gpu.name for gpu in gpus}]
+        links = [*host_links(topology, gpus)]
     elif samples.operation in PAIRS:
         links = [one for edge in graph.widest_path(*gpus).edges for one in graph.links_of(edge)]
     else:

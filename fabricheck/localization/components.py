@@ -10,6 +10,7 @@ from fabricheck.expectation.placement import gpu_of_ranks
 from fabricheck.records.operations import PAIRS, uses_host_memory
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.graph import node_graph
+from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.nic import nic_of
 
@@ -69,10 +70,7 @@ def links_of_pairs(run: Run, topology: Topology | None) -> dict[str, frozenset[s
 def _parts_inside(topology: Topology, gpus: tuple[Gpu, ...], to_cpu: bool) -> frozenset[str]:
     edges: set[tuple[str, str]] = set()
     if to_cpu:
-        cpus = {each.name for each in topology.cpus}
-        for link in topology.links:
-            if {*link.ends} & cpus and {*link.ends} & {gpu.name for gpu in gpus}:
-                edges.add((min(link.ends), max(link.ends)))
+        edges |= {(min(link.ends), max(link.ends)) for link in host_links(topology, gpus)}
     else:
         graph = node_graph(topology)
         for pair in itertools.permutations(gpus, 2):

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import networkx as nx
 
+from fabricheck.topology.host import host_paths
 from fabricheck.topology.model import Link, Topology
 from fabricheck.topology.nic import nic_of
 
@@ -122,7 +123,9 @@ def layout(topology: Topology) -> Layout:
     nics = [nic.name for nic in topology.nics]
     used = {nic: position for position, nic in enumerate(dict.fromkeys(nic for _, nic in associated))}
     nics.sort(key=lambda nic: used.get(nic, len(used)))
-    rings = [[one.name for one in topology.switches], gpus, [cpu.name for cpu in topology.cpus], nics]
+    inner = [one.name for one in topology.switches if not one.host_only]
+    outer = [[one.name for one in ring] for ring in (topology.host_switches, topology.cpus) if ring]
+    rings = [inner, gpus, *outer, nics]
     radii: list[float] = []
     for position, names in enumerate(rings):
         least = 0.0 if position == 0 and len(names) < 2 else (radii[-1] + _GAP_PX if radii else _GAP_PX)
@@ -150,13 +153,10 @@ def layout(topology: Topology) -> Layout:
 def _by_cpu(topology: Topology) -> list[str]:
     """GPUs in the order of the CPUs that they are linked to, then of their indexes."""
     order = {cpu.name: position for position, cpu in enumerate(topology.cpus)}
-    nearest: dict[str, int] = {}
-    for link in topology.links:
-        for gpu, cpu in (link.ends, link.ends[::-1]):
-            if cpu in order:
-                nearest[gpu] = min(order[cpu], nearest.get(gpu, len(order)))
-    gpus = sorted(topology.gpus, key=lambda gpu: (nearest.get(gpu.name, len(order)), gpu.index))
-    return [gpu.name for gpu in gpus]
+    nearest = {
+        gpu: min((order[path[-1]] for path in host_paths(topology, gpu)), default=len(order)) for gpu in topology.gpus
+    }
+    return [gpu.name for gpu in sorted(topology.gpus, key=lambda gpu: (nearest[gpu], gpu.index))]
 
 
 def _associated(topology: Topology, gpus: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,8 @@
 """Paths, loads and capacities of a node's link graph.
 
 Between two GPUs, data travel over GPUs and switches. Only GPUs that this fabric does not join (Summit's two halves)
-reach each other through their CPUs. NICs carry nothing inside a node. Links have a rate for each direction.
+reach each other through their CPUs. NICs and switches to the host carry nothing here. Links have a
+rate for each direction.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ class NodeGraph:
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
-        without_nics = set(topology.names) - {nic.name for nic in topology.nics}
         self._cpus = {cpu.name for cpu in topology.cpus}
-        self._whole = self._build(without_nics)
-        self._fabric: nx.DiGraph[str] = self._whole.subgraph(without_nics - self._cpus).copy()
+        fabric = {gpu.name for gpu in topology.gpus} | {one.name for one in topology.switches if not one.host_only}
+        self._whole = self._build(fabric | self._cpus)
+        self._fabric: nx.DiGraph[str] = self._whole.subgraph(fabric).copy()
         # Kept between calls, by the graph that they belong to.
         self._widest: dict[tuple[int, str], Mapping[str, float]] = {}
         self._wide: dict[tuple[int, float], nx.DiGraph[str]] = {}

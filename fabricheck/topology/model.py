@@ -36,11 +36,13 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Switch:
-    """A switch between GPUs; `in_network_reduction`: it reduces and multicasts (NVLink SHARP)."""
+    """A switch between GPUs; `in_network_reduction`: it reduces and multicasts (NVLink SHARP); `host_only`: it joins
+    GPUs with a CPU, and never with each other."""
 
     name: str
     model: str
     in_network_reduction: bool = False
+    host_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,11 @@ class Topology:
         fabric = (*(one.name for one in self.gpus), *(one.name for one in self.cpus))
         return (*fabric, *(one.name for one in self.switches), *(one.name for one in self.nics))
 
+    @property
+    def host_switches(self) -> tuple[Switch, ...]:
+        """The switches that join GPUs with CPUs, and never with each other."""
+        return tuple(switch for switch in self.switches if switch.host_only)
+
     @cached_property
     def _gpus(self) -> dict[str | int, Gpu]:
         return {key: gpu for gpu in reversed(self.gpus) for key in (gpu.index, gpu.name)}
@@ -165,7 +172,7 @@ def load_topology(path: Path) -> Topology:
         description=entry.description,
         gpus=tuple(Gpu(gpu.name, gpu.index, gpu.model, gpu.package) for gpu in entry.gpus),
         cpus=tuple(Cpu(cpu.name, parse_rate(cpu.device_rate) if cpu.device_rate else None) for cpu in entry.cpus),
-        switches=tuple(Switch(one.name, one.model, one.in_network_reduction) for one in entry.switches),
+        switches=tuple(Switch(one.name, one.model, one.in_network_reduction, one.host_only) for one in entry.switches),
         nics=tuple(Nic(nic.name, nic.model, parse_rate(nic.rate), nic.source, nic.burst_bytes) for nic in entry.nics),
         links=tuple(
             Link((pair[0], pair[1]), link.technology, link.count, *_rates(link.rate, link.source))
@@ -246,14 +253,21 @@ def _check_links(file: YamlFile, entry: TopologyFile) -> None:
             kept.add((frozenset(pair), link.technology))
             joined[pair[0]].add(pair[1])
             joined[pair[1]].add(pair[0])
+    for position, switch in enumerate(entry.switches):
+        ends = {kinds[name] for name in joined[switch.name]}
+        if switch.host_only and ends != {"gpus", "cpus"}:
+            what = f"{switch.name} is host_only, and linked to {' and '.join(sorted(ends)) or 'nothing'}"
+            file.fail(("switches", position), f"{what}: link it to GPUs and to a CPU, and to nothing else")
     _check_connected(file, entry, joined)
 
 
 def _check_connected(file: YamlFile, entry: TopologyFile, joined: dict[str, set[str]]) -> None:
-    """Every GPU reaches every other one over devices that are no NICs; a single GPU reaches a CPU."""
-    nics = {nic.name for nic in entry.nics}
+    """Every GPU reaches every other one over what carries data between GPUs; a single GPU reaches a CPU."""
     if not entry.gpus:
         return
+    unused = {nic.name for nic in entry.nics}
+    if len(entry.gpus) > 1:
+        unused |= {switch.name for switch in entry.switches if switch.host_only}
     goal = [gpu.name for gpu in entry.gpus] if len(entry.gpus) > 1 else [cpu.name for cpu in entry.cpus]
     reached: set[str] = set()
     todo = [entry.gpus[0].name]
@@ -261,7 +275,7 @@ def _check_connected(file: YamlFile, entry: TopologyFile, joined: dict[str, set[
         name = todo.pop()
         if name not in reached:
             reached.add(name)
-            todo.extend(joined[name] - nics)
+            todo.extend(joined[name] - unused)
     missing = [name for name in goal if name not in reached]
     if len(entry.gpus) == 1:
         if len(missing) == len(goal):

@@ -51,7 +51,7 @@ def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 def _graph(topology: Topology, hosts: bool, nics: bool) -> nx.DiGraph[str]:
     used = set(node_graph(topology).graph)
     if hosts:
-        used |= {cpu.name for cpu in topology.cpus}
+        used |= {cpu.name for cpu in topology.cpus} | {one.name for one in topology.host_switches}
     graph: nx.DiGraph[str] = nx.DiGraph()
     for devices, kind in ((topology.gpus, "gpu"), (topology.cpus, "cpu"), (topology.switches, "switch")):
         graph.add_nodes_from((one.name, {"kind": kind}) for one in devices if one.name in used)

@@ -51,12 +51,15 @@ class CpuEntry(_Strict):
 
 
 class SwitchEntry(_Strict):
-    """A switch between GPUs. Several chips that share the load evenly are one switch."""
+    """A switch between GPUs, or between GPUs and a CPU. Several chips that share the load evenly are one switch."""
 
     name: Name
     model: Annotated[str, Field(min_length=1)]
     in_network_reduction: Annotated[
         bool, Field(description="it can reduce and multicast (NVLink SHARP), so an allreduce may move half the bytes")
+    ] = False
+    host_only: Annotated[
+        bool, Field(description="GPUs share its links to a CPU, and reach no other GPU through it (PCIe of two tiles)")
     ] = False
 
 

@@ -12,6 +12,7 @@ from fabricheck.emulation.layout import Layout
 from fabricheck.emulation.miniature import (
     BURST_BYTES,
     LARGEST_S,
+    LEAST_NIC_MBPS,
     NODE_MBPS,
     SLOWEST_US,
     SPREADS,
@@ -25,6 +26,7 @@ from fabricheck.emulation.settings import of_miniature
 from fabricheck.errors import UserError
 from fabricheck.extras import effort_problems
 from fabricheck.judge.policy import load_policy
+from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import Topology, find_topology, load_topology
 from fabricheck.topology.transport_paths import ccl_paths, mpi_paths
@@ -65,7 +67,7 @@ def test_every_rate_of_a_system_is_scaled_by_one_factor(miniature: Made) -> None
     for nic, described in zip(small.nics, real.nics, strict=True):
         assert nic.rate_gbps == pytest.approx(described.rate_gbps * scale)
         assert nic.burst_bytes == BURST_BYTES
-    assert sum(nic.rate_gbps for nic in small.nics) <= NODE_MBPS / 1e3 + 1e-9
+    assert sum(nic.rate_gbps for nic in small.nics) <= max(NODE_MBPS, LEAST_NIC_MBPS * len(small.nics)) / 1e3 + 1e-9
     if small.nics:
         assert max(nic.rate_gbps for nic in small.nics) == pytest.approx(nic_mbps(miniature.real) / 1e3)
 
@@ -92,8 +94,10 @@ def test_the_settings_keep_the_site_and_replace_the_machine(miniature: Made) -> 
     assert partition["extras"]["nodes"] == miniature.chosen.nodes
     assert list(effort_problems(partition["extras"])) == []
     largest_s = 8e-9 * partition["extras"]["most_bytes"] / max(gpu_rates(small))
-    assert LARGEST_S <= largest_s < 2 * LARGEST_S
-    assert partition["extras"]["most_bytes_by_host"] <= partition["extras"]["most_bytes"]
+    # Those of Aurora would take 52 ms over each of 60 pairs.
+    least_s = LARGEST_S / 2 if small.system == "aurora" else LARGEST_S
+    assert least_s <= largest_s < 2 * least_s
+    assert SMALLEST_GOODPUT_BYTES <= partition["extras"]["most_bytes_by_host"] <= partition["extras"]["most_bytes"]
     assert partition["devices"][0]["num_devices"] == len(small.gpus)
     names = [each["name"] for each in settings["environments"]]
     assert names == partition["environs"]

@@ -203,6 +203,16 @@ def test_schieffer_iv_c_two_gcds_of_one_gpu_share_the_link() -> None:
     assert sum(spread.values()) == pytest.approx(2 * 36 * 8)
 
 
+def test_alcf_two_tiles_of_one_gpu_share_its_pcie() -> None:
+    """12 tiles from the host: 318 GB/s, 5.9 times the 54 GB/s of one (ALCF user guide, 2026-01-12)."""
+    aurora = system("aurora")
+    alone, same, spread, all_ = (
+        sum(memory.host_device_gbps(aurora, [aurora.gpu(index) for index in tiles]).values()) / 8
+        for tiles in ((0,), (0, 1), (0, 2), range(12))
+    )
+    assert (alone, same, spread, all_) == pytest.approx((64, 64, 128, 6 * 64))
+
+
 def test_schieffer_iv_c_host_bandwidth_scales_to_four() -> None:
     dardel = system("dardel")
     four = memory.host_device_gbps(dardel, [dardel.gpu(index) for index in (0, 2, 4, 6)])

@@ -107,6 +107,45 @@ def test_the_papers_values_judge_their_systems(case: tuple[str, str, str, float,
     assert (bad.verdict, bad.judged_by) == (Verdict.DEGRADED, "published")
 
 
+# What the ALCF user guide has of one tile of Aurora, and of all twelve, in GB/s and both directions together.
+@pytest.mark.parametrize(
+    ("operation", "tiles", "together", "expected"),
+    [
+        ("host_to_device", 1, 54, 64),
+        ("host_to_device", 12, 318, 384),
+        ("device_to_host", 1, 55, 64),
+        ("device_to_host", 12, 257, 384),
+        ("host_bidirectional", 1, 76 / 2, 64),
+        ("host_bidirectional", 12, 339 / 2, 384),
+    ],
+)
+def test_what_was_measured_on_aurora_is_right_for_its_pcie(
+    operation: str, tiles: int, together: float, expected: float
+) -> None:
+    """The two tiles of a GPU share a link: with links of their own 318 GB/s would be 41%, FAIL."""
+
+    def judged(gbytes: float) -> Judgement:
+        made = run_of(["n"] * tiles, [tuple(range(tiles))], operation=operation, level=8 * gbytes, host_memory="pinned")
+        (found,) = judgements(named(made, "Intel(R) Data Center GPU Max 1550", 64), "aurora")
+        return found
+
+    good = judged(together)
+    assert good.verdict is Verdict.PASS
+    assert good.expectation.expected == pytest.approx(8 * expected)
+    assert judged(expected * 1.1).verdict is Verdict.INVALID
+    assert judged(together * 0.3).verdict is Verdict.FAIL
+
+
+def test_more_than_a_cpu_was_seen_to_give_is_plausible_up_to_what_the_links_carry() -> None:
+    def judged(gbytes: float) -> Verdict:
+        made = run_of(["n"] * 2, [(0, 1)], operation="host_to_device", level=8 * gbytes, host_memory="pinned")
+        (found,) = judgements(made, "dardel")
+        assert found.expectation.expected == pytest.approx(8 * 36)
+        return found.verdict
+
+    assert [judged(gbytes) for gbytes in (35, 70, 80)] == [Verdict.PASS, Verdict.PASS, Verdict.INVALID]
+
+
 @pytest.mark.parametrize("name", [name for name in PAPERS if name != "hgx-h200"])
 def test_every_system_of_the_papers_is_judged_by_them(name: str) -> None:
     assert any(one.judges is not None for one in SystemJudge.of(name, ROOT).published)

@@ -85,6 +85,23 @@ def test_mistakes(tmp_path: Path, *, old: str, new: str, line: int, field: str, 
     assert says in message
 
 
+HUB = GOOD.replace("links:", "switches:\n  - {name: pcie0, model: x, host_only: true}\nlinks:")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        ("[gpu1, gpu2]", "switches[0]: pcie0 is host_only, and linked to nothing: link it to GPUs and to a CPU"),
+        ("[gpu1, gpu2], [gpu0, pcie0]", "pcie0 is host_only, and linked to gpus: link it to GPUs and to a CPU"),
+        ("[gpu1, pcie0], [gpu2, pcie0], [pcie0, cpu0]", "gpus[2]: gpu2 is disconnected"),
+    ],
+)
+def test_a_switch_to_the_host_joins_gpus_with_a_cpu_and_not_with_each_other(
+    tmp_path: Path, pairs: str, said: str
+) -> None:
+    assert said in fails(tmp_path, HUB.replace("[gpu1, gpu2]", pairs))
+
+
 def test_a_single_gpu_without_a_link(tmp_path: Path) -> None:
     text = "system: x\ndescription: x\ngpus:\n  - {name: gpu0, index: 0, model: A}\ncpus:\n  - {name: cpu0}\n"
     assert fails(tmp_path, text).startswith("FILE:4: gpus[0]: gpu0 is disconnected")
