@@ -180,5 +180,5 @@ def _alike(scheme: str | None, nics: int | None, ranks: int) -> str | None:
 
 
 def _half_width(samples: Samples) -> float:
-    low, high = median_interval(samples.goodput_gbps, in_order=samples.in_order)
+    low, high = median_interval(samples.goodput_gbps, in_order=samples.in_order, rank_error=samples.rank_error)
     return (high - low) / 2 / float(np.median(samples.goodput_gbps))

@@ -97,5 +97,5 @@ def find_scalings(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[Findi
 
 def _point(samples: Samples, nodes: int, expected: float | None) -> ScalePoint:
     values = samples.goodput_gbps
-    interval = median_interval(values, in_order=samples.in_order)
+    interval = median_interval(values, in_order=samples.in_order, rank_error=samples.rank_error)
     return ScalePoint(nodes, len(samples.ranks), float(np.median(values)), interval, expected)

@@ -141,7 +141,10 @@ def _judge(
         value = metric.value
         interval = (value, value)
         if np.isfinite(metric.values).all():
-            interval = median_interval(metric.values, policy.confidence, in_order=metric.samples.in_order)
+            of = metric.samples
+            interval = median_interval(
+                metric.values, policy.confidence, in_order=of.in_order, rank_error=of.rank_error
+            )
     broken = _broken(metric, expectation, reference)
     decided = _Decided(Verdict.INVALID, broken or "")
     if broken is None:

@@ -43,7 +43,9 @@ def summarize(values: npt.ArrayLike) -> Summary:
     return Summary(data.size, low, p5, p25, median, p75, p95, high, mean)
 
 
-def median_interval(values: npt.ArrayLike, confidence: float = 0.95, *, in_order: bool = False) -> tuple[float, float]:
+def median_interval(
+    values: npt.ArrayLike, confidence: float = 0.95, *, in_order: bool = False, rank_error: float = 0.0
+) -> tuple[float, float]:
     """Nonparametric confidence interval of the median of `values`, shape (n,), in their unit.
 
     The k-th smallest and the k-th largest value for the largest k at which the interval still covers the median with
@@ -54,7 +56,8 @@ def median_interval(values: npt.ArrayLike, confidence: float = 0.95, *, in_order
     measured, and two or more for each of `BATCHES` batches, the interval is the wider one of that and of the one whose
     ranks are as uncertain as the share of values below the median differs from batch to batch (batch means, with
     Student's t: Law and Kelton, Simulation Modeling and Analysis, section 9.5.3). What changes less often than once in
-    a batch makes the true interval wider still.
+    a batch makes the true interval wider still. Of values whose order is lost `rank_error` may be known: the standard
+    error of the median's rank by these batches.
 
     Fewer than `fewest_for_interval(confidence)` values have no such interval: the range of the values is returned, and
     the caller has to know that it covers less. ValueError where there are no values or one is not finite.
@@ -63,18 +66,19 @@ def median_interval(values: npt.ArrayLike, confidence: float = 0.95, *, in_order
     data = np.sort(series)
     k = max(_rank_of_bound(data.size, confidence), 1)
     if in_order and data.size >= 2 * BATCHES:
-        k = min(k, _rank_by_batches(series, confidence))
+        rank_error = rank_error_of(series)
+    if rank_error > 0:
+        k = min(k, max(int(np.floor((data.size + 1) / 2 - _student(confidence) * rank_error)), 1))
     return float(data[k - 1]), float(data[data.size - k])
 
 
-def _rank_by_batches(series: npt.NDArray[np.float64], confidence: float) -> int:
-    """The rank from 1 up of the lower bound of the median of a series of iterations that depend on each other."""
+def rank_error_of(series: npt.NDArray[np.float64]) -> float:
+    """The standard error of the rank of the median of a series of iterations that depend on each other."""
     length = series.size // BATCHES
     batches = series[series.size - BATCHES * length :].reshape(BATCHES, length)
     # One half for each value above the median, minus one half for each below, so that equal values count for none.
     shares = np.sign(batches - np.median(series)).mean(axis=1) / 2
-    reach = _student(confidence) * float(shares.std(ddof=1)) / BATCHES**0.5 * series.size
-    return max(int(np.floor((series.size + 1) / 2 - reach)), 1)
+    return float(shares.std(ddof=1)) / BATCHES**0.5 * series.size
 
 
 @lru_cache(maxsize=64)

@@ -262,6 +262,7 @@ class SamplesModel(_Line):
     warmup: Count
     # The length of times_ns, said twice, or of how many that holds the order statistics; 0 where it is left out.
     iterations: Annotated[int, Field(ge=1, le=1 << 40)] = 0
+    rank_error: Annotated[float, Field(ge=0, le=1 << 40, allow_inf_nan=False)] = 0.0
     stopped: Literal["fixed", "converged", "budget", "maximum"]
     wrong_bytes: Annotated[int, Field(ge=-1, le=_LARGEST)]
     statistic: Literal["iterations", "mean"] = "iterations"  # mean: of a vendor tool that prints no iterations

@@ -43,6 +43,7 @@ def samples_of(each: SamplesModel, messages: Sequence[Sequence[int]], kept_of: i
         statistic=each.statistic,
         groups=Groups(*each.groups) if each.groups is not None else None,
         kept_of=kept_of,
+        rank_error=each.rank_error if kept_of else 0.0,
         messages=tuple((source, destination, size) for source, destination, size in messages),
     )
 

@@ -35,7 +35,7 @@ from fabricheck.results.node_state import states_as_json, states_of_json
 #: In the place of a verdict: nothing was there to judge the metric by, and nothing is wrong with its value.
 UNJUDGED = "UNJUDGED"
 
-_KEPT_OF = "order statistics of "
+_KEPT_OF, _RANK_ERROR = "order statistics of ", " with a rank error of "
 
 _UTC = pl.Datetime("us", "UTC")
 _TEXT, _NUMBER, _COUNT = pl.String(), pl.Float64(), pl.Int64()
@@ -201,7 +201,8 @@ def metrics_table(measured: Sequence[Measured], session: str, started: datetime)
         values = {metric.name: metric.values for metric in metrics_of(each.judged.run)}
         topology = each.judged.topology
         for judged in each.judged.judgements:
-            low, high = median_interval(values[judged.name], 0.95, in_order=judged.samples.in_order)
+            of = judged.samples
+            low, high = median_interval(values[judged.name], 0.95, in_order=of.in_order, rank_error=of.rank_error)
             rows.append(
                 {
                     **place,
@@ -238,7 +239,7 @@ def samples_table(measured: Sequence[Measured]) -> pl.DataFrame:
             "warmup": [one.warmup for _, one in lines],
             "stopped": [one.stopped for _, one in lines],
             "wrong_bytes": [one.wrong_bytes for _, one in lines],
-            "statistic": [f"{_KEPT_OF}{one.kept_of}" if one.kept_of else one.statistic for _, one in lines],
+            "statistic": [_statistic(one) for _, one in lines],
             "placement": [one.placement for _, one in lines],
             "groups": [None if one.groups is None else list(astuple(one.groups)) for _, one in lines],
             "messages": [[list(each) for each in one.messages] for _, one in lines],
@@ -246,6 +247,11 @@ def samples_table(measured: Sequence[Measured]) -> pl.DataFrame:
         },
         schema=SAMPLES,
     )
+
+
+def _statistic(one: Samples) -> str:
+    """What the times of a line of samples are."""
+    return f"{_KEPT_OF}{one.kept_of}{_RANK_ERROR}{one.rank_error!r}" if one.kept_of else one.statistic
 
 
 def to_parquet(table: pl.DataFrame) -> bytes:
@@ -278,7 +284,8 @@ def stored_runs(runs: pl.DataFrame, samples: pl.DataFrame) -> Iterable[StoredRun
         values = {name: value for name, value in row.items() if name not in ("run_id", "ranks", "groups", "messages")}
         # With this word first it names the number of iterations of which `times_ns` are order statistics.
         if values["statistic"].startswith(_KEPT_OF):
-            values |= {"statistic": "iterations", "kept_of": int(values["statistic"].removeprefix(_KEPT_OF))}
+            count, _, error = values["statistic"].removeprefix(_KEPT_OF).partition(_RANK_ERROR)
+            values |= {"statistic": "iterations", "kept_of": int(count), "rank_error": float(error or 0)}
         one = Samples(
             **values,
             ranks=tuple(row["ranks"]),

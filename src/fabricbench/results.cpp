@@ -84,9 +84,12 @@ void ResultFile::write_line(const std::string& line) {
 }
 
 Record reduced(Record record) {
-  const std::size_t count = record.times_ns.size();
-  record.times_ns = order_statistics(record.times_ns);
-  if (record.times_ns.size() < count) record.kept_of = count;
+  std::vector<std::int64_t> kept = order_statistics(record.times_ns);
+  if (kept.size() < record.times_ns.size()) {
+    record.kept_of = record.times_ns.size();
+    record.rank_error = rank_error(record.times_ns);
+    record.times_ns = std::move(kept);
+  }
   return record;
 }
 
@@ -105,7 +108,7 @@ void ResultFile::write(const Record& record, std::size_t index) {
       .field("warmup", record.warmup)
       .field("stopped", record.stopped)
       .field("wrong_bytes", record.wrong_bytes);
-  if (record.kept_of > 0) json.field("iterations", record.kept_of);
+  if (record.kept_of > 0) json.field("iterations", record.kept_of).field("rank_error", record.rank_error);
   json.field("times_ns", record.times_ns).end_object();
   write_line(json.text());
 }

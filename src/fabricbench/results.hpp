@@ -25,6 +25,7 @@ struct Record {
   std::vector<std::int64_t> times_ns;
   Shape shape;
   std::size_t kept_of = 0;  // where times_ns are order statistics: of how many iterations
+  double rank_error = 0;    // of these
 };
 
 // The same with order statistics in place of its times.

@@ -22,38 +22,43 @@ double quantile(const std::vector<std::int64_t>& sorted, double q) {
 
 namespace {
 
-// How far the rank of the median reaches to either side, by how the share of samples below it differs from batch to
-// batch: ten batches, and Student's t with nine degrees of freedom. 0 for fewer than two samples a batch.
-double reach_by_batches(const std::vector<std::int64_t>& samples, double median) {
+double rank_error_around(double median, const std::vector<std::int64_t>& times) {
   constexpr std::size_t kBatches = 10;
-  constexpr double kStudent = 2.262;
-  const std::size_t length = samples.size() / kBatches;
+  const std::size_t length = times.size() / kBatches;
   if (length < 2) return 0;
   double sum = 0;
   double squares = 0;
   for (std::size_t batch = 0; batch < kBatches; ++batch) {
-    const auto end = samples.end() - static_cast<std::ptrdiff_t>(batch * length);
-    double share = 0;  // half for each sample above the median, minus half for each below: equal ones count for none
+    const auto end = times.end() - static_cast<std::ptrdiff_t>(batch * length);
+    double share = 0;  // half for each time above the median, minus half for each below: equal ones count for none
     std::for_each(end - static_cast<std::ptrdiff_t>(length), end, [&](std::int64_t each) {
-      const auto sample = static_cast<double>(each);
-      share += sample > median ? 0.5 : sample < median ? -0.5 : 0;
+      const auto time = static_cast<double>(each);
+      share += time > median ? 0.5 : time < median ? -0.5 : 0;
     });
     share /= static_cast<double>(length);
     sum += share;
     squares += share * share;
   }
   const double variance = std::max(squares - sum * sum / kBatches, 0.0) / (kBatches - 1);
-  return kStudent * std::sqrt(variance / kBatches) * static_cast<double>(samples.size());
+  return std::sqrt(variance / kBatches) * static_cast<double>(times.size());
 }
 
 }  // namespace
+
+double rank_error(const std::vector<std::int64_t>& times) {
+  std::vector<std::int64_t> sorted = times;
+  std::sort(sorted.begin(), sorted.end());
+  return rank_error_around(quantile(sorted, 0.5), times);
+}
 
 MedianInterval median_interval(const std::vector<std::int64_t>& times) {
   std::vector<std::int64_t> samples = times;
   std::sort(samples.begin(), samples.end());
   const double median = quantile(samples, 0.5);
   const auto n = static_cast<double>(samples.size());
-  const double reach = std::max(1.96 * std::sqrt(n), 2 * std::min(reach_by_batches(times, median), n / 2 - 1));
+  constexpr double kStudent = 2.262;  // with nine degrees of freedom
+  const double reach =
+      std::max(1.96 * std::sqrt(n), 2 * std::min(kStudent * rank_error_around(median, times), n / 2 - 1));
   const auto low = static_cast<std::int64_t>(std::floor((n - reach) / 2));
   const auto high = static_cast<std::int64_t>(std::ceil(1 + (n + reach) / 2));
   if (low < 1 || high > static_cast<std::int64_t>(samples.size())) {

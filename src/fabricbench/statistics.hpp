@@ -21,6 +21,9 @@ struct MedianInterval {
 // source). Fewer than 8 samples have no such interval.
 MedianInterval median_interval(const std::vector<std::int64_t>& times);
 
+// The standard error of the rank of the median of times in this order, by ten batches; 0 for fewer than two a batch.
+double rank_error(const std::vector<std::int64_t>& times);
+
 // Quantile q in [0, 1] of `sorted` (not empty), linear between neighbours.
 double quantile(const std::vector<std::int64_t>& sorted, double q);
 

@@ -100,3 +100,11 @@ TEST(a_long_series_is_kept_as_order_statistics) {
   CHECK_EQUAL(order_statistics(few), few);
   CHECK(kept_ranks(1000).size() < 50);
 }
+
+// tests/records/test_order_statistics.py has the same.
+TEST(how_far_the_rank_of_the_median_strays_is_known_of_a_series_in_order) {
+  std::vector<std::int64_t> times;
+  for (std::int64_t i = 0; i < 100; ++i) times.push_back(i);
+  CHECK(std::abs(rank_error(times) - 16.66667) < 1e-4);
+  CHECK_EQUAL(rank_error({1, 2, 3}), 0.0);
+}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import median_abs_deviation
 
-from fabricheck.judge.statistics import median_interval, summarize
+from fabricheck.judge.statistics import median_interval, rank_error_of, summarize
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.order_statistics import as_series, kept_ranks
@@ -38,12 +38,18 @@ def test_the_ranks_are_those_of_fabricbench() -> None:
     assert len(kept_ranks(1000)) < 50
 
 
+def test_how_far_the_rank_of_the_median_strays_is_what_fabricbench_says() -> None:
+    """src/tests/test_statistics.cpp has the same."""
+    assert rank_error_of(np.arange(100.0)) == pytest.approx(16.66667, abs=1e-4)
+
+
 def reduced(samples: Samples) -> Samples:
     """As fabricbench keeps the pairs of a large run."""
     ranks = kept_ranks(samples.times_ns.size)
     if ranks.size == samples.times_ns.size:
         return samples
-    return replace(samples, times_ns=np.sort(samples.times_ns)[ranks], kept_of=samples.times_ns.size)
+    times = samples.times_ns
+    return replace(samples, times_ns=np.sort(times)[ranks], kept_of=times.size, rank_error=rank_error_of(times.astype(np.float64)))
 
 
 @pytest.fixture(scope="module")

@@ -672,9 +672,10 @@ def _between_nodes(lines: list[Line], **changes: Any) -> None:
 
 
 def test_order_statistics_of_a_pair_of_nodes_are_read(tmp_path: Path) -> None:
-    run = changed(tmp_path, _between_nodes, CUDA)
+    run = changed(tmp_path, lambda lines: _between_nodes(lines, rank_error=25.5), CUDA)
     assert run.problems == ()
     kept = run.samples[0]
+    assert kept.rank_error == 25.5
     assert (kept.kept_of, kept.count, kept.one_way_ns.size) == (1000, 1000, 1000)
     assert np.median(kept.one_way_ns) == np.median(kept.times_ns)
 
