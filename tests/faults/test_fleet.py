@@ -48,6 +48,11 @@ NETWORK = (
 _SPREAD = """
   - spread: 0.9
     source: eight nodes share the cores of one machine"""
+_FLOOR = """
+  - devices: false
+    scope: node
+    fraction: 0.00001
+    source: eight nodes share the cores of one machine, and both ranks of a node spin"""
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,8 @@ def fleet(cluster: Cluster, programs: Path, tmp_path: Path) -> Iterator[Site]:
         shutil.copy(suite_root() / "checks" / name, site.root / "checks")
     settings, policy = site.root / "site_configs/emulated/settings.py", site.root / "config/policy.yaml"
     settings.write_text(settings.read_text().replace('"features": ["remote", "emulated"]', '"features": ["remote"]'))
-    policy.write_text(policy.read_text().replace("\nequals:", f"\nequals:{_SPREAD}"))
+    text = policy.read_text().replace("\nequals:", f"\nequals:{_SPREAD}").replace("\nfloors:", f"\nfloors:{_FLOOR}")
+    policy.write_text(text)
     yield site
     cluster.run(["scancel", "--user=root"], timeout_s=20)
     faults.clear(cluster)
@@ -170,5 +176,5 @@ def test_a_mistake_in_the_nodes_ends_before_anything_runs(fleet: Site, programs:
         assert answer.returncode == 2
         (line,) = answer.stderr.splitlines()
         assert said in line
-    assert not (fleet.root / "output").exists()
+    assert not (fleet.root / "output" / "runs").exists()
     assert fleet.cluster.run(["squeue", "--noheader"], timeout_s=20).stdout == ""
