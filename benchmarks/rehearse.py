@@ -58,15 +58,20 @@ SYSTEMS: Mapping[str, int] = {
     "hgx-h200": 1,
     "hgx-h200:gpu8": 1,
 }
-TAGS = ("smoke", "nightly", "acceptance", "large")
-#: No tag of the suite, but these tests, of what the model is compared with, with sizes that are so many times as large.
-_LARGE = "^((Collectives|SparseMessages|GroupPatterns|Striping) %transport=(copy|ccl)|NetworkCollectives) "
+TAGS = ("smoke", "nightly", "acceptance", "large", "four-nodes")
+#: No tags of the suite, but these tests: those that the model is compared with, with sizes that are `_LARGER` times as
+#: large in the node, and those between nodes, on `_MORE_NODES`.
+_TESTS: Mapping[str, str] = {
+    "large": "^((Collectives|SparseMessages|GroupPatterns|Striping) %transport=(copy|ccl)|NetworkCollectives) ",
+    "four-nodes": "^(NetworkCollectives|NetworkVictims|NodePairs|NodeGroups) ",
+}
 _LARGER = 16
+_MORE_NODES = 4
 #: A tag whose tests are all tests of another one, with the same parameters: its row is a part of the other's run.
 _PART_OF = {"nightly": "acceptance"}
 NAME = "rehearsal"
 #: Seconds that a row of a tag takes, as a first guess of the time that is left.
-_GUESS = {"smoke": 40.0, "nightly": 150.0, "acceptance": 500.0, "large": 100.0}
+_GUESS = {"smoke": 40.0, "nightly": 150.0, "acceptance": 500.0, "large": 100.0, "four-nodes": 200.0}
 _PATIENCE_S = 1800
 #: What takes less is timed by the machine's scheduler (docs/emulated-nodes.md).
 SHORTEST_S = 2e-3
@@ -103,6 +108,7 @@ here is a measurement of a real system: what is shown is that the checks that ap
   large in the node.
   In the sizes of an acceptance a message of a collective of eight GPUs takes less than a millisecond, and starting it
   is a part of its time.
+- *four-nodes*: not a tag, but the tests between nodes on four of them.
 - The MPI of a miniature takes no device memory in its own collectives: where a real system's does
   (`device-collectives` in its settings), `SparseAlltoallv` by MPI is not rehearsed, and the other collectives are
   lists of messages.
@@ -173,7 +179,7 @@ def _enlarge(system: str) -> None:
 
 def _run(cluster: Cluster, row: Row) -> tuple[Row, ...]:
     output = ROOT / "output" / "rehearsals" / f"{row.system.replace(':', '-')}-{row.tag}-{time.time_ns()}"
-    chosen = f"--name={_LARGE}" if row.tag == "large" else f"--tag={row.tag}"
+    chosen = f"--name={_TESTS[row.tag]}" if row.tag in _TESTS else f"--tag={row.tag}"
     command = [sys.executable, "-m", "fabricheck", "run", f"--system={row.system}", chosen]
     began = time.monotonic()
     try:
@@ -379,7 +385,7 @@ def main(arguments: Sequence[str]) -> int:
     for number, (system, tag) in enumerate(todo):
         left = sum(_guess(rows, *each) for each in todo[number:]) / 60
         print(f"[{number + 1}/{len(todo)}] {system} {tag}, about {left:.0f} min left", file=sys.stderr, flush=True)
-        row, *parts = rehearse(system, tag, SYSTEMS[system])
+        row, *parts = rehearse(system, tag, _MORE_NODES if tag == "four-nodes" else SYSTEMS[system])
         with given.rows.open("a", encoding="utf-8") as out:
             for each in (row, *parts):
                 rows[each.system, each.tag] = each

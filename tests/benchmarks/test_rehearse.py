@@ -78,7 +78,7 @@ def test_what_has_a_row_is_not_measured_again(tmp_path: Path, monkeypatch: pytes
     assert main(["--again", *options]) == 1
     assert len(measured) == 5
     assert main(["--systems=lumi", *options[2:]]) == 1  # of all tags, and nightly is not run by itself
-    assert measured[5:] == [("lumi", "acceptance", 2), ("lumi", "large", 2)]
+    assert measured[5:] == [("lumi", "acceptance", 2), ("lumi", "large", 2), ("lumi", "four-nodes", 4)]
     assert read_rows(rows)["lumi", "nightly"].part_of == "acceptance"
 
 
