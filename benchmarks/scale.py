@@ -5,6 +5,11 @@
 makes the result file that fabricbench would leave of a screen of 512 nodes with eight ports each (1,000 iterations of a
 made-up latency and goodput), reads and judges it, and exports the metrics of a fleet to Prometheus. The plan of 4,096
 ranks and the ping-pong of 72 GPUs are those of the checks. Times are of the processor.
+
+    nice python -m benchmarks.scale --watch 102400 --nights 365
+
+watches made-up series of so many metrics (512 nodes with 200 each), which are healthy, and prints what that took but
+for reading them from a store, which `benchmarks/store.py` measures.
 """
 
 from __future__ import annotations
@@ -20,11 +25,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fabricheck.history.series import MetricKey, Series, Session
+from fabricheck.history.watch import watch_of
 from fabricheck.judge.judge import judge_run
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.verdicts import RunJudgement
@@ -42,6 +50,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NODES, PORTS, ITERATIONS = 512, 8, 1000
 SIZE, GBPS, NOISE = 1 << 24, 400.0, 0.02
 MINUTES = 10.0
+FIRST, A_NODE = datetime(2026, 1, 1, tzinfo=timezone.utc), 200
 
 
 def node_pairs() -> Plan:
@@ -136,6 +145,34 @@ def node_run(run: Run, node: int) -> Run:
     return replace(run, ranks=ranks)
 
 
+def healthy_series(metrics: int, nights: int) -> Series:
+    """Metrics of nodes with four GPUs and 200 metrics each, a session a night."""
+    drawn = np.random.default_rng(0)
+    sessions = tuple(Session(f"s{night}", FIRST + timedelta(days=night)) for night in range(nights))
+    nodes = [f"nid{number // A_NODE:06}" for number in range(metrics)]
+    return Series(
+        keys=tuple(MetricKey("gpu", "mpi", "Made", f"{node}_{number}") for number, node in enumerate(nodes)),
+        units=("Gb/s",) * metrics,
+        better=("higher",) * metrics,
+        components=tuple((node, f"{node}:gpu{number % 4}") for number, node in enumerate(nodes)),
+        sessions=sessions,
+        values=GBPS * np.exp(NOISE * drawn.standard_normal((metrics, nights))),
+        software=("{}",),
+        versions=np.zeros((metrics, nights), dtype=np.int64),
+    )
+
+
+def of_watch(metrics: int, nights: int) -> str:
+    """What watching costs a process that does nothing else."""
+    series = healthy_series(metrics, nights)
+    start = time.process_time()
+    result = watch_of(series, "simulated").result
+    seconds = time.process_time() - start
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    what = f"watch, {metrics:,} metrics x {nights} nights"
+    return f"{what}: {seconds:.0f} s of a processor, {memory:.2f} GB, {len(result.incidents)} incidents"
+
+
 def table(rows: list[tuple[str, str, str]]) -> str:
     head = "| what | must reach | found |\n|---|---|---|\n"
     return head + "".join(f"| {' | '.join(row)} |\n" for row in rows)
@@ -146,7 +183,12 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="file to write the table to")
     parser.add_argument("--nodes", type=int, default=NODES, help="nodes of the screen")
     parser.add_argument("--read", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--watch", type=int, metavar="METRICS", help="watch so many, and nothing else")
+    parser.add_argument("--nights", type=int, default=365, help="that --watch looks at")
     options = parser.parse_args()
+    if options.watch:
+        print(of_watch(options.watch, options.nights))
+        return
     if options.read:
         print(json.dumps(of_file(options.read)))
         return

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.scale import ITERATIONS, exported, judged, screen, write_file
+from benchmarks.scale import ITERATIONS, exported, healthy_series, judged, screen, write_file
+from fabricheck.history.watch import watch_of
 from fabricheck.records.verdict import Verdict
 
 
@@ -16,3 +17,9 @@ def test_a_simulated_screen_is_a_valid_file(tmp_path: Path) -> None:
     assert len(judgement.judgements) == len(rule) == 2 * 2 * 4 * 8
     assert {each.samples.count for each in judgement.judgements} == {ITERATIONS}
     assert 0 < exported(tmp_path, judgement) < 20e6
+
+
+def test_a_simulated_history_is_watched_and_healthy() -> None:
+    result = watch_of(healthy_series(30, 40), "simulated").result
+    assert result.count("watched") == 30
+    assert result.exit_status == 0
