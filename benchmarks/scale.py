@@ -153,7 +153,7 @@ def healthy_series(metrics: int, nights: int) -> Series:
     return Series(
         keys=tuple(MetricKey("gpu", "mpi", "Made", f"{node}_{number}") for number, node in enumerate(nodes)),
         units=("Gb/s",) * metrics,
-        better=("higher",) * metrics,
+        better=tuple("higher" for _ in range(metrics)),
         components=tuple((node, f"{node}:gpu{number % 4}") for number, node in enumerate(nodes)),
         sessions=sessions,
         values=GBPS * np.exp(NOISE * drawn.standard_normal((metrics, nights))),

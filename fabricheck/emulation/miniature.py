@@ -278,7 +278,7 @@ def write_suite(miniature: Miniature, root: Path, folder: Path, topology: Path, 
 
 
 def _write_config(real: Path, folder: Path) -> None:
-    """The suite's own, but for what its policy says of latencies, and of how much equals differ."""
+    """The suite's own, but for what its policy says of latencies, of how much equals differ, and of their tails."""
     folder.mkdir()
     for each in real.iterdir():
         if each.name != _POLICY:
@@ -287,6 +287,7 @@ def _write_config(real: Path, folder: Path) -> None:
     content = dict(read_yaml(real / _POLICY).content)
     content["latencies"] = [{"limit_us": SLOWEST_US, "minimum_us": FASTEST_US, "source": source}]
     spreads = [{"quantity": name, "spread": spread, "source": source} for name, spread in SPREADS.items()]
+    content["tails_of_equals"] = False  # what is slow now and then waits for a core
     content["equals"] = [*spreads, *content.get("equals", [])]
     with (folder / _POLICY).open("w", encoding="utf-8") as file:
         YAML().dump(content, file)

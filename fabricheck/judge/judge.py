@@ -142,9 +142,7 @@ def _judge(
         interval = (value, value)
         if np.isfinite(metric.values).all():
             of = metric.samples
-            interval = median_interval(
-                metric.values, policy.confidence, in_order=of.in_order, rank_error=of.rank_error
-            )
+            interval = median_interval(metric.values, policy.confidence, in_order=of.in_order, rank_error=of.rank_error)
     broken = _broken(metric, expectation, reference)
     decided = _Decided(Verdict.INVALID, broken or "")
     if broken is None:

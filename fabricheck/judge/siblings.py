@@ -87,7 +87,7 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     addresses = _addresses(runs) if unequal or links else {}
     problems = [*(_problem_of_link(each, addresses) for each in links.values()), *_problems(rest, addresses)]
     problems += _without_majority(groups, rest, judged, policy)
-    for each in groups:
+    for each in groups if policy.tails_of_equals else ():
         problems += find_slow_tails(each.equals, runs[each.run], each_error * len(each.equals.members))
     return Compared(judged, tuple(problems), tuple(_findings(judged, groups)))
 

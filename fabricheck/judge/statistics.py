@@ -78,7 +78,7 @@ def rank_error_of(series: npt.NDArray[np.float64]) -> float:
     batches = series[series.size - BATCHES * length :].reshape(BATCHES, length)
     # One half for each value above the median, minus one half for each below, so that equal values count for none.
     shares = np.sign(batches - np.median(series)).mean(axis=1) / 2
-    return float(shares.std(ddof=1)) / BATCHES**0.5 * series.size
+    return float(shares.std(ddof=1) * series.size / np.sqrt(BATCHES))
 
 
 @lru_cache(maxsize=64)

@@ -82,8 +82,8 @@ class Samples:
     Where `statistic` is `mean` the tool printed no iterations: `times_ns` is then one time, the mean of a run, and says
     nothing of the spread. `placement` is where the result went, for tools that measure both.
     `kept_of`: of how many iterations `times_ns` are the order statistics (`fabricheck.records.order_statistics`), in
-    ascending order; 0 where it has them all. `rank_error`: the standard error of the rank of their median, from the order
-    that these have lost (`fabricheck.judge.statistics.median_interval`).
+    ascending order; 0 where it has them all. `rank_error`: the standard error of the rank of their median, from the
+    order that these have lost (`fabricheck.judge.statistics.median_interval`).
     `groups`: only of patterns between groups of ranks and of striping. `messages`: source, destination and bytes of
     each; only of the messages of a matrix.
     """

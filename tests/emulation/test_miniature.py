@@ -114,6 +114,7 @@ def test_the_policy_is_the_suites_but_for_what_the_machine_sets(tmp_path: Path) 
     assert (own.floors, own.confidence, own.smallest_loss) == (real.floors, real.confidence, real.smallest_loss)
     assert [one.limit_us for one in own.latencies] == [SLOWEST_US]
     assert own.spread_of_equals("latency", "node", True, "one", host_memory=False) == SPREADS["latency"]
+    assert (own.tails_of_equals, real.tails_of_equals) == (False, True)
 
 
 def test_paths_between_nodes_are_those_that_the_miniature_has(miniature: Made) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fabricheck.judge.siblings import Compared
+from fabricheck.judge.policy import Policy
+from fabricheck.judge.siblings import Compared, compare_siblings
 from fabricheck.records.judgement import Reference
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
@@ -160,6 +161,8 @@ def test_a_gpu_that_is_slow_now_and_then_is_named_by_its_tails() -> None:
     assert problem.place == "vm:gpu2"
     assert "takes 2 times its median at the 95th percentile" in problem.message
     assert set(verdicts(found).values()) == {PASS}  # medians do not show it
+    assert compare_siblings(found.runs, Policy()).problems == found.problems
+    assert compare_siblings(found.runs, Policy(tails_of_equals=False)).problems == ()
 
 
 def test_a_single_series_with_a_long_tail_is_no_part() -> None:

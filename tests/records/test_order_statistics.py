@@ -40,7 +40,7 @@ def test_the_ranks_are_those_of_fabricbench() -> None:
 
 def test_how_far_the_rank_of_the_median_strays_is_what_fabricbench_says() -> None:
     """src/tests/test_statistics.cpp has the same."""
-    assert rank_error_of(np.arange(100.0)) == pytest.approx(16.66667, abs=1e-4)
+    assert rank_error_of(np.arange(100, dtype=np.float64)) == pytest.approx(16.66667, abs=1e-4)
 
 
 def reduced(samples: Samples) -> Samples:
@@ -49,7 +49,8 @@ def reduced(samples: Samples) -> Samples:
     if ranks.size == samples.times_ns.size:
         return samples
     times = samples.times_ns
-    return replace(samples, times_ns=np.sort(times)[ranks], kept_of=times.size, rank_error=rank_error_of(times.astype(np.float64)))
+    error = rank_error_of(times.astype(np.float64))
+    return replace(samples, times_ns=np.sort(times)[ranks], kept_of=times.size, rank_error=error)
 
 
 @pytest.fixture(scope="module")
