@@ -1,7 +1,7 @@
 """The fault matrix: what was broken, how, and what has to come of it. docs/faults.md shows it as it was last recorded.
 
 `python -m tests.faults.matrix RECORDS` writes that document from what the tests left in the folder RECORDS, when they
-ran with FABRICHECK_FAULT_RECORDS=RECORDS.
+ran with FABRICHECK_FAULT_RECORDS=RECORDS. Rows of faults that were not planted in that run stay.
 """
 
 from __future__ import annotations
@@ -50,8 +50,13 @@ class Outcome:
 
 def documented() -> set[tuple[str, str, str]]:
     """Fault, verdict and exit status of each row of the document."""
-    rows = [line.split(" | ") for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    rows = [line.split(" | ") for line in _rows()]
     return {(row[0].removeprefix("| "), row[2], row[3]) for row in rows}
+
+
+def _rows() -> list[str]:
+    lines = DOCUMENT.read_text(encoding="utf-8").partition("|---|")[2].splitlines()
+    return [line for line in lines if line.startswith("| ")]
 
 
 def settle(outcome: Outcome, verdict: Verdict | None, said: str) -> None:
@@ -89,9 +94,10 @@ cluster, compared with a reference of ±10%.
 def main(arguments: Sequence[str]) -> int:
     folder = Path(arguments[0])
     outcomes = [Outcome(**json.loads(file.read_text(encoding="utf-8"))) for file in sorted(folder.glob("*.json"))]
-    order = [None, *(each.value for each in Verdict)]
-    outcomes.sort(key=lambda each: (-order.index(each.verdict), each.fault))
-    DOCUMENT.write_text(INTRODUCTION + "".join(f"{each.row}\n" for each in outcomes), encoding="utf-8")
+    rows = {row.partition(" | ")[0]: row for row in [*_rows(), *(each.row for each in outcomes)]}
+    order = ["refused", *(each.value for each in Verdict)]
+    ordered = sorted(rows.items(), key=lambda each: (-order.index(each[1].split(" | ")[2]), each[0]))
+    DOCUMENT.write_text(INTRODUCTION + "".join(f"{row}\n" for _, row in ordered), encoding="utf-8")
     return 0
 
 

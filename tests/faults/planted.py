@@ -6,6 +6,7 @@ edited before it is judged, as a broken file system, another program or version 
 
 import json
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import reframe as rfm
@@ -66,6 +67,18 @@ def of_an_earlier_run(lines):
     lines[0] = re.sub(r'"started_utc":"[^"]*"', '"started_utc":"2020-01-01T00:00:00Z"', lines[0])
 
 
+def an_hour_behind(lines):
+    began = re.search(r'"started_utc":"([^"]*)Z"', lines[0])[1]
+    behind = datetime.fromisoformat(began) - timedelta(hours=1)
+    lines[0] = lines[0].replace(began, behind.isoformat(timespec="seconds"))
+
+
+def with_another_mpi(lines):
+    header = json.loads(lines[0])
+    header["libraries"]["mpi"]["version"] = "9.9.9"
+    lines[0] = json.dumps(header)
+
+
 def set_times(text):
     def change(lines):
         head, _, tail = lines[2].partition('"times_ns":[')
@@ -88,6 +101,8 @@ EDITED = {
     "interleaved_lines": edit_lines(interleave),
     "reordered_lines": edit_lines(lambda lines: lines.insert(1, lines.pop(2))),
     "stale_file": edit_lines(of_an_earlier_run),
+    "clock_behind": edit_lines(an_hour_behind),
+    "another_mpi": edit_lines(with_another_mpi),
     "another_transport": edit_record(0, transport="copy"),
     "bad_exit_status": lambda file: file.with_name("exit-status").write_text("1\n"),
     "no_exit_status": lambda file: file.with_name("exit-status").unlink(),

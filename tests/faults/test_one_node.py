@@ -154,6 +154,10 @@ PLANTED = {
     "reordered_lines": Planted("results are out of order", EDITED, Verdict.INVALID, "moved"),
     "interleaved_lines": Planted("two runs wrote into one file", EDITED, Verdict.INVALID, ""),
     "stale_file": Planted("the results are those of an earlier run", EDITED, Verdict.INVALID, "2020-01-01"),
+    "clock_behind": Planted(
+        "the clock of rank 0's node is an hour behind", EDITED, Verdict.DEGRADED, "behind that of the check"
+    ),
+    "another_mpi": Planted("the header names another version of MPI", EDITED, Verdict.INVALID, "9.9.9"),
     "another_transport": Planted("another transport was measured", EDITED, Verdict.INVALID, "copy"),
     "bad_exit_status": Planted("the benchmark fails after measuring", EDITED, Verdict.INCOMPLETE, "exit status 1"),
     "no_exit_status": Planted(
