@@ -46,6 +46,15 @@ def test_a_failing_check_keeps_its_result_file_and_is_red_whatever_its_next_laun
     assert [one.message.endswith("was launched 2 times: FAIL, PASS; FAIL counts") for one in session.findings] == [True]
 
 
+def test_a_slow_launch_that_the_others_outvote_is_told_and_keeps_nothing_from_green(toy: ToySuite) -> None:
+    toy.plant("; true", f"; mkdir {toy.output}/launched; test $? -ne 0")
+    toy.plant("exitcode, 0)", 'exitcode, 0, msg="DEGRADED: slow")')
+    session = run(toy, Selection("toy", more=("--reruns=2",)))
+    assert session.problems == ()
+    said = "was launched 3 times: DEGRADED, PASS, PASS; PASS counts"
+    assert [one.message.endswith(said) for one in session.findings] == [True]
+
+
 def test_a_check_that_measures_nothing(toy: ToySuite) -> None:
     toy.plant("> result.jsonl", "")
     session = run(toy)

@@ -247,6 +247,16 @@ def test_of_several_launches_of_a_test_three_decide_and_no_defect_is_undone(
     assert told.message.endswith(expected)
 
 
+def test_only_an_outvoted_launch_explains_that_reframe_failed_although_every_case_passed(tmp_path: Path) -> None:
+    passed = case(tmp_path / "run", "pass")
+    outvoted = replace(passed, launches=(Verdict.DEGRADED, Verdict.PASS, Verdict.PASS))
+    healthy = replace(passed, launches=(Verdict.PASS,) * 3)
+    assert not find_problems(1, 1, [outvoted])
+    for unexplained in (find_problems(1, 1, [outvoted], "disk full"), find_problems(1, 137, [outvoted]),
+                        find_problems(1, 1, [healthy])):  # fmt: skip
+        assert [each.verdict for each in unexplained] == [Verdict.INCOMPLETE]
+
+
 def test_files_of_launches_are_looked_for_where_they_were_moved_to(tmp_path: Path) -> None:
     """Of wrong data only the files may tell: they are what a FAIL without a word is known by."""
     moved = case(tmp_path / "now").folder
