@@ -179,6 +179,7 @@ def _list(suite: Suite, selection: Selection, output: Path) -> None:
 def _say(outcome: Outcome, system: str, *, is_short: bool) -> None:
     """What a run came to, on the terminal."""
     from fabricheck.report.fleet import short, table
+    from fabricheck.report.parts import Parts
     from fabricheck.report.terminal import render
 
     width, color = shutil.get_terminal_size((80, 40)).columns, sys.stdout.isatty()
@@ -188,7 +189,8 @@ def _say(outcome: Outcome, system: str, *, is_short: bool) -> None:
             render(outcome.judged, width=width, color=color, problems=problems, findings=findings, system=system)
         )
     if outcome.fleet is not None:
-        click.echo("\n".join(short(outcome.fleet) if is_short else table(outcome.fleet, width)))
+        parts = Parts.of(outcome.judged)
+        click.echo("\n".join(short(outcome.fleet) if is_short else table(outcome.fleet, parts, width)))
 
 
 def _get_ready(suite: Suite, system: str, store: Path | None) -> None:

@@ -36,6 +36,11 @@ def any_rehearsal(runs: Iterable[Run]) -> bool:
     return any(map(is_rehearsal, runs))
 
 
+def is_mixed(runs: Iterable[Run]) -> bool:
+    """Whether only some of the runs are rehearsals, so that each has to say what it is."""
+    return len(set(map(is_rehearsal, runs))) > 1
+
+
 def drove_real_gpus(run: Run) -> bool:
     """Whether any rank drove a GPU that is not emulated. A run without GPUs is neither this nor a rehearsal."""
     return any(each.device is not None and not is_emulated(each.device.name, each.device.uuid) for each in run.ranks)

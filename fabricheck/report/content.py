@@ -14,7 +14,6 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import LADDER, Judgement
 from fabricheck.records.metrics import Quantity
 from fabricheck.records.operations import MEMORY_PATHS, PAIRS
-from fabricheck.records.rehearsal import is_rehearsal, marked
 from fabricheck.records.run import Rank, Samples
 from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.results.environment import set_by_launcher
@@ -74,7 +73,7 @@ class Node:
 class Facts:
     """What was measured, where and with what, as far as the header of the result file says it.
 
-    `name`: the test case where it is known, else `what`; a rehearsal says so first.
+    `name`: the test case where it is known, else `what`.
     `environment`: the tuning variables that were in effect, by name; `launcher_environment`: the others of that kind,
     which the launcher sets itself. `command`: words for a shell, quoted; `launch`: how many ranks a launcher has to
     start with it.
@@ -286,7 +285,7 @@ def facts_of(judged: RunJudgement) -> Facts:
         program += f", clock {clock.get('source')} ({clock.get('overhead_ns')} ns)"
     return Facts(
         path=run.path,
-        name=marked(judged.test or what, rehearsal=is_rehearsal(run)),
+        name=judged.test or what,
         what=what,
         where=_where(run.ranks, nodes),
         started=str(header.get("started_utc", "unknown")),

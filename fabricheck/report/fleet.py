@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from fabricheck.fleet.verdict import BadNode, FleetVerdict
 from fabricheck.report.content import printable
+from fabricheck.report.parts import Parts
 from fabricheck.topology.network import fold
 
 #: What `--short` may take.
@@ -17,26 +18,27 @@ _INDENT = " " * 12
 _ENTRIES = 20
 
 
-def next_command(bad: BadNode) -> str:
+def next_command(bad: BadNode, parts: Parts) -> str:
     """What to type next about a node: about its part where that is known, else to take it out."""
-    part = bad.evidence[0].part
-    inside = re.search(rf"\b{re.escape(bad.node)}:(\w+)", part)
-    if inside is not None and inside[1].startswith("gpu"):
-        return f"ssh {bad.node} nvidia-smi -q (or rocm-smi -a)"
-    if inside is not None:
-        return f"ssh {bad.node} ethtool -S {inside[1]}"
-    return f"scontrol update NodeName={bad.node} State=DRAIN Reason=fabricheck"
+    places = re.split(r", | or | and ", bad.evidence[0].part)
+    look = (parts.look(each.partition("--")[0]) for each in places if each.startswith(f"{bad.node}:"))
+    drain = f"scontrol update NodeName={bad.node} State=DRAIN Reason=fabricheck"
+    return next(filter(None, look), drain)
 
 
-def table(found: FleetVerdict, width: int = 80) -> Iterator[str]:
-    """A line for each bad node, with what was found and what to do next under it, then what was not checked."""
+def table(found: FleetVerdict, parts: Parts, width: int = 80) -> Iterator[str]:
+    """A line for each bad node, with what was found and what to do next under it, then what was not checked.
+
+    `parts`: of the runs that it is the verdict of.
+    """
     for each in found.bad[:_ENTRIES]:
         first, *others = each.evidence
         more = f" (and {len(others)} more)" if others else ""
         text = printable(f"{first.message}{more}")
-        yield f"{each.verdict.value:<10}  {each.node}  {first.part}"
+        part = f"  {parts.place(first.part)}" if first.part != each.node else ""
+        yield f"{each.verdict.value:<10}  {each.node}{part}"
         yield from textwrap.wrap(text, max(width, 40), initial_indent=_INDENT, subsequent_indent=_INDENT)
-        yield f"{_INDENT}next: {next_command(each)}"
+        yield f"{_INDENT}next: {next_command(each, parts)}"
     if len(found.bad) > _ENTRIES:
         rest = found.bad[_ENTRIES:]
         yield f"and {len(rest)} more, which verdict.json has: {fold(each.node for each in rest)}"

@@ -24,7 +24,7 @@ from fabricheck.errors import UserError
 from fabricheck.judge.overall import SEVERITY, coverage, overall, rehearsed, worst_first
 from fabricheck.judge.overall import count as count_verdicts
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.rehearsal import REHEARSAL
+from fabricheck.records.rehearsal import REHEARSAL, is_mixed
 from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.report.content import number, printable
 from fabricheck.report.embedded import own_file, packed, packed_plotly, plotly_hash, script_hash
@@ -129,7 +129,8 @@ def render_html(
         comparison = replace(comparison, figures=_numbered(comparison.figures, figures))
     if history is not None:
         history = replace(history, figures=_numbered(history.figures, figures))
-    views = [run_view(each, f"run{place}") for place, each in enumerate(ranked, start=1)]
+    marks = is_mixed(each.run for each in runs)
+    views = [run_view(each, f"run{place}", marks=marks) for place, each in enumerate(ranked, start=1)]
     rows = _rows(ranked, views, figures, bodies)
     result = past.watched.result if past.watched is not None else None
     suspects = suspects_of(

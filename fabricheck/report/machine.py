@@ -124,7 +124,7 @@ def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, p
     ):
         gauge(name, text).labels(*session.values()).set(number)
     for run in runs:
-        labels = (*session.values(), facts_of(run).name, _nodes(run))
+        labels = (*session.values(), marked(facts_of(run).name, rehearsal=is_rehearsal(run.run)), _nodes(run))
         for name, quantity, value, passed in _exported(run.judgements):
             values[quantity].labels(*labels, name).set(value * (1e9 if quantity == "goodput" else 1e-6))
             metric_passed.labels(*labels, name).set(passed)

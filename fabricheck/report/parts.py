@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 from fabricheck.errors import UserError
 from fabricheck.expectation.placement import gpu_of_ranks
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.rehearsal import EMULATED
 from fabricheck.records.run import Device
 from fabricheck.topology.model import Topology
 
+# Whose GPUs an emulated one stands for, by the backend.
+_EMULATED = {"cuda": "nvidia", "hip": "amd", "sycl": "intel"}
 # `nid001:gpu0-nid002:gpu1`; hosts have hyphens too.
 _PAIR = re.compile(r"([^ :]+:[^ :]*?\w)-([^ :]+:.*)")
 # What each vendor's tool says of a GPU's links first; {} is the index of the GPU.
@@ -44,7 +47,9 @@ class Parts:
         gpus: dict[tuple[str, str], Gpu] = {}
         nics: set[str] = set()
         for each in runs:
-            nics |= {nic.name for nic in each.topology.nics} if each.topology is not None else set()
+            if each.topology is not None:
+                ports = each.topology.network.ports if each.topology.network is not None else ()
+                nics |= {*(nic.name for nic in each.topology.nics), *(port.partition(":")[2] for port in ports)}
             for found in _gpus_of(each):
                 gpus.setdefault(found[0], found[1])
         return cls(gpus, frozenset(nics))
@@ -135,6 +140,8 @@ def gpu_names(judged: RunJudgement) -> dict[int, str]:
 def _gpus_of(judged: RunJudgement) -> list[tuple[tuple[str, str], Gpu]]:
     found, indexes = [], gpu_of_ranks(judged.run)
     platform = str(judged.run.header.get("platform", ""))
+    if platform == EMULATED:
+        platform = _EMULATED.get(str(judged.run.header.get("backend")), "")
     for each in judged.run.ranks:
         if each.device is not None:
             index = indexes[each.rank]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fabricheck.judge.overall import count, problems_of, verdict_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
+from fabricheck.records.rehearsal import is_rehearsal, marked
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import (
@@ -108,11 +109,13 @@ class NotPassed:
     reason: str
 
 
-def run_view(judged: RunJudgement, name: str) -> RunView:
+def run_view(judged: RunJudgement, name: str, *, marks: bool) -> RunView:
+    """`marks`: whether a rehearsal says so in its row."""
+    facts = facts_of(judged)
     return RunView(
         id=name,
         verdict=verdict_of(judged),
-        facts=facts_of(judged),
+        facts=replace(facts, name=marked(facts.name, rehearsal=marks and is_rehearsal(judged.run))),
         check=short_name(judged),
         transport=str(judged.run.header.get("transport", "")),
         hosts=tuple(dict.fromkeys(each.host for each in judged.run.ranks)),

@@ -59,7 +59,7 @@ _CASE = re.compile(r"([A-Za-z_]\w*)(?: %.*)? @[\w.-]+:?[\w.-]*\+")
 class Suspect:
     """One thing that is at fault, or that nobody can tell more of.
 
-    `part`: its name for those who pull it, or the message where no part is known. `loss`: by how much against what.
+    `part`: its name for those who pull it, or the message where no part is `known`. `loss`: by how much against what.
     `source`: who says so; `evidence`: single observations, a line each. `next_`: commands and steps, in order. `link`:
     an id of the page.
     """
@@ -71,6 +71,7 @@ class Suspect:
     evidence: tuple[str, ...] = ()
     next_: tuple[str, ...] = ()
     link: str = ""
+    known: bool = True
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def _of_parts(
             _sources(found),
             _loss(found) + (more if crossed else ""),
             _cut([*state, *told[(component,)], *map(_evidence, found)]),
-            tuple(filter(None, (parts.look(component), _again([each.judged.test for each in found], system)))),
+            _steps(found, parts.look(component), system),
             first.link,
         )
 
@@ -202,16 +203,22 @@ def _of_pairs(
     """Slow pairs that share no part of their own."""
     for ends, in_runs in by_pair.items():
         found = list(in_runs.values())
-        steps = (parts.look(ends[0]), _again([each.judged.test for each in found], system))
         yield Suspect(
             _pair_title(found, parts, ends),
             worst(one.verdict for each in found for one in each.members),
             _sources(found),
             _loss(found),
             _cut([*told[ends], *map(_evidence, found)]),
-            tuple(filter(None, steps)),
+            _steps(found, parts.look(ends[0]), system),
             found[0].link,
         )
+
+
+def _steps(found: Sequence[_Slow], look: str, system: str) -> tuple[str, ...]:
+    """What to do about a part: where it corrupts data, before anything else to take it out."""
+    wrong = any(one.samples.wrong_bytes > 0 for each in found for one in each.members)
+    steps = (advice_for("wrong bytes") if wrong else "", look, _again([each.judged.test for each in found], system))
+    return tuple(filter(None, steps))
 
 
 def _ends(judged: Judgement, run: RunJudgement) -> tuple[str, ...]:
@@ -267,9 +274,8 @@ def _of_problems(runs: Sequence[RunJudgement], problems: Sequence[Problem], syst
         named = "; ".join(names[:_MOST_NAMED]) + (
             f" and {len(names) - _MOST_NAMED} more" if names[_MOST_NAMED:] else ""
         )
-        yield Suspect(
-            title, verdict, "session", f"in {named}" if named else "", (), tuple(filter(None, steps)), where[0][1]
-        )
+        loss = f"in {named}" if named else ""
+        yield Suspect(title, verdict, "session", loss, (), tuple(filter(None, steps)), where[0][1], known=False)
 
 
 def _of_history(watched: WatchResult | None) -> Iterator[Suspect]:
@@ -305,7 +311,12 @@ def _slow_in(judged: RunJudgement, link: str) -> Iterator[_Slow]:
     if rest:
         yield _Slow(judged, link, tuple(rest))
     for each in whole:
-        yield _Slow(judged, link, each.judgements, whole=True)
+        # What is slow between all alike says nothing of where single bytes go wrong.
+        wrong = tuple(one for one in each.judgements if one.samples.wrong_bytes > 0)
+        others = tuple(one for one in each.judgements if one.samples.wrong_bytes == 0)
+        if wrong and others:
+            yield _Slow(judged, link, wrong)
+        yield _Slow(judged, link, others or wrong, whole=True)
 
 
 def _sharing(judged: RunJudgement, link: str, mixed: Iterable[Group]) -> Iterator[_Slow]:
@@ -341,8 +352,10 @@ def _loss(found: Sequence[_Slow]) -> str:
     members = [one for each in found for one in each.members]
     what = plural(len(members), "measurement")
     where = f" in {plural(len({each.link for each in found}), 'run')}"
-    if any(one.samples.wrong_bytes > 0 for one in members):
+    wrong = sum(one.samples.wrong_bytes > 0 for one in members)
+    if wrong == len(members):
         return f"{what}{where} brought wrong bytes"
+    more = f"; {wrong} of them brought wrong bytes" if wrong else ""
     whole = all(each.whole for each in found)
     ratios = [_ratio(*item) for each in found for item in _by_group(each)] if not whole else []
     shares = [each for each in ratios if each is not None]
@@ -353,9 +366,9 @@ def _loss(found: Sequence[_Slow]) -> str:
         equally = "equally " if all(each.alike for each in found) else ""
         what = f"all {what} {equally}slow" if len(members) > 1 else f"{what} slow"
     if not shares:
-        return f"{what}{where}" if whole else f"{what}{where} slow"
+        return f"{what}{where}{more}" if whole else f"{what}{where} slow{more}"
     low, high = percent(min(shares)), percent(max(shares))
-    return f"{what}{where} at {low if low == high else f'{low} to {high}'} of {against}"
+    return f"{what}{where} at {low if low == high else f'{low} to {high}'} of {against}{more}"
 
 
 def _by_group(found: _Slow) -> list[tuple[Group, list[Judgement]]]:
@@ -369,9 +382,9 @@ def _evidence(found: _Slow) -> str:
     name, world = short_name(found.judged), len(found.judged.run.ranks)
     group, members = min(_by_group(found), key=lambda item: _ratio(*item) or math.inf)
     count = len(members)
-    if any(each.samples.wrong_bytes > 0 for each in members):
-        return f"{name}, {group.name}: {plural(count, 'pair')} brought wrong bytes ({_named(members, world)})"
     kind = "pair" if group.is_pairs else "measurement"
+    if wrong := [each for each in members if each.samples.wrong_bytes > 0]:
+        return f"{name}, {group.name}: {plural(len(wrong), kind)} brought wrong bytes ({_named(wrong, world)})"
     value = f"{number(statistics.median(each.value for each in members))} {group.unit}"
     good = [each for each in group.judgements if each.verdict is Verdict.PASS]
     against = ""

@@ -11,7 +11,7 @@ import click
 from fabricheck.judge.overall import count, coverage, overall, problems_of, rehearsed, verdict_of, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
-from fabricheck.records.rehearsal import marked
+from fabricheck.records.rehearsal import is_mixed, is_rehearsal, marked
 from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.report.content import (
     Group,
@@ -28,7 +28,7 @@ from fabricheck.report.content import (
     weakest,
     who,
 )
-from fabricheck.report.suspects import NO_PART, Suspect, suspects_of
+from fabricheck.report.suspects import Suspect, suspects_of
 from fabricheck.report.text_matrix import matrices
 from fabricheck.units import format_size
 
@@ -40,7 +40,11 @@ _COLORS = {
     Verdict.INCOMPLETE: "magenta",
     Verdict.INVALID: "bright_magenta",
 }
-_NARROWEST, _LOWEST, _SPARE_COLUMN = 40, 24, 3
+_NARROWEST, _LOWEST = 40, 24
+# Columns of a row that give way where it is narrow: what says the value a second time, then what judged it.
+_SPARE_COLUMNS = (3, 6)
+# Lines of the total and of what to do next, which are worth nothing cut off.
+_MOST_LINES = 6
 _INDENT = " " * 12
 
 
@@ -50,7 +54,7 @@ class _Detail:
 
     `runs` that are not PASS, `passes` that get a line of their own, and `passes_whole` whether that is more than one
     line; for each run its `problems` and `groups` of metrics, for each group the `metrics` that are not PASS.
-    `matrices` of pairs, of all runs together.
+    `suspects` and problems of the session, and `matrices` of pairs, of all runs together.
     """
 
     runs: int
@@ -60,23 +64,24 @@ class _Detail:
     metrics: int
     groups: int
     reason_lines: int
+    suspects: int
     matrices: int = 0
 
 
 _ALL = 1_000_000
 # From everything to the least; the first that fits is taken. What is PASS gives way first.
 _DETAILS = (
-    *(_Detail(_ALL, _ALL, True, _ALL, _ALL, _ALL, 100, matrices) for matrices in (2, 1, 0)),
-    _Detail(_ALL, _ALL, True, _ALL, 8, _ALL, 4),
-    _Detail(_ALL, _ALL, False, 20, 8, _ALL, 4, 2),
-    _Detail(_ALL, _ALL, False, 20, 3, _ALL, 3, 1),
-    _Detail(_ALL, 0, False, 20, 3, _ALL, 3, 1),
-    _Detail(_ALL, 0, False, 10, 2, 8, 3, 1),
-    _Detail(_ALL, 0, False, 4, 1, 4, 2, 1),
-    _Detail(_ALL, 0, False, 2, 1, 1, 2, 1),
-    _Detail(_ALL, 0, False, 2, 1, 1, 2),
-    *(_Detail(runs, 0, False, 2, 1, 1, 1) for runs in (8, 4, 2, 1)),
-    _Detail(1, 0, False, 1, 0, 1, 1),
+    *(_Detail(_ALL, _ALL, True, _ALL, _ALL, _ALL, 100, _ALL, matrices) for matrices in (2, 1, 0)),
+    _Detail(_ALL, _ALL, True, _ALL, 8, _ALL, 4, _ALL),
+    _Detail(_ALL, _ALL, False, 20, 8, _ALL, 4, 20, 2),
+    _Detail(_ALL, _ALL, False, 20, 3, _ALL, 3, 20, 1),
+    _Detail(_ALL, 0, False, 20, 3, _ALL, 3, 20, 1),
+    _Detail(_ALL, 0, False, 10, 2, 8, 3, 10, 1),
+    _Detail(_ALL, 0, False, 4, 1, 4, 2, 8, 1),
+    _Detail(_ALL, 0, False, 2, 1, 1, 2, 8, 1),
+    _Detail(_ALL, 0, False, 2, 1, 1, 2, 8),
+    *(_Detail(runs, 0, False, 2, 1, 1, 1, 8) for runs in (8, 4, 2, 1)),
+    *(_Detail(1, 0, False, 1, 0, 1, 1, suspects) for suspects in (6, 4, 2, 1)),
 )
 
 
@@ -84,7 +89,8 @@ _DETAILS = (
 class _Line:
     """Text, or a row of the table where `cells` are given. `verdict` is shown before it in its colour, else `label`.
 
-    `narrow` is the row where there is no room for that; what stands at `_SPARE_COLUMN` in it gives way next.
+    `narrow` is the row where there is no room for that; what stands at `_SPARE_COLUMNS` in it gives way next, and then
+    `short` stands for its second cell.
     """
 
     verdict: Verdict | None
@@ -92,6 +98,7 @@ class _Line:
     cells: tuple[str, ...] = ()
     narrow: tuple[str, ...] = ()
     label: str = ""
+    short: str = ""
 
 
 def render(
@@ -111,41 +118,44 @@ def render(
     """
     width, height = max(width, _NARROWEST), max(height, _LOWEST)
     text: list[str] = []
+    ranked = worst_first(runs)
+    verdict, problems = overall(runs, problems)
+    suspects = suspects_of(ranked, problems, findings=findings, system=system)
     for detail in _DETAILS:
-        text = _layout(list(_lines(runs, problems, findings, detail, width=width, system=system)), width, color)
+        lines = _lines(ranked, verdict, problems, findings, suspects, detail=detail, width=width)
+        text = _layout(list(lines), width, color)
         if len(text) <= height:
             break
     return "\n".join(text)
 
 
 def _lines(
-    runs: Sequence[RunJudgement],
+    ranked: Sequence[RunJudgement],
+    verdict: Verdict,
     problems: Sequence[Problem],
     findings: Sequence[Finding],
-    detail: _Detail,
+    suspects: Sequence[Suspect],
     *,
+    detail: _Detail,
     width: int,
-    system: str,
 ) -> Iterator[_Line]:
-    verdict, problems = overall(runs, problems)
-    first, *more = _wrap(marked(_totals(runs), rehearsal=rehearsed(runs)), width - 12, 3)
+    first, *more = _wrap(marked(_totals(ranked), rehearsal=rehearsed(ranked)), width - 12, _MOST_LINES)
     yield _Line(verdict, first)
     yield from (_Line(None, f"{_INDENT}{line}") for line in more)
-    ranked = worst_first(runs)
-    suspects = _parts_of(suspects_of(ranked, problems, findings=findings, system=system))
-    yield from _suspect_lines(suspects, detail, width)
-    told = {line for each in suspects[: detail.problems] for line in each.evidence}
-    untold = ((each.verdict, each.message) for each in problems if each.message not in told)
-    yield from _problem_lines(untold, detail, width)
+    # What names no part has its own line among the problems.
+    yield from _suspect_lines([each for each in suspects if each.known], detail, width)
+    without_part = ((each.verdict, each.message) for each in problems if not each.place)
+    yield from _problem_lines(without_part, detail.suspects, detail, width)
+    marks = is_mixed(each.run for each in ranked)
     bad = [each for each in ranked if verdict_of(each) is not Verdict.PASS]
     passes = ranked[len(bad) :]
     for each in bad[: detail.runs]:
-        yield from _run_lines(each, detail, width)
+        yield from _run_lines(each, detail, width, marks=marks)
     if rest := bad[detail.runs :]:
         yield _Line(None, f"{_INDENT}and {plural(len(rest), 'more run')}: {_counts(verdict_of(each) for each in rest)}")
     yield from _finding_lines(findings, detail, width)
     for each in passes[: detail.passes]:
-        yield from _run_lines(each, detail, width)
+        yield from _run_lines(each, detail, width, marks=marks)
     if passes[detail.passes :]:
         yield _folded(passes[detail.passes :])
     for lines in matrices(ranked, width, detail.matrices):
@@ -182,17 +192,19 @@ def _counts(verdicts: Iterable[Verdict]) -> str:
     return ", ".join(f"{number_} {verdict.value}" for verdict, number_ in count(verdicts))
 
 
-def _run_lines(judged: RunJudgement, detail: _Detail, width: int) -> Iterator[_Line]:
+def _run_lines(judged: RunJudgement, detail: _Detail, width: int, *, marks: bool) -> Iterator[_Line]:
+    """`marks`: whether a rehearsal says so here; where all are, the first line does."""
     facts, verdict = facts_of(judged), verdict_of(judged)
+    title = marked(f"{facts.name}, {facts.where}", rehearsal=marks and is_rehearsal(judged.run))
     if verdict is Verdict.PASS and not detail.passes_whole:
         end = f": {plural(len(judged.judgements), 'metric')}"
-        yield _Line(verdict, _clip(f"{facts.name}, {facts.where}", width - 12 - len(end)) + end)
+        yield _Line(verdict, _clip(title, width - 12 - len(end)) + end)
         return
-    yield _Line(verdict, _clip(f"{facts.name}, {facts.where}", width - 12))
+    yield _Line(verdict, _clip(title, width - 12))
     if verdict is not Verdict.PASS:
         yield _Line(None, _clip_left(f"{_INDENT}{printable(facts.path)}", width))
     messages = ((each.verdict, short_message(each, judged)) for each in problems_of(judged))
-    yield from _problem_lines(messages, detail, width)
+    yield from _problem_lines(messages, detail.problems, detail, width)
     groups = groups_of(judged)
     for group in groups[: detail.groups]:
         yield from _group_lines(group, len(judged.run.ranks), detail, width)
@@ -200,31 +212,27 @@ def _run_lines(judged: RunJudgement, detail: _Detail, width: int) -> Iterator[_L
         yield _Line(None, f"{_INDENT}and {plural(len(rest), 'more metric')}: {_counts(each.verdict for each in rest)}")
 
 
-def _problem_lines(messages: Iterable[tuple[Verdict, str]], detail: _Detail, width: int) -> Iterator[_Line]:
+def _problem_lines(messages: Iterable[tuple[Verdict, str]], most: int, detail: _Detail, width: int) -> Iterator[_Line]:
     all_ = list(messages)
-    for verdict, message in all_[: detail.problems]:
+    for verdict, message in all_[:most]:
         first, *more = _wrap(message, width - 12, detail.reason_lines)
         yield _Line(verdict, first)
         yield from (_Line(None, f"{_INDENT}{line}") for line in more)
-    if rest := all_[detail.problems :]:
+    if rest := all_[most:]:
         yield _Line(
             None, f"{_INDENT}and {plural(len(rest), 'more problem')}: {_counts(verdict for verdict, _ in rest)}"
         )
 
 
-def _parts_of(suspects: Iterable[Suspect]) -> list[Suspect]:
-    """Parts that are at fault; what names no part has its own line among the problems."""
-    return [each for each in suspects if (each.loss and each.source != "session") or each.part == NO_PART]
-
-
 def _suspect_lines(parts: Sequence[Suspect], detail: _Detail, width: int) -> Iterator[_Line]:
     """Each part with its loss and what to do next."""
-    for each in parts[: detail.problems]:
-        first, *more = _wrap(f"{each.part}: {each.loss}", width - 12, 3)
+    for each in parts[: detail.suspects]:
+        loss = f"{'' if each.loss.startswith(('is ', 'loses ')) else ':'} {each.loss}"
+        first, *more = _wrap(f"{each.part}{loss}", width - 12, 3)
         yield _Line(None, first, label="SUSPECT")
-        steps = _wrap(f"next: {', then '.join(each.next_)}", width - 12, 2) if each.next_ else []
+        steps = _wrap(f"next: {', then '.join(each.next_)}", width - 12, _MOST_LINES) if each.next_ else []
         yield from (_Line(None, f"{_INDENT}{line}") for line in (*more, *steps))
-    if rest := len(parts[detail.problems :]):
+    if rest := len(parts[detail.suspects :]):
         yield _Line(None, f"{_INDENT}and {plural(rest, 'more suspect')}")
 
 
@@ -242,22 +250,22 @@ def _group_lines(group: Group, world: int, detail: _Detail, width: int) -> Itera
     for verdict, judgements in group.by_verdict.items():
         shown = 0 if verdict is Verdict.PASS else min(detail.metrics, len(judgements))
         for each in judgements[:shown]:
-            label = who(each.samples, world)
-            yield _row(group, (label, label), each, each.judged_by)
+            yield _row(group, (who(each.samples, world),) * 3, each, each.judged_by)
             for line in _wrap(each.reason, width - 12, detail.reason_lines):
                 yield _Line(None, f"{_INDENT}{line}")
         if rest := judgements[shown:]:
             label = who(rest[0].samples, world)
-            labels = label, label
+            labels = (label,) * 3
             if len(rest) > 1:
                 some = f"{len(rest)}{' more' if shown else ''}"
                 kind = "pairs" if group.is_pairs else "groups"
-                labels = f"{some} {kind} {verdict.value}, worst {label}", f"{some}, worst {label}"
+                more = f"{label} +{len(rest) - 1}"
+                labels = f"{some} {kind} {verdict.value}, worst {label}", f"{some}, worst {label}", more
             yield _row(group, labels, rest[0], weakest(rest))
 
 
-def _row(group: Group, labels: tuple[str, str], worst: Judgement, judged_by: str) -> _Line:
-    """A row; where it is narrow without what the unit and the percentage say already. `labels`: wide and narrow."""
+def _row(group: Group, labels: tuple[str, ...], worst: Judgement, judged_by: str) -> _Line:
+    """A row; where it is narrow without what the unit and the percentage say already. `labels`: from wide to short."""
     expected = worst.expectation.expected
     value, also = f"{number(worst.value)} {worst.unit}", in_gigabytes(worst)
     share = percent(share_of_expected(worst)) if expected is not None else ""
@@ -268,18 +276,33 @@ def _row(group: Group, labels: tuple[str, str], worst: Judgement, judged_by: str
         "",
         (group.name, labels[0], value, also, of, share, judged_by),
         (name, labels[1], value, also, "", share, judged_by),
+        short=labels[2],
     )
+
+
+# Above the first row. The percentage is of what is expected, the column before it where there is room.
+_HEADING = _Line(
+    None,
+    "",
+    ("metric", "ranks", "median", "", "expected", "", "judged by"),
+    ("metric", "ranks", "median", "", "", "of exp.", "judged by"),
+    short="ranks",
+)
 
 
 def _layout(lines: Sequence[_Line], width: int, color: bool) -> list[str]:
     spare = width - 12
+    first = next((place for place, line in enumerate(lines) if line.cells), None)
+    if first is not None:
+        lines = [*lines[:first], _HEADING, *lines[first:]]
     lines, widths = _fitting(lines, spare)
     text = []
     for line in lines:
-        content = _columns(line.cells, widths) if line.cells else line.text
         label = line.verdict.value if line.verdict is not None else line.label
-        content = _clip(content, spare if label else width)
-        padding = " " * (12 - len(label)) if label else ""
+        content = (
+            _clip(_columns(line.cells, widths), spare) if line.cells else _clip(line.text, spare if label else width)
+        )
+        padding = " " * (12 - len(label)) if label or line.cells else ""
         styled = click.style(label, fg=_COLORS[line.verdict], bold=True) if color and line.verdict else label
         text.append(f"{styled}{padding}{content}".rstrip())
     return text
@@ -287,29 +310,39 @@ def _layout(lines: Sequence[_Line], width: int, color: bool) -> list[str]:
 
 def _fitting(lines: Sequence[_Line], spare: int) -> tuple[Sequence[_Line], list[int]]:
     """The lines with the widest rows that fit into `spare` columns, and how wide each column of them is."""
-    narrow = [replace(each, cells=each.narrow) for each in lines]
-    cut = [replace(each, cells=_without(each.narrow, _SPARE_COLUMN)) for each in lines]
-    widths: list[int] = []
-    for form in (lines, narrow, cut):
-        rows = [line.cells for line in form if line.cells]
-        widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    forms = [lines, [replace(each, cells=each.narrow) for each in lines]]
+    for column in _SPARE_COLUMNS:
+        forms.append([replace(each, cells=_with(each.cells, column, "")) for each in forms[-1]])
+    forms.append([replace(each, cells=_with(each.cells, 1, each.short)) for each in forms[-1]])
+    for form in forms:
+        # The heading of the last column may be longer than what stands below it.
+        rows = [(*line.cells[:-1], line.cells[-1] if line.verdict else "") for line in form if line.cells]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         others = sum(widths[1:]) + 2 * sum(size > 0 for size in widths[1:])
         if not widths or widths[0] + others <= spare:
             return form, widths
-    # The metric's name first: what comes after it is what the reader came for.
-    return cut, [max(spare - others, 12), *widths[1:]]
+    # The metric's name gives way last: what comes after it is what the reader came for.
+    return form, [max(spare - others, 12), *widths[1:]]
 
 
-def _without(cells: tuple[str, ...], column: int) -> tuple[str, ...]:
-    return tuple("" if place == column else cell for place, cell in enumerate(cells))
+def _with(cells: tuple[str, ...], column: int, text: str) -> tuple[str, ...]:
+    return tuple(text if place == column else cell for place, cell in enumerate(cells))
 
 
 def _columns(cells: Sequence[str], widths: Sequence[int]) -> str:
-    aligned = [
+    name, *rest = cells
+    aligned = [_clip_operation(name, widths[0]).ljust(widths[0])]
+    aligned += [
         cell.rjust(size) if 2 <= position <= 5 else _clip(cell, size).ljust(size)
-        for position, (cell, size) in enumerate(zip(cells, widths, strict=True))
+        for position, (cell, size) in enumerate(zip(rest, widths[1:], strict=True), start=1)
     ]
     return "  ".join(cell for cell, size in zip(aligned, widths, strict=True) if size)
+
+
+def _clip_operation(name: str, width: int) -> str:
+    """The name of a metric, whose size is never lost: operations can be told apart by how they begin."""
+    operation, blank, rest = name.partition(" ")
+    return f"{_clip(operation, max(width - len(blank + rest), 1))}{blank}{rest}"
 
 
 def _wrap(text: str, width: int, lines: int) -> list[str]:

@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 from fabricheck.fleet.record import Fleet, Trouble, Unchecked, read_troubles, write_troubles
 from fabricheck.fleet.verdict import BadNode, Evidence, FleetVerdict, verdict_of_fleet
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.run import Device
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.report.fleet import COLUMNS, LINES, next_command, short, table
+from fabricheck.report.parts import Gpu, Parts
 from fabricheck.topology.network import unfold
 from tests.support.made_runs import made_run, made_samples
 
 NODES = unfold("nid[001-008]")
+LOOK_AT_NIC = "on nid002: ethtool -S hsn0, or the counters below /sys/class/infiniband/hsn0"
 
 
 def fleet(folder: Path, *unchecked: Unchecked) -> Fleet:
@@ -95,13 +98,14 @@ def test_every_node_is_counted_once_and_short_is_short(
     assert len(lines) <= LINES
     assert all(len(line) <= COLUMNS and line.isprintable() for line in lines)
     assert lines[0] == verdict.message
-    assert list(table(verdict))[-1] == verdict.message
+    assert list(table(verdict, Parts()))[-1] == verdict.message
 
 
 def test_of_many_bad_nodes_the_table_names_each_and_shows_some(tmp_path: Path) -> None:
     nodes = unfold("nid[001-500]")
     many = Fleet(tmp_path, "site", "site:gpu", "all", "17", nodes)
-    lines = list(table(verdict_of_fleet(many, [Trouble(node, "it failed twice") for node in nodes], (), ())))
+    found = verdict_of_fleet(many, [Trouble(node, "it failed twice") for node in nodes], (), ())
+    lines = list(table(found, Parts()))
     assert len(lines) < 100
     assert lines[-2] == "and 480 more, which verdict.json has: nid[021-500]"
     assert lines[-1] == "0 of 500 nodes good, 500 bad, 0 not checked"
@@ -110,11 +114,18 @@ def test_of_many_bad_nodes_the_table_names_each_and_shows_some(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("part", "command"),
     [
-        ("nid002:hsn0--leaf0", "ssh nid002 ethtool -S hsn0"),
-        ("nid002, nid002:hsn0 or nid002:hsn0--leaf0", "ssh nid002 ethtool -S hsn0"),
-        ("nid002:gpu3", "ssh nid002 nvidia-smi -q (or rocm-smi -a)"),
+        ("nid002:hsn0--leaf0", LOOK_AT_NIC),
+        ("nid002, nid002:hsn0 or nid002:hsn0--leaf0", LOOK_AT_NIC),
+        ("nid002:gcd3", "on nid002: rocm-smi --showxgmierr -d 3"),
+        ("nid002:gcd3 or nid002:hsn0", "on nid002: rocm-smi --showxgmierr -d 3"),
         ("nid002", "scontrol update NodeName=nid002 State=DRAIN Reason=fabricheck"),
     ],
 )
 def test_what_to_do_next_is_about_the_part(part: str, command: str) -> None:
-    assert next_command(BadNode("nid002", (Evidence(Verdict.DEGRADED, part, ""),))) == command
+    """Whatever the system calls its GPUs."""
+    device = Device(3, "AMD Instinct MI250X", "0000:29:00.0", "GPU-3", 0, 64 << 30)
+    parts = Parts({("nid002", "gcd3"): Gpu("gcd3", 3, device, "amd")}, frozenset({"hsn0"}))
+    bad = BadNode("nid002", (Evidence(Verdict.DEGRADED, part, ""),))
+    assert next_command(bad, parts) == command
+    head = next(table(FleetVerdict("17", 1, (), (bad,), ()), parts))
+    assert head.startswith("DEGRADED    nid002") and "gcd" not in head

@@ -152,6 +152,32 @@ def test_wrong_bytes_are_said_as_such() -> None:
     wrong = [replace(each, samples=replace(each.samples, wrong_bytes=7)) for each in run.judgements]
     (found,) = suspects(replace(run, judgements=tuple(wrong)), topology=SQUARE)
     assert found.loss == "1 measurement in 1 run brought wrong bytes"
+    assert found.next_[0] == "take the node out before anything else (ci/drain.py)"
+
+
+def test_one_wrong_byte_where_all_is_slow_is_a_suspect_of_its_own() -> None:
+    run = pair_run(bad=bad(*PAIRS))
+    wrong = [
+        replace(each, samples=replace(each.samples, wrong_bytes=int(each.samples.ranks == (1, 2))))
+        for each in run.judgements
+    ]
+    pair, all_ = suspects(replace(run, judgements=tuple(wrong)), topology=STAR)
+    assert (pair.part, pair.loss) == ("nid001 GPU 1 → GPU 2", "1 measurement in 1 run brought wrong bytes")
+    assert (all_.part, all_.loss) == (
+        NO_PART,
+        "all 11 measurements equally slow in 1 run at 8.0 % of what is expected",
+    )
+
+
+def test_wrong_bytes_beside_a_loss_are_counted() -> None:
+    run = pair_run(bad=bad(*(pair for pair in PAIRS if 2 in pair)))
+    wrong = [
+        replace(each, samples=replace(each.samples, wrong_bytes=int(each.samples.ranks == (1, 2))))
+        for each in run.judgements
+    ]
+    (found,) = suspects(replace(run, judgements=tuple(wrong)), topology=STAR)
+    assert found.loss == "6 measurements in 1 run at 8.7 % of their equals; 1 of them brought wrong bytes"
+    assert found.evidence[0].endswith("1 pair brought wrong bytes (1→2)")
 
 
 def test_a_problem_is_told_once_with_the_runs_that_have_it_and_a_first_step() -> None:
