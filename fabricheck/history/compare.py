@@ -15,7 +15,7 @@ from scipy.stats import t
 
 from fabricheck.errors import UserError
 from fabricheck.history.select import select_runs
-from fabricheck.history.series import KEY, NO_MEASUREMENT, MetricKey, check_history
+from fabricheck.history.series import KEY, NO_MEASUREMENT, MetricKey, check_history, crossed_by_all
 from fabricheck.history.shared import blamed, count_crossing, groups
 from fabricheck.history.shift_test import (
     BASE,
@@ -321,10 +321,11 @@ def _verdict(row: int, tested: Tested, sign: float, options: CompareOptions) -> 
 def _facts(keys: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """What is known of each metric besides its values, in the order of `keys`."""
     found = rows.group_by(KEY).agg(
-        *(pl.col(name).first() for name in ("unit", "better", "components")),
+        *(pl.col(name).first() for name in ("unit", "better")),
         pl.col("nodes").list.sort().list.join("+").unique().sort(),
         pl.col("tuning").unique().sort(),
     )
+    found = found.join(crossed_by_all(rows), on=KEY)
     return keys.join(found, on=KEY, how="left", maintain_order="left")
 
 

@@ -26,6 +26,8 @@ COLUMNS = (
 )
 # Something else was measured, or not all of it: such a value says nothing about the speed.
 NO_MEASUREMENT = ("INVALID", "INCOMPLETE")
+# Sessions of a metric that tell its path; before them a node or part may have been another.
+_PATH_SESSIONS = 10
 # Clocks of machines differ a little.
 _CLOCK_SLACK = timedelta(hours=1)
 
@@ -133,7 +135,8 @@ class Series:
     """All metrics of a system over its sessions.
 
     `values`: float64, shape (metrics, sessions), in each metric's unit; NaN where it was not measured. Where a session
-    measured a metric more than once, their median. `components`: by metric, the names that its path crosses.
+    measured a metric more than once, their median. `components`: by metric, the names that its path crossed in all runs
+    of its last sessions: where the nodes of a fleet take turns, none of them.
     """
 
     keys: tuple[MetricKey, ...]
@@ -170,6 +173,22 @@ class Series:
         return tuple(tuple(sorted(each)) for each in found)
 
 
+def crossed_by_all(runs: pl.DataFrame) -> pl.DataFrame:
+    """The KEY of each metric of `runs`, and the `components` that its path crosses in every one of them."""
+    found = runs.group_by(KEY).agg("components")
+    crossed = [
+        [name for name in paths[-1] if all(name in path for path in paths)] for paths in found["components"].to_list()
+    ]
+    return found.with_columns(pl.Series("components", crossed, dtype=pl.List(pl.String)))
+
+
+def _latest(frame: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
+    """The runs of each metric in its last sessions."""
+    newest_first = pl.col("place").rank("dense", descending=True).over(KEY)
+    rows = frame.select("session", *KEY, "components").join(sessions.select("session", "place"), on="session")
+    return rows.filter(newest_first <= _PATH_SESSIONS)
+
+
 def differences(before: str, after: str) -> tuple[str, ...]:
     """What differs between two texts of versions, such as `nccl: 2.28.3 -> 2.29.1`."""
     old, new = json.loads(before), json.loads(after)
@@ -190,7 +209,8 @@ def series_of(frame: pl.DataFrame) -> Series:
     )
     keys = (
         frame.group_by(KEY)
-        .agg(pl.col("unit").first(), pl.col("better").first(), pl.col("components").last())
+        .agg(pl.col("unit").first(), pl.col("better").first())
+        .join(crossed_by_all(_latest(frame, sessions)), on=KEY)
         .sort(KEY)
         .with_row_index("row")
     )
