@@ -88,11 +88,11 @@ def _shares() -> Floats:
 def _posterior(logs: Floats) -> Floats:
     likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
     share = _PRIOR
-    for _ in range(_ROUNDS):
-        weights = likelihood * share
-        weights /= weights.sum(axis=1, keepdims=True)
-        share = (weights.sum(axis=0) + _PRIOR_METRICS * _PRIOR) / (len(logs) + _PRIOR_METRICS)
-    return np.asarray(weights)
+    for _ in range(_ROUNDS - 1):
+        weights = share * ((1 / (likelihood @ share)) @ likelihood)  # added up over the metrics
+        share = (weights + _PRIOR_METRICS * _PRIOR) / (len(logs) + _PRIOR_METRICS)
+    found = likelihood * share
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
 def long_run_variance(weights: Floats) -> Floats:

@@ -31,6 +31,7 @@ _SAME_CAUSE_SESSIONS = 14
 # A metric is missed when it was not measured for this many times as long as it usually is not.
 _MISSED = 3
 _WEEK = 7
+_POWER = float(norm.isf(0.05))  # of 95%
 _OF_STREAK = 1.1
 # Log likelihood that one metric adds to the evidence for a component.
 _MOST_EVIDENCE = 4.0
@@ -422,7 +423,7 @@ def _smallest_change(monitored: Monitored, row: int, sign: float) -> float:
     correlation = monitored.correlation[row]
     deviation = np.sqrt(_WEEK * (1 + correlation) / (1 - correlation))
     by_chart = [
-        chart.allowance + (threshold + norm.isf(0.05) * deviation) / _WEEK
+        chart.allowance + (threshold + _POWER * deviation) / _WEEK
         for chart, threshold in zip(CHARTS, monitored.thresholds[:, row], strict=True)
     ]
     # A session counts for no more than CLIP in a chart.
