@@ -134,7 +134,7 @@ def _by_host(run: RunJudgement) -> Mapping[str, tuple[Verdict, int]]:
 
 def _of_check(found: Sequence[_OnNode], host: str, name: str) -> Place:
     if not found:
-        return Place(None, title=f"{host}, {name}: not measured")
+        return Place(None, "-", f"{host}, {name}: not measured")
     one = max(found, key=lambda each: SEVERITY[each.verdict])
     metrics = plural(one.metrics, "metric")
     of = f"{one.bad} of {metrics} not PASS" if one.bad else metrics
