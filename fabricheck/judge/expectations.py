@@ -100,7 +100,7 @@ def _loads_of_rounds(
     """The messages on each link while all pairs of a round are measured, by operation, round and bytes."""
     together: dict[tuple[str, int, int], list[tuple[str, str]]] = {}
     for samples in run.samples if network is not None and ends else ():
-        if is_in_round(samples):
+        if is_in_round(samples) and ends.keys() >= {*samples.ranks}:
             pair = (ends[samples.ranks[0]], ends[samples.ranks[1]])
             together.setdefault((samples.operation, samples.round, samples.bytes), []).append(pair)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from fabricheck.judge.overall import SEVERITY, verdict_of
+from fabricheck.judge.overall import SEVERITY, problems_of, verdict_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
-from fabricheck.records.verdict import Verdict
+from fabricheck.records.verdict import Problem, Verdict, worst
 from fabricheck.report.content import facts_of, groups_of, percent, plural, who
 
 # Wider, a map is no map.
@@ -39,27 +41,32 @@ class Grid:
     note: str = ""
 
 
-def grid_of(runs: Sequence[RunJudgement]) -> Grid | None:
-    """The map of runs in the order of the page; none where it would be of one thing."""
-    hosts = sorted({rank.host for each in runs for rank in each.run.ranks})
+def grid_of(runs: Sequence[RunJudgement], problems: Sequence[Problem] = ()) -> Grid | None:
+    """The map of runs in the order of the page; none where it would be of one thing.
+
+    `problems`: of the session, which may name nodes that no run has.
+    """
+    hosts = {rank.host for each in runs for rank in each.run.ranks}
+    lost = {each.place: SEVERITY[each.verdict] for each in problems if re.fullmatch(r"[\w.-]+", each.place)}
     if len(hosts) > 1:
-        return _of_nodes(runs, hosts)
+        return _of_nodes(runs, hosts, {node: bad for node, bad in lost.items() if node not in hosts})
     return _of_gpus(runs)
 
 
-def _of_nodes(runs: Sequence[RunJudgement], hosts: Sequence[str]) -> Grid:
-    """The worst verdict of each check on each node; a check of several nodes counts for each of them."""
+def _of_nodes(runs: Sequence[RunJudgement], hosts: Collection[str], lost: Mapping[str, int]) -> Grid:
+    """The worst verdict of each check on each node; `lost`: how bad it is with nodes on which nothing was measured."""
     names = list(dict.fromkeys(short_name(each) for each in sorted(runs, key=lambda each: each.test or each.run.path)))
-    found: dict[tuple[str, str], list[tuple[RunJudgement, str]]] = {}
+    found: dict[tuple[str, str], list[_OnNode]] = {}
     for position, each in enumerate(runs, start=1):
-        for host in {rank.host for rank in each.run.ranks}:
-            found.setdefault((host, short_name(each)), []).append((each, f"run{position}"))
+        for host, (verdict, bad) in _by_host(each).items():
+            one = _OnNode(verdict, bad, len(each.judgements), f"run{position}")
+            found.setdefault((host, short_name(each)), []).append(one)
     # Nodes with anything that is not PASS first: a map of a thousand rows is read from its top.
-    worst = {
-        host: max((SEVERITY[verdict_of(run)] for name in names for run, _ in found.get((host, name), ())), default=0)
+    severity = {
+        host: max((SEVERITY[one.verdict] for name in names for one in found.get((host, name), ())), default=0)
         for host in hosts
     }
-    rows = sorted(hosts, key=lambda host: (-worst[host], host))
+    rows = sorted([*hosts, *lost], key=lambda host: (-{**severity, **lost}[host], host))
     columns = names[:_MOST_COLUMNS]
     cells = tuple(tuple(_of_check(found.get((host, name), ()), host, name) for name in columns) for host in rows)
     left = [
@@ -77,20 +84,62 @@ def _of_nodes(runs: Sequence[RunJudgement], hosts: Sequence[str]) -> Grid:
     )
 
 
-def _of_check(found: Sequence[tuple[RunJudgement, str]], host: str, name: str) -> Place:
+@dataclass(frozen=True)
+class _OnNode:
+    """What a run says of one node: `bad` of `metrics` are not PASS because of it."""
+
+    verdict: Verdict
+    bad: int
+    metrics: int
+    link: str
+
+
+def _by_host(run: RunJudgement) -> Mapping[str, tuple[Verdict, int]]:
+    """Of each node of a run the verdict, and how many metrics are not PASS because of it.
+
+    A pair of two nodes counts for the one that most such pairs share, again and again until each is explained: a
+    fabric's run of many nodes is not red at all of them. Anything else counts for every node that took part.
+    """
+    host_of = {rank.rank: rank.host for rank in run.run.ranks}
+    found: dict[str, list[Verdict]] = {host: [] for host in host_of.values()}
+    pairs: list[tuple[frozenset[str], Verdict]] = []
+    counts: Counter[str] = Counter()
+    for each in run.judgements:
+        if each.verdict is Verdict.PASS:
+            continue
+        hosts = frozenset(host_of[rank] for rank in each.samples.ranks if rank in host_of)
+        if len(hosts) == 2 < len(found):
+            pairs.append((hosts, each.verdict))
+            continue
+        for host in hosts:
+            found[host].append(each.verdict)
+            counts[host] += 1
+    while pairs:
+        shared = Counter(host for hosts, _ in pairs for host in hosts)
+        most = {host for host, count in shared.items() if count == max(shared.values())}
+        for hosts, verdict in pairs:
+            for host in hosts & most:
+                found[host].append(verdict)
+                counts[host] += 1
+        pairs = [each for each in pairs if not each[0] & most]
+    for problem in problems_of(run):
+        named = [host for host in found if problem.place.startswith((f"{host}:", f"{host} ")) or problem.place == host]
+        for host in named or found:
+            found[host].append(problem.verdict)
+    if verdict_of(run) not in ({one for verdicts in found.values() for one in verdicts} or {Verdict.PASS}):
+        # Nothing says which node it is of.
+        found = {host: [*verdicts, verdict_of(run)] for host, verdicts in found.items()}
+    return {host: (worst(verdicts) if verdicts else Verdict.PASS, counts[host]) for host, verdicts in found.items()}
+
+
+def _of_check(found: Sequence[_OnNode], host: str, name: str) -> Place:
     if not found:
-        return Place(None, title=f"{host}, {name}: not measured")
-    run, link = max(found, key=lambda each: SEVERITY[verdict_of(each[0])])
-    verdict = verdict_of(run)
-    bad = sum(each.verdict is not Verdict.PASS for each in run.judgements)
-    of = (
-        f", {bad} of {plural(len(run.judgements), 'metric')} not PASS"
-        if bad
-        else f", {plural(len(run.judgements), 'metric')}"
-    )
-    return Place(
-        verdict, SHORT[verdict], f"{host}, {name}: {verdict.value}{of}", "" if verdict is Verdict.PASS else link
-    )
+        return Place(None, "-", f"{host}, {name}: not measured")
+    one = max(found, key=lambda each: SEVERITY[each.verdict])
+    metrics = plural(one.metrics, "metric")
+    of = f"{one.bad} of {metrics} not PASS" if one.bad else metrics
+    link = "" if one.verdict is Verdict.PASS else one.link
+    return Place(one.verdict, SHORT[one.verdict], f"{host}, {name}: {one.verdict.value}, {of}", link)
 
 
 #: One or two letters for a verdict: colour alone is not enough.

@@ -152,7 +152,7 @@ def render_html(
         suspects=suspects[:_MOST_SUSPECTS],
         more_suspects=max(0, len(suspects) - _MOST_SUSPECTS),
         numbers=numbers(runs) if verdict is Verdict.PASS else (),
-        grid=grid_of(ranked),
+        grid=grid_of(ranked, problems),
         notes=past.notes,
         comparison=comparison,
         history=history,

@@ -136,7 +136,10 @@ def suspects_of(
 def _of_places(problems: Sequence[Problem], parts: Parts, system: str) -> Iterator[Suspect]:
     """Parts that only a problem of the session names: of the network, or slower than their equals."""
     for each in problems:
-        steps = (parts.look(ends_of(each.place)[0]), _again([each.message], system))
+        first = ends_of(each.place)[0]
+        # Of a node that no run has nothing is known but that it is to be taken out.
+        alone = "" if ":" in first else "take it out (ci/drain.py prints the command), then its console"
+        steps = (parts.look(first) or alone, _again([each.message], system))
         loss = each.message.removeprefix(each.place).lstrip(": ")
         yield Suspect(parts.place(each.place), each.verdict, "session", loss, (), tuple(filter(None, steps)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,3 +48,12 @@ def test_what_links_carry_of_nccls_data_says_nothing_of_its_modes() -> None:
 
     assert achievable() is not None
     assert achievable(ccl_mode="symmetric") is None
+
+
+def test_of_ranks_that_a_damaged_header_lost_nothing_is_expected() -> None:
+    pairs = [made_samples("unidirectional", ranks, 2 * MIB, 0.09) for ranks in ((0, 1), (2, 3))]
+    rounds = [replace(each, schedule="contended", round=0) for each in pairs]
+    run = made_run(["nid001", "nid002"], rounds)
+    expect = expect_from_topology(run, system("emulated"), Policy())
+    assert expect(rounds[0], "goodput").expected is not None
+    assert expect(rounds[1], "goodput").source == "its ranks are not in the header"

@@ -1,11 +1,12 @@
-"""The map of a node: by GPU, whichever rank drives it."""
+"""The map of a node, by GPU, whichever rank drives it; and of nodes, by what each of them is to blame for."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.verdict import Verdict
+from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.report.grid import grid_of
 from tests.support.synthetic import pair_run, rank
 
@@ -16,6 +17,39 @@ def driving(run: RunJudgement, gpus: tuple[int, ...]) -> RunJudgement:
     assert device is not None
     ranks = tuple(replace(rank(place), device=replace(device, index=gpu)) for place, gpu in enumerate(gpus))
     return replace(run, run=replace(run.run, ranks=ranks))
+
+
+def on_nodes(run: RunJudgement, hosts: str) -> RunJudgement:
+    ranks = tuple(replace(rank(place), host=host) for place, host in enumerate(hosts))
+    return replace(run, run=replace(run.run, ranks=ranks))
+
+
+def verdicts(runs: list[RunJudgement], *problems: Problem) -> dict[str, Verdict | None]:
+    grid = grid_of(runs, problems)
+    assert grid is not None
+    return {row: cells[0].verdict for row, cells in zip(grid.rows, grid.cells, strict=True)}
+
+
+def test_a_run_of_many_nodes_is_red_at_those_that_its_slow_pairs_share() -> None:
+    bad = {pair: Verdict.DEGRADED for pair in permutations(range(4), 2) if 2 in pair}
+    found = verdicts([on_nodes(pair_run(bad=bad), "abcd")])
+    assert found == {"c": Verdict.DEGRADED, "a": Verdict.PASS, "b": Verdict.PASS, "d": Verdict.PASS}
+    # Of a single pair either may be it.
+    one = verdicts([on_nodes(pair_run(bad={(1, 2): Verdict.FAIL}), "abcd")])
+    assert one == {"b": Verdict.FAIL, "c": Verdict.FAIL, "a": Verdict.PASS, "d": Verdict.PASS}
+
+
+def test_what_names_no_node_is_told_of_all_and_a_node_without_a_run_has_a_row() -> None:
+    run = on_nodes(pair_run(), "abcd")
+    for whole in (
+        replace(run, problems=(Problem(Verdict.INVALID, "another transport"),)),
+        replace(run, verdict=Verdict.INVALID),
+    ):
+        assert set(verdicts([whole]).values()) == {Verdict.INVALID}
+    named = replace(run, problems=(Problem(Verdict.DEGRADED, "b:gpu0 is slow", "b:gpu0"),))
+    found = verdicts([named], Problem(Verdict.FAIL, "e: it failed twice", "e"))
+    assert [*found.items()][:2] == [("e", None), ("b", Verdict.DEGRADED)]
+    assert set([*found.values()][2:]) == {Verdict.PASS}
 
 
 def test_pairs_are_of_gpus_also_where_ranks_share_them() -> None:
