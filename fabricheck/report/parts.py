@@ -11,6 +11,7 @@ from fabricheck.expectation.placement import gpu_of_ranks
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.rehearsal import EMULATED
 from fabricheck.records.run import Device
+from fabricheck.records.verdict import Verdict, worst
 from fabricheck.topology.model import Topology
 
 # Whose GPUs an emulated one stands for, by the backend.
@@ -135,6 +136,20 @@ def gpu_names(judged: RunJudgement) -> dict[int, str]:
         else f"{each.host}:rank {each.rank}"
         for each in judged.run.ranks
     }
+
+
+def worst_of_parts(runs: Sequence[RunJudgement]) -> Mapping[str, Verdict]:
+    """The worst verdict of what was measured on one part alone, such as copies between host and GPU."""
+    found: dict[str, Verdict] = {}
+    for judged in runs:
+        bad = [each for each in judged.judgements if each.verdict is not Verdict.PASS]
+        names = gpu_names(judged) if bad else {}
+        for each in bad:
+            components = {names.get(rank, "") for rank in each.samples.ranks}
+            if len(components) == 1:
+                component = components.pop()
+                found[component] = worst((each.verdict, found.get(component, each.verdict)))
+    return found
 
 
 def _gpus_of(judged: RunJudgement) -> list[tuple[tuple[str, str], Gpu]]:

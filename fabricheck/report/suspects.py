@@ -36,7 +36,7 @@ from fabricheck.report.content import (
     who,
 )
 from fabricheck.report.grid import short_name
-from fabricheck.report.parts import Parts, ends_of, gpu_names
+from fabricheck.report.parts import Parts, ends_of, gpu_names, worst_of_parts
 
 #: The title of what no part can be the cause of.
 NO_PART = "Everything alike: a library or a setting, not a part"
@@ -122,7 +122,7 @@ def suspects_of(
     said = [*(each.message for each in findings), *(each.message for each in problems)]
     said += [each.message for judged in runs for each in judged.problems]
     return (
-        *_of_places(alone, parts, system),
+        *_of_places(alone, parts, worst_of_parts(runs), system),
         *_of_parts([each for each in slow if each.component], parts, said, told, system=system, crossed=crossed),
         *_of_pairs(pairs, parts, told, system),
         *_of_problems(runs, problems, system),
@@ -133,7 +133,9 @@ def suspects_of(
     )
 
 
-def _of_places(problems: Sequence[Problem], parts: Parts, system: str) -> Iterator[Suspect]:
+def _of_places(
+    problems: Sequence[Problem], parts: Parts, worst_of: Mapping[str, Verdict], system: str
+) -> Iterator[Suspect]:
     """Parts that only a problem of the session names: of the network, or slower than their equals."""
     for each in problems:
         first = ends_of(each.place)[0]
@@ -141,7 +143,8 @@ def _of_places(problems: Sequence[Problem], parts: Parts, system: str) -> Iterat
         alone = "" if ":" in first else "take it out (ci/drain.py prints the command), then its console"
         steps = (parts.look(first) or alone, _again([each.message], system))
         loss = each.message.removeprefix(each.place).lstrip(": ")
-        yield Suspect(parts.place(each.place), each.verdict, "session", loss, (), tuple(filter(None, steps)))
+        verdict = worst((each.verdict, worst_of.get(first, each.verdict)))
+        yield Suspect(parts.place(each.place), verdict, "session", loss, (), tuple(filter(None, steps)))
 
 
 def _without_crossed(slow: Sequence[_Slow]) -> tuple[list[_Slow], int]:

@@ -285,7 +285,7 @@ _HEADING = _Line(
     None,
     "",
     ("metric", "ranks", "median", "", "expected", "", "judged by"),
-    ("metric", "ranks", "median", "", "", "of exp.", "judged by"),
+    ("metric", "ranks", "median", "", "", "of exp.", "by"),
     short="ranks",
 )
 

@@ -231,3 +231,13 @@ def test_problems_history_and_suspects_each_have_their_place() -> None:
 def test_hosts_with_hyphens_are_one_host(place: str, said: str, ends: tuple[str, ...]) -> None:
     assert Parts().place(place) == said
     assert ends_of(place) == ends
+
+
+def test_a_card_is_no_milder_than_what_its_part_measured_alone() -> None:
+    """Copies between a GPU and its host: its equals find it slow, and it is under the floor."""
+    run = pair_run()
+    first = replace(run.judgements[0], samples=replace(run.judgements[0].samples, ranks=(2,)), verdict=Verdict.FAIL)
+    problem = Problem(Verdict.DEGRADED, "nid001:gpu2 is slow", "nid001:gpu2")
+    card, *_ = suspects(replace(run, judgements=(first,)), problems=(problem,), topology=SQUARE)
+    assert card.part.startswith("nid001 GPU 2")
+    assert card.verdict is Verdict.FAIL
