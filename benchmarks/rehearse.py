@@ -104,6 +104,8 @@ here is a measurement of a real system: what is shown is that the checks that ap
   aggressor. Of pipelined striping, whose steps overlap, and of pairs that share links, one of which gets more where
   another is held up elsewhere, the model says a lower bound: they count where they are below it. Where a system's
   description does not say which NIC a GPU uses (Sierra), the model lets it use all, and the miniature's MPI takes one.
+  Where several ways between two GPUs are equally wide and long (Aurora's tiles), the model spreads what they send over
+  all, and the miniature takes one.
 - *large*: not a tag, but collectives, sparse messages and patterns of groups by copies and *CCL with sizes 16 times as
   large in the node.
   In the sizes of an acceptance a message of a collective of eight GPUs takes less than a millisecond, and starting it
