@@ -87,8 +87,8 @@ suite: the same program and fault, the last row of its table has to be there, an
 cluster, compared with a reference of ±10%.
 
 Not seen on the emulated cluster, in two runs of `NodePairs` each (2026-11-23): a node that loses 0.1% or 0.01% of the
-packets to it (`fault loss nid002:hsn0 10`, and 1), where the shaper of healthy links drops as many; a port at 30% of its
-rate for the first two seconds only, or at 20% for 0.15 s of each 3 s, which is less than a twentieth of few iterations.
+packets to it (`fault loss nid002:hsn0 10`, and 1), where the shaper of healthy links drops packets too; a port at 30%
+of its rate for the first two seconds only, or at 20% for 0.15 s of each 3 s.
 
 | what is broken | how it was planted | verdict | exit status | the line that you see | plain ReFrame |
 |---|---|---|---|---|---|
