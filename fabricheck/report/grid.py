@@ -47,9 +47,11 @@ def grid_of(runs: Sequence[RunJudgement], problems: Sequence[Problem] = ()) -> G
     `problems`: of the session, which may name nodes that no run has.
     """
     hosts = {rank.host for each in runs for rank in each.run.ranks}
-    lost = {each.place: SEVERITY[each.verdict] for each in problems if re.fullmatch(r"[\w.-]+", each.place)}
     if len(hosts) > 1:
-        return _of_nodes(runs, hosts, {node: bad for node, bad in lost.items() if node not in hosts})
+        # Other parts have no such names: `leaf0--spine0`.
+        alike = {re.sub(r"\d+", "", host) for host in hosts}
+        named = [each for each in problems if each.place not in hosts and re.sub(r"\d+", "", each.place) in alike]
+        return _of_nodes(runs, hosts, {each.place: SEVERITY[each.verdict] for each in named})
     return _of_gpus(runs)
 
 
@@ -62,11 +64,11 @@ def _of_nodes(runs: Sequence[RunJudgement], hosts: Collection[str], lost: Mappin
             one = _OnNode(verdict, bad, len(each.judgements), f"run{position}")
             found.setdefault((host, short_name(each)), []).append(one)
     # Nodes with anything that is not PASS first: a map of a thousand rows is read from its top.
-    severity = {
+    severity = dict(lost) | {
         host: max((SEVERITY[one.verdict] for name in names for one in found.get((host, name), ())), default=0)
         for host in hosts
     }
-    rows = sorted([*hosts, *lost], key=lambda host: (-{**severity, **lost}[host], host))
+    rows = sorted([*hosts, *lost], key=lambda host: (-severity[host], host))
     columns = names[:_MOST_COLUMNS]
     cells = tuple(tuple(_of_check(found.get((host, name), ()), host, name) for name in columns) for host in rows)
     left = [

@@ -47,8 +47,9 @@ def test_what_names_no_node_is_told_of_all_and_a_node_without_a_run_has_a_row() 
     ):
         assert set(verdicts([whole]).values()) == {Verdict.INVALID}
     named = replace(run, problems=(Problem(Verdict.DEGRADED, "b:gpu0 is slow", "b:gpu0"),))
-    found = verdicts([named], Problem(Verdict.FAIL, "e: it failed twice", "e"))
-    assert [*found.items()][:2] == [("e", None), ("b", Verdict.DEGRADED)]
+    trunk = Problem(Verdict.DEGRADED, "leaf0--spine0 loses 20%", "leaf0--spine0")
+    found = verdicts([named], Problem(Verdict.FAIL, "b2: it failed twice", "b2"), trunk)
+    assert [*found.items()][:2] == [("b2", None), ("b", Verdict.DEGRADED)]
     assert set([*found.values()][2:]) == {Verdict.PASS}
 
 
