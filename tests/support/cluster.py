@@ -45,13 +45,16 @@ class Finished:
 
 @dataclass
 class Site:
-    """A suite of its own with the checks of the network, on a cluster. With `store`, that keeps what is measured."""
+    """A suite of its own with the checks of the network, on a cluster. With `store`, that keeps what is measured.
+
+    `size`: of the messages; None for those of the check.
+    """
 
     cluster: Cluster
     root: Path
     programs: Path
     store: Path | None = None
-    size: str = "2MiB"
+    size: str | None = "2MiB"
     runs: int = 0
 
     def __post_init__(self) -> None:
@@ -75,7 +78,7 @@ class Site:
         large = [
             *([] if "--" in options else ["--"]),
             "--setvar=NodePairs.warmup=1",
-            f"--setvar=NodePairs.sizes=host:{self.size}",
+            *([f"--setvar=NodePairs.sizes=host:{self.size}"] if self.size else []),
         ]
         return ["sh", "-c", f'cd "{self.root}" && exec "$@"', "sh", *program, *options, *large]
 
@@ -86,6 +89,7 @@ class Site:
 
     def finished(self, status: int, output: str) -> Finished:
         (folder,) = (self.root / f"output{self.runs}" / "runs").iterdir()
+        assert (folder / "verdict.json").exists(), output
         written = json.loads((folder / "verdict.json").read_text(encoding="utf-8"))
         metrics = {one["name"]: one["value"] for run in written["runs"] for one in run["metrics"]}
         problems = [each["message"] for each in written["problems"]]
