@@ -171,9 +171,9 @@ def watch(*, system: str, store: Path | None, accepted: Path | None, warm_up: in
     fabricheck watch alps
     """
     from fabricheck.errors import UserError
-    from fabricheck.history.monitor import Options
     from fabricheck.history.robust import FEWEST
     from fabricheck.history.text import to_json, watch_lines
+    from fabricheck.history.usual import Options
     from fabricheck.history.watch import watch as look
 
     options = Options()

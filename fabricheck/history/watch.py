@@ -15,10 +15,11 @@ from scipy.stats import norm
 from fabricheck.errors import UserError
 from fabricheck.history.accepted import Accepted, accepted_sessions
 from fabricheck.history.hazard import CHARTS, CLIP
-from fabricheck.history.monitor import MetricAlert, MetricImprovement, Monitored, Options, monitor
+from fabricheck.history.monitor import MetricAlert, MetricImprovement, Monitored, monitor
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, check_history, differences, series_of
 from fabricheck.history.shared import blamed, count_crossing, groups
+from fabricheck.history.usual import Options
 
 Floats = npt.NDArray[np.float64]
 
