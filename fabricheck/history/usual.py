@@ -75,6 +75,7 @@ class Usual:
         self.centre, self.spread = np.full(metrics, np.nan), np.full(metrics, np.nan)
         self.season, self.loading, self.whole = np.zeros((metrics, 7)), np.zeros(metrics), np.full(metrics, np.nan)
         self.level, self.decay = np.zeros(metrics), np.zeros(metrics)
+        self.levels = np.zeros(metrics, dtype=np.int64)  # of days of the week, beside the one of all
         self.total, self.weight = np.zeros(metrics), np.zeros(metrics)
         self.count = np.zeros(metrics, dtype=np.int64)
         self.weights = np.full((metrics, len(KINDS)), 1 / len(KINDS))
@@ -128,8 +129,10 @@ class Usual:
         self.season = np.where(going[:, None], found.season, self.season)
         self._set_level(open_)
         self.factor_reach = found.factor_reach
+        # Days of the week that differ are as many levels more that are known from the same sessions.
+        self.levels = np.where(self.season.any(axis=1), 6, 0)
         # The spread around an estimated centre is too small by the error of the centre.
-        correlated = np.minimum(self.long_run / np.maximum(self.count, 1), 0.5)
+        correlated = np.minimum((self.long_run + self.levels) / np.maximum(self.count, 1), 0.5)
         own = found.own_spread / np.sqrt((1 - correlated) / (1 - 1 / np.maximum(self.count, 2)))
         self.spread = np.where(going, np.maximum(own, options.least_spread), self.spread)
         judged = np.flatnonzero(going & (self.count >= options.warm_up))
@@ -198,7 +201,7 @@ class Usual:
             self.shift[session] = alike
             left[:-1] -= alike
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(left / (self.spread * np.sqrt(1 + self.long_run / self.count)))
+            return np.asarray(left / (self.spread * np.sqrt(1 + (self.long_run + self.levels) / self.count)))
 
     def score(self, deviation: Floats) -> Floats:
         """The standard normal value that is as improbable as a deviation, cut off at what one session may count for."""
