@@ -23,6 +23,8 @@ constexpr auto kStopped = std::chrono::seconds(1);
 // When a rank ends the launcher may end the others. So rank 0 waits until all nodes have spoken, which notice up to an
 // iteration later, and the others until it has written its record.
 constexpr double kShareForOthers = 0.25, kLeastForOthers_s = 1, kForRecord_s = 2;
+// Rank 0 is done with asking the library that much before the other ranks end, some of which began to wait earlier.
+constexpr double kBeforeOthers_s = 0.5;
 
 struct Handled {
   NodeShared* shared = nullptr;
@@ -140,10 +142,12 @@ bool Watchdog::speaks_for_node(const std::vector<int>& behind) const {
   return first != world_.node_ranks.end() && *first == world_.rank;
 }
 
-// Its processes answer while they live: within the time that the other ranks give rank 0 for its record.
-void Watchdog::ask_library() {
+// After the record is written: the other ranks do not wait for this, and the launcher may end this process with them.
+void Watchdog::ask_library(double limit_s) {
   const std::string address = ras_library_.empty() ? "" : ras_address();
-  const std::string status = address.empty() ? "" : ask_ras(address, world_.size);
+  const double most_s = std::min(limit_s, std::chrono::duration<double>(kRasLimit).count());
+  const auto limit = std::chrono::milliseconds(static_cast<int>(1000 * most_s));
+  const std::string status = address.empty() ? "" : ask_ras(address, world_.size, limit);
   const std::string problems = status.empty() ? "" : ras_problems(status);
   if (problems.empty()) return;
   results_->add_to_error(problems);
@@ -167,8 +171,8 @@ void Watchdog::expire() {
   // Before the wait, in which a launcher may end this process.
   remove_private_log();
   if (speaks_for_node(behind)) std::fprintf(stderr, "fabricbench: %s\n", message.c_str());
-  if (recorded) ask_library();
   const double for_others_s = world_.node_count > 1 ? std::max(kLeastForOthers_s, kShareForOthers * timeout_s_) : 0;
+  if (recorded) ask_library(for_others_s + kForRecord_s - kBeforeOthers_s);
   const double for_record_s = results_ == nullptr ? kForRecord_s : 0;
   std::this_thread::sleep_until(start + std::chrono::duration<double>(for_others_s + for_record_s));
   _exit(kExitTimeout);
