@@ -265,12 +265,12 @@ std::string header_json(const World& world, const Options& options, const Invoca
                         int device_index, const std::string& host_memory) {
   std::string mine;
   for (const auto& [name, value] : invocation.environment) mine += name + '=' + value + '\0';
-  const std::vector<std::string> environments = world.gather_strings(mine);
+  const std::vector<std::string> environments = world.strings_at_first(mine);
   const Libraries libraries{mpi_library(), transport.library(),
                             device::present() ? device::versions() : device::Versions{}};
-  const std::vector<std::string> listed = world.gather_strings(libraries.listed());
+  const std::vector<std::string> listed = world.strings_at_first(libraries.listed());
   const std::vector<std::string> ranks =
-      world.gather_strings(rank_json(world, invocation.local.value, device_index, host_memory));
+      world.strings_at_first(rank_json(world, invocation.local.value, device_index, host_memory));
   const int crowded = world.shares_cores ? 1 : 0;
   int oversubscribed = 0;
   mpi_check(MPI_Allreduce(&crowded, &oversubscribed, 1, MPI_INT, MPI_MAX, world.all), "MPI_Allreduce");

@@ -24,7 +24,7 @@ constexpr char kRestarted[] = "FABRICBENCH_RESTARTED";
 
 bool is_set(const char* name) { return std::getenv(name) != nullptr; }
 
-// By host, what each of its interfaces has sent since `before`; empty on one node. Collective.
+// By host, what each of its interfaces has sent since `before`, on rank 0; empty on one node. Collective.
 void interfaces_json(Json& json, const World& world, const SentBytes& before) {
   std::string mine;
   if (world.node_count > 1 && world.node_rank == 0) {
@@ -34,7 +34,7 @@ void interfaces_json(Json& json, const World& world, const SentBytes& before) {
     }
   }
   json.begin_object();
-  for (const std::string& each : world.gather_strings(mine)) {
+  for (const std::string& each : world.strings_at_first(mine)) {
     std::istringstream stream(each);
     std::string line;
     if (!std::getline(stream, line)) continue;
@@ -48,10 +48,10 @@ void interfaces_json(Json& json, const World& world, const SentBytes& before) {
   json.end_object();
 }
 
-// The first ranks that named a path, where it was not named on every node. Collective.
+// The first ranks that named a path, where it was not named on every node, on rank 0. Collective.
 void only_json(Json& json, const World& world, const std::map<std::string, std::vector<int>>& ranks) {
   constexpr std::size_t kMost = 8;
-  const std::vector<std::string> hosts = world.gather_strings(host_name());
+  const std::vector<std::string> hosts = world.strings_at_first(host_name());
   const std::set<std::string> everywhere(hosts.begin(), hosts.end());
   json.begin_object();
   for (const auto& [path, named] : ranks) {
@@ -64,10 +64,10 @@ void only_json(Json& json, const World& world, const std::map<std::string, std::
   json.end_object();
 }
 
-// What all ranks know of the modes of *CCL. Collective.
+// What all ranks know of the modes of *CCL, on rank 0. Collective.
 CclProof of_all_ranks(const World& world, const CclProof& mine) {
   CclProof all;
-  for (const std::string& each : world.gather_strings(mine.lines())) all.add_lines(each);
+  for (const std::string& each : world.strings_at_first(mine.lines())) all.add_lines(each);
   return all;
 }
 
@@ -130,7 +130,7 @@ std::string Proof::collect(const World& world, const CclProof& modes) const {
   }
   std::map<std::string, long> paths;
   std::map<std::string, std::vector<int>> ranks;
-  const std::vector<std::string> told = world.gather_strings(lines);
+  const std::vector<std::string> told = world.strings_at_first(lines);
   for (std::size_t rank = 0; rank < told.size(); ++rank) {
     std::istringstream stream(told[rank]);
     for (std::string line; std::getline(stream, line);) {

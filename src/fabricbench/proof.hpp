@@ -27,7 +27,7 @@ class Proof {
   // From here on the bytes that leave each node are counted, where there are several.
   void begin_counting(const World& world);
 
-  // JSON of the footer's `proof`, the same on every rank; `modes`: what this rank knows of them. Collective.
+  // JSON of the footer's `proof`, whole on rank 0; `modes`: what this rank knows of them. Collective.
   std::string collect(const World& world, const CclProof& modes) const;
 
  private:

@@ -63,23 +63,49 @@ std::string World::from_first(const std::string& mine) const {
   return text;
 }
 
+namespace {
+
+std::vector<std::string> cut(const std::string& joined, const std::vector<int>& lengths) {
+  std::vector<std::string> result;
+  std::size_t start = 0;
+  for (const int length : lengths) {
+    result.push_back(joined.substr(start, static_cast<std::size_t>(length)));
+    start += static_cast<std::size_t>(length);
+  }
+  return result;
+}
+
+std::vector<int> starts_of(const std::vector<int>& lengths) {
+  std::vector<int> starts(lengths.size(), 0);
+  for (std::size_t i = 1; i < lengths.size(); ++i) starts[i] = starts[i - 1] + lengths[i - 1];
+  return starts;
+}
+
+}  // namespace
+
+std::vector<std::string> World::strings_at_first(const std::string& mine) const {
+  const int length = static_cast<int>(mine.size());
+  std::vector<int> lengths(rank == 0 ? static_cast<std::size_t>(size) : 0);
+  mpi_check(MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, all), "MPI_Gather");
+  const std::vector<int> starts = starts_of(lengths);
+  std::string joined(rank == 0 ? static_cast<std::size_t>(starts.back() + lengths.back()) : 0, '\0');
+  mpi_check(MPI_Gatherv(mine.data(), length, MPI_CHAR, joined.data(), lengths.data(), starts.data(), MPI_CHAR, 0, all),
+            "MPI_Gatherv");
+  return cut(joined, lengths);
+}
+
 std::vector<std::string> World::gather_strings(const std::string& mine, MPI_Comm ranks) {
   int size = 0;
   mpi_check(MPI_Comm_size(ranks, &size), "MPI_Comm_size");
   const int length = static_cast<int>(mine.size());
   std::vector<int> lengths(static_cast<std::size_t>(size));
   mpi_check(MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, ranks), "MPI_Allgather");
-  std::vector<int> starts(lengths.size(), 0);
-  for (std::size_t i = 1; i < lengths.size(); ++i) starts[i] = starts[i - 1] + lengths[i - 1];
+  const std::vector<int> starts = starts_of(lengths);
   std::string joined(static_cast<std::size_t>(starts.back() + lengths.back()), '\0');
   mpi_check(
       MPI_Allgatherv(mine.data(), length, MPI_CHAR, joined.data(), lengths.data(), starts.data(), MPI_CHAR, ranks),
       "MPI_Allgatherv");
-  std::vector<std::string> result;
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    result.push_back(joined.substr(static_cast<std::size_t>(starts[i]), static_cast<std::size_t>(lengths[i])));
-  }
-  return result;
+  return cut(joined, lengths);
 }
 
 }  // namespace fabricbench

@@ -35,7 +35,10 @@ struct World {
   // The string of rank 0, on every rank.
   std::string from_first(const std::string& mine) const;
 
-  // One string of every rank, in rank order, on every rank.
+  // One string of every rank, in rank order, on rank 0; nothing on the others, of which there may be thousands.
+  std::vector<std::string> strings_at_first(const std::string& mine) const;
+
+  // The same on every rank.
   std::vector<std::string> gather_strings(const std::string& mine) const { return gather_strings(mine, all); }
 
  private:
