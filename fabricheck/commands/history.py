@@ -96,6 +96,8 @@ def _calibrate_part(path: Path, system: str, store: Path | None, selection: str 
     from fabricheck.history.references_file import diff, write
     from fabricheck.suite import suite_root
 
+    if path.parent == Path():  # a name alone
+        path = suite_root() / "reference_values" / "parts" / path
     folder = store if store is not None else suite_root() / "output" / "store"
     runs = stored_on_parts(folder, system, [selection] if selection is not None else [])
     text = part_text(path, runs, system, source_of(system, [run for run, _ in runs]))
@@ -171,9 +173,9 @@ def watch(*, system: str, store: Path | None, accepted: Path | None, warm_up: in
     fabricheck watch alps
     """
     from fabricheck.errors import UserError
-    from fabricheck.history.monitor import Options
     from fabricheck.history.robust import FEWEST
     from fabricheck.history.text import to_json, watch_lines
+    from fabricheck.history.usual import Options
     from fabricheck.history.watch import watch as look
 
     options = Options()

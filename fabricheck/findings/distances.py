@@ -25,6 +25,7 @@ class DistanceClass:
     schedule: str
     bytes: int
     quantity: Quantity
+    transport: str
     distance: str
     pairs: int
     summary: Summary
@@ -34,7 +35,8 @@ class DistanceClass:
     def message(self) -> str:
         """One line for the administrator."""
         one, (low, high), unit = self.summary, self.interval, UNITS[self.quantity]
-        what = f"{self.operation} {self.schedule} {format_size(self.bytes)} {self.quantity}, {self.distance}"
+        size = format_size(self.bytes)
+        what = f"{self.operation} {self.schedule} {self.transport} {size} {self.quantity}, {self.distance}"
         return (
             f"{what} ({self.pairs} {'pair' if self.pairs == 1 else 'pairs'}): median {one.median:.4g} {unit} "
             f"(95%: {low:.4g} to {high:.4g}), min {one.min:.4g}, p5 {one.p5:.4g}, p25 {one.p25:.4g}, "
@@ -62,7 +64,8 @@ def distance_classes(run: Run, network: Network) -> Iterator[DistanceClass]:
         )
         pairs = len({each.ranks for each in found[key]})
         summary, interval = summarize(values), median_interval(values)
-        yield DistanceClass(operation, schedule, size, quantity, distance, pairs, summary, interval)
+        transport = str(run.header["transport"])
+        yield DistanceClass(operation, schedule, size, quantity, transport, distance, pairs, summary, interval)
 
 
 def find_distance_classes(run: Run, network: Network) -> Iterator[Finding]:

@@ -78,11 +78,10 @@ def _or_why_not(where: str, found: Iterator[Problem | Finding]) -> Iterator[Prob
 def _of_one(run: CaseRun, judge: SystemJudge, again: Run | None = None) -> Iterator[Iterator[Problem | Finding]]:
     topology = judge.topology_of(run.partition)
     if topology is not None:
-        if topology.network is not None:
-            # In what is over suspects alone there is nothing to compare them with.
-            if Path(run.run.path).name != RETEST:
-                yield judge_pairs(run.run, topology, judge.policy, again)
-                yield find_swapped(run.run, topology, judge.policy.equals_error)
+        # In what is over suspects alone there is nothing to compare them with.
+        if topology.network is not None and Path(run.run.path).name != RETEST:
+            yield judge_pairs(run.run, topology, judge.policy, again)
+            yield find_swapped(run.run, topology, judge.policy.equals_error)
             yield find_distance_classes(run.run, topology.network)
         yield find_associations(run.run, topology)
     yield find_slowdowns(run)

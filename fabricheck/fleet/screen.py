@@ -25,13 +25,15 @@ from fabricheck.fleet.guilt import find_guilty
 from fabricheck.fleet.record import TROUBLES, Fleet, Trouble, write_troubles
 from fabricheck.fleet.resume import take_launch
 from fabricheck.fleet.steps import Ended, run_step, words_of_step
-from fabricheck.judge.policy import load_policy
+from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.localization.cleared import Cleared, find_cleared
+from fabricheck.localization.judge import that_count
 from fabricheck.localization.localize import locate
 from fabricheck.localization.plan import Plan, retest, screen, write_rounds
 from fabricheck.localization.results import OPERATION, RETEST, SCREEN, pairs_of
 from fabricheck.localization.routes import Ways, design
-from fabricheck.localization.suspects import Localization
+from fabricheck.localization.suspects import Localization, Suspect
+from fabricheck.records.operations import COLLECTIVES_ONLY
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology
@@ -49,7 +51,7 @@ _REFUSED = 2
 _OWN = ("--operations=", "--schedules=", "--pairs=", "--output=", "--expect-ranks=", "--expect-nodes=")
 # Where a start that is none of the measurements leaves its result.
 _START = "start"
-_COLLECTIVES = "alltoall,allreduce"
+_COLLECTIVES = ("alltoall", "allreduce")
 # How Slurm, its daemons and fabricbench name nodes.
 _NAMES = (
     re.compile(r"srun: error: Node failure on (\S+)"),
@@ -80,8 +82,7 @@ class Screen:
         """Whether all of it was measured."""
         if self.fleet.ended or not self._measure(SCREEN, self._screen):
             return False
-        found = self._located()
-        suspects = found.suspects if found is not None else ()
+        found, suspects = self._located()
         whole = True
         if found is not None and suspects:
             names = [name for each in suspects for name in each.components]
@@ -143,16 +144,22 @@ class Screen:
 
     def _words(self, file: str, nodes: Sequence[str], plan: Plan | None) -> list[str]:
         own = [f"--output={file}", f"--expect-ranks={self.ranks * len(nodes)}", f"--expect-nodes={len(nodes)}"]
-        operations = _COLLECTIVES if plan is None else self._operation
+        operations = self._collectives if plan is None else [self._operation]
         if plan is None:
             own += ["--schedules=uncontended"]
         else:
             Path(f"{file}.rounds").write_text(write_rounds(plan), encoding="utf-8")
             own += ["--schedules=contended", f"--rounds={file}.rounds"]
-        own.append(f"--operations={operations}")
-        self.launches.append({"file": file, "operations": operations.split(","), "nodes": len(nodes)})
+        own.append(f"--operations={','.join(operations)}")
+        self.launches.append({"file": file, "operations": operations, "nodes": len(nodes)})
         Path(LAUNCHES).write_text(json.dumps(self.launches) + "\n", encoding="utf-8")
         return [*(word for word in self.program if not word.startswith(_OWN)), *own]
+
+    @property
+    def _collectives(self) -> list[str]:
+        """Those that the library has for this memory."""
+        own = "--implementation=transfers" not in self.program
+        return [each for each in _COLLECTIVES if own or each not in COLLECTIVES_ONLY]
 
     @property
     def _operation(self) -> str:
@@ -191,21 +198,27 @@ class Screen:
         self.fleet.exclude(troubles)
         return bool(troubles)
 
-    def _located(self) -> Localization | None:
-        """The parts of the network that explain the screen best; None where it does not say."""
+    def _located(self) -> tuple[Localization | None, tuple[Suspect, ...]]:
+        """The parts of the network that explain the screen best, and those that lose enough; None where it does not
+        say."""
         try:
             rounds = pairs_of(read_run(Path(SCREEN)), self.topology, operation=self._operation)
             pairs = [[pair for pair, _ in one] for one in rounds]
             made = design(Ways(self.network), pairs, duplex=self._operation == OPERATION)
-            return locate(made, [goodput for one in rounds for _, goodput in one])
+            found = locate(made, [goodput for one in rounds for _, goodput in one])
+            return found, that_count(found, self.network, pairs, self._policy)
         except UserError as error:
             sys.stderr.write(f"fabricheck: no part of the network can be named: {error}\n")
-            return None
+            return None, ()
+
+    @property
+    def _policy(self) -> Policy:
+        return load_policy(suite_root() / "config" / "policy.yaml")
 
     def _cleared(self, found: Localization) -> tuple[Cleared, ...]:
         """The suspects that were healthy when they were measured again."""
         again = pairs_of(read_run(Path(RETEST)), self.topology, operation=self._operation)
-        least = load_policy(suite_root() / "config" / "policy.yaml").smallest_loss_of_distance
+        least = self._policy.smallest_loss_of_distance
         return find_cleared(Ways(self.network), found, again, duplex=self._operation == OPERATION, least_loss=least)
 
 

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
+from scipy.signal import lfilter
 
-from fabricheck.history.robust import CUT, centre_and_spread
+from fabricheck.history.robust import centre_and_spread
+from fabricheck.history.rows import by_rows, sample_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-# Sessions that a level is the mean of, with exponential weights; the first is all of the window alike.
-_MEMORIES = (np.inf, 30.0, 10.0, 3.0)
-# A shorter memory has to predict this much better, lest a metric that stands still is taken for one that wanders.
+# Sessions that a level that wanders is the mean of, with exponential weights.
+_MEMORIES = (30.0, 10.0, 3.0)
+# A shorter memory has to predict this much better, lest a metric that stands still is taken for one that wanders; what
+# is not better than this in squares, cut off at _REACH, is not looked at closely.
 _GAIN = 0.85
+_WORTH_A_LOOK = 0.95
 # Days of the week are told from each other from so many sessions of each on.
 _FEWEST_OF_DAY = 6
 # Fewer metrics tell too little of what all have in common.
 FEWEST_FOR_COMMON = 20
+# So many tell it as well as more.
+_TELLING = 16384
 # What at least so many of the metrics do is what all do.
 _OUTER = 0.35
 # A session of a baseline moves the fit of what is common by no more than this, in spreads.
@@ -28,11 +35,12 @@ _REACH = 3.0
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """What is usual, shapes (metrics,); `season` has (metrics, 7), `rest` (metrics, sessions of the window).
+    """What is usual, shapes (metrics,); `season` has (metrics, 7), `error` (metrics, sessions of the window).
 
     `own_spread` is that of what is left after all that is known, `whole_spread` that of the values. `loading`: how much
-    of the common factor a metric has, in whole spreads; `factor_reach`: the factor's usual range. `memory`: which of
-    the memories. `rest`: the window less all of it but the wandering level; `error`: less that too.
+    of the common factor a metric has, in whole spreads; `factor_reach`: the factor's usual range. `decay`: of a level
+    that wanders, what a session more leaves of the weight of those before; 0 of one that stands. `total` and `weight`
+    make it after the window. `error`: the values less all that is known.
     """
 
     count: Ints
@@ -42,8 +50,9 @@ class Baseline:
     season: Floats
     loading: Floats
     factor_reach: float
-    memory: Ints
-    rest: Floats
+    decay: Floats
+    total: Floats
+    weight: Floats
     error: Floats
 
 
@@ -53,37 +62,44 @@ def fit(values: Floats, days: Ints, lag: int, shared: npt.NDArray[np.bool_]) -> 
     `days`: the day of the week of each session, shape (sessions,). `lag`: a level is known so many sessions later.
     `shared`: which metrics tell, and have, what all have in common.
     """
-    known = centre_and_spread(values)
-    centred = values - known.centre[:, None]
-    season = _season(centred, days)
-    rest = centred - season[:, days]
-    whole = np.maximum(centre_and_spread(rest).spread, 1e-12)
-    scores = rest / whole[:, None]
-    factor = factor_of(scores[shared])
-    kept = np.clip(np.nan_to_num(scores), -_REACH, _REACH)
+
+    def levels(rows: slice) -> tuple[npt.NDArray[np.generic], ...]:
+        known = centre_and_spread(values[rows])
+        centred = values[rows] - known.centre[:, None]
+        season = _season(centred, days)
+        rest = centred - season[:, days]
+        return known.count, known.centre, season, np.maximum(centre_and_spread(rest).spread, 1e-12), rest
+
+    parts = by_rows(levels, len(values))
+    count, centre, season, whole, rest = cast("tuple[Ints, Floats, Floats, Floats, Floats]", parts)
+    factor = factor_of(rest, whole, np.flatnonzero(shared))
     # A factor that is hardly there says nothing: as if there were sessions in which it did nothing.
-    square = float((factor**2).sum()) + 0.05 * factor.size
-    loading = np.where(shared, kept @ factor / max(square, 1e-12), 0.0)
-    rest = rest - (loading * whole)[:, None] * factor
-    memory, error = _memory(rest, lag)
-    return Baseline(
-        count=known.count,
-        centre=known.centre,
-        whole_spread=whole,
-        own_spread=np.maximum(centre_and_spread(error).spread, 1e-12),
-        season=season,
-        loading=loading,
-        factor_reach=_REACH * float(factor.std()) if factor.size else 0.0,
-        memory=memory,
-        rest=rest,
-        error=error,
-    )
+    square = max(float((factor**2).sum()) + 0.05 * factor.size, 1e-12)
+
+    def errors(rows: slice) -> tuple[npt.NDArray[np.generic], ...]:
+        kept = np.clip(np.nan_to_num(rest[rows] / whole[rows, None]), -_REACH, _REACH)
+        loading = np.where(shared[rows], kept @ factor / square, 0.0)
+        left = rest[rows] - (loading * whole[rows])[:, None] * factor
+        spread = centre_and_spread(left).spread
+        decay, total, weight, error = _wander(left, spread, lag)
+        wandering = np.flatnonzero(decay)
+        if wandering.size:
+            spread = spread.copy()
+            spread[wandering] = centre_and_spread(error[wandering]).spread
+        return loading, np.maximum(spread, 1e-12), decay, total, weight, error
+
+    loading, own, decay, total, weight, error = cast("tuple[Floats, ...]", by_rows(errors, len(values)))
+    reach = _REACH * float(factor.std()) if factor.size else 0.0
+    return Baseline(count, centre, whole, own, season, loading, reach, decay, total, weight, error)
 
 
-def factor_of(scores: Floats) -> Floats:
-    """What the metrics of each session have in common, shape (sessions,), of their scores, (metrics, sessions)."""
+def factor_of(rest: Floats, spread: Floats, rows: Ints) -> Floats:
+    """What some metrics have in common in each session, shape (sessions,), in spreads: of what is left of their values,
+    shape (metrics, sessions), and their spreads, (metrics,)."""
+    found = np.zeros(rest.shape[1])
+    rows = sample_of(rows, _TELLING)
+    scores = rest[rows] / spread[rows, None]
     enough = np.isfinite(scores).sum(axis=0) >= FEWEST_FOR_COMMON
-    found = np.zeros(scores.shape[1])
     if enough.any():
         found[enough] = np.nanmedian(scores[:, enough], axis=0)
     return found
@@ -121,66 +137,33 @@ def _season(centred: Floats, days: Ints) -> Floats:
     return np.nan_to_num(found)
 
 
-def _memory(rest: Floats, lag: int) -> tuple[Ints, Floats]:
-    """The memory whose level predicts best `lag` sessions ahead, and what it leaves; a level that stands is 0."""
-    best = np.zeros(len(rest), dtype=np.int64)
-    error = rest
-    least = _GAIN * centre_and_spread(rest).spread
-    for number, memory in enumerate(_MEMORIES[1:], start=1):
-        level = Level.empty(len(rest), memory)
+def _wander(rest: Floats, spread: Floats, lag: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Of the memory whose level predicts best `lag` sessions ahead: decay, total and weight after all sessions, and
+    what the level leaves of `rest`, whose spreads are given. 0, and all of it, of a level that stands."""
+    decay, total, weight = np.zeros(len(rest)), np.zeros(len(rest)), np.zeros(len(rest))
+    error, least = rest, _GAIN * spread
+    there = np.isfinite(rest)
+    values = np.where(there, rest, 0.0)
+    reach = _REACH * spread[:, None]
+    square = (np.clip(values, -reach, reach) ** 2).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+    for memory in _MEMORIES:
+        each = float(np.exp(-1 / memory))
+        totals = lfilter([1.0], [1.0, -each], values, axis=1)
+        weights = lfilter([1.0], [1.0, -each], there.astype(np.float64), axis=1)
         predicted = np.full(rest.shape, np.nan)
-        for session in range(lag + 1, rest.shape[1]):
-            level.add(rest[:, session - lag - 1])
-            predicted[:, session] = level.value
+        with np.errstate(invalid="ignore", divide="ignore"):
+            known = np.where(weights > 1e-6, totals / weights, 0.0)
+        predicted[:, lag + 1 :] = known[:, : max(rest.shape[1] - lag - 1, 0)]
         left = rest - predicted
-        spread = centre_and_spread(left).spread
-        better = spread < least
-        best = np.where(better, number, best)
-        error = np.where(better[:, None], left, error)
-        least = np.where(better, spread, least)
-    return best, error
-
-
-@dataclass
-class Level:
-    """A mean with exponential weights of what was added, shape (metrics,); NaN is left out."""
-
-    decay: float
-    total: Floats
-    weight: Floats
-
-    @staticmethod
-    def empty(metrics: int, memory: float) -> Level:
-        return Level(float(np.exp(-1 / memory)), np.zeros(metrics), np.zeros(metrics))
-
-    def add(self, values: Floats) -> None:
-        there = np.isfinite(values)
-        self.total = self.decay * self.total + np.where(there, values, 0.0)
-        self.weight = self.decay * self.weight + there
-
-    @property
-    def value(self) -> Floats:
-        with np.errstate(invalid="ignore"):
-            return np.where(self.weight > 1e-6, self.total / self.weight, 0.0)
-
-
-def levels(baseline: Baseline, until: int) -> Floats:
-    """The wandering level of each metric after the first `until` sessions of the window; 0 for those that stand."""
-    found = np.zeros(len(baseline.memory))
-    for number, memory in enumerate(_MEMORIES[1:], start=1):
-        rows = np.flatnonzero(baseline.memory == number)
-        if rows.size:
-            weights = np.exp(-(until - 1 - np.arange(until)) / memory)
-            values = baseline.rest[rows, :until]
-            there = np.isfinite(values)
-            total = np.where(there, values, 0.0) @ weights
-            found[rows] = total / np.maximum(there @ weights, 1e-9)
-    return found
-
-
-def deviations(baseline: Baseline) -> Floats:
-    """The sessions of the window in spreads from what was predicted, cut off nowhere; shape (metrics, sessions)."""
-    return np.asarray(baseline.error / baseline.own_spread[:, None])
-
-
-__all__ = ["CUT", "FEWEST_FOR_COMMON", "Baseline", "deviations", "factor_of", "fit", "levels", "shift_of_all"]
+        # A level that stands is predicted worse by any memory; that is told without putting values in order.
+        kept = np.clip(np.nan_to_num(left), -reach, reach)
+        mean = (kept**2).sum(axis=1) / np.maximum(np.isfinite(left).sum(axis=1), 1)
+        rows = np.flatnonzero(mean < _WORTH_A_LOOK * square)
+        found = centre_and_spread(left[rows]).spread
+        better = rows[found < least[rows]]
+        if better.size:
+            error = error.copy() if error is rest else error
+            least[better] = found[found < least[rows]]
+            error[better], decay[better] = left[better], each
+            total[better], weight[better] = totals[better, -1], weights[better, -1]
+    return decay, total, weight, error

@@ -54,7 +54,7 @@ def _grid(low: float, high: float) -> tuple[float, ...]:
 
 # Together, with RUN_FALSE_ALARMS, less than one in 30,000: a month of 1,000 metrics.
 CHARTS = (
-    Chart("drop", 1.4, 1 / 70_000, _grid(2.0, 40.0)),
+    Chart("drop", 1.4, 1 / 85_000, _grid(2.0, 40.0)),
     Chart("drift", 0.8, 1 / 500_000, _grid(4.0, 60.0)),
 )
 

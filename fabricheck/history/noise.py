@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ from scipy.stats import norm
 
 from fabricheck.history.hazard import BAD_SESSIONS, CORRELATIONS, KINDS, Kind
 from fabricheck.history.robust import CUT
+from fabricheck.history.rows import Arrays, by_rows, sample_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -22,7 +24,7 @@ _PRIOR_METRICS = 5.0
 _PRIOR = np.outer(
     [0.5, 0.2, 0.14, 0.08, 0.04, 0.02, 0.01, 0.01], [0.5, 0.08, 0.08, 0.08, 0.05, 0.03, 0.01, 0.01, *[0.012] * 15]
 ).ravel()
-_ROUNDS = 100
+_ROUNDS, _SETTLED = 100, 1e-6  # of EM, until nothing changes by more than this
 
 _CORRELATION = np.asarray([each.correlation for each in KINDS])
 # Of a metric whose level wanders: sessions as much alike as any kind has them.
@@ -40,15 +42,28 @@ def kinds_of_noise(deviations: Floats) -> Floats:
     (empirical Bayes: Robbins, 1956; nonparametric maximum likelihood by EM, Laird, JASA 73, 1978), so that a metric
     whose few sessions cannot tell is taken for what its peers are.
     """
+
+    def likelihoods(rows: slice) -> Arrays:
+        some = deviations[rows]
+        logs = _log_of_correlation(*_correlation(some))[:, :, None] + _log_of_bad_sessions(some)[:, None, :]
+        logs = logs.reshape(len(some), -1)
+        return (np.exp(logs - logs.max(axis=1, keepdims=True)),)
+
+    (likelihood,) = cast("tuple[Floats]", by_rows(likelihoods, len(deviations)))
+    likelihood *= _shares_of_kinds(likelihood[sample_of(np.arange(len(likelihood)))], len(likelihood))
+    likelihood /= likelihood.sum(axis=1, keepdims=True)
+    return likelihood
+
+
+def _correlation(deviations: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
+    """Of successive sessions of each metric, and the number of their pairs."""
     kept = np.clip(deviations, -CUT, CUT)
-    first, second = kept[:, :-1], kept[:, 1:]
-    both = np.isfinite(first) & np.isfinite(second)
-    pairs = both.sum(axis=1)
+    there = np.isfinite(kept)
+    kept = np.where(there, kept, 0.0)
+    pairs = (there[:, :-1] & there[:, 1:]).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        covariance = np.where(both, first * second, 0).sum(axis=1) / pairs
-        found = covariance / np.nanmean(np.where(np.isfinite(kept), kept**2, np.nan), axis=1)
-    logs = _log_of_correlation(found, pairs)[:, :, None] + _log_of_bad_sessions(deviations)[:, None, :]
-    return _posterior(logs.reshape(len(deviations), -1))
+        covariance = np.einsum("ij,ij->i", kept[:, :-1], kept[:, 1:]) / pairs
+        return covariance / (np.einsum("ij,ij->i", kept, kept) / there.sum(axis=1)), pairs
 
 
 def _log_of_correlation(found: Floats, pairs: npt.NDArray[np.int64]) -> Floats:
@@ -85,14 +100,15 @@ def _shares() -> Floats:
     return np.asarray(rows)
 
 
-def _posterior(logs: Floats) -> Floats:
-    likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
-    share = _PRIOR
+def _shares_of_kinds(likelihood: Floats, metrics: int) -> Floats:
+    """How common each kind is among so many metrics, by the likelihood of some of them, shape (some, kinds)."""
+    share, alike = _PRIOR, metrics / len(likelihood)
     for _ in range(_ROUNDS - 1):
-        weights = share * ((1 / (likelihood @ share)) @ likelihood)  # added up over the metrics
-        share = (weights + _PRIOR_METRICS * _PRIOR) / (len(logs) + _PRIOR_METRICS)
-    found = likelihood * share
-    return np.asarray(found / found.sum(axis=1, keepdims=True))
+        weights = share * (alike * (1 / (likelihood @ share)) @ likelihood)  # added up over the metrics
+        before, share = share, (weights + _PRIOR_METRICS * _PRIOR) / (metrics + _PRIOR_METRICS)
+        if np.abs(share - before).max() < _SETTLED:
+            break
+    return share
 
 
 def long_run_variance(weights: Floats) -> Floats:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from fabricheck.errors import UserError
+from fabricheck.history.node_effects import without_node_effects
 from fabricheck.records.rehearsal import REHEARSAL
 
 Floats = npt.NDArray[np.float64]
@@ -135,7 +136,8 @@ class Series:
     """All metrics of a system over its sessions.
 
     `values`: float64, shape (metrics, sessions), in each metric's unit; NaN where it was not measured. Where a session
-    measured a metric more than once, their median. `components`: by metric, the names that its path crossed in all runs
+    measured a metric more than once, their median; where sessions take turns on nodes, less what each node usually
+    differs by. `components`: by metric, the names that its path crossed in all runs
     of its last sessions: where the nodes of a fleet take turns, none of them.
     """
 
@@ -214,11 +216,15 @@ def series_of(frame: pl.DataFrame) -> Series:
         .sort(KEY)
         .with_row_index("row")
     )
-    cells = (
-        frame.select("session", *KEY, "value", "software")
+    runs = (
+        frame.select("session", *KEY, "value", "software", "nodes")
         .join(sessions.select("session", "place"), on="session")
         .join(keys.select(*KEY, "row"), on=KEY)
-        .group_by("row", "place")
+        .sort("row", "place", maintain_order=True)
+    )
+    cells = (
+        without_node_effects(runs)
+        .group_by("row", "place", maintain_order=True)
         .agg(pl.col("value").median(), pl.col("software").first())
     )
     software = cells["software"].unique().sort()

@@ -8,6 +8,7 @@ correlated it is more, by as much as it is for a normal process of first order.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,8 @@ from scipy.stats import multivariate_normal, norm, t
 
 from fabricheck.history.hazard import CORRELATIONS
 from fabricheck.history.noise import independent_share
+from fabricheck.history.robust import FEWEST
+from fabricheck.history.rows import Arrays, by_rows
 
 Floats = npt.NDArray[np.float64]
 
@@ -44,10 +47,21 @@ def least_of_streak(deviations: Floats, weights: Floats) -> Floats:
     how probable each of KINDS of noise is for each metric, shape (metrics, kinds). Sessions that are very much alike
     are as few independent ones, of which none is rare enough: there the noise is taken to be normal.
     """
+
+    def some(rows: slice) -> Arrays:
+        return (_least_of_some(deviations[rows], weights[rows]),)
+
+    (found,) = cast("tuple[Floats]", by_rows(some, len(deviations)))
+    return found
+
+
+def _least_of_some(deviations: Floats, weights: Floats) -> Floats:
     of_correlation = weights.reshape(len(weights), len(CORRELATIONS), -1).sum(axis=2)
     independent = independent_share(weights)[:, None]
-    ordered = -np.sort(-deviations, axis=1)  # the worst first, NaN last
     there = np.isfinite(deviations).sum(axis=1)[:, None]
+    ordered = -np.sort(-deviations, axis=1)  # the worst first, NaN last
+    # Among the worst is the session that is not rare enough any more.
+    ordered = ordered[:, : max(int(_SHARES[-1] * ordered.shape[1]) + 2, FEWEST)]
     place = np.arange(1, ordered.shape[1] + 1)[None, :]
     rank, number = place * independent, there * independent
     share = ((rank / (number + 1)) * ((rank + 1) / (number + 2)) * ((rank + 2) / (number + 3))) ** (1 / LENGTH)

@@ -15,10 +15,11 @@ from scipy.stats import norm
 from fabricheck.errors import UserError
 from fabricheck.history.accepted import Accepted, accepted_sessions
 from fabricheck.history.hazard import CHARTS, CLIP
-from fabricheck.history.monitor import MetricAlert, MetricImprovement, Monitored, Options, monitor
+from fabricheck.history.monitor import MetricAlert, MetricImprovement, Monitored, monitor
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, check_history, differences, series_of
 from fabricheck.history.shared import blamed, count_crossing, groups
+from fabricheck.history.usual import Options
 
 Floats = npt.NDArray[np.float64]
 
@@ -314,6 +315,7 @@ class _Cause:
 def _incidents(series: Series, monitored: Monitored, alerts: Sequence[Alert]) -> tuple[Incident, ...]:
     watched = monitored.watched_sessions > 0
     crossing = count_crossing(series.components[row] for row in np.flatnonzero(watched))
+    over = _rows_over(series)
     causes: list[_Cause] = []
     by_session: dict[int, list[int]] = {}
     for index, each in enumerate(monitored.alerts):
@@ -322,7 +324,16 @@ def _incidents(series: Series, monitored: Monitored, alerts: Sequence[Alert]) ->
         rest = [index for index in raised if not _joins(causes, index, alerts[index], session)]
         for group in groups({index: alerts[index].components for index in rest}, crossing):
             causes.append(_Cause(session, list(group.members), set(group.components)))
-    return tuple(_incident(series, each, alerts, crossing) for each in causes)
+    return tuple(_incident(series, each, alerts, crossing, over) for each in causes)
+
+
+def _rows_over(series: Series) -> dict[str, list[int]]:
+    """The metrics whose paths cross each component."""
+    found: dict[str, list[int]] = {}
+    for row, components in enumerate(series.components):
+        for each in components:
+            found.setdefault(each, []).append(row)
+    return found
 
 
 def _joins(causes: Sequence[_Cause], index: int, alert: Alert, session: int) -> bool:
@@ -335,9 +346,11 @@ def _joins(causes: Sequence[_Cause], index: int, alert: Alert, session: int) -> 
     return False
 
 
-def _incident(series: Series, cause: _Cause, alerts: Sequence[Alert], crossing: dict[str, int]) -> Incident:
+def _incident(
+    series: Series, cause: _Cause, alerts: Sequence[Alert], crossing: dict[str, int], over: dict[str, list[int]]
+) -> Incident:
     members = sorted((alerts[index] for index in cause.alerts), key=lambda each: (-abs(each.change), each.key))
-    component, others = blamed(cause.shared, crossing, _evidence(series, cause, members))
+    component, others = blamed(cause.shared, crossing, _evidence(series, cause, members, over))
     is_open = any(each.ended is None for each in members)
     last = series.sessions[-1]
     return Incident(
@@ -352,7 +365,7 @@ def _incident(series: Series, cause: _Cause, alerts: Sequence[Alert], crossing: 
     )
 
 
-def _evidence(series: Series, cause: _Cause, alerts: Sequence[Alert]) -> dict[str, float]:
+def _evidence(series: Series, cause: _Cause, alerts: Sequence[Alert], over: dict[str, list[int]]) -> dict[str, float]:
     """By component that the alerts share, what the metrics without an alert say of it.
 
     The log likelihood that those which cross it lost what the alerted ones did, over that they lost nothing. Only
@@ -364,8 +377,9 @@ def _evidence(series: Series, cause: _Cause, alerts: Sequence[Alert]) -> dict[st
     kinds = {(each.key.partition, each.key.environment, each.key.test, each.unit) for each in alerts}
     rows = [
         row
-        for row, (key, unit) in enumerate(zip(series.keys, series.units, strict=True))
-        if key not in alerted and (key.partition, key.environment, key.test, unit) in kinds
+        for row in sorted({row for each in cause.shared for row in over[each]})
+        if (key := series.keys[row]) not in alerted
+        and (key.partition, key.environment, key.test, series.units[row]) in kinds
     ]
     since = min(series.sessions.index(each.first_bad) for each in alerts)
     worse = series.worse[rows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from fabricheck.errors import UserError
 from fabricheck.judge.policy import Policy
@@ -11,11 +11,11 @@ from fabricheck.localization.cleared import Cleared, find_cleared
 from fabricheck.localization.localize import locate
 from fabricheck.localization.results import OPERATION, OPERATIONS, pairs_of
 from fabricheck.localization.routes import Ways, design
-from fabricheck.localization.suspects import Suspect
+from fabricheck.localization.suspects import Localization, Suspect
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Finding, Problem, Verdict
 from fabricheck.topology.model import Topology
-from fabricheck.topology.network import node_of
+from fabricheck.topology.network import Network, node_of
 
 _FEWEST_NODES = 3
 
@@ -41,7 +41,6 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
         yield Problem(Verdict.INVALID, text)
         return
     pairs = [[pair for pair, _ in one] for one in rounds]
-    far = {pair for one in pairs for pair in one if network.distance(*map(node_of, pair)) != "same-switch"}
     ways, duplex = Ways(network), operation == OPERATION
     made = design(ways, pairs, duplex=duplex)
     try:
@@ -49,7 +48,7 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
     except UserError as error:
         yield Finding(f"{run.path}: no part of the network can be named by its pairs: {error}")
         return
-    together = set().union(*map(_pairs_over, located.suspects))
+    count = that_count(located, network, pairs, policy)
     healthy: tuple[Cleared, ...] = ()
     if again is not None and again.footer is not None and not again.problems and located.suspects:
         with contextlib.suppress(UserError):  # then nobody is cleared
@@ -57,12 +56,24 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
             healthy = find_cleared(ways, located, rounds, duplex=duplex, least_loss=policy.smallest_loss_of_distance)
     cleared = {each.suspect: each for each in healthy}
     for suspect in sorted(located.suspects, key=lambda each: -each.loss):
-        all_far = far in (together, _pairs_over(suspect))
-        smallest = policy.smallest_loss_of_distance if all_far else policy.smallest_loss
         if suspect in cleared:
             yield Finding(cleared[suspect].message)
-        elif suspect.low >= smallest:
+        elif suspect in count:
             yield Problem(Verdict.DEGRADED, suspect.message, suspect.place)
+
+
+def that_count(
+    located: Localization, network: Network, pairs: Iterable[Iterable[tuple[str, str]]], policy: Policy
+) -> tuple[Suspect, ...]:
+    """The suspects whose loss is more than the policy lets pass, of those in `located`, found by rounds of `pairs`."""
+    far = {pair for one in pairs for pair in one if network.distance(*map(node_of, pair)) != "same-switch"}
+    together = set().union(*map(_pairs_over, located.suspects))
+
+    def smallest(suspect: Suspect) -> float:
+        all_far = far in (together, _pairs_over(suspect))
+        return policy.smallest_loss_of_distance if all_far else policy.smallest_loss
+
+    return tuple(each for each in located.suspects if each.low >= smallest(each))
 
 
 def _pairs_over(suspect: Suspect) -> set[tuple[str, str]]:

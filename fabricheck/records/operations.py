@@ -87,6 +87,8 @@ STRIPING = _of("striping")
 SPARSE = _of("sparse")
 #: Patterns that are lists of messages.
 LISTED = _of("group", "striping", "sparse", "victim")
+#: What no transfers stand in for, where an MPI library's own collectives cannot take device memory.
+COLLECTIVES_ONLY = ("allreduce", "reduce_scatter", "reduce", "sparse_alltoallv")
 ROOTED = tuple(name for name, traits in OPERATIONS.items() if traits.rooted)
 HOST_PATHS = tuple(name for name, traits in OPERATIONS.items() if traits.host)
 ROUND_TRIPS = tuple(name for name, traits in OPERATIONS.items() if traits.round_trip)

@@ -248,6 +248,9 @@ class _Reader:
             plural = "s" if len(error.missing_ranks) > 1 else ""
             if "did not arrive" not in error.message:
                 text += f"; rank{plural} {list_ranks(error.missing_ranks)}{where} did not arrive"
+        if error.library is not None:
+            ccl = self.header.libraries.get("ccl") if self.header is not None else None
+            text += f"; {ccl.name if ccl is not None else 'NCCL'} says: {error.library}"
         return text
 
     def check_ranks(self, header: HeaderModel) -> None:

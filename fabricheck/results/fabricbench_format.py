@@ -308,6 +308,7 @@ class ErrorModel(_Line):
     operation: Operation | None
     bytes: Positive | None
     missing_ranks: list[Count]
+    library: Text | None = None  # what NCCL or RCCL says of a run that hung
 
 
 JsonObject = dict[str, JsonValue]

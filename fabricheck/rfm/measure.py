@@ -21,7 +21,7 @@ from fabricheck.findings.of_session import with_what_it_tells
 from fabricheck.fleet.settings import KEY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.metrics import expected_metric_names
-from fabricheck.records.operations import backend_of
+from fabricheck.records.operations import COLLECTIVES_ONLY, backend_of
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench import read_run
@@ -66,9 +66,6 @@ from fabricheck.tuning import Library, Profile, libraries_of
 
 if TYPE_CHECKING:
     from fabricheck.judge.system import SystemJudge
-
-# What only an MPI library's own collectives can do.
-COLLECTIVES_ONLY = ("allreduce", "reduce_scatter", "reduce", "sparse_alltoallv")
 
 
 class FabricbenchCheck(RegressionTestPlugin):

@@ -127,6 +127,7 @@ Safeguards
   --verify WHEN           check the data before the first and after the last iteration of
                           each batch, after every iteration, or off                         [batch]
   --timeout SECONDS       an iteration or a preparation that takes longer ends the run       [60]
+                          (ccl: with what NCCL's RAS knows of it, NCCL >= 2.24)
   --expect-ranks N        refuse to run with another number of ranks
   --expect-nodes N        refuse to run on another number of nodes
   --share-devices         let several ranks of a node drive one device

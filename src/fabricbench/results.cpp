@@ -135,15 +135,26 @@ void ResultFile::write_footer(const Totals& totals, const std::string& proof) {
   }
 }
 
-void ResultFile::write_error(const std::string& kind, const std::string& message,
+bool ResultFile::write_error(const std::string& kind, const std::string& message,
                              const std::vector<int>& missing_ranks) {
-  if (closed_.exchange(true)) return;
+  if (closed_.exchange(true)) return false;
   Json json;
   json.begin_object().field("record", "error").field("run_id", run_id_).field("kind", kind).field("message", message);
   progress_json(json, current_.get());
   json.field("missing_ranks", missing_ranks).end_object();
   const std::string line = json.text() + '\n';
   put(line.data(), line.size());
+  return true;
+}
+
+void ResultFile::add_to_error(const std::string& library) {
+  Json json;
+  json.begin_object().field("library", library).end_object();
+  const std::string field = ',' + json.text().substr(1) + '\n';
+  // In place of the record's "}\n". What cannot be sought, such as a pipe, stays as it is.
+  const int flags = file_ < 0 ? -1 : fcntl(file_, F_GETFL);
+  if (flags < 0 || lseek(file_, -2, SEEK_END) < 0 || fcntl(file_, F_SETFL, flags & ~O_APPEND) != 0) return;
+  put(field.data(), field.size());
 }
 
 void ResultFile::now_measuring(const Measurement& measurement) {

@@ -57,7 +57,11 @@ class ResultFile {
   void write_footer(const Totals& totals, const std::string& proof);
 
   // An error record; only the first one of a run is written, and no footer after it. Callable from any thread.
-  void write_error(const std::string& kind, const std::string& message, const std::vector<int>& missing_ranks = {});
+  // Whether it was this one.
+  bool write_error(const std::string& kind, const std::string& message, const std::vector<int>& missing_ranks = {});
+  // Adds to the record of the last write_error, which was written, what the library says. It is in the file before
+  // that, since whoever asks a library may be ended meanwhile.
+  void add_to_error(const std::string& library);
   // What write_error and the signal handler say was being measured.
   void now_measuring(const Measurement& measurement);
   void now_measuring_nothing();

@@ -38,6 +38,13 @@ class Stopwatch {
   std::int64_t start_;
 };
 
+std::string library_with_ras(const Transport& transport) {
+  for (const auto& [name, version] : transport.library()) {
+    if (name == "NCCL" || name == "RCCL") return name;
+  }
+  return {};
+}
+
 class Session {
  public:
   Session(Options options, Invocation invocation) : options_(std::move(options)), invocation_(std::move(invocation)) {
@@ -60,7 +67,7 @@ class Session {
     agree(world, world.rank != 0 || results_ != nullptr);
 
     NodeShared shared(world);
-    Watchdog watchdog(world, shared, results_.get(), options_.timeout_s);
+    Watchdog watchdog(world, shared, results_.get(), options_.timeout_s, library_with_ras(*transport));
     alarm(0);  // the watchdog looks on from here
     install_signal_handlers(world, shared, results_.get());
     try {

@@ -12,6 +12,7 @@
 #include "fabricbench/environment.hpp"
 #include "fabricbench/errors.hpp"
 #include "fabricbench/private_log.hpp"
+#include "fabricbench/ras.hpp"
 #include "fabricbench/text.hpp"
 
 namespace fabricbench {
@@ -22,6 +23,8 @@ constexpr auto kStopped = std::chrono::seconds(1);
 // When a rank ends the launcher may end the others. So rank 0 waits until all nodes have spoken, which notice up to an
 // iteration later, and the others until it has written its record.
 constexpr double kShareForOthers = 0.25, kLeastForOthers_s = 1, kForRecord_s = 2;
+// Rank 0 is done with asking the library that much before the other ranks end, some of which began to wait earlier.
+constexpr double kBeforeOthers_s = 0.5;
 
 struct Handled {
   NodeShared* shared = nullptr;
@@ -61,8 +64,14 @@ std::string list(const std::vector<int>& ranks) {
 
 }  // namespace
 
-Watchdog::Watchdog(const World& world, NodeShared& shared, ResultFile* results, double timeout_s)
-    : world_(world), shared_(shared), results_(results), timeout_s_(timeout_s), thread_([this] { watch(); }) {}
+Watchdog::Watchdog(const World& world, NodeShared& shared, ResultFile* results, double timeout_s,
+                   std::string ras_library)
+    : world_(world),
+      shared_(shared),
+      results_(results),
+      timeout_s_(timeout_s),
+      ras_library_(std::move(ras_library)),
+      thread_([this] { watch(); }) {}
 
 Watchdog::~Watchdog() {
   {
@@ -133,7 +142,20 @@ bool Watchdog::speaks_for_node(const std::vector<int>& behind) const {
   return first != world_.node_ranks.end() && *first == world_.rank;
 }
 
+// After the record is written: the other ranks do not wait for this, and the launcher may end this process with them.
+void Watchdog::ask_library(double limit_s) {
+  const std::string address = ras_library_.empty() ? "" : ras_address();
+  const double most_s = std::min(limit_s, std::chrono::duration<double>(kRasLimit).count());
+  const auto limit = std::chrono::milliseconds(static_cast<int>(1000 * most_s));
+  const std::string status = address.empty() ? "" : ask_ras(address, world_.size, limit);
+  const std::string problems = status.empty() ? "" : ras_problems(status);
+  if (problems.empty()) return;
+  results_->add_to_error(problems);
+  std::fprintf(stderr, "%s says: %s\n", ras_library_.c_str(), problems.c_str());
+}
+
 void Watchdog::expire() {
+  const auto start = std::chrono::steady_clock::now();
   const std::vector<int> behind = ranks_behind();
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%g s", timeout_s_);
@@ -145,13 +167,14 @@ void Watchdog::expire() {
         "all ranks of the node of rank " + std::to_string(world_.rank) + " wait for each other inside the operation";
     if (world_.node_count > 1) message += ", or for another node";
   }
-  if (results_ != nullptr) results_->write_error("timeout", message, behind);
+  const bool recorded = results_ != nullptr && results_->write_error("timeout", message, behind);
   // Before the wait, in which a launcher may end this process.
   remove_private_log();
   if (speaks_for_node(behind)) std::fprintf(stderr, "fabricbench: %s\n", message.c_str());
   const double for_others_s = world_.node_count > 1 ? std::max(kLeastForOthers_s, kShareForOthers * timeout_s_) : 0;
+  if (recorded) ask_library(for_others_s + kForRecord_s - kBeforeOthers_s);
   const double for_record_s = results_ == nullptr ? kForRecord_s : 0;
-  std::this_thread::sleep_for(std::chrono::duration<double>(for_others_s + for_record_s));
+  std::this_thread::sleep_until(start + std::chrono::duration<double>(for_others_s + for_record_s));
   _exit(kExitTimeout);
 }
 

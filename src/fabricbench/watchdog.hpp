@@ -14,15 +14,17 @@ namespace fabricbench {
 
 // A thread that makes no MPI call: it looks at what the ranks of its node count in shared memory. Where this rank's own
 // count stands still for `timeout_s`, it writes the error record (rank 0), prints which ranks are behind, and ends the
-// process. It also records what a rank of the node left as its last message.
+// process. It also records what a rank of the node left as its last message. `ras_library`: whose RAS (ras.hpp) rank 0
+// then asks for what it knows: "NCCL", "RCCL", or empty for none.
 class Watchdog {
  public:
-  Watchdog(const World& world, NodeShared& shared, ResultFile* results, double timeout_s);
+  Watchdog(const World& world, NodeShared& shared, ResultFile* results, double timeout_s, std::string ras_library);
   ~Watchdog();
 
  private:
   void watch();
   [[noreturn]] void expire();
+  void ask_library(double limit_s);
   std::vector<int> ranks_behind() const;
   std::string place_of(const std::vector<int>& ranks) const;
   bool speaks_for_node(const std::vector<int>& behind) const;
@@ -31,6 +33,7 @@ class Watchdog {
   NodeShared& shared_;
   ResultFile* results_;
   double timeout_s_;
+  std::string ras_library_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool done_ = false;

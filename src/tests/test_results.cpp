@@ -56,3 +56,25 @@ TEST(an_error_names_what_was_being_measured) {
   unlink(path.c_str());
   rmdir(folder);
 }
+
+TEST(an_error_goes_on_with_what_the_library_says) {
+  char folder[] = "/tmp/fabricbench-test.XXXXXX";
+  CHECK(mkdtemp(folder) != nullptr);
+  const std::string path = std::string(folder) + "/result.jsonl";
+  {
+    ResultFile results(path, "0123");
+    results.write_line(R"({"record":"header"})");
+    CHECK(results.write_error("timeout", "no progress", {1}));
+    CHECK(!results.write_error("library", "a second one"));
+    results.add_to_error("process 7 \"is\" dead");
+  }
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  CHECK_EQUAL(line, R"({"record":"header"})");
+  std::getline(file, line);
+  CHECK_EQUAL(line.substr(line.find("missing_ranks")), R"(missing_ranks":[1],"library":"process 7 \"is\" dead"})");
+  CHECK(!std::getline(file, line));
+  unlink(path.c_str());
+  rmdir(folder);
+}

@@ -102,6 +102,14 @@ def test_result_files(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("store", "import", CUDA, "--system", "hgx-h200", "--test", "PingPong") == 0
 
 
+def test_values_of_a_part_go_into_its_file_among_the_parts(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = suite / "reference_values" / "parts"
+    assert run("store", "import", CUDA, "--system", "hgx-h200", "--test", "PingPong") == 0
+    assert run("calibrate", "hgx-h200", "--part", "made.yaml", "--write") == 0
+    assert "goodput" in (parts / "made.yaml").read_text()
+    assert not (suite / "made.yaml").exists()
+
+
 def test_import_of_what_is_none(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run_folder(suite, 0)
     assert run("store", "import", folder, "--system", "hgx-h200") == 2

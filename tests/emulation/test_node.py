@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import socketserver
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -42,13 +45,14 @@ NODES = {"alps": ("cuda", 4), "lumi": ("hip", 8), "aurora": ("sycl-emulated", 12
 
 @dataclass(frozen=True)
 class Run:
-    """What a run of fabricbench left: its exit status, what it said, header, records by operation and ranks, footer."""
+    """What a run of fabricbench left: its exit status, what it said, and the lines of its result file by their kind."""
 
     status: int
     said: str
     header: Mapping[str, Any]
     records: Sequence[Mapping[str, Any]]
     footer: Mapping[str, Any]
+    error: Mapping[str, Any]
 
     def gbps(self, operation: str, ranks: Sequence[int] | None = None) -> float:
         """Best goodput of a record in Gb/s, of what one rank sends."""
@@ -101,12 +105,12 @@ class Machine:
             check=False,
         )
         lines = [json.loads(line) for line in output.read_text().splitlines()] if output.exists() else []
-        by_kind: dict[str, list[Any]] = {"header": [], "footer": [], "record": []}
+        by_kind: dict[str, list[Any]] = {"header": [], "footer": [], "error": [], "record": []}
         for line in lines:
             by_kind.setdefault(line["record"] if line["record"] in by_kind else "record", []).append(line)
-        header, footer = ((by_kind[kind] or [{}])[0] for kind in ("header", "footer"))
+        header, footer, error = ((by_kind[kind] or [{}])[0] for kind in ("header", "footer", "error"))
         records = [one for one in by_kind["record"] if "times_ns" in one]
-        return Run(done.returncode, done.stdout + done.stderr, header, records, footer)
+        return Run(done.returncode, done.stdout + done.stderr, header, records, footer, error)
 
 
 def _path(machine: Machine) -> dict[str, str]:
@@ -340,6 +344,48 @@ def test_a_hung_gpu_ends_in_a_time_out(alps: Machine, transport: str, operation:
     options = ("--sizes=8", "--timeout=3", *ITERATIONS)
     run = alps.run(f"--transport={transport}", f"--operations={operation}", *options, ranks=2)
     assert run.status == 4, run.said
+
+
+def test_a_time_out_tells_what_nccl_says(alps: Machine) -> None:
+    alps.plant({"hung_gpus": ["gpu1"]})
+    options = ("--transport=ccl", "--operations=allreduce", "--sizes=8", "--timeout=3", *ITERATIONS)
+    with ras_of(processes=2) as address:
+        run = alps.run(*options, ranks=2, variables={"NCCL_RAS_ADDR": address})
+    said = "DEAD: 1 job process is considered dead; Process 42 on node 10.0.0.7 managing GPU 1"
+    assert run.status == 4, run.said
+    assert f"NCCL says: {said}\n" in run.said
+    assert run.error["kind"] == "timeout"
+    assert run.error["library"] == said
+    with ras_of(processes=3) as address:
+        another_job = alps.run(*options, ranks=2, variables={"NCCL_RAS_ADDR": address})
+    assert another_job.error["kind"] == "timeout"
+    assert "library" not in another_job.error
+
+
+@contextmanager
+def ras_of(processes: int) -> Iterator[str]:
+    """Answers like NCCL's RAS for a job one process of which is dead. Yields its address."""
+    status = (
+        "Job summary\n===========\n\n"
+        "  Nodes  Processes         GPUs  Processes     GPUs\n"
+        "(total)   per node  per process    (total)  (total)\n"
+        f"      1  {processes:9d}            1  {processes:9d}  {processes:7d}\n\n"
+        "Errors\n======\n\nDEAD\n  1 job process is considered dead\n"
+        "  Process 42 on node 10.0.0.7 managing GPU 1\n\nWarnings\n========\n\n"
+    )
+
+    class Ras(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            for answer in ("SERVER PROTOCOL 2\n", "OK\n", status):
+                self.rfile.readline()
+                self.wfile.write(answer.encode())
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Ras) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
 
 
 def test_another_process_takes_its_share(alps: Machine) -> None:

@@ -1,5 +1,6 @@
 """Systems in miniature, two nodes each: Alps (four NVIDIA GPUs and NICs a node) and LUMI (eight of AMD's, four NICs),
-healthy, and with faults of `benchmarks.gpu_faults`, several at once where each has a line of its own.
+healthy, and with faults of `benchmarks.gpu_faults`, several at once where each has a line of its own. And a fleet of
+four nodes of Alps in one job.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu_faults import SHAPES, TOGETHER, Told, faults_of, keep, measure, run
+from fabricheck.commands.emulate_faults import fault as command
+from fabricheck.emulation import faults
 from fabricheck.emulation.cluster import Cluster, require_machine
 from fabricheck.emulation.rehearsal import up_in_miniature
 from fabricheck.errors import UserError
@@ -30,12 +33,17 @@ def lumi() -> Iterator[Cluster]:
     yield from in_miniature("lumi")
 
 
-def in_miniature(system: str) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[Cluster]:
+    yield from in_miniature("alps", 4)
+
+
+def in_miniature(system: str, nodes: int = 2) -> Iterator[Cluster]:
     try:
         require_machine()
     except UserError as error:
         pytest.skip(str(error))
-    cluster = up_in_miniature(system, 2, None, suite_root(), f"{system}test")
+    cluster = up_in_miniature(system, nodes, None, suite_root(), f"{system}test{nodes}")
     try:
         yield cluster
     finally:
@@ -99,3 +107,27 @@ def test_faults_of_nvidias_gpus_are_red_and_named(alps: Cluster, tmp_path: Path,
 )
 def test_faults_of_amds_gpus_are_red_and_named(lumi: Cluster, tmp_path: Path, names: tuple[str, ...]) -> None:
     require_named(lumi, tmp_path, *names)
+
+
+def test_a_fleet_of_gpus_is_green_in_one_job(fleet: Cluster, tmp_path: Path) -> None:
+    told = run(fleet, tmp_path, "--tag=smoke", "--nodes=all")
+    assert told.status == 0, told.output
+    assert told.verdict["fleet"]["message"] == "4 of 4 nodes good, 0 bad, 0 not checked"
+    tests = {" ".join(each["test"].split()[:2]) for each in told.verdict["runs"]}
+    assert tests >= {"FleetNetwork %transport=ccl", "FleetNetwork %transport=mpi"}
+
+
+def test_bad_gpus_links_and_nics_of_a_fleet_are_named_with_their_nodes(fleet: Cluster, tmp_path: Path) -> None:
+    for words in ("gpu-link nid002 gpu0 gpu1 50", "slow nid003:hsn1 50", "gpu-missing nid004 gpu3"):
+        command.main([*words.split(), f"--name={fleet.layout.name}"], standalone_mode=False)
+    try:
+        told = run(fleet, tmp_path, "--tag=smoke", "--nodes=all")
+    finally:
+        faults.clear(fleet)
+    named = {
+        each["node"]: " ".join(one["message"] for one in each["evidence"]) for each in told.verdict["fleet"]["bad"]
+    }
+    assert told.status != 0
+    assert set(named) == {"nid002", "nid003", "nid004"}, told.output
+    assert "gpu0" in named["nid002"]
+    assert "nid003:hsn1" in named["nid003"]

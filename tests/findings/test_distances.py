@@ -36,7 +36,7 @@ def test_pairs_are_told_by_their_distance(network: Network) -> None:
     assert near.summary.mean == pytest.approx((3 * 0.2 + 4 * 0.1) / 7, rel=1e-3)
     assert (far.distance, far.pairs, far.quantity) == ("same-group", 1, "goodput")
     assert far.interval == pytest.approx((0.05, 0.05), rel=1e-3)
-    assert "unidirectional contended 1MiB goodput, same-group (1 pair): median 0.05 Gb/s" in far.message
+    assert "unidirectional contended mpi 1MiB goodput, same-group (1 pair): median 0.05 Gb/s" in far.message
     assert [type(each) for each in find_distance_classes(run, network)] == [Finding] * 2
 
 

@@ -51,7 +51,7 @@ def test_every_kind_of_finding_is_there_each_run_first() -> None:
     found = list(find_all(runs, SystemJudge(EMULATED.topology, None, Policy())))
     assert {type(each) for each in found} == {Finding}
     begins = (
-        "unidirectional contended 1MiB goodput, same-switch",
+        "unidirectional contended mpi 1MiB goodput, same-switch",
         "rail_unidirectional: association to NICs",
         "victim_alltoall_incast (mpi, openmpi): ",
         "alltoall 2MiB (mpi, openmpi) by nodes: ",

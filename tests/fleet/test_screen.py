@@ -89,3 +89,11 @@ def test_what_fabricbench_refuses_is_no_nodes_fault(screen: Screen) -> None:
     assert not screen.run()
     assert len(Path("launched").read_text().splitlines()) == 1
     assert screen.fleet.good == NODES
+
+
+def test_a_library_without_collectives_for_the_memory_is_asked_for_none(screen: Screen) -> None:
+    plant("")
+    screen.program = [*PROGRAM, "--implementation=transfers"]
+    assert screen.run()
+    launches = json.loads(Path(LAUNCHES).read_text())
+    assert [each["operations"] for each in launches] == [["unidirectional"], ["alltoall"]]

@@ -15,11 +15,12 @@ from scipy.signal import lfilter
 from fabricheck.errors import UserError
 from fabricheck.history.accepted import Accepted, load_accepted
 from fabricheck.history.hazard import CHARTS, CLIP, KINDS, false_alarm_rate, log_rates, thresholds
-from fabricheck.history.monitor import Options, monitor
+from fabricheck.history.monitor import monitor
 from fabricheck.history.noise import kinds_of_noise
 from fabricheck.history.peaks import upper_tail
 from fabricheck.history.streak import least_of_streak
 from fabricheck.history.text import to_json, watch_lines
+from fabricheck.history.usual import Options
 from fabricheck.history.watch import WatchResult, change_point, watch, watch_series
 from tests.support.histories import NOW, SYSTEM, Made, history, normal
 

@@ -363,6 +363,20 @@ def test_the_error_record_names_who_is_missing_and_where(tmp_path: Path) -> None
     assert run.footer is None
 
 
+@pytest.mark.parametrize("name", ["NCCL", "RCCL"])
+def test_the_error_record_tells_what_the_library_says(tmp_path: Path, name: str) -> None:
+    dead = "DEAD: 1 job process is considered dead; Process 4242 on node 10.0.0.7 managing GPU 1"
+
+    def hang(lines: list[Line]) -> None:
+        lines[0]["libraries"]["ccl"]["name"] = name
+        error = {"record": "error", "run_id": lines[0]["run_id"], "kind": "timeout", "message": "no progress for 60 s"}
+        lines[5:] = [error | {"operation": "allreduce", "bytes": 8, "missing_ranks": [], "library": dead}]
+
+    (problem,) = changed(tmp_path, hang, CUDA).problems
+    assert problem.verdict is INCOMPLETE
+    assert problem.message.endswith(f"during allreduce of 8 B: no progress for 60 s; {name} says: {dead}")
+
+
 def test_a_run_that_ended_before_its_header_says_why(tmp_path: Path) -> None:
     """A GPU that hangs while buffers are filled: the benchmark's own words, and not that the file is another's."""
     message = "no progress for 8 s: rank 2 did not arrive (on nid001, GPU 2 at 0000:28:00.0)"

@@ -1,0 +1,31 @@
+"""Work on the rows of large arrays, some at a time: what they need in between stays small, and the cores share them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+
+# Of a year of sessions these take 6 MB as numbers.
+_AT_ONCE = 2048
+
+
+Arrays = tuple[npt.NDArray[np.generic], ...]
+
+
+def by_rows(work: Callable[[slice], Arrays], rows: int) -> Arrays:
+    """The arrays that `work` returns for slices of so many rows, put together; they do not depend on how it is cut."""
+    parts = [slice(first, min(first + _AT_ONCE, rows)) for first in range(0, rows, _AT_ONCE)]
+    if len(parts) < 2:
+        return work(slice(0, rows))
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        found = list(threads.map(work, parts))
+    return tuple(np.concatenate(each) for each in zip(*found, strict=True))
+
+
+def sample_of(rows: npt.NDArray[np.int64], most: int = 4096) -> npt.NDArray[np.int64]:
+    """Some of many rows, evenly: what a thousand metrics have in common, these tell as well."""
+    return rows[:: -(-rows.size // most)] if rows.size > most else rows

@@ -1,0 +1,218 @@
+"""What is usual for each metric as session follows session: levels, noise and thresholds, and how far a session is off.
+
+The arrays have one row more than there are metrics: what all have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fabricheck.history.baseline import fit, shift_of_all
+from fabricheck.history.hazard import CHARTS, CLIP, KINDS, thresholds
+from fabricheck.history.noise import WANDERING, independent_share, kinds_of_noise, long_run_variance
+from fabricheck.history.peaks import upper_tail
+from fabricheck.history.robust import FEWEST, normal_score
+from fabricheck.history.rows import sample_of
+from fabricheck.history.streak import least_of_streak
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+# A baseline, which changes slowly, is fitted again after so many sessions, or once it has grown by this share.
+_FIT_EVERY, _FIT_GROWN = 5, 0.1
+# One session alone is an alert where it is as far out as healthy sessions of all metrics together are once in so many,
+# and half as far again, for what that is told from may be few; and never below so many spreads.
+_JUMP_SESSIONS, _JUMP_MARGIN, _LEAST_JUMP = 300_000, 1.5, 10.0
+_FEWEST_FOR_JUMP = 1000
+# Neighbours that are more alike than this are those of a level that wanders.
+_WANDERS = 0.7
+CORRELATION = np.asarray([each.correlation for each in KINDS])
+# Where a level wanders, small losses that add up are what it does by itself.
+_DRIFT = [each.name for each in CHARTS].index("drift")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a metric is watched.
+
+    `warm_up`: sessions of baseline before a metric can raise an alert. `window`: sessions that the baseline is taken
+    from, the latest. `lag`: as many sessions before the one that is judged do not belong to it yet, so that a drift
+    does not hide itself.
+    `least_spread`: relative; metrics that vary less (a clock's resolution) are taken to vary by this.
+    """
+
+    warm_up: int = 20
+    window: int = 365
+    lag: int = 5
+    least_spread: float = 0.0002
+
+    def __post_init__(self) -> None:
+        if self.warm_up < FEWEST or self.window < self.warm_up or self.lag < 0 or not self.least_spread > 0:
+            raise ValueError(f"options out of range: {self}")
+
+
+class Usual:
+    """Shapes (metrics,), or (charts, metrics) of `thresholds`; metrics with an open alert keep what they have.
+
+    `worse` is what was measured, `base` what a baseline may be taken from. `level` is that of a metric that wanders,
+    beside its `centre`. `streak`: what each session of one has to be worse than, `jump`: what one alone has to be.
+    """
+
+    def __init__(self, worse: Floats, options: Options, days: Ints | None) -> None:
+        metrics, sessions = worse.shape[0] + 1, worse.shape[1]
+        self.options = options
+        self.days = np.arange(sessions) % 7 if days is None else days
+        self.worse = np.vstack([worse, np.full((1, sessions), np.nan)])
+        self.base = self.worse.copy()
+        self.shared = np.arange(metrics) < metrics - 1
+        self.shift, self.factor = np.zeros(sessions), np.zeros(sessions)  # of all metrics of a session
+        self.factor_reach, self.jump = 0.0, np.inf
+        self.centre, self.spread = np.full(metrics, np.nan), np.full(metrics, np.nan)
+        self.season, self.loading, self.whole = np.zeros((metrics, 7)), np.zeros(metrics), np.full(metrics, np.nan)
+        self.level, self.decay = np.zeros(metrics), np.zeros(metrics)
+        self.levels = np.zeros(metrics, dtype=np.int64)  # of days of the week, beside the one of all
+        self.total, self.weight = np.zeros(metrics), np.zeros(metrics)
+        self.count = np.zeros(metrics, dtype=np.int64)
+        self.weights = np.full((metrics, len(KINDS)), 1 / len(KINDS))
+        self.thresholds, self.streak = np.full((len(CHARTS), metrics), np.inf), np.full(metrics, np.inf)
+        self._by_kind()
+        self.fitted = -1  # the session before which it was; none yet
+        self.start = self.until = 0  # its window
+        self.counted = self.count  # sessions in it, as of the last fit and with those that came since
+
+    def update(self, session: int, open_: Flags, new_levels: Mapping[int, int], *, renewed: bool) -> None:
+        """Baselines, noise and thresholds for a session. `new_levels`: of metrics that seem to have one, its first
+        session, which is no noise of the old one."""
+        options = self.options
+        until = max(0, session - options.lag)
+        start = max(0, until - options.window)
+        if until - start < FEWEST:
+            return
+        due = self.fitted < 0 or session - self.fitted >= max(_FIT_EVERY, _FIT_GROWN * (until - start))
+        if due or renewed:
+            self.counted = self._there(start, until)
+        else:
+            self.counted = self.counted + self._there(self.until, until) - self._there(self.start, start)
+        count = self.counted
+        fresh = ~open_ & (count >= options.warm_up) & ~(self.count >= options.warm_up)
+        if due or renewed or fresh.any():
+            self._fit(start, until, open_, new_levels)
+            self.fitted = session
+        else:
+            self.count = np.where(open_, self.count, count)
+            self._follow(until, open_)
+        self.start, self.until = start, until
+
+    def _there(self, start: int, until: int) -> Ints:
+        """How many of these sessions each metric was measured in."""
+        return np.asarray(np.isfinite(self.base[:, start:until]).sum(axis=1))
+
+    def renew(self) -> None:
+        """The baseline is made anew for the next session."""
+        self.fitted = -1
+
+    def _fit(self, start: int, until: int, open_: Flags, new_levels: Mapping[int, int]) -> None:
+        options = self.options
+        window = self.base[:, start:until].copy()
+        window[:-1] -= self.shift[start:until]
+        for metric, first in new_levels.items():
+            window[metric, max(first - start, 0) :] = np.nan
+        found = fit(window, self.days[start:until], options.lag, self.shared)
+        del window
+        going = ~open_
+        for name, value in (
+            ("count", found.count),
+            ("centre", found.centre),
+            ("loading", found.loading),
+            ("whole", found.whole_spread),
+            ("decay", found.decay),
+            ("total", found.total),
+            ("weight", found.weight),
+        ):
+            setattr(self, name, np.where(going, value, getattr(self, name)))
+        self.season = np.where(going[:, None], found.season, self.season)
+        self._set_level(open_)
+        self.factor_reach = found.factor_reach
+        # Days of the week that differ are as many levels more that are known from the same sessions.
+        self.levels = np.where(self.season.any(axis=1), 6, 0)
+        # The spread around an estimated centre is too small by the error of the centre.
+        correlated = np.minimum((self.long_run + self.levels) / np.maximum(self.count, 1), 0.5)
+        own = found.own_spread / np.sqrt((1 - correlated) / (1 - 1 / np.maximum(self.count, 2)))
+        self.spread = np.where(going, np.maximum(own, options.least_spread), self.spread)
+        judged = np.flatnonzero(going & (self.count >= options.warm_up))
+        if judged.size:
+            self._judge_noise(judged, found.error, found.own_spread, found.decay)
+
+    def _judge_noise(self, judged: Ints, error: Floats, own: Floats, decay: Floats) -> None:
+        """The kinds of noise of metrics, by what is left of their values and its spread, and thresholds for them."""
+        # A kind of noise is told by a metric's own spread, however small.
+        away = error[judged] / own[judged, None]
+        weights = kinds_of_noise(away)
+        # A level that wanders makes neighbours alike, more than few sessions show.
+        wanders = (decay[judged] > 0) | (weights @ CORRELATION > _WANDERS)
+        weights[wanders] = WANDERING
+        self.weights[judged] = weights
+        self._by_kind()
+        for chart, each in enumerate(CHARTS):
+            needed = thresholds(chart, weights)
+            # All sessions of a rise of S share the error of the baseline, whose variance is that of its mean.
+            self.thresholds[chart, judged] = needed * (1 + needed / each.allowance / self.count[judged])
+        self.thresholds[_DRIFT, judged[wanders]] = np.inf
+        self.streak[judged] = least_of_streak(away, weights) * own[judged] / self.spread[judged]
+        rows = np.arange(judged.size)
+        tail = upper_tail(away[sample_of(rows[:-1] if judged[-1] == len(self.count) - 1 else rows)])
+        known = tail is not None and tail.ordered.size >= _FEWEST_FOR_JUMP
+        self.jump = max(_LEAST_JUMP, _JUMP_MARGIN * tail.quantile(1 / _JUMP_SESSIONS)) if tail and known else np.inf
+
+    def _by_kind(self) -> None:
+        self.long_run, self.independent = long_run_variance(self.weights), independent_share(self.weights)
+
+    def _follow(self, until: int, open_: Flags) -> None:
+        """Levels that wander, by the sessions that came into the window; what happens in an alert is no level."""
+        rows = np.flatnonzero(self.decay)
+        for session in range(self.until, until):
+            known = self.centre[rows] + self.season[rows, self.days[session]]
+            alike = self.loading[rows] * self.whole[rows] * self.factor[session]
+            alike += np.where(self.shared[rows], self.shift[session], 0.0)
+            rest = self.base[rows, session] - known - alike
+            there = np.isfinite(rest)
+            self.total[rows] = self.decay[rows] * self.total[rows] + np.where(there, rest, 0.0)
+            self.weight[rows] = self.decay[rows] * self.weight[rows] + there
+        self._set_level(open_)
+
+    def _set_level(self, open_: Flags) -> None:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            level = np.where((self.decay > 0) & (self.weight > 1e-6), self.total / self.weight, 0.0)
+        self.level = np.where(open_, self.level, level)
+
+    def deviation(self, session: int, open_: Flags) -> Floats:
+        """Distance of a session from what is usual, in spreads; NaN where it was not measured or the metric warms up.
+
+        What all metrics have in common is told first: the usual factor, by its loadings, and then what they lost alike.
+        """
+        ready = self.count >= self.options.warm_up
+        usual = self.centre + self.season[:, self.days[session]] + self.level
+        left = np.where(ready, self.worse[:, session] - usual, np.nan)
+        telling = np.where(self.shared & ~open_, left, np.nan)
+        middle, _ = shift_of_all(telling, self.spread)
+        self.worse[-1, session] = self.base[-1, session] = middle
+        left[-1] = middle - usual[-1] if ready[-1] else np.nan
+        if np.isfinite(middle):
+            reach = self.factor_reach
+            self.factor[session] = float(np.clip(np.nanmedian(telling / self.whole), -reach, reach))
+            left -= self.loading * self.whole * self.factor[session]
+            _, alike = shift_of_all(np.where(np.isfinite(telling), left, np.nan), self.spread)
+            self.shift[session] = alike
+            left[:-1] -= alike
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(left / (self.spread * np.sqrt(1 + (self.long_run + self.levels) / self.count)))
+
+    def score(self, deviation: Floats) -> Floats:
+        """The standard normal value that is as improbable as a deviation, cut off at what one session may count for."""
+        effective = np.maximum(self.count * self.independent, FEWEST)
+        return np.minimum(normal_score(deviation, effective), CLIP)

@@ -1,0 +1,59 @@
+"""A metric on other nodes each night: what they always differ by is no noise, and no loss."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fabricheck.history.series import check_history, series_of
+from fabricheck.history.watch import watch
+from tests.support.histories import NOW, SYSTEM, Made, history
+
+NODES, NIGHTS, SLOW = 8, 120, 100
+
+
+def taking_turns(loss: float = 0.0, nights: int = NIGHTS, *, differ: float = 0.02, a_night: int = 1) -> pl.DataFrame:
+    """Nights vary by 0.3%, nodes by `differ`; from night 100 on all lose `loss`."""
+    rng = np.random.default_rng(3)
+    own = rng.normal(0, differ, NODES)
+    there = np.zeros((NODES, NIGHTS), dtype=bool)
+    for night in range(NIGHTS):
+        there[rng.choice(NODES, a_night, replace=False), night] = True
+    values = 400 * np.exp(own[:, None] + rng.normal(0, 0.003, (NODES, NIGHTS)))
+    values[:, SLOW:] *= 1 - loss
+    made = [
+        Made("goodput", [float(v) if t else None for v, t in zip(values[n], there[n], strict=True)][:nights],
+             nodes=(f"n{n}",), components=(f"n{n}",))
+        for n in range(NODES)
+        if there[n, :nights].any()
+    ]  # fmt: skip
+    frame = history(made)
+    return frame.with_columns(run_id=pl.col("run_id") + pl.col("nodes").list.first())
+
+
+def of(frame: pl.DataFrame) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    return np.asarray(np.log(series_of(check_history(frame, SYSTEM, now=NOW)).values[0]))
+
+
+@pytest.mark.parametrize("a_night", [1, 4])
+def test_nodes_that_take_turns_are_no_noise(a_night: int) -> None:
+    assert of(taking_turns(a_night=a_night))[60:].std() < 0.006
+    assert of(taking_turns(a_night=a_night, differ=0))[60:].std() == pytest.approx(0.003 / a_night**0.5, rel=0.35)
+
+
+def test_a_loss_of_all_is_found_that_the_nodes_would_have_hidden() -> None:
+    assert watch(taking_turns(), SYSTEM, now=NOW).incidents == ()
+    (found,) = watch(taking_turns(0.03), SYSTEM, now=NOW).open_incidents
+    (alert,) = found.alerts
+    assert alert.change == pytest.approx(-0.03, abs=0.007)
+    assert found.component is None
+
+
+def test_a_session_depends_on_none_of_later() -> None:
+    np.testing.assert_allclose(of(taking_turns(nights=80)), of(taking_turns())[:80], rtol=1e-12)
+
+
+def test_a_metric_of_one_node_is_what_was_measured() -> None:
+    frame = history([Made("goodput", [100.0, 101.0, 99.0] * 10)])
+    assert of(frame) == pytest.approx(np.log(frame["value"].to_numpy()))
