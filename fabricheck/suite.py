@@ -60,14 +60,15 @@ def site_root(system: str, root: Path | None = None) -> Path:
     miniature is always the suite's own: a rehearsal must not read the files of the machine that it stands for.
     """
     name, root = system.partition(":")[0], root or suite_root()
-    if (root / "site_configs" / name / MINIATURE).is_file():
+    # Unlike Path's, these are false also of a name that no file can have: one of 300 characters.
+    if os.path.isfile(root / "site_configs" / name / MINIATURE):
         return root
-    return next((each for each in outside_roots() if (each / "site_configs" / name).is_dir()), root)
+    return next((each for each in outside_roots() if os.path.isdir(each / "site_configs" / name)), root)
 
 
 def described(system: str) -> bool:
     """Whether a system, which may be `system:partition`, has a folder here or in FABRICHECK_SITES."""
-    return (site_root(system) / "site_configs" / system.partition(":")[0]).is_dir()
+    return os.path.isdir(site_root(system) / "site_configs" / system.partition(":")[0])
 
 
 @dataclass(frozen=True)

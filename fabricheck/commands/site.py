@@ -154,8 +154,11 @@ def _run_job(command: list[str], kept: Path, wait: int) -> None:
 
 def _system_name(given: str | None, facts: Facts) -> str:
     name = given or re.sub(r"[^A-Za-z0-9_.-]+", "-", (facts.slurm.cluster if facts.slurm else "") or facts.hostname)
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name) is None:
-        raise UserError(f"{name!r} is no name of a system: give --system with letters, digits, `_`, `.`, `-`")
+    # A longer one is none that the store takes.
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", name) is None:
+        raise UserError(
+            f"{name!r} is no name of a system: give --system with letters, digits, `_`, `.`, `-`, 100 at most"
+        )
     return name
 
 

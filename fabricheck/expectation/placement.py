@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from fabricheck.records.run import Run
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import nic_of
@@ -41,3 +44,29 @@ def ends_of_ranks(run: Run, topology: Topology) -> dict[int, str]:
         port = f"{node}:{nic.name}" if nic is not None else ""
         ends[each.rank] = port if port in network.ports_of(node) else node
     return ends
+
+
+# The rest is what schedulers and file systems send.
+_MOST = 0.9
+
+
+def port_used(run: Run, host: str, ports: Sequence[str]) -> str | None:
+    """Of the `ports` of a node the one over which the kernel's counters say that its data went, where it is one."""
+    sent = (run.footer or {}).get("proof", {}).get("interfaces", {}).get(host, {})
+    bytes_of = {port: sent.get(port.partition(":")[2], 0) for port in ports}
+    port = max(ports, key=lambda each: bytes_of[each])
+    return port if bytes_of[port] > _MOST * sum(sent.values()) else None
+
+
+def nics_of_lone_ranks(run: Run, topology: Topology) -> dict[int, str]:
+    """The NIC port, such as hsn0, of each rank that is alone on its node and drives no GPU, where counters tell it."""
+    network = topology.network
+    counts = Counter(each.host for each in run.ranks)
+    if network is None or len(counts) < 2:
+        return {}
+    found = {}
+    for each in run.ranks:
+        ports = network.ports_of(network.node_of_host(each.host))
+        if counts[each.host] == 1 and each.device is None and ports:
+            found[each.rank] = port_used(run, each.host, ports)
+    return {rank: port.partition(":")[2] for rank, port in found.items() if port is not None}

@@ -22,7 +22,8 @@ class CaseRun:
     """A run and the test case that it was; texts are empty where nobody says, as for a file that was handed in.
 
     `test` is the class, `partition` is `system:partition`. `trusted`: ReFrame's check let it count.
-    `shortened`: what it left out of its plan to end in time.
+    `shortened`: what it left out of its plan to end in time. `slurm_nodes`: the names of all nodes of its partition in
+    short form, where Slurm has more than the site describes.
     """
 
     run: Run
@@ -32,12 +33,14 @@ class CaseRun:
     tags: tuple[str, ...] = ()
     trusted: bool = True
     shortened: str = ""
+    slurm_nodes: str = ""
 
     @classmethod
     def of_case(cls, run: Run, case: Case) -> CaseRun:
         """A run of a session: of one that just ended, or of a stored one."""
         shortened = str(case.attributes.get("shortened", ""))
-        return cls(run, case.test, case.environment, case.partition, case.tags, case.trusts_its_run, shortened)
+        trusted, nodes = case.trusts_its_run, str(case.attributes.get("slurm_nodes", ""))
+        return cls(run, case.test, case.environment, case.partition, case.tags, trusted, shortened, nodes)
 
     @classmethod
     def of_file(cls, run: Run) -> CaseRun:

@@ -25,7 +25,7 @@ from fabricheck.localization.results import RETEST, SCREEN
 from fabricheck.localization.wiring import find_swapped
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Finding, Problem, Verdict, split, worst
-from fabricheck.topology.network import Network, fold
+from fabricheck.topology.network import Network, fold, unfold
 
 
 def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | Finding]:
@@ -112,10 +112,26 @@ def find_unmeasured_nodes(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterat
         network = topology.network if topology is not None else None
         if network is not None and len(hosts) > 1:
             measured.setdefault(network, set()).update(hosts, map(short_name, hosts))
+    yield from _nodes_of_slurm(runs, judge)
     for network, nodes in measured.items():
         if others := [each for each in network.nodes if each not in nodes]:
             text = f"no run was on {len(others)} of the {len(network.nodes)} nodes of the description"
             yield Finding(f"{text}: {fold(others)}")
+
+
+def _nodes_of_slurm(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
+    """Nodes of a partition of Slurm that no description has: a job of all nodes takes as many as are described."""
+    left: dict[str, set[str]] = {}
+    for each in runs:
+        if each.slurm_nodes:
+            left.setdefault(each.partition, set(unfold(each.slurm_nodes)))
+    for partition, names in left.items():
+        topology = judge.topology_of(partition)
+        described = set(topology.network.nodes) if topology is not None and topology.network is not None else set()
+        measured = {short_name(rank.host) for each in runs if each.partition == partition for rank in each.run.ranks}
+        if others := sorted(name for name in names - described if short_name(name) not in measured):
+            text = f"{partition}: Slurm has {len(names)} nodes, more than are described: no run was on {fold(others)}"
+            yield Finding(f"{text}; set `nodes` in the partition's extras, or the network's in topology.yaml")
 
 
 def find_shortened(runs: Sequence[CaseRun]) -> Iterator[Finding]:

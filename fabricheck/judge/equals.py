@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fabricheck.expectation.in_rounds import is_in_round, round_of
-from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
+from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks, nics_of_lone_ranks
 from fabricheck.judge.outliers import Parts
 from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.verdicts import RunJudgement
@@ -149,6 +149,7 @@ class _Places:
     ranks: dict[int, Rank]
     gpus: dict[int, Gpu]
     ends: dict[int, str]
+    nics: dict[int, str]
     several_hosts: bool
     crowds: Counter[tuple[_Round, str]]
 
@@ -158,7 +159,7 @@ class _Places:
         ranks = {each.rank: each for each in run.ranks}
         hosts = {each.host for each in run.ranks}
         ends = ends_of_ranks(run, topology)
-        alone = cls(topology, ranks, gpus, ends, len(hosts) > 1, Counter())
+        alone = cls(topology, ranks, gpus, ends, nics_of_lone_ranks(run, topology), len(hosts) > 1, Counter())
         known = (each for each in run.samples if is_in_round(each) and ranks.keys() >= {*each.ranks})
         crowds = Counter((round_of(each), trunk) for each in known for trunk in alone.trunks(each))
         return replace(alone, crowds=crowds)
@@ -223,7 +224,10 @@ class _Places:
 
     def _name(self, rank: int) -> str:
         host = self.ranks[rank].host
-        return f"{host}:{self.gpus[rank].name}" if rank in self.gpus else f"{host}:rank{rank}"
+        if rank in self.gpus:
+            return f"{host}:{self.gpus[rank].name}"
+        # A port can be looked at; a rank is only what was on it.
+        return f"{host}:{self.nics[rank]}" if rank in self.nics else f"{host}:rank{rank}"
 
     def trunks(self, samples: Samples) -> Sequence[str]:
         """The links between switches that a pair's data surely pass, each with its direction."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 
 import numpy as np
 
 from fabricheck.errors import UserError
-from fabricheck.expectation.placement import ends_of_ranks
+from fabricheck.expectation.placement import ends_of_ranks, port_used
 from fabricheck.records.run import Run
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import node_of
@@ -43,22 +42,11 @@ def places_of(run: Run, topology: Topology) -> tuple[str, ...]:
         if end in ports or each.device is not None:
             found.append(end)
         elif counts[each.host] == 1:
-            found.append(_port_used(run, each.host, ports) or end)
+            found.append(port_used(run, each.host, ports) or end)
         else:
             known = counts[each.host] == len(ports) and each.local_rank < len(ports)
             found.append(ports[each.local_rank] if known else end)
     return tuple(found)
-
-
-# The rest is what schedulers and file systems send.
-_MOST = 0.9
-
-
-def _port_used(run: Run, host: str, ports: Sequence[str]) -> str | None:
-    sent = (run.footer or {}).get("proof", {}).get("interfaces", {}).get(host, {})
-    bytes_of = {port: sent.get(port.partition(":")[2], 0) for port in ports}
-    port = max(ports, key=lambda each: bytes_of[each])
-    return port if bytes_of[port] > _MOST * sum(sent.values()) else None
 
 
 def pairs_of(

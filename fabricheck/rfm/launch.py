@@ -27,6 +27,7 @@ from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.rfm.build import API_OF_CCL, missing_backend
 from fabricheck.suite import described, site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology
+from fabricheck.topology.network import fold
 from fabricheck.topology.nic import gpus_of_ports
 from fabricheck.tuning import Profile, load_profiles
 
@@ -186,13 +187,15 @@ _AWAY = frozenset(("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "N
 _LOST = frozenset(("DOWN", "FAIL", "NOT_RESPONDING"))
 
 
-def nodes_for(test: rfm.RegressionTest) -> tuple[int, int, tuple[Problem, ...]]:
-    """How many nodes the partition has, how many the test takes, and what keeps a test of all nodes from some."""
+def nodes_for(test: rfm.RegressionTest) -> tuple[int, int, tuple[Problem, ...], str]:
+    """How many nodes the partition has, how many the test takes, what keeps a test of all nodes from some, and all that
+    Slurm has where those are more."""
     known = nodes_of(test.current_partition)
     if test.wanted_nodes:
-        return known, test.wanted_nodes, ()
+        return known, test.wanted_nodes, (), ""
     up, away = nodes_up(test, min(known, int(test.current_partition.extras.get("most_nodes", known))))
-    return known, up, tuple(Problem(Verdict.INCOMPLETE, f"{each} and was not measured") for each in away)
+    problems = tuple(Problem(Verdict.INCOMPLETE, f"{each} and was not measured") for each in away)
+    return known, up, problems, nodes_undescribed(test, known)
 
 
 def nodes_up(test: rfm.RegressionTest, known: int) -> tuple[int, tuple[str, ...]]:
@@ -206,6 +209,12 @@ def nodes_up(test: rfm.RegressionTest, known: int) -> tuple[int, tuple[str, ...]
     if not 2 <= up < known:
         return known, ()
     return up, away
+
+
+def nodes_undescribed(test: rfm.RegressionTest, known: int) -> str:
+    """The names of all nodes of the partition in short form, where Slurm has more of them than the `known` ones."""
+    names = sorted(_slurm_states(test))
+    return fold(names) if 0 < known < len(names) else ""
 
 
 def nodes_lost(test: rfm.RegressionTest, hosts: Iterable[str] = ()) -> tuple[str, ...]:

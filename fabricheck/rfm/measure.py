@@ -49,15 +49,15 @@ from fabricheck.rfm.launch import (
 from fabricheck.rfm.outcome import (
     EXIT_STATUS,
     RESULT,
-    WRONG_DATA,
     describe_end,
     lost_words,
     no_results,
+    own_status,
     read_exit_status,
     read_words,
     summary,
     unsupported_reason,
-    words_of_nodes,
+    words_of_job,
 )
 from fabricheck.rfm.paths import goes_by_host, nics_of, paths_of, with_logs
 from fabricheck.rfm.state import ask_nodes
@@ -148,8 +148,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     patience = variable(float, value=20.0)
     #: The profile in effect, for ReFrame's report and the store.
     tuning_profile = variable(str, value="default")
-    #: How many nodes the partition has, likewise; 0 where nobody says it.
+    #: How many nodes the partition has, likewise, 0 where nobody says it; and those of Slurm, where they are more.
     partition_nodes = variable(int, value=0)
+    slurm_nodes = variable(str, value="")
     #: Why it was skipped, for ReFrame's report, which has no reasons of skips.
     left_out = variable(str, value="")
     #: Whether the site's own description says that, so that nothing is missing; likewise.
@@ -231,7 +232,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.leave_out_if(not self.operations, "this MPI library's collectives do not take device memory")
 
     def set_nodes(self) -> None:
-        known, self.num_nodes, self.away = nodes_for(self)
+        known, self.num_nodes, self.away, self.slurm_nodes = nodes_for(self)
         self.partition_nodes = known
         where = self.current_partition.fullname
         unknown = f"{where}: neither its extras nor its topology say how many nodes it has"
@@ -394,8 +395,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             ranks=self.num_tasks,
             nodes=self.num_nodes,
             devices=self.backend != "host" and not self.current_environ.extras.get("share_devices", False),
-            # With this status fabricbench repeats what its file says already, and the judge with it.
-            exit_code=0 if status == WRONG_DATA and any(each.wrong_bytes > 0 for each in run.samples) else status,
+            exit_code=own_status(run, status, self.errors()),
             operations=self.operations,
             environment=environment,
             mpi_library=mpi.LIBRARIES.get(self.current_environ.extras.get("mpi", "")),
@@ -407,7 +407,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             nics=nics_of(self.current_partition.fullname) if self.num_nodes > 1 else [],
             verified=self.verified,
         )
-        told = (*self.away, *words_of_nodes(self, run, self.errors()), *run.problems, *problems)
+        told = (*self.away, *words_of_job(self, run, status, self.errors()), *run.problems, *problems)
         said = self.output() if file.parent.samefile(self.stagedir) else ""  # other launches of the job are --quiet
         return replace(run, problems=(*told, *require_fresh(run, not_before=self.started, output=said)))
 

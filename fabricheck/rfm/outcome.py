@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
+import signal
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -25,6 +27,10 @@ _MOST_TOLD = 3
 # fabricbench's exit status where all was measured and data arrived wrong, and where the machine cannot run it.
 WRONG_DATA = 5
 UNSUPPORTED = 6
+# No program's exit status: the job was ended, with its launcher or scheduler, after the last line of the result file.
+LOST_AFTERWARDS = -1
+# What a shell says of a launcher that somebody ended; one that crashed by itself ends otherwise.
+_ENDED_BY_SIGNAL = frozenset(128 + each for each in (signal.SIGHUP, signal.SIGKILL, signal.SIGTERM))
 
 # How launchers and Slurm say that a node, a rank or the job was ended, what explains the others first.
 _ENDED = (
@@ -40,12 +46,42 @@ _OTHERS_ENDED = re.compile(r"Terminating StepId|\*\*\* STEP .* CANCELLED")
 
 
 def read_exit_status(folder: Path, more: str) -> int:
-    """The exit status that the job left in `folder`. SanityError, which ends with `more`, where there is none."""
+    """The exit status that the job left in `folder`; LOST_AFTERWARDS where it left none and all was measured.
+
+    SanityError, which ends with `more`, where there is none and fabricbench had not come to its end.
+    """
     try:
         return int((folder / EXIT_STATUS).read_text())
     except (OSError, ValueError):
+        if _has_footer(folder / RESULT):
+            return LOST_AFTERWARDS
         text = f"the job ended before fabricbench did and left no exit status{more}"
         raise SanityError(f"INCOMPLETE: {text}") from None
+
+
+def _has_footer(result: Path) -> bool:
+    """Whether fabricbench wrote its last line, which it does when all ranks have measured everything."""
+    try:
+        last = json.loads(result.read_bytes().splitlines()[-1])
+    except (OSError, ValueError, IndexError, RecursionError):
+        return False
+    return isinstance(last, dict) and last.get("record") == "footer"
+
+
+def own_status(run: Run, status: int, errors: str) -> int:
+    """fabricbench's exit status (of what its job left, `status`), 0 where its file or `words_of_job` say the same."""
+    if status == WRONG_DATA and any(each.wrong_bytes > 0 for each in run.samples):
+        return 0
+    return 0 if _ended_afterwards(run, status, errors) else status
+
+
+def _ended_afterwards(run: Run, status: int, errors: str) -> str:
+    """What ended the job of a complete `run` from outside; else empty. Of a rank, launcher and Slurm say it."""
+    if status == LOST_AFTERWARDS:
+        return "the job was ended before it left an exit status"
+    if run.footer is not None and status in _ENDED_BY_SIGNAL and not what_ended(errors.splitlines()):
+        return f"the launcher was ended by {signal.Signals(status - 128).name}"
+    return ""
 
 
 def read_words(file: Path) -> str:
@@ -84,8 +120,14 @@ def lost_words(test: rfm.RegressionTest) -> str:
     return "".join(f": {each}" for each in nodes_lost(test))
 
 
-def words_of_nodes(test: rfm.RegressionTest, run: Run, errors: str) -> tuple[Problem, ...]:
-    """What tells the nodes and ranks for which `run` did not get to its end, of Slurm and of the run's stderr."""
+def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -> tuple[Problem, ...]:
+    """What tells the nodes and ranks for which `run` did not get to its end, of Slurm and of the run's stderr.
+
+    A job or launcher that was ended after all was measured costs no measurement, but somebody has to look.
+    """
+    if ended := _ended_afterwards(run, status, errors):
+        text = f"{run.path}: all was measured, and then {ended}: look into the scheduler's log{describe_end(errors)}"
+        return (Problem(Verdict.DEGRADED, text),)
     lost = nodes_lost(test, (each.host for each in run.ranks)) if run.footer is None else ()
     problems = (Problem(Verdict.INCOMPLETE, f"{run.path}: {each}") for each in lost)
     return (*problems, *require_words_of_all_nodes(run, errors), *require_arrival(run, errors))

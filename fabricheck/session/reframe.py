@@ -259,13 +259,21 @@ def _listing(
         except BaseException:
             listing.kill()
             raise
+    # Python's logging says so, with a traceback for each line that it cannot write, and the program goes on.
+    if (lost := re.search(r"^OSError: \[Errno (\d+)\] (.+)$", err, re.MULTILINE)) and "--- Logging error ---" in err:
+        raise unwritable(folder, OSError(int(lost[1]), lost[2]))
     count = re.search(r"^Concretized (\d+) test case", out, re.MULTILINE)
     said = f"{out}\n{err}"
     warned = re.search(r"^(?:\x1b\[[0-9;]*m)?WARNING: ", said, re.MULTILINE)
     if listing.returncode != 0 or count is None or warned is not None:
         log = folder / "listing.txt"
-        log.write_text(said, encoding="utf-8")
-        raise UserError(f"ReFrame cannot list the checks: {_essence(said, settings)}; all that it said is in {log}")
+        try:
+            log.write_text(said, encoding="utf-8")
+            where = f"all that it said is in {log}"
+        except OSError as error:
+            log.unlink(missing_ok=True)
+            where = f"all that it said could not be kept in {log}: {error.strerror}"
+        raise UserError(f"ReFrame cannot list the checks: {_essence(said, settings)}; {where}")
     if int(count[1]) == 0:
         raise UserError(
             "no check is selected: there is none for this system and its environments with these tags and names"

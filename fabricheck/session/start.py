@@ -7,7 +7,7 @@ from pathlib import Path
 from fabricheck.errors import UserError
 from fabricheck.judge.system import SystemJudge
 from fabricheck.site.validation import undriven_gpus
-from fabricheck.store.folders import create
+from fabricheck.store.folders import check_name, create
 from fabricheck.suite import Suite
 from fabricheck.suites.sources import load_tools
 from fabricheck.tuning import load_profiles
@@ -25,4 +25,5 @@ def require_ready(suite: Suite, system: str, store: Path | None) -> None:
     load_profiles(suite.root / "config" / "tuning.yaml")
     load_tools(suite.root / "config" / "vendor.yaml")
     if store is not None:
+        check_name("system", system)
         create(store)

@@ -100,7 +100,7 @@ class Entry:
 
     def size(self) -> int:
         """Bytes of all its files."""
-        return sum((self.path / name).stat().st_size for name in _names(self.path))
+        return sum((self.path / name).lstat().st_size for name in _names(self.path))
 
     def damage(self, what: str) -> UserError:
         """The error that says what is wrong with the entry."""
@@ -172,6 +172,14 @@ def scan(folder: Path) -> Content:
 def is_name(text: str) -> bool:
     """Whether `text` can be a system or a session: it becomes the name of a folder."""
     return _NAME.fullmatch(text) is not None
+
+
+def check_name(what: str, name: str) -> None:
+    """Raises UserError unless `name` can be that of a `what`, a system or a session."""
+    if not is_name(name):
+        raise UserError(
+            f"{name!r} cannot be the name of a {what} in the store: use letters, digits, . _ and -, 100 at most"
+        )
 
 
 def commit(folder: Path, started: str, session: str, files: Mapping[str, bytes]) -> Entry:

@@ -81,7 +81,7 @@ def prune(store: Path, keep_samples: timedelta, now: datetime, *, dry_run: bool 
     for system in folders.systems(store)[0]:
         content = folders.scan(store / system)
         for draft in content.drafts:
-            if datetime.fromtimestamp(draft.stat().st_mtime, timezone.utc) < now - _ABANDONED:
+            if datetime.fromtimestamp(draft.lstat().st_mtime, timezone.utc) < now - _ABANDONED:
                 drafts.append(draft)
                 if not dry_run:
                     folders.remove_draft(draft)

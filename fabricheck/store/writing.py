@@ -150,8 +150,7 @@ def _digest_of_topologies(system: str, site_configs: Path) -> str | None:
 
 def _check_names(new: NewSession) -> None:
     for what, name in (("system", new.system), ("session", new.session)):
-        if not folders.is_name(name):
-            raise UserError(f"{name!r} cannot be the name of a {what} in the store: use letters, digits, . _ and -")
+        folders.check_name(what, name)
     for case in new.cases:
         if case.partition.partition(":")[0] != new.system:
             raise UserError(f"{case} is a run of another system than {new.system}: nothing was stored")

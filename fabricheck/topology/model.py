@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -206,7 +207,7 @@ def find_topology(system: str, site_configs: Path) -> Topology:
     """
     name, _, partition = system.partition(":")
     path = partition_files(name, site_configs).get(partition, site_configs / name / "topology.yaml")
-    if not path.is_file():
+    if not os.path.isfile(path):
         known = sorted(found.parent.name for found in site_configs.glob("*/topology.yaml"))
         listed = ", ".join(known) if known else f"none: is {site_configs} the right folder?"
         raise UserError(f"there is no system {name!r}: {path} does not exist; systems are {listed}")
@@ -215,7 +216,9 @@ def find_topology(system: str, site_configs: Path) -> Topology:
 
 def partition_files(system: str, site_configs: Path) -> dict[str, Path]:
     """The files of partitions whose nodes are not those of `topology.yaml`, by the partition's name."""
-    files = sorted((site_configs / system).glob("topology-*.yaml"))
+    folder = site_configs / system
+    # Not Path's: that fails where a name is too long for any file.
+    files = sorted(folder.glob("topology-*.yaml")) if os.path.isdir(folder) else []
     return {file.stem.removeprefix("topology-"): file for file in files}
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 from fabricheck import __version__
 from fabricheck.cli import COMMANDS, cli, main
 from fabricheck.records.verdict import EXIT_CODES, Verdict
+from fabricheck.suite import suite_root
 from tests.support.result_files import CUDA, HOST, Line, lines_of, settle, write
 
 REFERENCES = """
@@ -117,6 +119,50 @@ def test_a_users_mistake_is_one_line(capsys: pytest.CaptureFixture[str], argumen
     assert message in captured.err
     assert len(captured.err.splitlines()) == 1
     assert captured.out == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["run", "--list", "--system"], ["expected"], ["ledger"], ["validate"], ["doctor", "--system"]),
+        *(["judge", str(HOST), "--system"], ["report", str(HOST), "--output", "x.html", "--system"]),
+        *(["store", "import", str(HOST), "--test", "T", "--system"], ["observations", str(HOST), "--system"]),
+        ["init", "--system"],
+    ],
+    ids=" ".join,
+)
+def test_a_name_of_300_characters_is_a_system_that_there_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    """No file can have such a name, and the file system says so in place of "there is none"."""
+    (tmp_path / "site_configs").mkdir()
+    monkeypatch.setenv("FABRICHECK_SITES", str(tmp_path))
+    name = 300 * "x"
+    assert run(*arguments, name) == 2
+    captured = capsys.readouterr()
+    (line,) = captured.err.splitlines()
+    says = rf"there is no (system|topology of) '{name}'|unknown system '{name}'|'{name}' is no name of a system"
+    assert re.match(f"fabricheck: ({says})", line)
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize("line", ["2026-01-01: x", "2026-01-01 10:00:00: {2026-01-01: x}", "name: {2026-01-01: x}"])
+@pytest.mark.parametrize("option", ["--policy", "--references", "--topology"])
+def test_a_date_where_a_name_belongs_is_one_line(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    references: Callable[[float], list[str]],
+    option: str,
+    line: str,
+) -> None:
+    known = references(98)[1]
+    valid = {"--policy": "config/policy.yaml", "--topology": "site_configs/local/topology.yaml", "--references": known}
+    file = tmp_path / "dates.yaml"
+    file.write_text(f"{line}\n" + (suite_root() / valid[option]).read_text())
+    assert run("judge", HOST, option, file) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"fabricheck: {file}:1: ")
+    assert "a name has to be text or a number: put it into quotes" in said
 
 
 def test_the_test_class_has_to_be_said_where_there_are_two(

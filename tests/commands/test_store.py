@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from fabricheck.cli import main
 from fabricheck.store import history
-from fabricheck.store.folders import METRICS, SAMPLES
+from fabricheck.store.folders import FILES, METRICS, SAMPLES, SUMS
 from fabricheck.store.reading import entries_of
 from fabricheck.store.session import NodeRecord, read_record
 from tests.support.result_files import CUDA
@@ -160,6 +161,46 @@ def test_import_into_a_damaged_store_stores_and_says_so(suite: Path, capsys: pyt
     assert run("store", "import", result_file(suite, 1), *options) == 1
     assert "fabricheck: the store is damaged: " in capsys.readouterr().err
     assert len(list((suite / "output" / "store" / "local").iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    "place", ["", "local", "local/ENTRY", *(f"local/ENTRY/{each}" for each in ("", *FILES, SUMS)), "local/.writing-0"]
+)
+def test_a_link_to_nowhere_in_a_store(suite: Path, capsys: pytest.CaptureFixture[str], place: str) -> None:
+    """Beside a store's files, or in place of one: each command says what is wrong or does without, and removes none."""
+    store = suite / "output" / "store"
+    options = ("--system", "local", "--test", "PingPong")
+    for night in range(2):
+        assert run("store", "import", result_file(suite, night), *options) == 0
+    first = sorted((store / "local").iterdir())[0]
+    link = store / place.replace("ENTRY", first.name)
+    if place.endswith("ENTRY"):
+        link = link.with_name(f"{first.name}0")
+    elif link.is_dir():
+        link /= "link"
+    else:
+        link.unlink(missing_ok=True)
+    link.symlink_to(suite / "nowhere")
+    capsys.readouterr()
+    draft = place.endswith(".writing-0")
+    for words in (
+        *(("store", "ls"), ("store", "prune", "--samples", "0", "--dry-run"), ("store", "verify")),
+        *(("watch", "local"), ("calibrate", "local"), ("ledger", "local"), ("compare", "0", "1"), ("replay",)),
+        ("report", "--system", "local", "--output", suite / "report.html"),
+        ("store", "import", result_file(suite, 2), *options),
+    ):
+        status = run(*words)
+        said = capsys.readouterr()
+        assert status in range(6), (words, said)
+        assert len(said.err.splitlines()) <= 1, (words, said)
+        assert not re.search(r"No such file|[Tt]raceback|mistake in Fabricheck", said.err), (words, said)
+        if words == ("store", "verify"):
+            assert status == (0 if draft else 1)
+            assert str(link if link.name not in (*FILES, SUMS) else link.parent) in said.out
+        if words == ("store", "ls"):
+            # A session is listed by its own record: another file of it is of no concern.
+            assert (status == 0) == (draft or (link.parent == first and link.name not in (FILES[0], SUMS)))
+        assert link.is_symlink()
 
 
 def test_ls_verify_and_prune(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:

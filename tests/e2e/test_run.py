@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -128,6 +129,42 @@ def test_a_list_of_nothing_or_with_a_mistake_is_refused(toy: ToySuite) -> None:
     assert "unrecognized arguments: --nosuch; all that it said is in " in wrong.stderr
     file = fabricheck_run(toy, "--list", "--output", str(toy.check))
     assert file.returncode == 2
+
+
+def test_a_list_without_room_for_it_is_one_line_and_no_verdict(toy: ToySuite) -> None:
+    """ReFrame logs into the output, goes on where it cannot, and prints a traceback for each line that it lost."""
+    command = [sys.executable, "-m", "fabricheck", "run", "--system", "toy", "--list"]
+    # No file may have more than 512 B, which needs no full file system: EFBIG comes where ENOSPC would.
+    full = ["sh", "-c", 'ulimit -f 1 && exec "$@"', "sh", *command]
+    for more, said in (
+        ([], f"cannot write below {toy.output}: File too large: choose another folder with --output"),
+        (["--", "--nosuch"], "unrecognized arguments: --nosuch; all that it said could not be kept in "),
+    ):
+        job = subprocess.run([*full, *more], cwd=toy.suite.root, capture_output=True, text=True, check=False)
+        assert (job.returncode, job.stdout) == (2, "")
+        (line,) = job.stderr.splitlines()
+        assert line.startswith("fabricheck: ")
+        assert said in line, line
+    with Path("/dev/full").open("w") as out:
+        job = subprocess.run(command, cwd=toy.suite.root, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+    assert job.returncode == 2
+    assert job.stderr == "fabricheck: cannot write the output: No space left on device\n"
+
+
+@pytest.mark.full
+def test_a_system_that_the_store_cannot_name_is_refused_before_anything_runs(toy: ToySuite) -> None:
+    """Its results would be lost to the store, and somebody would see that when all was measured."""
+    long = 120 * "s"
+    folder = toy.suite.root / "site_configs" / "toy"
+    for file in folder.iterdir():
+        file.write_text(file.read_text().replace("toy", long))
+    folder.rename(folder.with_name(long))
+    job = fabricheck_run(toy, "--system", long)
+    assert job.returncode == 2
+    (line,) = job.stderr.splitlines()
+    assert "cannot be the name of a system in the store: use letters, digits, . _ and -, 100 at most" in line
+    assert not list(toy.output.glob("runs/*"))
+    assert fabricheck_run(toy, "--system", long, "--no-store").returncode == 0
 
 
 def test_a_result_file_that_was_cut_off_is_incomplete(toy: ToySuite) -> None:

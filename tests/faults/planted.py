@@ -88,6 +88,11 @@ def set_times(text):
     return edit_lines(change)
 
 
+def cut_off_with_its_job(file):
+    file.with_name("exit-status").unlink()
+    edit_lines(lambda lines: lines.pop())(file)
+
+
 EDITED = {
     "truncated_file": lambda file: file.write_bytes(file.read_bytes()[:-700]),
     "empty_file": lambda file: file.write_text(""),
@@ -105,7 +110,9 @@ EDITED = {
     "another_mpi": edit_lines(with_another_mpi),
     "another_transport": edit_record(0, transport="copy"),
     "bad_exit_status": lambda file: file.with_name("exit-status").write_text("1\n"),
-    "no_exit_status": lambda file: file.with_name("exit-status").unlink(),
+    "no_exit_status": cut_off_with_its_job,
+    "ended_afterwards": lambda file: file.with_name("exit-status").unlink(),
+    "launcher_killed": lambda file: file.with_name("exit-status").write_text("137\n"),
 }
 OTHERS = ["fewer_ranks", "tuning_not_in_effect", "reference_missed", "reference_in_another_unit"]
 

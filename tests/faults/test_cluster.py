@@ -65,6 +65,19 @@ def test_ports_are_told_by_the_group_patterns(site: Site, scheme: str) -> None:
 
 
 @pytest.mark.full
+def test_group_patterns_of_nodes_with_one_port(site: Site) -> None:
+    """Four ranks of a node share its only port: what two would carry is expected nowhere."""
+    topology, settings = (site.root / "site_configs/emulated" / name for name in ("topology.yaml", "settings.py"))
+    lines = [line for line in topology.read_text(encoding="utf-8").splitlines() if "hsn1" not in line]
+    topology.write_text("\n".join(lines), encoding="utf-8")
+    replace(settings, '["hsn0", "hsn1"]', '["hsn0"]')
+    replace(settings, '["openmpi-packed", "openmpi-round-robin"]', '["openmpi"]')
+    done = site.run("two-ports", name="NodeGroups")
+    assert done.status == 0, done.output
+    assert done.problems == ()
+
+
+@pytest.mark.full
 def test_every_port_of_a_pair_of_nodes_is_measured(site: Site) -> None:
     """A rank for each port where the environment binds them, and both ports at once; else one rank a node."""
     done = site.run("two-ports", environment="openmpi-round-robin")
@@ -126,6 +139,13 @@ def test_a_slow_link_without_references(site: Site) -> None:
 def test_a_link_that_is_slow_in_one_direction(site: Site) -> None:
     faults.slow(site.cluster, "nid002:hsn0", 50, one_side=True)
     expect(site.run(LEAF), "a link has the wrong rate on one side", "fault slow --one-side", Verdict.FAIL, "nid002")
+
+
+@pytest.mark.full
+def test_the_port_and_the_direction_of_a_loss_are_named(site: Site) -> None:
+    faults.slow(site.cluster, "nid002:hsn0", 30, one_side=True)
+    fault, how = "a port is 30% slower in one direction", "fault slow nid002:hsn0 30 --one-side, with references"
+    expect(site.run(LEAF), fault, how, Verdict.DEGRADED, "nid002:hsn0 sending or nid002 sending is slow")
 
 
 @pytest.mark.full

@@ -163,6 +163,18 @@ PLANTED = {
     "no_exit_status": Planted(
         "the job ends before the benchmark", "its exit status was removed", Verdict.INCOMPLETE, "no exit status"
     ),
+    "ended_afterwards": Planted(
+        "the job is ended after all was measured",
+        "its exit status was removed",
+        Verdict.DEGRADED,
+        "all was measured, and then the job was ended",
+    ),
+    "launcher_killed": Planted(
+        "the launcher is killed after all was measured",
+        "its exit status was edited",
+        Verdict.DEGRADED,
+        "the launcher was ended by SIGKILL",
+    ),
     "fewer_ranks": Planted(
         "the launcher starts fewer ranks", "one rank was started", Verdict.INCOMPLETE, "--expect-ranks asks for 2"
     ),

@@ -1,6 +1,7 @@
 """Faults of a cluster as they were once planted and recorded: what is judged is the judge, without references.
 
 tests/data/emulated: NodePairs of the emulated cluster without its state, while other work kept its two cores busy.
+healthy-latencies has messages of 8 B too, of one leaf (benchmarks.healthy --latencies, 2026-11-23).
 """
 
 from __future__ import annotations
@@ -109,5 +110,20 @@ def test_the_healthy_cluster_10_percent_slower_is_not(tmp_path: Path) -> None:
     assert "24 equals have 90% of the 0.0957 Gb/s that links carry of data: no healthy one is left" in problems[0]
 
 
-def test_the_healthy_cluster_is_green() -> None:
-    assert judge("healthy") == (0, "PASS", [])
+def test_a_cable_with_more_delay_is_named(tmp_path: Path) -> None:
+    """The recorded latencies, and 0.4 ms more in each pair of nid002: not every kernel can delay packets."""
+    lines = [json.loads(each) for each in (DATA / "healthy-latencies.jsonl").read_text(encoding="utf-8").splitlines()]
+    late = [each for each in lines if each.get("bytes") == 8 and 1 in each["ranks"]]
+    for each in late:
+        each["times_ns"] = [time + 400_000 for time in each["times_ns"]]
+    settle_totals(lines)
+    status, verdict, problems = judge_file(write(tmp_path / "late.jsonl", lines))
+    assert (status, verdict) == (1, "DEGRADED"), problems
+    assert problems[0].startswith("DEGRADED: nid002:hsn0 or nid002 is slow: 6 metrics are slower than their equals")
+    of_pairs = {f"DEGRADED: unidirectional_contended_{a}_{b}_8b_latency" for a, b in (each["ranks"] for each in late)}
+    assert {each[: each.index("_latency") + 8] for each in problems[1:]} == of_pairs
+
+
+@pytest.mark.parametrize("name", ["healthy", "healthy-latencies"])
+def test_the_healthy_cluster_is_green(name: str) -> None:
+    assert judge(name) == (0, "PASS", [])

@@ -145,3 +145,15 @@ def test_nodes_of_the_description_that_no_run_was_on_are_told() -> None:
     assert told(*NODES) == told(NODES[0]) == []  # what stays on a node says nothing of the network
     said = "no run was on 5 of the 8 nodes of the description: nid[004-008]"
     assert told("nid001.cluster.local", "nid002", "nid003") == [said]
+
+
+def test_nodes_that_slurm_has_and_nobody_described_are_told() -> None:
+    """A partition that grew to ten nodes: the eight of the description are measured, and pass."""
+    run = made_run(NODES, [made_samples("pingpong", (0, 1), MIB, 0.09)])
+
+    def told(slurm_nodes: str) -> list[str]:
+        return [each.message for each in find_unmeasured_nodes([made_case(run, slurm_nodes=slurm_nodes)], EMULATED)]
+
+    assert told("") == told("nid[001-008]") == []
+    (said,) = told("nid[001-010]")
+    assert said.startswith("made:gpu: Slurm has 10 nodes, more than are described: no run was on nid[009-010]; set")

@@ -11,7 +11,7 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.extras import cores_problems, parse_cores
-from fabricheck.rfm.launch import binding_options, devices_of_ranks, nodes_lost, nodes_up
+from fabricheck.rfm.launch import binding_options, devices_of_ranks, nodes_lost, nodes_undescribed, nodes_up
 from fabricheck.topology.model import Topology, find_topology
 from tests.support.nodes import ROOT
 
@@ -111,6 +111,13 @@ def test_nodes_that_take_no_job_are_left_out_by_name(
 ) -> None:
     test: Any = SimpleNamespace(job=SimpleNamespace(scheduler=scheduler))
     assert nodes_up(test, known) == up
+
+
+@pytest.mark.parametrize(("known", "names"), [(4, "nid[0-7]"), (8, ""), (0, ""), (9, "")])
+def test_a_partition_of_slurm_that_is_larger_than_described_is_named(known: int, names: str) -> None:
+    scheduler = Slurm({**{f"nid{n}": {"IDLE"} for n in range(8)}, "login1": {"IDLE"}})
+    test: Any = SimpleNamespace(job=SimpleNamespace(scheduler=scheduler))
+    assert nodes_undescribed(test, known) == names
 
 
 @pytest.mark.parametrize(
