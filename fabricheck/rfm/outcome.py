@@ -123,11 +123,11 @@ def lost_words(test: rfm.RegressionTest) -> str:
 def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -> tuple[Problem, ...]:
     """What tells the nodes and ranks for which `run` did not get to its end, of Slurm and of the run's stderr.
 
-    A job or launcher that was ended after all was measured costs no measurement, but somebody has to look.
+    A job or launcher that was ended after all was measured costs no measurement, but it is no run as it should be.
     """
     if ended := _ended_afterwards(run, status, errors):
         text = f"{run.path}: all was measured, and then {ended}: look into the scheduler's log{describe_end(errors)}"
-        return (Problem(Verdict.DEGRADED, text),)
+        return (Problem(Verdict.INCOMPLETE, text),)
     lost = nodes_lost(test, (each.host for each in run.ranks)) if run.footer is None else ()
     problems = (Problem(Verdict.INCOMPLETE, f"{run.path}: {each}") for each in lost)
     return (*problems, *require_words_of_all_nodes(run, errors), *require_arrival(run, errors))

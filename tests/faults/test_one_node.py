@@ -166,13 +166,13 @@ PLANTED = {
     "ended_afterwards": Planted(
         "the job is ended after all was measured",
         "its exit status was removed",
-        Verdict.DEGRADED,
+        Verdict.INCOMPLETE,
         "all was measured, and then the job was ended",
     ),
     "launcher_killed": Planted(
         "the launcher is killed after all was measured",
         "its exit status was edited",
-        Verdict.DEGRADED,
+        Verdict.INCOMPLETE,
         "the launcher was ended by SIGKILL",
     ),
     "fewer_ranks": Planted(
