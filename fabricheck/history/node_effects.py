@@ -29,20 +29,22 @@ _REACH = 4.0
 def without_node_effects(cells: pl.DataFrame) -> pl.DataFrame:
     """The `value` of each row less the effect of its `nodes`, which are a list of names; 0 where nothing is known.
 
-    `row` and `place` are the numbers of metric and session; rows are in the order of sessions. Metrics that were always
-    on the same nodes are as they were.
+    `row` and `place` are the numbers of metric and session. Metrics that were always on the same nodes stay as they
+    are.
     """
+    # Most metrics of a fleet are a node's own, and those are many.
+    turns = cells.group_by("row").agg(pl.col("nodes").hash().n_unique().alias("turns")).filter(pl.col("turns") > 1)
+    if turns.is_empty():
+        return cells
+    several = cells.join(turns, on="row", how="semi", maintain_order="left").sort("row", "place", maintain_order=True)
     where = pl.col("nodes").list.sort().list.join("+").fill_null("")
-    cells = cells.with_columns(where.rank("dense").over("row").cast(pl.Int64).alias("where") - 1)
-    several = cells.filter(pl.col("where").max().over("row") > 0).partition_by("row", maintain_order=True)
-    if not several:
-        return cells.drop("where")
-    same = cells.filter(pl.col("where").max().over("row") == 0)
+    several = several.with_columns(where=where.rank("dense").over("row").cast(pl.Int64) - 1)
+    same = cells.join(turns, on="row", how="anti", maintain_order="left")
     changed = []
-    for each in several:
+    for each in several.partition_by("row", maintain_order=True):
         effect = _effects(each["place"].to_numpy(), each["where"].to_numpy(), np.log(each["value"].to_numpy()))
-        changed.append(each.with_columns(value=pl.col("value") / np.exp(effect)))
-    return pl.concat([same, *changed]).drop("where")
+        changed.append(each.drop("where").with_columns(value=pl.col("value") / np.exp(effect)))
+    return pl.concat([same, *changed])
 
 
 def _effects(place: Ints, where: Ints, logs: Floats) -> Floats:

@@ -220,12 +220,9 @@ def series_of(frame: pl.DataFrame) -> Series:
         frame.select("session", *KEY, "value", "software", "nodes")
         .join(sessions.select("session", "place"), on="session")
         .join(keys.select(*KEY, "row"), on=KEY)
-        .sort("row", "place", maintain_order=True)
     )
     cells = (
-        without_node_effects(runs)
-        .group_by("row", "place", maintain_order=True)
-        .agg(pl.col("value").median(), pl.col("software").first())
+        without_node_effects(runs).group_by("row", "place").agg(pl.col("value").median(), pl.col("software").first())
     )
     software = cells["software"].unique().sort()
     values = np.full((len(keys), len(sessions)), np.nan)
