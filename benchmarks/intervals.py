@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.launch_noise import values
-from benchmarks.noise import ARCHIVES, SHAPES, Shape, autocorrelated
+from benchmarks.noise import RESULTS, SHAPES, Shape, autocorrelated
 from fabricheck.history.robust import centre_and_spread, prediction_factor
 from fabricheck.judge.statistics import BATCHES, median_interval
 
@@ -55,7 +55,7 @@ def print_shapes(number: int) -> None:
 
 def recorded(archive: str) -> list[tuple[float, list[Floats]]]:
     """Bytes and the launches of each metric that every launch has; values in the unit of the metric, in order."""
-    count, found = values(ARCHIVES / f"{archive}.tar.xz")
+    count, found = values(RESULTS / "h200-2026-11-22" / f"{archive}.tar.xz")
     chosen = [(key[2], launches) for key, metrics in found.items() for launches in metrics.values()]
     return [(size, launches) for size, launches in chosen if len(launches) == count]
 

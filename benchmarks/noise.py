@@ -1,4 +1,4 @@
-"""Noise of healthy metrics, from session to session: ten shapes, and what launches on real GPUs recorded.
+"""Noise of healthy metrics, from session to session: ten shapes, and what launches on real machines recorded.
 
 Every shape is a function of a random generator, metrics and sessions to an array of shape (metrics, sessions), with a
 standard deviation of 1 from session to session (outliers and dips come on top) and positive values worse. What was
@@ -21,7 +21,7 @@ from benchmarks.launch_noise import values
 
 Floats = npt.NDArray[np.float64]
 Generator = np.random.Generator
-ARCHIVES = Path(__file__).parents[1] / "docs" / "results" / "h200-2026-11-22"
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def common(rng: Generator, metrics: int, sessions: int) -> Floats:
 @cache
 def recorded_launches(archive: str) -> Floats:
     """Medians of the launches of an archive, shape (metrics, launches): logarithms, more is worse, median 0."""
-    count, found = values(ARCHIVES / f"{archive}.tar.xz")
+    count, found = values(RESULTS / f"{archive}.tar.xz")
     rows = []
     for (*_, quantity), metrics in found.items():
         sign = -1.0 if quantity == "goodput" else 1.0
@@ -124,8 +124,10 @@ SHAPES = (
     Shape("common factor 70%", common),
 )
 RECORDED = (
-    Shape("recorded, four GPUs", recorded("launches-4-gpus")),
-    Shape("recorded, four other GPUs", recorded("launches-4-gpus-b")),
-    Shape("recorded, one GPU", recorded("launches-1-gpu")),
+    Shape("recorded, four GPUs", recorded("h200-2026-11-22/launches-4-gpus")),
+    Shape("recorded, four other GPUs", recorded("h200-2026-11-22/launches-4-gpus-b")),
+    Shape("recorded, one GPU", recorded("h200-2026-11-22/launches-1-gpu")),
+    Shape("recorded, one H100", recorded("h100-2026-11-23/launches-1-gpu")),
+    Shape("recorded, emulated cluster", recorded("emulated-2026-11-23/sessions-4-nodes")),
 )
 ALL = (*SHAPES, *RECORDED)
