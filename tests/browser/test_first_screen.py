@@ -104,6 +104,19 @@ FOCUS = """() => {
 }"""
 
 
+# Whether the figures that are near are drawn, which the page does as they come; then their buttons can be reached.
+DRAWN = """() => [...document.querySelectorAll(".plot")].every((each) => {
+  const box = each.getBoundingClientRect();
+  const near = each.checkVisibility() && box.bottom > -800 && box.top < innerHeight + 800;
+  return !near || each.querySelector(".modebar-btn[data-title^=Download]");
+})"""
+
+
+def press(page: Page, key: str) -> None:
+    page.wait_for_function(DRAWN)
+    page.keyboard.press(key)
+
+
 def focused(page: Page, place: int) -> bool:
     """The keyboard is at this place and is seen there, once the browser has shown it; whether that is in a run."""
     for _ in range(40):
@@ -121,16 +134,16 @@ def test_the_keyboard_alone_reaches_everything_and_is_seen(open_page: Open, ever
     page = open_page([slow((1, 3)) for _ in range(43)], shown=everything).page
     stops = 0
     while True:
-        page.keyboard.press("Tab")
+        press(page, "Tab")
         if focused(page, stops):
             break
         stops += 1
     assert 0 < stops < 60
     page.keyboard.press("Enter")
     page.locator("details.run[open]").first.wait_for(state="attached")
-    page.keyboard.press("Tab")
+    press(page, "Tab")
     assert focused(page, stops + 1)
-    page.keyboard.press("Shift+Tab")
+    press(page, "Shift+Tab")
     page.keyboard.press("Enter")
     page.locator("details.run[open]").wait_for(state="detached")
 
