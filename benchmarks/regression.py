@@ -102,9 +102,9 @@ def poisson(count: int, exposure: float) -> str:
     return f"{count / exposure:.2f} ({low / exposure:.2f}-{high / exposure:.2f})"
 
 
-def share(count: int, number: int) -> str:
+def share(count: int, number: int, digits: int = 0) -> str:
     low, high = binomtest(count, number).proportion_ci(0.95, method="exact")
-    return f"{count / number:.0%} ({low:.0%}-{high:.0%})"
+    return f"{count / number:.{digits}%} ({low:.{digits}%}-{high:.{digits}%})"
 
 
 # watch

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binomtest, norm
+from scipy.stats import norm
 
 from benchmarks.calibration import bounds
 from benchmarks.noise import SHAPES, Floats, Generator, Shape
+from benchmarks.regression import share
 from fabricheck.judge.outliers import Parts, outliers
 from fabricheck.judge.policy import load_policy
 from fabricheck.suite import suite_root
@@ -91,12 +92,8 @@ def measured(made: Made, rng: Generator, systems: int, sessions: int) -> list[st
         values = made.spread * made.shape.make(rng, made.metrics, RUNS + sessions * LAUNCHES)
         values[list(made.slow), RUNS:] += made.loss
         found.append([*red_by_references(made, values), *red_by_equals(made, values)])
-    return [share(np.concatenate(each)) for each in zip(*found, strict=True)]
-
-
-def share(found: Flags) -> str:
-    low, high = binomtest(int(found.sum()), found.size).proportion_ci(0.95, method="exact")
-    return f"{found.mean():.1%} ({low:.1%}-{high:.1%})"
+    number = systems * sessions
+    return [share(int(np.concatenate(each).sum()), number, digits=1) for each in zip(*found, strict=True)]
 
 
 def oracle(metrics: int, members: int, ratio: float) -> float:

@@ -153,9 +153,10 @@ def _run_job(command: list[str], kept: Path, wait: int) -> None:
 
 
 def _system_name(given: str | None, facts: Facts) -> str:
+    from fabricheck.store.folders import is_name
+
     name = given or re.sub(r"[^A-Za-z0-9_.-]+", "-", (facts.slurm.cluster if facts.slurm else "") or facts.hostname)
-    # A longer one is none that the store takes.
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", name) is None:
+    if not is_name(name):
         raise UserError(
             f"{name!r} is no name of a system: give --system with letters, digits, `_`, `.`, `-`, 100 at most"
         )

@@ -50,7 +50,7 @@ def distance_classes(run: Run, network: Network) -> Iterator[DistanceClass]:
     The interval takes iterations to be independent, though those of one pair are alike: it is too narrow where pairs
     differ. Raises UserError for a host that the network lacks.
     """
-    hosts = {each.rank: each.host for each in run.ranks}
+    hosts, transport = {each.rank: each.host for each in run.ranks}, str(run.header["transport"])
     found: dict[tuple[str, str, int, str], list[Samples]] = defaultdict(list)
     for samples in run.samples:
         ends = [network.node_of_host(hosts[rank]) for rank in samples.ranks]
@@ -64,7 +64,6 @@ def distance_classes(run: Run, network: Network) -> Iterator[DistanceClass]:
         )
         pairs = len({each.ranks for each in found[key]})
         summary, interval = summarize(values), median_interval(values)
-        transport = str(run.header["transport"])
         yield DistanceClass(operation, schedule, size, quantity, transport, distance, pairs, summary, interval)
 
 

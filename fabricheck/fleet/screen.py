@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -211,7 +212,7 @@ class Screen:
             sys.stderr.write(f"fabricheck: no part of the network can be named: {error}\n")
             return None, ()
 
-    @property
+    @cached_property
     def _policy(self) -> Policy:
         return load_policy(suite_root() / "config" / "policy.yaml")
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.signal import lfilter
 
 from fabricheck.history.robust import centre_and_spread
-from fabricheck.history.rows import by_rows, sample_of
+from fabricheck.history.rows import Arrays, by_rows, sample_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -63,7 +63,7 @@ def fit(values: Floats, days: Ints, lag: int, shared: npt.NDArray[np.bool_]) -> 
     `shared`: which metrics tell, and have, what all have in common.
     """
 
-    def levels(rows: slice) -> tuple[npt.NDArray[np.generic], ...]:
+    def levels(rows: slice) -> Arrays:
         known = centre_and_spread(values[rows])
         centred = values[rows] - known.centre[:, None]
         season = _season(centred, days)
@@ -76,7 +76,7 @@ def fit(values: Floats, days: Ints, lag: int, shared: npt.NDArray[np.bool_]) -> 
     # A factor that is hardly there says nothing: as if there were sessions in which it did nothing.
     square = max(float((factor**2).sum()) + 0.05 * factor.size, 1e-12)
 
-    def errors(rows: slice) -> tuple[npt.NDArray[np.generic], ...]:
+    def errors(rows: slice) -> Arrays:
         kept = np.clip(np.nan_to_num(rest[rows] / whole[rows, None]), -_REACH, _REACH)
         loading = np.where(shared[rows], kept @ factor / square, 0.0)
         left = rest[rows] - (loading * whole[rows])[:, None] * factor
@@ -84,7 +84,6 @@ def fit(values: Floats, days: Ints, lag: int, shared: npt.NDArray[np.bool_]) -> 
         decay, total, weight, error = _wander(left, spread, lag)
         wandering = np.flatnonzero(decay)
         if wandering.size:
-            spread = spread.copy()
             spread[wandering] = centre_and_spread(error[wandering]).spread
         return loading, np.maximum(spread, 1e-12), decay, total, weight, error
 
@@ -160,10 +159,11 @@ def _wander(rest: Floats, spread: Floats, lag: int) -> tuple[Floats, Floats, Flo
         mean = (kept**2).sum(axis=1) / np.maximum(np.isfinite(left).sum(axis=1), 1)
         rows = np.flatnonzero(mean < _WORTH_A_LOOK * square)
         found = centre_and_spread(left[rows]).spread
-        better = rows[found < least[rows]]
-        if better.size:
+        better = found < least[rows]
+        rows = rows[better]
+        if rows.size:
             error = error.copy() if error is rest else error
-            least[better] = found[found < least[rows]]
-            error[better], decay[better] = left[better], each
-            total[better], weight[better] = totals[better, -1], weights[better, -1]
+            least[rows] = found[better]
+            error[rows], decay[rows] = left[rows], each
+            total[rows], weight[rows] = totals[rows, -1], weights[rows, -1]
     return decay, total, weight, error

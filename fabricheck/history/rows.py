@@ -12,7 +12,6 @@ import numpy.typing as npt
 # Of a year of sessions these take 6 MB as numbers.
 _AT_ONCE = 2048
 
-
 Arrays = tuple[npt.NDArray[np.generic], ...]
 
 

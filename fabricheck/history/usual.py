@@ -125,16 +125,13 @@ class Usual:
         found = fit(window, self.days[start:until], options.lag, self.shared)
         del window
         going = ~open_
-        for name, value in (
-            ("count", found.count),
-            ("centre", found.centre),
-            ("loading", found.loading),
-            ("whole", found.whole_spread),
-            ("decay", found.decay),
-            ("total", found.total),
-            ("weight", found.weight),
-        ):
-            setattr(self, name, np.where(going, value, getattr(self, name)))
+        self.count = np.where(going, found.count, self.count)
+        self.centre = np.where(going, found.centre, self.centre)
+        self.loading = np.where(going, found.loading, self.loading)
+        self.whole = np.where(going, found.whole_spread, self.whole)
+        self.decay = np.where(going, found.decay, self.decay)
+        self.total = np.where(going, found.total, self.total)
+        self.weight = np.where(going, found.weight, self.weight)
         self.season = np.where(going[:, None], found.season, self.season)
         self._set_level(open_)
         self.factor_reach = found.factor_reach
