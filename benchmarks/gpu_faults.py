@@ -336,7 +336,17 @@ def _describe_mpi(cluster: Cluster, old: str, new: str) -> None:
 def run(cluster: Cluster, folder: Path, *options: str) -> Told:
     """`fabricheck run` on the login node, with these options; results are left in `folder`."""
     system = f"--system={cluster.layout.topology.system}"
-    words = [sys.executable, "-m", "fabricheck", "run", system, "--no-store", f"--output={folder}", *options]
+    words = [
+        sys.executable,
+        "-m",
+        "fabricheck",
+        "run",
+        system,
+        "--launches=1",
+        "--no-store",
+        f"--output={folder}",
+        *options,
+    ]
     done = cluster.run(words, timeout_s=_PATIENCE_S, environment=variables_of(cluster.layout.name))
     sessions = [*(folder / "runs").glob("*/verdict.json")]
     if len(sessions) != 1:

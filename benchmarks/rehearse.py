@@ -182,7 +182,7 @@ def _enlarge(system: str) -> None:
 def _run(cluster: Cluster, row: Row) -> tuple[Row, ...]:
     output = ROOT / "output" / "rehearsals" / f"{row.system.replace(':', '-')}-{row.tag}-{time.time_ns()}"
     chosen = f"--name={_TESTS[row.tag]}" if row.tag in _TESTS else f"--tag={row.tag}"
-    command = [sys.executable, "-m", "fabricheck", "run", f"--system={row.system}", chosen]
+    command = [sys.executable, "-m", "fabricheck", "run", f"--system={row.system}", "--launches=1", chosen]
     began = time.monotonic()
     try:
         done = cluster.run([*command, f"--output={output}"], timeout_s=_PATIENCE_S, environment=variables_of(NAME))

@@ -4,7 +4,7 @@
 
 A session has nodes of eight GPUs with 56 pairs each, a metric a pair, all on one level that varies from launch to
 launch by a shape of `benchmarks.noise`. References are those of `calibrate`; equals are judged as the judge does. *Of
-three*: what the first launch shows is launched twice more (`-- --max-retries=2`), and two of three decide. The oracle
+three*: what the first launch shows is launched again, as `fabricheck run` does, and two of three decide. The oracle
 knows the noise and looks for each GPU, link and direction, at one false alarm in a hundred sessions.
 """
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import settings
 
 from tests.support.effort import is_ci, is_full
+
+# What is planted here stays where it is; tests/e2e/test_launches.py has what does not.
+os.environ["FABRICHECK_LAUNCHES"] = "1"
 
 settings.register_profile("quick", max_examples=30, deadline=None)
 settings.register_profile("full", max_examples=100, deadline=None)

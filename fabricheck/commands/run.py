@@ -61,6 +61,14 @@ if TYPE_CHECKING:
     help="Go on where the last such run ended early, or the one in the folder RUN.",
 )
 @click.option("--minutes", type=click.IntRange(min=1), help="Time limit of that job.  [default: 60]")
+@click.option(
+    "--launches",
+    type=click.IntRange(min=1),
+    envvar="FABRICHECK_LAUNCHES",
+    default=3,
+    show_default=True,
+    help="What is DEGRADED is launched again, up to so many times in all, and most decide; 1: never.",
+)
 @click.option("--short", "is_short", is_flag=True, help="Of that run, ten lines of 60 columns at most.")
 @click.option("--list", "only_list", is_flag=True, help="List the checks that would run, and run none.")
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
@@ -79,6 +87,7 @@ def run(
     nodes: str | None,
     resume: str | None,
     minutes: int | None,
+    launches: int,
     is_short: bool,
     only_list: bool,
     reframe_options: tuple[str, ...],
@@ -103,7 +112,7 @@ def run(
 
     \b
     fabricheck run --system alps --tag nightly
-    fabricheck run --system alps --name PeerCopies -- --max-retries=2
+    fabricheck run --system alps --name PeerCopies --launches 1
     fabricheck run --system alps --tag smoke --nodes all --short
     fabricheck run --system alps --tag smoke --resume
     """
@@ -127,17 +136,18 @@ def run(
     ready = functools.partial(_get_ready, suite, name, kept_in)
     with _only_run(context, suite, selection, output) as has_locks:
         _judge_abandoned(suite, name, output, kept_in)
+        progress = (lambda: None) if is_short else _progress
         with fleet_of(suite, selection, wanted, output, store or output / "store") as fleet:
-            progress = None if is_short else _progress()
-            session = run_suite(suite, selection, output, progress, meanwhile=ready, fleet=fleet, has_locks=has_locks)
+            session = run_suite(suite, selection, output, progress(), meanwhile=ready, fleet=fleet, has_locks=has_locks)
         # The nodes are not needed to judge what they measured.
         from fabricheck.judge.overall import rehearsed
         from fabricheck.records.rehearsal import marked
         from fabricheck.records.verdict import EXIT_CODES
-        from fabricheck.session.outcome import judge_session
+        from fabricheck.session.again import Again
         from fabricheck.session.reports import PAGE
 
-        outcome = judge_session(session, suite, name)
+        again = Again(suite, selection, output, launches, click.echo, progress, has_locks)
+        session, outcome = again.judge(session)
         _say(outcome, name, is_short=is_short)
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
     report = f"the report is {session.folder / PAGE}" if kept else f"not all of it could be kept in {session.folder}"
@@ -196,7 +206,7 @@ def _say(outcome: Outcome, system: str, *, is_short: bool) -> None:
 def _get_ready(suite: Suite, system: str, store: Path | None) -> None:
     """What would spoil a run late; and what takes a second or two: modules for its end, and the page's script."""
     import fabricheck.report.past
-    import fabricheck.session.outcome
+    import fabricheck.session.again
     import fabricheck.session.reports
     import fabricheck.session.storing  # noqa: F401
     from fabricheck.report.embedded import packed_plotly

@@ -38,7 +38,8 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | 
     for each in runs:
         screened = Path(each.run.path)
         for found in _of_one(each, judge, again.get(screened.parent) if screened.name == SCREEN else None):
-            yield from _or_why_not(each.run.path, found)
+            for one in _or_why_not(each.run.path, found):
+                yield replace(one, files=(each.run.path,)) if isinstance(one, Problem) else one
     for found in (
         find_unused_gpus(runs, judge),
         find_unmeasured_nodes(runs, judge),

@@ -85,10 +85,13 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     links = {number: link for number, run in enumerate(judged) if (link := _slow_link(run)) is not None}
     rest = [each for each in unequal if not _is_of_link(each, judged, links)]
     addresses = _addresses(runs) if unequal or links else {}
-    problems = [*(_problem_of_link(each, addresses) for each in links.values()), *_problems(rest, addresses)]
+    paths = [run.run.path for run in judged]
+    problems = [_problem_of_link(link, addresses, paths[number]) for number, link in links.items()]
+    problems += _problems(rest, addresses, paths)
     problems += _without_majority(groups, rest, judged, policy)
     for each in groups if policy.tails_of_equals else ():
-        problems += find_slow_tails(each.equals, runs[each.run], each_error * len(each.equals.members))
+        tails = find_slow_tails(each.equals, runs[each.run], each_error * len(each.equals.members))
+        problems += (replace(one, files=(paths[each.run],)) for one in tails)
     return Compared(judged, tuple(problems), tuple(_findings(judged, groups)))
 
 
@@ -106,14 +109,14 @@ def _is_of_link(one: Unequal, runs: Sequence[RunJudgement], links: Mapping[int, 
     return link is not None and bool(pairs) and link.pairs.issuperset(pairs)
 
 
-def _problem_of_link(link: SlowLink, addresses: Mapping[str, str]) -> Problem:
+def _problem_of_link(link: SlowLink, addresses: Mapping[str, str], file: str) -> Problem:
     count = f"{link.others} other{'' if link.others == 1 else 's'}"
     others = f", beside {count}" if link.others else ", and no others"
     text = (
         f"the link {link.place} is slow: all {len(link.pairs)} pairs whose data cross it are{others}; look at its "
         f"state and error counters{_gpus_in(link.place, addresses)}"
     )
-    return Problem(Verdict.DEGRADED, text, link.place)
+    return Problem(Verdict.DEGRADED, text, link.place, (file,))
 
 
 def _equals(run: RunJudgement) -> tuple[Equals, ...]:
@@ -236,8 +239,8 @@ def _with(run: RunJudgement, judgements: Sequence[Judgement]) -> RunJudgement:
     return replace(run, judgements=own, verdict=worst(verdicts))
 
 
-def _problems(unequal: Sequence[Unequal], addresses: Mapping[str, str]) -> Iterator[Problem]:
-    """One line for each part, by the group in which it lost most."""
+def _problems(unequal: Sequence[Unequal], addresses: Mapping[str, str], paths: Sequence[str]) -> Iterator[Problem]:
+    """One line for each part, by the group in which it lost most; `paths`: the files of the runs."""
     by_part: dict[str, list[Unequal]] = {}
     for each in unequal:
         by_part.setdefault(each.where, []).append(each)
@@ -253,6 +256,7 @@ def _problems(unequal: Sequence[Unequal], addresses: Mapping[str, str]) -> Itera
             f"{_value(one.centre, most.unit):.4g} {most.unit} (p = {one.p:.1g}); look at its links, error counters, "
             f"clocks and other processes{_gpus_in(where, addresses)}",
             where,
+            tuple(dict.fromkeys(paths[each.run] for each in found)),
         )
 
 
@@ -275,14 +279,15 @@ def _without_majority(
                 low, high = (float(np.median(each)) / achievable for each in values)
                 carried = f"{low:.0%} of the {achievable:.4g} Gb/s that links carry of data"
                 text += f": they have {carried}, and the rest {high:.0%}"
-            yield Problem(Verdict.DEGRADED, text)
+            yield Problem(Verdict.DEGRADED, text, files=(runs[group.run].run.path,))
         elif achievable is not None and not equals.devices and len(judged) > 1:
             share = float(np.median(values[1])) / achievable
             best = max(values[1]) / achievable
             if share < 1 - policy.achievable_margin or best < 1 - policy.achievable_margin_of_best:
                 carried = f"{share:.0%} of the {achievable:.4g} Gb/s that links carry of data"
                 text = f"{equals.what}: {len(values[1])} equals have {carried}: no healthy one is left to compare with"
-                yield Problem(Verdict.DEGRADED, f"{text}; look at software, settings and what all of them share")
+                text += "; look at software, settings and what all of them share"
+                yield Problem(Verdict.DEGRADED, text, files=(runs[group.run].run.path,))
 
 
 def _achievable(group: _Group, runs: Sequence[RunJudgement]) -> float | None:

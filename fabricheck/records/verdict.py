@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -22,12 +22,14 @@ class Problem:
     """Something that keeps a run or a session from being green, with the verdict that it forces, which is never PASS.
 
     `message` is one line that says what is wrong, where, and what to do. `place`: the part of the system that is most
-    probably at fault, where that is what was found. Raises ValueError for the verdict PASS: that would be a `Finding`.
+    probably at fault, where that is what was found. `files`: the result files that show it, where a session says which.
+    Raises ValueError for the verdict PASS: that would be a `Finding`.
     """
 
     verdict: Verdict
     message: str
     place: str = ""
+    files: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if self.verdict is Verdict.PASS:

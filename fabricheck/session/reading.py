@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,7 +13,8 @@ from fabricheck.errors import UserError
 from fabricheck.jsonfile import read_json
 from fabricheck.records.case import Case
 from fabricheck.records.verdict import Finding, Problem, Verdict
-from fabricheck.session.problems import find_problems, find_what_applies
+from fabricheck.session.launches import Launched, read_launched
+from fabricheck.session.problems import failure_of, find_problems, find_what_applies
 
 #: The name of ReFrame's run report in the folder of a session.
 REPORT = "reframe.json"
@@ -71,7 +72,8 @@ class SessionInfo:
 class Session:
     """What ReFrame left in `folder`: every test case, and what they say beside their measurements.
 
-    `without_report`: what is known of a session as a whole of which ReFrame left no report.
+    `without_report`: what is known of a session as a whole of which ReFrame left no report. `interrupted`: a signal was
+    to end it.
     """
 
     folder: Path
@@ -79,12 +81,33 @@ class Session:
     problems: tuple[Problem, ...]
     findings: tuple[Finding, ...] = ()
     without_report: SessionInfo | None = None
+    interrupted: bool = False
 
     @classmethod
     def of(cls, folder: Path, cases: Sequence[Case], listed: int, status: int = 0, last_error: str = "") -> Session:
         """The session of test cases; the other arguments are those of `find_problems`."""
         problems = find_problems(listed, status, cases, last_error)
         return cls(folder, tuple(cases), problems, tuple(find_what_applies(cases)))
+
+    def instead(self, case: Case) -> Session:
+        """With another launch of a case in place of the one that it has."""
+        (before,) = (each for each in self.cases if str(each) == str(case))
+        cases = tuple(case if each is before else each for each in self.cases)
+        problems = [each for each in self.problems if each != failure_of(before)]
+        problems += [failure_of(case)] if case.result != "pass" else []
+        return replace(self, cases=cases, problems=tuple(problems), findings=tuple(find_what_applies(cases)))
+
+    def with_launches(self, launched: Iterable[Launched]) -> Session:
+        """With the launches that count in place of the first. Raises `UserError` where their reports are damaged."""
+        session, findings = self, []
+        for each in launched:
+            findings.append(each.finding)
+            if each.folder:
+                folder = self.folder / each.folder
+                for case in _moved_cases(folder):
+                    if str(case) == each.case:
+                        session = session.instead(case)
+        return replace(session, findings=(*session.findings, *findings))
 
     @property
     def info(self) -> SessionInfo:
@@ -102,10 +125,14 @@ def read_session(folder: Path) -> Session:
 
     Raises `UserError` where ReFrame's report is not in it or cannot be read.
     """
-    report = folder / REPORT
-    info = read_info(report)
-    cases = read_cases(report, lambda case: _move(case, info, folder))
-    return Session.of(folder, cases, info.cases)
+    session = Session.of(folder, _moved_cases(folder), read_info(folder / REPORT).cases)
+    return session.with_launches(read_launched(folder))
+
+
+def _moved_cases(folder: Path) -> tuple[Case, ...]:
+    """Those in the report of a folder, with their files where the folder is now."""
+    info = read_info(folder / REPORT)
+    return read_cases(folder / REPORT, lambda case: _move(case, info, folder))
 
 
 def read_info(report: Path) -> SessionInfo:

@@ -17,7 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -28,6 +28,7 @@ from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.resume import carry_on
 from fabricheck.fleet.settings import write_settings
 from fabricheck.patterns import mistake_of
+from fabricheck.records.case import Case
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.session.abandoned import Started, leave_started, unwritable
 from fabricheck.session.check_files import check_files
@@ -92,12 +93,11 @@ def run_suite(
     Everything is left below `output`: what this run alone made in runs/<system>-<time>/, ReFrame's database and logs
     beside it. Raises `UserError` when the system is unknown, when nothing is selected, or when ReFrame refuses.
     """
-    command, environment = _command(suite, selection), _environment(suite, selection, output)
+    command = _command(suite, selection)
+    environment = _environment(suite, selection, output, has_locks=has_locks)
     folder = _new_folder(output.resolve() / "runs", selection.whole_system)
     if fleet is not None:
         environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, suite)
-    if not has_locks:
-        environment["RFM_ENABLE_RESULTS_STORAGE"] = "no"
     report = folder / REPORT
     command += [f"--stage={folder / 'stage'}", f"--output={folder / 'output'}", f"--report-file={report}"]
     try:
@@ -116,6 +116,41 @@ def run_suite(
     with contextlib.suppress(UserError):
         scrub_database(output / DATABASE, read_info(folder / REPORT).uuid, environment)
     return _session(folder, listed, *ended, output)
+
+
+def launch(
+    suite: Suite,
+    selection: Selection,
+    cases: Sequence[Case],
+    folder: Path,
+    *,
+    output: Path,
+    progress: Progress | None,
+    has_locks: bool,
+) -> tuple[tuple[Case, ...], str]:
+    """Launches test cases of one partition and environment once more, after a run of `selection`, below `folder`.
+
+    What came of those that got to run, and by which signal ReFrame was to end; empty where by none.
+    """
+    environment = _environment(suite, selection, output, has_locks=has_locks)
+    files = check_files(suite.root / "checks", selection.tags, selection.patterns)
+    hashes = tuple(f"/{case.attributes['hashcode']}" for case in cases)
+    own = Selection(cases[0].partition, (), hashes, (f"^{re.escape(cases[0].environment)}$",), selection.more)
+    folder.mkdir()
+    report = folder / REPORT
+    command = [*_reframe(files), *own.arguments()]
+    command += [f"--stage={folder / 'stage'}", f"--output={folder / 'output'}", f"--report-file={report}"]
+    if progress is not None:
+        names = {case.name for case in cases}
+        past = past_seconds(folder.parent.parent, selection.whole_system, REPORT)
+        progress.past = {name: seconds for name, seconds in past.items() if name in names}
+    _, ended_by = _run(["--run"], command, environment, folder / OUTPUT, progress)
+    scrub(folder, environment)
+    with contextlib.suppress(UserError):
+        scrub_database(output / DATABASE, read_info(report).uuid, environment)
+        asked = set(map(str, cases))
+        return tuple(case for case in read_cases(report) if str(case) in asked), ended_by
+    return (), ended_by
 
 
 def _files_inside(fleet: Fleet, folder: Path, suite: Suite) -> str:
@@ -141,7 +176,7 @@ def _session(folder: Path, listed: int, status: int, ended_by: str, output: Path
     if (fleet := Fleet.of_run(folder)) is not None:
         fleet.end(text)
     problem = Problem(Verdict.INCOMPLETE, text)
-    return replace(session, problems=(problem, *session.problems))
+    return replace(session, problems=(problem, *session.problems), interrupted=True)
 
 
 def _harmless(pattern: str) -> str:
@@ -176,13 +211,13 @@ def list_suite(suite: Suite, selection: Selection, output: Path) -> Listing:
 def _command(suite: Suite, selection: Selection) -> list[str]:
     """ReFrame's, without what to do and where to leave files."""
     suite.require(selection.whole_system)
-    return [
-        # Nothing runs beside anything else. Not as a mode in the configuration: with --mode, ReFrame 4.10.4 forgets
-        # --prgenv.
-        *(*reframe_command(), "--exec-policy=serial"),
-        *(f"--checkpath={each}" for each in check_files(suite.root / "checks", selection.tags, selection.patterns)),
-        *selection.arguments(),
-    ]
+    files = check_files(suite.root / "checks", selection.tags, selection.patterns)
+    return [*_reframe(files), *selection.arguments()]
+
+
+def _reframe(files: Iterable[Path]) -> list[str]:
+    # Nothing runs beside anything else. Not as a mode in the configuration: with that ReFrame 4.10.4 forgets --prgenv.
+    return [*reframe_command(), "--exec-policy=serial", *(f"--checkpath={each}" for each in files)]
 
 
 def _new_folder(runs: Path, system: str) -> Path:
@@ -228,7 +263,7 @@ def _last_error(log: Path) -> str:
     return errors[-1] if errors else ""
 
 
-def _environment(suite: Suite, selection: Selection, output: Path) -> dict[str, str]:
+def _environment(suite: Suite, selection: Selection, output: Path, *, has_locks: bool = True) -> dict[str, str]:
     ours = {
         "RFM_CONFIG_FILES": ":".join(map(str, suite.config_files(selection.whole_system))),
         "RFM_PREFIX": str(output.resolve()),
@@ -240,6 +275,8 @@ def _environment(suite: Suite, selection: Selection, output: Path) -> dict[str, 
         # CMake may come from a wheel, beside this Python.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
     }
+    if not has_locks:
+        ours["RFM_ENABLE_RESULTS_STORAGE"] = "no"
     return {**os.environ, **ours}
 
 

@@ -127,6 +127,19 @@ def test_a_slow_link(site: Site, percent: int, verdict: Verdict) -> None:
 
 
 @pytest.mark.full
+def test_a_slow_link_stays_slow_where_it_is_launched_again(site: Site) -> None:
+    """On the same two nodes of the four that are idle: others would be healthy."""
+    faults.slow(site.cluster, "nid002:hsn0", 30)
+    done = site.run("pair", "--launches", "3")
+    assert done.status == 1, done.output
+    assert any("was launched 2 times: DEGRADED, DEGRADED; DEGRADED counts" in each for each in done.findings), (
+        done.output
+    )
+    (script,) = done.folder.glob("launch-2/**/NodePairs*/rfm_job.sh")
+    assert "#SBATCH --nodelist=nid001,nid002" in script.read_text()
+
+
+@pytest.mark.full
 def test_a_slow_link_without_references(site: Site) -> None:
     """What is expected of the link by its nominal rate is still asked for."""
     (site.root / "reference_values/emulated.yaml").write_text("$uncalibrated: {'*': lost}\n", encoding="utf-8")

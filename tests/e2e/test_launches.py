@@ -1,0 +1,115 @@
+"""What is DEGRADED is launched again by `fabricheck run`: what stays is red, what passes is not; nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fabricheck.records.verdict import Verdict
+from fabricheck.session.reading import read_session
+from fabricheck.store import history
+from tests.support.sessions import result_file
+from tests.support.toy import ToySuite
+
+pytestmark = pytest.mark.e2e
+
+REFERENCES = """\
+$sources:
+  healthy: {kind: vendor, source: what was measured before}
+$provenance:
+  Measures: healthy
+Measures:
+  toy:
+    pingpong_uncontended_0_1_1mib_goodput: [98.2, -0.1, 0.1, Gb/s]
+"""
+
+
+def fabricheck_run(toy: ToySuite, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fabricheck", "run", "--system", "toy", "--launches", "3", *options]
+    return subprocess.run(command, cwd=toy.suite.root / "checks", capture_output=True, text=True, check=False)
+
+
+def folder_of(toy: ToySuite) -> Path:
+    (folder,) = toy.output.glob("runs/toy-*")
+    return folder
+
+
+def slow_in(toy: ToySuite, *launches: int) -> None:
+    """The check says DEGRADED in these launches, counted from 1; its measurement is the same."""
+    count = f"echo >> {toy.output}/launched; launch=$(wc -l < {toy.output}/launched)"
+    slow = " || ".join(f"test $launch -eq {each}" for each in launches)
+    toy.plant("; true", f"; {count}; ! {{ {slow}; }}")
+    toy.plant("exitcode, 0)", 'exitcode, 0, msg="DEGRADED: slow")')
+
+
+@pytest.mark.parametrize(
+    ("slow", "said", "counts"),
+    [
+        ((1,), "DEGRADED, PASS, PASS", "PASS"),
+        ((1, 2), "DEGRADED, DEGRADED", "DEGRADED"),
+        ((1, 3), "DEGRADED, PASS, DEGRADED", "DEGRADED"),
+    ],
+)
+def test_most_launches_decide_and_all_are_told(toy: ToySuite, slow: tuple[int, ...], said: str, counts: str) -> None:
+    slow_in(toy, *slow)
+    job = fabricheck_run(toy)
+    assert job.returncode == (0 if counts == "PASS" else 1), job.stdout + job.stderr
+    assert "DEGRADED so far, so launched again (2 of 3 times at most): Measures @toy:default+none" in job.stdout
+    folder = folder_of(toy)
+    written = json.loads((folder / "verdict.json").read_text())
+    assert written["verdict"] == counts
+    told = f"Measures @toy:default+none: was launched {said.count(',') + 1} times: {said}; {counts} counts"
+    assert [each["message"] for each in written["findings"]].count(told) == 1
+    assert len(list(folder.rglob("result.jsonl"))) == said.count(",") + 1
+    # Who reads the folder later finds the same.
+    later = read_session(folder)
+    assert [each.message for each in later.findings] == [told]
+    assert [case.verdict.value for case in later.cases] == [counts]
+    assert history(toy.output / "store", system="toy").height == 2
+
+
+def test_what_only_the_judge_finds_is_launched_again(toy: ToySuite, tmp_path: Path) -> None:
+    """The check passes each time; by its references the first launch was slow."""
+    (toy.suite.root / "reference_values" / "toy.yaml").write_text(REFERENCES)
+    slow = result_file(tmp_path / "slow", 1, factor=1.5)
+    good = result_file(tmp_path / "good", 2)
+    toy.plant(
+        f"cat {toy.result} > result.jsonl; true",
+        f"if mkdir {toy.output}/launched; then cat {slow} > result.jsonl; else cat {good} > result.jsonl; fi",
+    )
+    job = fabricheck_run(toy)
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert "was launched 3 times: DEGRADED, PASS, PASS; PASS counts" in " ".join(job.stdout.split())
+
+
+def test_nothing_is_launched_again_where_that_is_not_wanted(toy: ToySuite) -> None:
+    slow_in(toy, 1)
+    job = fabricheck_run(toy, "--launches", "1")
+    assert job.returncode == 1, job.stdout + job.stderr
+    assert not (folder_of(toy) / "launches.json").exists()
+
+
+def test_wrong_data_in_a_later_launch_stand(toy: ToySuite) -> None:
+    count = f"echo >> {toy.output}/launched; exit $(wc -l < {toy.output}/launched)"
+    toy.plant("; true", f"; {count}")
+    toy.plant(
+        "return sn.assert_eq(self.job.exitcode, 0)",
+        'return sn.assert_true(False, "DEGRADED: slow" if self.job.exitcode == 1 else "FAIL: wrong data")',
+    )
+    job = fabricheck_run(toy)
+    assert job.returncode == 3, job.stdout + job.stderr
+    assert "was launched 2 times: DEGRADED, FAIL; FAIL counts" in " ".join(job.stdout.split())
+
+
+def test_a_launch_that_does_not_end_decides_nothing(toy: ToySuite) -> None:
+    slow_in(toy, 1)
+    toy.plant(f"cat {toy.result} >", f"test ! -e {toy.output}/launched && cat {toy.result} >")
+    job = fabricheck_run(toy)
+    assert job.returncode == 1, job.stdout + job.stderr
+    assert "DEGRADED, INCOMPLETE, INCOMPLETE; DEGRADED counts" in " ".join(job.stdout.split())
+    (case,) = read_session(folder_of(toy)).cases
+    assert case.verdict is Verdict.DEGRADED
