@@ -136,20 +136,29 @@ def run(
     ready = functools.partial(_get_ready, suite, name, kept_in)
     with _only_run(context, suite, selection, output) as has_locks:
         _judge_abandoned(suite, name, output, kept_in)
-        progress = (lambda: None) if is_short else _progress
+        progress, tell = (lambda: None) if is_short else _progress, functools.partial(click.echo, err=is_short)
         with fleet_of(suite, selection, wanted, output, store or output / "store") as fleet:
             session = run_suite(suite, selection, output, progress(), meanwhile=ready, fleet=fleet, has_locks=has_locks)
-        # The nodes are not needed to judge what they measured.
-        from fabricheck.judge.overall import rehearsed
-        from fabricheck.records.rehearsal import marked
-        from fabricheck.records.verdict import EXIT_CODES
-        from fabricheck.session.again import Again
-        from fabricheck.session.reports import PAGE
+            from fabricheck.session.again import Again
 
-        again = Again(suite, selection, output, launches, click.echo, progress, has_locks)
-        session, outcome = again.judge(session)
+            again = Again(suite, selection, output, launches, tell, progress, has_locks)
+            session, known = again.judge(session)
+        # The nodes are not needed to judge what they measured.
+        from fabricheck.session.outcome import judge_session
+
+        outcome = known or judge_session(session, suite, name)
         _say(outcome, name, is_short=is_short)
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
+    _conclude(context, session, outcome, kept=kept, is_short=is_short)
+
+
+def _conclude(context: click.Context, session: Session, outcome: Outcome, *, kept: bool, is_short: bool) -> None:
+    """The last line, and the exit status."""
+    from fabricheck.judge.overall import rehearsed
+    from fabricheck.records.rehearsal import marked
+    from fabricheck.records.verdict import EXIT_CODES
+    from fabricheck.session.reports import PAGE
+
     report = f"the report is {session.folder / PAGE}" if kept else f"not all of it could be kept in {session.folder}"
     click.echo(f"{outcome.verdict.value}: {marked(report, rehearsal=rehearsed(outcome.judged))}", err=is_short)
     context.exit(EXIT_CODES[outcome.verdict] or (0 if kept else EXIT_USER_ERROR))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fabricheck.records.verdict import Verdict
@@ -22,7 +22,8 @@ class Case:
     where ReFrame left its files, `None` where it did not get that far. `not_applicable`: it was skipped because the
     site's own description leaves nothing to measure. `declared_unsupported`: what it needs
     and the site says that the machine does not support. `launches`: the verdicts of all, where it was launched several
-    times in the session, in order.
+    times in the session, in order. `of_nodes`: of a test over a fleet, nodes of which another launch counts, each with
+    the folder of the test in that launch.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Case:
     not_applicable: bool = False
     declared_unsupported: str = ""
     launches: tuple[Verdict, ...] = ()
+    of_nodes: tuple[tuple[str, Path], ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name} @{self.partition}+{self.environment}"
@@ -86,8 +88,24 @@ class Case:
             return []
         # A test over a fleet has a folder for each node. A program that ends before it knows what it measures leaves an
         # empty file.
-        found = (*self.folder.glob("*.jsonl"), *self.folder.glob(f"{NODES}/*/*.jsonl"))
-        return sorted(file for file in found if file.stat().st_size > 0)
+        others = dict(self.of_nodes)
+        own = (file for file in self.folder.glob(f"{NODES}/*/*.jsonl") if file.parent.name not in others)
+        again = (file for node, folder in others.items() for file in folder.glob(f"{NODES}/{node}/*.jsonl"))
+        return sorted(file for file in (*self.folder.glob("*.jsonl"), *own, *again) if file.stat().st_size > 0)
+
+    def with_nodes_of(self, other: Case, nodes: Iterable[str]) -> Case:
+        """The test over a fleet with another launch's files of some nodes, which its check has not seen together."""
+        folder = other.folder
+        new = {**dict(self.of_nodes), **({node: folder for node in nodes} if folder is not None else {})}
+        found = replace(self, of_nodes=tuple(new.items()))
+        # Who is slow the judge says, by the files that count now.
+        slow = self.verdict is Verdict.DEGRADED
+        return replace(found, result="pass", phase=None, reason=None) if slow else found
+
+
+def node_of_file(file: Path) -> str:
+    """The node of a result file of a test over a fleet; empty for any other."""
+    return file.parent.name if file.parent.parent.name == NODES else ""
 
 
 def named_verdict(reason: str) -> Verdict | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError, reason_of_system
+from fabricheck.fleet.record import Fleet
 from fabricheck.judge.evidence import short_name
 from fabricheck.judge.overall import verdict_of
-from fabricheck.records.case import Case
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.case import Case, node_of_file
 from fabricheck.records.verdict import Finding, Verdict, worst
 from fabricheck.session.launches import Launched, is_open, that_counts, write_launched
 from fabricheck.session.outcome import Outcome, judge_session
@@ -25,6 +27,8 @@ _MOST_NAMED = 3
 _SLURM = ("slurm", "squeue")
 # The nodes were ours a moment ago; who has to wait longer for them lets the first launch stand.
 _LONGEST_WAIT = "15m"
+# The name of a test case, and the node of a fleet or nothing.
+Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -40,98 +44,125 @@ class Again:
     progress: Callable[[], Progress | None]
     has_locks: bool = True
 
-    def judge(self, session: Session) -> tuple[Session, Outcome]:
-        """The session with the launch that counts in place of each that was DEGRADED, and what it comes to.
+    def judge(self, session: Session) -> tuple[Session, Outcome | None]:
+        """The session with the launch that counts in place of each that was DEGRADED; what it comes to, where known.
 
         A test is launched until more than half of `most` launches agree, each judged beside the first launches of all
-        other tests. Hangs and wrong data are not launched again, nor what a run over a fleet found, which measures its
-        suspects again by itself. Where no launch can be made, what was found stands.
+        other tests. Hangs and wrong data are not launched again. Of a run over a fleet, whose job has to be there, the
+        tests of each node are, on the nodes that are slow in them; the network between nodes has a second look of its
+        own. Where no launch can be made, what was found stands.
         """
-        outcome = judge_session(session, self.suite, self.selection.whole_system)
-        has_own = outcome.fleet is not None or any(word.startswith(_OWN) for word in self.selection.more)
-        if session.interrupted or has_own:
-            return session, outcome
+        if session.interrupted or self.most == 1 or any(word.startswith(_OWN) for word in self.selection.more):
+            return session, None
+        fleet = Fleet.of_run(session.folder)
+        if fleet is None:
+            outcome = self._judged(session)
+            decided = self._decide(session, outcome, None)
+            return decided, outcome if decided is session else None
+        if _of_nodes(session) and not fleet.ended:
+            session = self._decide(session, self._judged(replace(session, cases=_of_nodes(session))), fleet)
+        return session, None
+
+    def _judged(self, session: Session) -> Outcome:
+        return judge_session(session, self.suite, self.selection.whole_system)
+
+    def _decide(self, session: Session, outcome: Outcome, fleet: Fleet | None) -> Session:
         try:
-            return self._decide(session, outcome)
+            return self._launched(session, outcome, fleet)
         except (OSError, UserError) as error:
             reason = reason_of_system(error) if isinstance(error, OSError) else error
             self.tell(f"what is DEGRADED could not be launched again, so it stands: {reason}")
-            return session, outcome
+            return session
 
-    def _decide(self, session: Session, outcome: Outcome) -> tuple[Session, Outcome]:
-        hosts = _hosts_of(outcome)
-        cases = {str(case): case for case in session.cases}
-        slow = [_Tried(cases[name]) for name, verdict in verdicts_of(session, outcome).items() if verdict is _SLOW]
+    def _launched(self, session: Session, outcome: Outcome, fleet: Fleet | None) -> Session:
+        hosts, cases = _hosts_of(outcome), {str(case): case for case in session.cases}
+        found = verdicts_of(session, outcome, fleet)
+        slow = [_Tried(cases[name], node) for (name, node), verdict in found.items() if verdict is _SLOW]
         ended_by = ""
         for number in range(2, self.most + 1):
             left = [each for each in slow if is_open(each.verdicts, self.most)]
             if not left or ended_by:
                 break
-            names = ", ".join(str(each.case) for each in left[:_MOST_NAMED])
+            names = ", ".join(each.name for each in left[:_MOST_NAMED])
             more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
             self.tell(f"DEGRADED so far, so launched again ({number} of {self.most} times at most): {names}{more}")
-            made, ended_by = self._launch(session.folder, number, [each.case for each in left], hosts)
+            made, ended_by = self._launch(session.folder, number, left, hosts, fleet)
             one = session
-            for case, _ in made.values():
-                one = one.instead(case)
-            judged = judge_session(one, self.suite, self.selection.whole_system)
-            verdicts, where = verdicts_of(one, judged), _hosts_of(judged)
             for each in left:
-                name = str(each.case)
-                if name not in made:
+                if each.key in made:
+                    one = one.instead(made[each.key][0], each.node)
+            judged = self._judged(one if fleet is None else replace(one, cases=_of_nodes(one)))
+            verdicts, where = verdicts_of(one, judged, fleet), _hosts_of(judged)
+            for each in left:
+                if each.key not in made or each.key not in verdicts:
                     each.add(Verdict.INCOMPLETE, "did not run", "")
-                elif where.get(name, hosts[name]) != hosts[name]:
-                    each.add(Verdict.INCOMPLETE, "on other nodes", made[name][1])
+                elif where.get(each.key, hosts[each.key]) != hosts[each.key]:
+                    each.add(Verdict.INCOMPLETE, "on other nodes", "")
                 else:
-                    each.add(verdicts[name], verdicts[name].value, made[name][1])
+                    each.add(verdicts[each.key], verdicts[each.key].value, made[each.key][1])
         launched = [each.launched for each in slow if len(each.verdicts) > 1]
         if not launched:
-            return session, outcome
+            return session
         write_launched(session.folder, launched)
         decided = session.with_launches(launched)
         if ended_by:
             text = f"{ended_by} ended the launches of what was DEGRADED: what was found until then stands"
             decided = replace(decided, findings=(*decided.findings, Finding(text)))
-        return decided, judge_session(decided, self.suite, self.selection.whole_system)
+        return decided
 
     def _launch(
-        self, folder: Path, number: int, cases: Iterable[Case], hosts: Mapping[str, set[str]]
-    ) -> tuple[dict[str, tuple[Case, str]], str]:
-        """Launches cases once more, those of a partition and environment on the same nodes together: each by its name,
+        self, folder: Path, number: int, tried: Iterable[_Tried], hosts: Mapping[Key, set[str]], fleet: Fleet | None
+    ) -> tuple[dict[Key, tuple[Case, str]], str]:
+        """Launches cases once more, those of a partition and environment on the same nodes together: each by its key,
         with the folder in which its files are; and by which signal that was to end."""
-        groups: dict[tuple[str, str, str], list[Case]] = {}
-        for case in cases:
-            nodes = ",".join(sorted(hosts.get(str(case), ()))) if case.attributes.get("scheduler") in _SLURM else ""
-            groups.setdefault((case.partition, case.environment, nodes), []).append(case)
-        made: dict[str, tuple[Case, str]] = {}
+        groups: dict[tuple[str, str, str], list[_Tried]] = {}
+        for each in tried:
+            asked = fleet is None and each.case.attributes.get("scheduler") in _SLURM
+            nodes = ",".join(sorted(hosts.get(each.key, ()))) if asked else ""
+            groups.setdefault((each.case.partition, each.case.environment, nodes), []).append(each)
+        made: dict[Key, tuple[Case, str]] = {}
         ended_by = ""
         for place, ((_, _, nodes), members) in enumerate(groups.items(), start=1):
             if ended_by:
                 break
             where = folder / (f"launch-{number}" if place == 1 else f"launch-{number}-{place}")
             more = (f"--job-option=nodelist={nodes}", f"--setvar=max_pending_time={_LONGEST_WAIT}") if nodes else ()
-            selection = replace(self.selection, more=(*self.selection.more, *more))
             found, ended_by = launch(
                 self.suite,
-                selection,
-                members,
+                replace(self.selection, more=(*self.selection.more, *more)),
+                list({str(each.case): each.case for each in members}.values()),
                 where,
                 output=self.output,
                 progress=self.progress(),
                 has_locks=self.has_locks,
+                fleet=fleet and replace(fleet, nodes=tuple(sorted({each.node for each in members})), earlier=()),
             )
-            made |= {str(case): (case, where.name) for case in found}
+            cases = {str(case): case for case in found}
+            for each in members:
+                case = cases.get(str(each.case))
+                if case is not None and each.node in ("", *map(node_of_file, case.result_files())):
+                    made[each.key] = case, where.name
         return made, ended_by
 
 
 @dataclass
 class _Tried:
-    """A test case and its launches so far: verdicts, what is said of each, and in which folder it is."""
+    """A test case, on one `node` of a fleet, and its launches so far: verdicts, what is said of each, and in which
+    folder it is."""
 
     case: Case
+    node: str = ""
     verdicts: list[Verdict] = field(default_factory=lambda: [_SLOW])
     said: list[str] = field(default_factory=lambda: [_SLOW.value])
     folders: list[str] = field(default_factory=lambda: [""])
+
+    @property
+    def key(self) -> Key:
+        return str(self.case), self.node
+
+    @property
+    def name(self) -> str:
+        return f"{self.case} on {self.node}" if self.node else str(self.case)
 
     def add(self, verdict: Verdict, said: str, folder: str) -> None:
         self.verdicts.append(verdict)
@@ -142,32 +173,43 @@ class _Tried:
     def launched(self) -> Launched:
         counts = that_counts(self.verdicts)
         last = max(place for place, verdict in enumerate(self.verdicts) if verdict is counts)
-        return Launched(str(self.case), tuple(self.said), counts.value, self.folders[last])
+        return Launched(str(self.case), tuple(self.said), counts.value, self.folders[last], self.node)
 
 
-def verdicts_of(session: Session, outcome: Outcome) -> dict[str, Verdict]:
-    """The verdict of each test case, by its name: of ReFrame, of its files, and of problems that its files show.
+def verdicts_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) -> dict[Key, Verdict]:
+    """The verdict of each test case: of ReFrame, of its files, and of problems that its files show. Of a fleet that of
+    each case and node.
 
     Without builds, and without what ReFrame's own options launched several times.
     """
-    found: dict[str, list[Verdict]] = {}
+    found: dict[Key, list[Verdict]] = {}
+    several = {str(case) for case in session.cases if case.launches}
     for case in session.cases:
-        if not case.is_build and not case.launches:
-            found[str(case)] = [case.verdict, *([] if case.result_files() else [Verdict.INCOMPLETE])]
-    by_file = {}
-    for case, judged in zip(outcome.cases, outcome.judged, strict=True):
-        by_file[judged.run.path] = str(case)
-        if str(case) in found:
-            found[str(case)].append(verdict_of(judged))
+        if fleet is None and not case.is_build:
+            found[str(case), ""] = [case.verdict, *([] if case.result_files() else [Verdict.INCOMPLETE])]
+    by_file: dict[str, Key] = {}
+    for key, judged in _by_key(outcome):
+        by_file[judged.run.path] = key
+        found.setdefault(key, []).append(verdict_of(judged))
     for problem in outcome.problems:
         for file in problem.files:
-            if by_file.get(file) in found:
+            if file in by_file:
                 found[by_file[file]].append(problem.verdict)
-    return {name: worst(each) for name, each in found.items()}
+    return {(name, node): worst(each) for (name, node), each in found.items() if name not in several}
 
 
-def _hosts_of(outcome: Outcome) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+def _of_nodes(session: Session) -> tuple[Case, ...]:
+    """The tests that each node of a fleet did by itself."""
+    return tuple(case for case in session.cases if any(map(node_of_file, case.result_files())))
+
+
+def _by_key(outcome: Outcome) -> Iterator[tuple[Key, RunJudgement]]:
     for case, judged in zip(outcome.cases, outcome.judged, strict=True):
-        found.setdefault(str(case), set()).update(short_name(rank.host) for rank in judged.run.ranks)
+        yield (str(case), node_of_file(Path(judged.run.path))), judged
+
+
+def _hosts_of(outcome: Outcome) -> dict[Key, set[str]]:
+    found: dict[Key, set[str]] = {}
+    for key, judged in _by_key(outcome):
+        found.setdefault(key, set()).update(short_name(rank.host) for rank in judged.run.ranks)
     return found

@@ -19,18 +19,21 @@ LAUNCHES = "launches.json"
 class Launched:
     """The launches of a test case, by its name: what is `said` of each in order, and the verdict that `counts`.
 
-    `folder`: where ReFrame left the launch that counts, inside that of the session; empty for the first.
+    `folder`: where ReFrame left the launch that counts, inside that of the session; empty for the first. `node`: the
+    one of a fleet on which it was.
     """
 
     case: str
     said: tuple[str, ...]
     counts: str
     folder: str = ""
+    node: str = ""
 
     @property
     def finding(self) -> Finding:
-        times = len(self.said)
-        return Finding(f"{self.case}: was launched {times} times: {', '.join(self.said)}; {self.counts} counts")
+        where = f" on {self.node}" if self.node else ""
+        times = f"was launched {len(self.said)} times{where}"
+        return Finding(f"{self.case}: {times}: {', '.join(self.said)}; {self.counts} counts")
 
 
 def that_counts(verdicts: Sequence[Verdict]) -> Verdict:
@@ -64,7 +67,9 @@ def read_launched(folder: Path) -> tuple[Launched, ...]:
         return ()
     try:
         return tuple(
-            Launched(each["case"], tuple(map(str, each["said"])), each["counts"], Path(each["folder"]).name)
+            Launched(
+                each["case"], tuple(map(str, each["said"])), each["counts"], Path(each["folder"]).name, each["node"]
+            )
             for each in read_json(file)
         )
     except (TypeError, KeyError):

@@ -89,9 +89,10 @@ class Session:
         problems = find_problems(listed, status, cases, last_error)
         return cls(folder, tuple(cases), problems, tuple(find_what_applies(cases)))
 
-    def instead(self, case: Case) -> Session:
-        """With another launch of a case in place of the one that it has."""
+    def instead(self, case: Case, node: str = "") -> Session:
+        """With another launch of a case in place of the one that it has; on a `node` of a fleet alone where given."""
         (before,) = (each for each in self.cases if str(each) == str(case))
+        case = before.with_nodes_of(case, [node]) if node else case
         cases = tuple(case if each is before else each for each in self.cases)
         problems = [each for each in self.problems if each != failure_of(before)]
         problems += [failure_of(case)] if case.result != "pass" else []
@@ -102,11 +103,9 @@ class Session:
         session, findings = self, []
         for each in launched:
             findings.append(each.finding)
-            if each.folder:
-                folder = self.folder / each.folder
-                for case in _moved_cases(folder):
-                    if str(case) == each.case:
-                        session = session.instead(case)
+            for case in _moved_cases(self.folder / each.folder) if each.folder else ():
+                if str(case) == each.case:
+                    session = session.instead(case, each.node)
         return replace(session, findings=(*session.findings, *findings))
 
     @property

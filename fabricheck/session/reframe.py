@@ -127,16 +127,20 @@ def launch(
     output: Path,
     progress: Progress | None,
     has_locks: bool,
+    fleet: Fleet | None = None,
 ) -> tuple[tuple[Case, ...], str]:
     """Launches test cases of one partition and environment once more, after a run of `selection`, below `folder`.
 
-    What came of those that got to run, and by which signal ReFrame was to end; empty where by none.
+    With a `fleet` on its nodes, inside its job. What came of those that got to run, and by which signal ReFrame was to
+    end; empty where by none.
     """
     environment = _environment(suite, selection, output, has_locks=has_locks)
     files = check_files(suite.root / "checks", selection.tags, selection.patterns)
     hashes = tuple(f"/{case.attributes['hashcode']}" for case in cases)
     own = Selection(cases[0].partition, (), hashes, (f"^{re.escape(cases[0].environment)}$",), selection.more)
     folder.mkdir()
+    if fleet is not None:
+        environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, suite)
     report = folder / REPORT
     command = [*_reframe(files), *own.arguments()]
     command += [f"--stage={folder / 'stage'}", f"--output={folder / 'output'}", f"--report-file={report}"]

@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
+from fabricheck.records.case import NODES
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.launches import LAUNCHES, Launched, is_open, read_launched, that_counts, write_launched
+from fabricheck.session.reading import Session
+from tests.support.sessions import case
 
 P, D, N, F = Verdict.PASS, Verdict.DEGRADED, Verdict.INCOMPLETE, Verdict.FAIL
 
@@ -35,7 +38,7 @@ def test_what_is_settled_no_later_launch_that_measures_speed_changes(later: list
 
 def test_what_was_launched_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_launched(tmp_path) == ()
-    launched = (Launched("A @s:p+e", ("DEGRADED", "on other nodes", "PASS"), "DEGRADED"),)
+    launched = (Launched("A @s:p+e", ("DEGRADED", "on other nodes", "PASS"), "DEGRADED", "", "nid001"),)
     write_launched(tmp_path, launched)
     assert read_launched(tmp_path) == launched
 
@@ -45,3 +48,22 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / LAUNCHES).write_text(text)
     with pytest.raises(UserError, match=LAUNCHES):
         read_launched(tmp_path)
+
+
+def test_of_a_fleet_the_files_of_one_node_are_those_of_another_launch(tmp_path: Path) -> None:
+    first, second = (tmp_path / each / "stage" / "Smoke" for each in ("run", "run/launch-2"))
+    for folder, nodes in ((first, ("nid001", "nid002")), (second, ("nid002",))):
+        for node in nodes:
+            (folder / NODES / node).mkdir(parents=True)
+            (folder / NODES / node / "result.jsonl").write_text("{}\n")
+    why = "performance error: DEGRADED: nid002: slow"
+    slow = case(name="Smoke", folder=first, result="fail", phase="performance", reason=why)
+    session = Session.of(tmp_path / "run", [slow], 1)
+    assert [each.verdict for each in session.problems] == [D]
+    again = session.instead(case(name="Smoke", folder=second), "nid002")
+    assert [file.relative_to(tmp_path / "run").parts[0] for file in again.files] == ["launch-2", "stage"]
+    assert again.problems == ()
+    # What else is wrong with the test stays.
+    hung = case(name="Smoke", folder=first, result="fail", phase="performance", reason="INCOMPLETE: nid001: hung")
+    session = Session.of(tmp_path / "run", [hung], 1)
+    assert session.instead(case(name="Smoke", folder=second), "nid002").problems == session.problems
