@@ -179,20 +179,26 @@ def _by_part(parts: Sequence[Parts], left: Sequence[int]) -> Mapping[frozenset[i
 def _split(given: _Given, members: frozenset[int], rest: frozenset[int]) -> _Split:
     slow, others = given.values[sorted(members)], given.values[sorted(rest)]
     # One fast one among few others makes none slow.
-    middle = np.median if others.size >= _FEWEST_FOR_NORMAL else np.max
-    centres = float(np.median(slow)), float(middle(others))
+    centre = _median(others) if others.size >= _FEWEST_FOR_NORMAL else float(np.max(others))
+    centres = _median(slow), centre
     left = np.concatenate([slow - centres[0], others - centres[1]])
     cost = float(np.abs(left).sum())
     freedom = max(left.size - 2, 0)
     if left.size >= _FEWEST_TO_CUT:
-        reach = _CUT * max(_NORMAL * float(np.median(np.abs(left))), given.prior)
+        reach = _CUT * max(_NORMAL * _median(np.abs(left)), given.prior)
         left = np.clip(left, -reach, reach)
-    own = max(given.prior, float(np.median(given.inside[sorted(members)])))
+    own = max(given.prior, _median(given.inside[sorted(members)]))
     variance = (_PRIOR_FREEDOM * own**2 + float((left**2).sum())) / (_PRIOR_FREEDOM + freedom)
     excess = centres[0] - centres[1]
     statistic = excess / float(np.sqrt(variance * (_weight(slow.size) + _weight(others.size))))
     tails = freedom if min(slow.size, others.size) >= _FEWEST_FOR_NORMAL else min(freedom, _MOST_OF_FEW)
     return _Split(members, excess, float(np.sqrt(variance)), statistic, _PRIOR_FREEDOM + tails, cost)
+
+
+def _median(values: Floats) -> float:
+    """That of numpy, whose own takes twenty times as long for a handful of values."""
+    ordered, half = np.sort(values), values.size // 2
+    return float(ordered[half] if values.size % 2 else (ordered[half - 1] + ordered[half]) / 2)
 
 
 @lru_cache(maxsize=4096)  # a session asks the same of many groups

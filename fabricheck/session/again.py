@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,8 +13,8 @@ from fabricheck.judge.evidence import short_name
 from fabricheck.judge.overall import verdict_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case, node_of_file
-from fabricheck.records.verdict import Finding, Verdict, worst
-from fabricheck.session.launches import Launched, is_open, that_counts, write_launched
+from fabricheck.records.verdict import Finding, Problem, Verdict, worst
+from fabricheck.session.launches import Launch, Launched, is_open, that_counts, write_launched
 from fabricheck.session.outcome import Outcome, judge_session
 from fabricheck.session.progress import Progress
 from fabricheck.session.reading import Session
@@ -22,7 +23,6 @@ from fabricheck.suite import Suite
 
 # Launching by itself, or other tests than ReFrame first lists: then the name of a test does not find it again.
 _OWN = ("--max-retries", "--reruns", "--repeat", "--duration", "--distribute", "--parameterize", "-P", "--dry-run")
-_SLOW = Verdict.DEGRADED
 _MOST_NAMED = 3
 _SLURM = ("slurm", "squeue")
 # The nodes were ours a moment ago; who has to wait longer for them lets the first launch stand.
@@ -47,10 +47,10 @@ class Again:
     def judge(self, session: Session) -> tuple[Session, Outcome | None]:
         """The session with the launch that counts in place of each that was DEGRADED; what it comes to, where known.
 
-        A test is launched until more than half of `most` launches agree, each judged beside the first launches of all
-        other tests. Hangs and wrong data are not launched again. Of a run over a fleet, whose job has to be there, the
-        tests of each node are, on the nodes that are slow in them; the network between nodes has a second look of its
-        own. Where no launch can be made, what was found stands.
+        A test is launched until more than half of `most` launches agree on what is slow, or that nothing is, each
+        judged beside the first launches of all other tests. Hangs and wrong data are not launched again. Of a run over
+        a fleet, whose job has to be there, the tests of each node are, on the nodes that are slow in them; the network
+        between nodes has a second look of its own. Where no launch can be made, what was found stands.
         """
         if session.interrupted or self.most == 1 or any(word.startswith(_OWN) for word in self.selection.more):
             return session, None
@@ -76,11 +76,11 @@ class Again:
 
     def _launched(self, session: Session, outcome: Outcome, fleet: Fleet | None) -> Session:
         hosts, cases = _hosts_of(outcome), {str(case): case for case in session.cases}
-        found = verdicts_of(session, outcome, fleet)
-        slow = [_Tried(cases[name], node) for (name, node), verdict in found.items() if verdict is _SLOW]
+        found = launches_of(session, outcome, fleet)
+        slow = [_Tried(cases[key[0]], key[1], [one]) for key, one in found.items() if one.verdict is Verdict.DEGRADED]
         ended_by = ""
         for number in range(2, self.most + 1):
-            left = [each for each in slow if is_open(each.verdicts, self.most)]
+            left = [each for each in slow if is_open(each.launches, self.most)]
             if not left or ended_by:
                 break
             names = ", ".join(each.name for each in left[:_MOST_NAMED])
@@ -92,15 +92,15 @@ class Again:
                 if each.key in made:
                     one = one.instead(made[each.key][0], each.node)
             judged = self._judged(one if fleet is None else replace(one, cases=_of_nodes(one)))
-            verdicts, where = verdicts_of(one, judged, fleet), _hosts_of(judged)
+            found, where = launches_of(one, judged, fleet), _hosts_of(judged)
             for each in left:
-                if each.key not in made or each.key not in verdicts:
-                    each.add(Verdict.INCOMPLETE, "did not run", "")
+                if each.key not in made or each.key not in found:
+                    each.add(Launch(Verdict.INCOMPLETE), "did not run")
                 elif where.get(each.key, hosts[each.key]) != hosts[each.key]:
-                    each.add(Verdict.INCOMPLETE, "on other nodes", "")
+                    each.add(Launch(Verdict.INCOMPLETE), "on other nodes")
                 else:
-                    each.add(verdicts[each.key], verdicts[each.key].value, made[each.key][1])
-        launched = [each.launched for each in slow if len(each.verdicts) > 1]
+                    each.add(found[each.key], folder=made[each.key][1])
+        launched = [each.launched for each in slow if len(each.launches) > 1]
         if not launched:
             return session
         write_launched(session.folder, launched)
@@ -151,9 +151,9 @@ class _Tried:
     folder it is."""
 
     case: Case
-    node: str = ""
-    verdicts: list[Verdict] = field(default_factory=lambda: [_SLOW])
-    said: list[str] = field(default_factory=lambda: [_SLOW.value])
+    node: str
+    launches: list[Launch]
+    said: list[str] = field(default_factory=lambda: [Verdict.DEGRADED.value])
     folders: list[str] = field(default_factory=lambda: [""])
 
     @property
@@ -164,38 +164,62 @@ class _Tried:
     def name(self) -> str:
         return f"{self.case} on {self.node}" if self.node else str(self.case)
 
-    def add(self, verdict: Verdict, said: str, folder: str) -> None:
-        self.verdicts.append(verdict)
-        self.said.append(said)
+    def add(self, launch: Launch, said: str = "", folder: str = "") -> None:
+        seen = frozenset[str]().union(*(each.slow for each in self.launches))
+        other = " by something else" if launch.slow and not launch.slow & seen else ""
+        self.launches.append(launch)
+        self.said.append(said or f"{launch.verdict.value}{other}")
         self.folders.append(folder)
 
     @property
     def launched(self) -> Launched:
-        counts = that_counts(self.verdicts)
-        last = max(place for place, verdict in enumerate(self.verdicts) if verdict is counts)
-        return Launched(str(self.case), tuple(self.said), counts.value, self.folders[last], self.node)
+        counts = that_counts(self.launches)
+        verdict = self.launches[counts].verdict.value
+        return Launched(str(self.case), tuple(self.said), verdict, self.folders[counts], self.node)
 
 
-def verdicts_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) -> dict[Key, Verdict]:
-    """The verdict of each test case: of ReFrame, of its files, and of problems that its files show. Of a fleet that of
-    each case and node.
+def launches_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) -> dict[Key, Launch]:
+    """What each test case came to: by ReFrame, its files, and problems that its files show. Of a fleet each case on
+    each node.
 
     Without builds, and without what ReFrame's own options launched several times.
     """
     found: dict[Key, list[Verdict]] = {}
+    slow: dict[Key, set[str]] = {}
     several = {str(case) for case in session.cases if case.launches}
-    for case in session.cases:
-        if fleet is None and not case.is_build:
-            found[str(case), ""] = [case.verdict, *([] if case.result_files() else [Verdict.INCOMPLETE])]
+    for case in session.cases if fleet is None else ():
+        if not case.is_build:
+            key = str(case), ""
+            found[key] = [case.verdict, *([] if case.result_files() else [Verdict.INCOMPLETE])]
+            slow[key] = set()
     by_file: dict[str, Key] = {}
     for key, judged in _by_key(outcome):
         by_file[judged.run.path] = key
         found.setdefault(key, []).append(verdict_of(judged))
+        names = slow.setdefault(key, set())
+        names |= {each.name for each in judged.judgements if each.verdict is Verdict.DEGRADED}
+        for problem in judged.problems:
+            names |= _names(problem)
     for problem in outcome.problems:
-        for file in problem.files:
-            if file in by_file:
-                found[by_file[file]].append(problem.verdict)
-    return {(name, node): worst(each) for (name, node), each in found.items() if name not in several}
+        for key in {by_file[file] for file in problem.files if file in by_file}:
+            found[key].append(problem.verdict)
+            slow[key] |= _names(problem)
+    for case in session.cases:  # only its check says so
+        if case.verdict is Verdict.DEGRADED and slow.get((str(case), "")) == set():
+            slow[str(case), ""] = {_same(case.reason or "")}
+    return {key: Launch(worst(found[key]), frozenset(slow[key])) for key in found if key[0] not in several}
+
+
+def _names(problem: Problem) -> set[str]:
+    """The parts that are slow, else what is said of them; nothing where it is not about speed."""
+    if problem.verdict is not Verdict.DEGRADED:
+        return set()
+    return set(problem.place.split(" or ")) if problem.place else {_same(problem.message)}
+
+
+def _same(text: str) -> str:
+    """A line without its numbers, which differ from launch to launch."""
+    return re.sub(r"\d[\d.,e+-]*", "#", text)
 
 
 def _of_nodes(session: Session) -> tuple[Case, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -36,23 +37,45 @@ class Launched:
         return Finding(f"{self.case}: {times}: {', '.join(self.said)}; {self.counts} counts")
 
 
-def that_counts(verdicts: Sequence[Verdict]) -> Verdict:
-    """Of several launches of what was DEGRADED at first: one launch is one draw of what differs between launches.
+@dataclass(frozen=True)
+class Launch:
+    """What one launch came to; `slow`: by name the metrics and parts that are DEGRADED in it."""
 
-    FAIL and INVALID stand whatever the others say. Else DEGRADED stands unless more launches passed; those that did not
-    get to their end say nothing.
+    verdict: Verdict
+    slow: frozenset[str] = frozenset()
+
+
+def that_counts(launches: Sequence[Launch]) -> int:
+    """Which of several launches of what was DEGRADED at first counts: one launch is one draw of what differs.
+
+    FAIL and INVALID stand whatever the others say. Else DEGRADED stands where half of the launches or more have one and
+    the same thing slow, or none passed; those that did not get to their end say nothing. The last of those that agree.
     """
     for stands in (Verdict.INVALID, Verdict.FAIL):
-        if stands in verdicts:
-            return stands
-    return Verdict.PASS if verdicts.count(Verdict.PASS) > verdicts.count(Verdict.DEGRADED) else Verdict.DEGRADED
+        if (found := _last(launches, stands)) >= 0:
+            return found
+    name, times = _most(launches)
+    ended = sum(each.verdict in (Verdict.PASS, Verdict.DEGRADED) for each in launches)
+    if 2 * times < ended and (passed := _last(launches, Verdict.PASS)) >= 0:
+        return passed
+    return max(place for place, each in enumerate(launches) if name in each.slow)
 
 
-def is_open(verdicts: Sequence[Verdict], most: int) -> bool:
+def is_open(launches: Sequence[Launch], most: int) -> bool:
     """Whether one more launch, of `most` in all, could still change what counts."""
-    stand = not {Verdict.INVALID, Verdict.FAIL}.isdisjoint(verdicts)
-    agree = max(verdicts.count(Verdict.PASS), verdicts.count(Verdict.DEGRADED))
-    return not stand and len(verdicts) < most and 2 * agree <= most
+    passed = sum(each.verdict is Verdict.PASS for each in launches)
+    stand = any(each.verdict in (Verdict.INVALID, Verdict.FAIL) for each in launches)
+    return not stand and len(launches) < most and 2 * max(passed, _most(launches)[1]) <= most
+
+
+def _most(launches: Sequence[Launch]) -> tuple[str, int]:
+    """What is slow in most launches, and in how many."""
+    found = Counter(name for each in launches for name in sorted(each.slow))
+    return max(found.items(), key=lambda one: one[1])
+
+
+def _last(launches: Sequence[Launch], verdict: Verdict) -> int:
+    return max((place for place, each in enumerate(launches) if each.verdict is verdict), default=-1)
 
 
 def write_launched(folder: Path, launched: Iterable[Launched]) -> None:

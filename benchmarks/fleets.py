@@ -1,0 +1,205 @@
+"""How often a healthy fleet of 512 nodes has a node accused, and whether five bad parts of five kinds are all named.
+
+    nice -n 19 python -m benchmarks.fleets --write docs/fleet-benchmark.md
+
+A simulation with the rules of the judge: each node has eight GPUs, whose 56 pairs are judged by their equals on the
+node and, as a whole, by the other nodes; what is DEGRADED is launched again on that node, up to three times in all. A
+screen of eight rounds measures pairs of nodes; its suspects are measured again in four rounds with good partners. Pairs
+of GPUs differ by 0.25% from launch to launch and a node as a whole by 0.2%, as recorded (config/policy.yaml, `equals`);
+readings of the network by 2%. The noise has the shape of a row, and everything is drawn anew for each fleet and launch.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks import localization
+from benchmarks.noise import SHAPES, Generator, Shape
+from benchmarks.regression import share
+from benchmarks.sessions import PAIRS, PARTS
+from fabricheck.judge.outliers import Parts, outliers
+from fabricheck.judge.policy import Policy, load_policy
+from fabricheck.localization.cleared import find_cleared
+from fabricheck.localization.judge import that_count
+from fabricheck.localization.localize import Locator
+from fabricheck.localization.plan import retest, screen
+from fabricheck.localization.routes import Design, Ways, design
+from fabricheck.records.verdict import Verdict
+from fabricheck.session.launches import Launch, is_open, that_counts
+from fabricheck.suite import suite_root
+from fabricheck.topology.network import node_of
+
+Floats = npt.NDArray[np.float64]
+NODES, LEAVES, SPINES, ROUNDS, AGAIN, LAUNCHES = 512, 32, 8, 8, 4, 3
+OF_PAIR, OF_NODE, OF_READING = 0.0025, 0.002, 0.02
+WANTED = ("Gaussian", "heavy tails (t3)", "skewed", "bimodal", "dips on 1%", "tenfold outliers on 1%")
+#: What the five parts lose: of a GPU, a link between two, a node as a whole, a port and a trunk.
+GPU, LINK, NODE, PORT, TRUNK = 0.05, 0.05, 0.05, 0.2, 0.2
+
+
+@dataclass(frozen=True)
+class Bad:
+    """The bad parts of a fleet: `slow`, by node, what its pairs lose; `faults`: of the network; `named`: all."""
+
+    slow: Mapping[int, Floats] = field(default_factory=dict)
+    faults: tuple[localization.Fault, ...] = ()
+    named: frozenset[str] = frozenset()
+
+
+class Fleet:
+    """The network of all fleets, and the rules by which they are judged."""
+
+    def __init__(self) -> None:
+        self.policy: Policy = load_policy(suite_root() / "config" / "policy.yaml")
+        self.network = localization.fat_tree(NODES, LEAVES, SPINES, trunk_gbps=400.0)
+        self.ways = Ways(self.network, localization.hashed)
+        self.plan = screen(self.ways, self.network.nodes, ROUNDS)
+        self.design = design(self.ways, self.plan.pairs)
+        self.locator = Locator(self.design)
+        self.names = self.network.nodes
+
+    def slow_nodes(self, values: Floats, of_all: Floats, nodes: Sequence[int]) -> dict[int, set[str]]:
+        """What is slow on each of `nodes`, by `values` of shape (nodes, pairs): parts, and pairs by number. `of_all`:
+        the values of all nodes."""
+        policy = self.policy
+        error = policy.equals_error / max(policy.equals_metrics, NODES * len(PAIRS)) / 4
+        found: dict[int, set[str]] = {}
+        least = policy.spread_of_equals("goodput", "node", True, "one", host_memory=False)
+        for node, own in zip(nodes, values, strict=True):
+            for one in outliers(own, np.zeros(len(PAIRS)), PARTS, least, error * len(PAIRS)):
+                found.setdefault(node, set()).update(one.parts, map(str, one.members))
+        least = policy.spread_of_equals("goodput", "node", True, "several", host_memory=False)
+        levels = np.median(of_all, axis=1)
+        levels[list(nodes)] = np.median(values, axis=1)
+        hosts = [Parts((name,)) for name in self.names]
+        for one in outliers(levels, np.zeros(NODES), hosts, least, error * NODES * len(PAIRS)):
+            for member in one.members:
+                if member in nodes:
+                    found.setdefault(member, set()).add("the node")
+        return found
+
+    def accused_nodes(self, shape: Shape, rng: Generator, bad: Bad) -> tuple[set[str], set[str]]:
+        """`NODE:PART` of what is DEGRADED by the first launch, and of what stays so by up to three."""
+
+        def launch(nodes: Sequence[int]) -> Floats:
+            count = len(nodes)
+            of_pairs = shape.make(rng, count * len(PAIRS), 1).reshape(count, len(PAIRS))
+            values = OF_PAIR * of_pairs + OF_NODE * shape.make(rng, count, 1)
+            for place, node in enumerate(nodes):
+                values[place] += bad.slow.get(node, 0.0)
+            return np.asarray(values)
+
+        everyone = list(range(NODES))
+        values = launch(everyone)
+        first = self.slow_nodes(values, values, everyone)
+        launches = {node: [Launch(Verdict.DEGRADED, frozenset(slow))] for node, slow in first.items()}
+        for _ in range(1, LAUNCHES):
+            left = [node for node in launches if is_open(launches[node], LAUNCHES)]
+            again = self.slow_nodes(launch(left), values, left) if left else {}
+            for node in left:
+                slow = frozenset(again.get(node, ()))
+                launches[node].append(Launch(Verdict.DEGRADED if slow else Verdict.PASS, slow))
+        decided = {node: each[that_counts(each)].slow for node, each in launches.items()}
+        one, three = (
+            {f"{self.names[node]}:{part}" for node, slow in each.items() for part in slow} for each in (first, decided)
+        )
+        return one, three
+
+    def accused_network(self, kind: localization.Noise, rng: Generator, bad: Bad) -> set[str]:
+        """Places that the screen suspects and that measuring again does not clear."""
+
+        def read(made: Design) -> Floats:
+            took = localization.taken(made, rng)
+            return localization.measure(made, localization.healthy_share(made, bad.faults, took), OF_READING, rng, kind)
+
+        found = self.locator.locate(read(self.design))
+        count = that_count(found, self.network, self.plan.pairs, self.policy)
+        if not count:
+            return set()
+        names = [name for each in count for name in each.components]
+        plan = retest(self.ways, self.names, names, AGAIN, seed=1)
+        readings = iter(read(design(self.ways, plan.pairs)))
+        rounds = [[(pair, next(readings)) for pair in one] for one in plan.pairs]
+        least = self.policy.smallest_loss_of_distance
+        cleared = {each.suspect for each in find_cleared(self.ways, found, rounds, duplex=False, least_loss=least)}
+        return {name for each in count if each not in cleared for name in each.components}
+
+
+def draw_bad(fleet: Fleet, rng: Generator) -> Bad:
+    """Five bad parts of five kinds, on different nodes."""
+    gpu, link, whole, port = rng.choice(NODES, 4, replace=False).tolist()
+    one, other = sorted(int(each) for each in rng.choice(8, 2, replace=False))
+
+    def losing(loss: float, is_slow: Sequence[bool]) -> Floats:
+        return np.asarray(-np.log1p(-loss) * np.asarray(is_slow, dtype=float))
+
+    slow = {
+        gpu: losing(GPU, [one in pair for pair in PAIRS]),
+        link: losing(LINK, [{one, other} == set(pair) for pair in PAIRS]),
+        whole: losing(NODE, [True] * len(PAIRS)),
+    }
+    kinds = zip(fleet.ways.components, fleet.ways.kinds, strict=True)
+    trunk = str(rng.choice([name for name, kind in kinds if kind == "trunk"]))
+    name = fleet.network.ports_of(fleet.names[port])[0]
+    faults = (localization.Fault(name, PORT), localization.Fault(trunk, TRUNK))
+    named = {
+        f"{fleet.names[gpu]}:gpu{one}",
+        f"{fleet.names[link]}:gpu{one}--gpu{other}",
+        f"{fleet.names[whole]}:the node",
+    }
+    return Bad(slow, faults, frozenset({*named, name, trunk}))
+
+
+def judged(fleet: Fleet, shape: Shape, rng: Generator, bad: Bad) -> tuple[bool, bool, bool]:
+    """Of one fleet: whether anything healthy is accused by one launch, and in the end; and whether all is named."""
+    kinds = {"heavy tails (t3)": "t3", "tenfold outliers on 1%": "outliers", "dips on 1%": "collapses"}
+    first, stay = fleet.accused_nodes(shape, rng, bad)
+    network = fleet.accused_network(localization.NOISES[kinds.get(shape.name, "normal")], rng, bad)
+    places = {node_of(each.partition("--")[0]) if ":" in each else each for each in bad.named}
+    false_first, false_stay = ({each for each in one if node_of(each) not in places} for one in (first, stay))
+    # A port, its cable and its only node are the same thing to the readings; so is a trunk to nothing else.
+    known = {each for each in network if node_of(each.partition("--")[0]) in places or each in bad.named}
+    false_network = network - known
+    return bool(false_first or false_network), bool(false_stay or false_network), bad.named <= network | stay
+
+
+def rows(fleet: Fleet, healthy: int, faulty: int, seed: int) -> Iterator[str]:
+    for shape in SHAPES:
+        if shape.name not in WANTED:
+            continue
+        rng = np.random.default_rng([seed, len(shape.name)])
+        good = [judged(fleet, shape, rng, Bad()) for _ in range(healthy)]
+        bad = [judged(fleet, shape, rng, draw_bad(fleet, rng)) for _ in range(faulty)]
+        cells = [
+            *(share(sum(each[place] for each in good), healthy, digits=1) for place in (0, 1)),
+            *(share(sum(each[place] for each in bad), faulty, digits=1) for place in (2, 1)),
+        ]
+        yield f"| {shape.name} | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=20261124)
+    parser.add_argument("--healthy", type=int, default=1000, help="healthy fleets of each noise")
+    parser.add_argument("--faulty", type=int, default=200, help="fleets with five bad parts of each noise")
+    parser.add_argument("--write", type=Path, help="a page to write, besides printing")
+    given = parser.parse_args()
+    fleet = Fleet()
+    lines = [
+        "| noise | healthy fleets accused: one launch | launched again | five bad parts: all named | another accused |",
+        "|---|---|---|---|---|",
+    ]
+    print("\n".join(lines), flush=True)
+    for row in rows(fleet, given.healthy, given.faulty, given.seed):
+        lines.append(row)
+        print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()
