@@ -88,10 +88,8 @@ cluster, compared with a reference of ±10%.
 
 Not seen on the emulated cluster, in two runs of `NodePairs` each (2026-11-23): a node that loses 0.1% or 0.01% of the
 packets to it (`fault loss nid002:hsn0 10`, and 1), where the shaper of healthy links drops packets too; a port at 30%
-of its rate for the first two seconds only, or at 20% for 0.15 s of each 3 s. Seen and not named: a switch's port with a
-smaller MTU than the others (`mtu 1400` on leaf0's to nid002), which drops large packets without a word: `NodePairs` is
-INCOMPLETE with "no progress", and does not say where. More delay on a cable is told by recorded latencies only: the
-kernel of these machines has nothing that delays packets.
+of its rate for the first two seconds only, or at 20% for 0.15 s of each 3 s. More delay on a cable is told by recorded
+latencies only: the kernel of these machines has nothing that delays packets.
 
 | what is broken | how it was planted | verdict | exit status | the line that you see | plain ReFrame |
 |---|---|---|---|---|---|
