@@ -14,7 +14,7 @@ from fabricheck.judge.equals import Equals, Member, equals_of
 from fabricheck.judge.outliers import Outlier, Parts, critical_value, outliers
 from fabricheck.judge.policy import Policy, Scope
 from fabricheck.judge.slow_links import SlowLink, slow_link
-from fabricheck.judge.tails import find_slow_tails
+from fabricheck.judge.tails import find_slow_starts, find_slow_tails
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement, Yardstick
 from fabricheck.records.rehearsal import is_rehearsal
@@ -89,6 +89,7 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     problems += _without_majority(groups, rest, judged, policy)
     for each in groups if policy.tails_of_equals else ():
         problems += find_slow_tails(each.equals, runs[each.run], each_error * len(each.equals.members))
+        problems += find_slow_starts(each.equals, runs[each.run])
     return Compared(judged, tuple(problems), tuple(_findings(judged, groups)))
 
 
