@@ -8,22 +8,29 @@ from collections.abc import Iterable, Iterator, Sequence
 from fabricheck.judge.evidence import Evidence, Node
 from fabricheck.records.state import BlockedPath
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.model import Topology
 from fabricheck.topology.network import fold
 
 _ADVICE = "compare the MTU of the switches' ports on the way with that of the nodes"
 
 
-def evidence_of_paths(nodes: Sequence[Node]) -> Iterator[Evidence]:
-    """A line for each node that explains most of the ways that are left, and one for those that no node explains."""
+def evidence_of_paths(nodes: Sequence[Node], topology: Topology | None) -> Iterator[Evidence]:
+    """A line for each node that explains most of the ways that are left, and one for those that no node explains.
+
+    Where the topology names some of the ports, such as those of the fast network, the others' are only told.
+    """
+    described = {nic.name for nic in topology.nics} if topology is not None else set()
+    described &= {nic.name for node in nodes for nic in node.last.nics}
     by_port: dict[str, list[tuple[str, BlockedPath]]] = {}
     for node in nodes:
         for way in node.last.blocked:
             by_port.setdefault(way.port, []).append((node.host, way))
     for port, ways in by_port.items():
-        yield from _of_port(port, ways)
+        verdict = Verdict.DEGRADED if not described or port in described else Verdict.PASS
+        yield from _of_port(port, ways, verdict)
 
 
-def _of_port(port: str, ways: Sequence[tuple[str, BlockedPath]]) -> Iterator[Evidence]:
+def _of_port(port: str, ways: Sequence[tuple[str, BlockedPath]], verdict: Verdict) -> Iterator[Evidence]:
     left = list(ways)
     while left:
         ends = Counter(host for source, way in left for host in (source, way.to))
@@ -37,7 +44,7 @@ def _of_port(port: str, ways: Sequence[tuple[str, BlockedPath]]) -> Iterator[Evi
             f"packets of {lost:,} bytes do not get through {where}, of {passed:,} they do ({_ways(own)}): "
             "the MTU of a port on the way is smaller"
         )
-        yield Evidence(host, port, text, _ADVICE, Verdict.DEGRADED, network=True)
+        yield Evidence(host, port, text, _ADVICE, verdict, network=True)
 
 
 def _ways(ways: Iterable[tuple[str, BlockedPath]]) -> str:

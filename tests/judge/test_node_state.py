@@ -192,6 +192,11 @@ def test_the_node_that_large_packets_do_not_reach_is_named() -> None:
     two = blocked({"nid001": ["nid002"], "nid002": ["nid001"]})
     ((_, text),) = told(run_with([node(host) for host in HOSTS], two))
     assert "do not get through between nid[001-002], of 1,500 they do (nid001 → nid002, nid002 → nid001)" in text
+    # ALPS has hsn0 to hsn3: of another network it is only told.
+    other = [replace(each, blocked=tuple(replace(way, port="eth0") for way in each.blocked)) for each in one]
+    for states, verdict in ((one, Verdict.DEGRADED), (other, Verdict.PASS)):
+        ((found, _),) = told(run_with([node(host) for host in HOSTS], states), ALPS)
+        assert found is verdict
     # A link between two switches: all nodes alike.
     trunk = blocked({host: HOSTS[2:] if host in HOSTS[:2] else HOSTS[:2] for host in HOSTS})
     ((_, text),) = told(run_with([node(host) for host in HOSTS], trunk))
