@@ -29,7 +29,8 @@ _SIOCGIFADDR, _SIOCGIFMTU = 0x8915, 0x8921
 _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
 _HEADERS = 28  # of IPv4 and UDP
 _CLOSED_PORT = 33434  # traceroute's first
-_TRIES, _PATIENCE_S, _MOST_AT_ONCE = 3, 0.2, 16
+# So all of a node with eight ports, of which nobody gets an answer, take three seconds.
+_TRIES, _PATIENCE_S, _MOST_AT_ONCE = 3, 0.2, 64
 # What every IPv4 host takes, and what may pass where the largest do not: Ethernet's, and that of tunnels.
 _SMALLEST, _SMALLER = 576, (1500, 1400)
 
