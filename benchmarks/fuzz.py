@@ -18,6 +18,7 @@ import contextlib
 import functools
 import io
 import json
+import os
 import shutil
 import signal
 import statistics
@@ -290,7 +291,12 @@ def status_of(arguments: Sequence[str | Path]) -> int | str:
     before = signal.signal(signal.SIGPROF, too_long)
     signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
     try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+        # What a command sets for its own children is gone with its process: no other input is to find it.
+        with (
+            mock.patch.dict(os.environ),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()) as said,
+        ):
             fabricheck([str(each) for each in arguments])
     except SystemExit as ended:
         return said.getvalue().strip() if ended.code == 70 else int(ended.code or 0)

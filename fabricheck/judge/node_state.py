@@ -13,6 +13,7 @@ from fabricheck.judge.evidence_of_association import evidence_of_association
 from fabricheck.judge.evidence_of_gpus import evidence_of_gpus
 from fabricheck.judge.evidence_of_nics import evidence_of_nics
 from fabricheck.judge.evidence_of_nodes import evidence_of_nodes
+from fabricheck.judge.evidence_of_paths import evidence_of_paths
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.run import Run
@@ -32,6 +33,7 @@ def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
     found = [
         *evidence_of_gpus(nodes, topology),
         *evidence_of_nics(nodes, topology),
+        *evidence_of_paths(nodes, topology),
         *evidence_of_nodes(nodes, run),
         *evidence_of_association(run, topology),
         *_silent(run.states, nodes, run),
@@ -42,13 +44,12 @@ def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
 def evidence_without_run(states: States, topology: Topology | None) -> tuple[Evidence, ...]:
     """What is wrong with the nodes of a job that left no results, the worst first."""
     last = {**states.before, **states.after}
-    found = (
-        each
-        for state in last.values()
-        for each in evidence_of_node(state, topology, [other for other in last.values() if other is not state])
-        if each.verdict is not None and each.verdict is not Verdict.PASS
-    )
-    return tuple(sorted(found, key=lambda each: _ORDER.index(each.verdict)))
+    nodes = [Node(state.host, state, None, frozenset()) for state in last.values()]
+    found = [*evidence_of_paths(nodes, topology)]
+    for state in last.values():
+        found += evidence_of_node(state, topology, [other for other in last.values() if other is not state])
+    bad = [each for each in found if each.verdict is not None and each.verdict is not Verdict.PASS]
+    return tuple(sorted(bad, key=lambda each: _ORDER.index(each.verdict)))
 
 
 def evidence_of_node(

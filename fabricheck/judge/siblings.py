@@ -14,7 +14,7 @@ from fabricheck.judge.equals import Equals, Member, equals_of
 from fabricheck.judge.outliers import Outlier, Parts, critical_value, outliers
 from fabricheck.judge.policy import Policy, Scope
 from fabricheck.judge.slow_links import SlowLink, slow_link
-from fabricheck.judge.tails import find_slow_tails
+from fabricheck.judge.tails import find_slow_starts, find_slow_tails
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement, Yardstick
 from fabricheck.records.rehearsal import is_rehearsal
@@ -90,7 +90,8 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     problems += _problems(rest, addresses, paths)
     problems += _without_majority(groups, rest, judged, policy)
     for each in groups if policy.tails_of_equals else ():
-        tails = find_slow_tails(each.equals, runs[each.run], each_error * len(each.equals.members))
+        error = each_error * len(each.equals.members)
+        tails = (*find_slow_tails(each.equals, runs[each.run], error), *find_slow_starts(each.equals, runs[each.run]))
         problems += (replace(one, files=(paths[each.run],)) for one in tails)
     return Compared(judged, tuple(problems), tuple(_findings(judged, groups)))
 

@@ -1,7 +1,7 @@
-"""Parts that are slow now and then: the slowest iterations of what crosses them, beside those of their equals.
+"""Parts that are slow now and then, or at first: the slowest iterations of what crosses them, beside their equals'.
 
 A median does not show what is slow for a twentieth of the time. So the 95th percentile of each series over its own
-median is a metric of its own, which has its siblings as yardstick.
+median is a metric of its own, which has its siblings as yardstick. Nor does it show what is slow for a second only.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from fabricheck.records.verdict import Problem, Verdict
 # A tail that is longer by less costs nobody anything; and how much those of healthy equals differ at least.
 _LEAST_EXCESS, _LEAST_SPREAD = 0.1, 0.02
 _TWICE = 2.0
+# A series is slow at first where so many iterations, and so much of it, took so much longer than its median, and lost
+# so much together. Of 26,668 recorded series of healthy machines (docs/results) 45 have the first three, 40 of these
+# on the busy cores of an emulated cluster; they lost 42 ms at most.
+_FIRST, _FIRST_SHARE, _SLOW_AT_FIRST, _LEAST_LOST_S = 2, 0.1, 1.5, 0.2
 
 
 def find_slow_tails(equals: Equals, run: RunJudgement, error: float) -> Iterator[Problem]:
@@ -39,6 +43,39 @@ def slow_tails(members: Sequence[Member], error: float) -> tuple[Outlier, ...]:
     values, inside = (np.array([getattr(each, name) for each in members]) for name in ("tail", "inside"))
     found = outliers(values, inside, [each.parts for each in members], _LEAST_SPREAD, error)
     return tuple(one for one in found if one.excess >= _LEAST_EXCESS and len(one.members) > 1)
+
+
+def find_slow_starts(equals: Equals, run: RunJudgement) -> Iterator[Problem]:
+    """What was slow at first, and then as fast as ever, where most of its equals were not: one line for a group.
+
+    Where all are, it is how such a measurement begins.
+    """
+    starts = {each.number: _slow_iterations(run, each.number) for each in equals.members}
+    slow = [each for each in equals.members if starts[each.number]]
+    if not slow or 2 * len(slow) > len(equals.members):
+        return
+    shared = [name for name in slow[0].parts.all if all(name in each.parts.all for each in slow)]
+    where = slow[0].name if len(slow) == 1 else " or ".join(shared[:3] or [each.name for each in slow[:3]])
+    times = run.judgements[slow[0].number].samples.times_ns
+    count, middle = starts[slow[0].number], float(np.median(times))
+    lost_s = float((times[:count] - middle).sum()) / 1e9
+    text = (
+        f"{where} was slow at first: {equals.what} took {np.median(times[:count]) / middle:.3g} times its median for "
+        f"the first {count} of {times.size} iterations and lost {lost_s:.2g} s; "
+        f"{len(equals.members) - len(slow)} equals did not; look at its links' state and clocks, and what ran before"
+    )
+    yield Problem(Verdict.DEGRADED, text, where)
+
+
+def _slow_iterations(run: RunJudgement, number: int) -> int:
+    """With how many slow iterations a series begins; 0 where these are too few, or cost too little."""
+    times = run.judgements[number].samples.times_ns
+    middle = np.median(times)
+    fast = np.flatnonzero(times <= _SLOW_AT_FIRST * middle)
+    count = int(fast[0]) if fast.size else 0
+    lost_s = float((times[:count] - middle).sum()) / 1e9
+    enough = count >= max(_FIRST, _FIRST_SHARE * times.size) and lost_s >= _LEAST_LOST_S
+    return count if enough else 0
 
 
 def _times_over_median(members: Sequence[Member], run: RunJudgement) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -81,6 +81,17 @@ class NicState:
 
 
 @dataclass(frozen=True)
+class BlockedPath:
+    """A way from a `port` of this node to that of the node `to` on which packets of `lost_bytes` (with IPv4's header)
+    are lost and those of `passed_bytes` arrive."""
+
+    port: str
+    to: str
+    lost_bytes: int
+    passed_bytes: int
+
+
+@dataclass(frozen=True)
 class Xid:
     """An error of an NVIDIA GPU in the kernel's log, `at_s` seconds after the node started."""
 
@@ -96,7 +107,8 @@ class NodeState:
 
     `versions`: kernel, drivers, firmware. `settings`: governor and the like. `busy_cores` of `cores` were at work, and
     `busiest` says which programs, before the run: others'. `xids` is None where the kernel's log cannot be read. `tcp`
-    has the kernel's counters. `notes`: what could not be asked, and why, a line each.
+    has the kernel's counters. `blocked`: on which ways to other nodes large packets are lost,
+    after the run. `notes`: what could not be asked, and why, a line each.
     """
 
     host: str
@@ -113,6 +125,7 @@ class NodeState:
     tcp: Mapping[str, int] = field(default_factory=dict)
     gpus: tuple[GpuState, ...] = ()
     nics: tuple[NicState, ...] = ()
+    blocked: tuple[BlockedPath, ...] = ()
     notes: tuple[str, ...] = ()
 
 

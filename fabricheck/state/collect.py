@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from fabricheck.records.state import GpuState, NodeState, When
-from fabricheck.state import amd, host, intel, nics
+from fabricheck.records.state import BlockedPath, GpuState, NicState, NodeState, When
+from fabricheck.state import amd, host, intel, nics, paths
 
 #: Seconds that one source may take; then its absence is noted and the others stand.
 PATIENCE_S = 10.0
@@ -34,18 +34,21 @@ Answer = TypeVar("Answer")
 _Gpus = tuple[str, tuple[GpuState, ...], tuple[str, ...]]
 
 
-def collect(when: When) -> NodeState:
-    """The state of this node, in bounded time."""
+def collect(when: When, folder: Path | None = None) -> NodeState:
+    """The state of this node, in bounded time. In `folder` the nodes of a job leave their addresses for each other."""
     notes: list[str] = []
     no_gpus: _Gpus = ("", (), ())
     no_load: tuple[float, tuple[str, ...]] = (0.0, ())
     unknown: dict[str, str] = {}
+    no_ports: tuple[NicState, ...] = ()
     driver, gpus, silent = _within("the GPUs", _gpus, no_gpus, notes)
     versions = _within("versions", host.versions, unknown, notes)
     busy, busiest = _within("load", lambda: host.load(WATCH_S), no_load, notes) if when == "before" else no_load
     total, free = _within("memory", host.memory, (0, 0), notes)
+    ports = _within("the NICs", nics.nic_states, no_ports, notes)
+    name = socket.gethostname().partition(".")[0]
     return NodeState(
-        host=socket.gethostname().partition(".")[0],
+        host=name,
         when=when,
         time_s=time.time(),
         versions={**versions, **({"GPU driver": driver} if driver else {})},
@@ -58,7 +61,8 @@ def collect(when: When) -> NodeState:
         xids=_within("the kernel's log", host.xids, None, notes),
         tcp=_within("TCP", nics.tcp_counters, {}, notes),
         gpus=gpus,
-        nics=_within("the NICs", nics.nic_states, (), notes),
+        nics=ports,
+        blocked=_within("paths to other nodes", lambda: _paths(when, folder, name, ports), (), notes),
         notes=(*notes, *silent),
     )
 
@@ -81,6 +85,17 @@ def _within(what: str, ask: Callable[[], Answer], otherwise: Answer, notes: list
         return box[0]
     notes.append(reasons[0] if reasons else f"{what}: no answer in {PATIENCE_S:g} s")
     return otherwise
+
+
+def _paths(when: When, folder: Path | None, host: str, ports: Sequence[NicState]) -> tuple[BlockedPath, ...]:
+    """After the test, when all nodes have left their addresses before it."""
+    if folder is None:
+        return ()
+    own = paths.own_addresses([port.name for port in ports if port.kind == "ethernet"])
+    if when == "after":
+        return paths.blocked_paths(folder, host, own)
+    paths.leave_addresses(folder, host, own)
+    return ()
 
 
 def _gpus() -> _Gpus:
@@ -118,7 +133,7 @@ def write(folder: Path, when: When) -> None:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
     except FileExistsError:
         return
-    content: Any = dataclasses.asdict(collect(when))
+    content: Any = dataclasses.asdict(collect(when, folder))
     draft.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
     draft.rename(folder / f"{name}.{when}.json")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -48,3 +49,14 @@ def test_what_it_looks_for_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     found = fuzz.fuzz(target, 3, 1, tmp_path / "kept")
     assert found.wrong and all(said in each for each in found.wrong)
     assert (tmp_path / "kept" / f"judge_1_0_{HOST.name}").exists()
+
+
+def test_what_a_command_sets_for_its_children_is_gone_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def made() -> None:
+        os.environ["FABRICHECK_SITES"] = "/made" + os.environ.get("FABRICHECK_SITES", "")
+
+    monkeypatch.setattr(cli.cli, "get_command", lambda *_: made)
+    before = dict(os.environ)
+    assert [fuzz.status_of(["init"]) for _ in range(2)] == [0, 0]
+    assert dict(os.environ) == before

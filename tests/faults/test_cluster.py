@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck.emulation import faults
+from fabricheck.emulation.layout import Device
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from tests.faults.matrix import NO_COUNTERPART, Outcome, settle
@@ -185,19 +186,36 @@ def test_a_port_without_carrier(site: Site) -> None:
 def test_what_nodes_say_of_their_ports(site: Site) -> None:
     """Goodput hardly shows it: packets that are lost on the way to one node, and another MTU on a second."""
     faults.loss(site.cluster, "nid002:hsn0", 100)
-    set_mtu(site, "nid003", 1400)
+    port = site.cluster.cable("nid003:hsn0").ends[0]
+    set_mtu(port, 1400)
     try:
         done = site.run(LEAF)
     finally:
-        set_mtu(site, "nid003", 1500)
+        set_mtu(port, 1500)
     lost = "a node loses 1% of the packets to it", "fault loss nid002:hsn0 100"
     expect(done, *lost, Verdict.DEGRADED, "TCP segments came after a gap", "nid002: ")
     mtu = "a node has another MTU", "ip link set hsn0 mtu 1400"
     expect(done, *mtu, Verdict.DEGRADED, "MTU of hsn0 differs between nodes: 1400 on nid003, 1500 on 3 others")
 
 
-def set_mtu(site: Site, node: str, mtu: int) -> None:
-    words = ["ip", "-n", site.cluster.layout.namespace(node), "link", "set", "hsn0", "mtu", str(mtu)]
+@pytest.mark.full
+def test_a_switchs_port_that_drops_large_packets(site: Site) -> None:
+    """It hangs, and nothing is slow: probes say where."""
+    port = site.cluster.cable("nid002:hsn0").ends[1]
+    set_mtu(port, 1400)
+    # Else the bridge follows its ports, and as a router tells some senders.
+    set_mtu(Device(port.namespace, "br-hsn0"), 1500)
+    try:
+        done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=4")
+    finally:
+        set_mtu(port, 1500)
+    how = "ip link set l1 mtu 1400 on leaf0, the port to nid002"
+    said = "nid002: hsn0: packets of 1,500 bytes do not get through to or from it, of 1,400 they do"
+    expect(done, "a port of a switch has a smaller MTU", how, Verdict.INCOMPLETE, said)
+
+
+def set_mtu(device: Device, mtu: int) -> None:
+    words = ["ip", "-n", device.namespace, "link", "set", device.name, "mtu", str(mtu)]
     subprocess.run(words, check=True)
 
 

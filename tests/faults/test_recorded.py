@@ -89,6 +89,18 @@ def judge_file(file: Path) -> tuple[int, str, list[str]]:
             "fault slow nid002:hsn0 80 for 0.3 s of each 3 s",
             "nid002 is slow now and then",
         ),
+        (
+            "twentieth-of-the-time",
+            "a port has a fifth of its rate for a twentieth of the time, without references",
+            "fault slow nid002:hsn0 80 for 0.15 s of each 3 s, NodePairs.budget=5",
+            "nid002 is slow now and then",
+        ),
+        (
+            "slow-at-first",
+            "a port has 30% of its rate for the first two seconds, without references",
+            "fault slow nid002:hsn0 70, cleared after 2 s",
+            "nid002:hsn0 → nid003:hsn0 was slow at first",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("error::RuntimeWarning")

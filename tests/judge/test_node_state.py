@@ -20,7 +20,7 @@ from fabricheck.judge.node_state import (
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.run import Run
-from fabricheck.records.state import GpuLink, GpuProcess, NodeState, States, Xid
+from fabricheck.records.state import BlockedPath, GpuLink, GpuProcess, NodeState, States, Xid
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import Topology, find_topology
@@ -168,6 +168,39 @@ def test_a_fault_of_a_port(changed: dict[str, Any], verdict: Verdict | None, sai
     assert [each for each in found if each[1].startswith(f"nid002: {said}")] == [
         (verdict, next(text for _, text in found if said in text))
     ], found
+
+
+def blocked(ways: Mapping[str, Sequence[str]]) -> list[NodeState]:
+    return [
+        node(host, "after", blocked=tuple(BlockedPath("hsn0", to, 9000, 1500) for to in ways.get(host, ())))
+        for host in HOSTS
+    ]
+
+
+def test_the_node_that_large_packets_do_not_reach_is_named() -> None:
+    one = blocked({"nid001": ["nid002"], "nid003": ["nid002"], "nid004": ["nid002"], "nid002": ["nid001", "nid004"]})
+    ((verdict, text),) = told(run_with([node(host) for host in HOSTS], one))
+    assert verdict is Verdict.DEGRADED
+    assert text == (
+        "nid002: hsn0: packets of 9,000 bytes do not get through to or from it, of 1,500 they do (nid001 → nid002, "
+        "nid002 → nid001, nid002 → nid004 and 2 more): the MTU of a port on the way is smaller"
+    )
+    # A job that left no results too; and two ends of which nobody knows which it is.
+    assert [each.short for each in evidence_without_run(States({}, {each.host: each for each in one}, True), None)] == [
+        text
+    ]
+    two = blocked({"nid001": ["nid002"], "nid002": ["nid001"]})
+    ((_, text),) = told(run_with([node(host) for host in HOSTS], two))
+    assert "do not get through between nid[001-002], of 1,500 they do (nid001 → nid002, nid002 → nid001)" in text
+    # ALPS has hsn0 to hsn3: of another network it is only told.
+    other = [replace(each, blocked=tuple(replace(way, port="eth0") for way in each.blocked)) for each in one]
+    for states, verdict in ((one, Verdict.DEGRADED), (other, Verdict.PASS)):
+        ((found, _),) = told(run_with([node(host) for host in HOSTS], states), ALPS)
+        assert found is verdict
+    # A link between two switches: all nodes alike.
+    trunk = blocked({host: HOSTS[2:] if host in HOSTS[:2] else HOSTS[:2] for host in HOSTS})
+    ((_, text),) = told(run_with([node(host) for host in HOSTS], trunk))
+    assert "between nid[001-004]" in text
 
 
 def test_ports_of_containers_are_none() -> None:

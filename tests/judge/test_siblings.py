@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fabricheck.judge.policy import Policy
@@ -163,6 +164,42 @@ def test_a_gpu_that_is_slow_now_and_then_is_named_by_its_tails() -> None:
     assert set(verdicts(found).values()) == {PASS}  # medians do not show it
     assert compare_siblings(found.runs, Policy()).problems == found.problems
     assert compare_siblings(found.runs, Policy(tails_of_equals=False)).problems == ()
+
+
+def slow_at_first(run: Run, slow: set[tuple[int, ...]], iterations: int = 8, times: float = 3.0) -> Run:
+    """Iterations of a tenth of a second, of which those of `slow` have the first ones `times` as long."""
+    samples = []
+    for each in run.samples:
+        taken = np.full(24, 100_000_000) + np.arange(24) * 1000
+        if each.ranks in slow:
+            taken[:iterations] = taken[:iterations] * times
+        samples.append(replace(each, times_ns=taken))
+    return replace(run, samples=tuple(samples))
+
+
+def test_a_pair_that_is_slow_at_first_is_named() -> None:
+    run = run_of(["vm"] * 4, pairs(4))
+    (problem,) = compared(slow_at_first(run, {(2, 3)})).problems
+    assert (problem.verdict, problem.place) == (DEGRADED, "vm:gpu2 → vm:gpu3")
+    said = "took 3 times its median for the first 8 of 24 iterations and lost 1.6 s; 11 equals did not"
+    assert said in problem.message
+    (problem,) = compared(slow_at_first(run, {(2, 3), (0, 2)}, 3)).problems
+    assert problem.place == "vm:gpu2"
+
+
+@pytest.mark.parametrize(
+    ("slow", "iterations", "times"),
+    [
+        (set(pairs(4)), 8, 3.0),  # so such a measurement begins
+        ({(2, 3)}, 1, 9.0),  # of a stall
+        ({(2, 3)}, 2, 9.0),  # less than a tenth of them
+        ({(2, 3)}, 3, 1.4),
+        ({(2, 3)}, 3, 1.6),  # too little is lost
+    ],
+)
+def test_a_start_that_is_usual_is_not_told(slow: set[tuple[int, ...]], iterations: int, times: float) -> None:
+    run = slow_at_first(run_of(["vm"] * 4, pairs(4)), slow, iterations, times)
+    assert not [each for each in compared(run).problems if "at first" in each.message]
 
 
 def test_a_single_series_with_a_long_tail_is_no_part() -> None:
