@@ -33,6 +33,9 @@ _OF_MEDIAN = math.sqrt(math.pi / 2)
 #: For how many metrics at least the false alarms of a session are counted.
 METRICS = 1000
 
+#: More make a file that is not read again (`yamlfile`), and that ReFrame takes minutes for.
+MOST_METRICS = 15_000
+
 Kind = tuple[str, str, str, str]
 
 
@@ -121,6 +124,12 @@ def calibrate(
         raise UserError(f"no run of {system} measured anything: all are INVALID or INCOMPLETE")
     _one(kept.with_columns(pl.col("software").map_elements(_measuring, return_dtype=pl.String)), "software")
     _one(kept, "tuning")
+    metrics = kept.select(KEY).n_unique()
+    if metrics > MOST_METRICS:
+        raise UserError(
+            f"{metrics:,} metrics of {system} are more than a file of references holds ({MOST_METRICS:,}): "
+            "calibrate the runs of fewer checks with --runs, as in 'tag:NAME'"
+        )
     references: list[Calibrated] = []
     refused: list[Refused] = []
     groups = kept.sort("started", maintain_order=True).partition_by(KEY, maintain_order=True)

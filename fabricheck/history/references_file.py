@@ -96,7 +96,13 @@ def _check(text: str, path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         trial = Path(folder) / path.name
         trial.write_text(text, encoding="utf-8")
-        load_references(trial)
+        try:
+            load_references(trial)
+        except UserError as error:
+            reason = str(error).removeprefix(str(trial)).lstrip(":")
+            raise UserError(
+                f"{path}: could not be read again, line {reason}: calibrate fewer checks with --runs"
+            ) from None
 
 
 def _add_source(content: CommentedMap, calibration: Calibration, command: str) -> str:
