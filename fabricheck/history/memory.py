@@ -9,7 +9,7 @@ from fabricheck.errors import UserError
 
 # What compare, calibrate and watch took for each value of a history, in bytes, at most (`python -m benchmarks.scale
 # --history`, docs/scale.md).
-_OF_A_VALUE = 1500
+_OF_A_VALUE = 1900
 _FACTS = Path("/proc/meminfo")
 
 

@@ -88,7 +88,7 @@ def test_more_values_than_memory_holds_are_refused_before_they_are_read(tmp_path
     facts = tmp_path / "meminfo"
     facts.write_text("MemTotal:        8000000 kB\nMemAvailable:    4000000 kB\n")
     check_memory(2_000_000, SYSTEM, facts)
-    with pytest.raises(UserError, match=r"10,000,000 values, which take about 15 GB of memory, and 4\.1 GB are free"):
+    with pytest.raises(UserError, match=r"10,000,000 values, which take about 19 GB of memory, and 4\.1 GB are free"):
         check_memory(10_000_000, SYSTEM, facts)
     check_memory(10_000_000, SYSTEM, tmp_path / "none")  # another kernel: nobody knows
     root, store = make_suite(tmp_path / "suite"), tmp_path / "store"
