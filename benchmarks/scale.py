@@ -10,6 +10,11 @@ ranks and the ping-pong of 72 GPUs are those of the checks. Times are of the pro
 
 watches made-up series of so many metrics (512 nodes with 200 each), which are healthy, and prints what that took but
 for reading them from a store, which `benchmarks/store.py` measures; the table has that too.
+
+    nice python -m benchmarks.scale --history compare --metrics 100000 --nights 10
+
+gives a made-up history of so many metrics to compare, calibrate or watch. What stands below the table of docs/scale.md
+stays when that is written.
 """
 
 from __future__ import annotations
@@ -30,9 +35,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
+from fabricheck.history.calibrate import calibrate
+from fabricheck.history.compare import compare
 from fabricheck.history.series import MetricKey, Series, Session
-from fabricheck.history.watch import watch_of
+from fabricheck.history.watch import watch, watch_of
 from fabricheck.judge.judge import judge_run
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.verdicts import RunJudgement
@@ -172,6 +180,50 @@ def of_watch(metrics: int, nights: int) -> str:
     return f"{seconds:.0f} s of a processor, {memory:.2f} GB, {len(result.incidents)} incidents"
 
 
+def made_history(metrics: int, nights: int) -> pl.DataFrame:
+    """A history as the store gives it, a session a night."""
+    drawn = np.random.default_rng(0)
+    night, number = np.unravel_index(np.arange(metrics * nights), (nights, metrics))
+    texts = {"environment": "mpi", "partition": "gpu", "test": "Made", "unit": "Gb/s", "better": "higher"}
+    texts |= {"verdict": "PASS", "software": "{}", "tuning": "{}", "system": "simulated"}
+    return (
+        pl.DataFrame({"night": night.astype(np.int32), "number": number.astype(np.int32), "value": GBPS})
+        .with_columns(
+            pl.format("s{}", pl.col("night").cast(pl.String).str.zfill(3)).alias("session"),
+            pl.format("r{}", "night").alias("run_id"),
+            (pl.lit(FIRST) + pl.duration(days="night")).alias("started"),
+            pl.format("pair_{}_goodput", "number").alias("metric"),
+            value=pl.Series(GBPS * np.exp(NOISE * drawn.standard_normal(metrics * nights))),
+            low=GBPS,
+            high=GBPS,
+            count=100,
+            deviation=GBPS * 0.005,
+            nodes=pl.concat_list(pl.lit("nid000001")),
+            components=pl.concat_list(pl.lit("nid000001"), pl.lit("nid000001:gpu0")),
+            tags=pl.lit([], dtype=pl.List(pl.String)),
+            rehearsal=False,
+            **{name: pl.lit(text) for name, text in texts.items()},
+        )
+        .drop("night", "number")
+    )
+
+
+def of_history(command: str, metrics: int, nights: int) -> str:
+    """What a command takes of a process that does nothing else; its memory with that of the history."""
+    history = made_history(metrics, nights)
+    start = time.process_time()
+    if command == "calibrate":
+        calibrate(history, "simulated", limits=lambda key, nodes: None)
+    elif command == "watch":
+        watch(history, "simulated")
+    else:
+        middle = [str((FIRST + timedelta(days=nights // 2 + more)).date()) for more in (-1, 0)]
+        compare(history, "simulated", f"..{middle[0]}", f"{middle[1]}..")
+    seconds = time.process_time() - start
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return f"{seconds:.0f} s of a processor, {memory / 1e9:.2f} GB, {memory / history.height / 1000:.2f} kB a value"
+
+
 def table(rows: list[tuple[str, str, str]]) -> str:
     head = "| what | must reach | found |\n|---|---|---|\n"
     return head + "".join(f"| {' | '.join(row)} |\n" for row in rows)
@@ -184,7 +236,12 @@ def main() -> None:
     parser.add_argument("--read", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--watch", type=int, metavar="METRICS", help="watch so many, and nothing else")
     parser.add_argument("--nights", type=int, default=365, help="that --watch looks at")
+    parser.add_argument("--history", choices=["calibrate", "compare", "watch"], help="one of them, and nothing else")
+    parser.add_argument("--metrics", type=int, default=100_000, help="of --history")
     options = parser.parse_args()
+    if options.history:
+        print(of_history(options.history, options.metrics, options.nights))
+        return
     if options.watch:
         print(of_watch(options.watch, options.nights))
         return
@@ -236,7 +293,8 @@ Of the pairs of nodes: {left_out}.
 
 {table(rows)}"""
     if options.write:
-        options.write.write_text(text)
+        below = options.write.read_text().partition("\n## ")[1:] if options.write.exists() else ()
+        options.write.write_text(text + "".join(below))
     print(text)
 
 

@@ -53,7 +53,7 @@ def fleet_of(suite: Suite, selection: Selection, wanted: Wanted, output: Path, s
         yield None
         return
     from fabricheck.fleet.allocation import MINUTES, allocated
-    from fabricheck.fleet.nodes import choose, slurm_states
+    from fabricheck.fleet.nodes import choose, slurm_partitions, slurm_states
     from fabricheck.fleet.record import Fleet, Unchecked
     from fabricheck.fleet.resume import find_earlier
     from fabricheck.fleet.settings import partition_in
@@ -68,7 +68,7 @@ def fleet_of(suite: Suite, selection: Selection, wanted: Wanted, output: Path, s
         states = _oldest_first(states, store, name)
     asked = before.asked if before else wanted.nodes or ""
     place = f"{name}:{partition['name']}"
-    choice = choose(before.wanted if before else asked, states, place)
+    choice = choose(before.wanted if before else asked, states, place, slurm_partitions)
     few = ("one or two nodes have no equals: references and floors judge them alone",) if choice.count < 3 else ()
     for line in (*choice.notes, *few):
         click.echo(f"fabricheck: {line}", err=True)

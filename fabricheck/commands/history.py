@@ -198,9 +198,13 @@ def _print(text: str | Iterator[str]) -> None:
 
 def _history(store: Path | None, system: str) -> pl.DataFrame:
     from fabricheck import store as stores
+    from fabricheck.history.memory import check_memory
+    from fabricheck.store.reading import count_values
     from fabricheck.suite import output_folder
 
-    return stores.history(store if store is not None else output_folder() / "store", system=system)
+    folder = store if store is not None else output_folder() / "store"
+    check_memory(count_values(folder, system), system)
+    return stores.history(folder, system=system)
 
 
 def _limits(system: str) -> Limits:

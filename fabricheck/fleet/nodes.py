@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fabricheck.errors import UserError
@@ -37,7 +37,21 @@ class Choice:
 def slurm_states(access: Sequence[str]) -> dict[str, str]:
     """State of each node of the partition that the `access` options name, else of all. Raises `UserError`."""
     partition = partition_of(access)
-    command = ["sinfo", "--noheader", "--Node", "--format=%N %T", f"--partition={partition}" if partition else "--all"]
+    found = _ask_slurm("%N %T", f"--partition={partition}" if partition else "--all")
+    if isinstance(found, str):
+        raise UserError(f"Slurm does not name the nodes of {partition or 'all partitions'}: {found}")
+    return dict(found)
+
+
+def slurm_partitions() -> dict[str, str]:
+    """The partition of each node, of several one; none where Slurm does not say. Raises `UserError`."""
+    found = _ask_slurm("%N %R", "--all")
+    return {} if isinstance(found, str) else dict(found)
+
+
+def _ask_slurm(columns: str, which: str) -> list[tuple[str, str]] | str:
+    """Two words for each node, or why there are none. Raises `UserError` where nobody answers."""
+    command = ["sinfo", "--noheader", "--Node", f"--format={columns}", which]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=False)
     except FileNotFoundError:
@@ -46,10 +60,9 @@ def slurm_states(access: Sequence[str]) -> dict[str, str]:
         ) from None
     except subprocess.TimeoutExpired:
         raise UserError(f"Slurm did not name its nodes in {_ASK_S} s: see scontrol ping") from None
-    found = dict(line.split()[:2] for line in done.stdout.splitlines() if len(line.split()) > 1)
+    found = [(words[0], words[1]) for line in done.stdout.splitlines() if len(words := line.split()) > 1]
     if done.returncode != 0 or not found:
-        said = (done.stderr.strip().splitlines() or ["it has no nodes"])[0]
-        raise UserError(f"Slurm does not name the nodes of {partition or 'all partitions'}: {said}")
+        return (done.stderr.strip().splitlines() or ["it has no nodes"])[0]
     return found
 
 
@@ -59,11 +72,14 @@ def partition_of(access: Sequence[str]) -> str:
     return found[1] if found else ""
 
 
-def choose(asked: str, states: Mapping[str, str], where: str) -> Choice:
+def choose(
+    asked: str, states: Mapping[str, str], where: str, partitions: Callable[[], Mapping[str, str]] = dict
+) -> Choice:
     """The nodes that `asked` means: `all`, `idle`, `idle:N`, a number of them, or a list such as `nid[001-064]`.
 
     `states`: of the nodes of the partition `where`; of those that are idle the first N are taken. Raises `UserError`
-    for names that are not among them, with the nearest, and where fewer than asked for, or none, can be had.
+    for names that are not among them, with where they are by `partitions` or with the nearest, and where fewer than
+    asked for, or none, can be had.
     """
     usable = [node for node, state in states.items() if _state(state) in (*_FREE, *_BUSY)]
     left = {node: f"Slurm has it {state}" for node, state in states.items() if node not in usable}
@@ -80,19 +96,23 @@ def choose(asked: str, states: Mapping[str, str], where: str) -> Choice:
             raise UserError(f"--nodes {asked}: none of the {len(states)} nodes of {where} is idle now: try again later")
         note = f"--nodes {asked}: {len(free)} of {len(states)} nodes of {where} are idle, and {len(taken)} are taken"
         return Choice(taken, len(taken), (), (note,), _IDLE_WAIT_S)
-    wanted, notes = (list(states), tuple[str, ...]()) if asked == "all" else _listed(asked, states, where)
+    wanted, notes = (list(states), tuple[str, ...]()) if asked == "all" else _listed(asked, states, where, partitions)
     chosen = tuple(node for node in wanted if node not in left)
     if not chosen:
         raise UserError(f"--nodes {asked}: none of {len(wanted)} nodes of {where} can be had: {_why(wanted, left)}")
     return Choice(chosen, len(chosen), tuple(Unchecked(node, left[node]) for node in wanted if node in left), notes)
 
 
-def _listed(asked: str, states: Mapping[str, str], where: str) -> tuple[list[str], tuple[str, ...]]:
+def _listed(
+    asked: str, states: Mapping[str, str], where: str, partitions: Callable[[], Mapping[str, str]]
+) -> tuple[list[str], tuple[str, ...]]:
     """The nodes of a list in Slurm's order, and a line for those that are there twice."""
     names = [name for part in _parts(asked) for name in unfold(part)]
     if unknown := [name for name in dict.fromkeys(names) if name not in states]:
         near = difflib.get_close_matches(unknown[0], states, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
+        if elsewhere := partitions().get(unknown[0]):
+            hint = f"; {unknown[0]} is in the partition {elsewhere}: a run has the nodes of one partition"
         raise UserError(
             f"--nodes {asked}: {fold(unknown)} {'is' if len(unknown) == 1 else 'are'} not among the {len(states)} "
             f"nodes of {where} ({fold(states)}){hint}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from fabricheck.errors import UserError
+from fabricheck.history.by_node import NodeLevels, Nodes, measured_at_once, nodes_of
 from fabricheck.history.limits import Limits
 from fabricheck.history.robust import FEWEST, centre_and_spread
 from fabricheck.history.select import select_runs
@@ -21,6 +22,7 @@ from fabricheck.history.series import KEY, MetricKey, check_history
 from fabricheck.history.tails import Tail, tail_of
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.rehearsal import REHEARSAL
+from fabricheck.topology.network import fold
 
 # A tenth of a percent: what a clock cannot tell and nobody acts on.
 _LEAST_SPREAD = 0.001
@@ -31,6 +33,9 @@ _OF_MEDIAN = math.sqrt(math.pi / 2)
 #: For how many metrics at least the false alarms of a session are counted.
 METRICS = 1000
 
+#: More make a file that is not read again (`yamlfile`), and that ReFrame takes minutes for.
+MOST_METRICS = 15_000
+
 Kind = tuple[str, str, str, str]
 
 
@@ -39,7 +44,9 @@ class Calibrated:
     """A reference of one metric: `value` in `unit`, `lower` and `upper` as shares of it.
 
     `between` and `within`: relative spread of the medians of runs, and of the iterations of a run. `beyond`: how many
-    of the runs lie beyond the bounds; `degraded`: how many were DEGRADED by whatever judged them then.
+    of the runs lie beyond the bounds; `degraded`: how many were DEGRADED by whatever judged them then. `nodes`: where
+    nodes differ, the levels of those that had enough runs. The bounds are those of any other node then, and `between`
+    and `beyond` are without the differences.
     """
 
     key: MetricKey
@@ -53,11 +60,12 @@ class Calibrated:
     within: float
     beyond: int
     degraded: int
+    nodes: NodeLevels | None = None
 
 
 @dataclass(frozen=True)
 class Refused:
-    """A metric that gets no reference, and why."""
+    """A metric that gets no reference, or nodes of it that get no level, and why."""
 
     key: MetricKey
     reason: str
@@ -95,12 +103,12 @@ def calibrate(
     """The references that the runs of `selection` (as `select_runs` takes it; default: all) give.
 
     One more session of the healthy system has any metric beyond its worse bound with probability `false_alarms`, where
-    it has 1,000 metrics or as many as are calibrated. A thousandth of that is the rate of each metric, of which its few
-    runs say nothing: how far runs stray is taken from all metrics of the same unit together (`tails`), and a metric
-    varies at least as much as the middle one of its kind, such as the twelve pairs of a node. `Calibrated.beyond` shows
-    where runs are beyond their bounds. A metric is refused where it has fewer than FEWEST runs, failed in one, lies
-    above the plausible or under the acceptance floor by `limits`, or varies so much that a bound would let everything
-    pass.
+    it has 1,000 metrics, or as many as are calibrated or one measured. A thousandth of that is the rate of each metric,
+    of which its few runs say nothing: how far runs stray is taken from all metrics of the same unit together (`tails`),
+    and a metric varies at least as much as the middle one of its kind, such as the twelve pairs of a node. What nodes
+    differ by is no such noise (`by_node`). `Calibrated.beyond` shows where runs are beyond their bounds. A metric is
+    refused where it has fewer than FEWEST runs, failed in one, lies above the plausible or under the acceptance floor
+    by `limits`, or varies so much that a bound would let everything pass.
 
     Raises UserError as `check_history` and `select_runs` do, for a rehearsal, and where the runs are of several
     software versions or tunings, which have no one value.
@@ -116,16 +124,24 @@ def calibrate(
         raise UserError(f"no run of {system} measured anything: all are INVALID or INCOMPLETE")
     _one(kept.with_columns(pl.col("software").map_elements(_measuring, return_dtype=pl.String)), "software")
     _one(kept, "tuning")
+    metrics = kept.select(KEY).n_unique()
+    if metrics > MOST_METRICS:
+        raise UserError(
+            f"{metrics:,} metrics of {system} are more than a file of references holds ({MOST_METRICS:,}): "
+            "calibrate the runs of fewer checks with --runs, as in 'tag:NAME'"
+        )
     references: list[Calibrated] = []
     refused: list[Refused] = []
     groups = kept.sort("started", maintain_order=True).partition_by(KEY, maintain_order=True)
-    common = _common(groups, false_alarms / max(METRICS, len(groups)))
-    for group in groups:
-        found = _calibrated(group, common, limits)
-        if isinstance(found, Calibrated):
-            references.append(found)
-        else:
-            refused.append(found)
+    by_node = [nodes_of(rows) for rows in groups]
+    groups = [rows if nodes is None else nodes.rows for rows, nodes in zip(groups, by_node, strict=True)]
+    common = _common(groups, false_alarms / max(METRICS, len(groups), measured_at_once(kept)))
+    for group, nodes in zip(groups, by_node, strict=True):
+        for found in _with_levels(_calibrated(group, common, limits), nodes, common.rate):
+            if isinstance(found, Calibrated):
+                references.append(found)
+            else:
+                refused.append(found)
     return Calibration(
         system=system,
         false_alarms=false_alarms,
@@ -253,6 +269,31 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
         beyond=int((~inside).sum()),
         degraded=rows.filter(pl.col("verdict") == "DEGRADED").height,
     )
+
+
+def _with_levels(found: Calibrated | Refused, nodes: Nodes | None, rate: float) -> Iterator[Calibrated | Refused]:
+    """A reference whose bounds are of the noise on one node, with the levels of `nodes` and bounds for any other."""
+    if nodes is None or isinstance(found, Refused):
+        yield found
+        return
+    reaches = -math.log1p(found.lower), math.log1p(found.upper)
+    if nodes.reach_of_any(max(reaches), rate) > _WIDEST_REACH:
+        yield Refused(found.key, f"varies by {nodes.spread:.0%} from node to node: a bound for any node says nothing")
+        return
+    any_node, known = (
+        (-_outwards(-math.expm1(-of(reaches[0]))), _outwards(math.expm1(of(reaches[1]))))
+        for of in (lambda reach: nodes.reach_of_any(reach, rate), nodes.reach_of_known)
+    )
+    values = {node: found.value * math.exp(difference) for node, difference in nodes.differences.items()}
+    unlike = [node for node in values if not any_node[0] <= values[node] / found.value - 1 <= any_node[1]]
+    if unlike:
+        share = values[unlike[0]] / found.value - 1
+        others = f"{any_node[0]:.1%} to {any_node[1]:+.1%} around the others"
+        reason = f"{share:+.1%}, beyond {others}: it gets no level of its own; is it healthy?"
+        yield Refused(found.key, f"{fold(sorted(unlike))} is at {reason}")
+    kept = tuple((node, float(f"{values[node]:.5g}")) for node in sorted(values) if node not in unlike)
+    levels = NodeLevels(kept, *known) if kept else None
+    yield replace(found, lower=any_node[0], upper=any_node[1], nodes=levels)
 
 
 def _outwards(share: float) -> float:

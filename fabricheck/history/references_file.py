@@ -17,7 +17,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from fabricheck.errors import UserError
 from fabricheck.history.calibrate import Calibrated, Calibration, shares_of
 from fabricheck.history.limits import parse_test
-from fabricheck.judge.references import PROVENANCE, SOURCES, UNCALIBRATED, load_references
+from fabricheck.judge.references import NODES, PROVENANCE, SOURCES, UNCALIBRATED, load_references
 from fabricheck.suite import INSTALLED
 from fabricheck.topology.network import fold
 
@@ -96,7 +96,13 @@ def _check(text: str, path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         trial = Path(folder) / path.name
         trial.write_text(text, encoding="utf-8")
-        load_references(trial)
+        try:
+            load_references(trial)
+        except UserError as error:
+            reason = str(error).removeprefix(str(trial)).lstrip(":")
+            raise UserError(
+                f"{path}: could not be read again, line {reason}: calibrate fewer checks with --runs"
+            ) from None
 
 
 def _add_source(content: CommentedMap, calibration: Calibration, command: str) -> str:
@@ -162,12 +168,29 @@ def _add_test(content: CommentedMap, system: str, test: str, references: list[Ca
         node[each.key.metric] = _flow([each.value, each.lower, each.upper, each.unit])
         place = (*keys, each.key.metric)
         provenance[place] = source
+        _set_levels(content, (test, *place), each)
     _section(content, PROVENANCE)[test] = _collapse(provenance)
     uncalibrated = content.get(UNCALIBRATED, {})
     if test in uncalibrated:
         del uncalibrated[test]
         if not uncalibrated:
             del content[UNCALIBRATED]
+
+
+def _set_levels(content: CommentedMap, place: Place, reference: Calibrated) -> None:
+    """The levels of nodes stand at the end of the file: they are many, and a person reads the others first."""
+    levels = reference.nodes
+    *steps, metric = (NODES, *place)
+    node = content
+    for step in steps:
+        if levels is None and step not in node:
+            return
+        node = node.setdefault(step, CommentedMap())
+    if levels is None:
+        node.pop(metric, None)
+        return
+    values = " ".join(f"{name}={value:.5g}" for name, value in levels.values)
+    node[metric] = _flow([values, levels.lower, levels.upper, reference.unit])
 
 
 def _check_index(test: str, tree: CommentedMap, index: list[str], system: str) -> None:

@@ -77,7 +77,8 @@ def check_history(frame: pl.DataFrame, system: str, *, now: datetime | None = No
     kept = frame.filter(~pl.col("verdict").is_in(NO_MEASUREMENT))
     bad = kept.filter(~(pl.col("value").is_finite() & (pl.col("value") > 0)).fill_null(False))
     if not bad.is_empty():
-        raise UserError(f"{_say(bad)}: {bad['value'][0]} in run {bad['run_id'][0]} is no measurement")
+        what = f"{bad['value'][0]} in run {bad['run_id'][0]} is no measurement"
+        raise UserError(f"{_say(bad)}: {what}: take its session out of the store")
     return kept
 
 

@@ -75,6 +75,13 @@ def calibration_lines(found: Calibration) -> Iterator[str]:
             f"  {each.key}: {each.value:g} {each.unit}, {percent(each.lower)} to {percent(each.upper)}; between runs "
             f"{size(each.between)}, within {size(each.within)}; {each.runs} runs{beyond}"
         )
+        if each.nodes is not None:
+            values = [value for _, value in each.nodes.values]
+            around = f"{percent(each.nodes.lower)} to {percent(each.nodes.upper)} around each"
+            yield (
+                f"    these bounds are for any other node; {len(values)} nodes have levels of their own, "
+                f"{min(values):g} to {max(values):g} {each.unit}, {around}"
+            )
     for refused in found.refused:
         yield f"  REFUSED {refused.key}: {refused.reason}"
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
 
 from fabricheck.errors import UserError
+from fabricheck.judge.evidence import short_name
 from fabricheck.patterns import mistake_of
 from fabricheck.records.judgement import Reference
 from fabricheck.topology.network import unfold
@@ -23,7 +24,9 @@ from fabricheck.yamlfile import YamlFile, read_yaml
 
 SOURCES = "$sources"
 PROVENANCE = "$provenance"
+NODES = "$nodes"
 UNCALIBRATED = "$uncalibrated"
+SPECIAL = (SOURCES, PROVENANCE, NODES, UNCALIBRATED)
 ALL_OTHERS = "*"
 _INDEX = "$index"
 _XFAIL = "$xfail"
@@ -149,6 +152,7 @@ class _Parser:
         self.sources: dict[str, str] = {}
         self.nodes: dict[str, frozenset[str]] = {}
         self.provenance: Any = {}
+        self.levels: Any = {}
         self.uncalibrated: dict[str, str] = {}
 
     def fail(self, place: Sequence[Any], reason: str) -> NoReturn:
@@ -164,13 +168,13 @@ class _Parser:
         content = self.map_at(self.file.content, ())
         self.parse_sources(self.map_at(content.get(SOURCES, {}), (SOURCES,)))
         self.provenance = self.map_at(content.get(PROVENANCE, {}), (PROVENANCE,))
+        self.levels = self.map_at(content.get(NODES, {}), (NODES,))
         tests = {}
         for name, value in content.items():
-            if name in (SOURCES, PROVENANCE, UNCALIBRATED):
+            if name in SPECIAL:
                 continue
             if not isinstance(name, str) or not name.isidentifier():
-                others = f"{SOURCES}, {PROVENANCE} and {UNCALIBRATED}"
-                self.fail((name,), f"is no name of a test class; only {others} may stand beside them")
+                self.fail((name,), f"is no name of a test class; only {', '.join(SPECIAL)} may stand beside them")
             tests[name] = self.parse_test(name, self.map_at(value, (name,)))
         for name, reason in self.map_at(content.get(UNCALIBRATED, {}), (UNCALIBRATED,)).items():
             if not isinstance(reason, str) or not reason.strip():
@@ -178,10 +182,11 @@ class _Parser:
             if name in tests:
                 self.fail((UNCALIBRATED, name), "there are references of this test")
             self.uncalibrated[str(name)] = reason
-        for name in self.provenance:
-            if name not in tests:
-                self.fail((PROVENANCE, name), "there are no references of this test")
-            self.check_provenance((name,), self.provenance[name], content[name])
+        for section, tree in ((PROVENANCE, self.provenance), (NODES, self.levels)):
+            for name in tree:
+                if name not in tests:
+                    self.fail((section, name), "there are no references of this test")
+                self.check_places(section, (name,), tree[name], content[name])
         return tests
 
     def parse_sources(self, sources: dict[Any, Any]) -> None:
@@ -223,7 +228,7 @@ class _Parser:
             for name, value in tree.items():
                 if not isinstance(name, str) or not _METRIC.fullmatch(name):
                     self.fail((*place, name), "is no name of a metric: use letters, digits and _")
-                metrics[name] = self.parse_reference(value, (*place, name))
+                metrics[name] = self.parse_levels(self.parse_reference(value, (*place, name)), (*place, name))
             yield _Entry(tuple(place[1:]), metrics)
             return
         if not tree:
@@ -254,6 +259,9 @@ class _Parser:
             if len(value) != 3 or not isinstance(value[1], str):
                 self.fail(place, f"has to be [{_XFAIL}, message, [value, lower, upper, unit]]")
             provenance, value = f"expected to fail ({value[1]}); {provenance}", value[2]
+        return self.parse_values(value, place, provenance)
+
+    def parse_values(self, value: Any, place: tuple[Any, ...], provenance: str) -> Reference:
         if not isinstance(value, list) or len(value) != 4:
             self.fail(place, "has to be [value, lower, upper, unit]")
         number, lower, upper, unit = value
@@ -296,11 +304,36 @@ class _Parser:
             self.fail(place, f"its provenance {node!r} is not among {SOURCES}")
         return self.sources[node]
 
-    def check_provenance(self, place: tuple[Any, ...], node: Any, references: Any) -> None:
-        """Provenance that belongs to no value is a mistake in one of the two."""
-        if isinstance(node, str):
+    def check_places(self, section: str, place: tuple[Any, ...], node: Any, references: Any) -> None:
+        """A provenance, or levels of nodes, that belong to no value are a mistake in one of the two."""
+        is_leaf = isinstance(node, str) if section == PROVENANCE else not isinstance(references, dict)
+        if is_leaf:
             return
-        for key, inner in self.map_at(node, (PROVENANCE, *place)).items():
+        for key, inner in self.map_at(node, (section, *place)).items():
             if not isinstance(references, dict) or key not in references or key == _INDEX:
-                self.fail((PROVENANCE, *place, key), "there is no reference at this place")
-            self.check_provenance((*place, key), inner, references[key])
+                self.fail((section, *place, key), "there is no reference at this place")
+            self.check_places(section, (*place, key), inner, references[key])
+
+    def parse_levels(self, reference: Reference, place: tuple[Any, ...]) -> Reference:
+        """The reference at `place` with the levels of its nodes, where the file has any."""
+        found = self.levels
+        for step in place:
+            found = found.get(step) if isinstance(found, dict) else None
+        if found is None:
+            return reference
+        where = (NODES, *place)
+        if not isinstance(found, list) or len(found) != 4 or not isinstance(found[0], str):
+            self.fail(where, "has to be [NODE=VALUE NODE=VALUE ..., lower, upper, unit]")
+        if found[3] != reference.unit:
+            self.fail(where, f"is in {found[3]}, and its reference in {reference.unit}")
+        # One text: a fleet has thousands of values, of which each would be one of the YAML file.
+        nodes = {}
+        for each in found[0].split():
+            node, _, value = each.partition("=")
+            try:
+                level = float(value)
+            except ValueError:
+                self.fail(where, f"{each!r} is not NODE=VALUE")
+            provenance = f"{reference.provenance}; of {node}"
+            nodes[short_name(node)] = self.parse_values([level, *found[1:]], where, provenance)
+        return replace(reference, nodes=nodes)

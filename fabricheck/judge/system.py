@@ -93,7 +93,7 @@ class SystemJudge:
         return replace(compared, runs=tuple(map(beside_metrics, compared.runs)), findings=findings)
 
     def _other_nodes(self, runs: Sequence[RunJudgement]) -> Iterator[Finding]:
-        """References of pairs go by rank: of runs on other nodes than theirs that has to be known."""
+        """References go by rank, or are of all nodes: of runs on other nodes than theirs that has to be known."""
         known = self.references.nodes if self.references is not None else {}
         for run in runs:
             hosts = {short_name(rank.host) for rank in run.run.ranks}
@@ -150,7 +150,9 @@ class SystemJudge:
         # They are of the real system, whose rates are others.
         if is_rehearsal(run):
             return {}
-        return self.references.of(test).lookup({**_measured(run), **attributes})
+        found = self.references.of(test).lookup({**_measured(run), **attributes})
+        hosts = {short_name(rank.host) for rank in run.ranks}
+        return {name: each.on(*hosts) for name, each in found.items()} if len(hosts) == 1 else found
 
 
 def _measured(run: Run) -> dict[str, Key]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
@@ -29,13 +30,21 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Reference:
-    """A value measured when the system was known to be good, with ReFrame's relative bounds (`None`: unbounded)."""
+    """A value measured when the system was known to be good, with ReFrame's relative bounds (`None`: unbounded).
+
+    `nodes`: the same by node, of nodes that have a level of their own.
+    """
 
     value: float
     lower: float | None
     upper: float | None
     unit: str
     provenance: str
+    nodes: Mapping[str, Reference] = field(default_factory=dict)
+
+    def on(self, node: str) -> Reference:
+        """What holds for a run on one node, by its short name."""
+        return self.nodes.get(node, self)
 
 
 #: The kinds of yardsticks, the strongest first (DESIGN.md; docs/methodology.md says what each is worth).

@@ -75,8 +75,9 @@ std::string rank_json(const World& world, int local_rank, int device_index, cons
   return json.end_object().text();
 }
 
-// Where the variables, or libraries, of other ranks differ from those of rank 0.
-void differences_json(Json& json, const std::vector<std::string>& environments) {
+// Where the variables, or libraries, of other ranks differ from those of rank 0: a JSON array on rank 0. Each rank
+// finds its own, lest rank 0 hold the environments of thousands. Collective.
+std::string differences_json(const World& world, const std::string& mine) {
   const auto parse = [](const std::string& text) {
     std::map<std::string, std::string> result;
     for (const std::string& entry : split(text, '\0')) {
@@ -89,33 +90,37 @@ void differences_json(Json& json, const std::vector<std::string>& environments) 
   const auto is_per_rank = [](const std::string& name) {
     return name.rfind("OMPI_MCA_ess", 0) == 0 || name.rfind("OMPI_MCA_orte", 0) == 0;
   };
-  const auto first = parse(environments[0]);
-  json.begin_array();
-  for (std::size_t rank = 1; rank < environments.size(); ++rank) {
-    const auto other = parse(environments[rank]);
-    const auto entry = [&](const std::string& name, const std::string* value) {
-      if (is_per_rank(name)) return;
-      json.begin_object().field("rank", rank).field("name", name).key("value");
-      if (value == nullptr) {
-        json.null();
-      } else {
-        json.value(*value);
-      }
-      json.end_object();
-    };
-    for (const auto& [name, value] : first) {
-      const auto found = other.find(name);
-      if (found == other.end()) {
-        entry(name, nullptr);
-      } else if (found->second != value) {
-        entry(name, &found->second);
-      }
+  const auto first = parse(world.from_first(mine));
+  const auto own = parse(mine);
+  std::vector<std::string> entries;
+  const auto entry = [&](const std::string& name, const std::string* value) {
+    if (is_per_rank(name)) return;
+    Json json;
+    json.begin_object().field("rank", world.rank).field("name", name).key("value");
+    if (value == nullptr) {
+      json.null();
+    } else {
+      json.value(*value);
     }
-    for (const auto& [name, value] : other) {
-      if (first.find(name) == first.end()) entry(name, &value);
+    entries.push_back(json.end_object().text());
+  };
+  for (const auto& [name, value] : first) {
+    const auto found = own.find(name);
+    if (found == own.end()) {
+      entry(name, nullptr);
+    } else if (found->second != value) {
+      entry(name, &found->second);
     }
   }
-  json.end_array();
+  for (const auto& [name, value] : own) {
+    if (first.find(name) == first.end()) entry(name, &value);
+  }
+  Json json;
+  json.begin_array();
+  for (const std::string& found : world.strings_at_first(join(entries, ","))) {
+    if (!found.empty()) json.literal(found);
+  }
+  return json.end_array().text();
 }
 
 void rule_json(Json& json, const Series& series) {
@@ -265,10 +270,10 @@ std::string header_json(const World& world, const Options& options, const Invoca
                         int device_index, const std::string& host_memory) {
   std::string mine;
   for (const auto& [name, value] : invocation.environment) mine += name + '=' + value + '\0';
-  const std::vector<std::string> environments = world.strings_at_first(mine);
+  const std::string environment_differences = differences_json(world, mine);
   const Libraries libraries{mpi_library(), transport.library(),
                             device::present() ? device::versions() : device::Versions{}};
-  const std::vector<std::string> listed = world.strings_at_first(libraries.listed());
+  const std::string library_differences = differences_json(world, libraries.listed());
   const std::vector<std::string> ranks =
       world.strings_at_first(rank_json(world, invocation.local.value, device_index, host_memory));
   const int crowded = world.shares_cores ? 1 : 0;
@@ -295,13 +300,12 @@ std::string header_json(const World& world, const Options& options, const Invoca
   json.end_array().field("local_rank_source", invocation.local.variable).field("oversubscribed", oversubscribed == 1);
   json.key("libraries");
   libraries_json(json, libraries);
-  json.key("library_differences");
-  differences_json(json, listed);
-  json.key("environment").begin_object();
+  json.key("library_differences").literal(library_differences).key("environment").begin_object();
   for (const auto& [name, value] : invocation.environment) json.field(name, value);
-  json.end_object().key("environment_differences");
-  differences_json(json, environments);
-  json.key("clock")
+  json.end_object()
+      .key("environment_differences")
+      .literal(environment_differences)
+      .key("clock")
       .begin_object()
       .field("source", "CLOCK_MONOTONIC")
       .field("resolution_ns", clock.resolution_ns)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 
 #include "fabricbench/device/device.hpp"
 #include "fabricbench/errors.hpp"
@@ -43,6 +44,23 @@ int chosen_device(const Options& options, const LocalRank& local, int devices) {
   const int place = local.value / static_cast<int>(options.ranks_per_device);
   if (options.devices.empty()) return place % devices;
   return options.devices[static_cast<std::size_t>(place) % options.devices.size()];
+}
+
+// What is wrong where two ranks of this node drive one device, on the first rank of the node; else nothing.
+std::string device_driven_twice(const World& world, int devices, const std::string& uuid) {
+  const std::vector<std::string> uuids = World::gather_strings(uuid, world.node);
+  std::map<std::string, int> drivers;
+  for (std::size_t i = 0; i < uuids.size() && world.node_rank == 0; ++i) {
+    const int rank = world.node_ranks[i];
+    const auto [driver, is_first] = drivers.emplace(uuids[i], rank);
+    if (is_first) continue;
+    return "ranks " + std::to_string(driver->second) + " and " + std::to_string(rank) + " would both drive " +
+           uuids[i] + ": on " + host_name() + " are " + std::to_string(world.node_size) + " ranks, and rank " +
+           std::to_string(world.rank) + " sees " + std::to_string(devices) + (devices == 1 ? " GPU" : " GPUs") +
+           ": is a GPU missing? Else start at most one rank a GPU, leave all GPUs of a node visible to its ranks, or "
+           "pass --share-devices";
+  }
+  return {};
 }
 
 }  // namespace
@@ -143,9 +161,8 @@ void check_paths(const Options& options, const Transport& transport, const std::
 }
 
 void require(const World& world, const std::string& reason) {
-  for (const std::string& first : world.gather_strings(reason.empty() ? reason : host_name() + ": " + reason)) {
-    if (!first.empty()) throw UnsupportedError(first);
-  }
+  const std::string first = world.first_said(reason.empty() ? reason : host_name() + ": " + reason);
+  if (!first.empty()) throw UnsupportedError(first);
 }
 
 int host_node(const Options& options, const World& world, int device_index) {
@@ -167,18 +184,9 @@ int select_device(const Options& options, const World& world, const LocalRank& l
                      std::to_string(devices) + ": is a GPU missing?");
   }
   device::select(index);
-  const std::vector<std::string> hosts = world.gather_strings(host_name());
-  const std::vector<std::string> uuids = world.gather_strings(device::info(index).uuid);
-  for (std::size_t a = 0; a < uuids.size() && !options.share_devices && options.ranks_per_device == 1; ++a) {
-    for (std::size_t b = a + 1; b < uuids.size(); ++b) {
-      if (hosts[a] != hosts[b] || uuids[a] != uuids[b]) continue;
-      throw InputError("ranks " + std::to_string(a) + " and " + std::to_string(b) + " would both drive " + uuids[a] +
-                       ": on " + hosts[a] + " are " + std::to_string(std::count(hosts.begin(), hosts.end(), hosts[a])) +
-                       " ranks, and rank " + std::to_string(world.rank) + " sees " + std::to_string(devices) +
-                       (devices == 1 ? " GPU" : " GPUs") +
-                       ": is a GPU missing? Else start at most one rank a GPU, leave all GPUs of a node visible to "
-                       "its ranks, or pass --share-devices");
-    }
+  if (!options.share_devices && options.ranks_per_device == 1) {
+    const std::string twice = world.first_said(device_driven_twice(world, devices, device::info(index).uuid));
+    if (!twice.empty()) throw InputError(twice);
   }
   return index;
 }

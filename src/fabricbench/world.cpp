@@ -23,7 +23,7 @@ World::World() {
   MPI_Comm_size(all, &size);
   // Not MPI_Comm_split_type: MPICH with MPIR_CVAR_NOLOCAL, which its CUDA transport needs, says that each rank is
   // alone.
-  const std::vector<std::string> nodes = gather_strings(node_identity());
+  const std::vector<std::string> nodes = gather_strings(node_identity(), all);
   const auto first = std::find(nodes.begin(), nodes.end(), nodes[static_cast<std::size_t>(rank)]) - nodes.begin();
   mpi_check(MPI_Comm_split(all, static_cast<int>(first), rank, &node), "MPI_Comm_split");
   MPI_Comm_rank(node, &node_rank);
@@ -92,6 +92,12 @@ std::vector<std::string> World::strings_at_first(const std::string& mine) const 
   mpi_check(MPI_Gatherv(mine.data(), length, MPI_CHAR, joined.data(), lengths.data(), starts.data(), MPI_CHAR, 0, all),
             "MPI_Gatherv");
   return cut(joined, lengths);
+}
+
+std::string World::first_said(const std::string& mine) const {
+  const std::vector<std::string> said = strings_at_first(mine);
+  const auto first = std::find_if(said.begin(), said.end(), [](const std::string& each) { return !each.empty(); });
+  return from_first(first != said.end() ? *first : "");
 }
 
 std::vector<std::string> World::gather_strings(const std::string& mine, MPI_Comm ranks) {

@@ -38,10 +38,10 @@ struct World {
   // One string of every rank, in rank order, on rank 0; nothing on the others, of which there may be thousands.
   std::vector<std::string> strings_at_first(const std::string& mine) const;
 
-  // The same on every rank.
-  std::vector<std::string> gather_strings(const std::string& mine) const { return gather_strings(mine, all); }
+  // The first of these that is not empty, on every rank; empty where all are.
+  std::string first_said(const std::string& mine) const;
 
- private:
+  // One string of every rank of `ranks`, on each of them.
   static std::vector<std::string> gather_strings(const std::string& mine, MPI_Comm ranks);
 };
 

@@ -125,3 +125,21 @@ def test_idle_nodes_are_those_that_waited_longest(
     assert "idle nodes are taken in Slurm's order" in capsys.readouterr().err
     with pytest.raises(UserError, match="idle:x is not among"):
         chosen(site, "idle:x", site / "output" / "store")
+
+
+def test_a_job_that_gets_fewer_nodes_says_which_it_did_not_get(site: Path, tmp_path: Path) -> None:
+    fleet = chosen(site, "nid[001-005]", tmp_path / "none")
+    assert fleet.nodes == ("nid001", "nid002")
+    assert {each.node: each.why for each in fleet.unchecked} == {
+        "nid003": "Slurm has it drained",
+        "nid004": "the job did not get it",
+        "nid005": "the job did not get it",
+    }
+
+
+@pytest.mark.parametrize(("asked", "count"), [("nid001", 1), ("nid[001-002]", 2), ("nid[001-002],nid004", 3)])
+def test_one_or_two_nodes_are_told_that_they_have_no_equals(
+    site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: str, count: int
+) -> None:
+    chosen(site, asked, tmp_path / "none")
+    assert ("one or two nodes have no equals" in capsys.readouterr().err) == (count < 3)

@@ -146,3 +146,22 @@ def test_a_temporary_folder_that_cannot_be_written_ends_nothing(openmpi: Bench, 
     )
     assert job.returncode == 0, job.stdout + job.stderr
     assert read_run(tmp_path / "result.jsonl").problems == ()
+
+
+def test_what_ranks_have_otherwise_than_the_first_is_in_the_header(openmpi: Bench, tmp_path: Path) -> None:
+    script = tmp_path / "rank.sh"
+    script.write_text(
+        "case $OMPI_COMM_WORLD_RANK in\n0) export NCCL_ALGO=Ring NCCL_PROTO=LL;;\n2) export NCCL_ALGO='\"Tree\"';;\n"
+        '*) export NCCL_ALGO=Ring NCCL_PROTO=LL;;\nesac\nexec "$@"\n'
+    )
+    job = replace(openmpi, wrapper=f"sh {script}").run(
+        tmp_path, "--sizes=8B --iterations=8 --quiet --output=result.jsonl", ranks=3
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    header = read_run(tmp_path / "result.jsonl").header
+    assert header["environment"]["NCCL_ALGO"] == "Ring"
+    assert header["environment_differences"] == [
+        {"rank": 2, "name": "NCCL_ALGO", "value": '"Tree"'},
+        {"rank": 2, "name": "NCCL_PROTO", "value": None},
+    ]
+    assert header["library_differences"] == []

@@ -75,6 +75,13 @@ def test_a_mistake_is_one_line(asked: str, said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_node_of_another_partition_is_no_typo() -> None:
+    with pytest.raises(UserError) as caught:
+        choose("nid[001-002],nid009", STATES, WHERE, lambda: {"nid009": "cpu"})
+    assert str(caught.value).endswith("nid009 is in the partition cpu: a run has the nodes of one partition")
+    assert "did you mean" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("access", "partition"),
     [

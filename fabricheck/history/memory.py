@@ -1,0 +1,28 @@
+"""Whether a history fits into the memory of this machine. Who tries is ended by the kernel, without a word."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from fabricheck.errors import UserError
+
+# What compare, calibrate and watch took for each value of a history, in bytes, at most (`python -m benchmarks.scale
+# --history`, docs/scale.md).
+_OF_A_VALUE = 1900
+_FACTS = Path("/proc/meminfo")
+
+
+def check_memory(values: int, system: str, facts: Path = _FACTS) -> None:
+    """Raises UserError where that many values of a history would not fit into what memory is free by `facts`."""
+    try:
+        free = re.search(r"^MemAvailable:\s+(\d+) kB", facts.read_text(encoding="ascii"), re.MULTILINE)
+    except OSError:
+        return
+    needed = values * _OF_A_VALUE
+    if free is not None and needed > int(free[1]) * 1024:
+        room = int(free[1]) * 1024
+        raise UserError(
+            f"the history of {system} has {values:,} values, which take about {needed / 1e9:.0f} GB of memory, and "
+            f"{room / 1e9:.1f} GB are free: use a machine with more, or a store with fewer sessions (--store)"
+        )

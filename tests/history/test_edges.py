@@ -1,0 +1,97 @@
+"""The least and the most that calibrate, compare and watch can be given: each has one line, and none a traceback."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.history import calibrate as calibrating
+from fabricheck.history.calibrate import calibrate
+from fabricheck.history.compare import compare
+from fabricheck.history.memory import check_memory
+from fabricheck.history.text import calibration_lines, comparison_lines, watch_lines
+from fabricheck.history.watch import watch
+from fabricheck.store.reading import count_values
+from fabricheck.store.writing import append
+from tests.support.histories import NOW, SYSTEM, Made, history, normal
+from tests.support.sessions import NOW as STORED
+from tests.support.sessions import make_suite, result_file, session_of
+
+METRIC = "pingpong_uncontended_0_1_1gib_goodput"
+LAST = "2026-02-06..2026-02-10"
+
+
+def calibrated(frame: pl.DataFrame) -> str:
+    return "\n".join(calibration_lines(calibrate(frame, SYSTEM, limits=lambda *_: None, now=NOW)))
+
+
+def compared(frame: pl.DataFrame) -> str:
+    return "\n".join(comparison_lines(compare(frame, SYSTEM, "..2026-02-05", LAST, now=NOW)))
+
+
+def watched(frame: pl.DataFrame) -> str:
+    return "\n".join(watch_lines(watch(frame, SYSTEM, now=NOW)))
+
+
+ONE_SESSION = [Made(METRIC, [400.0])]
+ONE_METRIC = [Made(METRIC, normal(1, 40))]
+ALL_EQUAL = [Made(METRIC, [400.0] * 40), Made("latency", [20.0] * 40, better="lower", unit="us")]
+NOT_A_NUMBER = [Made(METRIC, [*normal(1, 39), float("nan")])]
+
+
+@pytest.mark.parametrize(
+    ("made", "command", "said"),
+    [
+        (ONE_SESSION, calibrated, "REFUSED gpu openmpi PingPong %transport=ccl " + METRIC + ": 1 runs: 8 are needed"),
+        (ONE_SESSION, compared, "no run is of 2026-02-06..2026-02-10: the history goes from 2026-01-01 to 2026-01-01"),
+        (ONE_SESSION, watched, "nothing can be watched yet: 20 sessions of a metric are needed"),
+        (ONE_METRIC, calibrated, "1 references from 40 runs"),
+        (ONE_METRIC, compared, "1 metrics: 0 regressed, 0 cannot say, 1 same"),
+        (ONE_METRIC, watched, "1 metrics: 1 watched"),
+        (ALL_EQUAL, calibrated, "400 Gb/s, -0.99% to +1.0%"),
+        (ALL_EQUAL, compared, "2 metrics: 0 regressed, 0 cannot say, 2 same"),
+        (ALL_EQUAL, watched, "2 metrics: 2 watched"),
+        (NOT_A_NUMBER, calibrated, f"{METRIC}: nan in run r039-PingPong %transport=ccl is no measurement: take"),
+        (NOT_A_NUMBER, compared, "is no measurement: take its session out of the store"),
+        (NOT_A_NUMBER, watched, "is no measurement: take its session out of the store"),
+    ],
+)
+def test_little_and_broken_histories(made: list[Made], command: Callable[[pl.DataFrame], str], said: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            text = command(history(made))
+        except UserError as error:
+            text = str(error)
+            assert "\n" not in text
+    assert said in text
+
+
+def test_a_quiet_metric_that_loses_something_is_found() -> None:
+    step = [Made(METRIC, [400.0] * 35 + [390.0] * 5)]
+    assert "1 regressed" in compared(history(step))
+    assert "400 -> 390 Gb/s, -2.5%" in watched(history(step))
+
+
+def test_more_metrics_than_a_file_of_references_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrating, "MOST_METRICS", 1)
+    with pytest.raises(UserError, match=r"2 metrics of sim are more than a file of references holds \(1\): calibrate"):
+        calibrated(history(ALL_EQUAL))
+
+
+def test_more_values_than_memory_holds_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    facts = tmp_path / "meminfo"
+    facts.write_text("MemTotal:        8000000 kB\nMemAvailable:    4000000 kB\n")
+    check_memory(2_000_000, SYSTEM, facts)
+    with pytest.raises(UserError, match=r"10,000,000 values, which take about 19 GB of memory, and 4\.1 GB are free"):
+        check_memory(10_000_000, SYSTEM, facts)
+    check_memory(10_000_000, SYSTEM, tmp_path / "none")  # another kernel: nobody knows
+    root, store = make_suite(tmp_path / "suite"), tmp_path / "store"
+    for night in range(2):
+        append(store, session_of(root, night, [result_file(root, night)]), STORED)
+    assert count_values(store, "local") == 4
