@@ -118,10 +118,10 @@ def test_a_fleet_of_gpus_is_green_in_one_job(fleet: Cluster, tmp_path: Path) -> 
 
 
 def test_bad_gpus_links_and_nics_of_a_fleet_are_named_with_their_nodes(fleet: Cluster, tmp_path: Path) -> None:
-    for words in ("gpu-link nid002 gpu0 gpu1 30", "slow nid003:hsn1 50", "gpu-missing nid004 gpu3"):
+    for words in ("gpu-link nid002 gpu0 gpu1 50", "slow nid003:hsn1 50", "gpu-missing nid004 gpu3"):
         command.main([*words.split(), f"--name={fleet.layout.name}"], standalone_mode=False)
     try:
-        told = run(fleet, tmp_path, "--tag=smoke", "--nodes=all", "--launches=3")
+        told = run(fleet, tmp_path, "--tag=smoke", "--nodes=all")
     finally:
         faults.clear(fleet)
     named = {
@@ -131,5 +131,3 @@ def test_bad_gpus_links_and_nics_of_a_fleet_are_named_with_their_nodes(fleet: Cl
     assert set(named) == {"nid002", "nid003", "nid004"}, told.output
     assert "gpu0" in named["nid002"]
     assert "nid003:hsn1" in named["nid003"]
-    again = [each["message"] for each in told.verdict["findings"] if "was launched" in each["message"]]
-    assert any("2 times on nid002: DEGRADED, DEGRADED; DEGRADED counts" in each for each in again), told.output
