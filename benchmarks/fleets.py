@@ -1,6 +1,6 @@
 """How often a healthy fleet of 512 nodes has a node accused, and whether five bad parts of five kinds are all named.
 
-    nice -n 19 python -m benchmarks.fleets --write docs/fleet-benchmark.md
+    nice -n 19 python -m benchmarks.fleets
 
 A simulation with the rules of the judge: each node has eight GPUs, whose 56 pairs are judged by their equals on the
 node and, as a whole, by the other nodes; what is DEGRADED is launched again on that node, up to three times in all. A
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,8 @@ import numpy.typing as npt
 from benchmarks import localization
 from benchmarks.noise import SHAPES, Generator, Shape
 from benchmarks.regression import share
-from benchmarks.sessions import PAIRS, PARTS
+from benchmarks.sessions import LAUNCHES, PAIRS, PARTS
+from fabricheck.fleet.screen import ROUNDS, ROUNDS_AGAIN
 from fabricheck.judge.outliers import Parts, outliers
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.localization.cleared import find_cleared
@@ -36,7 +36,7 @@ from fabricheck.suite import suite_root
 from fabricheck.topology.network import node_of
 
 Floats = npt.NDArray[np.float64]
-NODES, LEAVES, SPINES, ROUNDS, AGAIN, LAUNCHES = 512, 32, 8, 8, 4, 3
+NODES, LEAVES, SPINES = 512, 32, 8
 OF_PAIR, OF_NODE, OF_READING = 0.0025, 0.002, 0.02
 WANTED = ("Gaussian", "heavy tails (t3)", "skewed", "bimodal", "dips on 1%", "tenfold outliers on 1%")
 #: What the five parts lose: of a GPU, a link between two, a node as a whole, a port and a trunk.
@@ -123,7 +123,7 @@ class Fleet:
         if not count:
             return set()
         names = [name for each in count for name in each.components]
-        plan = retest(self.ways, self.names, names, AGAIN, seed=1)
+        plan = retest(self.ways, self.names, names, ROUNDS_AGAIN, seed=1)
         readings = iter(read(design(self.ways, plan.pairs)))
         rounds = [[(pair, next(readings)) for pair in one] for one in plan.pairs]
         least = self.policy.smallest_loss_of_distance
@@ -188,16 +188,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=20261124)
     parser.add_argument("--healthy", type=int, default=1000, help="healthy fleets of each noise")
     parser.add_argument("--faulty", type=int, default=200, help="fleets with five bad parts of each noise")
-    parser.add_argument("--write", type=Path, help="a page to write, besides printing")
     given = parser.parse_args()
     fleet = Fleet()
-    lines = [
-        "| noise | healthy fleets accused: one launch | launched again | five bad parts: all named | another accused |",
-        "|---|---|---|---|---|",
-    ]
-    print("\n".join(lines), flush=True)
+    head = "healthy fleets accused: one launch | launched again | five bad parts: all named | another accused"
+    print(f"| noise | {head} |\n|---|---|---|---|---|", flush=True)
     for row in rows(fleet, given.healthy, given.faulty, given.seed):
-        lines.append(row)
         print(row, flush=True)
 
 

@@ -100,13 +100,14 @@ class Session:
 
     def with_launches(self, launched: Iterable[Launched]) -> Session:
         """With the launches that count in place of the first. Raises `UserError` where their reports are damaged."""
-        session, findings = self, []
+        session, launched = self, tuple(launched)
+        # Of a fleet many nodes have theirs in one report.
+        reports = {name: _moved_cases(self.folder / name) for name in {each.folder for each in launched} - {""}}
         for each in launched:
-            findings.append(each.finding)
-            for case in _moved_cases(self.folder / each.folder) if each.folder else ():
+            for case in reports.get(each.folder, ()):
                 if str(case) == each.case:
                     session = session.instead(case, each.node)
-        return replace(session, findings=(*session.findings, *findings))
+        return replace(session, findings=(*session.findings, *(each.finding for each in launched)))
 
     @property
     def info(self) -> SessionInfo:

@@ -98,8 +98,7 @@ def run_suite(
     folder = _new_folder(output.resolve() / "runs", selection.whole_system)
     if fleet is not None:
         environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, suite)
-    report = folder / REPORT
-    command += [f"--stage={folder / 'stage'}", f"--output={folder / 'output'}", f"--report-file={report}"]
+    command += _places(folder)
     try:
         listed = _listing(command, environment, suite.settings(selection.whole_system), folder, meanwhile).count
     except UserError:
@@ -142,8 +141,7 @@ def launch(
     if fleet is not None:
         environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, suite)
     report = folder / REPORT
-    command = [*_reframe(files), *own.arguments()]
-    command += [f"--stage={folder / 'stage'}", f"--output={folder / 'output'}", f"--report-file={report}"]
+    command = [*_reframe(files), *own.arguments(), *_places(folder)]
     if progress is not None:
         names = {case.name for case in cases}
         past = past_seconds(folder.parent.parent, selection.whole_system, REPORT)
@@ -222,6 +220,11 @@ def _command(suite: Suite, selection: Selection) -> list[str]:
 def _reframe(files: Iterable[Path]) -> list[str]:
     # Nothing runs beside anything else. Not as a mode in the configuration: with that ReFrame 4.10.4 forgets --prgenv.
     return [*reframe_command(), "--exec-policy=serial", *(f"--checkpath={each}" for each in files)]
+
+
+def _places(folder: Path) -> list[str]:
+    """Where ReFrame leaves what it makes."""
+    return [f"--stage={folder / 'stage'}", f"--output={folder / 'output'}", f"--report-file={folder / REPORT}"]
 
 
 def _new_folder(runs: Path, system: str) -> Path:
