@@ -12,15 +12,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.launch_noise import launches
 from fabricheck.history.calibrate import METRICS
+from fabricheck.history.persistence import persistence_of
 from fabricheck.history.robust import FEWEST, centre_and_spread
-from fabricheck.history.tails import tail_of
+from fabricheck.history.tails import deviations_of, joined_tail
 from fabricheck.records.metrics import metrics_of
 from fabricheck.results.fabricbench import read_run
 
@@ -42,21 +44,43 @@ def runs_of(kind: str, rng: np.random.Generator, metrics: int, runs: int) -> Flo
     return values
 
 
-def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) -> tuple[Floats, Floats]:
-    """Centre and reach of each metric, both logarithms, as `calibrate` has them; NaN where it refuses.
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """References as `calibrate` makes them: `centre` and `reach` of each metric, logarithms, a reach NaN where it
+    refuses; `deviations` of each run from the others, in spreads, shape (metrics, runs); `factors`: by unit, spreads to
+    a bound."""
 
-    `values`: shape (metrics, runs), logarithms, more is worse; `kinds` and `units`: the kind and unit of each.
+    centre: Floats
+    reach: Floats
+    deviations: Floats
+    factors: Mapping[str, float]
+
+
+def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) -> Bounds:
+    """Those of `values`, shape (metrics, runs), logarithms, more is worse; `kinds` and `units`: those of each metric.
+
+    Half of the false alarms are for metrics alone, half for parts.
     """
+    runs = values.shape[1]
     found = centre_and_spread(values)
     own = np.maximum(found.spread, _LEAST_SPREAD)
-    spread = np.array([max(own[place], float(np.median(own[kinds == kind]))) for place, kind in enumerate(kinds)])
+    spread, middle, wider = own.copy(), own.copy(), np.ones(len(values))
+    for kind in np.unique(kinds):
+        chosen = kinds == kind
+        middle[chosen] = float(np.median(own[chosen]))
+        persistence = persistence_of(values[chosen])
+        wider[chosen] = np.nan if persistence.wanders else persistence.widening
+    spread = np.maximum(own, middle)
+    deviations = np.array([deviations_of(one, least) for one, least in zip(values, middle, strict=True)])
+    factors = {}
     reach = np.full(len(values), np.nan)
-    middle = np.array([float(np.median(own[kinds == kind])) for kind in kinds])
     for unit in np.unique(units):
         chosen = units == unit
-        tail = tail_of(list(values[chosen]), list(middle[chosen]))
-        reach[chosen] = tail.factor(false_alarms / max(METRICS, len(values)), values.shape[1]) * spread[chosen]
-    return found.centre, np.where(reach > _WIDEST, np.nan, reach)
+        rows = deviations[chosen & np.isfinite(wider)]
+        tail = joined_tail(list(rows), [np.arange(runs)] * len(rows))
+        factors[str(unit)] = tail.factor(false_alarms / 2 / max(METRICS, len(values)), runs)
+        reach[chosen] = factors[str(unit)] * (spread * wider)[chosen]
+    return Bounds(found.centre, np.where(reach > _WIDEST, np.nan, reach), deviations, factors)
 
 
 def print_simulated(false_alarms: float, systems: int, sessions: int) -> None:
@@ -70,9 +94,9 @@ def print_simulated(false_alarms: float, systems: int, sessions: int) -> None:
                 rng = np.random.default_rng(seed)
                 scale = np.exp(rng.uniform(np.log(0.001), np.log(0.05), kinds.max() + 1))[kinds][:, None]
                 values = scale * runs_of(kind, rng, METRICS, runs + sessions)
-                centre, reach = bounds(values[:, :runs], kinds, units, false_alarms)
-                red.append(np.mean((values[:, runs:] > (centre + reach)[:, None]).any(axis=0)))
-                widths.append(float(np.nanmedian(reach / scale[:, 0])))
+                found = bounds(values[:, :runs], kinds, units, false_alarms)
+                red.append(np.mean((values[:, runs:] > (found.centre + found.reach)[:, None]).any(axis=0)))
+                widths.append(float(np.nanmedian(found.reach / scale[:, 0])))
             print(
                 f"| {kind} | {runs} | {np.mean(red):.2%} of {systems * sessions:,} | {np.mean(widths):.1f} |",
                 flush=True,
@@ -103,9 +127,9 @@ def print_recorded(archive: Path, false_alarms: float, splits: int) -> Iterator[
         red, refused = [], []
         for seed in range(splits):
             order = np.random.default_rng(seed).permutation(values.shape[1])
-            centre, reach = bounds(values[:, order[:runs]], kinds, units, false_alarms)
-            red.append(np.mean((values[:, order[runs:]] > (centre + reach)[:, None]).any(axis=0)))
-            refused.append(int(np.isnan(reach).sum()))
+            found = bounds(values[:, order[:runs]], kinds, units, false_alarms)
+            red.append(np.mean((values[:, order[runs:]] > (found.centre + found.reach)[:, None]).any(axis=0)))
+            refused.append(int(np.isnan(found.reach).sum()))
         sizes = f"{len(values)} | {runs} of {values.shape[1]}"
         yield f"| {archive.name} | {sizes} | {np.mean(red):.2%} | {np.mean(refused):.0f} |"
 

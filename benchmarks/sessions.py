@@ -2,8 +2,9 @@
 
     nice -n 19 python -m benchmarks.sessions
 
-A session has nodes of eight GPUs with 56 pairs each, a metric a pair, all on one level that varies from launch to
-launch by a shape of `benchmarks.noise`. References are those of `calibrate`; equals are judged as the judge does. *Of
+A session has nodes of eight GPUs with 56 pairs each, a metric a pair and a launch a node, all on one level that varies
+from launch to launch by a shape of `benchmarks.noise`. References are those of `calibrate`, and metrics are judged by
+them alone and together with those of the same GPU, link, node and session, as the judge does; so are equals. *Of
 three*: what the first launch shows is launched twice more (`-- --max-retries=2`), and two of three decide. The oracle
 knows the noise and looks for each GPU, link and direction, at one false alarm in a hundred sessions.
 """
@@ -22,7 +23,9 @@ from scipy.stats import norm
 from benchmarks.calibration import bounds
 from benchmarks.noise import SHAPES, Floats, Generator, Shape
 from benchmarks.regression import share
+from fabricheck.history.together import Drawn, together_of
 from fabricheck.judge.outliers import Parts, outliers
+from fabricheck.judge.parts import CUT, Part, parts_of, scores_of, standardised
 from fabricheck.judge.policy import load_policy
 from fabricheck.suite import suite_root
 
@@ -51,16 +54,47 @@ class Made:
     slow: tuple[int, ...] = ()
 
 
+def parts_of_metrics(metrics: int) -> tuple[tuple[Part, ...], npt.NDArray[np.int64]]:
+    """What the metrics cross (node, two GPUs and the link between them), and the launch of each."""
+    launch = np.arange(metrics) // len(PAIRS)
+    crossed = [
+        (f"n{node}", f"n{node}:gpu{a}", f"n{node}:gpu{b}", f"n{node}:gpu{min(a, b)}-gpu{max(a, b)}")
+        for node in range(-(-metrics // len(PAIRS)))
+        for a, b in PAIRS
+    ]
+    return parts_of(crossed[:metrics], launch), launch
+
+
 def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
-    """By session whether a bound says DEGRADED, of metrics that are slow where some are: the first launch, and two of
-    three; `values` has shape (metrics, RUNS + sessions * LAUNCHES)."""
-    kinds = np.arange(made.metrics) // len(PAIRS)
-    centre, reach = bounds(values[:, :RUNS], kinds, np.zeros(made.metrics), FALSE_ALARMS)
+    """By session whether references say DEGRADED, of what is slow where something is: the metrics alone, and with those
+    of each part together; of these the first launch, and two of three. `values` has shape
+    (metrics, RUNS + sessions * LAUNCHES)."""
+    parts, launch = parts_of_metrics(made.metrics)
+    units = np.zeros(made.metrics, dtype=np.int64)
+    found = bounds(values[:, :RUNS], launch, units, FALSE_ALARMS)
+    drawn = [Drawn(one, launch, units, parts) for one in found.deviations.T]
+    together = together_of(drawn, found.factors, FALSE_ALARMS / 2, RUNS)
+    assert together is not None
+    bound = together.bounds["0"]
     with np.errstate(invalid="ignore"):
-        out = values[:, RUNS:].reshape(made.metrics, -1, LAUNCHES) > (centre + reach)[:, None, None]
-    out = out[list(made.slow)] if made.slow else out
-    yield out[..., 0].any(axis=0)
-    yield (out[..., 0] & (out.sum(axis=-1) > LAUNCHES // 2)).any(axis=0)
+        shares = (values[:, RUNS:] - found.centre[:, None]) / found.reach[:, None]
+        alone = shares > 1
+    meant = np.isin(np.arange(made.metrics), made.slow) if made.slow else np.ones(made.metrics, dtype=bool)
+    wanted = np.array([meant[part.metrics].any() for part in parts])
+    nodes = int(launch.max()) + 1
+    red = np.zeros((nodes + 1, shares.shape[1]), dtype=bool)  # by launch, and of what only all launches show
+    for place, one in enumerate(np.clip(np.clip(shares, -1, 1).T * bound, -CUT, CUT)):
+        scores = standardised(*scores_of(one, launch, parts, together.launch), parts, together.parts)
+        for number in np.flatnonzero((scores > together.limit) & wanted):
+            of = np.unique(launch[parts[number].metrics])
+            red[of[0] if of.size == 1 else nodes, place] = True
+    alone &= meant[:, None]
+    np.logical_or.at(red, launch, alone)
+    by_launch = red.reshape(nodes + 1, -1, LAUNCHES)
+    yield np.asarray(alone.any(axis=0)[::LAUNCHES])
+    first = by_launch[..., 0]
+    yield np.asarray(first.any(axis=0))
+    yield np.asarray((first & (by_launch.sum(axis=-1) > LAUNCHES // 2)).any(axis=0))
 
 
 def red_by_equals(made: Made, values: Floats) -> Iterator[Flags]:
@@ -110,15 +144,15 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=40, help="of each system")
     parser.add_argument("--sizes", type=int, nargs="+", default=[280, 1008], help="metrics of a session")
     given = parser.parse_args()
-    head = "references | of three | equals | of three"
-    print(f"| healthy, noise | metrics | {head} |\n|---|---|---|---|---|---|")
+    head = "references, alone | together | of three | equals | of three"
+    print(f"| healthy, noise | metrics | {head} |\n|---|---|---|---|---|---|---|")
     for shape, metrics in itertools.product(SHAPES, given.sizes):
         sessions = given.sessions if metrics < _MANY else given.sessions // 5
         cells = measured(
             Made(shape, metrics, 0.02), np.random.default_rng([given.seed, metrics]), given.systems, sessions
         )
         print(f"| {shape.name} | {metrics:,} | {' | '.join(cells)} |", flush=True)
-    print(f"\n| slow, 1,008 metrics, Gaussian | loss at spread | {head} | oracle |\n|---|---|---|---|---|---|---|")
+    print(f"\n| slow, 1,008 metrics, Gaussian | loss at spread | {head} | oracle |\n|---|---|---|---|---|---|---|---|")
     for (what, slow), (loss, spread) in itertools.product(FAULTS.items(), ((0.05, 0.02), (0.03, 0.005))):
         rng = np.random.default_rng([given.seed, len(slow), int(1e4 * loss)])
         cells = measured(Made(SHAPES[0], 1008, spread, loss, tuple(slow)), rng, given.systems, given.sessions)

@@ -15,10 +15,13 @@ import polars as pl
 
 from fabricheck.errors import UserError
 from fabricheck.history.limits import Limits
+from fabricheck.history.persistence import Persistence, persistence_of
 from fabricheck.history.robust import FEWEST, centre_and_spread
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import KEY, MetricKey, check_history
-from fabricheck.history.tails import Tail, tail_of
+from fabricheck.history.tails import Tail, deviations_of, joined_tail
+from fabricheck.history.together import Strays, together_of_rows
+from fabricheck.judge.parts import Together
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.rehearsal import REHEARSAL
 
@@ -67,7 +70,8 @@ class Refused:
 class Calibration:
     """The references of a system, those refused, and the runs that they are of.
 
-    `runs_needed`: how many of each metric would tell how its noise goes on (`Tail.runs_needed`).
+    `runs_needed`: how many of each metric would tell how its noise goes on (`Tail.runs_needed`). `together`: how the
+    metrics of a part stray together; None where nothing says which metrics cross one part.
     """
 
     system: str
@@ -81,6 +85,7 @@ class Calibration:
     runs_needed: int
     references: tuple[Calibrated, ...]
     refused: tuple[Refused, ...]
+    together: Together | None = None
 
 
 def calibrate(
@@ -95,12 +100,14 @@ def calibrate(
     """The references that the runs of `selection` (as `select_runs` takes it; default: all) give.
 
     One more session of the healthy system has any metric beyond its worse bound with probability `false_alarms`, where
-    it has 1,000 metrics or as many as are calibrated. A thousandth of that is the rate of each metric, of which its few
-    runs say nothing: how far runs stray is taken from all metrics of the same unit together (`tails`), and a metric
-    varies at least as much as the middle one of its kind, such as the twelve pairs of a node. `Calibrated.beyond` shows
-    where runs are beyond their bounds. A metric is refused where it has fewer than FEWEST runs, failed in one, lies
-    above the plausible or under the acceptance floor by `limits`, or varies so much that a bound would let everything
-    pass.
+    it has 1,000 metrics or as many as are calibrated, or any part whose metrics are worse together. Half of it is for
+    either, and a thousandth of that the rate of each metric, of which its few runs say nothing: how far runs stray is
+    taken from all metrics of the same unit together (`tails`), and a metric varies at least as much as the middle one
+    of its kind, such as the twelve pairs of a node. `Calibrated.beyond` shows where runs are beyond their bounds.
+
+    A metric is refused where it has fewer than FEWEST runs, failed in one, lies above the plausible or under the
+    acceptance floor by `limits`, varies so much that a bound would let everything pass, or has a level that wanders
+    (`persistence`).
 
     Raises UserError as `check_history` and `select_runs` do, for a rehearsal, and where the runs are of several
     software versions or tunings, which have no one value.
@@ -119,7 +126,7 @@ def calibrate(
     references: list[Calibrated] = []
     refused: list[Refused] = []
     groups = kept.sort("started", maintain_order=True).partition_by(KEY, maintain_order=True)
-    common = _common(groups, false_alarms / max(METRICS, len(groups)))
+    common = _common(groups, false_alarms / 2)
     for group in groups:
         found = _calibrated(group, common, limits)
         if isinstance(found, Calibrated):
@@ -138,6 +145,7 @@ def calibrate(
         runs_needed=common.runs_needed,
         references=tuple(sorted(references, key=lambda each: each.key)),
         refused=tuple(sorted(refused, key=lambda each: each.key)),
+        together=common.together if references else None,
     )
 
 
@@ -172,29 +180,53 @@ def _difference(first: str, second: str) -> str:
 
 @dataclass(frozen=True)
 class _Common:
-    """What metrics have in common: tails by unit, least spreads by kind, the rate of false alarms of each, and how many
-    runs of each are needed."""
+    """What metrics have in common: tails by unit, least spreads and persistence by kind, the rate of false alarms of
+    each, how many runs of each are needed, and how those of a part stray together."""
 
     rate: float
     tails: Mapping[str, Tail]
     spreads: Mapping[Kind, float]
+    persistence: Mapping[Kind, Persistence]
     runs_needed: int
+    together: Together | None
 
 
-def _common(groups: Sequence[pl.DataFrame], rate: float) -> _Common:
-    spreads: dict[Kind, list[float]] = {}
+def _common(groups: Sequence[pl.DataFrame], false_alarms: float) -> _Common:
+    """`false_alarms` is the rate of a session's metrics, and that of its parts."""
+    kinds: dict[Kind, list[pl.DataFrame]] = {}
     for rows in groups:
         if rows.height >= FEWEST:
-            spreads.setdefault(_kind(rows), []).append(_own_spread(rows))
-    middle = {kind: float(np.median(found)) for kind, found in spreads.items()}
-    tails = {}
-    needed = FEWEST
-    for unit in {rows["unit"][0] for rows in groups}:
-        own = [rows for rows in groups if rows["unit"][0] == unit]
-        tails[unit] = tail_of([_worse(rows) for rows in own], [middle.get(_kind(rows), _LEAST_SPREAD) for rows in own])
-        runs = min((rows.height for rows in own if rows.height >= FEWEST), default=FEWEST)
-        needed = max(needed, tails[unit].runs_needed(rate, runs))
-    return _Common(rate, tails, middle, needed)
+            kinds.setdefault(_kind(rows), []).append(rows)
+    middle = {kind: float(np.median([_own_spread(rows) for rows in own])) for kind, own in kinds.items()}
+    persistence = {kind: persistence_of(_by_session(own)) for kind, own in kinds.items()}
+    sessions = pl.concat([rows["session"] for rows in groups]).unique(maintain_order=True)
+    numbers = {session: number for number, session in enumerate(sessions.to_list())}
+    strays: dict[str, list[Strays]] = {rows["unit"][0]: [] for rows in groups}
+    for kind, own in kinds.items():
+        for rows in own if not persistence[kind].wanders else ():
+            found = deviations_of(_worse(rows), middle[kind])
+            run = np.array([numbers[session] for session in rows["session"].to_list()])
+            strays[rows["unit"][0]].append(Strays(rows, found, run))
+    tails = {
+        unit: joined_tail([each.values for each in own], [each.session for each in own]) for unit, own in strays.items()
+    }
+    rate = false_alarms / max(METRICS, len(groups))
+    fewest = {unit: min((each.values.size for each in own), default=FEWEST) for unit, own in strays.items()}
+    needed = max(FEWEST, *(tail.runs_needed(rate, fewest[unit]) for unit, tail in tails.items()))
+    bounds = {unit: tail.factor(rate, fewest[unit]) for unit, tail in tails.items()}
+    together = together_of_rows(strays, bounds, false_alarms)
+    return _Common(rate, tails, middle, persistence, needed, together)
+
+
+def _by_session(metrics: Sequence[pl.DataFrame]) -> npt.NDArray[np.float64]:
+    """Logarithms of the medians of sessions, shape (metrics, sessions); NaN where a metric was not measured."""
+    rows = pl.concat([each.select("session", "started", "value", row=pl.lit(n)) for n, each in enumerate(metrics)])
+    order = rows.group_by("session").agg(pl.col("started").min()).sort("started", "session")["session"].to_list()
+    places = {session: place for place, session in enumerate(order)}
+    found = np.full((len(metrics), len(order)), np.nan)
+    for row, session, value in rows.group_by("row", "session").agg(pl.col("value").median()).iter_rows():
+        found[row, places[session]] = math.log(value)
+    return found
 
 
 def _kind(rows: pl.DataFrame) -> Kind:
@@ -230,11 +262,14 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
     reason = _implausible(value, rows["unit"][0], rows["better"][0], limits(key, nodes))
     if reason is not None:
         return Refused(key, reason)
+    persistence = common.persistence[_kind(rows)]
+    if persistence.wanders:
+        return Refused(key, _wanders(persistence))
     within = float((rows["deviation"] / rows["value"]).fill_nan(0).median() or 0.0)  # type: ignore[arg-type]
     between = float(found.spread)
     # The whole rate on either side: the judge calls only the worse one DEGRADED.
     spread = max(_own_spread(rows), common.spreads[_kind(rows)])
-    reach = common.tails[rows["unit"][0]].factor(common.rate, rows.height) * spread
+    reach = common.tails[rows["unit"][0]].factor(common.rate, rows.height) * spread * persistence.widening
     lower, upper = _outwards(-math.expm1(-reach)), _outwards(math.expm1(reach))
     if reach > _WIDEST_REACH:
         worse = lower if rows["better"][0] == "higher" else upper
@@ -252,6 +287,13 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
         within=within,
         beyond=int((~inside).sum()),
         degraded=rows.filter(pl.col("verdict") == "DEGRADED").height,
+    )
+
+
+def _wanders(found: Persistence) -> str:
+    return (
+        f"its level wanders, by {found.far:.1%} in {found.sessions} sessions and {found.near:.1%} from one to the "
+        "next, as do those of its kind: no bound holds; watch it, or calibrate from sessions since it last changed"
     )
 
 

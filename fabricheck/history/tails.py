@@ -4,9 +4,10 @@ One metric's dozen runs say nothing of what happens once in 100,000 values. A th
 is held against the others of its metric, and how often these deviations are how large, in spreads, is a tail that all
 metrics share, with what a centre and a spread of so few runs are worth in it.
 
-The tail is a power's, which never bends down, and not that of `peaks.py`: metrics of a session move together, so a few
-hundred deviations of a dozen runs end sooner than those to come do, and a fit that believes them takes healthy sessions
-for degraded ones many times as often (`benchmarks/calibration.py`).
+The tail is a power's, which never bends down: metrics of a session move together, so a few hundred deviations of a
+dozen runs end sooner than those to come do, and a fit that believes them takes healthy sessions for degraded ones many
+times as often (`benchmarks/calibration.py`). Thousands of deviations can tell a light tail from a heavy one: then a
+generalised Pareto distribution counts too, with an error that is that between sessions.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy.typing as npt
 from fabricheck.history.robust import FEWEST, centre_and_spread, prediction_factor
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 #: So many deviations have a tail of their own.
 FEWEST_DEVIATIONS = 300
@@ -32,15 +34,22 @@ _PRIOR_INDEX, _PRIOR_WEIGHT = 0.2, 20
 # Few runs may have missed what goes wrong rarely: the index is taken so many of its standard errors larger than found,
 # which covers that of four systems in five.
 _CAUTION = 0.84
+# From so many deviations on a generalised Pareto distribution is fitted to this share of them, the largest; its index
+# is drawn to the prior's, and the bound taken so many standard errors larger than found.
+_FEWEST_FOR_PEAKS, _SHARE_OF_PEAKS, _CAUTION_OF_PEAKS = 5000, 0.01, 2.0
+# Sessions are left out in so many groups, for the error. A tail is taken to be no thinner than about a normal one.
+_GROUPS, _LEAST_INDEX, _MOST_INDEX = 10, -0.1, 0.9
 # As many runs are needed as make bounds no wider, for that, than by this factor.
 _WIDER = 1.25
 
 
 @dataclass(frozen=True)
 class Tail:
-    """`deviations`, descending, in spreads, worse side positive."""
+    """`deviations`, descending, in spreads, worse side positive; `runs`: the number of the run that each is of, where
+    that is known."""
 
     deviations: Floats
+    runs: Ints | None = None
 
     @property
     def known(self) -> bool:
@@ -52,13 +61,15 @@ class Tail:
 
         Beyond the tail's beginning, deviations become rarer by a power (Hill, Annals of Statistics 3, 1975; Weissman,
         JASA 73, 1978), by the upper bound of its index. Where the deviations are too few to tell, that is taken to be
-        so, and never less than the prediction interval of a normal distribution.
+        so, and never less than the prediction interval of a normal distribution. Where they are many, the smaller of
+        this and of what the peaks say (`_by_peaks`) is taken: both are bounds.
         """
         if not self.known:
             begin = prediction_factor(runs, _SHARE)
             return max(begin * float((_SHARE / rate) ** _PRIOR_INDEX), prediction_factor(runs, rate))
         fit = self._fit()
-        return fit.begin * float(max(1.0, fit.share / rate) ** (fit.index + _CAUTION * fit.error))
+        power = fit.begin * float(max(1.0, fit.share / rate) ** (fit.index + _CAUTION * fit.error))
+        return min(power, self._by_peaks(rate))
 
     def runs_needed(self, rate: float, runs: int) -> int:
         """How many runs of each metric make what they know of the tail good enough, by what `runs` of each told of it.
@@ -72,6 +83,21 @@ class Tail:
         fit = self._fit()
         wider = _CAUTION * fit.error * math.log(max(1.0, fit.share / rate))
         return max(FEWEST, math.ceil(runs * (wider / math.log(_WIDER)) ** 2))
+
+    def _by_peaks(self, rate: float) -> float:
+        """What a generalised Pareto distribution says, and its error when groups of runs are left out (jackknife:
+        Miller, Biometrika 61, 1974), which knows that the metrics of a run move together; endless without runs."""
+        if self.runs is None or self.deviations.size < _FEWEST_FOR_PEAKS:
+            return math.inf
+        number = int(self.runs.max()) + 1
+        groups = min(number, _GROUPS)
+        if groups < FEWEST:
+            return math.inf
+        group = self.runs * groups // number
+        without = [_quantile_of_peaks(self.deviations[group != each], rate) for each in range(groups)]
+        logs = np.log(np.maximum(without, 1.0))
+        error = math.sqrt((groups - 1) / groups * float(((logs - logs.mean()) ** 2).sum()))
+        return _quantile_of_peaks(self.deviations, rate) * math.exp(_CAUTION_OF_PEAKS * error)
 
     def _fit(self) -> _Power:
         size = self.deviations.size
@@ -95,15 +121,41 @@ class _Power:
     error: float
 
 
+def _quantile_of_peaks(deviations: Floats, rate: float) -> float:
+    """What is exceeded at `rate`, by probability weighted moments of what lies beyond the beginning of the tail
+    (Hosking and Wallis, Technometrics 29, 1987); `deviations` are descending."""
+    count = int(_SHARE_OF_PEAKS * deviations.size)
+    begin = float(deviations[count])
+    excess = deviations[:count] - begin
+    mean = float(excess.mean())
+    if mean <= 0:
+        return max(begin, 1.0)
+    place = (count - np.arange(count) - 0.35) / count
+    found = 2 - mean / (mean - 2 * float(np.mean((1 - place) * excess)))
+    drawn = (count * found + _PRIOR_WEIGHT * _PRIOR_INDEX) / (count + _PRIOR_WEIGHT)
+    index = min(max(drawn, _LEAST_INDEX), _MOST_INDEX)
+    beyond = max(1.0, count / deviations.size / rate)
+    reach = math.log(beyond) if abs(index) < 1e-6 else (beyond**index - 1) / index
+    return max(begin + mean * (1 - index) * reach, 1.0)
+
+
 def tail_of(metrics: Sequence[Floats], least: Sequence[float]) -> Tail:
     """The tail of several metrics: of each its runs, logarithms with more being worse, and its least spread."""
-    found = [_deviations(runs, spread) for runs, spread in zip(metrics, least, strict=True) if runs.size > FEWEST - 1]
-    joined = np.concatenate(found) if found else np.zeros(0)
-    return Tail(np.sort(joined)[::-1])
+    chosen = [(runs, spread) for runs, spread in zip(metrics, least, strict=True) if runs.size >= FEWEST]
+    found = [deviations_of(runs, spread) for runs, spread in chosen]
+    return joined_tail(found, [np.arange(each.size) for each in found])
 
 
-def _deviations(runs: Floats, least: float) -> Floats:
-    """Of each run from the centre of the others, in their spreads, shape (runs,)."""
+def joined_tail(deviations: Sequence[Floats], runs: Sequence[Ints]) -> Tail:
+    """The tail of the deviations of several metrics, each with the numbers of its runs."""
+    every = np.concatenate(deviations) if deviations else np.zeros(0)
+    numbers = np.concatenate(runs) if runs else np.zeros(0, dtype=np.int64)
+    order = np.argsort(-every, kind="stable")
+    return Tail(every[order], numbers[order])
+
+
+def deviations_of(runs: Floats, least: float) -> Floats:
+    """Of each run from the centre of the others, in their spreads, at `least` that, shape (runs,)."""
     others = np.array([np.delete(runs, place) for place in range(runs.size)])
     estimate = centre_and_spread(others)
     return np.asarray((runs - estimate.centre) / np.maximum(estimate.spread, least))
