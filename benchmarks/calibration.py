@@ -2,6 +2,7 @@
 
     python -m benchmarks.calibration                 # simulated sessions of 1,000 metrics
     python -m benchmarks.calibration ARCHIVE ...     # recorded launches: some calibrate, the others are held to it
+    python -m benchmarks.calibration --levels        # which levels are said to wander
 
 Simulated metrics are in kinds of ten that vary alike, as the pairs of a node do, by 0.1% to 5% from run to run. A run
 is beyond its bound where its median is; the judge, which excuses noise inside a run, is less often red.
@@ -12,22 +13,23 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.launch_noise import launches
-from fabricheck.history.calibrate import METRICS
-from fabricheck.history.persistence import persistence_of
+from benchmarks.noise import SHAPES, autocorrelated
+from fabricheck.history.calibrate import ALONE, METRICS
+from fabricheck.history.persistence import as_most_do, persistence_of
 from fabricheck.history.robust import FEWEST, centre_and_spread
 from fabricheck.history.tails import deviations_of, joined_tail
 from fabricheck.records.metrics import metrics_of
 from fabricheck.results.fabricbench import read_run
 
 _LEAST_SPREAD, _WIDEST = 0.001, np.log(2)
-KINDS = ("normal", "heavy-tailed", "with dips", "autocorrelated")
+KINDS = ("normal", "heavy-tailed", "with dips", "autocorrelated", "common")
 Floats = np.ndarray
 
 
@@ -41,6 +43,8 @@ def runs_of(kind: str, rng: np.random.Generator, metrics: int, runs: int) -> Flo
     if kind == "autocorrelated":
         for place in range(1, runs):
             values[:, place] = 0.5 * values[:, place - 1] + np.sqrt(0.75) * values[:, place]
+    if kind == "common":  # 70% of the variance is that of the run
+        values = np.sqrt(0.7) * rng.standard_normal((1, runs)) + np.sqrt(0.3) * values
     return values
 
 
@@ -59,7 +63,7 @@ class Bounds:
 def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) -> Bounds:
     """Those of `values`, shape (metrics, runs), logarithms, more is worse; `kinds` and `units`: those of each metric.
 
-    Half of the false alarms are for metrics alone, half for parts.
+    ALONE of the false alarms are for metrics alone.
     """
     runs = values.shape[1]
     found = centre_and_spread(values)
@@ -68,17 +72,20 @@ def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) ->
     for kind in np.unique(kinds):
         chosen = kinds == kind
         middle[chosen] = float(np.median(own[chosen]))
-        persistence = persistence_of(values[chosen])
-        wider[chosen] = np.nan if persistence.wanders else persistence.widening
+    for unit in np.unique(units):
+        numbers = np.unique(kinds[units == unit])
+        told = as_most_do([persistence_of(values[kinds == each]) for each in numbers])
+        for kind, one in zip(numbers, told, strict=True):
+            wider[(kinds == kind) & (units == unit)] = np.nan if one.wanders else one.widening
     spread = np.maximum(own, middle)
-    deviations = np.array([deviations_of(one, least) for one, least in zip(values, middle, strict=True)])
+    deviations = deviations_of(values, middle)
     factors = {}
     reach = np.full(len(values), np.nan)
     for unit in np.unique(units):
         chosen = units == unit
         rows = deviations[chosen & np.isfinite(wider)]
         tail = joined_tail(list(rows), [np.arange(runs)] * len(rows))
-        factors[str(unit)] = tail.factor(false_alarms / 2 / max(METRICS, len(values)), runs)
+        factors[str(unit)] = tail.factor(ALONE * false_alarms / max(METRICS, len(values)), runs)
         reach[chosen] = factors[str(unit)] * (spread * wider)[chosen]
     return Bounds(found.centre, np.where(reach > _WIDEST, np.nan, reach), deviations, factors)
 
@@ -101,6 +108,24 @@ def print_simulated(false_alarms: float, systems: int, sessions: int) -> None:
                 f"| {kind} | {runs} | {np.mean(red):.2%} of {systems * sessions:,} | {np.mean(widths):.1f} |",
                 flush=True,
             )
+
+
+def print_levels(calibrations: int) -> None:
+    """How often a kind of metrics is said to wander, by how it does."""
+    sizes = [(metrics, runs) for runs in (FEWEST, 11, 20, 40) for metrics in (12, 56)]
+    print("| level | " + " | ".join(f"{metrics} metrics, {runs} runs" for metrics, runs in sizes) + " |")
+    print("|---" * (len(sizes) + 1) + "|")
+    makers: dict[str, Callable[[np.random.Generator, int, int], Floats]] = {
+        **{shape.name: shape.make for shape in SHAPES if shape.name != "AR 0.98"},
+        **{f"AR {each}": autocorrelated(each) for each in (0.7, 0.9, 0.98)},
+        "random walk": lambda rng, metrics, runs: np.cumsum(rng.standard_normal((metrics, runs)), axis=1),
+    }
+    for name, make in makers.items():
+        cells = []
+        for metrics, runs in sizes:
+            rngs = (np.random.default_rng([seed, metrics, runs]) for seed in range(calibrations))
+            cells.append(np.mean([persistence_of(make(rng, metrics, runs)).wanders for rng in rngs]))
+        print(f"| {name} | " + " | ".join(f"{each:.1%}" for each in cells) + " |", flush=True)
 
 
 def recorded(archive: Path) -> tuple[Floats, Floats, Floats]:
@@ -140,7 +165,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--false-alarms", type=float, default=0.01)
     parser.add_argument("--systems", type=int, default=20, help="how many simulated systems are calibrated")
     parser.add_argument("--sessions", type=int, default=200, help="simulated sessions of each that are judged")
+    parser.add_argument("--levels", action="store_true", help="how often levels are said to wander")
     given = parser.parse_args(arguments)
+    if given.levels:
+        print_levels(given.sessions)
+        return 0
     if not given.archives:
         print_simulated(given.false_alarms, given.systems, given.sessions)
         return 0

@@ -1,6 +1,7 @@
 """How often a healthy session is DEGRADED, and one with a slow part: by references of twenty runs, and by equals.
 
     nice -n 19 python -m benchmarks.sessions
+    nice -n 19 python -m benchmarks.sessions --by equals
 
 A session has nodes of eight GPUs with 56 pairs each, a metric a pair and a launch a node, all on one level that varies
 from launch to launch by a shape of `benchmarks.noise`. References are those of `calibrate`, and metrics are judged by
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,7 @@ from scipy.stats import norm
 from benchmarks.calibration import bounds
 from benchmarks.noise import SHAPES, Floats, Generator, Shape
 from benchmarks.regression import share
+from fabricheck.history.calibrate import ALONE
 from fabricheck.history.together import Drawn, together_of
 from fabricheck.judge.outliers import Parts, outliers
 from fabricheck.judge.parts import CUT, Part, parts_of, scores_of, standardised
@@ -33,7 +35,6 @@ GPUS, LAUNCHES, RUNS = 8, 3, 20
 PAIRS = tuple(itertools.permutations(range(GPUS), 2))
 PARTS = [Parts((f"gpu{a}", f"gpu{b}"), (f"gpu{min(a, b)}--gpu{max(a, b)}",)) for a, b in PAIRS]
 FALSE_ALARMS = 0.01
-_MANY = 2000
 Flags = npt.NDArray[np.bool_]
 #: What is slow, and which pairs have it.
 FAULTS = {
@@ -73,7 +74,7 @@ def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
     units = np.zeros(made.metrics, dtype=np.int64)
     found = bounds(values[:, :RUNS], launch, units, FALSE_ALARMS)
     drawn = [Drawn(one, launch, units, parts) for one in found.deviations.T]
-    together = together_of(drawn, found.factors, FALSE_ALARMS / 2, RUNS)
+    together = together_of(drawn, found.factors, (1 - ALONE) * FALSE_ALARMS, RUNS)
     assert together is not None
     bound = together.bounds["0"]
     with np.errstate(invalid="ignore"):
@@ -120,14 +121,22 @@ def red_by_equals(made: Made, values: Floats) -> Iterator[Flags]:
     yield most
 
 
-def measured(made: Made, rng: Generator, systems: int, sessions: int) -> list[str]:
+Judge = Callable[[Made, Floats], Iterator[Flags]]
+JUDGES: Mapping[str, tuple[Judge, str]] = {
+    "references": (red_by_references, "metrics alone | and parts | of three"),
+    "equals": (red_by_equals, "equals | of three"),
+}
+
+
+def measured(made: Made, rng: Generator, systems: int, sessions: int, by: Judge) -> str:
+    """The cells of a row: the shares of sessions."""
     found = []
     for _ in range(systems):
         values = made.spread * made.shape.make(rng, made.metrics, RUNS + sessions * LAUNCHES)
         values[list(made.slow), RUNS:] += made.loss
-        found.append([*red_by_references(made, values), *red_by_equals(made, values)])
+        found.append(list(by(made, values)))
     number = systems * sessions
-    return [share(int(np.concatenate(each).sum()), number, digits=1) for each in zip(*found, strict=True)]
+    return " | ".join(share(int(np.concatenate(each).sum()), number, digits=1) for each in zip(*found, strict=True))
 
 
 def oracle(metrics: int, members: int, ratio: float) -> float:
@@ -140,24 +149,25 @@ def oracle(metrics: int, members: int, ratio: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=20261123)
+    parser.add_argument("--by", choices=tuple(JUDGES), default="references")
     parser.add_argument("--systems", type=int, default=5, help="that are calibrated, for each row")
     parser.add_argument("--sessions", type=int, default=40, help="of each system")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[280, 1008], help="metrics of a session")
+    parser.add_argument("--metrics", type=int, default=1008, help="of a session")
     given = parser.parse_args()
-    head = "references, alone | together | of three | equals | of three"
-    print(f"| healthy, noise | metrics | {head} |\n|---|---|---|---|---|---|---|")
-    for shape, metrics in itertools.product(SHAPES, given.sizes):
-        sessions = given.sessions if metrics < _MANY else given.sessions // 5
-        cells = measured(
-            Made(shape, metrics, 0.02), np.random.default_rng([given.seed, metrics]), given.systems, sessions
-        )
-        print(f"| {shape.name} | {metrics:,} | {' | '.join(cells)} |", flush=True)
-    print(f"\n| slow, 1,008 metrics, Gaussian | loss at spread | {head} | oracle |\n|---|---|---|---|---|---|---|---|")
+    by, head = JUDGES[given.by]
+    rule = "|---" * (head.count("|") + 1)
+    print(f"| healthy, {given.metrics:,} metrics | {head} |\n|---{rule}|")
+    for shape in SHAPES:
+        rng = np.random.default_rng([given.seed, given.metrics])
+        made = Made(shape, given.metrics, 0.02)
+        print(f"| {shape.name} | {measured(made, rng, given.systems, given.sessions, by)} |", flush=True)
+    print(f"\n| slow, Gaussian noise | loss at spread | {head} | oracle |\n|---|---{rule}|---|")
     for (what, slow), (loss, spread) in itertools.product(FAULTS.items(), ((0.05, 0.02), (0.03, 0.005))):
         rng = np.random.default_rng([given.seed, len(slow), int(1e4 * loss)])
-        cells = measured(Made(SHAPES[0], 1008, spread, loss, tuple(slow)), rng, given.systems, given.sessions)
-        known = f"{oracle(1008, len(slow), loss / spread):.1%}"
-        print(f"| {what} | {loss:.0%} at {spread:.1%} | {' | '.join(cells)} | {known} |", flush=True)
+        made = Made(SHAPES[0], given.metrics, spread, loss, tuple(slow))
+        cells = measured(made, rng, given.systems, given.sessions, by)
+        known = f"{oracle(given.metrics, len(slow), loss / spread):.1%}"
+        print(f"| {what} | {loss:.0%} at {spread:.1%} | {cells} | {known} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ import polars as pl
 
 from fabricheck.errors import UserError
 from fabricheck.history.limits import Limits
-from fabricheck.history.persistence import Persistence, persistence_of
+from fabricheck.history.persistence import Persistence, as_most_do, persistence_of
 from fabricheck.history.robust import FEWEST, centre_and_spread
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import KEY, MetricKey, check_history
-from fabricheck.history.tails import Tail, deviations_of, joined_tail
+from fabricheck.history.tails import deviations_of, joined_tail
 from fabricheck.history.together import Strays, together_of_rows
 from fabricheck.judge.parts import Together
 from fabricheck.records.judgement import Expectation
@@ -33,6 +33,8 @@ _WIDEST_REACH = math.log(2)
 _OF_MEDIAN = math.sqrt(math.pi / 2)
 #: For how many metrics at least the false alarms of a session are counted.
 METRICS = 1000
+#: The share of false alarms that is for metrics alone; the rest is for those of a part together.
+ALONE = 0.75
 
 Kind = tuple[str, str, str, str]
 
@@ -100,10 +102,10 @@ def calibrate(
     """The references that the runs of `selection` (as `select_runs` takes it; default: all) give.
 
     One more session of the healthy system has any metric beyond its worse bound with probability `false_alarms`, where
-    it has 1,000 metrics or as many as are calibrated, or any part whose metrics are worse together. Half of it is for
-    either, and a thousandth of that the rate of each metric, of which its few runs say nothing: how far runs stray is
-    taken from all metrics of the same unit together (`tails`), and a metric varies at least as much as the middle one
-    of its kind, such as the twelve pairs of a node. `Calibrated.beyond` shows where runs are beyond their bounds.
+    it has 1,000 metrics or as many as are calibrated, or any part whose metrics are worse together. ALONE of it is
+    for metrics alone, and a thousandth of that the rate of each, of which its few runs say nothing: how far they stray
+    is taken from all metrics of the same unit together (`tails`), and a metric varies at least as much as the middle
+    one of its kind, such as the twelve pairs of a node. `Calibrated.beyond` shows where runs are beyond their bounds.
 
     A metric is refused where it has fewer than FEWEST runs, failed in one, lies above the plausible or under the
     acceptance floor by `limits`, varies so much that a bound would let everything pass, or has a level that wanders
@@ -126,7 +128,7 @@ def calibrate(
     references: list[Calibrated] = []
     refused: list[Refused] = []
     groups = kept.sort("started", maintain_order=True).partition_by(KEY, maintain_order=True)
-    common = _common(groups, false_alarms / 2)
+    common = _common(groups, false_alarms)
     for group in groups:
         found = _calibrated(group, common, limits)
         if isinstance(found, Calibrated):
@@ -180,11 +182,10 @@ def _difference(first: str, second: str) -> str:
 
 @dataclass(frozen=True)
 class _Common:
-    """What metrics have in common: tails by unit, least spreads and persistence by kind, the rate of false alarms of
-    each, how many runs of each are needed, and how those of a part stray together."""
+    """What metrics have in common: by unit and number of runs, the spreads from a value to its bound; least spreads and
+    persistence by kind, how many runs of each are needed, and how those of a part stray together."""
 
-    rate: float
-    tails: Mapping[str, Tail]
+    factors: Mapping[tuple[str, int], float]
     spreads: Mapping[Kind, float]
     persistence: Mapping[Kind, Persistence]
     runs_needed: int
@@ -192,30 +193,40 @@ class _Common:
 
 
 def _common(groups: Sequence[pl.DataFrame], false_alarms: float) -> _Common:
-    """`false_alarms` is the rate of a session's metrics, and that of its parts."""
     kinds: dict[Kind, list[pl.DataFrame]] = {}
     for rows in groups:
         if rows.height >= FEWEST:
             kinds.setdefault(_kind(rows), []).append(rows)
     middle = {kind: float(np.median([_own_spread(rows) for rows in own])) for kind, own in kinds.items()}
-    persistence = {kind: persistence_of(_by_session(own)) for kind, own in kinds.items()}
+    persistence = _persistence(kinds)
     sessions = pl.concat([rows["session"] for rows in groups]).unique(maintain_order=True)
     numbers = {session: number for number, session in enumerate(sessions.to_list())}
-    strays: dict[str, list[Strays]] = {rows["unit"][0]: [] for rows in groups}
+    strays: dict[str, list[Strays]] = {}
     for kind, own in kinds.items():
         for rows in own if not persistence[kind].wanders else ():
             found = deviations_of(_worse(rows), middle[kind])
             run = np.array([numbers[session] for session in rows["session"].to_list()])
-            strays[rows["unit"][0]].append(Strays(rows, found, run))
-    tails = {
-        unit: joined_tail([each.values for each in own], [each.session for each in own]) for unit, own in strays.items()
-    }
-    rate = false_alarms / max(METRICS, len(groups))
-    fewest = {unit: min((each.values.size for each in own), default=FEWEST) for unit, own in strays.items()}
-    needed = max(FEWEST, *(tail.runs_needed(rate, fewest[unit]) for unit, tail in tails.items()))
-    bounds = {unit: tail.factor(rate, fewest[unit]) for unit, tail in tails.items()}
-    together = together_of_rows(strays, bounds, false_alarms)
-    return _Common(rate, tails, middle, persistence, needed, together)
+            strays.setdefault(rows["unit"][0], []).append(Strays(rows, found, run))
+    rate = ALONE * false_alarms / max(METRICS, len(groups))
+    factors: dict[tuple[str, int], float] = {}
+    bounds: dict[str, float] = {}
+    needed = FEWEST
+    for unit, metrics in strays.items():
+        tail = joined_tail([each.values for each in metrics], [each.session for each in metrics])
+        runs = sorted({each.values.size for each in metrics})
+        factors |= {(unit, each): tail.factor(rate, each) for each in runs}
+        bounds[unit] = factors[unit, runs[0]]
+        needed = max(needed, tail.runs_needed(rate, runs[0]))
+    together = together_of_rows(strays, bounds, (1 - ALONE) * false_alarms)
+    return _Common(factors, middle, persistence, needed, together)
+
+
+def _persistence(kinds: Mapping[Kind, Sequence[pl.DataFrame]]) -> dict[Kind, Persistence]:
+    found: dict[Kind, Persistence] = {}
+    for unit in {own[0]["unit"][0] for own in kinds.values()}:
+        names = [kind for kind, own in kinds.items() if own[0]["unit"][0] == unit]
+        found |= zip(names, as_most_do([persistence_of(_by_session(kinds[kind])) for kind in names]), strict=True)
+    return found
 
 
 def _by_session(metrics: Sequence[pl.DataFrame]) -> npt.NDArray[np.float64]:
@@ -269,7 +280,7 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
     between = float(found.spread)
     # The whole rate on either side: the judge calls only the worse one DEGRADED.
     spread = max(_own_spread(rows), common.spreads[_kind(rows)])
-    reach = common.tails[rows["unit"][0]].factor(common.rate, rows.height) * spread * persistence.widening
+    reach = common.factors[rows["unit"][0], rows.height] * spread * persistence.widening
     lower, upper = _outwards(-math.expm1(-reach)), _outwards(math.expm1(reach))
     if reach > _WIDEST_REACH:
         worse = lower if rows["better"][0] == "higher" else upper

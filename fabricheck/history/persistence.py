@@ -9,7 +9,8 @@ level goes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -25,6 +26,7 @@ _CORRELATIONS = np.linspace(0.0, 0.95, 20)
 # A level wanders where its variogram grows by more than this, and by more than that of a process of first order with
 # this correlation does once in 10,000 calibrations.
 _GROWTH, _SETTLES, _QUANTILE = 1.5, 0.5, 3.7
+_OF_NEIGHBOURS = 1.35
 # Fewer independent metrics do not tell.
 _FEWEST_METRICS = 4.0
 _SIMULATED = 20_000
@@ -44,8 +46,13 @@ class Persistence:
 
     @property
     def widening(self) -> float:
-        """By how much sessions to come stray more than those that were seen, over independent ones."""
-        return widening(self.correlation, self.sessions)
+        """By how much sessions to come stray more than those that were seen, over independent ones.
+
+        Those that were seen are held against neighbours, which stray with them: that makes more of it, fitted to
+        simulated processes of 8 to 40 sessions with correlations from 0.2 to 0.9, at the 99%, 99.9% and 99.99%
+        quantile of their deviations.
+        """
+        return float(widening(self.correlation, self.sessions) ** _OF_NEIGHBOURS)
 
 
 def persistence_of(values: Floats) -> Persistence:
@@ -71,6 +78,13 @@ def persistence_of(values: Floats) -> Persistence:
     metrics = _independent(own)
     wanders = metrics >= _FEWEST_METRICS and long > short * max(_GROWTH, _most_growth(sessions, metrics))
     return Persistence(correlation, bool(wanders), sessions, level * math.sqrt(near), level * math.sqrt(far))
+
+
+def as_most_do(kinds: Sequence[Persistence]) -> tuple[Persistence, ...]:
+    """The kinds of metrics with one unit: where more than half of them wander, those do that do not show it."""
+    if 2 * sum(each.wanders for each in kinds) <= len(kinds):
+        return tuple(kinds)
+    return tuple(replace(each, wanders=each.far > 0) for each in kinds)
 
 
 def widening(correlation: float, sessions: int) -> float:

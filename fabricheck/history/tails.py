@@ -34,9 +34,11 @@ _PRIOR_INDEX, _PRIOR_WEIGHT = 0.2, 20
 # Few runs may have missed what goes wrong rarely: the index is taken so many of its standard errors larger than found,
 # which covers that of four systems in five.
 _CAUTION = 0.84
-# From so many deviations on a generalised Pareto distribution is fitted to this share of them, the largest; its index
-# is drawn to the prior's, and the bound taken so many standard errors larger than found.
-_FEWEST_FOR_PEAKS, _SHARE_OF_PEAKS, _CAUTION_OF_PEAKS = 5000, 0.01, 2.0
+# From so many deviations on a generalised Pareto distribution is fitted to the largest of them, a share between these
+# two that is nearest to so many; its index is drawn to the prior's, and the bound taken so many standard errors larger
+# than found.
+_FEWEST_FOR_PEAKS, _CAUTION_OF_PEAKS = 4000, 2.5
+_SHARES_OF_PEAKS, _PEAKS = (0.01, 0.02), 200
 # Sessions are left out in so many groups, for the error. A tail is taken to be no thinner than about a normal one.
 _GROUPS, _LEAST_INDEX, _MOST_INDEX = 10, -0.1, 0.9
 # As many runs are needed as make bounds no wider, for that, than by this factor.
@@ -67,9 +69,7 @@ class Tail:
         if not self.known:
             begin = prediction_factor(runs, _SHARE)
             return max(begin * float((_SHARE / rate) ** _PRIOR_INDEX), prediction_factor(runs, rate))
-        fit = self._fit()
-        power = fit.begin * float(max(1.0, fit.share / rate) ** (fit.index + _CAUTION * fit.error))
-        return min(power, self._by_peaks(rate))
+        return min(self._by_power(rate), self._by_peaks(rate)).factor
 
     def runs_needed(self, rate: float, runs: int) -> int:
         """How many runs of each metric make what they know of the tail good enough, by what `runs` of each told of it.
@@ -80,24 +80,30 @@ class Tail:
         """
         if not self.known:
             return max(FEWEST, math.ceil(runs * FEWEST_DEVIATIONS / max(self.deviations.size, 1)))
-        fit = self._fit()
-        wider = _CAUTION * fit.error * math.log(max(1.0, fit.share / rate))
+        wider = min(self._by_power(rate), self._by_peaks(rate)).wider
         return max(FEWEST, math.ceil(runs * (wider / math.log(_WIDER)) ** 2))
 
-    def _by_peaks(self, rate: float) -> float:
+    def _by_power(self, rate: float) -> _Reach:
+        fit = self._fit()
+        beyond = max(1.0, fit.share / rate)
+        wider = _CAUTION * fit.error * math.log(beyond)
+        return _Reach(fit.begin * float(beyond**fit.index) * math.exp(wider), wider)
+
+    def _by_peaks(self, rate: float) -> _Reach:
         """What a generalised Pareto distribution says, and its error when groups of runs are left out (jackknife:
         Miller, Biometrika 61, 1974), which knows that the metrics of a run move together; endless without runs."""
+        endless = _Reach(math.inf, math.inf)
         if self.runs is None or self.deviations.size < _FEWEST_FOR_PEAKS:
-            return math.inf
+            return endless
         number = int(self.runs.max()) + 1
         groups = min(number, _GROUPS)
         if groups < FEWEST:
-            return math.inf
+            return endless
         group = self.runs * groups // number
         without = [_quantile_of_peaks(self.deviations[group != each], rate) for each in range(groups)]
         logs = np.log(np.maximum(without, 1.0))
-        error = math.sqrt((groups - 1) / groups * float(((logs - logs.mean()) ** 2).sum()))
-        return _quantile_of_peaks(self.deviations, rate) * math.exp(_CAUTION_OF_PEAKS * error)
+        wider = _CAUTION_OF_PEAKS * math.sqrt((groups - 1) / groups * float(((logs - logs.mean()) ** 2).sum()))
+        return _Reach(_quantile_of_peaks(self.deviations, rate) * math.exp(wider), wider)
 
     def _fit(self) -> _Power:
         size = self.deviations.size
@@ -109,6 +115,14 @@ class Tail:
         # Logarithms in the tail of a power have the index as standard deviation; of another they tell their own.
         error = math.sqrt(count * float(logs.var()) + _PRIOR_WEIGHT * _PRIOR_INDEX**2) / weight
         return _Power(begin, count / size, index, error)
+
+
+@dataclass(frozen=True, order=True)
+class _Reach:
+    """How many spreads away something lies, and how much of that, as a logarithm, is for the error."""
+
+    factor: float
+    wider: float
 
 
 @dataclass(frozen=True)
@@ -124,7 +138,8 @@ class _Power:
 def _quantile_of_peaks(deviations: Floats, rate: float) -> float:
     """What is exceeded at `rate`, by probability weighted moments of what lies beyond the beginning of the tail
     (Hosking and Wallis, Technometrics 29, 1987); `deviations` are descending."""
-    count = int(_SHARE_OF_PEAKS * deviations.size)
+    least, most = (int(share * deviations.size) for share in _SHARES_OF_PEAKS)
+    count = min(max(least, _PEAKS), most)
     begin = float(deviations[count])
     excess = deviations[:count] - begin
     mean = float(excess.mean())
@@ -154,8 +169,10 @@ def joined_tail(deviations: Sequence[Floats], runs: Sequence[Ints]) -> Tail:
     return Tail(every[order], numbers[order])
 
 
-def deviations_of(runs: Floats, least: float) -> Floats:
-    """Of each run from the centre of the others, in their spreads, at `least` that, shape (runs,)."""
-    others = np.array([np.delete(runs, place) for place in range(runs.size)])
-    estimate = centre_and_spread(others)
-    return np.asarray((runs - estimate.centre) / np.maximum(estimate.spread, least))
+def deviations_of(runs: Floats, least: npt.ArrayLike) -> Floats:
+    """Of each run from the centre of the others, in their spreads, at `least` that: of runs along the last axis, shape
+    (..., runs), and `least` of shape (...)."""
+    number = runs.shape[-1]
+    others = np.array([np.delete(np.arange(number), place) for place in range(number)])
+    estimate = centre_and_spread(runs[..., others])
+    return np.asarray((runs - estimate.centre) / np.maximum(estimate.spread, np.asarray(least)[..., None]))

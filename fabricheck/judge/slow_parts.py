@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,23 +51,28 @@ def judge_parts(
         assert references is not None
         metrics = _metrics_of(runs, source, together, references.nodes.get(source, frozenset()))
         parts = parts_of(metrics.components, metrics.launch)
-        for own in _by_launch(parts, metrics.launch):
-            for slow in slow_parts(metrics.values, metrics.launch, own, together):
-                _mark(slow, metrics, _problem(slow, metrics, runs), verdicts)
+        for slow in _slow_of_launches(metrics, parts, together):
+            _mark(slow, metrics, _problem(slow, metrics, runs), verdicts)
         every = slow_parts(metrics.values, metrics.launch, parts, together)
         found += [(slow, _problem(slow, metrics, runs)) for slow in every]
     judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
     return judged, tuple(problem for _, problem in sorted(found, key=lambda each: -each[0].score))
 
 
-def _by_launch(parts: Sequence[Part], launch: Ints) -> Sequence[list[Part]]:
-    """The parts of each launch, without those of several."""
-    found: list[list[Part]] = [[] for _ in range(int(launch.max(initial=-1)) + 1)]
+def _slow_of_launches(metrics: _Metrics, parts: Sequence[Part], together: Together) -> Iterator[Slow]:
+    """The slow parts of each launch, by itself."""
+    own: dict[int, list[Part]] = {}
     for each in parts:
-        first, *more = np.unique(launch[each.metrics])
-        if not more:
-            found[first].append(each)
-    return found
+        of = metrics.launch[each.metrics]
+        if of.min() == of.max():
+            own.setdefault(int(of[0]), []).append(each)
+    order = np.argsort(metrics.launch, kind="stable")
+    ends = np.searchsorted(metrics.launch[order], np.arange(int(metrics.launch.max(initial=-1)) + 2))
+    for launch, found in own.items():
+        members = order[ends[launch] : ends[launch + 1]]
+        local = [replace(each, metrics=np.searchsorted(members, each.metrics)) for each in found]
+        for slow in slow_parts(metrics.values[members], np.zeros_like(members), local, together):
+            yield replace(slow, part=replace(slow.part, metrics=members[slow.part.metrics]))
 
 
 def _metrics_of(runs: Sequence[RunJudgement], source: str, together: Together, nodes: frozenset[str]) -> _Metrics:
