@@ -1,7 +1,7 @@
 """How often a healthy session is DEGRADED, and one with a slow part: by references of twenty runs, and by equals.
 
     nice -n 19 python -m benchmarks.sessions
-    nice -n 19 python -m benchmarks.sessions --by equals
+    nice -n 19 python -m benchmarks.sessions --by equals --systems 5 --sessions 40
 
 A session has nodes of eight GPUs with 56 pairs each, a metric a pair and a launch a node, all on one level that varies
 from launch to launch by a shape of `benchmarks.noise`. References are those of `calibrate`, and metrics are judged by
@@ -150,8 +150,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=20261123)
     parser.add_argument("--by", choices=tuple(JUDGES), default="references")
-    parser.add_argument("--systems", type=int, default=5, help="that are calibrated, for each row")
-    parser.add_argument("--sessions", type=int, default=40, help="of each system")
+    parser.add_argument("--systems", type=int, default=20, help="that are calibrated, for each row")
+    parser.add_argument("--sessions", type=int, default=50, help="of each system")
     parser.add_argument("--metrics", type=int, default=1008, help="of a session")
     given = parser.parse_args()
     by, head = JUDGES[given.by]

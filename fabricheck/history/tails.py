@@ -39,7 +39,8 @@ _CAUTION = 0.84
 # than found.
 _FEWEST_FOR_PEAKS, _CAUTION_OF_PEAKS = 4000, 2.5
 _SHARES_OF_PEAKS, _PEAKS = (0.01, 0.02), 200
-# Sessions are left out in so many groups, for the error. A tail is taken to be no thinner than about a normal one.
+# Sessions are left out in so many groups, for the error; fewer sessions do not tell it. A tail is taken to be no
+# thinner than about a normal one.
 _GROUPS, _LEAST_INDEX, _MOST_INDEX = 10, -0.1, 0.9
 # As many runs are needed as make bounds no wider, for that, than by this factor.
 _WIDER = 1.25
@@ -48,10 +49,11 @@ _WIDER = 1.25
 @dataclass(frozen=True)
 class Tail:
     """`deviations`, descending, in spreads, worse side positive; `runs`: the number of the run that each is of, where
-    that is known."""
+    that is known. `prior`: index of the distribution of peaks before it was looked at, and its weight in peaks."""
 
     deviations: Floats
     runs: Ints | None = None
+    prior: tuple[float, int] = (_PRIOR_INDEX, _PRIOR_WEIGHT)
 
     @property
     def known(self) -> bool:
@@ -96,14 +98,13 @@ class Tail:
         if self.runs is None or self.deviations.size < _FEWEST_FOR_PEAKS:
             return endless
         number = int(self.runs.max()) + 1
-        groups = min(number, _GROUPS)
-        if groups < FEWEST:
+        if number < _GROUPS:
             return endless
-        group = self.runs * groups // number
-        without = [_quantile_of_peaks(self.deviations[group != each], rate) for each in range(groups)]
+        group = self.runs * _GROUPS // number
+        without = [_quantile_of_peaks(self.deviations[group != each], rate, self.prior) for each in range(_GROUPS)]
         logs = np.log(np.maximum(without, 1.0))
-        wider = _CAUTION_OF_PEAKS * math.sqrt((groups - 1) / groups * float(((logs - logs.mean()) ** 2).sum()))
-        return _Reach(_quantile_of_peaks(self.deviations, rate) * math.exp(wider), wider)
+        wider = _CAUTION_OF_PEAKS * math.sqrt((_GROUPS - 1) / _GROUPS * float(((logs - logs.mean()) ** 2).sum()))
+        return _Reach(_quantile_of_peaks(self.deviations, rate, self.prior) * math.exp(wider), wider)
 
     def _fit(self) -> _Power:
         size = self.deviations.size
@@ -135,7 +136,7 @@ class _Power:
     error: float
 
 
-def _quantile_of_peaks(deviations: Floats, rate: float) -> float:
+def _quantile_of_peaks(deviations: Floats, rate: float, prior: tuple[float, int]) -> float:
     """What is exceeded at `rate`, by probability weighted moments of what lies beyond the beginning of the tail
     (Hosking and Wallis, Technometrics 29, 1987); `deviations` are descending."""
     least, most = (int(share * deviations.size) for share in _SHARES_OF_PEAKS)
@@ -147,7 +148,7 @@ def _quantile_of_peaks(deviations: Floats, rate: float) -> float:
         return max(begin, 1.0)
     place = (count - np.arange(count) - 0.35) / count
     found = 2 - mean / (mean - 2 * float(np.mean((1 - place) * excess)))
-    drawn = (count * found + _PRIOR_WEIGHT * _PRIOR_INDEX) / (count + _PRIOR_WEIGHT)
+    drawn = (count * found + prior[1] * prior[0]) / (count + prior[1])
     index = min(max(drawn, _LEAST_INDEX), _MOST_INDEX)
     beyond = max(1.0, count / deviations.size / rate)
     reach = math.log(beyond) if abs(index) < 1e-6 else (beyond**index - 1) / index

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -14,6 +14,9 @@ from fabricheck.judge.parts import CUT, Ints, Part, Together, parts_of, scores_o
 # Of what launches share, more than this is all.
 _MOST_SHARED = 0.95
 _FEWEST_SCORES = 8
+# Index of the tail of scores, with the weight of so many of the largest: sums of metrics that are cut off have no heavy
+# one.
+_PRIOR = (0.0, 200)
 # Of the standard deviation, which depends on what is cut off by it.
 _STEPS = 10
 
@@ -81,6 +84,7 @@ def together_of(sessions: Sequence[Drawn], bounds: Mapping[str, float], rate: fl
     scores = [standardised(*one, each.parts, parts) for one, each in zip(found, sessions, strict=True)]
     most = max(len(each.parts) for each in sessions)
     tail = joined_tail(scores, [np.full(one.size, number) for number, one in enumerate(scores)])
+    tail = replace(tail, prior=_PRIOR)
     return Together(
         {unit: float(wide / one) for (unit, wide), one in zip(bounds.items(), scale, strict=True)},
         launch,
