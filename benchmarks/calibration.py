@@ -2,6 +2,7 @@
 
     python -m benchmarks.calibration                 # simulated sessions of 1,000 metrics
     python -m benchmarks.calibration ARCHIVE ...     # recorded launches: some calibrate, the others are held to it
+    python -m benchmarks.calibration --levels        # which levels are said to wander
 
 Simulated metrics are in kinds of ten that vary alike, as the pairs of a node do, by 0.1% to 5% from run to run. A run
 is beyond its bound where its median is; the judge, which excuses noise inside a run, is less often red.
@@ -12,20 +13,23 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.launch_noise import launches
-from fabricheck.history.calibrate import METRICS
+from benchmarks.noise import SHAPES, autocorrelated
+from fabricheck.history.calibrate import ALONE, METRICS
+from fabricheck.history.persistence import as_most_do, persistence_of
 from fabricheck.history.robust import FEWEST, centre_and_spread
-from fabricheck.history.tails import tail_of
+from fabricheck.history.tails import deviations_of, joined_tail
 from fabricheck.records.metrics import metrics_of
 from fabricheck.results.fabricbench import read_run
 
 _LEAST_SPREAD, _WIDEST = 0.001, np.log(2)
-KINDS = ("normal", "heavy-tailed", "with dips", "autocorrelated")
+KINDS = ("normal", "heavy-tailed", "with dips", "autocorrelated", "common")
 Floats = np.ndarray
 
 
@@ -39,24 +43,51 @@ def runs_of(kind: str, rng: np.random.Generator, metrics: int, runs: int) -> Flo
     if kind == "autocorrelated":
         for place in range(1, runs):
             values[:, place] = 0.5 * values[:, place - 1] + np.sqrt(0.75) * values[:, place]
+    if kind == "common":  # 70% of the variance is that of the run
+        values = np.sqrt(0.7) * rng.standard_normal((1, runs)) + np.sqrt(0.3) * values
     return values
 
 
-def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) -> tuple[Floats, Floats]:
-    """Centre and reach of each metric, both logarithms, as `calibrate` has them; NaN where it refuses.
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """References as `calibrate` makes them: `centre` and `reach` of each metric, logarithms, a reach NaN where it
+    refuses; `deviations` of each run from the others, in spreads, shape (metrics, runs); `factors`: by unit, spreads to
+    a bound."""
 
-    `values`: shape (metrics, runs), logarithms, more is worse; `kinds` and `units`: the kind and unit of each.
+    centre: Floats
+    reach: Floats
+    deviations: Floats
+    factors: Mapping[str, float]
+
+
+def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) -> Bounds:
+    """Those of `values`, shape (metrics, runs), logarithms, more is worse; `kinds` and `units`: those of each metric.
+
+    ALONE of the false alarms are for metrics alone.
     """
+    runs = values.shape[1]
     found = centre_and_spread(values)
     own = np.maximum(found.spread, _LEAST_SPREAD)
-    spread = np.array([max(own[place], float(np.median(own[kinds == kind]))) for place, kind in enumerate(kinds)])
+    spread, middle, wider = own.copy(), own.copy(), np.ones(len(values))
+    for kind in np.unique(kinds):
+        chosen = kinds == kind
+        middle[chosen] = float(np.median(own[chosen]))
+    for unit in np.unique(units):
+        numbers = np.unique(kinds[units == unit])
+        told = as_most_do([persistence_of(values[kinds == each]) for each in numbers])
+        for kind, one in zip(numbers, told, strict=True):
+            wider[(kinds == kind) & (units == unit)] = np.nan if one.wanders else one.widening
+    spread = np.maximum(own, middle)
+    deviations = deviations_of(values, middle)
+    factors = {}
     reach = np.full(len(values), np.nan)
-    middle = np.array([float(np.median(own[kinds == kind])) for kind in kinds])
     for unit in np.unique(units):
         chosen = units == unit
-        tail = tail_of(list(values[chosen]), list(middle[chosen]))
-        reach[chosen] = tail.factor(false_alarms / max(METRICS, len(values)), values.shape[1]) * spread[chosen]
-    return found.centre, np.where(reach > _WIDEST, np.nan, reach)
+        rows = deviations[chosen & np.isfinite(wider)]
+        tail = joined_tail(list(rows), [np.arange(runs)] * len(rows))
+        factors[str(unit)] = tail.factor(ALONE * false_alarms / max(METRICS, len(values)), runs)
+        reach[chosen] = factors[str(unit)] * (spread * wider)[chosen]
+    return Bounds(found.centre, np.where(reach > _WIDEST, np.nan, reach), deviations, factors)
 
 
 def print_simulated(false_alarms: float, systems: int, sessions: int) -> None:
@@ -70,13 +101,31 @@ def print_simulated(false_alarms: float, systems: int, sessions: int) -> None:
                 rng = np.random.default_rng(seed)
                 scale = np.exp(rng.uniform(np.log(0.001), np.log(0.05), kinds.max() + 1))[kinds][:, None]
                 values = scale * runs_of(kind, rng, METRICS, runs + sessions)
-                centre, reach = bounds(values[:, :runs], kinds, units, false_alarms)
-                red.append(np.mean((values[:, runs:] > (centre + reach)[:, None]).any(axis=0)))
-                widths.append(float(np.nanmedian(reach / scale[:, 0])))
+                found = bounds(values[:, :runs], kinds, units, false_alarms)
+                red.append(np.mean((values[:, runs:] > (found.centre + found.reach)[:, None]).any(axis=0)))
+                widths.append(float(np.nanmedian(found.reach / scale[:, 0])))
             print(
                 f"| {kind} | {runs} | {np.mean(red):.2%} of {systems * sessions:,} | {np.mean(widths):.1f} |",
                 flush=True,
             )
+
+
+def print_levels(calibrations: int) -> None:
+    """How often a kind of metrics is said to wander, by how it does."""
+    sizes = [(metrics, runs) for runs in (FEWEST, 11, 20, 40) for metrics in (12, 56)]
+    print("| level | " + " | ".join(f"{metrics} metrics, {runs} runs" for metrics, runs in sizes) + " |")
+    print("|---" * (len(sizes) + 1) + "|")
+    makers: dict[str, Callable[[np.random.Generator, int, int], Floats]] = {
+        **{shape.name: shape.make for shape in SHAPES if shape.name != "AR 0.98"},
+        **{f"AR {each}": autocorrelated(each) for each in (0.7, 0.9, 0.98)},
+        "random walk": lambda rng, metrics, runs: np.cumsum(rng.standard_normal((metrics, runs)), axis=1),
+    }
+    for name, make in makers.items():
+        cells = []
+        for metrics, runs in sizes:
+            rngs = (np.random.default_rng([seed, metrics, runs]) for seed in range(calibrations))
+            cells.append(np.mean([persistence_of(make(rng, metrics, runs)).wanders for rng in rngs]))
+        print(f"| {name} | " + " | ".join(f"{each:.1%}" for each in cells) + " |", flush=True)
 
 
 def recorded(archive: Path) -> tuple[Floats, Floats, Floats]:
@@ -103,9 +152,9 @@ def print_recorded(archive: Path, false_alarms: float, splits: int) -> Iterator[
         red, refused = [], []
         for seed in range(splits):
             order = np.random.default_rng(seed).permutation(values.shape[1])
-            centre, reach = bounds(values[:, order[:runs]], kinds, units, false_alarms)
-            red.append(np.mean((values[:, order[runs:]] > (centre + reach)[:, None]).any(axis=0)))
-            refused.append(int(np.isnan(reach).sum()))
+            found = bounds(values[:, order[:runs]], kinds, units, false_alarms)
+            red.append(np.mean((values[:, order[runs:]] > (found.centre + found.reach)[:, None]).any(axis=0)))
+            refused.append(int(np.isnan(found.reach).sum()))
         sizes = f"{len(values)} | {runs} of {values.shape[1]}"
         yield f"| {archive.name} | {sizes} | {np.mean(red):.2%} | {np.mean(refused):.0f} |"
 
@@ -116,7 +165,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--false-alarms", type=float, default=0.01)
     parser.add_argument("--systems", type=int, default=20, help="how many simulated systems are calibrated")
     parser.add_argument("--sessions", type=int, default=200, help="simulated sessions of each that are judged")
+    parser.add_argument("--levels", action="store_true", help="how often levels are said to wander")
     given = parser.parse_args(arguments)
+    if given.levels:
+        print_levels(given.sessions)
+        return 0
     if not given.archives:
         print_simulated(given.false_alarms, given.systems, given.sessions)
         return 0

@@ -1,9 +1,11 @@
 """How often a healthy session is DEGRADED, and one with a slow part: by references of twenty runs, and by equals.
 
     nice -n 19 python -m benchmarks.sessions
+    nice -n 19 python -m benchmarks.sessions --by equals --systems 5 --sessions 40
 
-A session has nodes of eight GPUs with 56 pairs each, a metric a pair, all on one level that varies from launch to
-launch by a shape of `benchmarks.noise`. References are those of `calibrate`; equals are judged as the judge does. *Of
+A session has nodes of eight GPUs with 56 pairs each, a metric a pair and a launch a node, all on one level that varies
+from launch to launch by a shape of `benchmarks.noise`. References are those of `calibrate`, and metrics are judged by
+them alone and together with those of the same GPU, link, node and session, as the judge does; so are equals. *Of
 three*: what the first launch shows is launched again, as `fabricheck run` does, and two of three decide. The oracle
 knows the noise and looks for each GPU, link and direction, at one false alarm in a hundred sessions.
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +24,10 @@ from scipy.stats import norm
 from benchmarks.calibration import bounds
 from benchmarks.noise import SHAPES, Floats, Generator, Shape
 from benchmarks.regression import share
+from fabricheck.history.calibrate import ALONE
+from fabricheck.history.together import Drawn, together_of
 from fabricheck.judge.outliers import Parts, outliers
+from fabricheck.judge.parts import CUT, Part, parts_of, scores_of, standardised
 from fabricheck.judge.policy import load_policy
 from fabricheck.suite import suite_root
 
@@ -30,7 +35,6 @@ GPUS, LAUNCHES, RUNS = 8, 3, 20
 PAIRS = tuple(itertools.permutations(range(GPUS), 2))
 PARTS = [Parts((f"gpu{a}", f"gpu{b}"), (f"gpu{min(a, b)}--gpu{max(a, b)}",)) for a, b in PAIRS]
 FALSE_ALARMS = 0.01
-_MANY = 2000
 Flags = npt.NDArray[np.bool_]
 #: What is slow, and which pairs have it.
 FAULTS = {
@@ -51,16 +55,47 @@ class Made:
     slow: tuple[int, ...] = ()
 
 
+def parts_of_metrics(metrics: int) -> tuple[tuple[Part, ...], npt.NDArray[np.int64]]:
+    """What the metrics cross (node, two GPUs and the link between them), and the launch of each."""
+    launch = np.arange(metrics) // len(PAIRS)
+    crossed = [
+        (f"n{node}", f"n{node}:gpu{a}", f"n{node}:gpu{b}", f"n{node}:gpu{min(a, b)}-gpu{max(a, b)}")
+        for node in range(-(-metrics // len(PAIRS)))
+        for a, b in PAIRS
+    ]
+    return parts_of(crossed[:metrics], launch), launch
+
+
 def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
-    """By session whether a bound says DEGRADED, of metrics that are slow where some are: the first launch, and two of
-    three; `values` has shape (metrics, RUNS + sessions * LAUNCHES)."""
-    kinds = np.arange(made.metrics) // len(PAIRS)
-    centre, reach = bounds(values[:, :RUNS], kinds, np.zeros(made.metrics), FALSE_ALARMS)
+    """By session whether references say DEGRADED, of what is slow where something is: the metrics alone, and with those
+    of each part together; of these the first launch, and two of three. `values` has shape
+    (metrics, RUNS + sessions * LAUNCHES)."""
+    parts, launch = parts_of_metrics(made.metrics)
+    units = np.zeros(made.metrics, dtype=np.int64)
+    found = bounds(values[:, :RUNS], launch, units, FALSE_ALARMS)
+    drawn = [Drawn(one, launch, units, parts) for one in found.deviations.T]
+    together = together_of(drawn, found.factors, (1 - ALONE) * FALSE_ALARMS, RUNS)
+    assert together is not None
+    bound = together.bounds["0"]
     with np.errstate(invalid="ignore"):
-        out = values[:, RUNS:].reshape(made.metrics, -1, LAUNCHES) > (centre + reach)[:, None, None]
-    out = out[list(made.slow)] if made.slow else out
-    yield out[..., 0].any(axis=0)
-    yield (out[..., 0] & (out.sum(axis=-1) > LAUNCHES // 2)).any(axis=0)
+        shares = (values[:, RUNS:] - found.centre[:, None]) / found.reach[:, None]
+        alone = shares > 1
+    meant = np.isin(np.arange(made.metrics), made.slow) if made.slow else np.ones(made.metrics, dtype=bool)
+    wanted = np.array([meant[part.metrics].any() for part in parts])
+    nodes = int(launch.max()) + 1
+    red = np.zeros((nodes + 1, shares.shape[1]), dtype=bool)  # by launch, and of what only all launches show
+    for place, one in enumerate(np.clip(np.clip(shares, -1, 1).T * bound, -CUT, CUT)):
+        scores = standardised(*scores_of(one, launch, parts, together.launch), parts, together.parts)
+        for number in np.flatnonzero((scores > together.limit) & wanted):
+            of = np.unique(launch[parts[number].metrics])
+            red[of[0] if of.size == 1 else nodes, place] = True
+    alone &= meant[:, None]
+    np.logical_or.at(red, launch, alone)
+    by_launch = red.reshape(nodes + 1, -1, LAUNCHES)
+    yield np.asarray(alone.any(axis=0)[::LAUNCHES])
+    first = by_launch[..., 0]
+    yield np.asarray(first.any(axis=0))
+    yield np.asarray((first & (by_launch.sum(axis=-1) > LAUNCHES // 2)).any(axis=0))
 
 
 def red_by_equals(made: Made, values: Floats) -> Iterator[Flags]:
@@ -86,14 +121,22 @@ def red_by_equals(made: Made, values: Floats) -> Iterator[Flags]:
     yield most
 
 
-def measured(made: Made, rng: Generator, systems: int, sessions: int) -> list[str]:
+Judge = Callable[[Made, Floats], Iterator[Flags]]
+JUDGES: Mapping[str, tuple[Judge, str]] = {
+    "references": (red_by_references, "metrics alone | and parts | of three"),
+    "equals": (red_by_equals, "equals | of three"),
+}
+
+
+def measured(made: Made, rng: Generator, systems: int, sessions: int, by: Judge) -> str:
+    """The cells of a row: the shares of sessions."""
     found = []
     for _ in range(systems):
         values = made.spread * made.shape.make(rng, made.metrics, RUNS + sessions * LAUNCHES)
         values[list(made.slow), RUNS:] += made.loss
-        found.append([*red_by_references(made, values), *red_by_equals(made, values)])
+        found.append(list(by(made, values)))
     number = systems * sessions
-    return [share(int(np.concatenate(each).sum()), number, digits=1) for each in zip(*found, strict=True)]
+    return " | ".join(share(int(np.concatenate(each).sum()), number, digits=1) for each in zip(*found, strict=True))
 
 
 def oracle(metrics: int, members: int, ratio: float) -> float:
@@ -106,24 +149,25 @@ def oracle(metrics: int, members: int, ratio: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=20261123)
-    parser.add_argument("--systems", type=int, default=5, help="that are calibrated, for each row")
-    parser.add_argument("--sessions", type=int, default=40, help="of each system")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[280, 1008], help="metrics of a session")
+    parser.add_argument("--by", choices=tuple(JUDGES), default="references")
+    parser.add_argument("--systems", type=int, default=20, help="that are calibrated, for each row")
+    parser.add_argument("--sessions", type=int, default=50, help="of each system")
+    parser.add_argument("--metrics", type=int, default=1008, help="of a session")
     given = parser.parse_args()
-    head = "references | of three | equals | of three"
-    print(f"| healthy, noise | metrics | {head} |\n|---|---|---|---|---|---|")
-    for shape, metrics in itertools.product(SHAPES, given.sizes):
-        sessions = given.sessions if metrics < _MANY else given.sessions // 5
-        cells = measured(
-            Made(shape, metrics, 0.02), np.random.default_rng([given.seed, metrics]), given.systems, sessions
-        )
-        print(f"| {shape.name} | {metrics:,} | {' | '.join(cells)} |", flush=True)
-    print(f"\n| slow, 1,008 metrics, Gaussian | loss at spread | {head} | oracle |\n|---|---|---|---|---|---|---|")
+    by, head = JUDGES[given.by]
+    rule = "|---" * (head.count("|") + 1)
+    print(f"| healthy, {given.metrics:,} metrics | {head} |\n|---{rule}|")
+    for shape in SHAPES:
+        rng = np.random.default_rng([given.seed, given.metrics])
+        made = Made(shape, given.metrics, 0.02)
+        print(f"| {shape.name} | {measured(made, rng, given.systems, given.sessions, by)} |", flush=True)
+    print(f"\n| slow, Gaussian noise | loss at spread | {head} | oracle |\n|---|---{rule}|---|")
     for (what, slow), (loss, spread) in itertools.product(FAULTS.items(), ((0.05, 0.02), (0.03, 0.005))):
         rng = np.random.default_rng([given.seed, len(slow), int(1e4 * loss)])
-        cells = measured(Made(SHAPES[0], 1008, spread, loss, tuple(slow)), rng, given.systems, given.sessions)
-        known = f"{oracle(1008, len(slow), loss / spread):.1%}"
-        print(f"| {what} | {loss:.0%} at {spread:.1%} | {' | '.join(cells)} | {known} |", flush=True)
+        made = Made(SHAPES[0], given.metrics, spread, loss, tuple(slow))
+        cells = measured(made, rng, given.systems, given.sessions, by)
+        known = f"{oracle(given.metrics, len(slow), loss / spread):.1%}"
+        print(f"| {what} | {loss:.0%} at {spread:.1%} | {cells} | {known} |", flush=True)
 
 
 if __name__ == "__main__":

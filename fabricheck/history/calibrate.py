@@ -16,10 +16,13 @@ import polars as pl
 from fabricheck.errors import UserError
 from fabricheck.history.by_node import NodeLevels, Nodes, measured_at_once, nodes_of
 from fabricheck.history.limits import Limits
+from fabricheck.history.persistence import Persistence, as_most_do, persistence_of
 from fabricheck.history.robust import FEWEST, centre_and_spread
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import KEY, MetricKey, check_history
-from fabricheck.history.tails import Tail, tail_of
+from fabricheck.history.tails import deviations_of, joined_tail
+from fabricheck.history.together import Strays, together_of_rows
+from fabricheck.judge.parts import Together
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.rehearsal import REHEARSAL
 from fabricheck.topology.network import fold
@@ -32,6 +35,8 @@ _WIDEST_REACH = math.log(2)
 _OF_MEDIAN = math.sqrt(math.pi / 2)
 #: For how many metrics at least the false alarms of a session are counted.
 METRICS = 1000
+#: The share of false alarms that is for metrics alone; the rest is for those of a part together.
+ALONE = 0.75
 
 #: More make a file that is not read again (`yamlfile`), and that ReFrame takes minutes for.
 MOST_METRICS = 15_000
@@ -75,7 +80,8 @@ class Refused:
 class Calibration:
     """The references of a system, those refused, and the runs that they are of.
 
-    `runs_needed`: how many of each metric would tell how its noise goes on (`Tail.runs_needed`).
+    `runs_needed`: how many of each metric would tell how its noise goes on (`Tail.runs_needed`). `together`: how the
+    metrics of a part stray together; None where nothing says which metrics cross one part.
     """
 
     system: str
@@ -89,6 +95,7 @@ class Calibration:
     runs_needed: int
     references: tuple[Calibrated, ...]
     refused: tuple[Refused, ...]
+    together: Together | None = None
 
 
 def calibrate(
@@ -103,12 +110,15 @@ def calibrate(
     """The references that the runs of `selection` (as `select_runs` takes it; default: all) give.
 
     One more session of the healthy system has any metric beyond its worse bound with probability `false_alarms`, where
-    it has 1,000 metrics, or as many as are calibrated or one measured. A thousandth of that is the rate of each metric,
-    of which its few runs say nothing: how far runs stray is taken from all metrics of the same unit together (`tails`),
-    and a metric varies at least as much as the middle one of its kind, such as the twelve pairs of a node. What nodes
-    differ by is no such noise (`by_node`). `Calibrated.beyond` shows where runs are beyond their bounds. A metric is
-    refused where it has fewer than FEWEST runs, failed in one, lies above the plausible or under the acceptance floor
-    by `limits`, or varies so much that a bound would let everything pass.
+    it has 1,000 metrics, or as many as are calibrated or one measured, or any part whose metrics are worse together.
+    ALONE of it is for metrics alone, and a thousandth of that the rate of each, of which its few runs say nothing: how
+    far they stray is taken from all metrics of the same unit together (`tails`), and a metric varies at least as much
+    as the middle one of its kind, such as the twelve pairs of a node. What nodes differ by is no such noise
+    (`by_node`). `Calibrated.beyond` shows where runs are beyond their bounds.
+
+    A metric is refused where it has fewer than FEWEST runs, failed in one, lies above the plausible or under the
+    acceptance floor by `limits`, varies so much that a bound would let everything pass, or has a level that wanders
+    (`persistence`).
 
     Raises UserError as `check_history` and `select_runs` do, for a rehearsal, and where the runs are of several
     software versions or tunings, which have no one value.
@@ -135,7 +145,7 @@ def calibrate(
     groups = kept.sort("started", maintain_order=True).partition_by(KEY, maintain_order=True)
     by_node = [nodes_of(rows) for rows in groups]
     groups = [rows if nodes is None else nodes.rows for rows, nodes in zip(groups, by_node, strict=True)]
-    common = _common(groups, false_alarms / max(METRICS, len(groups), measured_at_once(kept)))
+    common = _common(groups, false_alarms, max(METRICS, len(groups), measured_at_once(kept)))
     for group, nodes in zip(groups, by_node, strict=True):
         for found in _with_levels(_calibrated(group, common, limits), nodes, common.rate):
             if isinstance(found, Calibrated):
@@ -154,6 +164,7 @@ def calibrate(
         runs_needed=common.runs_needed,
         references=tuple(sorted(references, key=lambda each: each.key)),
         refused=tuple(sorted(refused, key=lambda each: each.key)),
+        together=common.together if references else None,
     )
 
 
@@ -188,29 +199,64 @@ def _difference(first: str, second: str) -> str:
 
 @dataclass(frozen=True)
 class _Common:
-    """What metrics have in common: tails by unit, least spreads by kind, the rate of false alarms of each, and how many
-    runs of each are needed."""
+    """What metrics have in common: by unit and number of runs, the spreads from a value to its bound, for the `rate` of
+    each; least spreads and persistence by kind, how many runs of each are needed, and how those of a part stray
+    together."""
 
     rate: float
-    tails: Mapping[str, Tail]
+    factors: Mapping[tuple[str, int], float]
     spreads: Mapping[Kind, float]
+    persistence: Mapping[Kind, Persistence]
     runs_needed: int
+    together: Together | None
 
 
-def _common(groups: Sequence[pl.DataFrame], rate: float) -> _Common:
-    spreads: dict[Kind, list[float]] = {}
+def _common(groups: Sequence[pl.DataFrame], false_alarms: float, metrics: int) -> _Common:
+    kinds: dict[Kind, list[pl.DataFrame]] = {}
     for rows in groups:
         if rows.height >= FEWEST:
-            spreads.setdefault(_kind(rows), []).append(_own_spread(rows))
-    middle = {kind: float(np.median(found)) for kind, found in spreads.items()}
-    tails = {}
+            kinds.setdefault(_kind(rows), []).append(rows)
+    middle = {kind: float(np.median([_own_spread(rows) for rows in own])) for kind, own in kinds.items()}
+    persistence = _persistence(kinds)
+    sessions = pl.concat([rows["session"] for rows in groups]).unique(maintain_order=True)
+    numbers = {session: number for number, session in enumerate(sessions.to_list())}
+    strays: dict[str, list[Strays]] = {}
+    for kind, own in kinds.items():
+        for rows in own if not persistence[kind].wanders else ():
+            found = deviations_of(_worse(rows), middle[kind])
+            run = np.array([numbers[session] for session in rows["session"].to_list()])
+            strays.setdefault(rows["unit"][0], []).append(Strays(rows, found, run))
+    rate = ALONE * false_alarms / metrics
+    factors: dict[tuple[str, int], float] = {}
+    bounds: dict[str, float] = {}
     needed = FEWEST
-    for unit in {rows["unit"][0] for rows in groups}:
-        own = [rows for rows in groups if rows["unit"][0] == unit]
-        tails[unit] = tail_of([_worse(rows) for rows in own], [middle.get(_kind(rows), _LEAST_SPREAD) for rows in own])
-        runs = min((rows.height for rows in own if rows.height >= FEWEST), default=FEWEST)
-        needed = max(needed, tails[unit].runs_needed(rate, runs))
-    return _Common(rate, tails, middle, needed)
+    for unit, of_unit in strays.items():
+        tail = joined_tail([each.values for each in of_unit], [each.session for each in of_unit])
+        runs = sorted({each.values.size for each in of_unit})
+        factors |= {(unit, each): tail.factor(rate, each) for each in runs}
+        bounds[unit] = factors[unit, runs[0]]
+        needed = max(needed, tail.runs_needed(rate, runs[0]))
+    together = together_of_rows(strays, bounds, (1 - ALONE) * false_alarms)
+    return _Common(rate, factors, middle, persistence, needed, together)
+
+
+def _persistence(kinds: Mapping[Kind, Sequence[pl.DataFrame]]) -> dict[Kind, Persistence]:
+    found: dict[Kind, Persistence] = {}
+    for unit in {own[0]["unit"][0] for own in kinds.values()}:
+        names = [kind for kind, own in kinds.items() if own[0]["unit"][0] == unit]
+        found |= zip(names, as_most_do([persistence_of(_by_session(kinds[kind])) for kind in names]), strict=True)
+    return found
+
+
+def _by_session(metrics: Sequence[pl.DataFrame]) -> npt.NDArray[np.float64]:
+    """Logarithms of the medians of sessions, shape (metrics, sessions); NaN where a metric was not measured."""
+    rows = pl.concat([each.select("session", "started", "value", row=pl.lit(n)) for n, each in enumerate(metrics)])
+    order = rows.group_by("session").agg(pl.col("started").min()).sort("started", "session")["session"].to_list()
+    places = {session: place for place, session in enumerate(order)}
+    found = np.full((len(metrics), len(order)), np.nan)
+    for row, session, value in rows.group_by("row", "session").agg(pl.col("value").median()).iter_rows():
+        found[row, places[session]] = math.log(value)
+    return found
 
 
 def _kind(rows: pl.DataFrame) -> Kind:
@@ -246,11 +292,14 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
     reason = _implausible(value, rows["unit"][0], rows["better"][0], limits(key, nodes))
     if reason is not None:
         return Refused(key, reason)
+    persistence = common.persistence[_kind(rows)]
+    if persistence.wanders:
+        return Refused(key, _wanders(persistence))
     within = float((rows["deviation"] / rows["value"]).fill_nan(0).median() or 0.0)  # type: ignore[arg-type]
     between = float(found.spread)
     # The whole rate on either side: the judge calls only the worse one DEGRADED.
     spread = max(_own_spread(rows), common.spreads[_kind(rows)])
-    reach = common.tails[rows["unit"][0]].factor(common.rate, rows.height) * spread
+    reach = common.factors[rows["unit"][0], rows.height] * spread * persistence.widening
     lower, upper = _outwards(-math.expm1(-reach)), _outwards(math.expm1(reach))
     if reach > _WIDEST_REACH:
         worse = lower if rows["better"][0] == "higher" else upper
@@ -294,6 +343,13 @@ def _with_levels(found: Calibrated | Refused, nodes: Nodes | None, rate: float) 
     kept = tuple((node, float(f"{values[node]:.5g}")) for node in sorted(values) if node not in unlike)
     levels = NodeLevels(kept, *known) if kept else None
     yield replace(found, lower=any_node[0], upper=any_node[1], nodes=levels)
+
+
+def _wanders(found: Persistence) -> str:
+    return (
+        f"its level wanders, by {found.far:.1%} in {found.sessions} sessions and {found.near:.1%} from one to the "
+        "next, as do those of its kind: no bound holds; watch it, or calibrate from sessions since it last changed"
+    )
 
 
 def _outwards(share: float) -> float:

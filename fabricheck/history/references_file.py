@@ -7,7 +7,7 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from fabricheck.errors import UserError
 from fabricheck.history.calibrate import Calibrated, Calibration, shares_of
 from fabricheck.history.limits import parse_test
+from fabricheck.judge.parts import Together
 from fabricheck.judge.references import NODES, PROVENANCE, SOURCES, UNCALIBRATED, load_references
 from fabricheck.suite import INSTALLED
 from fabricheck.topology.network import fold
@@ -117,9 +118,10 @@ def _add_source(content: CommentedMap, calibration: Calibration, command: str) -
         software=_software(calibration.software),
         command=command,
         runs=min(each.runs for each in calibration.references),
+        **({"together": _together(calibration.together)} if calibration.together is not None else {}),
         note=(
-            f"bounds: a healthy session of 1,000 metrics or of these lies beyond one with probability "
-            f"{calibration.false_alarms:g}; spread between runs "
+            f"bounds: a healthy session of 1,000 metrics or of these lies beyond one, or has a part whose metrics are "
+            f"worse together, with probability {calibration.false_alarms:g}; spread between runs "
             f"{between:.2%}, within a run {within:.2%} (medians over the metrics)"
         ),
     )
@@ -131,6 +133,20 @@ def _add_source(content: CommentedMap, calibration: Calibration, command: str) -
         name = f"{base}-{number}"
     sources[name] = fields
     return name
+
+
+def _together(found: Together) -> CommentedMap:
+    """As the judge reads it."""
+
+    def short(values: Mapping[str, float]) -> CommentedMap:
+        return CommentedMap({name: float(f"{value:.4g}") for name, value in values.items()})
+
+    both = short({"launch": found.launch, "limit": found.limit})
+    fields = CommentedMap(
+        bounds=short(found.bounds), launch=both["launch"], parts=short(found.parts), limit=both["limit"]
+    )
+    fields.fa.set_flow_style()
+    return fields
 
 
 def _software(text: str) -> str:

@@ -4,9 +4,10 @@ One metric's dozen runs say nothing of what happens once in 100,000 values. A th
 is held against the others of its metric, and how often these deviations are how large, in spreads, is a tail that all
 metrics share, with what a centre and a spread of so few runs are worth in it.
 
-The tail is a power's, which never bends down, and not that of `peaks.py`: metrics of a session move together, so a few
-hundred deviations of a dozen runs end sooner than those to come do, and a fit that believes them takes healthy sessions
-for degraded ones many times as often (`benchmarks/calibration.py`).
+The tail is a power's, which never bends down: metrics of a session move together, so a few hundred deviations of a
+dozen runs end sooner than those to come do, and a fit that believes them takes healthy sessions for degraded ones many
+times as often (`benchmarks/calibration.py`). Thousands of deviations can tell a light tail from a heavy one: then a
+generalised Pareto distribution counts too, with an error that is that between sessions.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy.typing as npt
 from fabricheck.history.robust import FEWEST, centre_and_spread, prediction_factor
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 #: So many deviations have a tail of their own.
 FEWEST_DEVIATIONS = 300
@@ -32,15 +34,26 @@ _PRIOR_INDEX, _PRIOR_WEIGHT = 0.2, 20
 # Few runs may have missed what goes wrong rarely: the index is taken so many of its standard errors larger than found,
 # which covers that of four systems in five.
 _CAUTION = 0.84
+# From so many deviations on a generalised Pareto distribution is fitted to the largest of them, a share between these
+# two that is nearest to so many; its index is drawn to the prior's, and the bound taken so many standard errors larger
+# than found.
+_FEWEST_FOR_PEAKS, _CAUTION_OF_PEAKS = 4000, 2.5
+_SHARES_OF_PEAKS, _PEAKS = (0.01, 0.02), 200
+# Sessions are left out in so many groups, for the error; fewer sessions do not tell it. A tail is taken to be no
+# thinner than about a normal one.
+_GROUPS, _LEAST_INDEX, _MOST_INDEX = 10, -0.1, 0.9
 # As many runs are needed as make bounds no wider, for that, than by this factor.
 _WIDER = 1.25
 
 
 @dataclass(frozen=True)
 class Tail:
-    """`deviations`, descending, in spreads, worse side positive."""
+    """`deviations`, descending, in spreads, worse side positive; `runs`: the number of the run that each is of, where
+    that is known. `prior`: index of the distribution of peaks before it was looked at, and its weight in peaks."""
 
     deviations: Floats
+    runs: Ints | None = None
+    prior: tuple[float, int] = (_PRIOR_INDEX, _PRIOR_WEIGHT)
 
     @property
     def known(self) -> bool:
@@ -52,13 +65,13 @@ class Tail:
 
         Beyond the tail's beginning, deviations become rarer by a power (Hill, Annals of Statistics 3, 1975; Weissman,
         JASA 73, 1978), by the upper bound of its index. Where the deviations are too few to tell, that is taken to be
-        so, and never less than the prediction interval of a normal distribution.
+        so, and never less than the prediction interval of a normal distribution. Where they are many, the smaller of
+        this and of what the peaks say (`_by_peaks`) is taken: both are bounds.
         """
         if not self.known:
             begin = prediction_factor(runs, _SHARE)
             return max(begin * float((_SHARE / rate) ** _PRIOR_INDEX), prediction_factor(runs, rate))
-        fit = self._fit()
-        return fit.begin * float(max(1.0, fit.share / rate) ** (fit.index + _CAUTION * fit.error))
+        return min(self._by_power(rate), self._by_peaks(rate)).factor
 
     def runs_needed(self, rate: float, runs: int) -> int:
         """How many runs of each metric make what they know of the tail good enough, by what `runs` of each told of it.
@@ -69,9 +82,29 @@ class Tail:
         """
         if not self.known:
             return max(FEWEST, math.ceil(runs * FEWEST_DEVIATIONS / max(self.deviations.size, 1)))
-        fit = self._fit()
-        wider = _CAUTION * fit.error * math.log(max(1.0, fit.share / rate))
+        wider = min(self._by_power(rate), self._by_peaks(rate)).wider
         return max(FEWEST, math.ceil(runs * (wider / math.log(_WIDER)) ** 2))
+
+    def _by_power(self, rate: float) -> _Reach:
+        fit = self._fit()
+        beyond = max(1.0, fit.share / rate)
+        wider = _CAUTION * fit.error * math.log(beyond)
+        return _Reach(fit.begin * float(beyond**fit.index) * math.exp(wider), wider)
+
+    def _by_peaks(self, rate: float) -> _Reach:
+        """What a generalised Pareto distribution says, and its error when groups of runs are left out (jackknife:
+        Miller, Biometrika 61, 1974), which knows that the metrics of a run move together; endless without runs."""
+        endless = _Reach(math.inf, math.inf)
+        if self.runs is None or self.deviations.size < _FEWEST_FOR_PEAKS:
+            return endless
+        number = int(self.runs.max()) + 1
+        if number < _GROUPS:
+            return endless
+        group = self.runs * _GROUPS // number
+        without = [_quantile_of_peaks(self.deviations[group != each], rate, self.prior) for each in range(_GROUPS)]
+        logs = np.log(np.maximum(without, 1.0))
+        wider = _CAUTION_OF_PEAKS * math.sqrt((_GROUPS - 1) / _GROUPS * float(((logs - logs.mean()) ** 2).sum()))
+        return _Reach(_quantile_of_peaks(self.deviations, rate, self.prior) * math.exp(wider), wider)
 
     def _fit(self) -> _Power:
         size = self.deviations.size
@@ -85,6 +118,14 @@ class Tail:
         return _Power(begin, count / size, index, error)
 
 
+@dataclass(frozen=True, order=True)
+class _Reach:
+    """How many spreads away something lies, and how much of that, as a logarithm, is for the error."""
+
+    factor: float
+    wider: float
+
+
 @dataclass(frozen=True)
 class _Power:
     """A tail that `share` of all deviations lie in, beyond `begin`, with its index and the standard error of that."""
@@ -95,15 +136,44 @@ class _Power:
     error: float
 
 
+def _quantile_of_peaks(deviations: Floats, rate: float, prior: tuple[float, int]) -> float:
+    """What is exceeded at `rate`, by probability weighted moments of what lies beyond the beginning of the tail
+    (Hosking and Wallis, Technometrics 29, 1987); `deviations` are descending."""
+    least, most = (int(share * deviations.size) for share in _SHARES_OF_PEAKS)
+    count = min(max(least, _PEAKS), most)
+    begin = float(deviations[count])
+    excess = deviations[:count] - begin
+    mean = float(excess.mean())
+    if mean <= 0:
+        return max(begin, 1.0)
+    place = (count - np.arange(count) - 0.35) / count
+    found = 2 - mean / (mean - 2 * float(np.mean((1 - place) * excess)))
+    drawn = (count * found + prior[1] * prior[0]) / (count + prior[1])
+    index = min(max(drawn, _LEAST_INDEX), _MOST_INDEX)
+    beyond = max(1.0, count / deviations.size / rate)
+    reach = math.log(beyond) if abs(index) < 1e-6 else (beyond**index - 1) / index
+    return max(begin + mean * (1 - index) * reach, 1.0)
+
+
 def tail_of(metrics: Sequence[Floats], least: Sequence[float]) -> Tail:
     """The tail of several metrics: of each its runs, logarithms with more being worse, and its least spread."""
-    found = [_deviations(runs, spread) for runs, spread in zip(metrics, least, strict=True) if runs.size > FEWEST - 1]
-    joined = np.concatenate(found) if found else np.zeros(0)
-    return Tail(np.sort(joined)[::-1])
+    chosen = [(runs, spread) for runs, spread in zip(metrics, least, strict=True) if runs.size >= FEWEST]
+    found = [deviations_of(runs, spread) for runs, spread in chosen]
+    return joined_tail(found, [np.arange(each.size) for each in found])
 
 
-def _deviations(runs: Floats, least: float) -> Floats:
-    """Of each run from the centre of the others, in their spreads, shape (runs,)."""
-    others = np.array([np.delete(runs, place) for place in range(runs.size)])
-    estimate = centre_and_spread(others)
-    return np.asarray((runs - estimate.centre) / np.maximum(estimate.spread, least))
+def joined_tail(deviations: Sequence[Floats], runs: Sequence[Ints]) -> Tail:
+    """The tail of the deviations of several metrics, each with the numbers of its runs."""
+    every = np.concatenate(deviations) if deviations else np.zeros(0)
+    numbers = np.concatenate(runs) if runs else np.zeros(0, dtype=np.int64)
+    order = np.argsort(-every, kind="stable")
+    return Tail(every[order], numbers[order])
+
+
+def deviations_of(runs: Floats, least: npt.ArrayLike) -> Floats:
+    """Of each run from the centre of the others, in their spreads, at `least` that: of runs along the last axis, shape
+    (..., runs), and `least` of shape (...)."""
+    number = runs.shape[-1]
+    others = np.array([np.delete(np.arange(number), place) for place in range(number)])
+    estimate = centre_and_spread(runs[..., others])
+    return np.asarray((runs - estimate.centre) / np.maximum(estimate.spread, np.asarray(least)[..., None]))

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from fabricheck.errors import UserError
 from fabricheck.judge.evidence import short_name
+from fabricheck.judge.parts import Together
 from fabricheck.patterns import mistake_of
 from fabricheck.records.judgement import Reference
 from fabricheck.topology.network import unfold
@@ -28,6 +29,7 @@ NODES = "$nodes"
 UNCALIBRATED = "$uncalibrated"
 SPECIAL = (SOURCES, PROVENANCE, NODES, UNCALIBRATED)
 ALL_OTHERS = "*"
+_OF_NODE = "; of "
 _INDEX = "$index"
 _XFAIL = "$xfail"
 # References that do not say how they are indexed are by ReFrame's scope: system, partition or `*`.
@@ -39,7 +41,9 @@ _WORSE_ABOVE = frozenset({"ns", "us", "ms", "s"})
 _METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # What a file may say about a source; `kind` tells a measurement of this system from somebody else's number.
 _SOURCE_KINDS = ("measured", "published", "vendor")
-_SOURCE_FIELDS = frozenset({"kind", "source", "date", "system", "software", "command", "runs", "note", "nodes"})
+_SOURCE_FIELDS = frozenset(
+    {"kind", "source", "date", "system", "software", "command", "runs", "note", "nodes", "together"}
+)
 _SOURCE_REQUIRED = {"measured": ("date", "system", "software", "command"), "published": (), "vendor": ()}
 
 Key = str | int
@@ -108,13 +112,15 @@ class References:
     """All references in one file, by the name of the ReFrame test class.
 
     `uncalibrated`: the test classes that have none on this system, and why; ALL_OTHERS for those that nothing names.
-    `nodes`: by provenance, the nodes that were measured, where the file says them.
+    `nodes`: by provenance, the nodes that were measured, where the file says them; `together`: how the metrics of
+    a part stray together.
     """
 
     path: str
     tests: Mapping[str, TestReferences]
     uncalibrated: Mapping[str, str] = field(default_factory=dict)
     nodes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    together: Mapping[str, Together] = field(default_factory=dict)
 
     def of(self, test: str) -> TestReferences:
         """The references of a test class, by its exact name. Raises UserError where the file has none."""
@@ -123,11 +129,16 @@ class References:
         return self.tests[test]
 
 
+def is_of_node(reference: Reference, source: str) -> bool:
+    """Whether it is the level of one node, by the source that has this provenance."""
+    return reference.provenance.startswith(f"{source}{_OF_NODE}")
+
+
 def load_references(path: str | PathLike[str]) -> References:
     """All references in a file. Raises UserError, naming file, line and key, for the first thing that is wrong."""
     file = read_yaml(Path(path))
     parser = _Parser(file)
-    return References(str(path), parser.parse(), parser.uncalibrated, parser.nodes)
+    return References(str(path), parser.parse(), parser.uncalibrated, parser.nodes, parser.together)
 
 
 def _same(a: Key, b: Key | None) -> bool:
@@ -151,6 +162,7 @@ class _Parser:
         self.file = file
         self.sources: dict[str, str] = {}
         self.nodes: dict[str, frozenset[str]] = {}
+        self.together: dict[str, Together] = {}
         self.provenance: Any = {}
         self.levels: Any = {}
         self.uncalibrated: dict[str, str] = {}
@@ -204,11 +216,29 @@ class _Parser:
                     self.fail(place, f"needs the field {each}, as a {kind} value does")
             date = f", {fields['date']}" if "date" in fields else ""
             self.sources[str(name)] = f"{name}: {kind}{date}: {fields['source']}"
+            if "together" in fields:
+                said = self.sources[str(name)]
+                self.together[said] = self.parse_together(fields["together"], (*place, "together"))
             if "nodes" in fields:
                 try:
                     self.nodes[self.sources[str(name)]] = frozenset(unfold(str(fields["nodes"])))
                 except UserError as error:
                     self.fail((*place, "nodes"), str(error))
+
+    def parse_together(self, value: Any, place: tuple[Any, ...]) -> Together:
+        fields = self.map_at(value, place)
+        if set(fields) != {"bounds", "launch", "parts", "limit"}:
+            self.fail(place, "needs the fields bounds, launch, parts and limit, and no others")
+        numbers = {name: dict(self.map_at(fields[name], (*place, name))) for name in ("bounds", "parts")}
+        single = {(name,): fields[name] for name in ("launch", "limit")}
+        every = single | {(name, key): one for name, inner in numbers.items() for key, one in inner.items()}
+        for where, one in every.items():
+            number = isinstance(one, (int, float)) and not isinstance(one, bool) and math.isfinite(one)
+            if not number or one < 0 or (one == 0 and where[0] in ("bounds", "limit")):
+                self.fail((*place, *where), f"has to be a number above 0, not {one}")
+        if single["launch",] >= 1:
+            self.fail((*place, "launch"), f"is a share of the variance, from 0 to 1, not {fields['launch']}")
+        return Together(numbers["bounds"], fields["launch"], numbers["parts"], fields["limit"])
 
     def parse_test(self, test: str, value: dict[Any, Any]) -> TestReferences:
         index: tuple[str, ...] = _SCOPES
@@ -334,6 +364,6 @@ class _Parser:
                 level = float(value)
             except ValueError:
                 self.fail(where, f"{each!r} is not NODE=VALUE")
-            provenance = f"{reference.provenance}; of {node}"
+            provenance = f"{reference.provenance}{_OF_NODE}{node}"
             nodes[short_name(node)] = self.parse_values([level, *found[1:]], where, provenance)
         return replace(reference, nodes=nodes)

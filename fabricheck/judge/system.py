@@ -16,6 +16,7 @@ from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.published import Published, load_published, yardsticks_of_papers
 from fabricheck.judge.references import Key, References, load_references
 from fabricheck.judge.siblings import Compared, compare_siblings
+from fabricheck.judge.slow_parts import judge_parts
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation, Reference, Yardstick
 from fabricheck.records.metrics import Metric
@@ -87,10 +88,12 @@ class SystemJudge:
         return self.compare((self.judge_alone(run, test, attributes),)).runs[0]
 
     def compare(self, runs: Sequence[RunJudgement]) -> Compared:
-        """The runs of a session, judged by `judge_alone`, with what their equals and, of slow ones, their nodes say."""
+        """The runs of a session, judged by `judge_alone`, with what their equals, the metrics of a part together
+        and, of slow ones, their nodes say."""
         compared = compare_siblings(runs, self.policy)
-        findings = (*compared.findings, *self._other_nodes(compared.runs))
-        return replace(compared, runs=tuple(map(beside_metrics, compared.runs)), findings=findings)
+        judged, problems = judge_parts(compared.runs, self.references)
+        findings = (*compared.findings, *self._other_nodes(judged))
+        return Compared(tuple(map(beside_metrics, judged)), (*compared.problems, *problems), findings)
 
     def _other_nodes(self, runs: Sequence[RunJudgement]) -> Iterator[Finding]:
         """References go by rank, or are of all nodes: of runs on other nodes than theirs that has to be known."""

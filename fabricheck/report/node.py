@@ -15,8 +15,8 @@ from markupsafe import Markup
 from plotly.colors import sample_colorscale
 
 from fabricheck.errors import UserError
+from fabricheck.expectation.components import components_of
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.localization.components import components_of
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
 from fabricheck.report.content import percent, plural, printable, quantity_of, share_of_expected, who

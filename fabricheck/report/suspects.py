@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.errors import UserError
+from fabricheck.expectation.components import components_of
 from fabricheck.history.compare import Comparison
 from fabricheck.history.shared import blamed, count_crossing, groups
 from fabricheck.history.text import incident_evidence, incident_name
 from fabricheck.history.watch import WatchResult
 from fabricheck.judge.overall import SEVERITY, problems_of
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.localization.components import components_of
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Finding, Problem, Verdict, worst
 from fabricheck.report.advice import advice_for

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fabricheck.expectation.components import links_of_pairs
 from fabricheck.judge.overall import verdict_of
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.localization.components import links_of_pairs
 from fabricheck.records.case import Case
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.store.folders import RUNS, Entry

@@ -19,10 +19,10 @@ import numpy as np
 import polars as pl
 from scipy.stats import median_abs_deviation
 
+from fabricheck.expectation.components import components_of
 from fabricheck.judge.as_json import run_as_json
 from fabricheck.judge.statistics import median_interval
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.localization.components import components_of
 from fabricheck.records.case import Case
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import metrics_of

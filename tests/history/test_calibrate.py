@@ -8,8 +8,9 @@ import pytest
 
 from benchmarks.calibration import KINDS, bounds, runs_of
 from fabricheck.errors import UserError
-from fabricheck.history.calibrate import METRICS, Calibration, calibrate
+from fabricheck.history.calibrate import ALONE, METRICS, Calibration, calibrate
 from fabricheck.history.limits import limits_of_system, parse_test
+from fabricheck.history.persistence import persistence_of
 from fabricheck.history.references_file import diff, updated_text, write
 from fabricheck.history.robust import FEWEST, centre_and_spread, normal_score, prediction_factor
 from fabricheck.history.series import MetricKey
@@ -103,10 +104,10 @@ def test_a_healthy_session_is_hardly_ever_beyond_a_bound(kind: str, runs: int) -
     metrics, sessions = 300, 100
     kinds = np.repeat(np.arange(metrics // 10), 10)
     rng = np.random.default_rng(runs)
-    values = 0.01 * runs_of(kind, rng, metrics, runs + sessions)
-    centre, reach = bounds(values[:, :runs], kinds, kinds % 2, 0.01)
-    assert np.isfinite(reach).mean() > 0.9
-    assert (values[:, runs:] > (centre + reach)[:, None]).any(axis=0).mean() <= 0.03
+    values = 0.005 * runs_of(kind, rng, metrics, runs + sessions)
+    found = bounds(values[:, :runs], kinds, kinds % 2, 0.01)
+    assert np.isfinite(found.reach).mean() > 0.9
+    assert (values[:, runs:] > (found.centre + found.reach)[:, None]).any(axis=0).mean() <= 0.03
 
 
 def test_noise_with_heavy_tails_takes_more_runs_and_the_command_says_how_many() -> None:
@@ -119,6 +120,17 @@ def test_noise_with_heavy_tails_takes_more_runs_and_the_command_says_how_many() 
     assert few.runs_needed > FEWEST  # of two metrics of a unit, 16 deviations
     said = "\n".join(calibration_lines(few))
     assert f"{len(few.references)} of them are of fewer than {few.runs_needed} runs" in said
+
+
+def test_thousands_of_deviations_tell_a_light_tail_from_a_heavy_one() -> None:
+    def factor(kind: str, metrics: int) -> float:
+        values = runs_of(kind, np.random.default_rng(1), metrics, 20)
+        return tail_of(list(values), [1.0] * metrics).factor(0.005 / METRICS, 20)
+
+    assert factor("normal", METRICS) < 5.5
+    assert factor("normal", 100) > 6
+    # Of t with four degrees of freedom one in 200,000 lies 27.8 away, 19.6 standard deviations.
+    assert factor("heavy-tailed", METRICS) > 19.6
 
 
 def test_the_bounds_of_many_metrics_are_those_of_their_tail_and_not_of_the_least_of_them() -> None:
@@ -214,8 +226,9 @@ def test_the_judge_reads_what_was_written(tmp_path: Path) -> None:
     assert goodput.value == pytest.approx(400, rel=0.02)
     assert goodput.lower is not None and latency.upper is not None
     spread = np.log(np.asarray(two()[0].values, dtype=np.float64)).std(ddof=1)
-    factor = Tail(np.zeros(0)).factor(0.01 / METRICS, 20)
-    assert goodput.lower == pytest.approx(np.expm1(-factor * spread), rel=0.02)
+    factor = Tail(np.zeros(0)).factor(0.01 * ALONE / METRICS, 20)
+    wider = persistence_of(np.log(np.asarray([two()[0].values], dtype=np.float64))).widening
+    assert goodput.lower == pytest.approx(np.expm1(-factor * spread * wider), rel=0.02)
     assert latency.upper > 0.1
     assert "sim-2026-01-20: measured, 2026-01-20: 40 runs in 20 sessions" in goodput.provenance
     assert load_references(path).of("PingPong").lookup(attributes("mpi"))[GOODPUT].value == pytest.approx(300, rel=0.02)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fabricheck.localization.components import components_of
+from fabricheck.expectation.components import components_of
 from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.results.fabricbench import read_run
 from fabricheck.store.changes import facts_of_this_host, software_of, tuning_of, versions_of_suite

@@ -1,0 +1,165 @@
+"""Judges the metrics of each GPU, NIC, link and node together against their references."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fabricheck.errors import UserError
+from fabricheck.expectation.components import components_of
+from fabricheck.judge.evidence import short_name
+from fabricheck.judge.parts import CUT, SESSION, Floats, Ints, Part, Slow, Together, parts_of, slow_parts
+from fabricheck.judge.references import References, is_of_node
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.verdict import Problem, Verdict, worst
+
+_RED = (Verdict.DEGRADED, Verdict.FAIL)
+_MOST_NAMED = 3
+
+# A metric: the numbers of its run and of its judgement there.
+_Place = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class _Metrics:
+    """The metrics that references of one source judge: how far each is worse, in standard deviations and as a
+    logarithm, and the number of its launch."""
+
+    places: tuple[_Place, ...]
+    components: tuple[tuple[str, ...], ...]
+    values: Floats
+    worse: Floats
+    launch: Ints
+
+
+def judge_parts(
+    runs: Sequence[RunJudgement], references: References | None
+) -> tuple[tuple[RunJudgement, ...], tuple[Problem, ...]]:
+    """The runs of a session, with the metrics DEGRADED that are slow with all of their part, and what to say of it.
+
+    Each launch is judged by itself, as its check does; what is said of the session is what all launches show together.
+    References that do not say how parts stray (`References.together`), and launches on nodes that they were not
+    measured on, are left out.
+    """
+    verdicts = [list(run.judgements) for run in runs]
+    found: list[tuple[Slow, Problem]] = []
+    for source, together in (references.together if references is not None else {}).items():
+        assert references is not None
+        metrics = _metrics_of(runs, source, together, references.nodes.get(source, frozenset()))
+        parts = parts_of(metrics.components, metrics.launch)
+        for slow in _slow_of_launches(metrics, parts, together):
+            _mark(slow, metrics, _problem(slow, metrics, runs), verdicts)
+        every = slow_parts(metrics.values, metrics.launch, parts, together)
+        found += [(slow, _problem(slow, metrics, runs)) for slow in every]
+    judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
+    return judged, tuple(problem for _, problem in sorted(found, key=lambda each: -each[0].score))
+
+
+def _slow_of_launches(metrics: _Metrics, parts: Sequence[Part], together: Together) -> Iterator[Slow]:
+    """The slow parts of each launch, by itself."""
+    own: dict[int, list[Part]] = {}
+    for each in parts:
+        of = metrics.launch[each.metrics]
+        if of.min() == of.max():
+            own.setdefault(int(of[0]), []).append(each)
+    order = np.argsort(metrics.launch, kind="stable")
+    ends = np.searchsorted(metrics.launch[order], np.arange(int(metrics.launch.max(initial=-1)) + 2))
+    for launch, found in own.items():
+        members = order[ends[launch] : ends[launch + 1]]
+        local = [replace(each, metrics=np.searchsorted(members, each.metrics)) for each in found]
+        for slow in slow_parts(metrics.values[members], np.zeros_like(members), local, together):
+            yield replace(slow, part=replace(slow.part, metrics=members[slow.part.metrics]))
+
+
+def _metrics_of(runs: Sequence[RunJudgement], source: str, together: Together, nodes: frozenset[str]) -> _Metrics:
+    measured = {short_name(node) for node in nodes}
+    places: list[_Place] = []
+    components: list[tuple[str, ...]] = []
+    found: list[tuple[float, float]] = []
+    for at, run in enumerate(runs):
+        hosts = {short_name(rank.host) for rank in run.run.ranks}
+        if not run.trusted or any(each.verdict is Verdict.INVALID for each in run.problems):
+            continue
+        if measured and not hosts <= measured:
+            continue
+        for number, each in enumerate(run.judgements):
+            stray = _stray(each, source, together.bounds)
+            if stray is None:
+                continue
+            try:
+                names = components_of(run.run, each.samples, run.topology)
+            except UserError:  # devices that the topology does not have
+                break
+            places.append((at, number))
+            components.append(names)
+            found.append(stray)
+    values, worse = np.array(found, dtype=np.float64).reshape(-1, 2).T
+    launch = np.unique([run for run, _ in places], return_inverse=True)[1].astype(np.int64)
+    return _Metrics(tuple(places), tuple(components), values, worse, launch)
+
+
+def _stray(judged: Judgement, source: str, bounds: Mapping[str, float]) -> tuple[float, float] | None:
+    """By how much a metric is worse than its reference, in standard deviations, up to its bound and CUT, and as a
+    logarithm; None where that says nothing."""
+    reference = judged.reference
+    if reference is None or reference.unit not in bounds:
+        return None
+    if reference.provenance != source and not is_of_node(reference, source):
+        return None
+    if judged.verdict in (Verdict.INVALID, Verdict.INCOMPLETE) or judged.samples.wrong_bytes > 0:
+        return None
+    higher = judged.better == "higher"
+    bound = reference.lower if higher else reference.upper
+    if not bound:
+        return None
+    reach = abs(math.log1p(bound))
+    worse = math.log(reference.value / judged.value) * (1 if higher else -1)
+    stray = float(np.clip(worse / reach, -1, 1)) * bounds[reference.unit]
+    return float(np.clip(stray, -CUT, CUT)), worse
+
+
+def _problem(slow: Slow, metrics: _Metrics, runs: Sequence[RunJudgement]) -> Problem:
+    members = slow.part.metrics
+    judged = [runs[run].judgements[number] for run, number in (metrics.places[each] for each in members)]
+    loss = float(np.median(metrics.worse[members]))
+    share = -math.expm1(-loss) if judged[0].better == "higher" else math.expm1(loss)
+    alone = sum(each.verdict in _RED for each in judged)
+    names = slow.part.names
+    test = runs[metrics.places[members[0]][0]].test
+    where = " or ".join(names[:_MOST_NAMED]) if names else "all launches" if SESSION in slow.part.kinds else test
+    what = "look at its links, error counters, clocks and other processes"
+    if not names:
+        what = "software, a setting or all nodes, and not one part"
+    text = (
+        f"{where or 'this launch'}: its {members.size} metrics are {share:.1%} worse than their references together, "
+        f"by {slow.score:.1f} of their standard deviations; {alone if alone else 'none'} alone; {what}"
+    )
+    files = dict.fromkeys(runs[metrics.places[each][0]].run.path for each in _slow_themselves(slow, metrics))
+    return Problem(Verdict.DEGRADED, text, names[0] if names else "", tuple(files))
+
+
+def _slow_themselves(slow: Slow, metrics: _Metrics) -> Iterator[int]:
+    least = float(np.mean(metrics.values[slow.part.metrics])) / 2
+    return (int(each) for each in slow.part.metrics if metrics.values[each] > least)
+
+
+def _mark(slow: Slow, metrics: _Metrics, problem: Problem, verdicts: Sequence[list[Judgement]]) -> None:
+    """Those metrics of a slow part that are slow themselves."""
+    for each in _slow_themselves(slow, metrics):
+        run, number = metrics.places[each]
+        judged = verdicts[run][number]
+        if judged.verdict is Verdict.PASS and judged.judged_by == "reference":
+            reason = f"{judged.reason}; but {problem.message}"
+            verdicts[run][number] = replace(judged, verdict=Verdict.DEGRADED, reason=reason)
+
+
+def _with(run: RunJudgement, judgements: Sequence[Judgement]) -> RunJudgement:
+    own = tuple(judgements)
+    if own == run.judgements:
+        return run
+    verdicts = [run.verdict, *(each.verdict for each in own)]
+    return replace(run, judgements=own, verdict=worst(verdicts))

@@ -1,0 +1,78 @@
+"""Levels that wander, and those that only seem to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.noise import SHAPES, Floats, autocorrelated
+from fabricheck.history.calibrate import calibrate
+from fabricheck.history.persistence import Persistence, as_most_do, persistence_of, widening
+from tests.support.histories import NOW, SYSTEM, Made, history
+
+SETTLED = [shape for shape in SHAPES if shape.name != "AR 0.98"]
+
+
+def walk(rng: np.random.Generator, metrics: int, sessions: int) -> Floats:
+    return np.asarray(np.cumsum(rng.standard_normal((metrics, sessions)), axis=1))
+
+
+@pytest.mark.parametrize("sessions", [8, 20, 40])
+@pytest.mark.parametrize("shape", SETTLED, ids=lambda shape: shape.name)
+def test_what_settles_is_not_said_to_wander(shape: object, sessions: int) -> None:
+    for seed in range(20):
+        values = 0.02 * shape.make(np.random.default_rng(seed), 56, sessions)  # type: ignore[attr-defined]
+        assert not persistence_of(values).wanders
+
+
+@pytest.mark.parametrize("make", [walk, autocorrelated(0.98)])
+def test_a_level_that_wanders_is_told_by_its_kind_and_by_how_much(make: object) -> None:
+    found = [persistence_of(0.02 * make(np.random.default_rng(seed), 56, 20)) for seed in range(20)]  # type: ignore[operator]
+    assert sum(each.wanders for each in found) >= 19
+    assert all(each.far > 2 * each.near > 0 for each in found)
+
+
+def test_correlated_neighbours_make_bounds_as_wide_as_sessions_to_come_will_stray() -> None:
+    values = autocorrelated(0.5)(np.random.default_rng(1), 2000, 21)
+    found = persistence_of(values[:, :20])
+    assert found.correlation == pytest.approx(0.5, abs=0.03)
+    seen = values[:, :20]
+    stray = np.std(values[:, 20] - seen.mean(axis=1))
+    # The next session is still like the last; those far on stray by more.
+    assert 0.9 * stray / seen.std(axis=1, ddof=1).mean() < found.widening * np.sqrt(1 + 1 / 20) < 1.3 * stray
+    assert persistence_of(np.random.default_rng(2).standard_normal((2000, 20))).widening == pytest.approx(1, abs=0.01)
+
+
+def test_what_most_kinds_do_all_do() -> None:
+    wander, settle = Persistence(0.9, True, 20, 0.1, 0.3), Persistence(0.8, False, 20, 0.1, 0.2)
+    assert [each.wanders for each in as_most_do([wander, wander, settle])] == [True, True, True]
+    assert [each.wanders for each in as_most_do([wander, settle])] == [True, False]
+    assert as_most_do([]) == ()
+
+
+@given(st.integers(8, 60), st.floats(0, 0.94), st.floats(0.001, 0.05))
+def test_the_more_alike_neighbours_are_the_wider(sessions: int, correlation: float, more: float) -> None:
+    assert widening(correlation + more, sessions) > widening(correlation, sessions) >= 1 - 1e-9
+
+
+@pytest.mark.parametrize("values", [np.zeros((5, 20)), np.full((3, 20), np.nan), np.zeros((0, 0)), np.ones((4, 5))])
+def test_values_that_say_nothing_make_nothing_wider(values: Floats) -> None:
+    found = persistence_of(values)
+    assert (found.wanders, found.correlation) == (False, 0.0)
+
+
+def test_calibrate_refuses_what_wanders_and_says_by_how_much_and_what_to_do() -> None:
+    rng = np.random.default_rng(3)
+    pairs = [f"pingpong_uncontended_{a}_{b}_1gib_goodput" for a in range(6) for b in range(6) if a != b]
+    made = [Made(name, 400 * np.exp(0.01 * one)) for name, one in zip(pairs, walk(rng, len(pairs), 20), strict=True)]
+    quiet = [
+        Made(name.replace("goodput", "latency"), 20 * np.exp(0.01 * one), better="lower", unit="us")
+        for name, one in zip(pairs, rng.standard_normal((len(pairs), 20)), strict=True)
+    ]
+    found = calibrate(history([*made, *quiet]), SYSTEM, limits=lambda *_: None, now=NOW)
+    assert {each.key.metric for each in found.refused} == set(pairs)
+    assert len(found.references) == len(quiet)
+    reason = found.refused[0].reason
+    assert reason.startswith("its level wanders, by ") and " in 20 sessions " in reason and "watch it" in reason
