@@ -82,6 +82,7 @@ _DETAILS = (
     _Detail(_ALL, 0, False, 2, 1, 1, 2, 8),
     *(_Detail(runs, 0, False, 2, 1, 1, 1, 8) for runs in (8, 4, 2, 1)),
     *(_Detail(1, 0, False, 1, 0, 1, 1, suspects) for suspects in (6, 4, 2, 1)),
+    _Detail(1, 0, False, 1, 0, 0, 1, 1),
 )
 
 

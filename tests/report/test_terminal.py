@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fabricheck.records.judgement import Reference
@@ -152,6 +152,13 @@ def test_names_cannot_move_the_cursor() -> None:
     findings=st.lists(st.text(max_size=400), max_size=30),
     width=st.integers(40, 160),
     height=st.integers(24, 60),
+)
+@example(
+    bad=[dict(zip([(0, 1), (0, 2), (1, 0), (2, 3)], list(Verdict), strict=False))] * 11 + [{}],
+    problems=[(Verdict.INVALID, "something"), (Verdict.FAIL, "else")],
+    findings=["something", "else"],
+    width=47,
+    height=24,
 )
 def test_it_fits_the_screen_and_says_the_worst(
     bad: list[dict[tuple[int, int], Verdict]],
