@@ -8,6 +8,8 @@ from fabricheck.records.run import Run
 from fabricheck.records.state import NodeState
 from fabricheck.records.verdict import Verdict
 
+_BUSY_SHARE, _BUSY_CORES = 0.5, 1.0
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -57,6 +59,12 @@ class Node:
         state = self.after or self.before
         assert state is not None
         return state
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether others kept half of its cores at work before the test began."""
+        state = self.before
+        return state is not None and state.cores > 0 and state.busy_cores > max(_BUSY_SHARE * state.cores, _BUSY_CORES)
 
     @property
     def seconds(self) -> float:

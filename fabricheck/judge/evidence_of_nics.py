@@ -40,7 +40,11 @@ _CONGESTION = ("port_xmit_wait", "roce_slow_restart_cnps", "np_cnp_sent", "out_o
 # Of the segments that a node received, the share that came after a gap, and of those that the others sent, the share
 # that made them recover from a loss. On healthy shaped links, whose shaper drops what is too fast, up to 6% and 0.036%;
 # where 1% of the packets to a node are lost, 6% to 44% and 0.047% to 0.11% (docs/state.md). So many gaps tell alone.
+# With 0.1%, 3% to 8% and 11 to 25 recoveries, at every other node and of a packet or few each: at the middle one 1.0 to
+# 4.7 segments were sent again for a recovery, where a shaper, which drops what comes together, had 25. Who is late on
+# busy cores has as many.
 _GAPS_SHARE, _RECOVERIES_SHARE, _GAPS_ALONE = 0.02, 5e-4, 0.1
+_RESENT_AT_ONCE, _FEWEST_OF_A_NODE, _MOST_NODES = 8.0, 2, 0.75
 # Of those that it sent, the share that it sent again: on the same links up to 0.6% where pairs take turns, and up to
 # 3.6% where four nodes sent to one another at once.
 _RESENT_SHARE = 0.02
@@ -122,12 +126,14 @@ def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
         advice = "look at the cable and counters of its ports and of the switch's ports to it"
         return Evidence(host, "", text, advice, verdict, network=True)
 
+    idle = not any(node.is_busy for node in nodes)
     gaps = {host: (rise.get("TCPOFOQueue", 0), rise.get("InSegs", 0)) for host, rise in rises.items()}
     for above in _above(gaps, _GAPS_SHARE):
         host, share, _ = above
         others = [rise for other, rise in rises.items() if other != host]
         recoveries = sum(rise.get("TCPSackRecovery", 0) for rise in others)
-        usual = 0 if share > _GAPS_ALONE else _RECOVERIES_SHARE * sum(map(_sent, others))
+        told = share > _GAPS_ALONE or (idle and _one_by_one(others))
+        usual = 0 if told else _RECOVERIES_SHARE * sum(map(_sent, others))
         if recoveries >= max(_FEWEST_RECOVERIES, usual):
             count, segments = gaps[host]
             counted = f"{count:,} of {segments:,} TCP segments came after a gap"
@@ -139,6 +145,16 @@ def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
         counted = f"TCP sent {again:,} of {segments:,} segments again"
         meaning = "packets from it are lost, or its port or the way to the others is slower than it seems"
         yield say(above, counted, meaning, None)
+
+
+def _one_by_one(others: Sequence[Mapping[str, int]]) -> bool:
+    """Whether nearly all of the nodes that sent had to recover, and most of a packet or few each time."""
+    found = [
+        rise.get("RetransSegs", 0) / count
+        for rise in others
+        if (count := rise.get("TCPSackRecovery", 0)) >= _FEWEST_OF_A_NODE
+    ]
+    return len(found) >= _MOST_NODES * len(others) and statistics.median(found) <= _RESENT_AT_ONCE
 
 
 def _above(counts: Mapping[str, tuple[int, int]], share: float) -> Iterator[tuple[str, float, float]]:

@@ -16,7 +16,6 @@ from fabricheck.topology.network import fold
 
 # A launcher starts all nodes within its own time-out (fabricheck.rfm.state); what is more is the clock.
 _CLOCK_S = 60.0
-_BUSY_SHARE, _BUSY_CORES = 0.5, 1.0
 _LITTLE_MEMORY = 0.1
 # Of these each node, or each rank, has its own.
 _OWN = ("SLURM_", "PMIX_")
@@ -214,7 +213,7 @@ def _load(nodes: Sequence[Node]) -> Iterator[Evidence]:
     found = []
     for node in nodes:
         state = node.before
-        if state is not None and state.cores and state.busy_cores > max(_BUSY_SHARE * state.cores, _BUSY_CORES):
+        if state is not None and node.is_busy:
             found.append((state.busy_cores / state.cores, state))
     if found:
         _, state = max(found, key=lambda each: each[0])

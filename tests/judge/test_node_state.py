@@ -242,6 +242,16 @@ def test_the_node_that_packets_do_not_reach_is_named() -> None:
     assert only[1].startswith("nid003: 10,489 of 30,000 TCP segments came after a gap (35%, the other nodes'")
     few = run_with(before, [segments(host, *((5_874, 39, 24) if host == "nid003" else (1, 140, 15))) for host in HOSTS])
     assert [verdict for verdict, _ in told(few)] == [Verdict.DEGRADED]
+    # Recorded with 0.1% of the packets to a node lost.
+    single = {"nid001": (0, 34, 10), "nid002": (1_434, 0, 0), "nid003": (0, 6, 4), "nid004": (0, 38, 3)}
+    assert [verdict for verdict, _ in told(run_with(before, [segments(host, *single[host]) for host in HOSTS]))] == [
+        Verdict.DEGRADED
+    ]
+    busy = [replace(each, busy_cores=0.9 * each.cores) for each in before]
+    on_busy = told(run_with(busy, [segments(host, *single[host]) for host in HOSTS]))
+    assert not any("after a gap" in text for _, text in on_busy)
+    from_one = {**single, "nid003": (0, 0, 0), "nid004": (0, 0, 0)}  # whose own port may drop them
+    assert told(run_with(before, [segments(host, *from_one[host]) for host in HOSTS])) == []
     shaper = run_with(
         before, [segments(host, *((1_747, 28, 6) if host == "nid003" else (216, 256, 10))) for host in HOSTS]
     )
