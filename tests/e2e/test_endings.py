@@ -64,6 +64,15 @@ def is_gone(pid: int) -> bool:
         return True
 
 
+def is_whole(report: Path) -> bool:
+    """Whether ReFrame has written all of its report: the file is there before what it says is."""
+    try:
+        json.loads(report.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return False
+    return True
+
+
 def verdict_of(folder: Path) -> tuple[str, list[str], int]:
     written = json.loads((folder / "verdict.json").read_text())
     return written["verdict"], [each["message"] for each in written["problems"]], len(written["runs"])
@@ -96,7 +105,7 @@ def killed_run(toy: ToySuite, refused: tuple[str, ...] = ()) -> Path:
     run.communicate(timeout=60)
     wait_for(lambda: is_gone(job))
     (folder,) = toy.output.glob("runs/*")
-    wait_for((folder / "reframe.json").exists)
+    wait_for(lambda: is_whole(folder / "reframe.json"))
     return folder
 
 
