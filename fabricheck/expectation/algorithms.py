@@ -143,8 +143,11 @@ def broadcast(graph: NodeGraph) -> Algorithm:
     n = len(graph.topology.gpus)
     if n < 2:
         return Algorithm(math.inf, "a single GPU")
+    parts = Algorithm((n - 1) / n * alltoall(graph).gbps, "a part to each other GPU, which passes it on")
+    if n == 2:
+        return parts  # a ring of two is their link, of which a buffer goes one way
     candidates = [
-        Algorithm((n - 1) / n * alltoall(graph).gbps, "a part to each other GPU, which passes it on"),
+        parts,
         Algorithm(rings(graph).total_gbps, "edge-disjoint rings, pipelined"),
         Algorithm(_tree_over_links(graph), "one pipelined tree over links between GPUs"),
     ]

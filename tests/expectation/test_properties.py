@@ -70,6 +70,17 @@ def test_no_algorithm_is_above_the_optimum(transport: str, topology: Topology, d
             assert found.gbps <= optimum.collective(topology, operation, gpus).gbps * (1 + 1e-5), (operation, found)
 
 
+@pytest.mark.parametrize("operation", ["broadcast", "reduce"])
+def test_two_gpus_of_a_node_send_a_buffer_over_their_link_one_way(operation: str) -> None:
+    """As a ring of two it counted both ways: found by the property above in a node of three."""
+    made = node(3, [(0, 1, 1, 50.0)])
+    topology = replace(
+        made, links=(*made.links, *(Link((one.name, "cpu0"), "host", 1, 50.0, "test") for one in made.gpus))
+    )
+    found = algorithm_of(topology, operation, "ccl", topology.gpus[:2])
+    assert found.gbps == pytest.approx(50)
+
+
 @pytest.mark.parametrize("transport", ["ccl", "copy"])
 @pytest.mark.parametrize("name", PAPERS)
 def test_no_algorithm_is_above_the_optimum_on_the_papers_systems(transport: str, name: str) -> None:
