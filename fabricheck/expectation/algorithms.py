@@ -110,7 +110,7 @@ def allreduce(graph: NodeGraph) -> Algorithm:
     at_once = Algorithm(alltoall(graph).gbps / 2, "every GPU to all others at once, reduce-scatter then allgather")
     # 2 (n - 1) buffers leave the GPUs, whatever the algorithm.
     most = sum(graph.injection_gbps(gpu) for gpu in graph.topology.gpus) / (2 * (n - 1))
-    if at_once.gbps >= most * (1 - 1e-9):
+    if n == 2 or at_once.gbps >= most * (1 - 1e-9):
         return at_once
     moved = 2 * (n - 1) / n  # of the buffer, over each link of a ring
     candidates = [

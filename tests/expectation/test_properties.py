@@ -70,13 +70,13 @@ def test_no_algorithm_is_above_the_optimum(transport: str, topology: Topology, d
             assert found.gbps <= optimum.collective(topology, operation, gpus).gbps * (1 + 1e-5), (operation, found)
 
 
-@pytest.mark.parametrize("operation", ["broadcast", "reduce"])
-def test_two_gpus_of_a_node_send_a_buffer_over_their_link_one_way(operation: str) -> None:
-    """As a ring of two it counted both ways: found by the property above in a node of three."""
-    made = node(3, [(0, 1, 1, 50.0)])
-    topology = replace(
-        made, links=(*made.links, *(Link((one.name, "cpu0"), "host", 1, 50.0, "test") for one in made.gpus))
-    )
+@pytest.mark.parametrize("operation", ["broadcast", "reduce", "allreduce"])
+@pytest.mark.parametrize("back_gbps", [None, 100.0])
+def test_two_gpus_of_a_node_send_a_buffer_over_their_link_one_way(operation: str, back_gbps: float | None) -> None:
+    """As a ring of two it counted both ways: found by the property above in nodes of three."""
+    made = node(3, [])
+    links = [Link((one.name, "cpu0"), "host", 1, 50.0, "test") for one in made.gpus]
+    topology = replace(made, links=(*links, Link(("gpu0", "gpu1"), "test", 1, 50.0, "test", back_gbps)))
     found = algorithm_of(topology, operation, "ccl", topology.gpus[:2])
     assert found.gbps == pytest.approx(50)
 
