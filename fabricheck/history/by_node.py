@@ -33,8 +33,8 @@ _MOST_OF_ITSELF = 0.75
 _MOST_OF_RUNS = 0.5
 # Least squares of more nodes than these take minutes for a few metrics.
 _MOST_OF_PAIRS = 1000
-# Rounds of cutting off residuals.
-_STEPS = 20
+# Rounds of cutting off residuals, until no level changes by more than this.
+_STEPS, _SETTLED = 20, 1e-9
 # Nodes that differ by chance this rarely are taken to differ.
 _BY_CHANCE = 0.001
 # As of a metric (`calibrate`): what a clock cannot tell and nobody acts on.
@@ -219,7 +219,9 @@ def _of_ends(logs: Floats, hosts: npt.NDArray[np.str_]) -> _Fit:
         fitted = design[used] @ centres
         left = logs[used] - fitted
         reach = CUT * centre_and_spread(left / np.sqrt(np.maximum(1 - leverage[used], 1e-3))).spread
-        centres = solve @ (fitted + np.clip(left, -reach, reach))
+        before, centres = centres, solve @ (fitted + np.clip(left, -reach, reach))
+        if np.abs(centres - before).max() < _SETTLED:
+            break
     return _Fit(names, 2, centres, variance, told, design @ centres, leverage, axes.shape[1])
 
 

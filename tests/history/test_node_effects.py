@@ -54,6 +54,14 @@ def test_a_session_depends_on_none_of_later() -> None:
     np.testing.assert_allclose(of(taking_turns(nights=80)), of(taking_turns())[:80], rtol=1e-12)
 
 
+def test_other_nodes_of_a_job_are_no_nodes_of_a_metric() -> None:
+    """Metrics inside the first node of jobs of two."""
+    frame = taking_turns()
+    other = pl.concat_str(pl.lit("other"), pl.int_range(pl.len()))
+    jobs = frame.with_columns(nodes=pl.concat_list("nodes", other))
+    np.testing.assert_allclose(of(jobs), of(frame))
+
+
 def test_a_metric_of_one_node_is_what_was_measured() -> None:
     frame = history([Made("goodput", [100.0, 101.0, 99.0] * 10)])
     assert of(frame) == pytest.approx(np.log(frame["value"].to_numpy()))
