@@ -334,10 +334,11 @@ def _with_levels(found: Calibrated | Refused, nodes: Nodes | None, rate: float) 
         for of in (lambda reach: nodes.reach_of_any(reach, rate), nodes.reach_of_known)
     )
     values = {node: found.value * math.exp(difference) for node, difference in nodes.differences.items()}
-    unlike = [node for node in values if not any_node[0] <= values[node] / found.value - 1 <= any_node[1]]
+    one = [nodes.reach_of_any(reach, rate, 1) for reach in reaches]
+    unlike = [node for node, far in nodes.differences.items() if not -one[0] <= far <= one[1]]
     if unlike:
         share = values[unlike[0]] / found.value - 1
-        others = f"{any_node[0]:.1%} to {any_node[1]:+.1%} around the others"
+        others = f"{math.expm1(-one[0]):.1%} to {math.expm1(one[1]):+.1%} around the others"
         reason = f"{share:+.1%}, beyond {others}: it gets no level of its own; is it healthy?"
         yield Refused(found.key, f"{fold(sorted(unlike))} is at {reason}")
     kept = tuple((node, float(f"{values[node]:.5g}")) for node in sorted(values) if node not in unlike)

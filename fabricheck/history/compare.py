@@ -66,7 +66,7 @@ class MetricChange:
     interval: tuple[float, float]
     effect: float
     spread: float  # between sessions, relative
-    correlation: float  # of neighbouring sessions
+    correlation: float  # of neighbouring sessions; NaN where those of each side are equal
     p_worse: float
     p_better: float
     smallest_change: float
@@ -201,7 +201,12 @@ def _alike(metrics: Sequence[MetricChange], earlier: pl.DataFrame) -> tuple[str,
     """Sessions that are alike, where only those that are compared say so; the intervals are the wider for it."""
     if not metrics or earlier["session"].n_unique() >= _FEWEST_EARLIER:
         return ()
-    typical = float(np.median([each.correlation for each in metrics]))
+    told = [each.correlation for each in metrics if math.isfinite(each.correlation)]
+    if not told and any(max(each.base_sessions, each.candidate_sessions) > 1 for each in metrics):
+        return ("no metric varies between the sessions of a side: nothing tells how much they would",)
+    if not told:
+        return ()
+    typical = float(np.median(told))
     if typical < _ALIKE:
         return ()
     return (

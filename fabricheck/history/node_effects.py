@@ -3,12 +3,16 @@
 A value is taken to be the level of its session, times what its node usually differs by, times noise. The effect of a
 node is the best linear unbiased prediction from the sessions before (Henderson, 1975): its mean, drawn to that of all
 nodes the more, the fewer sessions it had; both variances come from the moments of all nodes (Searle, Casella and
-McCulloch, *Variance Components*, 1992, section 3.6). A session's value depends on it and on those before.
+McCulloch, *Variance Components*, 1992, section 3.6). Of a node with few sessions before, the effect is known less well:
+a value of it is drawn to the level until it strays as much from that as those of known nodes do. So neither is a new
+node a loss, nor do the first sessions of nodes count as noise. A session's value depends on it and on those before.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +31,8 @@ _REACH = 4.0
 
 
 def without_node_effects(cells: pl.DataFrame) -> pl.DataFrame:
-    """The `value` of each row less the effect of its `nodes`, which are a list of names; 0 where nothing is known.
+    """The `value` of each row as if on a node like the middle one, by its `nodes`, which are a list of names; as it was
+    where nothing is known of them.
 
     `row` and `place` are the numbers of metric and session. Metrics that were always on the same nodes stay as they
     are.
@@ -42,38 +47,79 @@ def without_node_effects(cells: pl.DataFrame) -> pl.DataFrame:
     same = cells.join(turns, on="row", how="anti", maintain_order="left")
     changed = []
     for each in several.partition_by("row", maintain_order=True):
-        effect = _effects(each["place"].to_numpy(), each["where"].to_numpy(), np.log(each["value"].to_numpy()))
-        changed.append(each.drop("where").with_columns(value=pl.col("value") / np.exp(effect)))
+        alike = _alike(each["place"].to_numpy(), each["where"].to_numpy(), np.log(each["value"].to_numpy()))
+        changed.append(each.drop("where").with_columns(value=pl.Series(np.exp(alike))))
     return pl.concat([same, *changed])
 
 
-def _effects(place: Ints, where: Ints, logs: Floats) -> Floats:
-    """The effect of the node of each value of one metric, shape (values,), by the values of the sessions before."""
+def _alike(place: Ints, where: Ints, logs: Floats) -> Floats:
+    """The values of one metric without what their nodes differ by, shape (values,), by the values of the sessions
+    before."""
     count, total, squares = (np.zeros(int(where.max()) + 1) for _ in range(3))
-    levels: deque[float] = deque(maxlen=_LEVEL_SESSIONS)
+    levels: deque[_Level] = deque(maxlen=_LEVEL_SESSIONS)
     found = np.zeros(logs.size)
     ends = np.append(np.flatnonzero(np.diff(place)) + 1, logs.size)
     for start, end in zip(np.append(0, ends[:-1]), ends, strict=True):
-        nodes, effect, deviation = where[start:end], *_predicted(count, total, squares)
-        found[start:end] = effect[nodes]
-        left = logs[start:end] - effect[nodes]
-        levels.append(float(np.median(left)))
-        level = levels[-1] if left.size >= _FEWEST_OF_SESSION else float(np.median(levels))
-        moved = effect[nodes] + np.clip(left - level, -_REACH * deviation, _REACH * deviation)
+        nodes, known = where[start:end], _known(count, total, squares)
+        left = logs[start:end] - known.effect[nodes]
+        levels.append(_Level(float(np.median(left)), float(known.unknown[nodes].mean()), left.size))
+        if left.size >= _FEWEST_OF_SESSION:
+            level, drawn = levels[-1].value, np.ones(left.size)
+        else:
+            level, drawn = _level(levels, known, nodes)
+        found[start:end] = level + drawn * (left - level)
+        reach = _REACH * np.sqrt(known.between + known.within)
+        moved = known.effect[nodes] + np.clip(left - level, -reach, reach)
         np.add.at(count, nodes, 1.0)
         np.add.at(total, nodes, moved)
         np.add.at(squares, nodes, moved**2)
     return found
 
 
-def _predicted(count: Floats, total: Floats, squares: Floats) -> tuple[Floats, float]:
-    """The effect of each node by the number of its values, their sum and that of their squares; and the standard
-    deviation of one more value."""
+@dataclass(frozen=True)
+class _Level:
+    """The middle of a session's values, how many they are, and what share of the variance between nodes is unknown of
+    theirs."""
+
+    value: float
+    unknown: float
+    number: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What is known of nodes: the effect of each, and what share of the variance `between` nodes is unknown of it, both
+    shape (nodes,). `within`: the variance of values of one node."""
+
+    effect: Floats
+    unknown: Floats
+    between: float
+    within: float
+
+    def variance(self, unknown: npt.ArrayLike) -> Floats:
+        """Of a value less the effect of its node, of which this share is unknown."""
+        return np.maximum(self.within + np.asarray(unknown) * self.between, 1e-300)
+
+
+def _level(levels: Collection[_Level], known: _Known, nodes: Ints) -> tuple[float, Floats]:
+    """The level by the last sessions, whose values count the more, the better their nodes are known; and by what factor
+    a value on each of some nodes is drawn to it, so that it strays no more than theirs."""
+    if not np.isfinite(known.between):
+        return float(np.median([each.value for each in levels])), np.ones(nodes.size)
+    values, unknown, number = np.array([(each.value, each.unknown, each.number) for each in levels]).T
+    precision = 1 / known.variance(unknown)
+    order = np.argsort(values, kind="stable")
+    share = np.cumsum((precision * number)[order])
+    middle = values[order[np.searchsorted(share, share[-1] / 2)]]
+    return float(middle), np.minimum(np.sqrt(1 / precision.mean() / known.variance(known.unknown[nodes])), 1.0)
+
+
+def _known(count: Floats, total: Floats, squares: Floats) -> _Known:
+    """By the number of the values of each node, their sum and that of their squares."""
     seen = count > 0
     number, nodes = count.sum(), int(seen.sum())
-    none = np.zeros(count.size)
     if nodes < 2 or number - nodes < _FEWEST_AGAIN:
-        return none, np.inf
+        return _Known(np.zeros(count.size), np.ones(count.size), np.inf, np.inf)
     mean = np.divide(total, count, out=np.zeros(count.size), where=seen)
     within = float((squares - count * mean**2).sum()) / (number - nodes)
     grand = float(total.sum()) / number
@@ -81,4 +127,4 @@ def _predicted(count: Floats, total: Floats, squares: Floats) -> tuple[Floats, f
     alike = (number - float((count**2).sum()) / number) / (nodes - 1)
     variance = max(between - within, 0.0) / alike
     weight = count * variance / np.maximum(count * variance + within, 1e-300)
-    return np.where(seen, weight * (mean - grand), 0.0), float(np.sqrt(variance + within))
+    return _Known(np.where(seen, weight * (mean - grand), 0.0), 1 - weight, variance, within)

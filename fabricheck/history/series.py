@@ -217,8 +217,11 @@ def series_of(frame: pl.DataFrame) -> Series:
         .sort(KEY)
         .with_row_index("row")
     )
+    # Of a job of several nodes those that the metric's data passed, where that is known.
+    crossed = pl.col("nodes").list.set_intersection("components")
+    nodes = pl.when(crossed.list.len() > 0).then(crossed).otherwise("nodes").alias("nodes")
     runs = (
-        frame.select("session", *KEY, "value", "software", "nodes")
+        frame.select("session", *KEY, "value", "software", nodes)
         .join(sessions.select("session", "place"), on="session")
         .join(keys.select(*KEY, "row"), on=KEY)
     )

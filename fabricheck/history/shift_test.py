@@ -63,7 +63,8 @@ class CompareOptions:
 class Tested:
     """The statistics of matched metrics, shapes (metrics,); logarithms, with more being worse.
 
-    `correlation`: of neighbouring sessions. `enough`: whether both sides have FEWEST_SESSIONS.
+    `correlation`: of neighbouring sessions, NaN where all of a side are equal. `enough`: whether both sides have
+    FEWEST_SESSIONS.
     """
 
     base: Floats
@@ -140,7 +141,7 @@ def shift_test(values: Floats, side: Ints, when: Ints, options: CompareOptions, 
     # Without a spread nothing can be told to be wild.
     reach = np.nan_to_num(_CUT * np.sqrt(rough.variance), nan=np.inf)
     kept = _cut(packed, reach)
-    correlation = _correlation(kept, freedom)
+    correlation, varies = _correlation(kept, freedom)
     white = _whiten(kept, correlation)
     level, squares = white.fit(white.y)
     known = _moderate(squares, freedom)
@@ -164,7 +165,7 @@ def shift_test(values: Floats, side: Ints, when: Ints, options: CompareOptions, 
         error=error,
         freedom=np.where(both, total, 0.0),
         spread=np.sqrt(known.variance),
-        correlation=correlation,
+        correlation=np.where(varies, correlation, np.nan),
         p_worse=p_worse,
         p_better=p_better,
         enough=enough,
@@ -255,22 +256,28 @@ def _whiten(packed: _Packed, correlation: Floats) -> _White:
     return _White(white(packed.values), x, np.linalg.inv(squares), np.asarray(determinant))
 
 
-def _correlation(packed: _Packed, freedom: Floats) -> Floats:
-    """Correlation of neighbouring sessions of each metric, (metrics,): the mean of what its sessions leave probable."""
+def _correlation(packed: _Packed, freedom: Floats) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Correlation of neighbouring sessions of each metric, (metrics,): the mean of what its sessions leave probable;
+    and whether they vary, (metrics,): of those that do not, it is what the others have."""
     likelihood = []
+    least = 1e-2 * _LEAST_SPREAD**2
+    varies = np.zeros(len(packed.values), dtype=np.bool_)
     middle = _Packed(packed.values - packed.values[:, :1], packed.side, packed.gap)
     for each in _CORRELATIONS:
         white = _whiten(middle, np.full(len(packed.values), each))
-        squares = np.maximum(white.fit(white.y)[1], 1e-2 * _LEAST_SPREAD**2)
+        squares = white.fit(white.y)[1]
+        varies |= squares > least
+        squares = np.maximum(squares, least)
         likelihood.append(-0.5 * (freedom * np.log(squares) + white.log_determinant))
-    logs = np.where((freedom > 0)[:, None], np.stack(likelihood, axis=1), 0.0)
+    varies &= freedom > 0
+    logs = np.where(varies[:, None], np.stack(likelihood, axis=1), 0.0)
     known = np.exp(logs - logs.max(axis=1, keepdims=True, initial=-np.inf))
     share = _PRIOR_SHARES
     for _ in range(_ROUNDS):
         weights = known * share
         weights /= weights.sum(axis=1, keepdims=True)
-        share = (weights.sum(axis=0) + _PRIOR_METRICS * _PRIOR_SHARES) / (len(logs) + _PRIOR_METRICS)
-    return np.asarray(weights @ _CORRELATIONS)
+        share = (weights[varies].sum(axis=0) + _PRIOR_METRICS * _PRIOR_SHARES) / (varies.sum() + _PRIOR_METRICS)
+    return np.asarray(weights @ _CORRELATIONS), varies
 
 
 def _of_difference(white: _White) -> Floats:

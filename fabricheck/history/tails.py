@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.history.robust import FEWEST, centre_and_spread, prediction_factor
+from fabricheck.history.robust import FEWEST, of_the_others, prediction_factor
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -173,7 +173,5 @@ def joined_tail(deviations: Sequence[Floats], runs: Sequence[Ints]) -> Tail:
 def deviations_of(runs: Floats, least: npt.ArrayLike) -> Floats:
     """Of each run from the centre of the others, in their spreads, at `least` that: of runs along the last axis, shape
     (..., runs), and `least` of shape (...)."""
-    number = runs.shape[-1]
-    others = np.array([np.delete(np.arange(number), place) for place in range(number)])
-    estimate = centre_and_spread(runs[..., others])
-    return np.asarray((runs - estimate.centre) / np.maximum(estimate.spread, np.asarray(least)[..., None]))
+    others = of_the_others(runs)
+    return np.asarray((runs - others.centre) / np.maximum(others.spread, np.asarray(least)[..., None]))

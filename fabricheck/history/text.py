@@ -80,8 +80,9 @@ def calibration_lines(found: Calibration) -> Iterator[str]:
         if each.nodes is not None:
             values = [value for _, value in each.nodes.values]
             around = f"{percent(each.nodes.lower)} to {percent(each.nodes.upper)} around each"
+            what = "pair" if any("+" in name for name, _ in each.nodes.values) else "node"
             yield (
-                f"    these bounds are for any other node; {len(values)} nodes have levels of their own, "
+                f"    these bounds are for any other {what}; {len(values)} {what}s have levels of their own, "
                 f"{min(values):g} to {max(values):g} {each.unit}, {around}"
             )
     for refused in found.refused:

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from fabricheck.errors import UserError
 from fabricheck.judge.evidence import short_name
+from fabricheck.judge.levels import of_nodes, pair
 from fabricheck.judge.parts import Together
 from fabricheck.patterns import mistake_of
 from fabricheck.records.judgement import Reference
@@ -29,7 +30,6 @@ NODES = "$nodes"
 UNCALIBRATED = "$uncalibrated"
 SPECIAL = (SOURCES, PROVENANCE, NODES, UNCALIBRATED)
 ALL_OTHERS = "*"
-_OF_NODE = "; of "
 _INDEX = "$index"
 _XFAIL = "$xfail"
 # References that do not say how they are indexed are by ReFrame's scope: system, partition or `*`.
@@ -127,11 +127,6 @@ class References:
         if test not in self.tests:
             raise UserError(f"{self.path}: has no references of {test!r}, only of {', '.join(self.tests) or 'no test'}")
         return self.tests[test]
-
-
-def is_of_node(reference: Reference, source: str) -> bool:
-    """Whether it is the level of one node, by the source that has this provenance."""
-    return reference.provenance.startswith(f"{source}{_OF_NODE}")
 
 
 def load_references(path: str | PathLike[str]) -> References:
@@ -364,6 +359,7 @@ class _Parser:
                 level = float(value)
             except ValueError:
                 self.fail(where, f"{each!r} is not NODE=VALUE")
-            provenance = f"{reference.provenance}{_OF_NODE}{node}"
-            nodes[short_name(node)] = self.parse_values([level, *found[1:]], where, provenance)
+            names = [short_name(one) for one in node.split("+")]
+            provenance = of_nodes(reference.provenance, names)
+            nodes[pair(names)] = self.parse_values([level, *found[1:]], where, provenance)
         return replace(reference, nodes=nodes)

@@ -11,8 +11,9 @@ import numpy as np
 from fabricheck.errors import UserError
 from fabricheck.expectation.components import components_of
 from fabricheck.judge.evidence import short_name
+from fabricheck.judge.levels import is_of
 from fabricheck.judge.parts import CUT, SESSION, Floats, Ints, Part, Slow, Together, parts_of, slow_parts
-from fabricheck.judge.references import References, is_of_node
+from fabricheck.judge.references import References
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Problem, Verdict, worst
@@ -106,9 +107,7 @@ def _stray(judged: Judgement, source: str, bounds: Mapping[str, float]) -> tuple
     """By how much a metric is worse than its reference, in standard deviations, up to its bound and CUT, and as a
     logarithm; None where that says nothing."""
     reference = judged.reference
-    if reference is None or reference.unit not in bounds:
-        return None
-    if reference.provenance != source and not is_of_node(reference, source):
+    if reference is None or reference.unit not in bounds or not is_of(reference, source):
         return None
     if judged.verdict in (Verdict.INVALID, Verdict.INCOMPLETE) or judged.samples.wrong_bytes > 0:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from fabricheck.judge.evidence import short_name
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
 from fabricheck.judge.known import Facts, Part, is_comparable, load_parts, yardsticks_of_parts
+from fabricheck.judge.levels import is_of, level_on
 from fabricheck.judge.node_state import beside_metrics, with_problems_of_nodes
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.published import Published, load_published, yardsticks_of_papers
@@ -19,7 +21,7 @@ from fabricheck.judge.siblings import Compared, compare_siblings
 from fabricheck.judge.slow_parts import judge_parts
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation, Reference, Yardstick
-from fabricheck.records.metrics import Metric
+from fabricheck.records.metrics import Metric, metrics_of
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Finding, Problem, Verdict, worst
@@ -96,16 +98,15 @@ class SystemJudge:
         return Compared(tuple(map(beside_metrics, judged)), (*compared.problems, *problems), findings)
 
     def _other_nodes(self, runs: Sequence[RunJudgement]) -> Iterator[Finding]:
-        """References go by rank, or are of all nodes: of runs on other nodes than theirs that has to be known."""
+        """Of runs on other nodes than those of their references that has to be known."""
         known = self.references.nodes if self.references is not None else {}
-        for run in runs:
+        for run, (source, nodes) in itertools.product(runs, known.items()):
             hosts = {short_name(rank.host) for rank in run.run.ranks}
-            used = dict.fromkeys(each.reference.provenance for each in run.judgements if each.reference is not None)
-            for provenance in used:
-                measured = {short_name(node) for node in known.get(provenance, ())}
-                if measured and (others := hosts - measured):
-                    text = f"was on {fold(others)} too, and its references were measured on {fold(measured)}"
-                    yield Finding(f"{run.test or run.run.path}: {text}: nodes stand for others")
+            measured = {short_name(node) for node in nodes}
+            others = hosts - measured if measured else set()
+            if others and any(each.reference is not None and is_of(each.reference, source) for each in run.judgements):
+                text = f"was on {fold(others)} too, and its references were measured on {fold(measured)}"
+                yield Finding(f"{run.test or run.run.path}: {text}: nodes stand for others")
 
     def judge_alone(
         self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None
@@ -154,8 +155,11 @@ class SystemJudge:
         if is_rehearsal(run):
             return {}
         found = self.references.of(test).lookup({**_measured(run), **attributes})
-        hosts = {short_name(rank.host) for rank in run.ranks}
-        return {name: each.on(*hosts) for name, each in found.items()} if len(hosts) == 1 else found
+        if not any(each.nodes for each in found.values()):
+            return found
+        hosts = {rank.rank: short_name(rank.host) for rank in run.ranks}
+        on = {each.name: frozenset(hosts[rank] for rank in each.samples.ranks) for each in metrics_of(run)}
+        return {name: level_on(each, on[name]) for name, each in found.items() if name in on}
 
 
 def _measured(run: Run) -> dict[str, Key]:

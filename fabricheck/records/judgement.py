@@ -32,7 +32,7 @@ class Expectation:
 class Reference:
     """A value measured when the system was known to be good, with ReFrame's relative bounds (`None`: unbounded).
 
-    `nodes`: the same by node, of nodes that have a level of their own.
+    `nodes`: the same by node, of nodes that have a level of their own; by `a+b` of pairs that have one.
     """
 
     value: float
@@ -41,10 +41,6 @@ class Reference:
     unit: str
     provenance: str
     nodes: Mapping[str, Reference] = field(default_factory=dict)
-
-    def on(self, node: str) -> Reference:
-        """What holds for a run on one node, by its short name."""
-        return self.nodes.get(node, self)
 
 
 #: The kinds of yardsticks, the strongest first (DESIGN.md; docs/methodology.md says what each is worth).

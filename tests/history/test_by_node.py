@@ -16,6 +16,7 @@ from fabricheck.history.calibrate import Calibration, calibrate
 from fabricheck.history.references_file import updated_text, write
 from fabricheck.history.robust import FEWEST
 from fabricheck.history.text import calibration_lines
+from fabricheck.judge.levels import level_on
 from fabricheck.judge.references import load_references
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Judgement
@@ -59,7 +60,8 @@ def test_differences_of_nodes_are_taken_out_of_the_noise() -> None:
     assert found.differences == {node: pytest.approx(each - middle, abs=0.004) for node, each in own.items()}
     assert found.spread == pytest.approx(np.std(list(own.values()), ddof=1), rel=0.2)
     assert np.log(found.rows["value"].to_numpy()).std() == pytest.approx(NOISE, rel=0.15)
-    assert (found.fewest, found.count) == (10, 12)
+    assert found.error == pytest.approx(0.1)
+    assert found.count == 12
 
 
 def test_noise_is_not_taken_for_less_than_it_is_where_nodes_have_few_runs() -> None:
@@ -143,7 +145,7 @@ def test_what_was_written_is_read_and_goes_when_nodes_are_alike_again(tmp_path: 
     assert {node: (each.value, each.lower, each.upper) for node, each in reference.nodes.items()} == {
         node: (value, levels.lower, levels.upper) for node, value in levels.values
     }
-    assert reference.on("nid999") is reference
+    assert level_on(reference, frozenset({"nid999"})) is reference
     write(path, updated_text(path, of(made(fleet(8, spread=0.0))), "c"))
     text = path.read_text()
     assert "nid003=" not in text

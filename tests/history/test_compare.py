@@ -156,6 +156,20 @@ def test_the_same_input_gives_the_same_bytes_in_any_order_of_metrics() -> None:
     assert list(comparison_lines(one)) == list(comparison_lines(two))
 
 
+def test_values_that_are_all_equal_say_nothing_of_neighbours() -> None:
+    found = compared([Made("same", [400.0] * 10), Made("lost", [400.0] * 5 + [380.0] * 5)])
+    assert found.unequal == ("no metric varies between the sessions of a side: nothing tells how much they would",)
+    assert {each.key.metric: each.verdict for each in found.metrics} == {"same": Change.SAME, "lost": Change.REGRESSED}
+    assert {each["correlation"] for each in json.loads(to_json(found))["metrics"]} == {None}
+
+
+def test_values_that_are_all_equal_are_no_neighbours_of_others() -> None:
+    alone = compared(fleet(1)).metrics[0]
+    beside = compared([*fleet(1), *(Made(f"same{each}", [100.0] * 10) for each in range(5))]).metrics
+    (same,) = [each for each in beside if each.key == alone.key]
+    assert same.correlation == pytest.approx(alone.correlation)
+
+
 def test_sides_that_share_runs_are_refused() -> None:
     with pytest.raises(UserError, match="share 1 runs, such as r002"):
         compared(fleet(3), "..2026-01-03", "2026-01-03..")
