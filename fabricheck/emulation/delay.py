@@ -3,7 +3,7 @@
     python -m fabricheck.emulation.delay QUEUE MICROSECONDS
 
 Runs in the network namespace of the cable's end, and takes the place of netem, which not every kernel has. The packets
-stay in the kernel, segmented as they were (nfnetlink_queue, linux/netfilter/nfnetlink_queue.h); only their numbers come
+stay in the kernel, as large as they were (nfnetlink_queue, linux/netfilter/nfnetlink_queue.h); only their numbers come
 here. Both directions share one queue, in the order in which they came, and are late alike.
 """
 
@@ -27,7 +27,7 @@ _ERROR, _REQUEST, _WANT_ANSWER = 2, 1, 4
 # Attributes: of a packet, of a verdict, and of the configuration.
 _PACKET_HEADER, _VERDICT_HEADER = 1, 2
 _COMMAND, _WHAT_TO_COPY, _MOST_PACKETS, _FLAGS_MASK, _FLAGS = 1, 2, 3, 4, 5
-_BIND, _NUMBERS_ONLY, _KEEP_SEGMENTED, _ACCEPT = 1, 1, 4, 1
+_BIND, _NUMBERS_ONLY, _AS_LARGE_AS_THEY_ARE, _ACCEPT = 1, 1, 4, 1
 _PACKETS, _BUFFER_BYTES = 1 << 16, 4 << 20  # some thousand messages; beyond them packets are lost, as in any queue
 _PRIORITY = 1
 
@@ -48,8 +48,8 @@ def _bind(kernel: socket.socket, queue: int) -> None:
         (
             _attribute(_WHAT_TO_COPY, struct.pack("!IB", 0, _NUMBERS_ONLY)),
             _attribute(_MOST_PACKETS, struct.pack("!I", _PACKETS)),
-            _attribute(_FLAGS_MASK, struct.pack("!I", _KEEP_SEGMENTED)),
-            _attribute(_FLAGS, struct.pack("!I", _KEEP_SEGMENTED)),
+            _attribute(_FLAGS_MASK, struct.pack("!I", _AS_LARGE_AS_THEY_ARE)),
+            _attribute(_FLAGS, struct.pack("!I", _AS_LARGE_AS_THEY_ARE)),
         ),
     ):
         kernel.send(_message(_CONFIG, _REQUEST | _WANT_ANSWER, queue, *attributes))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import signal
 import subprocess
@@ -19,7 +18,7 @@ from fabricheck.errors import UserError
 _PACKAGES = {"nft": "nftables", "iptables": "iptables"}
 # Which queues of packets of a namespace a program has asked for.
 _QUEUES = "/proc/net/netfilter/nfnetlink_queue"
-_PATIENCE_S = 5.0
+_PATIENCE_S = 10.0
 
 
 def slow(cluster: Cluster, link: str, percent: float, *, one_side: bool = False) -> None:
@@ -120,7 +119,7 @@ def delay(cluster: Cluster, link: str, microseconds: float) -> None:
         if time.monotonic() > deadline or cluster.daemon(role) is None:
             raise UserError(f"{role} did not start: see {cluster.folder / 'log'}")
         time.sleep(0.02)
-    _queue_packets(cable.ends[0], queue, "-A")
+    _queue_packets(cable.ends[0], queue, True)
     cluster.journal.set_fault(role, f"{cable.name} takes {microseconds:g} us more in each direction")
 
 
@@ -166,8 +165,7 @@ def _clear_loss(cluster: Cluster, port: str) -> None:
 def _clear_delay(cluster: Cluster, link: str) -> None:
     """Also where there is none, or only a part of it."""
     cable = cluster.cable(link)
-    with contextlib.suppress(UserError):
-        _queue_packets(cable.ends[0], _queue(cluster, cable), "-D")
+    _queue_packets(cable.ends[0], _queue(cluster, cable), False)
     _stop(cluster, f"delay {link}")
 
 
@@ -219,11 +217,14 @@ def _is_bound(enter: Sequence[str], queue: int) -> bool:
     return any(line.split()[0] == str(queue) for line in answer.stdout.splitlines())
 
 
-def _queue_packets(device: Device, queue: int, what: str) -> None:
-    """Add (-A) or delete (-D) the rules by which all that a device sends and receives waits in a queue."""
+def _queue_packets(device: Device, queue: int, wanted: bool) -> None:
+    """Let all that a device sends and receives wait in a queue, or no longer."""
+    iptables = ["iptables", "-w", "-t", "mangle"]
     for chain, side in (("PREROUTING", "-i"), ("POSTROUTING", "-o")):
-        rule = [what, chain, side, device.name, "-j", "NFQUEUE", "--queue-num", str(queue)]
-        _in_namespace(device.namespace, ["iptables", "-w", "-t", "mangle", *rule], "", "delaying packets")
+        rule = [chain, side, device.name, "-j", "NFQUEUE", "--queue-num", str(queue)]
+        is_there = _in_namespace(device.namespace, [*iptables, "-C", *rule]).returncode == 0
+        if is_there != wanted:
+            _check(_in_namespace(device.namespace, [*iptables, "-A" if wanted else "-D", *rule]))
 
 
 def _some(names: Sequence[str]) -> str:
@@ -231,13 +232,16 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _nft(namespace: str, rules: str) -> None:
-    _in_namespace(namespace, ["nft", "-f", "-"], rules, "losing packets")
+    _check(_in_namespace(namespace, ["nft", "-f", "-"], rules))
 
 
-def _in_namespace(namespace: str, words: Sequence[str], text: str, purpose: str) -> None:
-    command = ["ip", "netns", "exec", namespace, *words]
+def _in_namespace(namespace: str, words: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
     if shutil.which(words[0]) is None:
-        raise UserError(f"{purpose} needs {words[0]}: apt-get install {_PACKAGES[words[0]]}")
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        raise UserError(f"this fault needs {words[0]}: apt-get install {_PACKAGES[words[0]]}")
+    command = ["ip", "netns", "exec", namespace, *words]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+def _check(done: subprocess.CompletedProcess[str]) -> None:
     if done.returncode != 0:
-        raise UserError(f"'{' '.join(command)}' failed: {(done.stderr.strip() or 'no reason given').splitlines()[0]}")
+        raise UserError(f"'{' '.join(done.args)}' failed: {(done.stderr.strip() or 'no reason given').splitlines()[0]}")
