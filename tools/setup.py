@@ -81,7 +81,9 @@ def setup_test() -> None:
         once("promtool", "promtool from Debian's package of Prometheus", install_promtool)
     debian("hipcc libamdhip64-dev", "to compile the HIP backend")
     debian("chromium", "to look at reports")
-    cluster = "iproute2 nftables slurm-wlm munge environment-modules openmpi-bin libopenmpi-dev mpich libmpich-dev"
+    cluster = (
+        "iproute2 nftables iptables slurm-wlm munge environment-modules openmpi-bin libopenmpi-dev mpich libmpich-dev"
+    )
     debian(cluster, "to emulate a cluster")
 
 

@@ -137,6 +137,21 @@ def loss(*, port: str, per_10000: int, name: str) -> None:
 
 
 @fault.command()
+@click.argument("link")
+@click.argument("microseconds", type=float)
+@_name
+def delay(*, link: str, microseconds: float, name: str) -> None:
+    """A link (nid001:hsn0, or leaf0--spine0) takes MICROSECONDS more in each direction.
+
+    \b
+    fabricheck emulate fault delay nid002:hsn0 400
+    """
+    from fabricheck.emulation import faults
+
+    _plant(name, lambda cluster: faults.delay(cluster, link, microseconds))
+
+
+@fault.command()
 @_name
 def clear(*, name: str) -> None:
     """Remove all faults.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Sequence
 
 from fabricheck.emulation import gpu_faults
@@ -11,6 +14,11 @@ from fabricheck.emulation.cluster import Cluster
 from fabricheck.emulation.layout import Cable, Device, switch_of
 from fabricheck.emulation.state import end
 from fabricheck.errors import UserError
+
+_PACKAGES = {"nft": "nftables", "iptables": "iptables"}
+# Which queues of packets of a namespace a program has asked for.
+_QUEUES = "/proc/net/netfilter/nfnetlink_queue"
+_PATIENCE_S = 10.0
 
 
 def slow(cluster: Cluster, link: str, percent: float, *, one_side: bool = False) -> None:
@@ -92,6 +100,29 @@ def loss(cluster: Cluster, port: str, per_10000: int) -> None:
     cluster.journal.set_fault(f"loss {port}", f"{port} loses {per_10000} of 10,000 packets")
 
 
+def delay(cluster: Cluster, link: str, microseconds: float) -> None:
+    """A link takes that much longer in each direction, as a longer cable does. Needs iptables.
+
+    With 0 it has the program that holds its packets, and no delay: what the program itself costs.
+    Where that program ends, the link loses everything.
+    """
+    if not 0 <= microseconds <= 1e6:
+        raise UserError(f"a link can take 0 to 1,000,000 us more, not {microseconds:g}")
+    cable = cluster.cable(link)
+    _clear_delay(cluster, cable.name)
+    role, queue = f"delay {cable.name}", _queue(cluster, cable)
+    enter = ["nsenter", f"--net=/var/run/netns/{cable.ends[0].namespace}"]
+    program = [sys.executable, "-m", "fabricheck.emulation.delay", str(queue), f"{microseconds:g}"]
+    cluster.launch_helper(role, [*enter, *program])
+    deadline = time.monotonic() + _PATIENCE_S
+    while not _is_bound(enter, queue):
+        if time.monotonic() > deadline or cluster.daemon(role) is None:
+            raise UserError(f"{role} did not start: see {cluster.folder / 'log'}")
+        time.sleep(0.02)
+    _queue_packets(cable.ends[0], queue, True)
+    cluster.journal.set_fault(role, f"{cable.name} takes {microseconds:g} us more in each direction")
+
+
 def clear(cluster: Cluster) -> None:
     """Mends everything: links, ports and nodes are as they were built, and all nodes are idle."""
     for name in cluster.journal.faults():
@@ -131,6 +162,13 @@ def _clear_loss(cluster: Cluster, port: str) -> None:
     _nft(device.namespace, f"delete table netdev {_table(device)}")
 
 
+def _clear_delay(cluster: Cluster, link: str) -> None:
+    """Also where there is none, or only a part of it."""
+    cable = cluster.cable(link)
+    _queue_packets(cable.ends[0], _queue(cluster, cable), False)
+    _stop(cluster, f"delay {link}")
+
+
 _CLEAR = {
     "slow": _clear_slow,
     "flap": _clear_flap,
@@ -138,6 +176,7 @@ _CLEAR = {
     "node-down": _clear_node_down,
     "kill-daemon": _clear_kill_daemon,
     "loss": _clear_loss,
+    "delay": _clear_delay,
     gpu_faults.KIND: gpu_faults.clear,
 }
 
@@ -167,15 +206,42 @@ def _table(device: Device) -> str:
     return f"fabricheck_{device.name}"
 
 
+def _queue(cluster: Cluster, cable: Cable) -> int:
+    """A queue of its own for each link: their numbers are those of a namespace."""
+    return list(cluster.layout.cables).index(cable.name)
+
+
+def _is_bound(enter: Sequence[str], queue: int) -> bool:
+    """Whether a program has asked for the packets of a queue."""
+    answer = subprocess.run([*enter, "cat", _QUEUES], capture_output=True, text=True, check=False)
+    return any(line.split()[0] == str(queue) for line in answer.stdout.splitlines())
+
+
+def _queue_packets(device: Device, queue: int, wanted: bool) -> None:
+    """Let all that a device sends and receives wait in a queue, or no longer."""
+    iptables = ["iptables", "-w", "-t", "mangle"]
+    for chain, side in (("PREROUTING", "-i"), ("POSTROUTING", "-o")):
+        rule = [chain, side, device.name, "-j", "NFQUEUE", "--queue-num", str(queue)]
+        is_there = _in_namespace(device.namespace, [*iptables, "-C", *rule]).returncode == 0
+        if is_there != wanted:
+            _check(_in_namespace(device.namespace, [*iptables, "-A" if wanted else "-D", *rule]))
+
+
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:4]) + (f" … {names[-1]}" if len(names) > 4 else "")
 
 
 def _nft(namespace: str, rules: str) -> None:
-    command = ["ip", "netns", "exec", namespace, "nft", "-f", "-"]
-    try:
-        done = subprocess.run(command, input=rules, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise UserError("losing packets needs nft: apt-get install nftables") from None
+    _check(_in_namespace(namespace, ["nft", "-f", "-"], rules))
+
+
+def _in_namespace(namespace: str, words: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
+    if shutil.which(words[0]) is None:
+        raise UserError(f"this fault needs {words[0]}: apt-get install {_PACKAGES[words[0]]}")
+    command = ["ip", "netns", "exec", namespace, *words]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+def _check(done: subprocess.CompletedProcess[str]) -> None:
     if done.returncode != 0:
-        raise UserError(f"'{' '.join(command)}' failed: {(done.stderr.strip() or 'no reason given').splitlines()[0]}")
+        raise UserError(f"'{' '.join(done.args)}' failed: {(done.stderr.strip() or 'no reason given').splitlines()[0]}")

@@ -92,8 +92,8 @@ before which less than half of the cores were busy, at most 0.2% of another node
 busy cores healthy nodes have up to 13%, since the shaper drops what came too late. Not seen: 0.01% of the packets, of
 which 0.3% to 1.8% of the segments came after a gap in four runs. Nor is a port at 20% of its rate for 0.15 s of each
 3 s, in series of the usual 8 iterations, of which that slows one or none; with 28 (`NodePairs.budget=5`) it was in
-one of three runs. More delay on a cable is told by recorded latencies only: the kernel of these machines has nothing
-that delays packets.
+one of three runs. More delay on a cable is planted where ranks that wait sleep: those that spin, on fewer idle cores
+than ranks, wait for each other longer than for the cable.
 
 | what is broken | how it was planted | verdict | exit status | the line that you see | plain ReFrame |
 |---|---|---|---|---|---|

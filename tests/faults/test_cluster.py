@@ -169,6 +169,25 @@ def test_a_slow_trunk(site: Site) -> None:
 
 
 @pytest.mark.full
+def test_a_cable_with_more_delay(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goodput does not show it. The program that holds packets changes nothing where it holds them for no time."""
+    monkeypatch.setattr(site, "size", None)
+    site.let_waiting_ranks_sleep()
+    faults.delay(site.cluster, "nid002:hsn0", 0)
+    done = site.run(LEAF)
+    assert done.status == 0, done.output
+    faults.delay(site.cluster, "nid002:hsn0", 400)
+    done = site.run(LEAF)
+    fault, how = "a cable has 0.4 ms more delay, without references", "fault delay nid002:hsn0 400"
+    said = "nid002:hsn0 or nid002 is slow: 6 metrics are slower than their equals"
+    expect(done, fault, how, Verdict.DEGRADED, said, "unidirectional contended mpi 8B")
+    late = {name for name, value in done.metrics.items() if name.endswith("_8b_latency") and value > 0}
+    assert len(late) == 12
+    slow = {line.split(": ")[1] for line in done.problems if "_latency" in line}
+    assert slow == {name for name in late if "1" in name.split("_")[2:4]}
+
+
+@pytest.mark.full
 def test_a_link_that_flaps(site: Site) -> None:
     faults.flap(site.cluster, "nid002:hsn0", 1.0)
     done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=4")

@@ -1,8 +1,9 @@
-"""Faults of a fleet: one job over the eight nodes of the emulated cluster, with something wrong at several of them."""
+"""Faults of a fleet: one job over all nodes of an emulated cluster, with something wrong at several of them."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import threading
@@ -15,14 +16,14 @@ from typing import Any
 import pytest
 
 from fabricheck.emulation import faults
-from fabricheck.emulation.cluster import Cluster
+from fabricheck.emulation.cluster import Cluster, emulated_cluster
 from fabricheck.records.verdict import Verdict
 from fabricheck.store.reading import entries_of
 from fabricheck.store.session import read_record
 from fabricheck.suite import suite_root
 from fabricheck.topology.network import unfold
 from tests.faults.matrix import Outcome, settle
-from tests.support.cluster import Site
+from tests.support.cluster import TOPOLOGY, Site
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(600)]
 
@@ -69,17 +70,21 @@ class Done:
 
 @pytest.fixture
 def fleet(cluster: Cluster, programs: Path, tmp_path: Path) -> Iterator[Site]:
+    yield suite_of(cluster, programs, tmp_path)
+    cluster.run(["scancel", "--user=root"], timeout_s=20)
+    faults.clear(cluster)
+
+
+def suite_of(cluster: Cluster, programs: Path, root: Path) -> Site:
     """A suite with the checks of a fleet; its nodes are taken to have memory of their own."""
-    site = Site(cluster, tmp_path, programs)
+    site = Site(cluster, root, programs)
     for name in ("smoke.py", "whole_fleet.py"):
         shutil.copy(suite_root() / "checks" / name, site.root / "checks")
     settings, policy = site.root / "site_configs/emulated/settings.py", site.root / "config/policy.yaml"
     settings.write_text(settings.read_text().replace('"features": ["remote", "emulated"]', '"features": ["remote"]'))
     text = policy.read_text().replace("\nequals:", f"\nequals:{_SPREAD}").replace("\nfloors:", f"\nfloors:{_FLOOR}")
     policy.write_text(text)
-    yield site
-    cluster.run(["scancel", "--user=root"], timeout_s=20)
-    faults.clear(cluster)
+    return site
 
 
 def command(site: Site, which: str, programs: Path) -> list[str]:
@@ -92,15 +97,9 @@ def command(site: Site, which: str, programs: Path) -> list[str]:
 
 def test_each_bad_node_is_named_and_all_others_are_measured(fleet: Site, programs: Path) -> None:
     """A slow NIC, a hung rank, a node that does not start, and one that dies in the screen; all in one job."""
-    planted = fleet.root / "programs" / "openmpi" / "fabricbench"
-    planted.parent.mkdir(parents=True)
-    real = programs / "openmpi" / "fabricbench"
-    planted.write_text(PROGRAM.format(hangs="nid003", ends="nid006", real=real))
-    planted.chmod(0o755)
+    planted = plant(fleet, programs, hangs="nid003", ends="nid006")
     faults.slow(fleet.cluster, "nid002:hsn0", 50)
-    done = run_and(
-        fleet, "--nodes=all", planted.parents[1], MEASURES_PAIRS, lambda: faults.node_down(fleet.cluster, "nid007")
-    )
+    done = run_and(fleet, "--nodes=all", planted, MEASURES_PAIRS, lambda: faults.node_down(fleet.cluster, "nid007"))
     assert set(done.bad) == {"nid002", "nid003", "nid006", "nid007"}, done.output
     said = done.verdict["fleet"]["message"]
     assert said == "4 of 8 nodes good, 4 bad, 0 not checked"
@@ -113,6 +112,44 @@ def test_each_bad_node_is_named_and_all_others_are_measured(fleet: Site, program
     for fault, (node, how, words) in rows.items():
         line = f"{node}: {done.bad[node]}; {said}"
         settle(Outcome(fault, how, done.verdict["verdict"], done.status, line), Verdict(done.verdict["verdict"]), words)
+
+
+def plant(fleet: Site, programs: Path, hangs: str, ends: str) -> Path:
+    """The folder of programs that hang on one node and do not start on another."""
+    planted = fleet.root / "programs" / "openmpi" / "fabricbench"
+    planted.parent.mkdir(parents=True)
+    planted.write_text(PROGRAM.format(hangs=hangs, ends=ends, real=programs / "openmpi" / "fabricbench"))
+    planted.chmod(0o755)
+    return planted.parents[1]
+
+
+def test_two_bad_nodes_of_sixteen_on_four_leaves(programs: Path, tmp_path: Path) -> None:
+    topology = tmp_path / "topology.yaml"
+    topology.write_text(of_sixteen_nodes(TOPOLOGY.read_text(encoding="utf-8")), encoding="utf-8")
+    with emulated_cluster(topology, f"many{os.getpid() % 100000}") as cluster:
+        (tmp_path / "suite").mkdir()
+        fleet = suite_of(cluster, programs, tmp_path / "suite")
+        site = fleet.root / "site_configs" / "emulated"
+        shutil.copy(topology, site)
+        settings = (site / "settings.py").read_text(encoding="utf-8")
+        assert '("all", 8,' in settings
+        (site / "settings.py").write_text(settings.replace('("all", 8,', '("all", 16,'), encoding="utf-8")
+        faults.slow(cluster, "nid002:hsn0", 50)
+        planted = plant(fleet, programs, hangs="none", ends="nid006")
+        done = run_and(fleet, "--nodes=all", planted, MEASURES_PAIRS, lambda: None)
+    assert set(done.bad) == {"nid002", "nid006"}, done.output
+    assert done.bad["nid002"].startswith("nid002, nid002:hsn0 or nid002:hsn0--leaf0 loses")
+    assert "ended with status 127" in done.bad["nid006"]
+    assert done.verdict["fleet"]["message"] == "14 of 16 nodes good, 2 bad, 0 not checked"
+
+
+def of_sixteen_nodes(text: str) -> str:
+    """The topology of the emulated cluster, with twice its nodes and leaves."""
+    last = '        - ["nid[005-008]:hsn1", leaf1]\n'
+    assert last in text
+    more = [(nodes, port, leaf) for leaf, nodes in ((2, "009-012"), (3, "013-016")) for port in ("hsn0", "hsn1")]
+    pairs = "".join(f'        - ["nid[{nodes}]:{port}", leaf{leaf}]\n' for nodes, port, leaf in more)
+    return text.replace(last, last + pairs).replace("nid[001-008]", "nid[001-016]").replace("leaf[0-1]", "leaf[0-3]")
 
 
 def run_and(site: Site, which: str, programs: Path, when: tuple[str, str], act: Callable[[], object]) -> Done:

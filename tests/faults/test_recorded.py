@@ -123,7 +123,7 @@ def test_the_healthy_cluster_10_percent_slower_is_not(tmp_path: Path) -> None:
 
 
 def test_a_cable_with_more_delay_is_named(tmp_path: Path) -> None:
-    """The recorded latencies, and 0.4 ms more in each pair of nid002: not every kernel can delay packets."""
+    """The recorded latencies, and 0.4 ms more in each pair of nid002."""
     lines = [json.loads(each) for each in (DATA / "healthy-latencies.jsonl").read_text(encoding="utf-8").splitlines()]
     late = [each for each in lines if each.get("bytes") == 8 and 1 in each["ranks"]]
     for each in late:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -47,7 +48,7 @@ class Finished:
 class Site:
     """A suite of its own with the checks of the network, on a cluster. With `store`, that keeps what is measured.
 
-    `size`: of the messages; None for those of the check.
+    `size`: of the messages; None for those of the check, with latencies (`let_waiting_ranks_sleep`).
     """
 
     cluster: Cluster
@@ -65,6 +66,14 @@ class Site:
         shutil.copytree(root / "config", self.root / "config")
         shutil.copytree(root / "site_configs" / "emulated", self.root / "site_configs" / "emulated")
         (self.root / "reference_values").mkdir()
+
+    def let_waiting_ranks_sleep(self) -> None:
+        """What ranks that spin on fewer cores wait for is each other, for milliseconds, and not the network."""
+        source = suite_root() / "fabricheck" / "emulation" / "standins" / "yield.cpp"
+        library = self.root / "libyield.so"
+        subprocess.run(["c++", "-std=c++17", "-O2", "-shared", "-fPIC", source, "-o", library], check=True)
+        with (self.root / "site_configs/emulated/modulefiles/fabricheck-openmpi").open("a") as module:
+            module.write(f"setenv LD_PRELOAD {library}\n")
 
     def command(
         self, partition: str, *options: str, environment: str = "openmpi", name: str = "NodePairs"
