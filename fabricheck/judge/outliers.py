@@ -125,12 +125,13 @@ def may_be_outliers(
     were beyond chance if nothing were left within their sides."""
     count = values.shape[-1]
     prior = np.maximum(least_spread, np.median(inside, axis=-1))
-    shared = _masks(_shared(parts, range(count)), count)
+    shared = _shared(parts, range(count))
+    masks = _masks(shared, count)
     order = np.argsort(values, axis=-1)
     ordered = np.take_along_axis(values, order, axis=-1)
     found = np.zeros(len(values), dtype=bool)
-    for number in range(-1, len(shared)):
-        mask, tests = (shared[number], len(shared)) if number >= 0 else (np.arange(count) == count - 1, count)
+    for number in range(-1, len(masks)):
+        mask, tests = (masks[number], len(shared)) if number >= 0 else (np.arange(count) == count - 1, count)
         own = values if number >= 0 else ordered  # a single one is the worst
         centres = [_middle(np.sort(own[:, side], axis=-1)) for side in (mask, ~mask)]
         least = _split(own[:1], inside[:1], mask[None, None], prior[:1])
