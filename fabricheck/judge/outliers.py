@@ -127,18 +127,22 @@ def may_be_outliers(
     prior = np.maximum(least_spread, np.median(inside, axis=-1))
     shared = _shared(parts, range(count))
     masks = _masks(shared, count)
+    within = _PRIOR_FREEDOM / (_PRIOR_FREEDOM + max(count - 2, 0)) * prior**2
     order = np.argsort(values, axis=-1)
     ordered = np.take_along_axis(values, order, axis=-1)
     found = np.zeros(len(values), dtype=bool)
     for number in range(-1, len(masks)):
         mask, tests = (masks[number], len(shared)) if number >= 0 else (np.arange(count) == count - 1, count)
         own = values if number >= 0 else ordered  # a single one is the worst
-        centres = [_middle(np.sort(own[:, side], axis=-1)) for side in (mask, ~mask)]
-        least = _split(own[:1], inside[:1], mask[None, None], prior[:1])
-        freedom, weight = int(least.freedom[0, 0]), _weight(mask.sum()) + _weight((~mask).sum())
-        within = _PRIOR_FREEDOM / (_PRIOR_FREEDOM + max(count - 2, 0)) * prior**2
-        bound = _quantile(error / (2 * tests), freedom)
-        left = np.flatnonzero(~found & (centres[0] - centres[1] > bound * np.sqrt(within * weight)))
+        sizes = mask.sum(), count - mask.sum()
+        bound = _quantile(error / (2 * tests), int(_freedom(*sizes)))
+        weight = _weight(sizes[0]) + _weight(sizes[1])
+        reach = bound * np.sqrt(within * weight)
+        slow = _middle(np.sort(own[:, mask], axis=-1))
+        fastest = _middle(ordered[:, : sizes[1]])  # the rest has no smaller median
+        left = np.flatnonzero(~found & (slow - fastest > reach))
+        rest = _middle(np.sort(own[left][:, ~mask], axis=-1))
+        left = left[slow[left] - rest > reach[left]]
         if left.size:
             sides = np.broadcast_to(mask, (left.size, 1, count))
             own_inside = inside if number >= 0 else np.take_along_axis(inside, order, axis=-1)
@@ -229,9 +233,7 @@ def _split(values: Floats, inside: Floats, masks: npt.NDArray[np.bool_], prior: 
     variance = (_PRIOR_FREEDOM * own**2 + (left**2).sum(axis=-1)) / (_PRIOR_FREEDOM + freedom)
     excess = centre_of_slow - centre
     statistic = excess / np.sqrt(variance * (_weight(count) + _weight(rest)))
-    many = np.minimum(count, rest) >= _FEWEST_FOR_NORMAL
-    tails = np.where(many, freedom, min(freedom, _MOST_OF_FEW))
-    return _Splits(excess, np.sqrt(variance), statistic, _PRIOR_FREEDOM + tails, cost)
+    return _Splits(excess, np.sqrt(variance), statistic, _freedom(count, rest), cost)
 
 
 def _median(values: Floats, masks: npt.NDArray[np.bool_]) -> Floats:
@@ -265,6 +267,13 @@ def _bounds(error: float, tests: Numbers, freedom: Numbers) -> Floats:
 @lru_cache(maxsize=4096)  # a session asks the same of many groups
 def _quantile(error: float, freedom: int) -> float:
     return float(-stdtrit(freedom, error))
+
+
+def _freedom(slow: Numbers, rest: Numbers) -> Numbers:
+    """Degrees of freedom of what so many have against the rest."""
+    together = np.maximum(slow + rest - 2, 0)
+    few = np.minimum(slow, rest) < _FEWEST_FOR_NORMAL
+    return np.asarray(_PRIOR_FREEDOM + np.where(few, np.minimum(together, _MOST_OF_FEW), together))
 
 
 def _weight(count: Numbers) -> Floats:
