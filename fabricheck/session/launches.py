@@ -59,8 +59,8 @@ class Launched:
 
 @dataclass(frozen=True)
 class Launch:
-    """What one launch came to; `slow`: by name the metrics and parts that are DEGRADED in it, of which `metrics` are
-    metrics."""
+    """What one launch came to; `slow`: by name the metrics and parts that are DEGRADED in it, `metrics`: how many of
+    these are metrics."""
 
     verdict: Verdict
     slow: frozenset[str] = frozenset()
@@ -157,9 +157,9 @@ def read_launched(folder: Path) -> tuple[Launched, ...]:
                 each["counts"],
                 Path(each["folder"]).name,
                 each["node"],
-                each.get("p"),
+                None if each.get("p") is None else float(each["p"]),
             )
             for each in read_json(file)
         )
-    except (TypeError, KeyError):
+    except (TypeError, KeyError, ValueError):
         raise UserError(f"{file}: does not say which tests were launched again") from None

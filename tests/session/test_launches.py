@@ -33,6 +33,7 @@ from tests.support.sessions import case
 P, N, F = (Launch(each) for each in (Verdict.PASS, Verdict.INCOMPLETE, Verdict.FAIL))
 # Slow by one thing, by another, and by both.
 A, B, AB = (Launch(Verdict.DEGRADED, frozenset(each)) for each in ("a", "b", "ab"))
+BAD_P = '[{"case": "A", "said": [], "counts": "PASS", "folder": "", "node": "", "p": "small"}]'
 # A session in which nothing was refuted, and a fleet in which much was.
 QUIET, LOUD = Chance(1000), Chance(28_672, (1,) * 30)
 
@@ -163,7 +164,7 @@ def test_what_was_launched_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_launched(tmp_path) == launched
 
 
-@pytest.mark.parametrize("text", ["", "3", "[3]", '[{"case": "A"}]', '[{"case": 1, "said": 2}]'])
+@pytest.mark.parametrize("text", ["", "3", "[3]", '[{"case": "A"}]', '[{"case": 1, "said": 2}]', BAD_P])
 def test_a_damaged_file_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / LAUNCHES).write_text(text)
     with pytest.raises(UserError, match=LAUNCHES):
