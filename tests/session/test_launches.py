@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from benchmarks.launches import degraded
 from fabricheck.commands.run import run
 from fabricheck.errors import UserError
 from fabricheck.records.case import NODES
@@ -125,17 +126,9 @@ def test_what_was_refuted_tells_chance() -> None:
 def test_healthy_sessions_keep_their_budget_whatever_is_slow_by_chance(things: int, broad: int, slow: float) -> None:
     """Of so many things each is slow in a launch now and then, `slow` of them on average; by two of three launches
     up to a quarter of such sessions would be DEGRADED."""
-    rng, sessions = np.random.default_rng(things), effort(300)
-    degraded = 0
-    for _ in range(sessions):
-        names = rng.choice(things, rng.binomial(things, slow / things), replace=False)
-        tried = [[Launch(Verdict.DEGRADED, frozenset([str(name)]), broad)] for name in names]
-        for _ in range(1, MOST):
-            chance = Chance.of(things * broad, tried)
-            for each in [each for each in tried if is_open(each, MOST, chance)]:
-                each.append(each[0] if rng.random() < slow / things else P)
-        degraded += any(each[that_counts(each)].verdict is Verdict.DEGRADED for each in tried)
-    assert binom.sf(degraded - 1, sessions, 2 * FALSE_ALARMS) > 1e-3
+    sessions = effort(300)
+    red = degraded(np.random.default_rng(things), things, broad, slow / things, sessions)
+    assert binom.sf(red - 1, sessions, 2 * FALSE_ALARMS) > 1e-3
 
 
 def test_a_run_launches_as_often_as_the_budget_was_measured_with() -> None:
