@@ -206,14 +206,17 @@ def main() -> None:
     parser.add_argument("--systems", type=int, default=20, help="that are calibrated, for each row")
     parser.add_argument("--sessions", type=int, default=50, help="of each system")
     parser.add_argument("--metrics", type=int, default=1008, help="of a session")
+    parser.add_argument("--only", default="", help="only the noise whose name holds this; it gives the same row")
     given = parser.parse_args()
     by, head = JUDGES[given.by]
     rule = "|---" * (head.count("|") + 1)
     print(f"| healthy, {given.metrics:,} metrics | {head} |\n|---{rule}|")
-    for shape in SHAPES:
+    for shape in (each for each in SHAPES if given.only in each.name):
         rng = np.random.default_rng([given.seed, given.metrics])
         made = Made(shape, given.metrics, 0.02)
         print(f"| {shape.name} | {measured(made, rng, given.systems, given.sessions, by)} |", flush=True)
+    if given.only:
+        return
     print(f"\n| slow, Gaussian noise | loss at spread | {head} | oracle |\n|---|---{rule}|---|")
     for (what, slow), (loss, spread) in itertools.product(FAULTS.items(), ((0.05, 0.02), (0.03, 0.005))):
         rng = np.random.default_rng([given.seed, len(slow), int(1e4 * loss)])
