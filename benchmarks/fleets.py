@@ -3,7 +3,7 @@
     nice -n 19 python -m benchmarks.fleets
 
 A simulation with the rules of the judge: each node has eight GPUs, whose 56 pairs are judged by their equals on the
-node and, as a whole, by the other nodes; what is DEGRADED is launched again on that node, up to three times in all. A
+node and, as a whole, by the other nodes; what is DEGRADED is launched again on that node, as often as a run does. A
 screen of eight rounds measures pairs of nodes; its suspects are measured again in four rounds with good partners. Pairs
 of GPUs differ by 0.25% from launch to launch and a node as a whole by 0.2%, as recorded (config/policy.yaml, `equals`);
 readings of the network by 2%. The noise has the shape of a row, and everything is drawn anew for each fleet and launch.
@@ -21,9 +21,9 @@ import numpy.typing as npt
 from benchmarks import localization
 from benchmarks.noise import SHAPES, Generator, Shape
 from benchmarks.regression import share
-from benchmarks.sessions import LAUNCHES, PAIRS, PARTS
+from benchmarks.sessions import PAIRS, PARTS, launched_again
 from fabricheck.fleet.screen import ROUNDS, ROUNDS_AGAIN
-from fabricheck.judge.outliers import Parts, outliers
+from fabricheck.judge.outliers import Parts, may_be_outliers, outliers
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.localization.cleared import find_cleared
 from fabricheck.localization.judge import that_count
@@ -31,7 +31,7 @@ from fabricheck.localization.localize import Locator
 from fabricheck.localization.plan import retest, screen
 from fabricheck.localization.routes import Design, Ways, design
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.launches import Launch, is_open, that_counts
+from fabricheck.session.launches import Launch
 from fabricheck.suite import suite_root
 from fabricheck.topology.network import node_of
 
@@ -64,16 +64,19 @@ class Fleet:
         self.locator = Locator(self.design)
         self.names = self.network.nodes
 
-    def slow_nodes(self, values: Floats, of_all: Floats, nodes: Sequence[int]) -> dict[int, set[str]]:
+    def slow_nodes(self, values: Floats, of_all: Floats, nodes: Sequence[int]) -> dict[int, Launch]:
         """What is slow on each of `nodes`, by `values` of shape (nodes, pairs): parts, and pairs by number. `of_all`:
         the values of all nodes."""
         policy = self.policy
         error = policy.equals_error / max(policy.equals_metrics, NODES * len(PAIRS)) / 4
         found: dict[int, set[str]] = {}
+        slow: dict[int, set[int]] = {}
         least = policy.spread_of_equals("goodput", "node", True, "one", host_memory=False)
-        for node, own in zip(nodes, values, strict=True):
-            for one in outliers(own, np.zeros(len(PAIRS)), PARTS, least, error * len(PAIRS)):
-                found.setdefault(node, set()).update(one.parts, map(str, one.members))
+        may_be = may_be_outliers(values, np.zeros_like(values), PARTS, least, error * len(PAIRS))
+        for place in np.flatnonzero(may_be).tolist():
+            for one in outliers(values[place], np.zeros(len(PAIRS)), PARTS, least, error * len(PAIRS)):
+                found.setdefault(nodes[place], set()).update(one.parts, map(str, one.members))
+                slow.setdefault(nodes[place], set()).update(one.members)
         least = policy.spread_of_equals("goodput", "node", True, "several", host_memory=False)
         levels = np.median(of_all, axis=1)
         levels[list(nodes)] = np.median(values, axis=1)
@@ -82,10 +85,11 @@ class Fleet:
             for member in one.members:
                 if member in nodes:
                     found.setdefault(member, set()).add("the node")
-        return found
+                    slow[member] = set(range(len(PAIRS)))
+        return {node: Launch(Verdict.DEGRADED, frozenset(each), len(slow[node])) for node, each in found.items()}
 
     def accused_nodes(self, shape: Shape, rng: Generator, bad: Bad) -> tuple[set[str], set[str]]:
-        """`NODE:PART` of what is DEGRADED by the first launch, and of what stays so by up to three."""
+        """`NODE:PART` of what is DEGRADED by the first launch, and of what stays so."""
 
         def launch(nodes: Sequence[int]) -> Floats:
             count = len(nodes)
@@ -98,18 +102,16 @@ class Fleet:
         everyone = list(range(NODES))
         values = launch(everyone)
         first = self.slow_nodes(values, values, everyone)
-        launches = {node: [Launch(Verdict.DEGRADED, frozenset(slow))] for node, slow in first.items()}
-        for _ in range(1, LAUNCHES):
-            left = [node for node in launches if is_open(launches[node], LAUNCHES)]
-            again = self.slow_nodes(launch(left), values, left) if left else {}
-            for node in left:
-                slow = frozenset(again.get(node, ()))
-                launches[node].append(Launch(Verdict.DEGRADED if slow else Verdict.PASS, slow))
-        decided = {node: each[that_counts(each)].slow for node, each in launches.items()}
-        one, three = (
-            {f"{self.names[node]}:{part}" for node, slow in each.items() for part in slow} for each in (first, decided)
+
+        def again(left: Sequence[int]) -> Mapping[int, Launch]:
+            return self.slow_nodes(launch(left), values, left)
+
+        decided = launched_again(first, again, NODES * len(PAIRS))
+        one, last = (
+            {f"{self.names[node]}:{part}" for node, slow in each.items() for part in slow.slow}
+            for each in (first, decided)
         )
-        return one, three
+        return one, last
 
     def accused_network(self, kind: localization.Noise, rng: Generator, bad: Bad) -> set[str]:
         """Places that the screen suspects and that measuring again does not clear."""
@@ -169,9 +171,9 @@ def judged(fleet: Fleet, shape: Shape, rng: Generator, bad: Bad) -> tuple[bool, 
     return bool(false_first or false_network), bool(false_stay or false_network), bad.named <= network | stay
 
 
-def rows(fleet: Fleet, healthy: int, faulty: int, seed: int) -> Iterator[str]:
+def rows(fleet: Fleet, healthy: int, faulty: int, seed: int, only: str = "") -> Iterator[str]:
     for shape in SHAPES:
-        if shape.name not in WANTED:
+        if shape.name not in WANTED or only not in shape.name:
             continue
         rng = np.random.default_rng([seed, len(shape.name)])
         good = [judged(fleet, shape, rng, Bad()) for _ in range(healthy)]
@@ -188,11 +190,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=20261124)
     parser.add_argument("--healthy", type=int, default=1000, help="healthy fleets of each noise")
     parser.add_argument("--faulty", type=int, default=200, help="fleets with five bad parts of each noise")
+    parser.add_argument("--only", default="", help="only the noise whose name holds this; it gives the same row")
     given = parser.parse_args()
     fleet = Fleet()
     head = "healthy fleets accused: one launch | launched again | five bad parts: all named | another accused"
     print(f"| noise | {head} |\n|---|---|---|---|---|", flush=True)
-    for row in rows(fleet, given.healthy, given.faulty, given.seed):
+    for row in rows(fleet, given.healthy, given.faulty, given.seed, given.only):
         print(row, flush=True)
 
 

@@ -5,17 +5,18 @@
 
 A session has nodes of eight GPUs with 56 pairs each, a metric a pair and a launch a node, all on one level that varies
 from launch to launch by a shape of `benchmarks.noise`. References are those of `calibrate`, and metrics are judged by
-them alone and together with those of the same GPU, link, node and session, as the judge does; so are equals. *Of
-three*: what the first launch shows is launched again, as `fabricheck run` does, and two of three decide. The oracle
-knows the noise and looks for each GPU, link and direction, at one false alarm in a hundred sessions.
+them alone and together with those of the same GPU, link, node and session, as the judge does; so are equals. *Launched
+again*: as often as `fabricheck run` launches what the first launch shows. The oracle knows the noise and looks for each
+GPU, link and direction, at one false alarm in a hundred sessions.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -26,16 +27,20 @@ from benchmarks.noise import SHAPES, Floats, Generator, Shape
 from benchmarks.regression import share
 from fabricheck.history.calibrate import ALONE
 from fabricheck.history.together import Drawn, together_of
-from fabricheck.judge.outliers import Parts, outliers
+from fabricheck.judge.outliers import Parts, may_be_outliers, outliers
 from fabricheck.judge.parts import CUT, Part, parts_of, scores_of, standardised
 from fabricheck.judge.policy import load_policy
+from fabricheck.records.verdict import Verdict
+from fabricheck.session.launches import MOST, Chance, Launch, is_open, that_counts
 from fabricheck.suite import suite_root
 
-GPUS, LAUNCHES, RUNS = 8, 3, 20
+GPUS, RUNS = 8, 20
 PAIRS = tuple(itertools.permutations(range(GPUS), 2))
 PARTS = [Parts((f"gpu{a}", f"gpu{b}"), (f"gpu{min(a, b)}--gpu{max(a, b)}",)) for a, b in PAIRS]
 FALSE_ALARMS = 0.01
 Flags = npt.NDArray[np.bool_]
+#: By test, what is slow and how many metrics that has.
+Slow = Mapping[int, tuple[frozenset[str], int]]
 #: What is slow, and which pairs have it.
 FAULTS = {
     "a GPU, in its 14 pairs": [place for place, pair in enumerate(PAIRS) if 0 in pair],
@@ -66,10 +71,39 @@ def parts_of_metrics(metrics: int) -> tuple[tuple[Part, ...], npt.NDArray[np.int
     return parts_of(crossed[:metrics], launch), launch
 
 
+def launched_again(
+    first: Mapping[int, Launch], again: Callable[[Sequence[int]], Mapping[int, Launch]], metrics: int
+) -> Mapping[int, Launch]:
+    """The launch that counts of each test that is DEGRADED in the `first`, by number, of a session of so many metrics;
+    `again` launches some once more, and has those that are DEGRADED then."""
+    launches = {test: [launch] for test, launch in first.items()}
+    for _ in range(1, MOST):
+        chance = Chance.of(metrics, launches.values())
+        left = [test for test, each in launches.items() if is_open(each, MOST, chance)]
+        found = again(left) if left else {}
+        for test in left:
+            launches[test].append(found.get(test, Launch(Verdict.PASS)))
+    return {test: each[that_counts(each)] for test, each in launches.items()}
+
+
+def red_in_the_end(sessions: int, metrics: int, slow_in: Callable[[int, Sequence[int] | None], Slow]) -> Flags:
+    """By session whether anything stays DEGRADED. `slow_in`: what some tests, or all, show in a launch, by number."""
+
+    def launch(number: int, tests: Sequence[int] | None = None) -> dict[int, Launch]:
+        found = slow_in(number, tests)
+        return {test: Launch(Verdict.DEGRADED, names, broad) for test, (names, broad) in found.items()}
+
+    def is_red(numbers: Iterator[int]) -> bool:
+        decided = launched_again(launch(next(numbers)), lambda left: launch(next(numbers), left), metrics)
+        return any(each.slow for each in decided.values())
+
+    return np.array([is_red(itertools.count(session * MOST)) for session in range(sessions)])
+
+
 def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
     """By session whether references say DEGRADED, of what is slow where something is: the metrics alone, and with those
-    of each part together; of these the first launch, and two of three. `values` has shape
-    (metrics, RUNS + sessions * LAUNCHES)."""
+    of each part together; of these the first launch, and as often as a run launches. `values` has shape
+    (metrics, RUNS + sessions * MOST)."""
     parts, launch = parts_of_metrics(made.metrics)
     units = np.zeros(made.metrics, dtype=np.int64)
     found = bounds(values[:, :RUNS], launch, units, FALSE_ALARMS)
@@ -83,19 +117,37 @@ def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
     meant = np.isin(np.arange(made.metrics), made.slow) if made.slow else np.ones(made.metrics, dtype=bool)
     wanted = np.array([meant[part.metrics].any() for part in parts])
     nodes = int(launch.max()) + 1
-    red = np.zeros((nodes + 1, shares.shape[1]), dtype=bool)  # by launch, and of what only all launches show
-    for place, one in enumerate(np.clip(np.clip(shares, -1, 1).T * bound, -CUT, CUT)):
-        scores = standardised(*scores_of(one, launch, parts, together.launch), parts, together.parts)
-        for number in np.flatnonzero((scores > together.limit) & wanted):
-            of = np.unique(launch[parts[number].metrics])
-            red[of[0] if of.size == 1 else nodes, place] = True
     alone &= meant[:, None]
-    np.logical_or.at(red, launch, alone)
-    by_launch = red.reshape(nodes + 1, -1, LAUNCHES)
-    yield np.asarray(alone.any(axis=0)[::LAUNCHES])
-    first = by_launch[..., 0]
-    yield np.asarray(first.any(axis=0))
-    yield np.asarray((first & (by_launch.sum(axis=-1) > LAUNCHES // 2)).any(axis=0))
+
+    @cache
+    def slow_of(place: int) -> dict[int, tuple[set[str], set[int]]]:
+        """Of one launch of all, by node and of what only all nodes show: names, and which metrics."""
+        found: dict[int, tuple[set[str], set[int]]] = {}
+
+        def add(node: int, name: str, metrics: Iterable[int]) -> None:
+            names, own = found.setdefault(node, (set(), set()))
+            names.add(name)
+            own.update(metrics)
+
+        for metric in np.flatnonzero(alone[:, place]).tolist():
+            add(int(launch[metric]), str(metric), [metric])
+        one = np.clip(np.clip(shares[:, place], -1, 1) * bound, -CUT, CUT)
+        scores = standardised(*scores_of(one, launch, parts, together.launch), parts, together.parts)
+        for number in np.flatnonzero((scores > together.limit) & wanted).tolist():
+            of = np.unique(launch[parts[number].metrics])
+            add(int(of[0]) if of.size == 1 else nodes, str(parts[number].names), parts[number].metrics.tolist())
+        return found
+
+    def slow_in(place: int, tests: Sequence[int] | None) -> Slow:
+        found = slow_of(place)
+        return {
+            test: (frozenset(names), len(own)) for test, (names, own) in found.items() if tests is None or test in tests
+        }
+
+    sessions = shares.shape[1] // MOST
+    yield np.asarray(alone.any(axis=0)[::MOST])
+    yield np.array([bool(slow_of(session * MOST)) for session in range(sessions)])
+    yield red_in_the_end(sessions, made.metrics, slow_in)
 
 
 def red_by_equals(made: Made, values: Floats) -> Iterator[Flags]:
@@ -103,28 +155,29 @@ def red_by_equals(made: Made, values: Floats) -> Iterator[Flags]:
     policy = load_policy(suite_root() / "config" / "policy.yaml")
     least = policy.spread_of_equals("goodput", "node", True, "one", host_memory=False)
     error = policy.equals_error / max(policy.equals_metrics, made.metrics) / 2 * len(PAIRS)
+    nodes = 1 if made.slow else made.metrics // len(PAIRS)
+    by_node = values[: nodes * len(PAIRS), RUNS:].reshape(nodes, len(PAIRS), -1)
 
-    def slow_in(node: int, launch: int) -> set[int]:
-        rows = slice(node * len(PAIRS), (node + 1) * len(PAIRS))
-        found = outliers(values[rows, RUNS + launch], np.zeros(len(PAIRS)), PARTS, least, error)
-        members = {member for each in found for member in each.members}
-        return members & set(made.slow) if made.slow else members
+    def slow_in(place: int, tests: Sequence[int] | None) -> Slow:
+        own = by_node[..., place]
+        may_be = may_be_outliers(own, np.zeros_like(own), PARTS, least, error)
+        found = {}
+        for node in range(nodes) if tests is None else tests:
+            slow = outliers(own[node], np.zeros(len(PAIRS)), PARTS, least, error) if may_be[node] else ()
+            members = {member for each in slow for member in each.members}
+            if members := members & set(made.slow or members):
+                found[node] = frozenset(map(str, members)), len(members)
+        return found
 
-    sessions = (values.shape[1] - RUNS) // LAUNCHES
-    first, most = np.zeros(sessions, dtype=bool), np.zeros(sessions, dtype=bool)
-    for session, node in itertools.product(range(sessions), range(1 if made.slow else made.metrics // len(PAIRS))):
-        if found := slow_in(node, session * LAUNCHES):
-            first[session] = True
-            again = [slow_in(node, session * LAUNCHES + launch) for launch in range(1, LAUNCHES)]
-            most[session] |= any(any(member in each for each in again) for member in found)
-    yield first
-    yield most
+    sessions = by_node.shape[-1] // MOST
+    yield np.array([bool(slow_in(session * MOST, None)) for session in range(sessions)])
+    yield red_in_the_end(sessions, made.metrics, slow_in)
 
 
 Judge = Callable[[Made, Floats], Iterator[Flags]]
 JUDGES: Mapping[str, tuple[Judge, str]] = {
-    "references": (red_by_references, "metrics alone | and parts | of three"),
-    "equals": (red_by_equals, "equals | of three"),
+    "references": (red_by_references, "metrics alone | and parts | launched again"),
+    "equals": (red_by_equals, "equals | launched again"),
 }
 
 
@@ -132,7 +185,7 @@ def measured(made: Made, rng: Generator, systems: int, sessions: int, by: Judge)
     """The cells of a row: the shares of sessions."""
     found = []
     for _ in range(systems):
-        values = made.spread * made.shape.make(rng, made.metrics, RUNS + sessions * LAUNCHES)
+        values = made.spread * made.shape.make(rng, made.metrics, RUNS + sessions * MOST)
         values[list(made.slow), RUNS:] += made.loss
         found.append(list(by(made, values)))
     number = systems * sessions
@@ -153,14 +206,17 @@ def main() -> None:
     parser.add_argument("--systems", type=int, default=20, help="that are calibrated, for each row")
     parser.add_argument("--sessions", type=int, default=50, help="of each system")
     parser.add_argument("--metrics", type=int, default=1008, help="of a session")
+    parser.add_argument("--only", default="", help="only the noise whose name holds this; it gives the same row")
     given = parser.parse_args()
     by, head = JUDGES[given.by]
     rule = "|---" * (head.count("|") + 1)
     print(f"| healthy, {given.metrics:,} metrics | {head} |\n|---{rule}|")
-    for shape in SHAPES:
+    for shape in (each for each in SHAPES if given.only in each.name):
         rng = np.random.default_rng([given.seed, given.metrics])
         made = Made(shape, given.metrics, 0.02)
         print(f"| {shape.name} | {measured(made, rng, given.systems, given.sessions, by)} |", flush=True)
+    if given.only:
+        return
     print(f"\n| slow, Gaussian noise | loss at spread | {head} | oracle |\n|---|---{rule}|---|")
     for (what, slow), (loss, spread) in itertools.product(FAULTS.items(), ((0.05, 0.02), (0.03, 0.005))):
         rng = np.random.default_rng([given.seed, len(slow), int(1e4 * loss)])

@@ -65,9 +65,10 @@ if TYPE_CHECKING:
     "--launches",
     type=click.IntRange(min=1),
     envvar="FABRICHECK_LAUNCHES",
-    default=3,
+    default=7,
     show_default=True,
-    help="What is DEGRADED is launched again, up to so many times in all, and most decide; 1: never.",
+    help="What is DEGRADED is launched again until chance does not explain it or most launches pass, up to so many "
+    "times in all; 1: never.",
 )
 @click.option("--short", "is_short", is_flag=True, help="Of that run, ten lines of 60 columns at most.")
 @click.option("--list", "only_list", is_flag=True, help="List the checks that would run, and run none.")

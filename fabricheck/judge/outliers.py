@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from scipy.special import stdtr, stdtrit  # those of scipy.stats.t, which takes half a second to import
 
 Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
 
 # How well the spread of equals is known before they are looked at, in degrees of freedom. With 8 the tails are those of
 # recorded launches: of 3,000 goodputs of healthy H200 one lay 5 standard deviations from its equals.
@@ -70,18 +72,16 @@ class _Given:
     error: float
 
 
-@dataclass(frozen=True)
-class _Split:
-    """Some against the rest; `cost`: what is left within the two sides. `tests`: how many splits were looked at."""
+@dataclass(frozen=True, eq=False)
+class _Splits:
+    """Some against the rest, several times, shape (..., S): by how much some are slower, the `spread` of one equal,
+    `statistic` with its degrees of `freedom`, and what is left within the two sides (`cost`)."""
 
-    members: frozenset[int]
-    excess: float
-    spread: float
-    statistic: float
-    freedom: int
-    cost: float
-    parts: tuple[str, ...] = ()
-    tests: int = 1
+    excess: Floats
+    spread: Floats
+    statistic: Floats
+    freedom: Numbers
+    cost: Floats
 
 
 def outliers(
@@ -106,50 +106,86 @@ def outliers(
         best = _best(given, parts, left)
         if best is None:
             break
-        rest = [one for one in left if one not in best.members]
-        centre = float(np.median(values[rest]))
-        members = tuple(sorted(best.members))
-        p = min(1.0, best.tests * float(stdtr(best.freedom, -best.statistic)))
-        found.append(Outlier(members, best.parts, len(rest), centre, best.excess, best.spread, p))
-        left = rest
+        found.append(best)
+        left = [one for one in left if one not in best.members]
     return tuple(found)
 
 
 def critical_value(count: int, inside: Floats, least_spread: float, error: float) -> float:
     """By how much, as a logarithm, one of `count` equals has to be slower than the others to be found for itself."""
     prior = max(least_spread, float(np.median(inside)))
-    return _quantile(error / (2 * count), _PRIOR_FREEDOM) * prior * float(np.sqrt(1 + _weight(count - 1)))
+    return _quantile(error / (2 * count), _PRIOR_FREEDOM) * prior * float(np.sqrt(1 + _weight(np.asarray(count - 1))))
 
 
-def _best(given: _Given, parts: Sequence[Parts], left: Sequence[int]) -> _Split | None:
-    everyone = frozenset(left)
-    shared = {members: names for members, names in _by_part(parts, left).items() if len(members) > 1}
-    # Half of the error for single members, of which the worst is the one that can be an outlier; half for parts.
-    worst = max(left, key=lambda one: float(given.values[one]))
-    asked: list[tuple[frozenset[int], tuple[str, ...], int]] = [(frozenset([worst]), (), len(left))]
-    middle = float(np.median(given.values[list(left)]))
-    slowest = sorted(shared, key=lambda members: -_urgency(given.values, members, middle))
-    asked += [(members, shared[members], len(shared)) for members in slowest[:_MOST_PARTS]]
-    if float(np.ptp(given.values[list(left)])) < _least_range(given, len(left), max(len(shared), len(left))):
+def may_be_outliers(
+    values: Floats, inside: Floats, parts: Sequence[Parts], least_spread: float, error: float
+) -> npt.NDArray[np.bool_]:
+    """Whether `outliers` can find any in each of several groups, whose members cross the same parts: shape (groups,),
+    of `values` and `inside` of shape (groups, n). Much faster where few groups have any: only splits are looked at that
+    were beyond chance if nothing were left within their sides."""
+    count = values.shape[-1]
+    prior = np.maximum(least_spread, np.median(inside, axis=-1))
+    shared = _shared(parts, range(count))
+    masks = _masks(shared, count)
+    within = _PRIOR_FREEDOM / (_PRIOR_FREEDOM + max(count - 2, 0)) * prior**2
+    order = np.argsort(values, axis=-1)
+    ordered = np.take_along_axis(values, order, axis=-1)
+    found = np.zeros(len(values), dtype=bool)
+    for number in range(-1, len(masks)):
+        mask, tests = (masks[number], len(shared)) if number >= 0 else (np.arange(count) == count - 1, count)
+        own = values if number >= 0 else ordered  # a single one is the worst
+        sizes = mask.sum(), count - mask.sum()
+        bound = _quantile(error / (2 * tests), int(_freedom(*sizes)))
+        weight = _weight(sizes[0]) + _weight(sizes[1])
+        reach = bound * np.sqrt(within * weight)
+        slow = _middle(np.sort(own[:, mask], axis=-1))
+        fastest = _middle(ordered[:, : sizes[1]])  # the rest has no smaller median
+        left = np.flatnonzero(~found & (slow - fastest > reach))
+        rest = _middle(np.sort(own[left][:, ~mask], axis=-1))
+        left = left[slow[left] - rest > reach[left]]
+        if left.size:
+            sides = np.broadcast_to(mask, (left.size, 1, count))
+            own_inside = inside if number >= 0 else np.take_along_axis(inside, order, axis=-1)
+            found[left] = _split(own[left], own_inside[left], sides, prior[left]).statistic[:, 0] > bound
+    return found
+
+
+def _best(given: _Given, parts: Sequence[Parts], left: Sequence[int]) -> Outlier | None:
+    values, count = given.values[list(left)], len(left)
+    shared = _shared([parts[one] for one in left], range(count))
+    if float(np.ptp(values)) < _least_range(given, count, max(len(shared), count)):
         return None
-    best: _Split | None = None
-    for members, names, number in asked:
-        if members == everyone:
-            continue
-        one = _split(given, members, everyone - members)
-        beyond_chance = one.statistic > _quantile(given.error / (2 * number), one.freedom)
-        if beyond_chance and (best is None or one.cost < best.cost * (1 - 1e-9)):
-            best = replace(one, parts=names, tests=2 * number)
-    if best is None:
+    # Half of the error for single members, of which the worst is the one that can be an outlier; half for parts.
+    middle = float(np.median(values))
+    slowest = sorted(shared, key=lambda members: -_urgency(values, members, middle))[:_MOST_PARTS]
+    asked = [frozenset([int(np.argmax(values))]), *(each for each in slowest if len(each) < count)]
+    tests = np.array([count] + [len(shared)] * (len(asked) - 1))
+    masks = _masks(asked, count)
+    splits = _split(values, given.inside[list(left)], masks, given.prior)
+    beyond_chance = splits.statistic > _bounds(given.error, tests, splits.freedom)
+    best = -1
+    for one in np.flatnonzero(beyond_chance).tolist():
+        if best < 0 or splits.cost[one] < splits.cost[best] * (1 - 1e-9):
+            best = one
+    if best < 0:
         return None
     # Of those that cross a slow part the ones that are slow themselves.
-    between = float(np.median(given.values[sorted(everyone - best.members)])) + best.excess / 2
-    return replace(best, members=frozenset(one for one in best.members if given.values[one] > between))
+    excess = float(splits.excess[best])
+    slow = masks[best] & (values > float(np.median(values[~masks[best]])) + excess / 2)
+    return Outlier(
+        members=tuple(sorted(left[one] for one in np.flatnonzero(slow).tolist())),
+        parts=shared[asked[best]] if best else (),
+        equals=int((~slow).sum()),
+        centre=float(np.median(values[~slow])),
+        excess=excess,
+        spread=float(splits.spread[best]),
+        p=min(1.0, 2 * int(tests[best]) * float(stdtr(splits.freedom[best], -splits.statistic[best]))),
+    )
 
 
 def _urgency(values: Floats, members: frozenset[int], middle: float) -> float:
     """How much slower members are than all, for their number: what is not among the first has no better split."""
-    return float(np.sum(values[list(members)] - middle)) / float(np.sqrt(len(members)))
+    return float(np.sum(values[list(members)] - middle)) / math.sqrt(len(members))
 
 
 def _least_range(given: _Given, count: int, tests: int) -> float:
@@ -160,45 +196,72 @@ def _least_range(given: _Given, count: int, tests: int) -> float:
     return _quantile(given.error / (2 * max(tests, 1)), freedom) * float(np.sqrt(variance)) * (count > 3)
 
 
-def _by_part(parts: Sequence[Parts], left: Sequence[int]) -> Mapping[frozenset[int], tuple[str, ...]]:
-    """Members that cross a part, or one of two, by the names of the parts that they cross."""
+def _shared(parts: Sequence[Parts], members: Sequence[int]) -> Mapping[frozenset[int], tuple[str, ...]]:
+    """Several members that cross a part, or one of two, by the names of the parts that they cross."""
     crossing: dict[str, set[int]] = {}
-    for one in left:
+    for one in members:
         for name in parts[one].all:
             crossing.setdefault(name, set()).add(one)
     found: dict[frozenset[int], tuple[str, ...]] = {}
-    for name, members in crossing.items():
-        key = frozenset(members)
+    for name, crossed in crossing.items():
+        key = frozenset(crossed)
         found[key] = (*found.get(key, ()), name)
-    units = dict.fromkeys(name for one in left for name in parts[one].units)
+    units = dict.fromkeys(name for one in members for name in parts[one].units)
     for first, second in itertools.combinations(units, 2) if len(units) <= _MOST_FOR_TWO else ():
         found.setdefault(frozenset(crossing[first] | crossing[second]), (f"{first} and {second}",))
+    return {crossed: names for crossed, names in found.items() if len(crossed) > 1}
+
+
+def _split(values: Floats, inside: Floats, masks: npt.NDArray[np.bool_], prior: float | Floats) -> _Splits:
+    """Those that `masks`, shape (..., S, n), have against the rest, of `values` of shape (..., n)."""
+    values, inside = values[..., None, :], inside[..., None, :]
+    prior = np.asarray(prior)[..., None]
+    count, size = masks.sum(axis=-1), masks.shape[-1]
+    rest = size - count
+    # One fast one among few others makes none slow.
+    centre = np.where(
+        rest >= _FEWEST_FOR_NORMAL, _median(values, ~masks), np.where(~masks, values, -np.inf).max(axis=-1)
+    )
+    centre_of_slow = _median(values, masks)
+    left = values - np.where(masks, centre_of_slow[..., None], centre[..., None])
+    cost = np.abs(left).sum(axis=-1)
+    freedom = max(size - 2, 0)
+    if size >= _FEWEST_TO_CUT:
+        reach = (_CUT * np.maximum(_NORMAL * np.median(np.abs(left), axis=-1), prior))[..., None]
+        left = np.clip(left, -reach, reach)
+    own = np.maximum(prior, _median(inside, masks))
+    variance = (_PRIOR_FREEDOM * own**2 + (left**2).sum(axis=-1)) / (_PRIOR_FREEDOM + freedom)
+    excess = centre_of_slow - centre
+    statistic = excess / np.sqrt(variance * (_weight(count) + _weight(rest)))
+    return _Splits(excess, np.sqrt(variance), statistic, _freedom(count, rest), cost)
+
+
+def _median(values: Floats, masks: npt.NDArray[np.bool_]) -> Floats:
+    """The median of those that each of `masks` has, shape (..., S)."""
+    ordered, count = np.sort(np.where(masks, values, np.inf), axis=-1), masks.sum(axis=-1)
+    around = np.stack([(count - 1) // 2, count // 2], axis=-1)
+    return np.asarray(np.take_along_axis(ordered, around, axis=-1).mean(axis=-1))
+
+
+def _middle(ordered: Floats) -> Floats:
+    """The median of sorted values, shape (..., n)."""
+    count = ordered.shape[-1]
+    return np.asarray((ordered[..., (count - 1) // 2] + ordered[..., count // 2]) / 2)
+
+
+def _masks(members: Iterable[Collection[int]], count: int) -> npt.NDArray[np.bool_]:
+    """Which of `count` each has, shape (S, count); without what has all."""
+    asked = [list(each) for each in members if len(each) < count]
+    found = np.zeros((len(asked), count), dtype=bool)
+    for row, each in zip(found, asked, strict=True):
+        row[each] = True
     return found
 
 
-def _split(given: _Given, members: frozenset[int], rest: frozenset[int]) -> _Split:
-    slow, others = given.values[sorted(members)], given.values[sorted(rest)]
-    # One fast one among few others makes none slow.
-    centre = _median(others) if others.size >= _FEWEST_FOR_NORMAL else float(np.max(others))
-    centres = _median(slow), centre
-    left = np.concatenate([slow - centres[0], others - centres[1]])
-    cost = float(np.abs(left).sum())
-    freedom = max(left.size - 2, 0)
-    if left.size >= _FEWEST_TO_CUT:
-        reach = _CUT * max(_NORMAL * _median(np.abs(left)), given.prior)
-        left = np.clip(left, -reach, reach)
-    own = max(given.prior, _median(given.inside[sorted(members)]))
-    variance = (_PRIOR_FREEDOM * own**2 + float((left**2).sum())) / (_PRIOR_FREEDOM + freedom)
-    excess = centres[0] - centres[1]
-    statistic = excess / float(np.sqrt(variance * (_weight(slow.size) + _weight(others.size))))
-    tails = freedom if min(slow.size, others.size) >= _FEWEST_FOR_NORMAL else min(freedom, _MOST_OF_FEW)
-    return _Split(members, excess, float(np.sqrt(variance)), statistic, _PRIOR_FREEDOM + tails, cost)
-
-
-def _median(values: Floats) -> float:
-    """That of numpy, whose own takes twenty times as long for a handful of values."""
-    ordered, half = np.sort(values), values.size // 2
-    return float(ordered[half] if values.size % 2 else (ordered[half - 1] + ordered[half]) / 2)
+def _bounds(error: float, tests: Numbers, freedom: Numbers) -> Floats:
+    """What statistics are beyond by chance with half of `error`, of so many tests each."""
+    pairs = zip(tests.tolist(), freedom.tolist(), strict=True)
+    return np.array([_quantile(error / (2 * number), one) for number, one in pairs])
 
 
 @lru_cache(maxsize=4096)  # a session asks the same of many groups
@@ -206,6 +269,13 @@ def _quantile(error: float, freedom: int) -> float:
     return float(-stdtrit(freedom, error))
 
 
-def _weight(count: int) -> float:
+def _freedom(slow: Numbers, rest: Numbers) -> Numbers:
+    """Degrees of freedom of what so many have against the rest."""
+    together = np.maximum(slow + rest - 2, 0)
+    few = np.minimum(slow, rest) < _FEWEST_FOR_NORMAL
+    return np.asarray(_PRIOR_FREEDOM + np.where(few, np.minimum(together, _MOST_OF_FEW), together))
+
+
+def _weight(count: Numbers) -> Floats:
     """Variance of the median of `count` values, over that of one."""
-    return (1.0 if count <= 2 else _OF_MEDIAN) / count
+    return np.where(count <= 2, 1.0, _OF_MEDIAN) / count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from fabricheck.judge.overall import verdict_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case, node_of_file
 from fabricheck.records.verdict import Finding, Problem, Verdict, worst
-from fabricheck.session.launches import Launch, Launched, is_open, that_counts, write_launched
+from fabricheck.session.launches import Chance, Launch, Launched, is_open, that_counts, write_launched
 from fabricheck.session.outcome import Outcome, judge_session
 from fabricheck.session.progress import Progress
 from fabricheck.session.reading import Session
@@ -47,10 +48,11 @@ class Again:
     def judge(self, session: Session) -> tuple[Session, Outcome | None]:
         """The session with the launch that counts in place of each that was DEGRADED; what it comes to, where known.
 
-        A test is launched until more than half of `most` launches agree on what is slow, or that nothing is, each
-        judged beside the first launches of all other tests. Hangs and wrong data are not launched again. Of a run over
-        a fleet, whose job has to be there, the tests of each node are, on the nodes that are slow in them; the network
-        between nodes has a second look of its own. Where no launch can be made, what was found stands.
+        A test is launched, `most` times in all, until most launches pass or chance does not explain what is slow again
+        (`is_open`), each judged beside the first launches of all other tests. Hangs and wrong data are not launched
+        again. Of a run over a fleet, whose job has to be there, the tests of each node are, on the nodes that are slow
+        in them; the network between nodes has a second look of its own. Where no launch can be made, what was found
+        stands.
         """
         if session.interrupted or self.most == 1 or any(word.startswith(_OWN) for word in self.selection.more):
             return session, None
@@ -78,9 +80,10 @@ class Again:
         hosts, cases = _hosts_of(outcome), {str(case): case for case in session.cases}
         found = launches_of(session, outcome, fleet)
         slow = [_Tried(cases[key[0]], key[1], [one]) for key, one in found.items() if one.verdict is Verdict.DEGRADED]
-        ended_by = ""
+        ended_by, metrics = "", sum(len(judged.judgements) for judged in outcome.judged)
         for number in range(2, self.most + 1):
-            left = [each for each in slow if is_open(each.launches, self.most)]
+            chance = Chance.of(metrics, [each.launches for each in slow])
+            left = [each for each in slow if is_open(each.launches, self.most, chance)]
             if not left or ended_by:
                 break
             names = ", ".join(each.name for each in left[:_MOST_NAMED])
@@ -100,7 +103,8 @@ class Again:
                     each.add(Launch(Verdict.INCOMPLETE), "on other nodes")
                 else:
                     each.add(found[each.key], folder=made[each.key][1])
-        launched = [each.launched for each in slow if len(each.launches) > 1]
+        chance = Chance.of(metrics, [each.launches for each in slow])
+        launched = [each.launched(chance) for each in slow if len(each.launches) > 1]
         if not launched:
             return session
         write_launched(session.folder, launched)
@@ -171,11 +175,12 @@ class _Tried:
         self.said.append(said or f"{launch.verdict.value}{other}")
         self.folders.append(folder)
 
-    @property
-    def launched(self) -> Launched:
+    def launched(self, chance: Chance) -> Launched:
         counts = that_counts(self.launches)
-        verdict = self.launches[counts].verdict.value
-        return Launched(str(self.case), tuple(self.said), verdict, self.folders[counts], self.node)
+        verdict = self.launches[counts].verdict
+        several = verdict is Verdict.DEGRADED and sum(bool(each.slow) for each in self.launches) > 1
+        p = chance.p_value(self.launches) if several else None
+        return Launched(str(self.case), tuple(self.said), verdict.value, self.folders[counts], self.node, p)
 
 
 def launches_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) -> dict[Key, Launch]:
@@ -186,6 +191,7 @@ def launches_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) 
     """
     found: dict[Key, list[Verdict]] = {}
     slow: dict[Key, set[str]] = {}
+    metrics: Counter[Key] = Counter()
     several = {str(case) for case in session.cases if case.launches}
     for case in session.cases if fleet is None else ():
         if not case.is_build:
@@ -197,7 +203,9 @@ def launches_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) 
         by_file[judged.run.path] = key
         found.setdefault(key, []).append(verdict_of(judged))
         names = slow.setdefault(key, set())
-        names |= {each.name for each in judged.judgements if each.verdict is Verdict.DEGRADED}
+        own = {each.name for each in judged.judgements if each.verdict is Verdict.DEGRADED}
+        names |= own
+        metrics[key] += len(own)
         for problem in judged.problems:
             names |= _names(problem)
     for problem in outcome.problems:
@@ -207,7 +215,11 @@ def launches_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) 
     for case in session.cases:  # only its check says so
         if case.verdict is Verdict.DEGRADED and slow.get((str(case), "")) == set():
             slow[str(case), ""] = {_same(case.reason or "")}
-    return {key: Launch(worst(found[key]), frozenset(slow[key])) for key in found if key[0] not in several}
+    return {
+        key: Launch(worst(found[key]), frozenset(slow[key]), max(metrics[key], 1))
+        for key in found
+        if key[0] not in several
+    }
 
 
 def _names(problem: Problem) -> set[str]:

@@ -1,4 +1,4 @@
-"""Launches of test cases after their first in a session: what each came to, and which of them counts."""
+"""Launches of test cases after their first in a session: how many it takes, what each came to, and which counts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from scipy.special import bdtrc  # that of scipy.stats.binom, which takes half a second to import
+
 from fabricheck.errors import UserError
 from fabricheck.jsonfile import read_json
 from fabricheck.records.verdict import Finding, Verdict
 
 #: In the folder of a session in which something was launched again.
 LAUNCHES = "launches.json"
+#: So many launches of a test at most, where nobody asks for another number.
+MOST = 7
+#: The share of healthy sessions, of however many metrics, in which chance alone makes anything DEGRADED in so many
+#: launches that it counts. Another half of a per cent is left for what is not launched again, the network of a fleet.
+FALSE_ALARMS = 0.005
+# Where few things say so, healthy ones are taken to be slow in no fewer launches than this: of the noises of
+# benchmarks.sessions tenfold outliers make most slow, one metric in 500.
+_RATE_OF_FEW = 1 / 500
+# One launch is one draw, and never enough.
+_FEWEST = 2
+# What does not get to its end twice is not tried a third time.
+_MOST_UNENDED = 2
 
 
 @dataclass(frozen=True)
@@ -21,7 +35,8 @@ class Launched:
     """The launches of a test case, by its name: what is `said` of each in order, and the verdict that `counts`.
 
     `folder`: where ReFrame left the launch that counts, inside that of the session; empty for the first. `node`: the
-    one of a fleet on which it was.
+    one of a fleet on which it was. `p`: of DEGRADED, the probability that chance makes anything of a healthy session so
+    in as many launches; None where nothing was slow twice.
     """
 
     case: str
@@ -29,20 +44,53 @@ class Launched:
     counts: str
     folder: str = ""
     node: str = ""
+    p: float | None = None
 
     @property
     def finding(self) -> Finding:
         where = f" on {self.node}" if self.node else ""
         times = f"was launched {len(self.said)} times{where}"
-        return Finding(f"{self.case}: {times}: {', '.join(self.said)}; {self.counts} counts")
+        text = f"{self.case}: {times}: {', '.join(self.said)}; {self.counts} counts"
+        if self.p is not None:
+            text += f" (p = {self.p:.1g}, corrected for all metrics of the session)"
+            text += "; more launches would tell: --launches" if self.p > FALSE_ALARMS else ""
+        return Finding(text)
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What one launch came to; `slow`: by name the metrics and parts that are DEGRADED in it."""
+    """What one launch came to; `slow`: by name the metrics and parts that are DEGRADED in it, `metrics`: how many of
+    these are metrics."""
 
     verdict: Verdict
     slow: frozenset[str] = frozenset()
+    metrics: int = 1
+
+
+@dataclass(frozen=True)
+class Chance:
+    """How often something healthy is DEGRADED in a launch of a session, by what the session itself shows.
+
+    `metrics`: so many it judges. `refuted`: of what was DEGRADED in a first launch and was not in a later one, how many
+    metrics each had. A session has as many things as broad as something slow as that goes into its metrics: 512 nodes
+    with 56 metrics, or 28,672 of one. The share of these that was refuted is how often one is slow by chance.
+    """
+
+    metrics: int
+    refuted: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, metrics: int, tried: Iterable[Sequence[Launch]]) -> Chance:
+        """As the launches of all that were `tried` again tell it."""
+        return cls(metrics, tuple(each[0].metrics for each in tried if _most(each)[1] < _ended(each)))
+
+    def p_value(self, launches: Sequence[Launch]) -> float:
+        """The probability that anything as broad is slow by chance in as many of so many launches (Bonferroni)."""
+        broad = max(launches[0].metrics, 1)
+        things = max(self.metrics / broad, 1.0)
+        refuted = max(sum(each >= broad for each in self.refuted), 1)
+        rate = refuted / max(things, 1 / _RATE_OF_FEW)
+        return min(1.0, things * float(bdtrc(_most(launches)[1] - 1, _ended(launches), min(rate, 1.0))))
 
 
 def that_counts(launches: Sequence[Launch]) -> int:
@@ -55,17 +103,30 @@ def that_counts(launches: Sequence[Launch]) -> int:
         if (found := _last(launches, stands)) >= 0:
             return found
     name, times = _most(launches)
-    ended = sum(each.verdict in (Verdict.PASS, Verdict.DEGRADED) for each in launches)
-    if 2 * times < ended and (passed := _last(launches, Verdict.PASS)) >= 0:
+    if 2 * times < _ended(launches) and (passed := _last(launches, Verdict.PASS)) >= 0:
         return passed
     return max(place for place, each in enumerate(launches) if name in each.slow)
 
 
-def is_open(launches: Sequence[Launch], most: int) -> bool:
-    """Whether one more launch, of `most` in all, could still change what counts."""
-    passed = sum(each.verdict is Verdict.PASS for each in launches)
+def is_open(launches: Sequence[Launch], most: int, chance: Chance) -> bool:
+    """Whether it takes one more launch, of `most` in all: a sequential test, after each launch.
+
+    It ends where most launches pass, and where the same thing is slow in so many that chance does that in fewer than
+    FALSE_ALARMS of healthy sessions: two of two where all that was DEGRADED is so again, three or more where much of it
+    is not. What is open after `most` launches stands by their majority.
+    """
+    times, ended = _most(launches)[1], _ended(launches)
     stand = any(each.verdict in (Verdict.INVALID, Verdict.FAIL) for each in launches)
-    return not stand and len(launches) < most and 2 * max(passed, _most(launches)[1]) <= most
+    if stand or len(launches) >= most or len(launches) - ended >= _MOST_UNENDED:
+        return False
+    if 2 * times < ended and _last(launches, Verdict.PASS) >= 0:
+        return False
+    return 2 * times <= most and (times < _FEWEST or chance.p_value(launches) > FALSE_ALARMS)
+
+
+def _ended(launches: Sequence[Launch]) -> int:
+    """How many got to their end."""
+    return sum(each.verdict in (Verdict.PASS, Verdict.DEGRADED) for each in launches)
 
 
 def _most(launches: Sequence[Launch]) -> tuple[str, int]:
@@ -91,9 +152,14 @@ def read_launched(folder: Path) -> tuple[Launched, ...]:
     try:
         return tuple(
             Launched(
-                each["case"], tuple(map(str, each["said"])), each["counts"], Path(each["folder"]).name, each["node"]
+                each["case"],
+                tuple(map(str, each["said"])),
+                each["counts"],
+                Path(each["folder"]).name,
+                each["node"],
+                None if each.get("p") is None else float(each["p"]),
             )
             for each in read_json(file)
         )
-    except (TypeError, KeyError):
+    except (TypeError, KeyError, ValueError):
         raise UserError(f"{file}: does not say which tests were launched again") from None

@@ -1,23 +1,42 @@
-"""Which of several launches counts, and when one more could still change that."""
+"""Which of several launches counts, and how many it takes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 
+from benchmarks.launches import degraded
+from fabricheck.commands.run import run
 from fabricheck.errors import UserError
 from fabricheck.records.case import NODES
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.launches import LAUNCHES, Launch, Launched, is_open, read_launched, that_counts, write_launched
+from fabricheck.session.launches import (
+    FALSE_ALARMS,
+    LAUNCHES,
+    MOST,
+    Chance,
+    Launch,
+    Launched,
+    is_open,
+    read_launched,
+    that_counts,
+    write_launched,
+)
 from fabricheck.session.reading import Session
+from tests.support.effort import effort
 from tests.support.sessions import case
 
 P, N, F = (Launch(each) for each in (Verdict.PASS, Verdict.INCOMPLETE, Verdict.FAIL))
 # Slow by one thing, by another, and by both.
 A, B, AB = (Launch(Verdict.DEGRADED, frozenset(each)) for each in ("a", "b", "ab"))
+BAD_P = '[{"case": "A", "said": [], "counts": "PASS", "folder": "", "node": "", "p": "small"}]'
+# A session in which nothing was refuted, and a fleet in which much was.
+QUIET, LOUD = Chance(1000), Chance(28_672, (1,) * 30)
 
 
 @pytest.mark.parametrize(
@@ -45,24 +64,100 @@ def test_what_is_slow_by_something_else_each_time_is_not_green() -> None:
     assert (A, B, other)[that_counts((A, B, other))].verdict is Verdict.DEGRADED
 
 
-@given(st.lists(st.sampled_from([P, N, F, A, B, AB]), max_size=4), st.sampled_from([1, 3, 5]))
-def test_what_is_settled_no_later_launch_that_measures_speed_changes(later: list[Launch], most: int) -> None:
+@given(st.lists(st.sampled_from([P, N, F, A, B, AB]), max_size=4), st.sampled_from([1, 3]))
+def test_what_is_settled_by_most_of_all_no_later_launch_changes(later: list[Launch], most: int) -> None:
     launches = [A, *later][:most]
-    if not is_open(launches, most):
+    if not is_open(launches, most, QUIET):
         verdict = launches[that_counts(launches)].verdict
         for one in (P, A, B, AB, N):
             more = [*launches, *[one] * (most - len(launches))]
             assert more[that_counts(more)].verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("launches", "is_quiet_open", "is_loud_open"),
+    [
+        ((A,), True, True),
+        ((A, A), False, True),
+        ((A, A, A), False, False),
+        ((A, P), True, True),
+        ((A, P, P), False, False),
+        ((A, P, A), False, True),
+        ((A, P, A, A), False, False),
+        ((A, P, A, P), True, True),
+        ((A, B), True, True),
+        ((A, F), False, False),
+        ((A, N), True, True),
+        ((A, N, N), False, False),
+    ],
+)
+def test_the_more_is_slow_by_chance_the_more_launches_it_takes(
+    launches: tuple[Launch, ...], is_quiet_open: bool, is_loud_open: bool
+) -> None:
+    assert is_open(launches, MOST, QUIET) is is_quiet_open
+    assert is_open(launches, MOST, LOUD) is is_loud_open
+
+
+@pytest.mark.parametrize("launches", [(A,), (A, P), (A, B), (A, N)])
+def test_one_slow_launch_is_never_enough(launches: tuple[Launch, ...]) -> None:
+    """Not even in a session of one metric, which chance hardly ever makes slow."""
+    assert is_open(launches, MOST, Chance(1))
+
+
+def test_a_node_is_one_of_nodes_and_a_metric_one_of_metrics() -> None:
+    """Tails of pairs say nothing of nodes, of which there are fewer; those of nodes say something of both."""
+    node = Launch(Verdict.DEGRADED, frozenset("n"), 56)
+    of_pairs, of_nodes = Chance(28_672, (1,) * 30), Chance(28_672, (56,) * 30)
+    assert of_pairs.p_value((node, node)) < FALSE_ALARMS < of_pairs.p_value((A, A))
+    assert of_nodes.p_value((node, node)) == 1.0
+    assert of_nodes.p_value((A, A)) == of_pairs.p_value((A, A))
+
+
+def test_what_was_refuted_tells_chance() -> None:
+    node = Launch(Verdict.DEGRADED, frozenset("n"), 56)
+    assert Chance.of(1000, [(A, A), (A, P, P), (node, B, P), (A, N)]) == Chance(1000, (1, 56))
+
+
+@pytest.mark.parametrize(
+    ("things", "broad", "slow"),
+    [(28_672, 1, 32.0), (1008, 1, 2.0), (1008, 1, 10.0), (512, 56, 1.3), (2048, 14, 5.0)],
+    ids=["pairs of a fleet", "metrics", "metrics with tails", "nodes of a fleet", "GPUs of a fleet"],
+)
+def test_healthy_sessions_keep_their_budget_whatever_is_slow_by_chance(things: int, broad: int, slow: float) -> None:
+    """Of so many things each is slow in a launch now and then, `slow` of them on average; by two of three launches
+    up to a quarter of such sessions would be DEGRADED."""
+    sessions = effort(300)
+    red = degraded(np.random.default_rng(things), things, broad, slow / things, sessions)
+    assert binom.sf(red - 1, sessions, 2 * FALSE_ALARMS) > 1e-3
+
+
+def test_a_run_launches_as_often_as_the_budget_was_measured_with() -> None:
+    (launches,) = (each for each in run.params if each.name == "launches")
+    assert launches.default == MOST
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [
+        (None, "A @s:p+e: was launched 2 times on nid001: DEGRADED, DEGRADED; DEGRADED counts"),
+        (0.0003, "DEGRADED counts (p = 0.0003, corrected for all metrics of the session)"),
+        (0.02, "(p = 0.02, corrected for all metrics of the session); more launches would tell: --launches"),
+    ],
+)
+def test_the_finding_says_how_sure_it_is(p: float | None, text: str) -> None:
+    launched = Launched("A @s:p+e", ("DEGRADED", "DEGRADED"), "DEGRADED", "launch-2", "nid001", p)
+    assert launched.finding.message.endswith(text)
+
+
 def test_what_was_launched_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_launched(tmp_path) == ()
-    launched = (Launched("A @s:p+e", ("DEGRADED", "on other nodes", "PASS"), "DEGRADED", "", "nid001"),)
+    said = ("DEGRADED", "on other nodes", "PASS")
+    launched = tuple(Launched("A @s:p+e", said, "DEGRADED", "", "nid001", p) for p in (None, 0.01))
     write_launched(tmp_path, launched)
     assert read_launched(tmp_path) == launched
 
 
-@pytest.mark.parametrize("text", ["", "3", "[3]", '[{"case": "A"}]', '[{"case": 1, "said": 2}]'])
+@pytest.mark.parametrize("text", ["", "3", "[3]", '[{"case": "A"}]', '[{"case": 1, "said": 2}]', BAD_P])
 def test_a_damaged_file_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / LAUNCHES).write_text(text)
     with pytest.raises(UserError, match=LAUNCHES):

@@ -1,0 +1,65 @@
+"""How often a healthy session stays DEGRADED where each of its things is slow in a launch now and then, by chance.
+
+    nice -n 19 python -m benchmarks.launches
+
+The rule by which `fabricheck run` launches again (fabricheck.session.launches), with all launches that it may have and
+with three, on sessions of which nothing is known but how many things they have, how many metrics each has, and in which
+share of the launches a healthy one is slow: whatever shape of noise makes it so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+
+import numpy as np
+
+from benchmarks.noise import Generator
+from benchmarks.regression import share
+from fabricheck.records.verdict import Verdict
+from fabricheck.session.launches import MOST, Chance, Launch, is_open, that_counts
+
+#: Things of a session, and how many metrics each has.
+THINGS = {
+    "18 nodes of 56 metrics": (18, 56),
+    "1,008 metrics": (1008, 1),
+    "512 nodes of 56 metrics": (512, 56),
+    "2,048 GPUs of 14 metrics": (2048, 14),
+    "28,672 metrics": (28_672, 1),
+}
+RATES = (1000, 500, 200, 100)
+PASSED = Launch(Verdict.PASS)
+
+
+def degraded(rng: Generator, things: int, metrics: int, rate: float, sessions: int, *, most: int = MOST) -> int:
+    """How many of healthy sessions stay DEGRADED: of so many `things` of `metrics` each is slow with `rate`."""
+    count = 0
+    for _ in range(sessions):
+        names = rng.choice(things, rng.binomial(things, rate), replace=False)
+        tried = [[Launch(Verdict.DEGRADED, frozenset([str(name)]), metrics)] for name in names]
+        for _ in range(1, most):
+            chance = Chance.of(things * metrics, tried)
+            for each in [each for each in tried if is_open(each, most, chance)]:
+                each.append(each[0] if rng.random() < rate else PASSED)
+        count += any(each[that_counts(each)].verdict is Verdict.DEGRADED for each in tried)
+    return count
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=20261125)
+    parser.add_argument("--sessions", type=int, default=1000, help="of each cell")
+    given = parser.parse_args()
+    head = " | ".join(f"slow in 1 of {each:,} launches" for each in RATES)
+    print(f"| healthy: DEGRADED | {head} |\n|---{'|---' * len(RATES)}|", flush=True)
+    for (name, (things, metrics)), most in itertools.product(THINGS.items(), (3, MOST)):
+        cells = []
+        for rate in RATES:
+            rng = np.random.default_rng([given.seed, things, rate, most])
+            red = degraded(rng, things, metrics, 1 / rate, given.sessions, most=most)
+            cells.append(share(red, given.sessions, digits=1))
+        print(f"| {name}, {most} launches at most | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
