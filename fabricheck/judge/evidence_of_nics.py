@@ -131,7 +131,9 @@ def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
     for above in _above(gaps, _GAPS_SHARE):
         host, share, _ = above
         others = [rise for other, rise in rises.items() if other != host]
-        recoveries = sum(rise.get("TCPSackRecovery", 0) for rise in others)
+        # Of these, what belongs to nodes with more gaps is not this one's.
+        more = sum(part for other, (part, whole) in gaps.items() if other != host and part > share * whole)
+        recoveries = sum(rise.get("TCPSackRecovery", 0) for rise in others) * gaps[host][0] / (gaps[host][0] + more)
         told = share > _GAPS_ALONE or (idle and _one_by_one(others))
         usual = 0 if told else _RECOVERIES_SHARE * sum(map(_sent, others))
         if recoveries >= max(_FEWEST_RECOVERIES, usual):
