@@ -6,6 +6,9 @@ The faults are drawn by kind, since most components are nodes and those are the 
 suspects as faults that show at all, and each suspect a component at fault or, at most, those that lie on exactly the
 same readings with the same probability (a node, its only port and its cable; the trunks of a leaf, where nobody knows
 which one a pair took). A larger set is wrong, and so is one suspect too many.
+
+With `--oracle` the same readings are given to an oracle that knows all but the faults (benchmarks/oracle.py), scored
+by the same rule: once it knows the number of faults as well, once 0, 1, 2 and 3 are equally probable to it.
 """
 
 from __future__ import annotations
@@ -13,13 +16,15 @@ from __future__ import annotations
 import argparse
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from scipy.stats import binomtest
 
+from benchmarks.oracle import DENSITIES, MOST, Oracle
 from fabricheck.localization.localize import Locator
 from fabricheck.localization.plan import Plan, retest, screen
 from fabricheck.localization.routes import Design, FloatArray, Ways, design, max_min_rates
@@ -120,6 +125,7 @@ def collapses(random: np.random.Generator, number: int) -> FloatArray:
 
 
 Noise = Callable[[np.random.Generator, int], FloatArray]
+Draw = Callable[[], "Sequence[Fault]"]
 NOISES: dict[str, Noise] = {"normal": normal, "t3": heavy_tailed, "outliers": outliers, "collapses": collapses}
 
 
@@ -133,11 +139,16 @@ def measure(
 
 def is_right(found: Localization, faults: Sequence[Fault], alike: dict[str, frozenset[str]]) -> bool:
     """One suspect for each fault, and in it nothing but what no reading can tell from that fault."""
-    if len(found.suspects) != len(faults):
+    return are_right([each.components for each in found.suspects], faults, alike)
+
+
+def are_right(suspects: Sequence[Collection[str]], faults: Sequence[Fault], alike: dict[str, frozenset[str]]) -> bool:
+    """The same for suspects given as the components that each can be."""
+    if len(suspects) != len(faults):
         return False
     left = list(faults)
-    for suspect in found.suspects:
-        names = set(suspect.components)
+    for suspect in suspects:
+        names = set(suspect)
         mine = next((one for one in left if one.component in names and names <= alike[one.component]), None)
         if mine is None:
             return False
@@ -185,12 +196,17 @@ class Bench:
         self.locator = Locator(self.design)
         self.alike = self.locator.equivalents
 
-    def trial(self, faults: Sequence[Fault]) -> tuple[bool, Localization]:
+    def simulate(self, faults: Sequence[Fault]) -> tuple[FloatArray, list[Fault]]:
+        """Readings of the screen, and the faults that show in them."""
         took = taken(self.design, self.random)
         readings = measure(self.design, healthy_share(self.design, faults, took), self.noise, self.random, self.kind)
+        return readings, visible(self.design, faults, took)
+
+    def trial(self, faults: Sequence[Fault]) -> tuple[bool, Localization]:
+        readings, seen = self.simulate(faults)
         found = self.locator.locate(readings)
         if len(self.case.stages) == 1:
-            return is_right(found, visible(self.design, faults, took), self.alike), found
+            return is_right(found, seen, self.alike), found
         return self.again(faults, readings, found)
 
     def again(self, faults: Sequence[Fault], readings: FloatArray, found: Localization) -> tuple[bool, Localization]:
@@ -211,10 +227,24 @@ class Bench:
         known = [name for name, one in zip(self.ways.components, self.ways.kinds, strict=True) if one == kind]
         return Fault(known[self.random.integers(len(known))], float(self.random.uniform(low, high)))
 
-    def share(self, trials: int, draw: Callable[[], Sequence[Fault]]) -> str:
-        right = sum(self.trial(draw())[0] for _ in range(trials))
-        low, high = binomtest(right, trials).proportion_ci(0.95, method="exact")
-        return f"{right / trials:.1%} ({low:.1%} to {high:.1%})"
+    def share(self, trials: int, draw: Draw) -> str:
+        return _share(sum(self.trial(draw())[0] for _ in range(trials)), trials)
+
+    def share_of_oracle(self, oracle: Oracle, trials: int, draw: Draw, number: int) -> tuple[str, str]:
+        """The same where the oracle names the faults: one that knows their number, and one that does not."""
+        drawn = [self.simulate(draw()) for _ in range(trials)]
+        readings = np.array([each for each, _ in drawn])
+        found = []
+        for weights in (np.eye(MOST + 1)[number], np.full(MOST + 1, 1 / (MOST + 1))):
+            named = oracle.name(readings, weights.tolist())
+            right = sum(are_right(one, seen, self.alike) for one, (_, seen) in zip(named, drawn, strict=True))
+            found.append(_share(right, trials))
+        return found[0], found[1]
+
+
+def _share(right: int, trials: int) -> str:
+    low, high = binomtest(right, trials).proportion_ci(0.95, method="exact")
+    return f"{right / trials:.1%} ({low:.1%} to {high:.1%})"
 
 
 def cases() -> dict[str, Case]:
@@ -250,29 +280,47 @@ def main() -> None:
     parser.add_argument("--loss", type=float, default=0.05, help="of the faults; two faults lose up to 20%%")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="only the cases whose name holds this")
+    parser.add_argument(
+        "--oracle", action="store_true", help="beside it, where routes are known: the best there can be"
+    )
     arguments = parser.parse_args()
-    print("| network and routes | fault | right (95% interval) | ms each |\n|---|---|---|---|")
+    if arguments.oracle and arguments.noise_kind not in DENSITIES:
+        parser.error(f"the oracle knows the noise {', '.join(DENSITIES)}")
+    print("| network and routes | fault | right (95% interval) | oracle, number known | oracle | ms each |")
+    print("|---|---|---|---|---|---|")
     for name, case in cases().items():
-        if arguments.only not in name:
-            continue
-        bench = Bench(case, arguments.noise, arguments.seed, NOISES[arguments.noise_kind])
-        low = arguments.loss
-        rows: list[tuple[str, int, Callable[[], Sequence[Fault]]]] = [
-            ("none (right: nothing named)", arguments.healthy, list),
-            *((f"one {kind}, {low:.0%}", arguments.trials, partial(_one, bench, kind, low)) for kind in case.kinds),
-            *(
-                (f"one {kind}, {2 * low:.0%}", arguments.trials, partial(_one, bench, kind, 2 * low))
-                for kind in ("trunk", "switch")
-                if case.routes != "known"
-            ),
-            (f"two, {low:.0%} each", arguments.trials, partial(_several, bench, 2, low, low)),
-            (f"two, {low:.0%} to 20%", arguments.trials, partial(_several, bench, 2, low, 0.2)),
-            (f"three, {low:.0%} each", arguments.trials, partial(_several, bench, 3, low, low)),
-        ]
-        for what, trials, draw in rows:
-            start = time.perf_counter()
-            share = bench.share(trials, draw)
-            print(f"| {name} | {what} | {share} | {(time.perf_counter() - start) / trials * 1e3:.0f} |", flush=True)
+        if arguments.only in name:
+            _run(case, arguments)
+
+
+def _run(case: Case, arguments: argparse.Namespace) -> None:
+    bench = Bench(case, arguments.noise, arguments.seed, NOISES[arguments.noise_kind])
+    low, trials = arguments.loss, arguments.trials
+    oracle = None
+    if arguments.oracle and case.routes == "known" and len(case.stages) == 1:
+        oracle = Oracle(bench.design, arguments.noise, arguments.noise_kind, low, _SCALE)
+    # What, how often, how it is drawn, and how many faults of a loss that an oracle knows.
+    rows: list[tuple[str, int, Draw, int | None]] = [
+        ("none (right: nothing named)", arguments.healthy, list, 0),
+        *((f"one {kind}, {low:.0%}", trials, partial(_one, bench, kind, low), 1) for kind in case.kinds),
+        *(
+            (f"one {kind}, {2 * low:.0%}", trials, partial(_one, bench, kind, 2 * low), None)
+            for kind in ("trunk", "switch")
+            if case.routes != "known"
+        ),
+        (f"two, {low:.0%} each", trials, partial(_several, bench, 2, low, low), 2),
+        (f"two, {low:.0%} to 20%", trials, partial(_several, bench, 2, low, 0.2), None),
+        (f"three, {low:.0%} each", trials, partial(_several, bench, 3, low, low), 3),
+    ]
+    for what, count, draw, number in rows:
+        start, before = time.perf_counter(), deepcopy(bench.random)
+        share = bench.share(count, draw)
+        each = (time.perf_counter() - start) / count * 1e3
+        best: tuple[str, str] = ("-", "-")
+        if oracle is not None and number is not None:
+            bench.random = before
+            best = bench.share_of_oracle(oracle, count, draw, number)
+        print(f"| {case.name} | {what} | {share} | {best[0]} | {best[1]} | {each:.0f} |", flush=True)
 
 
 def _one(bench: Bench, kind: str, low: float) -> list[Fault]:
