@@ -5,7 +5,8 @@
 The faults are drawn by kind, since most components are nodes and those are the easy ones. Right is only: as many
 suspects as faults that show at all, and each suspect a component at fault or, at most, those that lie on exactly the
 same readings with the same probability (a node, its only port and its cable; the trunks of a leaf, where nobody knows
-which one a pair took). A larger set is wrong, and so is one suspect too many.
+which one a pair took) or, where routes are known, give the same readings beside the other faults. A larger set is
+wrong, and so is one suspect too many.
 
 With `--oracle` the same readings are given to an oracle that knows all but the faults (benchmarks/oracle.py), scored
 by the same rule: once it knows the number of faults as well, once 0, 1, 2 and 3 are equally probable to it.
@@ -16,7 +17,7 @@ from __future__ import annotations
 import argparse
 import time
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -137,12 +138,14 @@ def measure(
     return readings
 
 
-def is_right(found: Localization, faults: Sequence[Fault], alike: dict[str, frozenset[str]]) -> bool:
+def is_right(found: Localization, faults: Sequence[Fault], alike: Mapping[str, frozenset[str]]) -> bool:
     """One suspect for each fault, and in it nothing but what no reading can tell from that fault."""
     return are_right([each.components for each in found.suspects], faults, alike)
 
 
-def are_right(suspects: Sequence[Collection[str]], faults: Sequence[Fault], alike: dict[str, frozenset[str]]) -> bool:
+def are_right(
+    suspects: Sequence[Collection[str]], faults: Sequence[Fault], alike: Mapping[str, frozenset[str]]
+) -> bool:
     """The same for suspects given as the components that each can be."""
     if len(suspects) != len(faults):
         return False
@@ -154,6 +157,26 @@ def are_right(suspects: Sequence[Collection[str]], faults: Sequence[Fault], alik
             return False
         left.remove(mine)
     return True
+
+
+def alike_beside(
+    design: Design, faults: Sequence[Fault], took: FloatArray, alike: Mapping[str, frozenset[str]]
+) -> dict[str, frozenset[str]]:
+    """For the component of each fault those that no reading can tell from it beside the other faults.
+
+    A node both of whose ports are measured is its one port where the leaf of the other loses as much.
+    """
+    names = design.ways.components
+    here = took[design.way] > 0
+    on = np.zeros((len(names), len(design.places)), dtype=bool)
+    on[design.component[here], design.reading[design.way[here]]] = True
+    whole, found = healthy_share(design, faults, took), {}
+    for fault in faults:
+        rest = healthy_share(design, [one for one in faults if one is not fault], took)
+        same = (np.where(on, np.minimum(rest, 1 - fault.loss), rest) == whole).all(axis=1)
+        others = (alike[names[each]] for each in np.flatnonzero(same & on.any(axis=1)).tolist())
+        found[fault.component] = alike[fault.component].union(*others)
+    return found
 
 
 def visible(design: Design, faults: Sequence[Fault], took: FloatArray) -> list[Fault]:
@@ -196,17 +219,20 @@ class Bench:
         self.locator = Locator(self.design)
         self.alike = self.locator.equivalents
 
-    def simulate(self, faults: Sequence[Fault]) -> tuple[FloatArray, list[Fault]]:
-        """Readings of the screen, and the faults that show in them."""
+    def simulate(self, faults: Sequence[Fault]) -> tuple[FloatArray, list[Fault], Mapping[str, frozenset[str]]]:
+        """Readings of the screen, the faults that show in them, and what nothing can tell from each."""
         took = taken(self.design, self.random)
         readings = measure(self.design, healthy_share(self.design, faults, took), self.noise, self.random, self.kind)
-        return readings, visible(self.design, faults, took)
+        seen = visible(self.design, faults, took)
+        # What a pair may have gone over instead is part of `alike` where nobody knows the routes.
+        known = len(seen) > 1 and self.case.routes == "known"
+        return readings, seen, alike_beside(self.design, seen, took, self.alike) if known else self.alike
 
     def trial(self, faults: Sequence[Fault]) -> tuple[bool, Localization]:
-        readings, seen = self.simulate(faults)
+        readings, seen, alike = self.simulate(faults)
         found = self.locator.locate(readings)
         if len(self.case.stages) == 1:
-            return is_right(found, seen, self.alike), found
+            return is_right(found, seen, alike), found
         return self.again(faults, readings, found)
 
     def again(self, faults: Sequence[Fault], readings: FloatArray, found: Localization) -> tuple[bool, Localization]:
@@ -233,11 +259,11 @@ class Bench:
     def share_of_oracle(self, oracle: Oracle, trials: int, draw: Draw, number: int) -> tuple[str, str]:
         """The same where the oracle names the faults: one that knows their number, and one that does not."""
         drawn = [self.simulate(draw()) for _ in range(trials)]
-        readings = np.array([each for each, _ in drawn])
+        readings = np.array([each for each, *_ in drawn])
         found = []
         for weights in (np.eye(MOST + 1)[number], np.full(MOST + 1, 1 / (MOST + 1))):
             named = oracle.name(readings, weights.tolist())
-            right = sum(are_right(one, seen, self.alike) for one, (_, seen) in zip(named, drawn, strict=True))
+            right = sum(are_right(one, seen, alike) for one, (_, seen, alike) in zip(named, drawn, strict=True))
             found.append(_share(right, trials))
         return found[0], found[1]
 

@@ -60,8 +60,8 @@ class Oracle:
         self.sets, self.prior = self._answers(np.array([*drawn, 1.0]))
 
     def _answers(self, drawn: FloatArray) -> tuple[IntArray, FloatArray]:
-        """The smallest of the sets that slow down the same readings, shape (S, 3), and the probability to draw any of
-        them as so many faults, shape (4, S)."""
+        """Of the sets that slow down the same readings the smallest, and of these the one that is drawn most often,
+        shape (S, 3), and the probability to draw any of them as so many faults, shape (4, S)."""
         none = len(self.members)
         sets = np.full((sum(math.comb(none, size) for size in range(MOST + 1)), MOST), none)
         row = 0
@@ -69,13 +69,14 @@ class Oracle:
             some = np.array(list(combinations(range(none), size)), dtype=np.int64).reshape(math.comb(none, size), size)
             sets[row : row + len(some), :size] = some
             row += len(some)
+        chance, sizes = drawn[sets].prod(axis=1), (sets < none).sum(axis=1)
+        order = np.lexsort((-chance, sizes))
+        sets, chance, sizes = sets[order], chance[order], sizes[order]
         # Sums of whole numbers below 2^53 are exact: readings that are the same have the same two.
         marks = np.random.default_rng(0).integers(1, 2**43, (self.on.shape[1], 2)).astype(float)
-        sums = np.concatenate(
-            [self._slow(sets[i : i + _CHUNK]).astype(np.float64) @ marks for i in range(0, len(sets), _CHUNK)]
-        )
+        parts = [self._slow(sets[i : i + _CHUNK]).astype(np.float64) @ marks for i in range(0, len(sets), _CHUNK)]
+        sums = np.concatenate(parts)
         _, first, number = np.unique(sums.view(np.complex128), return_index=True, return_inverse=True)
-        chance, sizes = drawn[sets].prod(axis=1), (sets < none).sum(axis=1)
         prior = np.zeros((MOST + 1, first.size))
         for size in range(MOST + 1):
             found = np.bincount(number.ravel(), chance * (sizes == size), first.size)
@@ -108,6 +109,12 @@ class Oracle:
             best[better], answer[better] = value[better], here[better] + start
         return [self._names(self.sets[each]) for each in answer.tolist()]
 
-    def _names(self, faults: npt.NDArray[np.int64]) -> list[frozenset[str]]:
-        names = self.design.ways.components
-        return [frozenset(names[one] for one in self.members[each]) for each in faults if each < len(self.members)]
+    def _names(self, faults: IntArray) -> list[frozenset[str]]:
+        """For each fault all components that slow down the same readings beside the other faults."""
+        names, none = self.design.ways.components, len(self.members)
+        slow, found = self.on[faults].any(axis=0), []
+        for fault in faults[faults < none]:
+            rest = self.on[faults[faults != fault]].any(axis=0)
+            same = np.flatnonzero(((self.on[:none] | rest) == slow).all(axis=1))
+            found.append(frozenset(names[one] for each in same for one in self.members[each]))
+        return found

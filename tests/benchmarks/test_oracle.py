@@ -48,11 +48,11 @@ def test_the_oracle_names_the_most_probable_of_all_sets(number: int) -> None:
     oracle, right = oracle_of(bench), 0
     for _ in range(15):
         faults = [bench.draw(str(kind), LOSS, LOSS) for kind in bench.random.choice(["node", "leaf", "trunk"], number)]
-        readings, seen = bench.simulate(faults)
+        readings, seen, alike = bench.simulate(faults)
         (named,) = oracle.name(readings[np.newaxis], np.eye(MOST + 1)[number].tolist())
         share = healthy_share(bench.design, [Fault(min(each), LOSS) for each in named], np.ones(readings.size))
         assert np.array_equal(share, best_by_hand(bench, readings, number))
-        right += are_right(named, seen, bench.alike)
+        right += are_right(named, seen, alike)
     assert right < 15
 
 
@@ -62,7 +62,7 @@ def test_without_noise_what_the_oracle_names_explains_all_readings() -> None:
     for number in (0, 1, 2):
         for _ in range(10):
             faults = [bench.draw(kind, LOSS, LOSS) for kind in ("port", "trunk")[:number]]
-            readings, _ = bench.simulate(faults)
+            readings, *_ = bench.simulate(faults)
             (named,) = oracle.name(readings[np.newaxis], [0.25] * (MOST + 1))
             explained = healthy_share(bench.design, [Fault(min(one), LOSS) for one in named], np.ones(readings.size))
             assert np.array_equal(explained, healthy_share(bench.design, faults, np.ones(readings.size)))
@@ -71,10 +71,26 @@ def test_without_noise_what_the_oracle_names_explains_all_readings() -> None:
 def test_an_oracle_that_knows_the_number_names_so_many_that_show() -> None:
     """A node behind a leaf that loses as much does not show: the answer is the leaf alone."""
     bench = bench_with(0.002)
-    readings, seen = bench.simulate([Fault("leaf0", LOSS), Fault(bench.case.network.nodes[0], LOSS)])
+    readings, seen, _ = bench.simulate([Fault("leaf0", LOSS), Fault(bench.case.network.nodes[0], LOSS)])
     (named,) = oracle_of(bench).name(readings[np.newaxis], [0, 0, 1, 0])
     assert [each.component for each in seen] == ["leaf0"]
     assert named == [{"leaf0"}]
+
+
+def test_a_node_is_its_one_port_where_the_leaf_of_the_other_loses_as_much() -> None:
+    """No reading tells them from each other: whoever names both is right, and so is the oracle."""
+    network = fat_tree(16, 4, 2, nics=2, trunk_gbps=400.0)
+    bench = Bench(Case("rails", network, network.ports, "known", (8,)), noise=0.002, seed=1)
+    node = bench.case.network.nodes[0]
+    faults = [Fault("leaf0", LOSS), Fault(node, LOSS)]
+    readings, seen, alike = bench.simulate(faults)
+    both = frozenset({node, f"{node}:hsn1", f"{node}:hsn1--leaf2"})
+    assert (alike[node], alike["leaf0"]) == (both, frozenset({"leaf0"}))
+    (named,) = oracle_of(bench).name(readings[np.newaxis], [0, 0, 1, 0])
+    assert sorted(named, key=len) == [{"leaf0"}, both]
+    assert are_right(named, seen, alike)
+    assert not are_right(named, seen, bench.alike)
+    assert bench.trial(faults)[0]
 
 
 def test_unknown_routes_have_no_oracle() -> None:
