@@ -260,9 +260,9 @@ class Bench:
         """The same where the oracle names the faults: one that knows their number, and one that does not."""
         drawn = [self.simulate(draw()) for _ in range(trials)]
         readings = np.array([each for each, *_ in drawn])
+        weights = np.eye(MOST + 1)[number].tolist(), [1 / (MOST + 1)] * (MOST + 1)
         found = []
-        for weights in (np.eye(MOST + 1)[number], np.full(MOST + 1, 1 / (MOST + 1))):
-            named = oracle.name(readings, weights.tolist())
+        for named in oracle.name(readings, *weights):
             right = sum(are_right(one, seen, alike) for one, (_, seen, alike) in zip(named, drawn, strict=True))
             found.append(_share(right, trials))
         return found[0], found[1]

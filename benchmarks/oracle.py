@@ -89,25 +89,27 @@ class Oracle:
             slow = slow | self.on[each]
         return slow
 
-    def name(self, readings: FloatArray, weights: Sequence[float]) -> list[list[frozenset[str]]]:
-        """The components that can be each of the most probable faults, for each row of `readings` (Gb/s, shape (T, R)).
+    def name(self, readings: FloatArray, *weights: Sequence[float]) -> list[list[list[frozenset[str]]]]:
+        """The components that can be each of the most probable faults, for each of `weights` and each set of readings.
 
-        `weights`: the probability of 0, 1, 2 and 3 faults.
+        `readings`: Gb/s, shape (T, R). Each of `weights`: the probability of 0, 1, 2 and 3 faults.
         """
         z = (np.log(readings / self.design.expected_gbps) - self.scale) / self.noise
         gain = np.asarray(self.density(z + self.loss / self.noise) - self.density(z), dtype=np.float32).T
         with np.errstate(divide="ignore"):
-            prior = np.log(np.asarray(weights) @ self.prior)
-        best = np.full(len(readings), -np.inf)
-        answer = np.zeros(len(readings), dtype=np.int64)
+            prior = np.log(np.asarray(weights) @ self.prior).astype(np.float32)
+        best = np.full((len(weights), len(readings)), -np.inf)
+        answer = np.zeros(best.shape, dtype=np.int64)
         for start in range(0, len(self.sets), _CHUNK):
             part = slice(start, start + _CHUNK)
-            likely = self._slow(self.sets[part]).astype(np.float32) @ gain + prior[part, np.newaxis]
-            here = likely.argmax(axis=0)
-            value = likely[here, np.arange(here.size)]
-            better = value > best
-            best[better], answer[better] = value[better], here[better] + start
-        return [self._names(self.sets[each]) for each in answer.tolist()]
+            gained = self._slow(self.sets[part]).astype(np.float32) @ gain
+            for row, probable in enumerate(prior[:, part]):
+                likely = gained + probable[:, np.newaxis]
+                here = likely.argmax(axis=0)
+                value = likely[here, np.arange(here.size)]
+                better = value > best[row]
+                best[row, better], answer[row, better] = value[better], here[better] + start
+        return [[self._names(self.sets[each]) for each in row] for row in answer.tolist()]
 
     def _names(self, faults: IntArray) -> list[frozenset[str]]:
         """For each fault all components that slow down the same readings beside the other faults."""

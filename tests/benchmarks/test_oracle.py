@@ -49,7 +49,7 @@ def test_the_oracle_names_the_most_probable_of_all_sets(number: int) -> None:
     for _ in range(15):
         faults = [bench.draw(str(kind), LOSS, LOSS) for kind in bench.random.choice(["node", "leaf", "trunk"], number)]
         readings, seen, alike = bench.simulate(faults)
-        (named,) = oracle.name(readings[np.newaxis], np.eye(MOST + 1)[number].tolist())
+        ((named,),) = oracle.name(readings[np.newaxis], np.eye(MOST + 1)[number].tolist())
         share = healthy_share(bench.design, [Fault(min(each), LOSS) for each in named], np.ones(readings.size))
         assert np.array_equal(share, best_by_hand(bench, readings, number))
         right += are_right(named, seen, alike)
@@ -63,7 +63,7 @@ def test_without_noise_what_the_oracle_names_explains_all_readings() -> None:
         for _ in range(10):
             faults = [bench.draw(kind, LOSS, LOSS) for kind in ("port", "trunk")[:number]]
             readings, *_ = bench.simulate(faults)
-            (named,) = oracle.name(readings[np.newaxis], [0.25] * (MOST + 1))
+            ((named,),) = oracle.name(readings[np.newaxis], [0.25] * (MOST + 1))
             explained = healthy_share(bench.design, [Fault(min(one), LOSS) for one in named], np.ones(readings.size))
             assert np.array_equal(explained, healthy_share(bench.design, faults, np.ones(readings.size)))
 
@@ -72,7 +72,7 @@ def test_an_oracle_that_knows_the_number_names_so_many_that_show() -> None:
     """A node behind a leaf that loses as much does not show: the answer is the leaf alone."""
     bench = bench_with(0.002)
     readings, seen, _ = bench.simulate([Fault("leaf0", LOSS), Fault(bench.case.network.nodes[0], LOSS)])
-    (named,) = oracle_of(bench).name(readings[np.newaxis], [0, 0, 1, 0])
+    ((named,),) = oracle_of(bench).name(readings[np.newaxis], [0, 0, 1, 0])
     assert [each.component for each in seen] == ["leaf0"]
     assert named == [{"leaf0"}]
 
@@ -86,7 +86,7 @@ def test_a_node_is_its_one_port_where_the_leaf_of_the_other_loses_as_much() -> N
     readings, seen, alike = bench.simulate(faults)
     both = frozenset({node, f"{node}:hsn1", f"{node}:hsn1--leaf2"})
     assert (alike[node], alike["leaf0"]) == (both, frozenset({"leaf0"}))
-    (named,) = oracle_of(bench).name(readings[np.newaxis], [0, 0, 1, 0])
+    ((named,),) = oracle_of(bench).name(readings[np.newaxis], [0, 0, 1, 0])
     assert sorted(named, key=len) == [{"leaf0"}, both]
     assert are_right(named, seen, alike)
     assert not are_right(named, seen, bench.alike)
