@@ -344,8 +344,9 @@ def _run(case: Case, arguments: argparse.Namespace) -> None:
         each = (time.perf_counter() - start) / count * 1e3
         best: tuple[str, str] = ("-", "-")
         if oracle is not None and number is not None:
-            bench.random = before
-            best = bench.share_of_oracle(oracle, count, draw, number)
+            after, bench.random = bench.random, before
+            best = bench.share_of_oracle(oracle, min(count, trials), draw, number)
+            bench.random = after
         print(f"| {case.name} | {what} | {share} | {best[0]} | {best[1]} | {each:.0f} |", flush=True)
 
 
