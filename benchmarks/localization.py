@@ -5,7 +5,11 @@
 The faults are drawn by kind, since most components are nodes and those are the easy ones. Right is only: as many
 suspects as faults that show at all, and each suspect a component at fault or, at most, those that lie on exactly the
 same readings with the same probability (a node, its only port and its cable; the trunks of a leaf, where nobody knows
-which one a pair took). A larger set is wrong, and so is one suspect too many.
+which one a pair took) or, where routes are known, give the same readings beside the other faults. A larger set is
+wrong, and so is one suspect too many.
+
+With `--oracle` the same readings are given to an oracle that knows all but the faults (benchmarks/oracle.py), scored
+by the same rule: once it knows the number of faults as well, once 0, 1, 2 and 3 are equally probable to it.
 """
 
 from __future__ import annotations
@@ -13,13 +17,15 @@ from __future__ import annotations
 import argparse
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from scipy.stats import binomtest
 
+from benchmarks.oracle import DENSITIES, MOST, Oracle
 from fabricheck.localization.localize import Locator
 from fabricheck.localization.plan import Plan, retest, screen
 from fabricheck.localization.routes import Design, FloatArray, Ways, design, max_min_rates
@@ -120,6 +126,7 @@ def collapses(random: np.random.Generator, number: int) -> FloatArray:
 
 
 Noise = Callable[[np.random.Generator, int], FloatArray]
+Draw = Callable[[], "Sequence[Fault]"]
 NOISES: dict[str, Noise] = {"normal": normal, "t3": heavy_tailed, "outliers": outliers, "collapses": collapses}
 
 
@@ -131,18 +138,45 @@ def measure(
     return readings
 
 
-def is_right(found: Localization, faults: Sequence[Fault], alike: dict[str, frozenset[str]]) -> bool:
+def is_right(found: Localization, faults: Sequence[Fault], alike: Mapping[str, frozenset[str]]) -> bool:
     """One suspect for each fault, and in it nothing but what no reading can tell from that fault."""
-    if len(found.suspects) != len(faults):
+    return are_right([each.components for each in found.suspects], faults, alike)
+
+
+def are_right(
+    suspects: Sequence[Collection[str]], faults: Sequence[Fault], alike: Mapping[str, frozenset[str]]
+) -> bool:
+    """The same for suspects given as the components that each can be."""
+    if len(suspects) != len(faults):
         return False
     left = list(faults)
-    for suspect in found.suspects:
-        names = set(suspect.components)
+    for suspect in suspects:
+        names = set(suspect)
         mine = next((one for one in left if one.component in names and names <= alike[one.component]), None)
         if mine is None:
             return False
         left.remove(mine)
     return True
+
+
+def alike_beside(
+    design: Design, faults: Sequence[Fault], took: FloatArray, alike: Mapping[str, frozenset[str]]
+) -> dict[str, frozenset[str]]:
+    """For the component of each fault those that no reading can tell from it beside the other faults.
+
+    A node both of whose ports are measured is its one port where the leaf of the other loses as much.
+    """
+    names = design.ways.components
+    here = took[design.way] > 0
+    on = np.zeros((len(names), len(design.places)), dtype=bool)
+    on[design.component[here], design.reading[design.way[here]]] = True
+    whole, found = healthy_share(design, faults, took), {}
+    for fault in faults:
+        rest = healthy_share(design, [one for one in faults if one is not fault], took)
+        same = (np.where(on, np.minimum(rest, 1 - fault.loss), rest) == whole).all(axis=1)
+        others = (alike[names[each]] for each in np.flatnonzero(same & on.any(axis=1)).tolist())
+        found[fault.component] = alike[fault.component].union(*others)
+    return found
 
 
 def visible(design: Design, faults: Sequence[Fault], took: FloatArray) -> list[Fault]:
@@ -185,12 +219,20 @@ class Bench:
         self.locator = Locator(self.design)
         self.alike = self.locator.equivalents
 
-    def trial(self, faults: Sequence[Fault]) -> tuple[bool, Localization]:
+    def simulate(self, faults: Sequence[Fault]) -> tuple[FloatArray, list[Fault], Mapping[str, frozenset[str]]]:
+        """Readings of the screen, the faults that show in them, and what nothing can tell from each."""
         took = taken(self.design, self.random)
         readings = measure(self.design, healthy_share(self.design, faults, took), self.noise, self.random, self.kind)
+        seen = visible(self.design, faults, took)
+        # What a pair may have gone over instead is part of `alike` where nobody knows the routes.
+        known = len(seen) > 1 and self.case.routes == "known"
+        return readings, seen, alike_beside(self.design, seen, took, self.alike) if known else self.alike
+
+    def trial(self, faults: Sequence[Fault]) -> tuple[bool, Localization]:
+        readings, seen, alike = self.simulate(faults)
         found = self.locator.locate(readings)
         if len(self.case.stages) == 1:
-            return is_right(found, visible(self.design, faults, took), self.alike), found
+            return is_right(found, seen, alike), found
         return self.again(faults, readings, found)
 
     def again(self, faults: Sequence[Fault], readings: FloatArray, found: Localization) -> tuple[bool, Localization]:
@@ -211,10 +253,24 @@ class Bench:
         known = [name for name, one in zip(self.ways.components, self.ways.kinds, strict=True) if one == kind]
         return Fault(known[self.random.integers(len(known))], float(self.random.uniform(low, high)))
 
-    def share(self, trials: int, draw: Callable[[], Sequence[Fault]]) -> str:
-        right = sum(self.trial(draw())[0] for _ in range(trials))
-        low, high = binomtest(right, trials).proportion_ci(0.95, method="exact")
-        return f"{right / trials:.1%} ({low:.1%} to {high:.1%})"
+    def share(self, trials: int, draw: Draw) -> str:
+        return _share(sum(self.trial(draw())[0] for _ in range(trials)), trials)
+
+    def share_of_oracle(self, oracle: Oracle, trials: int, draw: Draw, number: int) -> tuple[str, str]:
+        """The same where the oracle names the faults: one that knows their number, and one that does not."""
+        drawn = [self.simulate(draw()) for _ in range(trials)]
+        readings = np.array([each for each, *_ in drawn])
+        weights = np.eye(MOST + 1)[number].tolist(), [1 / (MOST + 1)] * (MOST + 1)
+        found = []
+        for named in oracle.name(readings, *weights):
+            right = sum(are_right(one, seen, alike) for one, (_, seen, alike) in zip(named, drawn, strict=True))
+            found.append(_share(right, trials))
+        return found[0], found[1]
+
+
+def _share(right: int, trials: int) -> str:
+    low, high = binomtest(right, trials).proportion_ci(0.95, method="exact")
+    return f"{right / trials:.1%} ({low:.1%} to {high:.1%})"
 
 
 def cases() -> dict[str, Case]:
@@ -250,29 +306,48 @@ def main() -> None:
     parser.add_argument("--loss", type=float, default=0.05, help="of the faults; two faults lose up to 20%%")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="only the cases whose name holds this")
+    parser.add_argument(
+        "--oracle", action="store_true", help="beside it, where routes are known: the best there can be"
+    )
     arguments = parser.parse_args()
-    print("| network and routes | fault | right (95% interval) | ms each |\n|---|---|---|---|")
+    if arguments.oracle and arguments.noise_kind not in DENSITIES:
+        parser.error(f"the oracle knows the noise {', '.join(DENSITIES)}")
+    print("| network and routes | fault | right (95% interval) | oracle, number known | oracle | ms each |")
+    print("|---|---|---|---|---|---|")
     for name, case in cases().items():
-        if arguments.only not in name:
-            continue
-        bench = Bench(case, arguments.noise, arguments.seed, NOISES[arguments.noise_kind])
-        low = arguments.loss
-        rows: list[tuple[str, int, Callable[[], Sequence[Fault]]]] = [
-            ("none (right: nothing named)", arguments.healthy, list),
-            *((f"one {kind}, {low:.0%}", arguments.trials, partial(_one, bench, kind, low)) for kind in case.kinds),
-            *(
-                (f"one {kind}, {2 * low:.0%}", arguments.trials, partial(_one, bench, kind, 2 * low))
-                for kind in ("trunk", "switch")
-                if case.routes != "known"
-            ),
-            (f"two, {low:.0%} each", arguments.trials, partial(_several, bench, 2, low, low)),
-            (f"two, {low:.0%} to 20%", arguments.trials, partial(_several, bench, 2, low, 0.2)),
-            (f"three, {low:.0%} each", arguments.trials, partial(_several, bench, 3, low, low)),
-        ]
-        for what, trials, draw in rows:
-            start = time.perf_counter()
-            share = bench.share(trials, draw)
-            print(f"| {name} | {what} | {share} | {(time.perf_counter() - start) / trials * 1e3:.0f} |", flush=True)
+        if arguments.only in name:
+            _run(case, arguments)
+
+
+def _run(case: Case, arguments: argparse.Namespace) -> None:
+    bench = Bench(case, arguments.noise, arguments.seed, NOISES[arguments.noise_kind])
+    low, trials = arguments.loss, arguments.trials
+    oracle = None
+    if arguments.oracle and case.routes == "known" and len(case.stages) == 1:
+        oracle = Oracle(bench.design, arguments.noise, arguments.noise_kind, low, _SCALE)
+    # What, how often, how it is drawn, and how many faults of a loss that an oracle knows.
+    rows: list[tuple[str, int, Draw, int | None]] = [
+        ("none (right: nothing named)", arguments.healthy, list, 0),
+        *((f"one {kind}, {low:.0%}", trials, partial(_one, bench, kind, low), 1) for kind in case.kinds),
+        *(
+            (f"one {kind}, {2 * low:.0%}", trials, partial(_one, bench, kind, 2 * low), None)
+            for kind in ("trunk", "switch")
+            if case.routes != "known"
+        ),
+        (f"two, {low:.0%} each", trials, partial(_several, bench, 2, low, low), 2),
+        (f"two, {low:.0%} to 20%", trials, partial(_several, bench, 2, low, 0.2), None),
+        (f"three, {low:.0%} each", trials, partial(_several, bench, 3, low, low), 3),
+    ]
+    for what, count, draw, number in rows:
+        start, before = time.perf_counter(), deepcopy(bench.random)
+        share = bench.share(count, draw)
+        each = (time.perf_counter() - start) / count * 1e3
+        best: tuple[str, str] = ("-", "-")
+        if oracle is not None and number is not None:
+            after, bench.random = bench.random, before
+            best = bench.share_of_oracle(oracle, min(count, trials), draw, number)
+            bench.random = after
+        print(f"| {case.name} | {what} | {share} | {best[0]} | {best[1]} | {each:.0f} |", flush=True)
 
 
 def _one(bench: Bench, kind: str, low: float) -> list[Fault]:

@@ -134,6 +134,7 @@ def locate(
     fabricheck pairwise locate pairs.jsonl --system alps
     """
     from fabricheck.commands import rehearsal
+    from fabricheck.localization.judge import as_distance
     from fabricheck.localization.localize import locate as locate_in
     from fabricheck.localization.results import OPERATION, pairs_of
     from fabricheck.localization.routes import Ways, design
@@ -156,6 +157,8 @@ def locate(
     found = locate_in(made, [goodput for one in rounds for _, goodput in one])
     for line in report(found, ways):
         click.echo(line)
+    if as_distance(found, network, [[pair for pair, _ in one] for one in rounds]):
+        click.echo("these are all pairs over more than one switch and no others: distance may cost as much here")
     if found.suspects:
         worst = max(worst, Verdict.DEGRADED, key=list(Verdict).index)
     context.exit(EXIT_CODES[worst])

@@ -66,15 +66,24 @@ def that_count(
     located: Localization, network: Network, pairs: Iterable[Iterable[tuple[str, str]]], policy: Policy
 ) -> tuple[Suspect, ...]:
     """The suspects whose loss is more than the policy lets pass, of those in `located`, found by rounds of `pairs`."""
-    far = {pair for one in pairs for pair in one if network.distance(*map(node_of, pair)) != "same-switch"}
-    together = set().union(*map(_pairs_over, located.suspects))
+    far = _far(network, pairs)
+    together = _pairs_over(*located.suspects) == far
 
     def smallest(suspect: Suspect) -> float:
-        all_far = far in (together, _pairs_over(suspect))
+        all_far = together or _pairs_over(suspect) == far
         return policy.smallest_loss_of_distance if all_far else policy.smallest_loss
 
     return tuple(each for each in located.suspects if each.low >= smallest(each))
 
 
-def _pairs_over(suspect: Suspect) -> set[tuple[str, str]]:
-    return {(each.source, each.destination) for each in suspect.evidence}
+def as_distance(located: Localization, network: Network, pairs: Iterable[Iterable[tuple[str, str]]]) -> bool:
+    """Whether the suspects together are on all pairs over more than one switch, and on no others."""
+    return bool(located.suspects) and _pairs_over(*located.suspects) == _far(network, pairs)
+
+
+def _far(network: Network, pairs: Iterable[Iterable[tuple[str, str]]]) -> set[tuple[str, str]]:
+    return {pair for one in pairs for pair in one if network.distance(*map(node_of, pair)) != "same-switch"}
+
+
+def _pairs_over(*suspects: Suspect) -> set[tuple[str, str]]:
+    return {(each.source, each.destination) for suspect in suspects for each in suspect.evidence}

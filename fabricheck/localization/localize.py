@@ -7,44 +7,48 @@ cost and nobody knows which it took, its likelihood is the mixture over them.
 
 In logarithms the noise is normal, and now and then (1 in 20) a reading is anything at all: what a single one can prove
 is bounded, however far out it lies. The width of the noise and a factor common to all pairs (protocols take a few per
-cent) are estimated with the faults, by expectation maximisation. Faults are added as long as the gain in likelihood is
-significant; the first two are searched together, so that two faults do not pass for one that lies between them. Where
-the fastest readings stand apart the search starts from them too: most pairs may go over faults.
+cent) are estimated with the faults, by expectation maximisation.
+
+The search looks for the set of faults with the highest likelihood less a price for each of them. It adds, takes out and
+exchanges faults one at a time, from no fault and from the best set of parts that many pairs go over: two spines slow
+down most pairs, and neither alone explains anything.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
 from fabricheck.errors import UserError
-from fabricheck.localization.hypotheses import hypotheses
-from fabricheck.localization.noise import OUTLIER_DENSITY, State, density_of, least_noise, p_value, without
+from fabricheck.localization.model import Model
+from fabricheck.localization.noise import State, gain_of, p_value, without
 from fabricheck.localization.routes import Design, FloatArray, IntArray
 from fabricheck.localization.suspects import Evidence, Localization, Suspect
 
-# The losses that are tried are so far apart, relative; a fit in small noise is drawn in by these steps.
-_BLUR = (0.1, 0.03, 0.01, 0.003)
-# Losses that are tried, as -log(1 - loss): 1% to 95%.
-_GRID: FloatArray = np.geomspace(0.01, 3.0, 32)
-# A component that is really at fault falls behind another by more than this in 1 of 100 cases at most: the difference
-# of two log likelihoods is normal (d²/2, d²), and the probability of less than -m is largest at d² = 2 m.
-_AMBIGUOUS = 2.71
+# Of the probability of a false alarm, what the first fault gets: tails that are heavier than the model's (t with three
+# degrees of freedom) make false alarms several times as frequent. The second gets twice _FURTHER of it, the third three
+# times: what counts is the share of false ones among the faults that are named (Benjamini and Hochberg, 1995).
+_FIRST, _FURTHER = 0.1, 0.2
+# The 99% quantile of the normal distribution, and how far a component that is really at fault falls behind another in 1
+# of 100 cases at most: the difference of two log likelihoods is normal (d²/2, d²).
+_SURE = 2.326
+_AMBIGUOUS = 0.5 * _SURE**2
 # Half of the 95% quantile of chi-squared with one degree of freedom.
 _INTERVAL = 1.92
 _CANDIDATES, _SECONDS = 4, 2
 _FEWEST_READINGS = 8
-# Of the readings, where faults are to have slowed most of them.
-_EXPLAINED = 0.9
-_MOST_TURNS = 30
-_AROUND: FloatArray = np.linspace(-1, 1, 9)
+# Parts that a tenth of the readings goes over are tried together: so many parts, and sets of them times readings.
+_WIDE, _MOST_WIDE, _MOST_UNIONS = 0.1, 24, 5_000_000
+_MOST_MOVES = 20
+# What the fit of a move may add to what it gains before, at most: others are not tried.
+_SLACK = 4.0
 
 
 def locate(design: Design, measured_gbps: npt.ArrayLike, *, false_alarm: float = 0.01, most: int = 4) -> Localization:
@@ -61,39 +65,15 @@ class Locator:
 
     def __init__(self, design: Design, *, false_alarm: float = 0.01, most: int = 4) -> None:
         self.design, self.false_alarm, self.most = design, false_alarm, most
-        used = ~design.doubtful
-        self._used: IntArray = np.flatnonzero(used)
-        if self._used.size < _FEWEST_READINGS:
+        readings = int((~design.doubtful).sum())
+        if readings < _FEWEST_READINGS:
             raise UserError(
-                f"{self._used.size} usable readings cannot tell noise from a fault: {_FEWEST_READINGS} are the fewest"
+                f"{readings} usable readings cannot tell noise from a fault: {_FEWEST_READINGS} are the fewest"
             )
-        renumbered = np.cumsum(used) - 1
-        ways = np.flatnonzero(used[design.reading])
-        way_number = np.full(design.reading.size, -1)
-        way_number[ways] = np.arange(ways.size)
-        self._reading: IntArray = renumbered[design.reading[ways]]
-        self._probability: FloatArray = design.probability[ways]
-        kept = way_number[design.way] >= 0
-        self._way: IntArray = way_number[design.way[kept]]
-        self.entries, self.members = hypotheses(
-            self._reading, design.component[kept], self._way, design.headroom[kept], float(_GRID[-1])
-        )
-
-    # What can be told apart
-
-    @cached_property
-    def _classes(self) -> IntArray:
-        """The class of each hypothesis: those of a class are on the same readings with the same probabilities."""
-        entries = self.entries
-        share = np.bincount(entries.key, self._probability[entries.way], entries.key_reading.size)
-        room = np.bincount(entries.key, entries.headroom, entries.key_reading.size)
-        number: dict[tuple[bytes, bytes, bytes], int] = {}
-        found = []
-        for start, end in zip(entries.key_bounds[:-1], entries.key_bounds[1:], strict=True):
-            part = slice(start, end)
-            key = (entries.key_reading[part].tobytes(), share[part].round(9).tobytes(), room[part].round(9).tobytes())
-            found.append(number.setdefault(key, len(number)))
-        return np.array(found)
+        self.model = Model(design)
+        levels = [false_alarm * share for share in (_FIRST, *(_FURTHER * number for number in range(2, most + 1)))]
+        # What each fault has to gain in log likelihood, the first, the second, ...
+        self._prices = [gain_of(level, readings, self._distinct) for level in levels]
 
     @property
     def equivalents(self) -> dict[str, frozenset[str]]:
@@ -104,181 +84,24 @@ class Locator:
         # A component has up to two hypotheses; the first of them is the one that every pair feels.
         names = self.design.ways.components
         first: dict[int, int] = {}
-        for hypothesis, members in enumerate(self.members):
+        for hypothesis, members in enumerate(self.model.members):
             for each in members:
-                first.setdefault(each, int(self._classes[hypothesis]))
+                first.setdefault(each, int(self.model.classes[hypothesis]))
         together: dict[int, set[str]] = {}
         for each, class_ in first.items():
             together.setdefault(class_, set()).add(names[each])
         return {names[each]: frozenset(together[class_]) for each, class_ in first.items()}
 
-    # Likelihood
-
-    def _noise_free(self, state: State) -> FloatArray:
-        """The loss on each way, shape (W,): that of its worst component."""
-        effect = np.zeros(self._reading.size)
-        entries = self.entries
-        for fault, loss in zip(state.faults, state.losses, strict=True):
-            part = slice(entries.bounds[fault], entries.bounds[fault + 1])
-            np.maximum.at(effect, entries.way[part], loss - entries.headroom[part])
-        return effect
-
-    def _near(self, y: FloatArray, state: State, effect: FloatArray) -> FloatArray:
-        """The probability that a pair took a way and its reading is no outlier, shape (W,)."""
-        density = self._probability * density_of(y[self._reading] - state.scale + effect, state.noise)
-        near = density - self._probability * OUTLIER_DENSITY
-        found: FloatArray = near / (np.bincount(self._reading, density, y.size) + 1e-300)[self._reading]
-        return found
-
-    def _likelihood(self, y: FloatArray, state: State) -> float:
-        density = density_of(y[self._reading] - state.scale + self._noise_free(state), state.noise)
-        return float(np.log(np.bincount(self._reading, self._probability * density, y.size) + 1e-300).sum())
-
-    def _gains(
-        self, y: FloatArray, state: State, part: slice, keys: slice, grid: FloatArray, *, blur: float = 0.0
-    ) -> FloatArray:
-        """Gain in log likelihood by one more fault, shape (hypotheses in `part`, losses in `grid`).
-
-        `blur`: readings are taken for no more exact than this share of a loss.
-        """
-        entries = self.entries
-        effect = self._noise_free(state)
-        residual = y[self._reading] - state.scale
-        density = density_of(residual + effect, state.noise)
-        whole = np.bincount(self._reading, self._probability * density, y.size) + 1e-300
-        way, headroom = entries.way[part], entries.headroom[part]
-        key = entries.key[part] - keys.start
-        reading, hypothesis = entries.key_reading[keys], entries.key_hypothesis[keys]
-        first = int(hypothesis[0])
-        hypothesis = hypothesis - first
-        probability, before = self._probability[way], density[way]
-        found = np.empty((int(hypothesis[-1]) + 1, grid.size))
-        for column, loss in enumerate(grid):
-            noise = max(state.noise, blur * float(loss))
-            if noise > state.noise:
-                density = density_of(residual + effect, noise)
-                whole = np.bincount(self._reading, self._probability * density, y.size) + 1e-300
-                before = density[way]
-            after = density_of(residual[way] + np.maximum(effect[way], loss - headroom), noise)
-            change = np.bincount(key, probability * (after - before), reading.size)
-            gain = np.log(np.maximum(1 + change / whole[reading], 1e-12))
-            found[:, column] = np.bincount(hypothesis, gain, found.shape[0])
-        return found
-
-    def _scan(self, y: FloatArray, state: State) -> tuple[FloatArray, FloatArray]:
-        """The highest gain of each hypothesis as one more fault, and the loss where it is."""
-        everything = slice(0, self.entries.way.size), slice(0, self.entries.key_reading.size)
-        gains = self._gains(y, state, *everything, _GRID, blur=_BLUR[0])
-        best = gains.argmax(axis=1)
-        return gains[np.arange(best.size), best], _GRID[best]
-
-    def _profile(self, y: FloatArray, state: State, fault: int, grid: FloatArray, *, blur: float = 0.0) -> FloatArray:
-        """Gain of one hypothesis over `grid`; `blur` as in _gains."""
-        bounds, keys = self.entries.bounds, self.entries.key_bounds
-        part, key_part = slice(bounds[fault], bounds[fault + 1]), slice(int(keys[fault]), int(keys[fault + 1]))
-        found: FloatArray = self._gains(y, state, part, key_part, grid, blur=blur)[0]
-        return found
-
-    def _sharpen(self, y: FloatArray, state: State, fault: int, loss: float) -> float:
-        """The loss of one more fault near `loss`, which is only as exact as the grid."""
-        for blur, finer in pairwise(_BLUR):
-            if blur * loss <= state.noise:
-                break
-            grid = loss * (1 + 1.5 * blur * _AROUND)
-            loss = float(grid[self._profile(y, state, fault, grid, blur=finer).argmax()])
-        return loss
-
-    # Fit
-
-    def _settle(self, y: FloatArray, state: State, rounds: int) -> State:
-        """Scale and noise for given faults, by expectation maximisation."""
-        effect = self._noise_free(state)
-        scale, noise = state.scale, state.noise
-        for _ in range(rounds):
-            weight = self._near(y, replace(state, scale=scale, noise=noise), effect)
-            if not weight.any():
-                break  # no reading is near: all count as outliers
-            scale = float((weight * (y[self._reading] + effect)).sum() / weight.sum())
-            square = float((weight * (y[self._reading] - scale + effect) ** 2).sum() / weight.sum())
-            noise = max(math.sqrt(square), state.least)
-        return replace(state, scale=scale, noise=noise)
-
-    def _fit(self, y: FloatArray, state: State) -> State:
-        """Losses, scale and noise for the faults of `state`, from where it is."""
-        step, likelihood = 1.0, -math.inf
-        for _ in range(_MOST_TURNS):
-            moved = False
-            for position, fault in enumerate(state.faults):
-                loss = state.losses[position]
-                grid = np.maximum(loss + step * max(0.5 * state.noise, 0.1 * loss) * _AROUND, 1e-4)
-                best = int(self._profile(y, without(state, position), fault, grid).argmax())
-                moved |= best != _AROUND.size // 2
-                losses = (*state.losses[:position], float(grid[best]), *state.losses[position + 1 :])
-                state = replace(state, losses=losses)
-            state = self._settle(y, state, 5)
-            before, likelihood = likelihood, self._likelihood(y, state)
-            if not moved:
-                step /= 4
-            if likelihood - before < 1e-3 and step < 0.1:
-                break
-        return replace(state, likelihood=likelihood)
-
-    def _null(self, y: FloatArray) -> State:
-        middle = float(np.median(y))
-        least = least_noise(y)
-        noise = max(1.4826 * float(np.median(np.abs(y - middle))), least)
-        state = self._settle(y, State((), (), middle, noise, least), 20)
-        return replace(state, likelihood=self._likelihood(y, state))
-
-    def _with_one_more(self, y: FloatArray, state: State, count: int) -> list[State]:
-        """The `count` best fits with one more fault, best first."""
-        starts = self._starts(y, state, count)
-        # What many pairs may go over passes for noise and a lower common factor until these are estimated with it.
-        sharp = replace(state, scale=state.scale + 0.6 * state.noise, noise=0.7 * state.noise)
-        starts += self._starts(y, sharp, 0, among=self._wide)
-        return sorted((self._fit(y, start) for start in starts), key=lambda one: -one.likelihood)
-
-    def _starts(
-        self, y: FloatArray, state: State, count: int, among: npt.NDArray[np.bool_] | None = None
-    ) -> list[State]:
-        """The `count` hypotheses that gain most as one more fault, and the best of each kind, as starts of a fit."""
-        gains, losses = self._scan(y, state)
-        if among is not None:
-            gains = np.where(among, gains, -np.inf)
-        seen: set[tuple[int, float]] = set()
-        kinds: set[str] = set()
-        found: list[State] = []
-        for each in np.argsort(-gains, kind="stable").tolist():
-            if gains[each] <= (0 if among is None else -np.inf):
-                break
-            # Ways that nobody can tell apart give the same gain: one of them is enough.
-            mark = (int(self._classes[each]), round(float(gains[each]), 6))
-            kind = self._kind(each)
-            if mark not in seen and each not in state.faults and (len(found) < count or kind not in kinds):
-                loss = self._sharpen(y, state, each, float(losses[each]))
-                faults, with_it = (*state.faults, each), (*state.losses, loss)
-                found.append(replace(state, faults=faults, losses=with_it))
-                kinds.add(kind)
-            seen.add(mark)
-        return found
-
-    @cached_property
-    def _wide(self) -> npt.NDArray[np.bool_]:
-        """Hypotheses that a tenth of the readings goes over on average."""
-        readings = np.bincount(self.entries.hypothesis, self._probability[self.entries.way], len(self.members))
-        wide: npt.NDArray[np.bool_] = readings >= 0.1 * self._used.size
-        return wide
-
     def _kind(self, hypothesis: int) -> str:
-        return self.design.ways.kinds[self.members[hypothesis][0]]
+        return self.design.ways.kinds[self.model.members[hypothesis][0]]
 
     @property
     def _distinct(self) -> int:
         """How many faults the readings can tell apart."""
-        return int(self._classes.max()) + 1
+        return int(self.model.classes.max()) + 1
 
     def _p_value(self, gain: float) -> float:
-        return p_value(gain, self._used.size, self._distinct)
+        return p_value(gain, self.model.used.size, self._distinct)
 
     def locate(self, measured_gbps: npt.ArrayLike) -> Localization:
         """See `locate`."""
@@ -287,70 +110,123 @@ class Locator:
             raise ValueError(f"{measured.shape} values for {self.design.expected_gbps.shape} readings")
         if not (np.isfinite(measured).all() and (measured > 0).all()):
             raise UserError("a reading is not a positive number: judge the run first (fabricheck judge)")
-        y = np.log(measured[self._used] / self.design.expected_gbps[self._used])
-        null = self._null(y)
-        best, more = self._search(y, null)
-        fast = self._fastest(y, null)
-        if fast.scale - null.scale > 3 * fast.noise:
-            other, others = self._search(y, fast, patient=True)
-            explained = float(self._near(y, other, self._noise_free(other)).sum()) / y.size
-            # Else a distance that costs something takes all far pairs for faulty, of which a few trunks explain some.
-            if explained > _EXPLAINED and self._is_better(other, best):
-                best, more = other, others
-        return self._report(y, best, more)
+        used = self.model.used
+        y = np.log(measured[used] / self.design.expected_gbps[used])
+        null = self.model.null(y)
+        best = self._search(y, null)
+        seed = max(self._seeds(y, null), key=self._worth, default=null)
+        if self._worth(seed) > self._worth(best):
+            best = self._search(y, seed)
+        return self._report(y, best)
 
-    def _fastest(self, y: FloatArray, null: State) -> State:
-        """No fault, and the scale of the fastest pairs: where most go over faults, the middle one is not healthy."""
-        top = np.sort(y)[-max(_FEWEST_READINGS // 2, y.size // 5) :]
-        middle = float(np.median(top))
-        noise = max(1.4826 * float(np.median(np.abs(top - middle))), null.least)
-        # More rounds would take in the slow ones, too.
-        state = self._settle(y, replace(null, scale=middle, noise=noise), 2)
-        return replace(state, likelihood=self._likelihood(y, state))
+    # Search
 
-    def _is_better(self, state: State, than: State) -> bool:
-        """Whether noise alone does not explain what `state` gains with its further faults.
+    def _worth(self, state: State) -> float:
+        return state.likelihood - sum(self._prices[: len(state.faults)])
 
-        The whole search is one family: the test of each further fault has its share.
-        """
-        further = max(len(state.faults) - len(than.faults), 1)
-        gain = state.likelihood - than.likelihood - (further - 1) * math.log(self._distinct)
-        return self._p_value(gain) <= self.false_alarm / (self.most + 1)
-
-    def _search(self, y: FloatArray, best: State, *, patient: bool = False) -> tuple[State, list[State]]:
-        """The best fit with more faults than `best`, and what was tried last.
-
-        `patient`: what is better than the fit that it came from goes on, though another be better still.
-        """
-        beam, more = [best], list[State]()
-        while len(beam[0].faults) < self.most:
-            found = [
-                (one, each)
-                for one in beam
-                for each in self._with_one_more(y, one, _SECONDS if one.faults else _CANDIDATES)
-            ]
-            more = [each for _, each in found]
-            likely = [each for one, each in found if self._is_better(each, one if patient else best)]
-            if not likely:
+    def _search(self, y: FloatArray, state: State) -> State:
+        """The best fit that single moves reach from `state`."""
+        for _ in range(_MOST_MOVES):
+            best = max(self._moves(y, state), key=self._worth, default=state)
+            if self._worth(best) < self._worth(state) + 1e-3:
                 break
-            # The best of each kind goes on: two trunks of a leaf, each with the other, explain more than the leaf.
-            of_kind: dict[str, State] = {}
-            for one in sorted(likely, key=lambda one: -one.likelihood):
-                of_kind.setdefault(self._kind(one.faults[-1]), one)
-            beam = list(of_kind.values())
-            if self._is_better(beam[0], best):
-                best = beam[0]
-        return best, more
+            state = best
+        return state
 
-    def _report(self, y: FloatArray, state: State, more: Sequence[State]) -> Localization:
-        next_ = [each.faults[-1] for each in sorted(more, key=lambda one: -one.likelihood)[:_CANDIDATES]]
+    def _moves(self, y: FloatArray, state: State) -> Iterator[State]:
+        """Fits with one fault more, one less, and one for another."""
+        if len(state.faults) < self.most:
+            for each in self._further(y, state, _CANDIDATES, self._prices[len(state.faults)] - _SLACK):
+                yield self.model.fit(y, each)
+        for position in range(len(state.faults)):
+            rest = without(state, position)
+            left = self.model.fit(y, rest)
+            yield left
+            for each in self._further(y, rest, _SECONDS, state.likelihood - self.model.likelihood(y, rest) - _SLACK):
+                yield self.model.fit(y, each)
+
+    def _further(self, y: FloatArray, state: State, count: int, least: float = 0.0) -> list[State]:
+        """The `count` hypotheses that gain most as one more fault, and the best of each kind, as starts of a fit.
+
+        None that gains less than `least` before the fit.
+        """
+        gains, losses = self.model.scan(y, state)
+        seen: set[tuple[int, float]] = set()
+        kinds: set[str] = set()
+        found: list[State] = []
+        for each in np.argsort(-gains, kind="stable").tolist():
+            if gains[each] <= max(least, 0.0):
+                break
+            # Ways that nobody can tell apart give the same gain: one of them is enough.
+            mark = (int(self.model.classes[each]), round(float(gains[each]), 6))
+            kind = self._kind(each)
+            if mark not in seen and each not in state.faults and (len(found) < count or kind not in kinds):
+                loss = self.model.sharpen(y, state, each, float(losses[each]))
+                found.append(replace(state, faults=(*state.faults, each), losses=(*state.losses, loss)))
+                kinds.add(kind)
+            seen.add(mark)
+        return found
+
+    def _seeds(self, y: FloatArray, null: State) -> Iterator[State]:
+        """The best sets of one, two and three wide parts, by least squares with one loss for all of them, as fits."""
+        middle = float(np.median(y))
+        clipped = np.clip(y, middle - 4 * null.noise, middle + 4 * null.noise)
+        for faults, unions in self._unions:
+            fit = unions @ (clipped - clipped.mean())
+            best = faults[int(np.argmin(fit))].tolist()
+            slow = self.model.effect(best, [1.0] * len(best))
+            share = np.bincount(self.model.reading, self.model.probability * slow, y.size)
+            beside, over = y[share == 0], y[share > 0]
+            if fit.min() < 0 and beside.size:
+                scale = float(np.median(beside))
+                loss = max(scale - float(np.median(over)), null.noise) / float(share[share > 0].mean())
+                noise = max(1.4826 * float(np.median(np.abs(beside - scale))), null.noise / 4, null.least)
+                start = replace(null, faults=tuple(best), losses=(loss,) * len(best), scale=scale, noise=noise)
+                yield self.model.fit(y, start)
+        if self.model.mixed:
+            # A fault that all pairs may go over shows in nothing but the shape of the noise.
+            sharp = replace(null, scale=null.scale + 0.6 * null.noise, noise=0.7 * null.noise)
+            for start in self._further(y, sharp, 1):
+                yield self.model.fit(y, start)
+
+    @cached_property
+    def _unions(self) -> list[tuple[IntArray, FloatArray]]:
+        """Sets of one, two and three wide parts, shape (S, size), and the share of each reading's ways that goes over
+        them, shape (S, R), with a mean of 0 and a length of 1."""
+        model = self.model
+        readings, entries = model.used.size, model.entries
+        over = np.bincount(entries.hypothesis, model.probability[entries.way], len(model.members))
+        full = np.bincount(entries.hypothesis, entries.headroom, len(model.members)) == 0
+        wide = np.flatnonzero(full & (over >= _WIDE * readings))
+        wide = wide[np.argsort(-over[wide], kind="stable")][:_MOST_WIDE]
+        while wide.size > 3 and math.comb(wide.size, 3) * readings > _MOST_UNIONS:
+            wide = wide[:-1]
+        on = np.array([model.effect([each], [1.0]) > 0 for each in wide.tolist()]).reshape(wide.size, -1)
+        found = []
+        for size in (1, 2, 3):
+            sets = np.array(list(combinations(range(wide.size), size)), dtype=np.int64).reshape(-1, size)
+            if not sets.size:
+                break
+            hit = on[sets].any(axis=1) * model.probability
+            share = np.zeros((len(sets), readings))
+            for row, each in zip(share, hit, strict=True):
+                row[:] = np.bincount(model.reading, each, readings)
+            share -= share.mean(axis=1, keepdims=True)
+            length = np.linalg.norm(share, axis=1, keepdims=True)
+            found.append((wide[sets], np.divide(share, length, out=np.zeros_like(share), where=length > 1e-6)))
+        return found
+
+    # What was found
+
+    def _report(self, y: FloatArray, state: State) -> Localization:
+        next_ = [each.faults[-1] for each in self._further(y, state, _CANDIDATES)][:_CANDIDATES]
         suspects = tuple(self._suspect(y, state, position) for position in range(len(state.faults)))
         closest = [
             *(name for each in next_ for name in self._alike([each])),
             *(n for s in suspects for n in s.components),
         ]
         design, names = self.design, self.design.ways.components
-        seen = {each for members in self.members for each in members}
+        seen = {each for members in self.model.members for each in members}
         return Localization(
             suspects=suspects,
             noise=state.noise,
@@ -366,21 +242,26 @@ class Locator:
         fault, loss = state.faults[position], state.losses[position]
         others = without(state, position)
         grid = np.linspace(max(loss - 10 * state.noise, 1e-4), loss + 10 * state.noise, 401)
-        profile = self._profile(y, others, fault, grid)
+        profile = self.model.profile(y, others, fault, grid)
         inside = grid[profile >= profile.max() - _INTERVAL]
         low, high = -np.expm1(-inside[[0, -1]])
-        gains, losses = self._scan(y, others)
+        gains, losses = self.model.scan(y, others)
         # The grid of the scan is coarse: who may come near is looked at more closely.
         for each in np.flatnonzero(gains >= 0.9 * profile.max() - 2 * _AMBIGUOUS).tolist():
-            best = self._sharpen(y, others, each, float(losses[each]))
+            best = self.model.sharpen(y, others, each, float(losses[each]))
             near = best + np.linspace(-1, 1, 13) * min(0.15 * best, 3 * state.noise)
-            gains[each] = self._profile(y, others, each, near).max()
-        gains[fault] = profile.max()
-        near_best = np.flatnonzero(gains >= gains.max() - _AMBIGUOUS).tolist()
+            near_gains = self.model.profile(y, others, each, near)
+            gains[each], losses[each] = near_gains.max(), near[near_gains.argmax()]
+        gains[fault], losses[fault] = profile.max(), grid[profile.argmax()]
+        near_best = [
+            each
+            for each in np.flatnonzero(gains >= gains.max() - _AMBIGUOUS).tolist()
+            if gains[each] >= gains.max() - self._margin(others, int(gains.argmax()), each, losses)
+        ]
         names = self._alike(near_best)
         kinds = {self.design.ways.kinds[self.design.ways.position[each]] for each in names}
         first = kinds.pop() if len(kinds) == 1 else "several"
-        left = self._fit(y, others)
+        left = self.model.fit(y, others)
         return Suspect(
             components=names,
             kind=first,
@@ -392,19 +273,34 @@ class Locator:
             evidence=self._evidence(y, state, near_best),
         )
 
+    def _margin(self, others: State, best: int, other: int, losses: FloatArray) -> float:
+        """How far `other` may be behind `best` if it is at fault, in 99 of 100 cases.
+
+        They differ by d standard deviations of what they predict, so that it falls behind by 2.326 d - d²/2 at most:
+        the further apart, the less. Mixtures over unknown routes are not normal: there it is the most for any d.
+        """
+        model = self.model
+        if model.mixed:
+            return _AMBIGUOUS
+        one, two = (
+            model.effect((*others.faults, each), (*others.losses, float(losses[each]))) for each in (best, other)
+        )
+        apart = float(np.linalg.norm(one - two)) / others.noise
+        return _SURE * max(apart, _SURE) - 0.5 * max(apart, _SURE) ** 2
+
     def _alike(self, hypotheses: Sequence[int]) -> tuple[str, ...]:
         """The components of hypotheses and of those of their classes.
 
         Which of several symmetric components a fault was put on is arbitrary: all that are alike belong together.
         """
-        alike = np.flatnonzero(np.isin(self._classes, self._classes[list(hypotheses)])).tolist()
-        members = sorted({each for one in alike for each in self.members[one]})
+        alike = np.flatnonzero(np.isin(self.model.classes, self.model.classes[list(hypotheses)])).tolist()
+        members = sorted({each for one in alike for each in self.model.members[one]})
         return tuple(self.design.ways.components[each] for each in members)
 
     def _evidence(self, y: FloatArray, state: State, hypotheses: Sequence[int]) -> tuple[Evidence, ...]:
-        keys = self.entries
+        keys = self.model.entries
         over = np.unique(keys.key_reading[np.isin(keys.key_hypothesis, hypotheses)])
-        numbers = self._used[over]
+        numbers = self.model.used[over]
         shares = np.exp(y[over] - state.scale)
         return tuple(
             Evidence(source, destination, int(self.design.rounds[number]), share)
@@ -417,12 +313,14 @@ class Locator:
 
         The information of readings that go over it with probability p is p² each, to first order.
         """
-        share = np.bincount(self.entries.key, self._probability[self.entries.way], self.entries.key_reading.size)
-        information = np.bincount(self.entries.key_hypothesis, share**2, len(self.members))
-        needed = -float(stdtrit(self._used.size - 2, [self.false_alarm / self._distinct, 0.1]).sum())
+        share = np.bincount(
+            self.model.entries.key, self.model.probability[self.model.entries.way], self.model.entries.key_reading.size
+        )
+        information = np.bincount(self.model.entries.key_hypothesis, share**2, len(self.model.members))
+        needed = -float(stdtrit(self.model.used.size - 2, [self.false_alarm / self._distinct, 0.1]).sum())
         losses = -np.expm1(-noise * needed / np.sqrt(information))
         found: dict[str, float] = {}
-        for members, loss in zip(self.members, losses.tolist(), strict=True):
+        for members, loss in zip(self.model.members, losses.tolist(), strict=True):
             for each in members:
                 found.setdefault(self.design.ways.components[each], loss)
         return found

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import stdtr  # that of scipy.stats.t, which takes half a second to import
+from scipy.special import stdtr, stdtrit  # that of scipy.stats.t, which takes half a second to import
 
 from fabricheck.localization.routes import FloatArray
 
@@ -19,7 +19,7 @@ _LEAST_NOISE = 1e-3
 _COARSEST = 0.011
 
 
-def density_of(residual: FloatArray, noise: float) -> FloatArray:
+def density_of(residual: FloatArray, noise: float | FloatArray) -> FloatArray:
     """Density of residuals (logarithms). It is nowhere less than that of outliers, which bounds what one can prove
     (bounded influence: Maronna, Martin, Yohai, Robust Statistics, 2006, section 2.2)."""
     near = (1 - _OUTLIERS) / noise * np.exp(-0.5 * (residual / noise) ** 2)
@@ -47,6 +47,12 @@ def p_value(gain: float, readings: int, hypotheses: int) -> float:
     freedom = readings - 2
     squared = freedom * math.expm1(min(2 * max(gain, 0.0) / readings, 700.0))
     return min(1.0, hypotheses * float(stdtr(freedom, -math.sqrt(squared))))
+
+
+def gain_of(p: float, readings: int, hypotheses: int) -> float:
+    """The gain in log likelihood that has the p-value `p`: the inverse of `p_value`."""
+    freedom = readings - 2
+    return 0.5 * readings * math.log1p(float(stdtrit(freedom, p / hypotheses)) ** 2 / freedom)
 
 
 @dataclass(frozen=True, eq=False)

@@ -114,6 +114,24 @@ def test_from_the_plan_to_the_suspect(tmp_path: Path, topology: Path, capsys: py
     assert "nothing named" in capsys.readouterr().out
 
 
+def test_what_all_far_pairs_lose_may_be_their_distance(
+    tmp_path: Path, topology: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rounds, network = tmp_path / "rounds.txt", network_of(topology)
+    run("pairwise", "plan", topology, "--nodes", "nid[001-016]", "--rounds", "10", "--output", rounds)
+
+    def loss_of(one: str, other: str) -> float:
+        return 1.0 if network.distance(one, other) == "same-switch" else 0.88
+
+    far = result_file(tmp_path / "far.jsonl", network, rounds, loss_of)
+    node = result_file(tmp_path / "slow.jsonl", network, rounds, lambda a, b: 0.85 if "nid007" in (a, b) else 1.0)
+    capsys.readouterr()
+    assert run("pairwise", "locate", far, "--system", topology) == 1
+    assert "no others: distance may cost as much" in capsys.readouterr().out
+    assert run("pairwise", "locate", node, "--system", topology) == 1
+    assert "distance" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("slow", "share", "named"),
     [("nid007", 0.99, None), ("nid007", 0.9, "nid007"), ("far", 0.95, None)],

@@ -209,3 +209,51 @@ def test_readings_without_noise_name_the_fault_and_nothing_else(bench: Bench, di
         if digits is not None:
             readings = bench.design.expected_gbps * np.round(readings / bench.design.expected_gbps, digits)
         assert is_right(bench.locator.locate(readings), faults, bench.alike)
+
+
+def of_four_leaves(faults: list[Fault], seed: int) -> tuple[bool, Localization]:
+    network = fat_tree(64, 4, 2, trunk_gbps=800.0)
+    bench = Bench(Case("four leaves", network, network.nodes, "known"), noise=0.02, seed=1)
+    bench.random = np.random.default_rng(seed)
+    return bench.trial(faults)
+
+
+@pytest.mark.parametrize(
+    "names", [("spine0", "spine1"), ("leaf0", "leaf2", "spine1"), ("leaf1", "leaf3", "spine0")], ids="-".join
+)
+def test_faults_of_most_pairs_are_named_though_none_explains_anything_alone(names: tuple[str, ...]) -> None:
+    """The middle pair is a slow one, and 2.5 times the noise is too little for the fastest to stand apart."""
+    for seed in range(5):
+        _, found = of_four_leaves([Fault(name, 0.05) for name in names], seed)
+        assert len(found.suspects) == len(names)
+        assert all(any(name in each.components for each in found.suspects) for name in names), found.suspects
+
+
+def test_no_suspect_is_left_that_the_others_made_superfluous() -> None:
+    """Each that is named gains by itself: three trunks look like a leaf or spine until all three are there."""
+    trunks = [Fault(name, 0.05) for name in ("leaf0--spine1", "leaf3--spine1", "leaf1--spine0")]
+    for seed in range(5):
+        _, found = of_four_leaves(trunks, seed)
+        assert all(each.loss > 0.02 and each.p_value < 0.01 for each in found.suspects)
+
+
+@pytest.mark.parametrize(("number", "seed"), [(16, 2), (30, 1)])
+def test_a_node_is_told_from_its_port_where_their_readings_are_far_apart(number: int, seed: int) -> None:
+    """A port at fault would not be as near to its node as that, though nearer than the furthest of all distances."""
+    network = fat_tree(32, 8, 2, nics=2, trunk_gbps=400.0)
+    bench = Bench(Case("rails", network, network.ports, "known"), noise=0.02, seed=5)
+    bench.random = np.random.default_rng(seed)
+    right, found = bench.trial([Fault(network.nodes[number], 0.05), Fault("spine0", 0.05)])
+    assert right, found.suspects
+
+
+def test_what_is_at_fault_is_seldom_left_out_of_what_is_named() -> None:
+    """1 of 100 at most, where a node and its port differ in few readings: 3 of 60 would have a probability of 2%."""
+    network = fat_tree(32, 8, 2, nics=2, trunk_gbps=400.0)
+    bench = Bench(Case("rails", network, network.ports, "known", (4,)), noise=0.02, seed=5)
+    missed = 0
+    for _ in range(60):
+        port = bench.draw("port", 0.08, 0.08)
+        _, found = bench.trial([port])
+        missed += bool(found.suspects) and not any(port.component in each.components for each in found.suspects)
+    assert missed <= 2

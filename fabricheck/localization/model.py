@@ -1,0 +1,206 @@
+"""The likelihood of readings for given faults, what one more would gain, and the fit of losses, scale and noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from fabricheck.localization.hypotheses import hypotheses
+from fabricheck.localization.noise import OUTLIER_DENSITY, State, density_of, least_noise
+from fabricheck.localization.routes import Design, FloatArray, IntArray
+
+# The losses that are tried are so far apart, relative; a fit in small noise is drawn in by these steps.
+_BLUR = (0.1, 0.03, 0.01, 0.003)
+# Losses that are tried, as -log(1 - loss): 1% to 95%.
+_GRID: FloatArray = np.geomspace(0.01, 3.0, 20)
+_LEAST_LOSS = 1e-4
+_AROUND: FloatArray = np.linspace(-1, 1, 9)
+# Turns of a fit, and how many of them in a row may gain nothing.
+_MOST_TURNS, _PATIENCE = 40, 3
+# Densities that are held at the same time.
+_MOST_AT_ONCE = 500_000
+
+
+class Model:
+    """A design as hypotheses of faults, and the likelihood of sets of them.
+
+    `used`: the positions of the readings that count, shape (R,); y below is the logarithm of their share of what is
+    expected of them. `entries`, `members`: see `hypotheses`.
+    """
+
+    def __init__(self, design: Design) -> None:
+        used = ~design.doubtful
+        self.used: IntArray = np.flatnonzero(used)
+        renumbered = np.cumsum(used) - 1
+        ways = np.flatnonzero(used[design.reading])
+        way_number = np.full(design.reading.size, -1)
+        way_number[ways] = np.arange(ways.size)
+        self.reading: IntArray = renumbered[design.reading[ways]]
+        self.probability: FloatArray = design.probability[ways]
+        kept = way_number[design.way] >= 0
+        self.entries, self.members = hypotheses(
+            self.reading, design.component[kept], way_number[design.way[kept]], design.headroom[kept], float(_GRID[-1])
+        )
+        self._loose: IntArray = np.flatnonzero(self.entries.headroom > 0)
+        self._reading_starts: IntArray = np.flatnonzero(np.diff(self.reading, prepend=-1))
+        self._key_starts: IntArray = np.flatnonzero(np.diff(self.entries.key, prepend=-1))
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some pair has more than one way."""
+        return self.reading.size > self.used.size
+
+    @cached_property
+    def classes(self) -> IntArray:
+        """The class of each hypothesis: those of a class are on the same readings with the same probabilities."""
+        entries = self.entries
+        share = np.bincount(entries.key, self.probability[entries.way], entries.key_reading.size)
+        room = np.bincount(entries.key, entries.headroom, entries.key_reading.size)
+        number: dict[tuple[bytes, bytes, bytes], int] = {}
+        found = []
+        for start, end in zip(entries.key_bounds[:-1], entries.key_bounds[1:], strict=True):
+            part = slice(start, end)
+            key = (entries.key_reading[part].tobytes(), share[part].round(9).tobytes(), room[part].round(9).tobytes())
+            found.append(number.setdefault(key, len(number)))
+        return np.array(found)
+
+    # Likelihood
+
+    def effect(self, faults: Sequence[int], losses: Sequence[float]) -> FloatArray:
+        """The loss on each way, shape (W,): that of its worst component."""
+        return self._worst(faults, losses)[0]
+
+    def _worst(self, faults: Sequence[int], losses: Sequence[float]) -> tuple[FloatArray, IntArray, FloatArray]:
+        """The loss on each way, the position of the fault that it comes from (-1: none), and its headroom there."""
+        effect, room = np.zeros(self.reading.size), np.zeros(self.reading.size)
+        cause = np.full(self.reading.size, -1)
+        entries = self.entries
+        for position, (fault, loss) in enumerate(zip(faults, losses, strict=True)):
+            part = slice(entries.bounds[fault], entries.bounds[fault + 1])
+            here = loss - entries.headroom[part]
+            worse = here > effect[entries.way[part]]
+            way = entries.way[part][worse]
+            effect[way], cause[way], room[way] = here[worse], position, entries.headroom[part][worse]
+        return effect, cause, room
+
+    def _near(self, y: FloatArray, scale: float, noise: float, effect: FloatArray) -> tuple[FloatArray, float]:
+        """The probability that a pair took a way and its reading is no outlier, shape (W,), and the log likelihood."""
+        density = self.probability * density_of(y[self.reading] - scale + effect, noise)
+        whole = np.bincount(self.reading, density, y.size) + 1e-300
+        near: FloatArray = (density - self.probability * OUTLIER_DENSITY) / whole[self.reading]
+        return near, float(np.log(whole).sum())
+
+    def likelihood(self, y: FloatArray, state: State) -> float:
+        """The logarithm of the likelihood of a state as it is, but for a constant."""
+        return self._near(y, state.scale, state.noise, self.effect(state.faults, state.losses))[1]
+
+    def _gains(
+        self, y: FloatArray, state: State, hypotheses: slice, grid: FloatArray, *, blur: float = 0.0
+    ) -> FloatArray:
+        """Gain in log likelihood by one more fault, shape (hypotheses in `hypotheses`, losses in `grid`).
+
+        `blur`: readings are taken for no more exact than this share of a loss.
+        """
+        entries = self.entries
+        part = slice(entries.bounds[hypotheses.start], entries.bounds[hypotheses.stop])
+        keys = slice(entries.key_bounds[hypotheses.start], entries.key_bounds[hypotheses.stop])
+        loose = self._loose[slice(*np.searchsorted(self._loose, [part.start, part.stop]))] - part.start
+        way, headroom = entries.way[part], entries.headroom[part][loose]
+        key_starts = self._key_starts[keys] - part.start
+        starts = entries.key_bounds[hypotheses] - keys.start
+        effect = self.effect(state.faults, state.losses)
+        residual = y[self.reading] - state.scale
+        found = np.empty((starts.size, grid.size))
+        chunk = max(_MOST_AT_ONCE // max(way.size, self.reading.size), 1)
+        for first in range(0, grid.size, chunk):
+            loss = grid[first : first + chunk, np.newaxis]
+            noise = np.maximum(state.noise, blur * loss)
+            before = density_of(residual + effect, noise)
+            whole = np.add.reduceat(self.probability * before, self._reading_starts, axis=1) + 1e-300
+            share = self.probability / whole[:, self.reading]
+            # Most entries have no headroom: what becomes of their ways is calculated once for each way.
+            step = (share * (density_of(residual + np.maximum(effect, loss), noise) - before))[:, way]
+            if loose.size:
+                on = way[loose]
+                after = density_of(residual[on] + np.maximum(effect[on], loss - headroom), noise)
+                step[:, loose] = share[:, on] * (after - before[:, on])
+            if key_starts.size < way.size:
+                step = np.add.reduceat(step, key_starts, axis=1)
+            gain = np.log(np.maximum(1 + step, 1e-12))
+            found[:, first : first + chunk] = np.add.reduceat(gain, starts, axis=1).T
+        return found
+
+    def scan(self, y: FloatArray, state: State) -> tuple[FloatArray, FloatArray]:
+        """The highest gain of each hypothesis as one more fault, and the loss where it is: the top of the parabola
+        through the best of the losses that are tried and those beside it."""
+        gains = self._gains(y, state, slice(0, len(self.members)), _GRID, blur=_BLUR[0])
+        each, best = np.arange(gains.shape[0]), gains.argmax(axis=1)
+        top = gains[each, best]
+        lower, upper = gains[each, np.maximum(best - 1, 0)], gains[each, np.minimum(best + 1, _GRID.size - 1)]
+        bend = lower - 2 * top + upper
+        inside = (best > 0) & (best < _GRID.size - 1) & (bend < 0)
+        offset = np.divide(0.5 * (lower - upper), bend, out=np.zeros(best.size), where=inside)
+        return top - 0.25 * (lower - upper) * offset, _GRID[best] * (_GRID[1] / _GRID[0]) ** offset
+
+    def profile(self, y: FloatArray, state: State, fault: int, grid: FloatArray, *, blur: float = 0.0) -> FloatArray:
+        """Gain of one hypothesis over `grid`; `blur` as in _gains."""
+        found: FloatArray = self._gains(y, state, slice(fault, fault + 1), grid, blur=blur)[0]
+        return found
+
+    def sharpen(self, y: FloatArray, state: State, fault: int, loss: float) -> float:
+        """The loss of one more fault near `loss`, which is only as exact as the grid."""
+        for blur, finer in pairwise(_BLUR):
+            if blur * loss <= state.noise:
+                break
+            grid = loss * (1 + 1.5 * blur * _AROUND)
+            loss = float(grid[self.profile(y, state, fault, grid, blur=finer).argmax()])
+        return loss
+
+    # Fit
+
+    def null(self, y: FloatArray) -> State:
+        """No fault."""
+        middle = float(np.median(y))
+        least = least_noise(y)
+        noise = max(1.4826 * float(np.median(np.abs(y - middle))), least)
+        return self.fit(y, State((), (), middle, noise, least))
+
+    def fit(self, y: FloatArray, state: State) -> State:
+        """Losses, scale and noise for the faults of `state`, from where it is, by expectation maximisation.
+
+        Where it is known which fault each way suffers from, a loss is a difference of two weighted means. What another
+        loss changes in that is looked at anew in each turn, so that a turn can lose likelihood: the best one counts.
+        """
+        best, now, idle = replace(state, likelihood=-math.inf), state, 0
+        for _ in range(_MOST_TURNS):
+            effect, cause, room = self._worst(now.faults, now.losses)
+            weight, likelihood = self._near(y, now.scale, now.noise, effect)
+            idle = 0 if likelihood > best.likelihood + 1e-2 else idle + 1
+            if likelihood > best.likelihood:
+                best = replace(now, likelihood=likelihood)
+            if idle == _PATIENCE or not weight.any():
+                break
+            now = self._step(y, now, weight, cause, room)
+        return best
+
+    def _step(self, y: FloatArray, state: State, weight: FloatArray, cause: IntArray, room: FloatArray) -> State:
+        """One turn of the fit. A fault that is nowhere the worst keeps its loss, and so does the scale without healthy
+        ways."""
+        count = len(state.faults) + 1
+        total = np.bincount(cause + 1, weight, count)
+        mean = np.bincount(cause + 1, weight * (y[self.reading] - room), count) / (total + 1e-300)
+        scale = float(mean[0]) if total[0] > 1e-6 else state.scale
+        losses = tuple(
+            max(scale - float(mean[1 + each]), _LEAST_LOSS) if total[1 + each] > 1e-6 else loss
+            for each, loss in enumerate(state.losses)
+        )
+        left = y[self.reading] + self.effect(state.faults, losses)
+        near = float(weight.sum())
+        scale = float(weight @ left) / near
+        square = float(weight @ (left - scale) ** 2) / near
+        return State(state.faults, losses, scale, max(math.sqrt(square), state.least), state.least)
