@@ -37,7 +37,8 @@ EVERY_PLANE, FIRST_TABLE = "10.0.0.0/8", 100
 
 # Shaped with this latency, a queue holds what a burst leaves behind, and TCP sees loss only when it is really too fast.
 # Where all GPUs of a node send at once, a port has a message of each of them: a network without loss holds them all.
-_QUEUE_MS, _QUEUE_OF_GPUS_MS = 20, 500
+# In an alltoall of many nodes all others send to a port at once.
+_QUEUE_MS, _QUEUE_OF_NODE_MS, _QUEUE_OF_GPUS_MS = 20.0, 2.5, 500.0
 # There, too, flows share a port fairly, as those of a fabric do, whatever congestion control the machine's TCP has: the
 # kernel holds whole messages, and has no more than a few packets of each connection queue for a port at a time.
 _MESSAGE_BYTES, _QUEUED_BYTES, _SEGMENTS_BYTES = 4 << 20, 16 << 10, 4500
@@ -294,8 +295,9 @@ class Cluster:
         )
 
     def _tbf(self, device: Device, rate: int, burst: int) -> str:
-        queue = _QUEUE_OF_GPUS_MS if self.layout.topology.gpus else _QUEUE_MS
-        return f"qdisc replace dev {device.name} root tbf rate {rate}bit burst {burst} latency {queue}ms"
+        of_hosts = max(_QUEUE_MS, _QUEUE_OF_NODE_MS * len(self.layout.network.nodes))
+        queue = _QUEUE_OF_GPUS_MS if self.layout.topology.gpus else of_hosts
+        return f"qdisc replace dev {device.name} root tbf rate {rate}bit burst {burst} latency {queue:g}ms"
 
     def _add_routes(self, of: str) -> None:
         _ip(self.layout.namespace(of), self.route_lines(of))
