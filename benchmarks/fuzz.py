@@ -9,11 +9,13 @@ it. What was given to the command before in this call is not given again. Found 
 those documented, a mistake in Fabricheck itself (70) or anything else that would be a traceback, more than 5 s of
 processor time, and a green verdict on a measurement that is not there or too slow.
 
-What is not damaged is read once: topologies, references, parts and policies of the same content, and what ReFrame lists
-of a site with the same files; the limit of 5 s is for what is left. Commands take turns, a batch of inputs each, always
-the one that took the least processor time so far. A batch that is done is a line of FOLDER/batches.jsonl, and a later
-call goes on from there. Prints the table of all of them, and the inputs that were taken wrongly lie beside it; the exit
-status is 1 where anything was found.
+What is not damaged is read once: topologies, references, parts, policies, tuning and settings of the same content, and
+what ReFrame lists of a site with the same files; the limit of 5 s is for what is left.
+
+Commands take turns, a batch each (250 inputs, fewer where they take more than 5 s), always the one that took the least
+processor time so far. A batch that is done is a line of FOLDER/batches.jsonl, and a later call goes on from there.
+Prints the table of all of them, and the inputs that were taken wrongly lie beside it; the exit status is 1 where
+anything was found.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 from unittest import mock
 
@@ -48,7 +50,7 @@ from fabricheck.cli import main as fabricheck
 from fabricheck.suite import outside_roots
 
 LIMIT_S = 5.0
-BATCH = 250
+BATCH, BATCH_S = 250, 5.0
 #: One input in so many is made by hypothesis.
 HYPOTHESIS = 10
 STATUSES = frozenset(range(6))
@@ -99,21 +101,21 @@ def status_of(
 @contextlib.contextmanager
 def the_same_read_once() -> Iterator[None]:
     """What is not damaged is the same for each input: reading it anew would be most of the time of a command."""
-    modules = [
+    modules: list[ModuleType] = [
         importlib.import_module(each.name)
         for each in pkgutil.walk_packages(package.__path__, "fabricheck.")
         if not each.name.endswith("__main__")
     ]
 
-    def of_file(read: Callable[[Path], Any]) -> Callable[[Any], Any]:
-        cached = functools.lru_cache(512)(lambda file, _: read(file))
+    def of_file(read: Callable[..., Any]) -> Callable[..., Any]:
+        cached = functools.lru_cache(512)(lambda _, file, *more: read(file, *more))
 
-        def once(file: Any) -> Any:
+        def once(file: Any, *more: str) -> Any:
             try:
                 content = Path(file).read_bytes()
             except (OSError, ValueError):
-                return read(file)  # which says so
-            return cached(Path(file), content)
+                return read(file, *more)  # which says so
+            return cached(content, Path(file), *more)
 
         return once
 
@@ -129,9 +131,11 @@ def the_same_read_once() -> Iterator[None]:
 
         return once
 
+    files = ("load_part", "load_policy", "load_profiles", "load_published", "load_references", "load_topology")
     wrappers: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
-        **dict.fromkeys(("load_part", "load_policy", "load_references", "load_published", "load_topology"), of_file),
+        **dict.fromkeys((*files, "_loaded"), of_file),  # the last by ReFrame, of a site's settings
         "list_suite": of_site,
+        "test_classes": functools.cache,  # of checks/
     }
     wrapped: dict[Callable[..., Any], Callable[..., Any]] = {}
     with contextlib.ExitStack() as stack:
@@ -192,7 +196,7 @@ def fuzz(target: Target, inputs: int, start: int, keep: Path, given_before: set[
         # Of a small file there may be no more inputs than were given before.
         others = damaged_by_seed(f"{target.name} {start}", valid)
         for made, _ in zip(others, range(10 * inputs), strict=False):
-            if found.runs >= inputs:
+            if found.runs >= inputs or _processor_seconds() - began > BATCH_S:
                 break
             run(*made)
     found.seconds = round(_processor_seconds() - began, 2)
