@@ -39,6 +39,23 @@ _HOW = (
     *("replace", "insert", "number", "number", "word", "word", "nasty word", "line lost", "line doubled", "cut"),
     *("byte", "moved"),
 )
+#: Of half of the inputs, so that most of them are still of their format, and what reads it has to look at the values.
+_HOW_GENTLY = ("number", "number", "word", "word", "value", "value", "line lost")
+#: Values of another kind than the one that they replace.
+_VALUES = (
+    *(b"null", b"true", b"false", b"0", b"1", b"-1", b"7.5", b"1e400", b"NaN", b'""', b'"x"', b'"nan"', b"x", b"[]"),
+    *(
+        b"{}",
+        b"[[]]",
+        b"[1]",
+        b'["x"]',
+        b'{"x": 1}',
+        b"99999999999999999999",
+        b'"\\ud800"',
+        b'"\\u0000"',
+        b"2026-01-01",
+    ),
+)
 _NUMBER = re.compile(rb"[0-9]+")
 #: A name, a number or a quoted text, as JSON, YAML and tables have them.
 _WORD = re.compile(rb'"[^"\n]*"|[A-Za-z0-9_.+$-]+')
@@ -105,8 +122,9 @@ class Seeded:
 def damage(choices: Choices, inputs: Sequence[tuple[Path, bytes]]) -> tuple[Path, bytes]:
     """One of the valid inputs, and its content after one to four changes."""
     file, content = choices.one_of(inputs)
+    ways = choices.one_of((_HOW, _HOW_GENTLY))
     for _ in range(choices.integer(1, 4)):
-        content = _changed(choices, content)
+        content = _changed(choices, content, choices.one_of(ways))
     return file, content
 
 
@@ -123,8 +141,8 @@ def damaged_by_seed(seed: str, inputs: Sequence[tuple[Path, bytes]]) -> Iterator
         yield damage(choices, inputs)
 
 
-def _changed(choices: Choices, content: bytes) -> bytes:
-    at, how = choices.integer(0, len(content)), choices.one_of(_HOW)
+def _changed(choices: Choices, content: bytes, how: str) -> bytes:
+    at = choices.integer(0, len(content))
     if how == "replace":
         return content[:at] + choices.one_of(NASTY) + content[at + choices.one_of([0, 1, 1, 2, 8, 40, 400]) :]
     if how == "insert":
@@ -132,10 +150,12 @@ def _changed(choices: Choices, content: bytes) -> bytes:
     if how == "number":
         return _replaced(content, _NUMBER.search(content, at), str(choices.number()).encode())
     if how == "word":
-        other = _WORD.search(content, choices.integer(0, len(content)))
-        return _replaced(content, _WORD.search(content, at), other[0] if other else b"")
+        other = _word(content, choices.integer(0, len(content)))
+        return _replaced(content, _word(content, at), other[0] if other else b"")
+    if how == "value":
+        return _replaced(content, _word(content, at), choices.one_of(_VALUES))
     if how == "nasty word":
-        return _replaced(content, _WORD.search(content, at), choices.one_of(NASTY))
+        return _replaced(content, _word(content, at), choices.one_of(NASTY))
     if how == "cut":
         return content[:at]
     if how == "byte":
@@ -147,6 +167,11 @@ def _changed(choices: Choices, content: bytes) -> bytes:
         return b"\n".join([*lines[: line + 1], *lines[line:]])
     to, rest = choices.integer(0, len(lines)), [*lines[:line], *lines[line + 1 :]]
     return b"\n".join([*rest[:to], lines[line], *rest[to:]])
+
+
+def _word(content: bytes, at: int) -> re.Match[bytes] | None:
+    """The word at `at`, whole, also where that is in the middle of quoted text."""
+    return _WORD.search(content, max(content.rfind(mark, 0, at) for mark in (b",", b":", b"[", b"{", b"\n")) + 1)
 
 
 def _replaced(content: bytes, found: re.Match[bytes] | None, by: bytes) -> bytes:
