@@ -161,7 +161,7 @@ def fuzz(target: Target, inputs: int, start: int, keep: Path, given_before: set[
     with tempfile.TemporaryDirectory() as temporary:
 
         def run(file: Path, content: bytes) -> None:
-            if (digest := _digest(file, content)) in known:
+            if (digest := _digest(file, content)) in known or _processor_seconds() - began > BATCH_S:
                 return
             known.add(digest)
             given_file = Path(temporary) / f"input{file.suffix}"

@@ -37,7 +37,7 @@ def reasons_of(verdict: dict[str, Any]) -> dict[str, str]:
     if "fleet" in verdict:
         fleet = verdict["fleet"]
         bad = {
-            _text(each["node"]): f"{_text(each['evidence'][0]['part'])}: {_text(each['evidence'][0]['message'])}"
+            _node(each["node"]): f"{_text(each['evidence'][0]['part'])}: {_text(each['evidence'][0]['message'])}"
             for each in fleet["bad"]
             if each["verdict"] in ("FAIL", "DEGRADED")
         }
@@ -60,7 +60,7 @@ def reasons_of(verdict: dict[str, Any]) -> dict[str, str]:
 def good_in(verdict: dict[str, Any]) -> set[str]:
     """The nodes that were measured and have nothing said against them, by the content of a verdict.json."""
     if "fleet" in verdict:
-        return {*map(_text, verdict["fleet"]["good"])}
+        return {*map(_node, verdict["fleet"]["good"])}
     alone = {_hosts(run)[0] for run in verdict["runs"] if len(_hosts(run)) == 1}
     return alone - {host for run in verdict["runs"] if run["verdict"] != "PASS" for host in _hosts(run)}
 
@@ -68,13 +68,18 @@ def good_in(verdict: dict[str, Any]) -> set[str]:
 def _hosts(run: dict[str, Any]) -> list[str]:
     if not isinstance(run["hosts"], list):
         raise TypeError(f"hosts is {run['hosts']!r}")
-    return [*map(_text, run["hosts"])]
+    return [*map(_node, run["hosts"])]
+
+
+def _node(value: object) -> str:
+    if not value:
+        raise TypeError(f"{value!r} is no name of a node")
+    return _text(value)
 
 
 def _text(value: object) -> str:
-    """A name or message, and never the first letter of another thing, which would be a node's name, too."""
-    if not isinstance(value, str) or not value:
-        raise TypeError(f"{value!r} is no name or message")
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
     return value
 
 
