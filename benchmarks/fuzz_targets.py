@@ -114,6 +114,14 @@ def wrong_green(content: bytes) -> bool:
     return False
 
 
+def not_as_stored(content: bytes) -> bool:
+    """Whether a damaged file of a store may not be taken for a whole one. Only the store's marker has no checksum."""
+    try:
+        return bool(json.loads(content) != {"fabricheck-store": 1})
+    except (ValueError, RecursionError):
+        return True
+
+
 def of_system(file: Path) -> Words:
     if file.parent.name == "emulated":
         return ["--system", "emulated"]
@@ -227,7 +235,7 @@ def _of_a_store(folder: Path, suite: Path) -> Iterator[Target]:
     rules = ROOT / "config" / "policy.yaml"
     references = [known_references(folder), ROOT / "reference_values" / "local.yaml"]
     yield Target("store ls", stored, of("store", "ls"))
-    yield Target("store verify", stored, of("store", "verify"))
+    yield Target("store verify", stored, of("store", "verify"), not_as_stored)
     yield Target("store prune", stored, of("store", "prune", "--samples", "0"))
     yield Target("watch", of_history, over("watch", "local", "--warm-up", "8"))
     yield Target("ledger", stored, of("ledger", "local"))

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from benchmarks import damage, fuzz
-from benchmarks.fuzz_targets import ROOT, Copies, Target, targets
+from benchmarks.fuzz_targets import ROOT, Copies, Target, not_as_stored, targets
 from fabricheck import cli
 from fabricheck.topology import model
 from tests.support.effort import is_full
@@ -55,6 +55,12 @@ def test_what_it_looks_for_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     found = fuzz.fuzz(target, 3, 1, tmp_path / "kept")
     assert len(found.wrong) == 3 and all(said in each for each in found.wrong)
     assert (tmp_path / "kept" / f"judge_1_0_{HOST.name}").exists()
+
+
+def test_a_damaged_store_is_not_verified_and_white_space_is_no_damage() -> None:
+    assert not not_as_stored(b'\n{"fabricheck-store":  1}\n')
+    for content in (b"", b"{", b"[" * 3000, b'{"fabricheck-store": 2}', b"PAR1"):
+        assert not_as_stored(content)
 
 
 def test_what_a_command_sets_for_its_children_is_gone_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
