@@ -33,7 +33,7 @@ def test_damaged_files_give_no_traceback_no_hang_and_no_wrong_green(tmp_path: Pa
                 assert statuses & {0, 1, 4}, target.name
                 found = fuzz.fuzz(target, 10, 1, tmp_path / "kept")
                 assert found.wrong == [], target.name
-                assert found.runs == 10 and found.drawn <= 1
+                assert found.runs == 10 or found.seconds > fuzz.BATCH_S, target.name
 
 
 @pytest.mark.parametrize(
