@@ -37,10 +37,12 @@ def reasons_of(verdict: dict[str, Any]) -> dict[str, str]:
     if "fleet" in verdict:
         fleet = verdict["fleet"]
         bad = {
-            each["node"]: f"{each['evidence'][0]['part']}: {each['evidence'][0]['message']}"
+            _node(each["node"]): f"{_text(each['evidence'][0]['part'])}: {_text(each['evidence'][0]['message'])}"
             for each in fleet["bad"]
             if each["verdict"] in ("FAIL", "DEGRADED")
         }
+        if not isinstance(fleet["nodes"], int):  # such as NaN, which nothing is more than half of
+            raise TypeError(f"nodes is {fleet['nodes']!r}")
         if len(bad) > fleet["nodes"] / 2:
             text = f"{len(bad)} of {fleet['nodes']} nodes are bad: that is software or a setting: none is drained"
             print(text, file=sys.stderr)
@@ -48,18 +50,37 @@ def reasons_of(verdict: dict[str, Any]) -> dict[str, str]:
         return bad
     reasons: dict[str, str] = {}
     for run in verdict["runs"]:
-        if run["verdict"] == "FAIL" and len(run["hosts"]) == 1:
+        if run["verdict"] == "FAIL" and len(hosts := _hosts(run)) == 1:
             found = [*run["problems"], *({"message": f"{m['name']}: {m['reason']}", **m} for m in run["metrics"])]
-            reasons.setdefault(run["hosts"][0], next(each["message"] for each in found if each["verdict"] == "FAIL"))
+            messages = [_text(each["message"]) for each in found if each["verdict"] == "FAIL"]
+            reasons.setdefault(hosts[0], messages[0])
     return reasons
 
 
 def good_in(verdict: dict[str, Any]) -> set[str]:
     """The nodes that were measured and have nothing said against them, by the content of a verdict.json."""
     if "fleet" in verdict:
-        return set(verdict["fleet"]["good"])
-    alone = {run["hosts"][0] for run in verdict["runs"] if len(run["hosts"]) == 1}
-    return alone - {host for run in verdict["runs"] if run["verdict"] != "PASS" for host in run["hosts"]}
+        return {*map(_node, verdict["fleet"]["good"])}
+    alone = {_hosts(run)[0] for run in verdict["runs"] if len(_hosts(run)) == 1}
+    return alone - {host for run in verdict["runs"] if run["verdict"] != "PASS" for host in _hosts(run)}
+
+
+def _hosts(run: dict[str, Any]) -> list[str]:
+    if not isinstance(run["hosts"], list):
+        raise TypeError(f"hosts is {run['hosts']!r}")
+    return [*map(_node, run["hosts"])]
+
+
+def _node(value: object) -> str:
+    if not value:
+        raise TypeError(f"{value!r} is no name of a node")
+    return _text(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
 
 
 def undrain_command_for(scheduler: str, node: str) -> str:
@@ -116,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
         good = good_in(verdict) if given.after else set()
         file = given.after or file
         drained = reasons_of(json.loads(file.read_text(encoding="utf-8"))) if given.after else {}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         print(f"{file}: is no verdict.json of a run: {error!r}", file=sys.stderr)
         return 2
     try:

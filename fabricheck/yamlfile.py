@@ -12,6 +12,7 @@ import pydantic
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.scanner import Scanner
 from ruamel.yaml.tokens import TagToken
 
 from fabricheck.errors import UserError
@@ -109,6 +110,8 @@ def read_yaml(path: Path) -> YamlFile:
             _Recorder(path, lines).record(root, (), frozenset())
             content = constructor.construct_document(root)
         parser.dispose()
+    except _TooDeepError as error:
+        raise UserError(f"{path}:{error}: is nested more than {_DEEPEST} deep") from None
     except RecursionError:
         raise UserError(f"{path}: is nested too deeply") from None
     except MarkedYAMLError as error:
@@ -122,7 +125,22 @@ def read_yaml(path: Path) -> YamlFile:
 
 def _parser() -> YAML:
     """A parser of plain data; one parses one text. Not libyaml, whose messages and positions differ."""
-    return YAML(typ="safe", pure=True)
+    parser = YAML(typ="safe", pure=True)
+    parser.Scanner = _Scanner
+    return parser
+
+
+class _TooDeepError(Exception):
+    """Brackets in the line of this number are nested more than _DEEPEST deep."""
+
+
+class _Scanner(Scanner):
+    """Refuses deep nesting at once: ruamel looks at all open brackets for each token, and a thousand take seconds."""
+
+    def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:
+        if self.flow_level > _DEEPEST:
+            raise _TooDeepError(self.reader.line + 1)
+        super().fetch_flow_collection_start(TokenClass, to_push)
 
 
 def _refuse_tags(path: Path, text: str) -> None:

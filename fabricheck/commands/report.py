@@ -141,8 +141,8 @@ def _of_files(files: Sequence[Path], output: Path, system: str, test: str | None
             raise UserError(f"--output {output} is a result file, which the report would overwrite: name another file")
     attributes = dict(map(parse_attribute, keys))
     partition = str(attributes.get("$partition", system))
-    judged = judge_files(files, system, test=test, attributes=attributes)
     judge = SystemJudge.of(system)
+    judged = judge_files(files, system, judge, test=test, attributes=attributes)
     return _Shown(system, tuple(with_what_it_tells(each, judge, partition) for each in judged))
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timezone
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -50,10 +51,14 @@ def load_accepted(path: Path) -> tuple[Accepted, ...]:
         file.fail((), "has to be a list of accepted changes, each with since, reason and maybe metrics")
     try:
         text = json.dumps(file.content, default=str)
-        adapter = pydantic.TypeAdapter(tuple[Accepted, ...], config=pydantic.ConfigDict(extra="forbid"))
-        return adapter.validate_json(text)
+        return _adapter().validate_json(text)
     except pydantic.ValidationError as error:
         raise file.rejection(error) from None
+
+
+@cache
+def _adapter() -> pydantic.TypeAdapter[tuple[Accepted, ...]]:
+    return pydantic.TypeAdapter(tuple[Accepted, ...], config=pydantic.ConfigDict(extra="forbid"))
 
 
 def accepted_sessions(series: Series, accepted: Sequence[Accepted]) -> tuple[list[tuple[int, int]], set[int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Literal
@@ -237,6 +238,11 @@ def load_policy(path: str | PathLike[str]) -> Policy:
         file.fail(("source",), "is the file itself: remove the field")
     try:
         # By way of JSON, whose lists may be tuples even where validation is strict.
-        return TypeAdapter(Policy).validate_json(json.dumps({**file.content, "source": str(path)}, default=str))
+        return _adapter().validate_json(json.dumps({**file.content, "source": str(path)}, default=str))
     except ValidationError as error:
         raise file.rejection(error) from None
+
+
+@cache
+def _adapter() -> TypeAdapter[Policy]:
+    return TypeAdapter(Policy)

@@ -189,18 +189,18 @@ def choose_test(references: References, test: str | None) -> str:
 def judge_files(
     paths: Iterable[Path],
     system: str,
+    judge: SystemJudge,
     *,
     test: str | None = None,
     attributes: Mapping[str, Key] | None = None,
-    root: Path | None = None,
 ) -> tuple[RunJudgement, ...]:
     """The judgements of result files by hand, each alone, where ReFrame does not say which test it was.
 
-    `test` may be left out where the system has references of at most one test. Raises UserError where it has several,
-    for a test that it has none of, for a file that cannot be read, and as SystemJudge does: references that exist are
-    never left out without a word. `test` may be as it is printed, with its parameters and where it ran.
+    `judge` is that of `system`, which may be `system:partition`. `test` may be left out where the system has references
+    of at most one test, and may be as it is printed, with its parameters and where it ran. Raises UserError where there
+    are several, for a test that has no references, and for a file that cannot be read: references that exist are never
+    left out without a word.
     """
-    judge = SystemJudge.of(system, root)
     known = judge.references
     test, told = as_printed(test, system)
     attributes = {**told, **(attributes or {})}

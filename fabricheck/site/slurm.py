@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ClusterShell.NodeSet import NodeSet, NodeSetParseError
+from ClusterShell.NodeSet import NodeSet
 
+from fabricheck.errors import UserError
 from fabricheck.state.programs import ask
+from fabricheck.topology.network import node_set
 
 _COMMANDS = {
     "sinfo": ["sinfo", "--noheader", "--format=%R|%D|%G|%N|%c|%t"],
@@ -107,8 +109,8 @@ def _partitions(lines: Sequence[str]) -> tuple[Partition, ...]:
             continue
         count, kind = _gpus(cells[2])
         try:
-            nodes.setdefault((cells[0], count, kind), NodeSet()).update(cells[3])
-        except NodeSetParseError:
+            nodes.setdefault((cells[0], count, kind), NodeSet()).update(node_set(cells[3]))
+        except UserError:
             continue
     return tuple(Partition(name, tuple(found), count, kind) for (name, count, kind), found in nodes.items())
 
@@ -127,8 +129,11 @@ def _switches(text: str) -> tuple[Leaf, ...]:
         if "SwitchName" in entry:
             below = entry.get("Switches")
             # A switch of a higher level names all the nodes below it, too.
-            nodes = () if below else tuple(NodeSet(entry.get("Nodes", "")))
-            found.append(Leaf(entry["SwitchName"], nodes, tuple(NodeSet(below)) if below else ()))
+            try:
+                nodes = () if below else tuple(node_set(entry.get("Nodes", "")))
+                found.append(Leaf(entry["SwitchName"], nodes, tuple(node_set(below)) if below else ()))
+            except UserError:
+                continue
     return tuple(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ from fabricheck.yamlfile import YamlFile
 
 if TYPE_CHECKING:
     import networkx as nx
+
+# The largest systems have some ten thousand nodes.
+_MOST_NAMES = 100_000
+_LONGEST_NUMBER = 100
 
 #: How far two nodes are from each other (De Sensi et al. SC24, section V-B), nearest first.
 DISTANCES = ("same-switch", "same-group", "other-groups")
@@ -175,16 +180,38 @@ def fold(names: Iterable[str]) -> str:
     return str(NodeSet.fromlist(list(names)))
 
 
+def node_set(text: str) -> NodeSet:
+    """The names that `nid[001-002],login1` stands for. Raises UserError where it is no such list, or of too many."""
+    if _names_in(text) > _MOST_NAMES:
+        raise UserError(f"{text!r} is a list of more than {_MOST_NAMES:,} names")
+    try:
+        return NodeSet(text, autostep=None)
+    except (NodeSetParseError, AssertionError) as error:
+        raise UserError(f"{text!r} is not a list of names such as nid[001-004]: {error}") from None
+
+
+def _names_in(text: str) -> int:
+    """How many names a list has at most, before they are made; more than all where a number is too long to be one."""
+    total = 0
+    for part in re.split(r",(?![^\[]*\])", text):
+        names = 1
+        for ranges in re.findall(r"\[([^\]]*)\]", part):
+            ends = [re.findall(r"-?\d+", each) for each in ranges.split(",")]
+            if any(len(end) > _LONGEST_NUMBER for pair in ends for end in pair):
+                return _MOST_NAMES + 1
+            # The second number of a range follows on a dash, which is none of its own.
+            names *= sum(abs(abs(int(pair[1])) - int(pair[0])) + 1 if len(pair) > 1 else 1 for pair in ends)
+        total += names
+    return total
+
+
 def unfold(text: str) -> tuple[str, ...]:
     """The names that `nid[001-002],login1` or, for ports, `nid[001-002]:hsn0` stands for.
 
     Raises UserError where it is no such list.
     """
     node_list, colon, port = text.partition(":")
-    try:
-        names = tuple(NodeSet(node_list, autostep=None))
-    except NodeSetParseError as error:
-        raise UserError(f"{text!r} is not a list of names such as nid[001-004]: {error}") from None
+    names = tuple(node_set(node_list))
     if not names or (colon and not port):
         raise UserError(f"{text!r} is not a list of names such as nid[001-004] or ports such as nid[001-004]:hsn0")
     return tuple(f"{name}{colon}{port}" for name in names)

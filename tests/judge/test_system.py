@@ -43,7 +43,7 @@ def references(root: Path) -> Path:
 
 def value(root: Path, test: str | None, **attributes: str | int) -> float | None:
     """The reference that the metric is judged by."""
-    (judged,) = judge_files([CUDA], "hgx-h200", test=test, attributes=attributes, root=root)
+    (judged,) = judge_files([CUDA], "hgx-h200", SystemJudge.of("hgx-h200", root), test=test, attributes=attributes)
     (metric,) = [each for each in judged.judgements if each.name == METRIC]
     return metric.reference.value if metric.reference else None
 
@@ -62,7 +62,7 @@ def test_nobody_contradicts_what_the_file_says(references: Path) -> None:
 
 def test_which_test_it_was_has_to_be_said_where_there_are_several(references: Path) -> None:
     with pytest.raises(UserError) as error:
-        judge_files([CUDA], "hgx-h200", root=references)
+        judge_files([CUDA], "hgx-h200", SystemJudge.of("hgx-h200", references))
     file = references / "reference_values" / "hgx-h200.yaml"
     assert str(error.value) == f"{file}: say with --test whose references count: Indexed, Other"
     known = SystemJudge.of("hgx-h200", references).references
@@ -90,12 +90,12 @@ def test_one_test_alone_need_not_be_said(references: Path) -> None:
 def test_without_references_nothing_is_compared_and_no_test_can_be_named(root: Path) -> None:
     assert value(root, None) is None
     with pytest.raises(UserError) as error:
-        judge_files([CUDA], "hgx-h200", test="Other", root=root)
+        judge_files([CUDA], "hgx-h200", SystemJudge.of("hgx-h200", root), test="Other")
     assert str(error.value) == "there are no references of hgx-h200, so none of 'Other': leave out --test"
 
 
 def test_every_file_is_judged_in_its_order(root: Path) -> None:
-    judged = judge_files([CUDA, HOST, CUDA], "hgx-h200", root=root)
+    judged = judge_files([CUDA, HOST, CUDA], "hgx-h200", SystemJudge.of("hgx-h200", root))
     assert [each.run.path for each in judged] == [str(CUDA), str(HOST), str(CUDA)]
 
 

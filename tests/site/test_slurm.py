@@ -195,3 +195,11 @@ def test_another_file_is_one_line(tmp_path: Path, read: Callable[..., object]) -
     file.write_text("command not found\n")
     with pytest.raises(UserError, match=r"other\.txt: has no"):
         read(file, [], [IB0])
+
+
+def test_lists_of_nodes_that_are_none_are_left_out() -> None:
+    line = "gpu|4|gpu:h200:4(S:0-1)|nid[001-99999999999]|64|idle\n"
+    tree = "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=nid[001-\n"
+    slurm = slurm_of(sinfo=CAPTURED["sinfo"] + line, topology=CAPTURED["topology"] + tree)
+    assert [len(one.nodes) for one in slurm.partitions] == [5, 2, 9]
+    assert [leaf.name for leaf in slurm.switches] == ["leaf0"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ci.drain import main as drain_main
 from fabricheck.suite import suite_root
 
 
@@ -97,3 +98,46 @@ def test_an_earlier_verdict_that_is_none_is_one_line(tmp_path: Path) -> None:
     done = drain(tmp_path, {"nodes": 8, "good": [], "bad": BAD}, f"--after={tmp_path / 'none'}")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"{tmp_path / 'none'}: is no verdict.json")
+
+
+RUN = {
+    "verdict": "FAIL",
+    "hosts": ["nid003"],
+    "problems": [{"message": "wrong bytes", "verdict": "FAIL"}],
+    "metrics": [],
+}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[" * 3000,
+        '{"a":' * 3000,
+        "[]",
+        "7",
+        json.dumps({"runs": [{**RUN, "hosts": "v"}]}),
+        json.dumps({"runs": [{**RUN, "hosts": [None]}]}),
+        json.dumps({"runs": [{**RUN, "problems": []}]}),
+        json.dumps({"runs": [{**RUN, "problems": [{"message": 7, "verdict": "FAIL"}]}]}),
+        json.dumps({"runs": ["FAIL"]}),
+        json.dumps({"fleet": {"nodes": float("nan"), "bad": BAD}}),
+        json.dumps({"fleet": {"nodes": 8, "bad": [{"node": "", "verdict": "FAIL", "evidence": BAD[0]["evidence"]}]}}),
+        json.dumps({"fleet": {"nodes": 8, "bad": [{"node": "nid003", "verdict": "FAIL", "evidence": []}]}}),
+    ],
+)
+@pytest.mark.parametrize("scheduler", ["slurm", "pbs"])
+def test_a_damaged_verdict_is_one_line_and_drains_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, scheduler: str
+) -> None:
+    file = tmp_path / "verdict.json"
+    file.write_text(content)
+    assert drain_main([str(file), f"--scheduler={scheduler}"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1 and said.err.startswith(f"{file}: is no verdict.json")
+
+
+def test_what_the_damaged_ones_are_made_of_is_drained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "verdict.json").write_text(json.dumps({"runs": [RUN]}))
+    assert drain_main([str(tmp_path / "verdict.json")]) == 0
+    assert "NodeName=nid003" in capsys.readouterr().out

@@ -110,3 +110,27 @@ def test_short_forms_say_the_same(numbers: set[int]) -> None:
     names = {f"nid{number:04d}" for number in numbers}
     assert set(unfold(fold(names))) == names
     assert {node_of(port) for port in unfold(f"{fold(names)}:hsn0")} == names
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("leaf[-54688654-1]", "more than 100,000 names"),
+        ("leaf[-1203222819105223830-1]", "more than 100,000 names"),
+        ("nid[1-400]m[1-400]", "more than 100,000 names"),
+        ("nid[1-60000],cn[1-60000]", "more than 100,000 names"),
+        ("nid[1-" + "9" * 5000 + "]", "more than 100,000 names"),
+        ("nid[5-1]", "is not a list of names"),
+        ("nid[001-", "is not a list of names"),
+    ],
+)
+def test_lists_of_names_that_are_none_or_never_end(text: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        unfold(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("nid[00001-20000]", 20000), ("a[1-300],b[1-300]", 600), ("x[1-9]m[01-04]y[1,3-4]", 108)]
+)
+def test_long_lists_of_names(text: str, count: int) -> None:
+    assert len(unfold(text)) == count

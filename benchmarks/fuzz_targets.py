@@ -1,0 +1,385 @@
+"""The commands that read files, as benchmarks/fuzz.py tries them: valid files of each, and how it is called."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ci.drain import main as drain
+from fabricheck.cli import main as fabricheck
+from fabricheck.store.writing import append
+from tests.support.result_files import HOST
+from tests.support.sessions import NOW, add, make_suite, result_file, session_of
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / "tests" / "data"
+Words = Sequence[str | Path]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A command, valid inputs of it, and its arguments for the damaged file and the one that it was."""
+
+    name: str
+    inputs: Sequence[Path]
+    arguments: Callable[[Path, Path], Words]
+    is_wrong_green: Callable[[bytes], bool] = lambda _: False
+    program: Callable[[Sequence[str]], int | None] = fabricheck
+
+
+@dataclass
+class Copies:
+    """A folder with one file in it damaged. Made anew only where a command has changed anything in it."""
+
+    source: Path
+    copy: Path
+    _noted: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    _damaged: Path | None = None
+
+    def having(self, damaged: Path, file: Path) -> Path:
+        """The copy, in which `damaged` stands for the `file` of the source."""
+        now = self._seen()
+        if self._damaged is not None and now.get(self._damaged) == self._noted[self._damaged]:
+            shutil.copyfile(self.source / self._damaged, self.copy / self._damaged)
+            now[self._damaged] = self._noted[self._damaged] = self._stamp(self.copy / self._damaged)
+        if not now or now != self._noted or self._damaged is None:
+            shutil.rmtree(self.copy, ignore_errors=True)
+            shutil.copytree(self.source, self.copy)
+            self._noted = self._seen()
+        self._damaged = file.relative_to(self.source)
+        shutil.copyfile(damaged, self.copy / self._damaged)
+        self._noted[self._damaged] = self._stamp(self.copy / self._damaged)
+        return self.copy
+
+    def _seen(self) -> dict[Path, tuple[int, int]]:
+        """Size and time of every file, and 0 of every folder."""
+        found: dict[Path, tuple[int, int]] = {}
+        for folder, folders, files in os.walk(self.copy):
+            place = Path(folder).relative_to(self.copy)
+            found.update({place / name: (0, 0) for name in folders})
+            found.update({place / name: self._stamp(Path(folder) / name) for name in files})
+        return found
+
+    @staticmethod
+    def _stamp(file: Path) -> tuple[int, int]:
+        state = file.lstat()
+        return state.st_size, state.st_mtime_ns
+
+
+def _files(folder: Path, pattern: str = "*") -> list[Path]:
+    return sorted(file for file in folder.rglob(pattern) if file.is_file())
+
+
+def _write(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def known_references(folder: Path) -> Path:
+    """References that the synthetic result of two ranks just meets."""
+    return _write(
+        folder / "references.yaml",
+        "$sources:\n  run1: {kind: vendor, source: made up}\n$provenance: {Ping: run1}\n"
+        "Ping:\n  $index: [transport]\n  mpi:\n"
+        "    pingpong_uncontended_0_1_1mib_goodput: [98, -0.05, 0.05, Gb/s]\n"
+        "    pingpong_uncontended_0_1_8b_latency: [0.41, -0.5, 0.1, us]\n",
+    )
+
+
+def times_of(content: bytes) -> dict[tuple[str, int], tuple[float, int]]:
+    """Median time and wrong bytes by operation and size, of what can be read of a result file."""
+    found = {}
+    for line in content.split(b"\n"):
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            value = json.loads(line)
+            if value["record"] == "samples":
+                times = statistics.median(value["times_ns"])
+                found[value["operation"], value["bytes"]] = times, value["wrong_bytes"]
+    return found
+
+
+def wrong_green(content: bytes) -> bool:
+    """Whether a result that passed lacks a measurement, is wrong, or slower than the references' tolerance allows."""
+    now = times_of(content)
+    for key, (time, _) in times_of(HOST.read_bytes()).items():
+        if key not in now or now[key][1] != 0 or now[key][0] > 1.2 * time:
+            return True
+    return False
+
+
+def not_as_stored(content: bytes) -> bool:
+    """Whether a damaged file of a store may not be taken for a whole one. Only the store's marker has no checksum."""
+    try:
+        return bool(json.loads(content) != {"fabricheck-store": 1})
+    except (ValueError, RecursionError):
+        return True
+
+
+def of_system(file: Path) -> Words:
+    if file.parent.name == "emulated":
+        return ["--system", "emulated"]
+    return ["--system", "hgx-h200", "--test", "PingPong @hgx-h200:gpu+openmpi"]
+
+
+def ranks_of(file: Path) -> Words:
+    """What the outputs in tests/data do not say themselves."""
+    with_4 = (
+        "h200x4",
+        "host_imb_4np2",
+        "host_imb_multi",
+        "n4",
+        "alltoall",
+        "allreduce",
+        "allgather",
+        "bcast",
+        "reduce",
+    )
+    is_4 = file.parent.name != "oneccl" and any(each in file.stem for each in (*with_4, "mbw_mr_4"))
+    return ["--ranks", "4" if is_4 else "2"]
+
+
+def targets(folder: Path) -> Iterator[Target]:
+    """Every command that reads files; `folder` is for what they need beside them."""
+    (folder / "out").mkdir(exist_ok=True)
+    suite = make_suite(folder / "suite")
+    yield from _of_results(folder)
+    yield from _of_a_suites_files(folder)
+    yield from _of_a_store(folder, suite)
+    yield from _of_a_run(folder, suite)
+    yield from _of_a_site(folder)
+    yield from _of_drain(folder)
+
+
+def _of_results(folder: Path) -> Iterator[Target]:
+    """Commands that read what a benchmark measured."""
+    known = known_references(folder)
+    results = [*_files(DATA / "fabricbench", "*.jsonl"), *_files(DATA / "emulated", "*.jsonl")]
+    vendor = [
+        file for file in _files(DATA / "suites") if file.suffix in (".txt", ".json") and file.parent.name != "logs"
+    ]
+    pairs = [
+        _write(
+            folder / name,
+            (DATA / "emulated" / name).read_text(encoding="utf-8").replace("unidirectional", "bidirectional"),
+        )
+        for name in ("all.jsonl", "healthy.jsonl")
+    ]
+    judged: Words = ["judge", "--references", known, "--test", "Ping"]
+    report: Words = ["--output", folder / "out" / "report.html"]
+    into: Words = ["--system", "local", "--test", "T", "--store", folder / "out" / "s"]
+    yield Target("judge", [HOST], lambda file, _: [*judged, file], wrong_green)
+    yield Target("judge --system", results, lambda file, was: ["judge", file, *of_system(was)])
+    yield Target("judge, a vendor's output", vendor, lambda file, was: ["judge", file, "--json", *ranks_of(was)])
+    yield Target("observations", results, lambda file, _: ["observations", file])
+    yield Target("report", results, lambda file, was: ["report", file, *of_system(was), *report])
+    yield Target("pairwise locate", pairs, lambda file, _: ["pairwise", "locate", file, "--system", "emulated"])
+    yield Target("store import", results, lambda file, _: ["store", "import", file, *into])
+
+
+def _of_a_suites_files(folder: Path) -> Iterator[Target]:
+    """Commands that read topologies, references, policies and routes."""
+    known, topologies = known_references(folder), _files(ROOT / "site_configs", "topology*.yaml")
+    rules, references = ROOT / "config" / "policy.yaml", sorted((ROOT / "reference_values").glob("*.yaml"))
+    networks = [ROOT / "site_configs" / "emulated" / "topology.yaml"]
+    routes = _write(
+        folder / "routes.txt",
+        "# from the subnet manager\n"
+        + "".join(f"nid00{a} nid00{b} nid00{a}:hsn0 nid00{b}:hsn1\n" for a in range(1, 5) for b in range(5, 9)),
+    )
+    plan: Words = ["--nodes", "nid[001-008]", "--rounds", "2"]
+    yield Target("judge --topology", topologies, lambda file, _: ["judge", HOST, "--topology", file])
+    yield Target("judge --policy", [rules], lambda file, _: ["judge", HOST, "--policy", file])
+    yield Target("judge --references", [known, *references], lambda file, _: ["judge", HOST, "--references", file])
+    yield Target("expected", topologies, lambda file, _: ["expected", file])
+    yield Target("pairwise plan", networks, lambda file, _: ["pairwise", "plan", file, *plan])
+    yield Target(
+        "pairwise plan --routes", [routes], lambda file, _: ["pairwise", "plan", networks[0], *plan, "--routes", file]
+    )
+
+
+def _of_a_store(folder: Path, suite: Path) -> Iterator[Target]:
+    """Commands that read a store, or another file beside it."""
+    store = folder / "store"
+    add(suite, store, 0)
+    add(suite, store, 1)
+    copies, stored = Copies(store, folder / "copy"), _files(store)
+
+    def of(*words: str | Path) -> Callable[[Path, Path], Words]:
+        return lambda damaged, file: [*words, "--store", copies.having(damaged, file)]
+
+    # As many sessions as watch needs for its shortest warm-up, and calibrate for references.
+    history = folder / "history"
+    for night in range(18):
+        files = [result_file(suite / "nights", night, factor=1 + 0.001 * (night * 7 % 5))]
+        append(history, session_of(suite, night, files), NOW)
+    long, of_history = Copies(history, folder / "copy of history"), _files(history)
+
+    def over(*words: str | Path) -> Callable[[Path, Path], Words]:
+        return lambda damaged, file: [*words, "--store", long.having(damaged, file)]
+
+    accepted = _write(
+        folder / "accepted.yaml",
+        "- {since: 2026-09-02, reason: the new driver, metrics: ['pingpong*', '*latency']}\n"
+        "- {since: 2026-09-01, reason: a better cable, keep: true}\n",
+    )
+    report: Words = ["report", "--system", "local", "--output", folder / "out" / "stored.html"]
+    whole: Words = ["--store", store]
+    nights: Words = ["--store", history]
+    rules = ROOT / "config" / "policy.yaml"
+    references = [known_references(folder), ROOT / "reference_values" / "local.yaml"]
+    yield Target("store ls", stored, of("store", "ls"))
+    yield Target("store verify", stored, of("store", "verify"), not_as_stored)
+    yield Target("store prune", stored, of("store", "prune", "--samples", "0"))
+    yield Target("watch", of_history, over("watch", "local", "--warm-up", "8"))
+    yield Target("ledger", stored, of("ledger", "local"))
+    yield Target("report of a store", stored, of(*report))
+    yield Target("report --base", stored, of(*report, "--base", "00000000"))
+    yield Target("observations of a store", stored, of("observations", "--session", "00000001"))
+    yield Target("replay", stored, of("replay", "--system", "local"))
+    yield Target("compare", of_history, over("compare", "2026-09-01..2026-09-09", "2026-09-10..2026-09-18"))
+    yield Target("calibrate", of_history, over("calibrate", "local"))
+    yield Target(
+        "watch --accepted",
+        [accepted],
+        lambda file, _: ["watch", "local", "--warm-up", "8", *nights, "--accepted", file],
+    )
+    yield Target("replay --policy", [rules], lambda file, _: ["replay", *whole, "--policy", file])
+    yield Target("replay --references", references, lambda file, _: ["replay", *whole, "--references", file])
+    yield Target(
+        "calibrate --references", references, lambda file, _: ["calibrate", "local", *nights, "--references", file]
+    )
+
+
+def _of_a_run(folder: Path, suite: Path) -> Iterator[Target]:
+    """Commands that read the folder that a run left."""
+    run = folder / "run"
+    test = run / "output" / "local" / "default" / "openmpi" / "PingPong_1"
+    result_file(test, 2)
+    _write(test / "rfm_job.sh", "module load openmpi/5.0\n")
+    _write(test / "rfm_job.err", "vm: link down\n")
+    info = {
+        "uuid": "00000002-aaaa", "time_start_unix": 1788400800.25, "time_end_unix": 1788401800.5, "hostname": "login1",
+        "version": "4.10.4", "num_cases": 1, "user": "curie", "cmdline": "reframe --run",
+        "prefix_output": str(run / "output"), "prefix_stage": str(run / "stage"),
+    }  # fmt: skip
+    case = {
+        "unique_name": "PingPong_3", "name": "PingPong %transport=mpi", "transport": "mpi", "tags": ["nightly"],
+        "system": "local", "partition": "default", "environ": "openmpi", "result": "pass", "fixture": False,
+        "fail_phase": None, "outputdir": str(folder / "run copy" / test.relative_to(run)), "stagedir": None,
+    }  # fmt: skip
+    _write(run / "reframe.json", json.dumps({"session_info": info, "runs": [{"testcases": [case]}]}, indent=1))
+    _write(run / "verdict.json", json.dumps({"hosts": ["vm"], "runs": []}, indent=1))
+    copies, files = Copies(run, folder / "run copy"), _files(run)
+    store, archive = folder / "out" / "imported", folder / "out" / "bundle.tar.gz"
+
+    def imported(damaged: Path, file: Path) -> Words:
+        shutil.rmtree(store, ignore_errors=True)  # what is stored already would be refused
+        return ["store", "import", copies.having(damaged, file), "--store", store]
+
+    def bundled(damaged: Path, file: Path) -> Words:
+        return ["bundle", copies.having(damaged, file), "--output", archive, "--hide-names"]
+
+    yield Target("store import of a run", files, imported)
+    yield Target("bundle", files, bundled)
+
+
+def _of_a_site(folder: Path) -> Iterator[Target]:
+    """Commands that read what a node said, or write or check a site's files."""
+    captured = folder / "captured"
+    shutil.copytree(DATA / "site", captured)
+    nic = {"kind": "InfiniBand", "name": "mlx5_0", "rate": "200 Gb/sec (4X HDR)", "numa_node": 0, "pci": "0000:01:00.0"}
+    _write(captured / "h200x4" / "nics.json", json.dumps([nic], indent=1))
+    slurm = {
+        "sinfo": "gpu|4|gpu:h200:4(S:0-1)|nid[001-004]|64|idle\ncpu|9|(null)|cn[1-9]|64|alloc\n",
+        "config": "AccountingStorageType = accounting_storage/slurmdbd\nClusterName = alpha\n",
+        "mpi": "MPI plugin types are...\n\tpmi2\n\tpmix\nspecific pmix plugin versions available: pmix_v4\n",
+        "topology": "SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=nid[001-004]\n",
+    }
+    _write(captured / "h200x4" / "slurm.json", json.dumps(slurm, indent=1))
+    cables = "".join(f'[{n}]\t"H-000{n}"[1](000{n}) \t\t# "nid00{n} mlx5_0" lid {n} 4xHDR\n' for n in range(1, 5))
+    discovered = _write(
+        folder / "ibnetdiscover.txt",
+        f'Switch\t40 "S-00ff"\t\t# "MF0;leaf1:MQM8700/U1" enhanced port 0 lid 9 lmc 0\n{cables}\n'
+        + "".join(
+            f'Ca\t1 "H-000{n}"\t\t# "nid00{n} mlx5_0"\n'
+            f'[1](000{n}) \t"S-00ff"[{n}]\t\t# lid {n} lmc 0 "MF0;leaf1:MQM8700/U1" lid 9 4xHDR\n\n'
+            for n in range(1, 5)
+        ),
+    )
+    seen = _write(
+        folder / "lldp.txt",
+        "".join(
+            f"nid00{n}: lldp.mlx5_0.chassis.name=tor{1 + n // 3}\nnid00{n}: lldp.mlx5_0.via=LLDP\n" for n in range(1, 5)
+        ),
+    )
+    by_source = {each: Copies(each, folder / f"copy of {each.name}") for each in captured.iterdir() if each.is_dir()}
+    made = folder / "made"
+
+    def init(source: Path, *more: str | Path) -> Words:
+        shutil.rmtree(made, ignore_errors=True)
+        return ["init", "--from", source, "--system", "made", "--site", made, *more]
+
+    yield Target(
+        "init",
+        [file for source in by_source for file in _files(source)],
+        lambda damaged, file: init(by_source[file.parent].having(damaged, file)),
+    )
+    whole = captured / "h200x4"
+    yield Target("init --ibnetdiscover", [discovered], lambda file, _: init(whole, "--ibnetdiscover", file))
+    yield Target("init --lldp", [seen], lambda file, _: init(whole, "--lldp", file))
+
+    site = folder / "site"
+    for name in ("hgx-h200", "leonardo"):
+        shutil.copytree(ROOT / "site_configs" / name, site / "site_configs" / name)
+    for file in _files(ROOT / "reference_values", "*.yaml"):
+        if file.stem in ("hgx-h200", "leonardo", "h200", "a100"):
+            _write(site / file.relative_to(ROOT), file.read_text(encoding="utf-8"))
+    sites = Copies(site, folder / "copy of site")
+
+    def validate(damaged: Path, file: Path) -> Words:
+        copy = sites.having(damaged, file)
+        return ["validate", "leonardo" if "leonardo" in str(file.relative_to(site)) else "hgx-h200", "--site", copy]
+
+    cuda = DATA / "fabricbench" / "synthetic_cuda_4ranks.jsonl"
+    hgx: Words = ["--system", "hgx-h200", "--test", "PingPong @hgx-h200:gpu+openmpi"]
+    # Not settings.py, which is a program.
+    yield Target("validate", _files(site, "*.yaml"), validate)
+    yield Target(
+        "judge --site",
+        [file for file in _files(site, "*.yaml") if "leonardo" not in str(file.relative_to(site))],
+        lambda damaged, file: ["judge", cuda, *hgx, "--site", sites.having(damaged, file)],
+    )
+    yield Target(
+        "expected --site",
+        [file for file in _files(site, "*.yaml") if "leonardo" in str(file.relative_to(site))],
+        lambda damaged, file: ["expected", "leonardo", "--site", sites.having(damaged, file)],
+    )
+
+
+def _of_drain(folder: Path) -> Iterator[Target]:
+    """ci/drain.py, which a site's own jobs call."""
+    evidence = [{"verdict": "FAIL", "part": "nid003", "message": "nid003: loses 50% at hsn0"}]
+    bad = [{"node": "nid003", "verdict": "FAIL", "evidence": evidence}]
+    fleet = {"rehearsal": False, "runs": [], "fleet": {"nodes": 8, "bad": bad, "good": ["nid001", "nid002"]}}
+    metrics = [{"name": "pair_goodput", "reason": "11 Gb/s, and at least 90 Gb/s are wanted", "verdict": "FAIL"}]
+    runs = [
+        {"verdict": "FAIL", "hosts": ["nid004"], "problems": [], "metrics": metrics},
+        {"verdict": "PASS", "hosts": ["nid001", "nid002"], "problems": [], "metrics": []},
+    ]
+    verdicts = [
+        _write(folder / "fleet.json", json.dumps(fleet, indent=1)),
+        _write(folder / "verdict.json", json.dumps({"rehearsal": False, "runs": runs}, indent=1)),
+    ]
+    waivers = _write(
+        folder / "waivers", "# known\nnid003 ann 2999-12-31 waits for a cable\nnid005 bob 2020-01-01 was to be fixed\n"
+    )
+    yield Target("drain.py", verdicts, lambda file, _: [file], program=drain)
+    yield Target("drain.py --after", verdicts, lambda file, _: [verdicts[0], "--after", file], program=drain)
+    yield Target("drain.py --waivers", [waivers], lambda file, _: [verdicts[0], "--waivers", file], program=drain)
