@@ -11,7 +11,7 @@ cent) are estimated with the faults, by expectation maximisation.
 
 The search looks for the set of faults with the highest likelihood less a price for each of them. It adds, takes out and
 exchanges faults one at a time, from no fault and from the best set of parts that many pairs go over: two spines slow
-down most pairs, and neither alone explains anything.
+down most pairs, and neither alone explains anything. Where routes are unknown it also exchanges one fault for two.
 """
 
 from __future__ import annotations
@@ -138,12 +138,24 @@ class Locator:
         if len(state.faults) < self.most:
             for each in self._further(y, state, _CANDIDATES, self._prices[len(state.faults)] - _SLACK):
                 yield self.model.fit(y, each)
+            if self.model.mixed:
+                # A fault that all pairs may go over shows in nothing but the shape of the noise.
+                sharp = replace(state, scale=state.scale + 0.6 * state.noise, noise=0.7 * state.noise)
+                for each in self._further(y, sharp, 1):
+                    yield self.model.fit(y, each)
         for position in range(len(state.faults)):
             rest = without(state, position)
             left = self.model.fit(y, rest)
             yield left
             for each in self._further(y, rest, _SECONDS, state.likelihood - self.model.likelihood(y, rest) - _SLACK):
                 yield self.model.fit(y, each)
+            if self.model.mixed and len(state.faults) < self.most:
+                # One fault of which any pair may have had a share may lie between two.
+                for each in self._further(y, left, _SECONDS):
+                    if each.faults[-1] != state.faults[position]:
+                        other = self.model.fit(y, each)
+                        for two in self._further(y, other, 1, self._prices[len(other.faults)] - _SLACK):
+                            yield self.model.fit(y, two)
 
     def _further(self, y: FloatArray, state: State, count: int, least: float = 0.0) -> list[State]:
         """The `count` hypotheses that gain most as one more fault, and the best of each kind, as starts of a fit.
@@ -182,11 +194,6 @@ class Locator:
                 loss = max(scale - float(np.median(over)), null.noise) / float(share[share > 0].mean())
                 noise = max(1.4826 * float(np.median(np.abs(beside - scale))), null.noise / 4, null.least)
                 start = replace(null, faults=tuple(best), losses=(loss,) * len(best), scale=scale, noise=noise)
-                yield self.model.fit(y, start)
-        if self.model.mixed:
-            # A fault that all pairs may go over shows in nothing but the shape of the noise.
-            sharp = replace(null, scale=null.scale + 0.6 * null.noise, noise=0.7 * null.noise)
-            for start in self._further(y, sharp, 1):
                 yield self.model.fit(y, start)
 
     @cached_property

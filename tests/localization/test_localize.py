@@ -229,6 +229,21 @@ def test_faults_of_most_pairs_are_named_though_none_explains_anything_alone(name
         assert all(any(name in each.components for each in found.suspects) for name in names), found.suspects
 
 
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (Fault("nid00002:hsn0", 0.131), Fault("spine1", 0.061)),
+        (Fault("leaf6--spine2", 0.157), Fault("leaf1--spine2", 0.136)),
+    ],
+)
+def test_two_faults_are_named_where_nobody_knows_the_routes(faults: tuple[Fault, ...]) -> None:
+    """A spine beside a node shows in the shape of what is left; two of its trunks are first taken for the spine."""
+    network = fat_tree(64, 8, 4)
+    case = Case("two", network, network.nodes, "adaptive")
+    right = [Bench(case, 0.02, seed).trial(faults)[0] for seed in range(8)]
+    assert sum(right) >= 7
+
+
 def test_no_suspect_is_left_that_the_others_made_superfluous() -> None:
     """Each that is named gains by itself: three trunks look like a leaf or spine until all three are there."""
     trunks = [Fault(name, 0.05) for name in ("leaf0--spine1", "leaf3--spine1", "leaf1--spine0")]
