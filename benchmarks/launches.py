@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import argparse
 import itertools
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from benchmarks.noise import Generator
 from benchmarks.regression import share
+from benchmarks.sessions import launched_again
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.launches import MOST, Chance, Launch, is_open, that_counts
+from fabricheck.session.launches import MOST, Launch
 
 #: Things of a session, and how many metrics each has.
 THINGS = {
@@ -28,20 +30,20 @@ THINGS = {
     "28,672 metrics": (28_672, 1),
 }
 RATES = (1000, 500, 200, 100)
-PASSED = Launch(Verdict.PASS)
 
 
 def degraded(rng: Generator, things: int, metrics: int, rate: float, sessions: int, *, most: int = MOST) -> int:
     """How many of healthy sessions stay DEGRADED: of so many `things` of `metrics` each is slow with `rate`."""
     count = 0
     for _ in range(sessions):
-        names = rng.choice(things, rng.binomial(things, rate), replace=False)
-        tried = [[Launch(Verdict.DEGRADED, frozenset([str(name)]), metrics)] for name in names]
-        for _ in range(1, most):
-            chance = Chance.of(things * metrics, tried)
-            for each in [each for each in tried if is_open(each, most, chance)]:
-                each.append(each[0] if rng.random() < rate else PASSED)
-        count += any(each[that_counts(each)].verdict is Verdict.DEGRADED for each in tried)
+        names = rng.choice(things, rng.binomial(things, rate), replace=False).tolist()
+        first = {name: Launch(Verdict.DEGRADED, frozenset([str(name)]), metrics) for name in names}
+
+        def again(left: Sequence[int], first: Mapping[int, Launch] = first) -> Mapping[int, Launch]:
+            return {name: first[name] for name in left if rng.random() < rate}
+
+        decided = launched_again(first, again, things * metrics, most=most)
+        count += any(each.verdict is Verdict.DEGRADED for each in decided.values())
     return count
 
 

@@ -72,14 +72,18 @@ def parts_of_metrics(metrics: int) -> tuple[tuple[Part, ...], npt.NDArray[np.int
 
 
 def launched_again(
-    first: Mapping[int, Launch], again: Callable[[Sequence[int]], Mapping[int, Launch]], metrics: int
+    first: Mapping[int, Launch],
+    again: Callable[[Sequence[int]], Mapping[int, Launch]],
+    metrics: int,
+    *,
+    most: int = MOST,
 ) -> Mapping[int, Launch]:
     """The launch that counts of each test that is DEGRADED in the `first`, by number, of a session of so many metrics;
-    `again` launches some once more, and has those that are DEGRADED then."""
+    `again` launches some once more, `most` times in all, and has those that are DEGRADED then."""
     launches = {test: [launch] for test, launch in first.items()}
-    for _ in range(1, MOST):
+    for _ in range(1, most):
         chance = Chance.of(metrics, launches.values())
-        left = [test for test, each in launches.items() if is_open(each, MOST, chance)]
+        left = [test for test, each in launches.items() if is_open(each, most, chance)]
         found = again(left) if left else {}
         for test in left:
             launches[test].append(found.get(test, Launch(Verdict.PASS)))

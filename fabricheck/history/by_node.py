@@ -20,7 +20,7 @@ import polars as pl
 from scipy.stats import f
 
 from fabricheck.history.robust import CUT, FEWEST, centre_and_spread, prediction_factor
-from fabricheck.history.series import KEY
+from fabricheck.history.series import KEY, nodes_crossed
 from fabricheck.judge.evidence import short_name
 
 Floats = npt.NDArray[np.float64]
@@ -141,7 +141,8 @@ def nodes_of(rows: pl.DataFrame) -> Nodes | None:
     """
     if rows["nodes"].null_count() or (rows["verdict"] == "FAIL").any():
         return None
-    crossed = _crossed(rows)
+    names = rows.select(nodes_crossed()).to_series().to_list()
+    crossed = [tuple(sorted({*map(short_name, each)})) for each in names]
     ends = len(crossed[0])
     if ends not in (1, 2) or any(len(each) != ends for each in crossed) or len(set(crossed)) < 2:
         return None
@@ -151,14 +152,6 @@ def nodes_of(rows: pl.DataFrame) -> Nodes | None:
     if fit is None or not fit.tells:
         fit = _of_each(logs, np.array(["+".join(each) for each in crossed]))
     return _differing(rows, logs, fit) if fit.tells else None
-
-
-def _crossed(rows: pl.DataFrame) -> list[tuple[str, ...]]:
-    """The short names of the nodes that the data of each run passed; those of the run where nothing says."""
-    return [
-        tuple(sorted({short_name(node) for node in nodes if node in (names or ())} or {*map(short_name, nodes)}))
-        for nodes, names in rows.select("nodes", "components").iter_rows()
-    ]
 
 
 def _differing(rows: pl.DataFrame, logs: Floats, fit: _Fit) -> Nodes | None:

@@ -202,6 +202,12 @@ def differences(before: str, after: str) -> tuple[str, ...]:
     )
 
 
+def nodes_crossed() -> pl.Expr:
+    """The `nodes` of a job that a metric's data passed, by its `components`; all of them where nothing says."""
+    crossed = pl.col("nodes").list.set_intersection("components")
+    return pl.when(crossed.list.len() > 0).then(crossed).otherwise("nodes").alias("nodes")
+
+
 def series_of(frame: pl.DataFrame) -> Series:
     """The series in a history that was checked: metrics in the order of their keys, sessions in that of their start."""
     sessions = (
@@ -217,11 +223,8 @@ def series_of(frame: pl.DataFrame) -> Series:
         .sort(KEY)
         .with_row_index("row")
     )
-    # Of a job of several nodes those that the metric's data passed, where that is known.
-    crossed = pl.col("nodes").list.set_intersection("components")
-    nodes = pl.when(crossed.list.len() > 0).then(crossed).otherwise("nodes").alias("nodes")
     runs = (
-        frame.select("session", *KEY, "value", "software", nodes)
+        frame.select("session", *KEY, "value", "software", nodes_crossed())
         .join(sessions.select("session", "place"), on="session")
         .join(keys.select(*KEY, "row"), on=KEY)
     )
