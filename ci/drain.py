@@ -43,7 +43,7 @@ def reasons_of(verdict: dict[str, Any]) -> dict[str, str]:
         }
         if not isinstance(fleet["nodes"], int):  # such as NaN, which nothing is more than half of
             raise TypeError(f"nodes is {fleet['nodes']!r}")
-        if len(bad) > fleet["nodes"] / 2:
+        if 2 * len(bad) > fleet["nodes"]:
             text = f"{len(bad)} of {fleet['nodes']} nodes are bad: that is software or a setting: none is drained"
             print(text, file=sys.stderr)
             return {}

@@ -67,15 +67,17 @@ def calibrate(
     from fabricheck.history.calibrate import calibrate as make
     from fabricheck.history.references_file import diff, updated_text, write
     from fabricheck.history.text import calibration_lines, to_json
+    from fabricheck.judge.references import load_references
     from fabricheck.suite import site_root
 
     if part is not None:
         _calibrate_part(part, system, store, selection, write_file=write_file)
         return
-    found = make(
-        _history(store, system), system, limits=_limits(system), false_alarms=false_alarms, selection=selection
-    )
     path = references if references is not None else site_root(system) / "reference_values" / f"{system}.yaml"
+    if path.exists():
+        load_references(path)  # a mistake in it is said before minutes of a long history
+    limits = _limits(system)
+    found = make(_history(store, system), system, limits=limits, false_alarms=false_alarms, selection=selection)
     given = [f"--runs={selection}"] if selection is not None else []
     command = shlex.join(["fabricheck", "calibrate", system, *given, f"--false-alarms={false_alarms:g}"])
     said = to_json(found) if as_json else calibration_lines(found)
@@ -181,8 +183,9 @@ def watch(*, system: str, store: Path | None, accepted: Path | None, warm_up: in
     options = Options()
     if not FEWEST <= warm_up <= options.window:
         raise UserError(f"--warm-up {warm_up}: give a number from {FEWEST} to {options.window}")
+    changes = _accepted(system, accepted)
     history = _history(store, system)
-    found = look(history, system, _accepted(system, accepted), Options(warm_up=warm_up))
+    found = look(history, system, changes, Options(warm_up=warm_up))
     rehearsal.say(bool(history["rehearsal"].any()))
     _print(to_json(found) if as_json else watch_lines(found))
     click.get_current_context().exit(found.exit_status)

@@ -16,7 +16,7 @@ from fabricheck.judge.judge import Expect
 from fabricheck.judge.policy import Policy, host_memory_of
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import Quantity
-from fabricheck.records.operations import VICTIMS
+from fabricheck.records.operations import SPARSE, VICTIMS
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import Network
@@ -42,6 +42,8 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
     def expect(samples: Samples, quantity: Quantity) -> Expectation:
         if not ranks.keys() >= set(samples.ranks):
             return Expectation(None, None, None, 0.0, "its ranks are not in the header")
+        if samples.operation in SPARSE and not samples.messages:
+            return Expectation(None, None, None, 0.0, "nothing says between which of its ranks it was")
         members = [ranks[rank] for rank in samples.ranks]
         hosts = list(dict.fromkeys(each.host for each in members))
         place = {each.rank: position for position, each in enumerate(members)}

@@ -104,10 +104,15 @@ class PairRule:
 
 
 def planned_groups(header: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The groups of the plan in a header, in its order: each as a series with `round` and `ranks`, written out."""
+    """The groups of the plan in a header, in its order: each as a series with `round` and `ranks`, written out.
+
+    None of a rule for another number of ranks, with which the header is not valid.
+    """
     for series in header["plan"]["series"]:
         if "rule" not in series:
             yield series
+            continue
+        if series["rule"]["ranks"] != len(header["ranks"]):
             continue
         same = {name: value for name, value in series.items() if name != "rule"}
         for number, pairs in PairRule.of(series).rounds():

@@ -219,7 +219,12 @@ class _Reader:
             header = header.model_copy(update={"platform": EMULATED})
         self.header, self.raw_header = header, {**value, "platform": header.platform}
         series = (each for each in header.plan.series if isinstance(each, SeriesModel))
-        self.messages = {key_of(each, each.bytes[0]): each.messages for each in series if each.messages}
+        # A message between others is a mistake of the plan, which is said; nothing is to be looked for in it.
+        self.messages = {
+            key_of(each, each.bytes[0]): each.messages
+            for each in series
+            if each.messages and {end for message in each.messages for end in message[:2]} <= {*each.ranks}
+        }
 
     def check_run_id(self, number: int, run_id: str) -> None:
         if self.header is not None and run_id != self.header.run_id:

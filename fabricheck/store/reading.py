@@ -144,9 +144,9 @@ def count_values(store: Path, system: str) -> int:
 
 def _height(entry: Entry) -> int:
     try:
-        return int(pl.scan_parquet(entry.path / METRICS).select(pl.len()).collect().item())
-    except (OSError, pl.exceptions.PolarsError):
-        return 0  # who reads it says what is wrong with it
+        return read_record(entry).metrics
+    except UserError:
+        return 0  # who reads its metrics says so
 
 
 def _metrics(entry: Entry) -> pl.DataFrame:

@@ -26,14 +26,18 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import metrics_of
-from fabricheck.records.run import Device, Groups, Rank, Run, Samples
-from fabricheck.records.state import States
-from fabricheck.records.verdict import Problem, Verdict, worst
+from fabricheck.records.run import Groups, Run, Samples
+from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.fabricbench_format import parse_utc
-from fabricheck.results.node_state import states_as_json, states_of_json
-
-#: In the place of a verdict: nothing was there to judge the metric by, and nothing is wrong with its value.
-UNJUDGED = "UNJUDGED"
+from fabricheck.results.node_state import states_as_json
+from fabricheck.store.values import (
+    UNJUDGED,
+    attributes_of,
+    check_judgement,
+    check_samples,
+    check_table,
+    record_of,
+)
 
 _KEPT_OF, _RANK_ERROR = "order statistics of ", " with a rank error of "
 
@@ -270,53 +274,62 @@ def from_parquet(
         if list(found.items()) != list(schema.items()):
             odd = next((name for name in {**schema, **found} if found.get(name) != schema.get(name)), "their order")
             raise ValueError(f"its columns are not those of this format ({odd})")
-        return pl.read_parquet(io.BytesIO(content), columns=list(columns) if columns is not None else None)
+        table = pl.read_parquet(io.BytesIO(content), columns=list(columns) if columns is not None else None)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise ValueError(f"is no Parquet file: {str(error).splitlines()[0]}") from None
+    check_table(table)
+    return table
 
 
 def stored_runs(runs: pl.DataFrame, samples: pl.DataFrame) -> Iterable[StoredRun]:
     """The runs of an entry, exactly as they were; ValueError where a record is not one of this format."""
     lines: dict[str, list[Samples]] = {}
     for row, kept in zip(samples.drop("times_ns").iter_rows(named=True), samples["times_ns"], strict=True):
-        times = np.array(kept, dtype=np.int64)
-        times.flags.writeable = False
-        values = {name: value for name, value in row.items() if name not in ("run_id", "ranks", "groups", "messages")}
-        # With this word first it names the number of iterations of which `times_ns` are order statistics.
-        if values["statistic"].startswith(_KEPT_OF):
-            count, _, error = values["statistic"].removeprefix(_KEPT_OF).partition(_RANK_ERROR)
-            values |= {"statistic": "iterations", "kept_of": int(count), "rank_error": float(error or 0)}
-        one = Samples(
-            **values,
-            ranks=tuple(row["ranks"]),
-            times_ns=times,
-            groups=None if row["groups"] is None else Groups(*row["groups"]),
-            messages=tuple((source, destination, size) for source, destination, size in row["messages"]),
-        )
-        lines.setdefault(row["run_id"], []).append(one)
+        lines.setdefault(row["run_id"], []).append(_samples(row, kept))
     for row in runs.drop("started").iter_rows(named=True):
         try:
-            record = json.loads(row["record"])
-            run = Run(
-                path=record["path"],
-                header=record["header"],
-                ranks=tuple(_rank(each) for each in record["ranks"]),
-                samples=tuple(lines.get(row["run_id"], ())),
-                footer=record["footer"],
-                problems=tuple(Problem(Verdict(verdict), message) for verdict, message in record["problems"]),
-                # Up to version 0.1 nobody asked the nodes.
-                states=states_of_json(record["states"]) if "states" in record else States(),
-            )
+            record, measured = record_of(row["record"]), lines.get(row["run_id"], ())
+            for one in measured:
+                check_samples(one, record)
+            check_judgement(row["judgement"])
             case = _case(row)
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"the record of run {row['run_id']} cannot be read: {error}") from None
+        except ValueError as error:
+            raise ValueError(f"cannot be read at run {row['run_id']}: {error}") from None
         yield StoredRun(
             run_id=row["run_id"],
             session=row["session"],
             case=case,
-            run=run,
+            run=Run(
+                path=record.path,
+                header=record.header,
+                ranks=record.ranks,
+                samples=tuple(measured),
+                footer=record.footer,
+                problems=record.problems,
+                states=record.states,
+            ),
             judgement=row["judgement"].encode("ascii"),
         )
+
+
+def _samples(row: Mapping[str, Any], kept: pl.Series) -> Samples:
+    times = np.array(kept, dtype=np.int64)
+    times.flags.writeable = False
+    values = {name: value for name, value in row.items() if name not in ("run_id", "ranks", "groups", "messages")}
+    # With this word first it names the number of iterations of which `times_ns` are order statistics.
+    if values["statistic"].startswith(_KEPT_OF):
+        count, _, error = values["statistic"].removeprefix(_KEPT_OF).partition(_RANK_ERROR)
+        values |= {"statistic": "iterations", "kept_of": int(count), "rank_error": float(error or 0)}
+    three = [*row["messages"], *([row["groups"]] if row["groups"] is not None else [])]
+    if any(len(each) != 3 or None in each for each in three):
+        raise ValueError("has groups or messages that are not three numbers each")
+    return Samples(
+        **values,
+        ranks=tuple(row["ranks"]),
+        times_ns=times,
+        groups=None if row["groups"] is None else Groups(*row["groups"]),
+        messages=tuple((source, destination, size) for source, destination, size in row["messages"]),
+    )
 
 
 def _case(row: Mapping[str, Any]) -> Case:
@@ -324,7 +337,7 @@ def _case(row: Mapping[str, Any]) -> Case:
         name=row["test"],
         environment=row["environment"],
         partition=f"{row['system']}:{row['partition']}",
-        attributes=json.loads(row["attributes"]),
+        attributes=attributes_of(row["attributes"]),
         result=row["result"],
         phase=row["phase"],
         reason=row["result_reason"],
@@ -402,11 +415,6 @@ def _record(run: Run) -> str:
             **({"states": states_as_json(run.states)} if run.states.asked else {}),
         }
     )
-
-
-def _rank(values: Mapping[str, Any]) -> Rank:
-    device = values["device"]
-    return Rank(**{**values, "device": Device(**device) if device is not None else None})
 
 
 def _ascii(value: object) -> str:

@@ -186,7 +186,7 @@ def node_set(text: str) -> NodeSet:
         raise UserError(f"{text!r} is a list of more than {_MOST_NAMES:,} names")
     try:
         return NodeSet(text, autostep=None)
-    except (NodeSetParseError, AssertionError) as error:
+    except (NodeSetParseError, AssertionError, ValueError) as error:  # the last of two steps in one range
         raise UserError(f"{text!r} is not a list of names such as nid[001-004]: {error}") from None
 
 

@@ -51,16 +51,17 @@ def test_what_it_looks_for_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(cli.cli, "get_command", lambda *_: broken)
     monkeypatch.setattr(fuzz, "LIMIT_S", 0.2)
-    target = Target("judge", [HOST], lambda *_: ["judge"], lambda content: content != HOST.read_bytes())
+    target = Target("judge", [HOST], lambda *_: ["judge"], lambda content, was: content != was)
     found = fuzz.fuzz(target, 3, 1, tmp_path / "kept")
     assert len(found.wrong) == 3 and all(said in each for each in found.wrong)
     assert (tmp_path / "kept" / f"judge_1_0_{HOST.name}").exists()
 
 
 def test_a_damaged_store_is_not_verified_and_white_space_is_no_damage() -> None:
-    assert not not_as_stored(b'\n{"fabricheck-store":  1}\n')
+    assert not not_as_stored(b'\n{"fabricheck-store":  1}\n', b'{"fabricheck-store": 1}')
+    assert not not_as_stored(b"00  runs.parquet", b"00  runs.parquet\n")
     for content in (b"", b"{", b"[" * 3000, b'{"fabricheck-store": 2}', b"PAR1"):
-        assert not_as_stored(content)
+        assert not_as_stored(content, b"PAR2")
 
 
 def test_what_a_command_sets_for_its_children_is_gone_with_it(monkeypatch: pytest.MonkeyPatch) -> None:

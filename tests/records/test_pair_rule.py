@@ -77,8 +77,11 @@ def test_every_pair_is_there_once_and_no_rank_twice_in_a_round(rule: PairRule) -
 def test_a_plan_is_written_out_in_its_order() -> None:
     same = {"operation": "pingpong", "implementation": "transfers", "bytes": [8]}
     listed = {**same, "schedule": "uncontended", "round": -1, "ranks": [2, 0]}
-    ruled = {**same, "schedule": "contended", "rule": {"ranks": 4, "group": 2, "directions": 2, "hash": "0" * 16}}
-    written_out = list(planned_groups({"plan": {"series": [listed, ruled]}}))
+    rule = {"ranks": 4, "group": 2, "directions": 2, "hash": "0" * 16}
+    ruled = {**same, "schedule": "contended", "rule": rule}
+    foreign = {**ruled, "rule": {**rule, "ranks": 1 << 20}}  # which would take hours
+    header = {"plan": {"series": [listed, ruled, foreign]}, "ranks": [{}] * 4}
+    written_out = list(planned_groups(header))
     assert written_out[0] == listed
     assert [(each["round"], each["ranks"]) for each in written_out[1:]] == _numbered(
         [[[0, 2], [1, 3]], [[2, 0], [3, 1]]]

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
+from fabricheck.judge.system import SystemJudge
 from fabricheck.records.metrics import expected_metric_names, metrics_of
 from fabricheck.records.order_statistics import kept_ranks
 from fabricheck.records.pair_rule import PairRule
@@ -334,6 +335,7 @@ def test_a_planted_defect_of_a_pattern_is_found(tmp_path: Path, name: str) -> No
     run = changed(tmp_path, change, PATTERNS)
     assert verdicts(run) >= {INVALID}
     assert message in said(run)
+    assert SystemJudge.of("local").judge_alone(run).verdict is INVALID  # also where its plan makes no sense
 
 
 def test_patterns_are_read() -> None:

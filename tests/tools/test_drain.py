@@ -137,6 +137,13 @@ def test_a_damaged_verdict_is_one_line_and_drains_nothing(
     assert len(said.err.splitlines()) == 1 and said.err.startswith(f"{file}: is no verdict.json")
 
 
+def test_a_fleet_of_more_nodes_than_a_float_can_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "verdict.json"
+    file.write_text(json.dumps({"fleet": {"nodes": 10**400, "bad": BAD}}))
+    assert drain_main([str(file)]) == 0
+    assert "nid003" in capsys.readouterr().out
+
+
 def test_what_the_damaged_ones_are_made_of_is_drained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "verdict.json").write_text(json.dumps({"runs": [RUN]}))
     assert drain_main([str(tmp_path / "verdict.json")]) == 0

@@ -121,6 +121,8 @@ def test_short_forms_say_the_same(numbers: set[int]) -> None:
         ("nid[1-60000],cn[1-60000]", "more than 100,000 names"),
         ("nid[1-" + "9" * 5000 + "]", "more than 100,000 names"),
         ("nid[5-1]", "is not a list of names"),
+        ("nid[001-004/2/3]", "is not a list of names"),
+        ("nid[001--- -004]", "is not a list of names"),
         ("nid[001-", "is not a list of names"),
     ],
 )

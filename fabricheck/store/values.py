@@ -1,0 +1,133 @@
+"""What the values in the tables of an entry have to be, so that whoever reads them need not ask.
+
+A table whose checksum is right may still have been written by another program, or by hand.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from pydantic import TypeAdapter
+
+from fabricheck.records.operations import OPERATIONS
+from fabricheck.records.run import Rank, Samples
+from fabricheck.records.state import States
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.results.fabricbench_format import FooterModel, HeaderModel, with_todays_words
+from fabricheck.results.node_state import states_of_json
+from fabricheck.results.strict_json import BadLineError, validate
+
+#: In the place of a verdict: nothing was there to judge the metric by, and nothing is wrong with its value.
+UNJUDGED = "UNJUDGED"
+
+_MAY_BE_NULL = frozenset(
+    [
+        *("result", "phase", "result_reason", "groups", "deviation", "own_verdict", "reason", "nominal", "expected"),
+        *("ceiling", "floor_fraction", "expectation_source"),
+        *("reference", "reference_lower", "reference_upper", "reference_provenance"),
+    ]
+)
+_VERDICTS = {"verdict": {*(each.value for each in Verdict), UNJUDGED}, "better": {"higher", "lower"}}
+_RANKS = TypeAdapter(tuple[Rank, ...])
+
+
+def check_table(table: pl.DataFrame) -> None:
+    """Raises ValueError where a column has no value, or one that nobody writes there."""
+    for column in table:
+        if isinstance(column.dtype, pl.List) and (column.list.drop_nulls().list.len() != column.list.len()).any():
+            raise ValueError(f"has a list in {column.name} that lacks a value")
+        if column.null_count() and column.name not in _MAY_BE_NULL:
+            raise ValueError(f"has a row without {column.name}")
+        known = _VERDICTS.get(column.name)
+        if known is not None and (odd := set(column) - known):
+            raise ValueError(f"says {min(odd)!r} for {column.name}")
+        if column.name in ("software", "tuning"):
+            for text in column.unique():
+                if not all(isinstance(each, str) for each in _object(text, column.name).values()):
+                    raise ValueError(f"has {column.name} that is not of texts")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is kept of a run beside its samples; of one whose header was not valid, that is empty."""
+
+    path: str
+    header: dict[str, Any]
+    ranks: tuple[Rank, ...]
+    footer: dict[str, Any] | None
+    problems: tuple[Problem, ...]
+    states: States
+
+
+def record_of(text: str) -> Record:
+    """The record in a row of runs. Raises ValueError where it is none."""
+    found = _object(text, "record")
+    try:
+        header, footer = with_todays_words(found["header"]), found["footer"]
+        for model, value in ((HeaderModel, header), (FooterModel, footer)):
+            if value:
+                validate(model, value)
+        return Record(
+            _text(found["path"]),
+            header,
+            _RANKS.validate_python(found["ranks"]),
+            footer,
+            tuple(Problem(Verdict(verdict), _text(message)) for verdict, message in found["problems"]),
+            # Up to version 0.1 nobody asked the nodes.
+            states_of_json(found["states"]) if "states" in found else States(),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, BadLineError) as error:
+        raise ValueError(f"its record is not of this format: {_first_line(error)}") from None
+
+
+def attributes_of(text: str) -> dict[str, Any]:
+    """The attributes of a test case. Raises ValueError where it is no JSON object."""
+    return _object(text, "attributes")
+
+
+def check_judgement(text: str) -> None:
+    """Raises ValueError where a text is no judgement of a run."""
+    found = _object(text, "judgement")
+    try:
+        _text(found["verdict"])
+        for names, rows in ((("verdict", "message"), "problems"), (("name", "verdict", "reason"), "metrics")):
+            for row in found[rows]:
+                for name in names:
+                    _text(row[name])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"its judgement is not of this format: {_first_line(error)}") from None
+
+
+def check_samples(one: Samples, record: Record) -> None:
+    """Raises ValueError where a row of samples was not measured; that of a sound run by ranks that it has not."""
+    times = one.times_ns
+    if one.operation not in OPERATIONS:
+        raise ValueError(f"there is no operation {one.operation!r}")
+    least = [(one.bytes, 1), (one.warmup, 0), (one.round, -1), (one.wrong_bytes, -1), (one.kept_of, 0)]
+    if any(value < smallest for value, smallest in least) or not times.size or times.min() < 1:
+        raise ValueError(f"a row of {one.operation} has a number that none can be")
+    if not one.ranks or (not record.problems and set(one.ranks) - {each.rank for each in record.ranks}):
+        raise ValueError(f"a row of {one.operation} is of ranks that the run does not have")
+
+
+def _object(text: str, name: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(f"its {name} is no JSON object")
+    return found
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} stands where text belongs")
+    return value
+
+
+def _first_line(error: Exception) -> str:
+    return f"it has no {error}" if isinstance(error, KeyError) else str(error).splitlines()[0]
