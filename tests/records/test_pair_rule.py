@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -78,7 +79,7 @@ def test_a_plan_is_written_out_in_its_order() -> None:
     same = {"operation": "pingpong", "implementation": "transfers", "bytes": [8]}
     listed = {**same, "schedule": "uncontended", "round": -1, "ranks": [2, 0]}
     rule = {"ranks": 4, "group": 2, "directions": 2, "hash": "0" * 16}
-    ruled = {**same, "schedule": "contended", "rule": rule}
+    ruled: dict[str, Any] = {**same, "schedule": "contended", "rule": rule}
     foreign = {**ruled, "rule": {**rule, "ranks": 1 << 20}}  # which would take hours
     header = {"plan": {"series": [listed, ruled, foreign]}, "ranks": [{}] * 4}
     written_out = list(planned_groups(header))
