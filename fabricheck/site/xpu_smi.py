@@ -6,6 +6,7 @@ Forms of the output: Intel XPU System Management Interface User Guide (intel/xpu
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -81,8 +82,13 @@ def architecture(model: str) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON in a file, None where there is no file. Raises UserError where it is no JSON."""
-    return jsonfile.read_json(path) if path.exists() else None
+    """The JSON in a file, None where there is no file. Raises UserError where it is no JSON, or no site can hold it."""
+    content = jsonfile.read_json(path) if path.exists() else None
+    try:
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{path}: has half of a character (a lone surrogate)") from None
+    return content
 
 
 def from_xpu_smi(

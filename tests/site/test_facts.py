@@ -365,6 +365,7 @@ def test_amds_gpus_by_the_kernel(tmp_path: Path) -> None:
         ("nics.json", '[{"name": "hsn0"}, 3]'),
         ("nics.json", '"hsn0"'),
         ("numa.json", '{"0": 5}'),
+        ("software.json", '{"mpi": "\\ud800"}'),
         ("nvidia-smi_topo.txt", "\tGPU0\nGPU0\n\udcff"),
         ("rocm-smi_showtopo.txt", "hops\n GPU0\nGPU0 1 2 3\ntype\nGPU0\n"),
     ],
