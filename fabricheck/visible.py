@@ -17,7 +17,7 @@ def escaped(text: str) -> str:
     Host names, file names and messages come from elsewhere: control characters could move a terminal's cursor, marks of
     direction turn a line around, and lone surrogates cannot be written at all.
     """
-    if text.isprintable():
+    if text.replace("\n", "").replace("\t", "").isprintable():  # pages of text in one step
         return text
     return "".join(
         each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode("ascii") for each in text

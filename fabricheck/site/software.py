@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -10,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from fabricheck import mpi
 from fabricheck.site.gpu_aware import GpuAware, gpu_aware
@@ -69,14 +72,14 @@ class Software:
         return asdict(self)
 
 
-def software_of(content: Mapping[str, Any]) -> Software:
-    """What `Software.as_json` wrote. Raises TypeError or KeyError for something else."""
-    libraries = tuple(
-        Library(**{**one, "modules": tuple(one["modules"]), "commands": tuple(one["commands"])})
-        for one in content["libraries"]
-    )
-    ccl = tuple(content["ccl"]) if content.get("ccl") else None
-    return Software(libraries, content["compiler"], ccl, content["modules_system"], tuple(content["notes"]))
+def software_of(content: Any) -> Software:
+    """What `Software.as_json` wrote. Raises ValueError for something else."""
+    return _software().validate_python(content)
+
+
+@functools.cache
+def _software() -> TypeAdapter[Software]:
+    return TypeAdapter(Software)
 
 
 def find_software(vendor: str, environment: Mapping[str, str] | None = None) -> Software:
