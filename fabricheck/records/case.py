@@ -46,8 +46,8 @@ class Case:
 
     @property
     def test(self) -> str:
-        """Name of the test class."""
-        return self.name.split()[0]
+        """Name of the test class; empty where a damaged report has none."""
+        return next(iter(self.name.split()), "")
 
     @property
     def verdict(self) -> Verdict:

@@ -267,6 +267,11 @@ def test_files_of_launches_are_looked_for_where_they_were_moved_to(tmp_path: Pat
     assert one.verdict is Verdict.FAIL
 
 
+def test_a_case_that_lost_its_name_is_one_still(tmp_path: Path) -> None:
+    (one,) = read(tmp_path, [record(name="")])
+    assert (one.test, str(one)) == ("", " @local:default+openmpi")
+
+
 def test_no_report_no_cases(tmp_path: Path) -> None:
     assert read_cases(tmp_path / "report.json") == ()
 
