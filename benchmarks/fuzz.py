@@ -7,13 +7,14 @@ process. Of the inputs of a batch one in ten is made by hypothesis, which prefer
 ordinary generator from the batch's number, since hypothesis takes as long for an input as a quick command for reading
 it. What was given to the command before in this call is not given again. Found is: an exit status that is none of
 those documented, a mistake in Fabricheck itself (70) or anything else that would be a traceback, more than 5 s of
-processor time, and a green verdict on a measurement that is not there or too slow.
+processor time or 8 GiB of memory, and a green verdict on a measurement that is not there or too slow.
 
-What is not damaged is read once: topologies, references, parts, policies, tuning and settings of the same content, and
-what ReFrame lists of a site with the same files; the limit of 5 s is for what is left.
+What is not damaged is read once: topologies, references, parts, policies, tuning and settings of the same content,
+sessions of a store with the same files, the machine's MPI libraries; most sites get what ReFrame listed of another. The
+limit of 5 s is for what is left.
 
 Commands take turns, a batch each (250 inputs, fewer where they take more than 5 s), always the one that took the least
-processor time so far. A batch that is done is a line of FOLDER/batches.jsonl, and a later call goes on from there.
+processor time so far, and of its rows that which did. All rows of a command count together for --inputs. A batch that is done is a line of FOLDER/batches.jsonl, and a later call goes on from there.
 Prints the table of all of them, and the inputs that were taken wrongly lie beside it; the exit status is 1 where
 anything was found.
 """
@@ -28,6 +29,7 @@ import io
 import json
 import os
 import pkgutil
+import resource
 import signal
 import sys
 import tempfile
@@ -54,6 +56,7 @@ from fabricheck.store.folders import Entry
 from fabricheck.suite import outside_roots
 
 LIMIT_S = 5.0
+MEMORY = 8 << 30
 BATCH, BATCH_S = 250, 5.0
 #: One input in so many is made by hypothesis.
 HYPOTHESIS = 10
@@ -112,6 +115,17 @@ def status_of(
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
+
+
+@contextlib.contextmanager
+def little_memory() -> Iterator[None]:
+    """Whoever asks for more gets a MemoryError, and does not take all of the machine's."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 @contextlib.contextmanager
@@ -278,7 +292,7 @@ def main(words: Sequence[str] | None = None) -> int:
     chosen.keep.mkdir(parents=True, exist_ok=True)
     done = chosen.keep / "batches.jsonl"
     found, end = done_before(done), time.monotonic() + 60 * chosen.minutes
-    with tempfile.TemporaryDirectory() as temporary, the_same_read_once():
+    with tempfile.TemporaryDirectory() as temporary, the_same_read_once(), little_memory():
         left: dict[str, list[Target]] = {}
         for target in targets(Path(temporary)):
             if target.name.startswith(tuple(chosen.command or ("",))):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -13,17 +12,11 @@ from fabricheck.history.series import MetricKey
 from fabricheck.judge.policy import Scope
 from fabricheck.judge.system import SystemJudge, parse_attribute
 from fabricheck.records.judgement import Expectation
+from fabricheck.records.metrics import parse_metric_name
 from fabricheck.records.operations import COLLECTIVES, PAIRS
-from fabricheck.units import parse_size
 
 # The expectation of a metric measured on so many nodes; None where the model cannot say.
 Limits = Callable[[MetricKey, int], Expectation | None]
-
-_NAME = re.compile(
-    rf"({'|'.join((*PAIRS, *COLLECTIVES))})_(uncontended|contended)_(all[0-9]+|[0-9]+(?:_[0-9]+)*)_"
-    r"([0-9]+)(b|kib|mib|gib)_(goodput|latency)"
-)
-_UNITS = {"b": "B", "kib": "KiB", "mib": "MiB", "gib": "GiB"}
 
 
 @dataclass(frozen=True)
@@ -51,12 +44,15 @@ def limits_of_system(judge: SystemJudge) -> Limits:
 
     def limits(key: MetricKey, nodes: int) -> Expectation | None:
         topology = judge.topology_of(key.partition)
-        match = _NAME.fullmatch(key.metric)
         transport = dict(parse_test(key.test).parameters).get("transport")
-        if topology is None or match is None or transport not in TRANSPORTS:
+        try:
+            metric = parse_metric_name(key.metric)
+        except UserError:
             return None
-        operation, schedule, who, number, unit, quantity = match.groups()
-        ranks = range(int(who[3:])) if who.startswith("all") else [int(each) for each in who.split("_")]
+        operation, schedule = metric.operation, metric.schedule
+        if topology is None or operation not in (*PAIRS, *COLLECTIVES) or transport not in TRANSPORTS:
+            return None
+        ranks = metric.ranks or range(metric.world)
         per_node = len(topology.gpus)
         scope: Scope = "node" if nodes <= 1 else "network"
         rule = judge.policy.floor_for(str(transport), operation, scope, per_node > 0, schedule=schedule)
@@ -69,8 +65,8 @@ def limits_of_system(judge: SystemJudge) -> Limits:
                 schedule=schedule,
                 devices=[rank % per_node for rank in ranks] if per_node else [],
                 nodes=max(nodes, 1),
-                bytes=parse_size(number + _UNITS[unit]),
-                quantity=quantity,
+                bytes=metric.bytes,
+                quantity=metric.quantity,
                 host_copy_gbps=None,
                 ranks=len(ranks),
                 floor_fraction=rule.fraction if rule is not None else FLOOR_FRACTION,

@@ -177,6 +177,9 @@ _METRIC = re.compile(
 )
 
 
+#: More ranks than that no rule for pairs has either.
+MOST_RANKS = 1 << 21
+
 _SUFFIXES = {"b": "B", "kib": "KiB", "mib": "MiB", "gib": "GiB"}
 
 
@@ -209,6 +212,9 @@ def parse_metric_name(name: str) -> MetricName:
     groups = Groups(*(int(part) for part in who.split("x"))) if "x" in who else None
     if (groups is not None) != (operation in GROUP_PATTERNS or operation in STRIPING):
         raise UserError(f"no metric is called {name!r}: only patterns between groups have groups, such as 2x4x1")
+    # Before they are counted out: a slip of the pen is not to take all memory.
+    if (groups.count * groups.size if groups else int(who[3:]) if everyone else 0) >= MOST_RANKS:
+        raise UserError(f"no metric is called {name!r}: no run has {MOST_RANKS:,} ranks")
     if groups is not None:
         who = "_".join(str(rank) for rank in range(groups.count * groups.size))
     ranks = () if everyone else tuple(int(rank) for rank in who.split("_"))

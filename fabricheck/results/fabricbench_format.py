@@ -22,6 +22,7 @@ from pydantic import (
     ValidationError,
 )
 
+from fabricheck.records.metrics import MOST_RANKS
 from fabricheck.records.operations import (
     Backend,
     HostKind,
@@ -149,7 +150,7 @@ class SeriesModel(_Line):
 
 
 class RuleModel(_Line):
-    ranks: Annotated[int, Field(ge=2, lt=1 << 21)]
+    ranks: Annotated[int, Field(ge=2, lt=MOST_RANKS)]
     group: Positive
     directions: Literal[1, 2]
     turns: Positive | None = None

@@ -186,7 +186,7 @@ def runs_table(measured: Sequence[Measured], session: str, started: datetime) ->
             "tuning": each.tuning,
             "result": each.case.result,
             "phase": each.case.phase,
-            "result_reason": clean(each.case.reason) if each.case.reason is not None else None,
+            "result_reason": each.case.reason,
             "verdict": each.judged.verdict.value,
             "attributes": _ascii({name: value for name, value in each.case.attributes.items() if name != "perfvalues"}),
             "record": _record(each.judged.run),
@@ -194,7 +194,7 @@ def runs_table(measured: Sequence[Measured], session: str, started: datetime) ->
         }
         for each in measured
     ]
-    return pl.DataFrame([{name: row[name] for name in RUNS} for row in rows], schema=RUNS)
+    return _frame(rows, RUNS)
 
 
 def metrics_table(measured: Sequence[Measured], session: str, started: datetime) -> pl.DataFrame:
@@ -221,11 +221,11 @@ def metrics_table(measured: Sequence[Measured], session: str, started: datetime)
                     "verdict": _verdict_of_row(judged, whole),
                     "software": each.software,
                     "tuning": each.tuning,
-                    "components": [clean(one) for one in components_of(each.judged.run, judged.samples, topology)],
+                    "components": list(components_of(each.judged.run, judged.samples, topology)),
                     **_yardsticks(judged),
                 }
             )
-    return pl.DataFrame([{name: row[name] for name in METRICS} for row in rows], schema=METRICS)
+    return _frame(rows, METRICS)
 
 
 def samples_table(measured: Sequence[Measured]) -> pl.DataFrame:
@@ -352,6 +352,17 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def _frame(rows: Sequence[Mapping[str, Any]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """The table of rows, with texts as `clean` makes them."""
+
+    def cleaned(value: Any) -> Any:
+        if isinstance(value, list):
+            return [cleaned(each) for each in value]
+        return clean(value) if isinstance(value, str) else value
+
+    return pl.DataFrame([{name: cleaned(row[name]) for name in schema} for row in rows], schema=schema)
+
+
 def _place(each: Measured, session: str, started: datetime) -> dict[str, Any]:
     run, case = each.judged.run, each.case
     system, _, partition = case.partition.partition(":")
@@ -361,10 +372,10 @@ def _place(each: Measured, session: str, started: datetime) -> dict[str, Any]:
         "started": started_of(run, started),
         "system": system,
         "partition": partition,
-        "environment": clean(case.environment),
-        "test": clean(case.name_without_repeat),
-        "tags": [clean(tag) for tag in case.tags],
-        "nodes": [clean(host) for host in sorted({rank.host for rank in run.ranks})],
+        "environment": case.environment,
+        "test": case.name_without_repeat,
+        "tags": list(case.tags),
+        "nodes": sorted({rank.host for rank in run.ranks}),
     }
 
 
@@ -391,16 +402,16 @@ def _yardsticks(judged: Judgement) -> dict[str, Any]:
     expectation, reference = judged.expectation, judged.reference
     return {
         "own_verdict": judged.verdict.value,
-        "reason": clean(judged.reason),
+        "reason": judged.reason,
         "nominal": expectation.nominal,
         "expected": expectation.expected,
         "ceiling": expectation.ceiling,
         "floor_fraction": float(expectation.floor_fraction),
-        "expectation_source": clean(expectation.source),
+        "expectation_source": expectation.source,
         "reference": reference.value if reference else None,
         "reference_lower": reference.lower if reference else None,
         "reference_upper": reference.upper if reference else None,
-        "reference_provenance": clean(reference.provenance) if reference else None,
+        "reference_provenance": reference.provenance if reference else None,
     }
 
 

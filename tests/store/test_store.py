@@ -85,6 +85,14 @@ def test_files_that_cannot_be_judged_come_back_too(root: Path, store: Path, text
         history(store, system="local")
 
 
+def test_texts_that_no_file_can_hold_are_stored_as_their_escapes(root: Path, store: Path) -> None:
+    half = "\ud800"
+    odd = case(name=f"T {half}", environment=half, partition=f"local:{half}", result=half, phase=half, tags=(half,))
+    new = replace(session_of(root, 0, [result_file(root, 0)]), cases=(odd,))
+    (found,) = stored_runs(append(store, new, NOW).entry)
+    assert (found.case.result, found.case.phase, found.case.tags) == ("\\ud800",) * 2 + (("\\ud800",),)
+
+
 def test_a_run_with_wrong_bytes_and_gpus_comes_back(root: Path, store: Path) -> None:
     file = result_file(root, 0, source=CUDA, change=cut)
     new = session_of(root, 0, [file], system="hgx-h200")

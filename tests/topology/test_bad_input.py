@@ -152,6 +152,8 @@ def test_a_good_reference(tmp_path: Path) -> None:
         ("[400, -0.1, null, Gb/s]", "[400, -0.1, null, GB/s]", "3200 Gb/s is above the ceiling"),
         ("pingpong_uncontended_0_1", "pingpong_uncontended_0_1_2", "is between two ranks"),
         ("pingpong_uncontended_0_1", "ping_uncontended_0_1", "no metric is called"),
+        ("pingpong_uncontended_0_1", "allgather_uncontended_all2147483647", "no run has 2,097,152 ranks"),
+        ("pingpong_uncontended_0_1", "rail_bidirectional_uncontended_99999x99999x1", "no run has 2,097,152 ranks"),
         ("1gib_goodput: [400, -0.1, null, Gb/s]", "8b_latency: [0.001, null, 0.1, us]", "below the least plausible"),
         ("1gib_goodput: [400, -0.1, null, Gb/s]", "8b_latency: [2, null, 0.1, ms]", "a latency is in us, not ms"),
     ],
