@@ -14,9 +14,9 @@ sessions of a store with the same files, the machine's MPI libraries; most sites
 limit of 5 s is for what is left.
 
 Commands take turns, a batch each (250 inputs, fewer where they take more than 5 s), always the one that took the least
-processor time so far, and of its rows that which did. All rows of a command count together for --inputs. A batch that is done is a line of FOLDER/batches.jsonl, and a later call goes on from there.
-Prints the table of all of them, and the inputs that were taken wrongly lie beside it; the exit status is 1 where
-anything was found.
+processor time so far, and of its rows that which did. All rows of a command count together for --inputs. A batch that
+is done is a line of FOLDER/batches.jsonl, and a later call goes on from there. Prints the table of all of them, and the
+inputs that were taken wrongly lie beside it; the exit status is 1 where anything was found.
 """
 
 from __future__ import annotations
