@@ -82,7 +82,7 @@ class Entry:
     def sums(self) -> Mapping[str, str]:
         """SHA-256 in hexadecimal by file name. Raises UserError where the list of checksums cannot be read."""
         try:
-            lines = (self.path / SUMS).read_text(encoding="ascii").splitlines()
+            lines = (self.path / SUMS).read_bytes().decode("ascii").removesuffix("\n").split("\n")
         except FileNotFoundError:
             raise self.damage(f"{SUMS} is missing") from None
         except OSError as error:

@@ -70,6 +70,15 @@ def test_a_single_bit_or_an_end_that_is_missing(
     assert damage_of(store) == ()
 
 
+@pytest.mark.parametrize("between", ["\r", "\x0b", "\x1c", "\r\n"])
+def test_checksums_in_lines_that_sha256sum_does_not_know(root: Path, store: Path, between: str) -> None:
+    entry, _ = add(root, store, 0)
+    sums = (entry.path / SUMS).read_bytes()
+    (entry.path / SUMS).write_bytes(sums.replace(b"\n", between.encode(), 1))
+    (line,) = damage_of(store)
+    assert "is no list of the checksums" in line
+
+
 @pytest.mark.parametrize("name", [*FILES, SUMS])
 def test_a_file_that_is_gone(root: Path, store: Path, name: str) -> None:
     entry, _ = add(root, store, 0)
