@@ -8,6 +8,7 @@ from fabricheck.rfm.build import BuildFabricbench
 from fabricheck.rfm.cross_check import CrossCheck
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.screen import FleetScreen
+from fabricheck.rfm.signals import keep_signals
 from fabricheck.rfm.suite_parts import ImbSuite, NcclTestsSuite, OneCclSuite, OsuSuite, RcclTestsSuite
 from fabricheck.rfm.tuning import InterleavedCheck, ServiceLevelComparison, TuningComparison, settings_to_compare
 from fabricheck.rfm.vendor import VendorCheck
@@ -28,3 +29,5 @@ __all__ = [
     "VendorCheck",
     "settings_to_compare",
 ]
+
+keep_signals()

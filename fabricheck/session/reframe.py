@@ -377,8 +377,9 @@ def _run(
             except subprocess.TimeoutExpired:
                 said.read()
             except KeyboardInterrupt:
-                # The terminal sent it to ReFrame too, which ends its jobs and writes its report: wait for that.
+                # ReFrame ends its jobs and writes its report: wait for that.
                 asked.append(signal.SIGINT.name)
+                process.send_signal(signal.SIGINT)
     finally:
         said.read()
         said.end()
@@ -413,6 +414,7 @@ def _end_with_parent(parent: int) -> Callable[[], None]:
     pr_set_pdeathsig = 1
 
     def in_child() -> None:
+        os.setpgid(0, 0)  # a terminal's Ctrl-C comes to the parent alone, which passes it on: once, whoever sent it
         prctl(pr_set_pdeathsig, int(signal.SIGTERM))
         if os.getppid() != parent:
             os.kill(os.getpid(), signal.SIGTERM)

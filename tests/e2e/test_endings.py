@@ -83,7 +83,7 @@ def next_run(toy: ToySuite, refused: tuple[str, ...] = ()) -> subprocess.Complet
     return subprocess.run(command, cwd=toy.suite.root, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.full)])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, pytest.param(signal.SIGHUP, marks=pytest.mark.full)])
 def test_a_signal_ends_the_job_and_what_was_measured_is_judged(toy: ToySuite, number: signal.Signals) -> None:
     run, job = start(toy, (*FABRICHECK, "run", "--system=toy"))
     run.send_signal(number)
