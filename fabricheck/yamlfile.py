@@ -23,6 +23,8 @@ Place = tuple[str | int, ...]
 _MOST_CHARACTERS = 2_000_000
 _MOST_PLACES = 100_000
 _DEEPEST = 32
+# Of more digits there is no floating-point number.
+_LARGEST_NUMBER = re.compile(r"[-+]?(?:0x)?[0-9a-fA-F_]{301,}")
 _MAYBE_TAG = re.compile(r"(?:^|[\s\[{,:?-])!", re.MULTILINE)
 
 _REASONS = {
@@ -198,7 +200,12 @@ class _Recorder:
 
 
 def _refuse_ambiguous(path: Path, node: Node, place: Place) -> None:
-    if isinstance(node, ScalarNode) and not node.style and _AMBIGUOUS.fullmatch(node.value):
+    if not isinstance(node, ScalarNode) or node.style:
+        return
+    if _LARGEST_NUMBER.fullmatch(node.value):
+        where = f"{path}:{node.start_mark.line + 1}: {format_place(place)}"
+        raise UserError(f"{where}: a number of {len(node.value)} digits is larger than any that can be calculated with")
+    if _AMBIGUOUS.fullmatch(node.value):
         where = f"{path}:{node.start_mark.line + 1}: {format_place(place)}"
         raise UserError(
             f"{where}: YAML 1.1 and 1.2 read {node.value} differently; "

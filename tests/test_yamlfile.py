@@ -25,6 +25,15 @@ def test_what_reframe_would_read_differently_is_refused(tmp_path: Path, text: st
     assert read_yaml(file).content == {"a": text}
 
 
+def test_a_number_that_no_float_holds_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(f"a: [1, {'9' * 400}]\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r":1: a\[1\]: a number of 400 digits"):
+        read_yaml(file)
+    file.write_text(f"a: '{'9' * 400}'\nb: {'9' * 300}\n", encoding="utf-8")
+    assert float(read_yaml(file).content["b"]) == 1e300
+
+
 def test_numbers_truth_values_and_texts_are_read_as_such(tmp_path: Path) -> None:
     file = tmp_path / "file.yaml"
     file.write_text(

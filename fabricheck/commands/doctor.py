@@ -69,6 +69,8 @@ def doctor(
         verdict = each.verdict or Verdict.PASS
         verdicts.append(verdict)
         click.echo(f"{'note' if verdict is Verdict.PASS else verdict.value:<12}{each.message}")
+    if not state.gpus and system is None:
+        click.echo(f"{'note':<12}{state.host}: no GPU was found, and nothing says how many there are: give --system")
     launched = "no rank was started: name a program with --built"
     if built is not None:
         left = limit - (time.monotonic() - begin)

@@ -91,13 +91,13 @@ def judge(
     known = _references(system, references)
     judge = SystemJudge(model, known, rules, parts=_parts(), published=_published(system))
     test, told = as_printed(test, system or "")
-    if known is not None and known.tests:
+    of_vendors = [judge_vendor_file(file, ranks, tool) for file in files]
+    if known is not None and known.tests and not all(of_vendors):  # a vendor's output is judged by no reference
         test = choose_test(known, test)
     attributes = {**told, **dict(map(parse_attribute, keys))}
     partition = str(attributes.get("$partition", system or ""))
     judged: list[RunJudgement | VendorJudgement] = []
-    for file in files:
-        of_vendor = judge_vendor_file(file, ranks, tool)
+    for file, of_vendor in zip(files, of_vendors, strict=True):
         judged += of_vendor or [
             with_what_it_tells(judge.judge_alone(read_to_judge(file, attributes), test, attributes), judge, partition)
         ]

@@ -70,7 +70,7 @@ def plan(
     SYSTEM is a folder of site_configs/, or the path of a topology.yaml, whose `network` says how nodes are joined.
 
     \b
-    fabricheck pairwise plan alps --nodes nid[001-064] --rounds 8 --output rounds.txt
+    fabricheck pairwise plan emulated --nodes 'nid[001-008]' --rounds 8 --output rounds.txt
     """
     from fabricheck.localization.plan import all_pairs, retest, screen, write_rounds
     from fabricheck.localization.routes import Ways
@@ -131,7 +131,7 @@ def locate(
     (what it has is looked at all the same), 2 for a mistake in what was given.
 
     \b
-    fabricheck pairwise locate pairs.jsonl --system alps
+    fabricheck pairwise locate pairs.jsonl --system emulated
     """
     from fabricheck.commands import rehearsal
     from fabricheck.localization.judge import as_distance
@@ -191,12 +191,14 @@ def _least(detectable: Mapping[str, float], ways: Ways) -> dict[str, tuple[float
 
 
 def _network(system: str) -> tuple[Topology, Network]:
-    from fabricheck.suite import site_root
+    from fabricheck.site.validation import require_partition
+    from fabricheck.suite import site_root, suite_root
     from fabricheck.topology.model import find_topology, load_topology
 
     if system.endswith((".yaml", ".yml")):
         topology = load_topology(Path(system))
     else:
+        require_partition(suite_root(), system)
         topology = find_topology(system, site_root(system) / "site_configs")
     if topology.network is None:
         raise UserError(f"the topology of {system} has no network: say what joins its nodes (docs/topology-format.md)")

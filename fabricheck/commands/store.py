@@ -191,7 +191,7 @@ def replay(
     what was given.
 
     \b
-    fabricheck replay --system alps --policy strict.yaml
+    fabricheck replay --system alps --policy ours.yaml
     """
     from fabricheck.records.verdict import EXIT_CODES, Verdict
     from fabricheck.store.replay import replay as replay_store

@@ -14,6 +14,7 @@ from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
 from fabricheck.judge.known import Facts, Part, is_comparable, load_parts, yardsticks_of_parts
 from fabricheck.judge.levels import is_of, level_on
 from fabricheck.judge.node_state import beside_metrics, with_problems_of_nodes
+from fabricheck.judge.other_gpus import problem_of_gpus
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.published import Published, load_published, yardsticks_of_papers
 from fabricheck.judge.references import Key, References, load_references
@@ -117,6 +118,9 @@ class SystemJudge:
         expect = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
         known = self._known(run, topology)
         judged = judge_run(run, expect, self._references(run, test, attributes), self.policy, known)
+        other = problem_of_gpus(run, topology) if topology is not None else None
+        if other is not None:
+            judged = replace(judged, verdict=worst([judged.verdict, other.verdict]), problems=(*judged.problems, other))
         return replace(with_problems_of_nodes(judged, topology), topology=topology)
 
     def _known(self, run: Run, topology: Topology | None) -> Known:

@@ -176,7 +176,9 @@ def _of_gpus(runs: Sequence[RunJudgement]) -> Grid | None:
                 continue
             usual = statistics.median(good)
             for each in group.judgements:
-                a, b = (place[rank] for rank in each.samples.ranks)
+                a, b = (place.get(rank) for rank in each.samples.ranks)
+                if a is None or b is None:  # of a file that was damaged
+                    continue
                 if a == b:  # two ranks on one GPU: no link between GPUs
                     continue
                 ratio = each.value / usual

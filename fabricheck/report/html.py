@@ -90,10 +90,12 @@ def write_html(
 ) -> None:
     """Writes the report of `runs` to `path`; `problems` and `findings` are those of the session that belong to no run.
 
-    The file appears whole or not at all. Raises UserError where it cannot be written.
+    The file appears whole or not at all. Raises UserError where it cannot be written, or is there and is no page.
     """
     if not path.name:
         raise UserError(f"the report cannot be written to {str(path)!r}: name a file")
+    if path.is_file() and not _is_page(path):
+        raise UserError(f"{path} is there already and is no HTML page: give the report another name")
     text = render_html(runs, title=title, system=system, problems=problems, findings=findings, past=past)
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
@@ -103,6 +105,15 @@ def write_html(
         with contextlib.suppress(OSError):
             unfinished.unlink()
         raise UserError(f"the report {path} cannot be written: {error.strerror}") from None
+
+
+def _is_page(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            start = file.read(64).lstrip().lower()
+    except OSError:
+        return True  # whoever writes it says what is wrong
+    return not start or start.startswith(b"<!doctype html")
 
 
 def render_html(

@@ -111,7 +111,7 @@ class _Reader:
     end: int = 0  # line of the footer or of the error record
     last: int = 0  # the last line of the file
     planned: Counter[Key] = field(default_factory=Counter)
-    unreadable: bool = False  # some line that should have held samples did not
+    unreadable: int = 0  # lines that should have held something and did not
 
     def invalid(self, line: int, message: str, verdict: Verdict = Verdict.INVALID) -> None:
         self.problems.append(self.problem(line, message, verdict))
@@ -136,6 +136,14 @@ class _Reader:
         if not self.last:
             self.incomplete(1, "the file is empty: the benchmark ended before it wrote a header; see its error output")
             return
+        if self.unreadable == self.last > 1:
+            self.problems.clear()
+            self.invalid(
+                1, "no line of it is one of fabricbench's: it is no result file, and no output of a known tool"
+            )
+            return
+        if self.unreadable > _LONGEST_LIST:
+            self.invalid(1, f"{self.unreadable} of its lines could not be read")
         self.check_file()
         if self.header is not None:
             self.check_ranks(self.header)
@@ -159,10 +167,10 @@ class _Reader:
         try:
             self.read_line(number, line.removesuffix(b"\n"))
         except BadLineError as error:
-            self.unreadable = True
+            self.unreadable += 1
             if is_last:
                 self.incomplete(number, f"the last line {error}: the file was cut off; run the benchmark again")
-            else:
+            elif self.unreadable <= _LONGEST_LIST:
                 self.invalid(number, f"the line {error}: something else wrote into the file, or it was changed")
 
     def read_line(self, number: int, line: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import tarfile
@@ -14,6 +15,7 @@ from fabricheck.jsonfile import read_json
 from fabricheck.records.run import Run
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session.reading import REPORT, VERDICT, Session, read_info, read_session
+from fabricheck.state.paths import ADDRESSES
 from fabricheck.topology.network import fold
 
 _LARGEST = 256 << 20
@@ -71,8 +73,18 @@ def _names(session: Session, folder: Path, more: Iterable[str]) -> dict[str, str
     user = read_json(folder / REPORT)["session_info"].get("user")
     if user and user != "root":  # which is a word, too, and nobody's name
         found[str(user)] = "user1"
+    found |= {each: f"address{number}" for number, each in enumerate(_addresses(folder), start=1)}
     found |= {each: f"name{number}" for number, each in enumerate(more, start=1)}
     return dict(sorted(found.items(), key=lambda item: -len(item[0])))
+
+
+def _addresses(folder: Path) -> list[str]:
+    """Those that the nodes left for each other, by which they are known as well as by their names."""
+    found: set[str] = set()
+    for file in folder.rglob(f"*{ADDRESSES}"):
+        with contextlib.suppress(UserError, TypeError, AttributeError, IndexError):
+            found.update(str(each[0]) for each in read_json(file).values())
+    return sorted(found)
 
 
 def _of_fleet(folder: Path) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from fabricheck.records.verdict import Finding, Problem, Verdict
 _NAMED = re.compile(rf"^(?:\w+ )*error: (?:{'|'.join(each.value for each in Verdict)}): ")
 # What a scheduler's command for a job says where it refuses one.
 _REFUSED = re.compile(r"(?:sbatch|srun|salloc|qsub|bsub|flux)\b.*?\berror: .+", re.IGNORECASE)
+# Where a build says why it ended, before all that failed for that reason.
+_ERROR = re.compile(r"^fabricheck: |\berror\b[: ]", re.IGNORECASE)
 
 
 def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: str = "") -> tuple[Problem, ...]:
@@ -73,8 +75,18 @@ def _why(case: Case) -> str:
     """
     unsaid = "what it needs did not pass" if case.result == "fail_deps" else "no reason given"
     first, *more = (case.reason or unsaid).splitlines()
-    said = next((line.strip() for line in more if _REFUSED.match(line.strip())), "")
+    said = next((line.strip() for line in more if _REFUSED.match(line.strip())), "") or _of_build(case)
     return _NAMED.sub("", f"{first}: {said}" if said and said not in first else first)
+
+
+def _of_build(case: Case) -> str:
+    """The error of a build that failed, and where the rest of it is."""
+    file = case.folder / "rfm_build.err" if case.folder is not None and case.result == "fail" else None
+    if file is None or not file.is_file():
+        return ""
+    lines = [line.strip() for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    found = [line for line in lines if _ERROR.search(line)] or lines[-1:]
+    return f"{found[0]} ({file})" if found else ""
 
 
 def _alike(cases: Iterable[Case]) -> list[list[Case]]:

@@ -22,7 +22,7 @@ _WIDTH = 100
 
 _REFERENCES = """\
 # No test has references here yet: other yardsticks judge, and each verdict names the one that did.
-# After some healthy runs `fabricheck calibrate --system {system}` writes them.
+# After some healthy runs `fabricheck calibrate {system}` shows some; with --write it writes them here.
 $uncalibrated:
   '*': a new system; nothing has been calibrated yet
 """

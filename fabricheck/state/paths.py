@@ -23,7 +23,8 @@ from fabricheck.records.state import BlockedPath
 
 #: Of more nodes each asks those that are 1, 2, 4, … further in the order of their names.
 MOST_NODES = 9
-_SUFFIX = ".addresses"
+#: How the files end in which the nodes of a job leave their addresses.
+ADDRESSES = ".addresses"
 _SIOCGIFADDR, _SIOCGIFMTU = 0x8915, 0x8921
 # Linux's, which the module `socket` does not name: never fragment, whatever was learned of this way before.
 _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
@@ -54,15 +55,15 @@ def own_addresses(ports: Collection[str]) -> Addresses:
 
 def leave_addresses(folder: Path, host: str, own: Addresses) -> None:
     """Before the test, for the other nodes."""
-    (folder / f"{host}{_SUFFIX}").write_text(json.dumps(own), encoding="utf-8")
+    (folder / f"{host}{ADDRESSES}").write_text(json.dumps(own), encoding="utf-8")
 
 
 def blocked_paths(folder: Path, host: str, own: Addresses) -> tuple[BlockedPath, ...]:
     """The ways from this node's ports to the same ports of others on which the largest packets are lost."""
-    names = sorted(file.name.removesuffix(_SUFFIX) for file in folder.glob(f"*{_SUFFIX}"))
+    names = sorted(file.name.removesuffix(ADDRESSES) for file in folder.glob(f"*{ADDRESSES}"))
     asked = []
     for name in asked_by(host, names):
-        others = json.loads((folder / f"{name}{_SUFFIX}").read_text(encoding="utf-8"))
+        others = json.loads((folder / f"{name}{ADDRESSES}").read_text(encoding="utf-8"))
         # Each node may have a bridge of its own with the same address.
         shared = [port for port in own if port in others and others[port][0] != own[port][0]]
         asked += [(port, name, others[port][0], own[port][1]) for port in shared]

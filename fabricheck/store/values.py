@@ -41,6 +41,8 @@ def check_table(table: pl.DataFrame) -> None:
             raise ValueError(f"has a list in {column.name} that lacks a value")
         if column.null_count() and column.name not in _MAY_BE_NULL:
             raise ValueError(f"has a row without {column.name}")
+        if isinstance(column.dtype, pl.Datetime) and not column.dt.year().is_between(1970, 9999).all():
+            raise ValueError(f"has a time in {column.name} that no clock shows")
         known = _VERDICTS.get(column.name)
         if known is not None and (odd := set(column) - known):
             raise ValueError(f"says {min(odd)!r} for {column.name}")

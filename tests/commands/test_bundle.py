@@ -27,6 +27,9 @@ def run(tmp_path: Path) -> Path:
         rank["host"] = "login7.site.example"
     write(stage / "result.jsonl", lines)
     (stage / "program").write_bytes(b"\x7fELF\0\0")
+    state = stage / "node-state"
+    state.mkdir()
+    (state / "login7.addresses").write_text('{"hsn0": ["10.7.3.21", 9000]}')
     (stage / "rfm_job.err").write_text("login7: link down; login77 is another; /home of secret-project\n")
     case = {
         "name": "Measures", "unique_name": "Measures", "environ": "none", "system": "toy", "partition": "default",
@@ -53,7 +56,7 @@ def test_it_has_all_that_is_text(run: Path, tmp_path: Path) -> None:
     names = {name.removeprefix("toy-20261122T000000Z/") for name in found}
     assert names == {
         "reframe.json", "verdict.json", "report.html", "output/toy/Measures/result.jsonl",
-        "output/toy/Measures/rfm_job.err",
+        "output/toy/Measures/rfm_job.err", "output/toy/Measures/node-state/login7.addresses",
     }  # fmt: skip
     assert found["toy-20261122T000000Z/verdict.json"] == (run / "verdict.json").read_text()
 
@@ -62,7 +65,7 @@ def test_hidden_names_are_nowhere_and_what_is_like_them_stays(run: Path, tmp_pat
     write_bundle(run, tmp_path / "b.tar.gz", hide=True, more=["secret-project"])
     found = contents(tmp_path / "b.tar.gz")
     text = "".join([*found, *found.values()])
-    for name in ("login7.site", "site.example", "secret-project", "curie", str(tmp_path)):
+    for name in ("login7.site", "site.example", "secret-project", "curie", str(tmp_path), "10.7.3.21"):
         assert name not in text
     errors = found["toy-20261122T000000Z/output/toy/Measures/rfm_job.err"]
     assert errors == "node2: link down; login77 is another; /home of name1\n"

@@ -38,7 +38,9 @@ def four(**changed: Any) -> NodeState:
 def test_this_machine_is_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever is said of a machine that runs tests, nothing of it is red."""
     assert call() == 0
-    last = capsys.readouterr().out.splitlines()[-1]
+    said = capsys.readouterr().out
+    last = said.splitlines()[-1]
+    assert ("no GPU was found, and nothing says how many there are" in said) == (": 0 GPUs and " in last)
     assert last.startswith("PASS: ")
     assert last.endswith("; no rank was started: name a program with --built")
 

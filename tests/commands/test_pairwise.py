@@ -255,3 +255,5 @@ def test_other_mistakes(tmp_path: Path, topology: Path, capsys: pytest.CaptureFi
     bare.write_text(TOPOLOGY[: TOPOLOGY.index("network:")])
     assert run("pairwise", "plan", bare, "--nodes", "nid[001-016]") == 2
     assert "has no network" in capsys.readouterr().err
+    assert run("pairwise", "plan", "emulated:nope", "--nodes", "nid[001-008]") == 2
+    assert "emulated has no partition 'nope'" in capsys.readouterr().err

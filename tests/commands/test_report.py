@@ -54,6 +54,14 @@ def test_a_report_that_cannot_be_written_is_one_line(
     assert len(capsys.readouterr().err.splitlines()) <= 4
 
 
+def test_what_is_no_page_is_not_written_over(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Such as the first of `--output *.jsonl`."""
+    result = Path(shutil.copy(HOST, suite / "a.jsonl"))
+    assert run("report", HOST, "--system", "local", "--output", result) == 2
+    assert "a.jsonl is there already and is no HTML page" in capsys.readouterr().err
+    assert result.read_bytes() == HOST.read_bytes()
+
+
 def test_it_writes_a_page_and_says_the_verdict(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = suite / "report.html"
     assert run("report", HOST, "--system", "local", "--output", page) == 0

@@ -9,6 +9,7 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.judge.system import SystemJudge, choose_test, judge_files, parse_attribute
 from fabricheck.records.rehearsal import as_rehearsal
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from tests.support.result_files import CUDA, HOST
 from tests.support.sessions import make_suite
@@ -154,3 +155,20 @@ def test_references_of_other_nodes_are_told(root: Path) -> None:
     assert said.endswith(f"was on {hosts[0]} too, and its references were measured on nid[1-3]: nodes stand for others")
     with pytest.raises(UserError, match=r"'nid\[1' is not a list of names"):
         findings("nid[1")
+
+
+@pytest.mark.parametrize(
+    ("system", "other"), [("hgx-h100", "H100 80GB HBM3"), ("alps", "GH200"), ("lumi", "MI250X GCD")]
+)
+def test_a_run_on_the_gpus_of_another_system_is_invalid(system: str, other: str) -> None:
+    judged = SystemJudge.of(system).judge_alone(read_run(CUDA))
+    assert judged.verdict is Verdict.INVALID
+    (said,) = (each.message for each in judged.problems if "drove" in each.message)
+    assert f"rank 0 drove an NVIDIA H200, and the GPUs of {system} are {other}" in said
+
+
+def test_a_run_on_its_own_gpus_or_rehearsed_is_not() -> None:
+    judge = SystemJudge.of("hgx-h200")
+    assert not any("drove" in each.message for each in judge.judge_alone(read_run(CUDA)).problems)
+    rehearsed = SystemJudge.of("alps").judge_alone(as_rehearsal(read_run(CUDA)))
+    assert not any("drove" in each.message for each in rehearsed.problems)

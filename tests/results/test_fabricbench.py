@@ -338,6 +338,21 @@ def test_a_planted_defect_of_a_pattern_is_found(tmp_path: Path, name: str) -> No
     assert SystemJudge.of("local").judge_alone(run).verdict is INVALID  # also where its plan makes no sense
 
 
+def test_a_text_that_is_no_result_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "README.md"
+    file.write_text("# A title\n\nand a text\n" * 100)
+    (problem,) = read_run(file).problems
+    assert problem.verdict is INVALID and "it is no result file" in problem.message
+
+
+def test_of_many_lines_that_cannot_be_read_some_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "changed.jsonl"
+    header, *others = PATTERNS.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([header, *[b"srun: a warning\n"] * 50, *others]))
+    messages = [each.message for each in read_run(file).problems]
+    assert len(messages) == 6 and "50 of its lines could not be read" in messages[-1]
+
+
 def test_patterns_are_read() -> None:
     run = read_run(PATTERNS)
     by_name = {(each.operation, each.schedule, each.bytes): each for each in run.samples}

@@ -272,6 +272,28 @@ def test_a_case_that_lost_its_name_is_one_still(tmp_path: Path) -> None:
     assert (one.test, str(one)) == ("", " @local:default+openmpi")
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "fabricheck: there is no C++ compiler CC on the PATH\nmake: *** [all] Error 2\n",
+            "no C++ compiler CC on the PATH",
+        ),
+        ("In file included\nlink.cpp:3: error: no member\nmake: *** Error 1\n", "link.cpp:3: error: no member"),
+        ("Killed\n\n", "Killed"),
+    ],
+)
+def test_a_build_that_failed_says_why_and_where(tmp_path: Path, text: str, says: str) -> None:
+    stage = tmp_path / "stage"
+    stage.mkdir()
+    (stage / "rfm_build.err").write_text(text)
+    reason = "build error: build job failed with exit code: 1"
+    (one,) = read(tmp_path, [record(result="fail", fail_phase="compile_wait", fail_reason=reason, stagedir=str(stage))])
+    message = failure_of(one).message
+    assert reason in message and says in message and str(stage / "rfm_build.err") in message
+    assert "\n" not in message
+
+
 def test_no_report_no_cases(tmp_path: Path) -> None:
     assert read_cases(tmp_path / "report.json") == ()
 

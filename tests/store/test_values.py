@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ def of_json(change: Callable[[Any], Any]) -> Callable[[str], str]:
         (METRICS, "verdict", lambda _: "FINE", "says 'FINE' for verdict"),
         (METRICS, "better", lambda _: "faster", "says 'faster' for better"),
         (METRICS, "unit", lambda _: None, "a row without unit"),
+        (METRICS, "started", lambda _: datetime(1, 1, 1, tzinfo=timezone.utc), "a time in started that no clock shows"),
         (METRICS, "nodes", lambda _: [None], "a list in nodes that lacks a value"),
         (METRICS, "components", lambda _: None, "a row without components"),
         (METRICS, "software", lambda _: "{", "software is no JSON object"),

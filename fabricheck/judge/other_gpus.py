@@ -1,0 +1,35 @@
+"""Whether a run drove the GPUs that the system's topology describes, by the number in the name of their model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from fabricheck.records.rehearsal import is_rehearsal
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.topology.model import Topology
+
+# H100, GH200, MI250X; not 80GB, HBM3 or SXM4. Names without one, such as "PVC tile", say nothing here.
+_NUMBER = re.compile(r"(?<![A-Za-z0-9])[A-Z]{1,3}[0-9]{2,4}[A-Z]{0,2}(?![A-Za-z0-9])")
+
+
+def problem_of_gpus(run: Run, topology: Topology) -> Problem | None:
+    """INVALID where ranks drove GPUs of another model than the topology has: another system's file was given."""
+    described = [gpu.model for gpu in topology.gpus]
+    known = _numbers(described)
+    if not known or is_rehearsal(run):
+        return None
+    for rank in run.ranks:
+        found = _numbers([rank.device.name]) if rank.device is not None else set()
+        if found and not found & known:
+            return Problem(
+                Verdict.INVALID,
+                f"{run.path}: rank {rank.rank} drove an {rank.device.name}, and the GPUs of {topology.system} are "  # type: ignore[union-attr]
+                f"{' and '.join(dict.fromkeys(described))}: name the system that it was measured on",
+            )
+    return None
+
+
+def _numbers(names: Iterable[str]) -> set[str]:
+    return {number for name in names for number in _NUMBER.findall(name)}
