@@ -13,6 +13,7 @@ import importlib.util
 import itertools
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -188,6 +189,9 @@ def _harmless(pattern: str) -> str:
     return pattern
 
 
+_CHOOSE = ("--tag=", "--name=", "--prgenv=")
+
+
 @dataclass(frozen=True)
 class Listing:
     """What ReFrame would run. `count` has the builds too, `cases` are `name @partition+environment` without them.
@@ -319,8 +323,10 @@ def _listing(
             where = f"all that it said could not be kept in {log}: {error.strerror}"
         raise UserError(f"ReFrame cannot list the checks: {_essence(said, settings)}; {where}")
     if int(count[1]) == 0:
+        by = [word.replace("--prgenv=", "--environment=") for word in command if word.startswith(_CHOOSE)]
         raise UserError(
-            "no check is selected: there is none for this system and its environments with these tags and names"
+            f"no check is selected by {shlex.join(by) or 'this system and its environments'}: `fabricheck run --help` "
+            "tells the tags, and --list without these options all checks of the system"
         )
     cases = re.findall(r"^- (.+) /[0-9a-f]+ (@\S+)$", out, re.MULTILINE)
     return Listing(int(count[1]), tuple(" ".join(case) for case in cases), err)
