@@ -213,8 +213,9 @@ def parse_metric_name(name: str) -> MetricName:
     if (groups is not None) != (operation in GROUP_PATTERNS or operation in STRIPING):
         raise UserError(f"no metric is called {name!r}: only patterns between groups have groups, such as 2x4x1")
     # Before they are counted out: a slip of the pen is not to take all memory.
-    if (groups.count * groups.size if groups else int(who[3:]) if everyone else 0) >= MOST_RANKS:
-        raise UserError(f"no metric is called {name!r}: no run has {MOST_RANKS:,} ranks")
+    count = groups.count * groups.size if groups else int(who[3:]) if everyone else 1
+    if not 1 <= count < MOST_RANKS:
+        raise UserError(f"no metric is called {name!r}: no run has {count:,} ranks")
     if groups is not None:
         who = "_".join(str(rank) for rank in range(groups.count * groups.size))
     ranks = () if everyone else tuple(int(rank) for rank in who.split("_"))
