@@ -21,13 +21,13 @@ def problem_of_gpus(run: Run, topology: Topology) -> Problem | None:
     if not known or is_rehearsal(run):
         return None
     for rank in run.ranks:
-        found = _numbers([rank.device.name]) if rank.device is not None else set()
+        name = rank.device.name if rank.device is not None else ""
+        found = _numbers([name])
         if found and not found & known:
-            return Problem(
-                Verdict.INVALID,
-                f"{run.path}: rank {rank.rank} drove an {rank.device.name}, and the GPUs of {topology.system} are "  # type: ignore[union-attr]
-                f"{' and '.join(dict.fromkeys(described))}: name the system that it was measured on",
-            )
+            wanted = " and ".join(dict.fromkeys(described))
+            todo = "name the system that it was measured on, or correct `model` in its topology"
+            what = f"rank {rank.rank} drove {name}, and the GPUs of {topology.system} are {wanted}"
+            return Problem(Verdict.INVALID, f"{run.path}: {what}: {todo}")
     return None
 
 

@@ -164,7 +164,7 @@ def test_a_run_on_the_gpus_of_another_system_is_invalid(system: str, other: str)
     judged = SystemJudge.of(system).judge_alone(read_run(CUDA))
     assert judged.verdict is Verdict.INVALID
     (said,) = (each.message for each in judged.problems if "drove" in each.message)
-    assert f"rank 0 drove an NVIDIA H200, and the GPUs of {system} are {other}" in said
+    assert f"rank 0 drove NVIDIA H200, and the GPUs of {system} are {other}" in said
 
 
 def test_a_run_on_its_own_gpus_or_rehearsed_is_not() -> None:
