@@ -81,8 +81,10 @@ def _why(case: Case) -> str:
 
 def _of_build(case: Case) -> str:
     """The error of a build that failed, and where the rest of it is."""
-    file = case.folder / "rfm_build.err" if case.folder is not None and case.result == "fail" else None
-    if file is None or not file.is_file():
+    if case.folder is None or not (case.phase or "").startswith("compile"):
+        return ""
+    file = case.folder / "rfm_build.err"
+    if not file.is_file():
         return ""
     lines = [line.strip() for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     found = [line for line in lines if _ERROR.search(line)] or lines[-1:]

@@ -364,6 +364,7 @@ def _run(
         process = subprocess.Popen(
             [*command, *action],
             env=environment,
+            stdin=subprocess.DEVNULL,  # a process in the background that reads a terminal is stopped
             stdout=file,
             stderr=subprocess.STDOUT,
             preexec_fn=_end_with_parent(os.getpid()),  # noqa: PLW1509
