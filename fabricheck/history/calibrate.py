@@ -281,7 +281,7 @@ def _own_spread(rows: pl.DataFrame) -> float:
 def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrated | Refused:
     key = MetricKey(*(rows[name][0] for name in KEY))
     if rows.height < FEWEST:
-        return Refused(key, f"{rows.height} runs: {FEWEST} are needed")
+        return Refused(key, f"{rows.height} run{'s' if rows.height > 1 else ''}: {FEWEST} are needed")
     failed = rows.filter(pl.col("verdict") == "FAIL").height
     if failed:
         return Refused(key, f"failed in {failed} of {rows.height} runs, so the system was not healthy")

@@ -13,6 +13,7 @@ from typing import Any
 from fabricheck.history.calibrate import Calibration
 from fabricheck.history.compare import Change, Comparison, MetricChange, Side, Suspect
 from fabricheck.history.ledger import Checked, Ledger, LedgerNode
+from fabricheck.history.series import MetricKey
 from fabricheck.history.shared import say
 from fabricheck.history.shift_test import FEWEST_SESSIONS
 from fabricheck.history.watch import Alert, Improvement, Incident, WatchResult
@@ -85,8 +86,12 @@ def calibration_lines(found: Calibration) -> Iterator[str]:
                 f"    these bounds are for any other {what}; {len(values)} {what}s have levels of their own, "
                 f"{min(values):g} to {max(values):g} {each.unit}, {around}"
             )
+    by_reason: dict[str, list[MetricKey]] = {}
     for refused in found.refused:
-        yield f"  REFUSED {refused.key}: {refused.reason}"
+        by_reason.setdefault(refused.reason, []).append(refused.key)
+    for reason, keys in by_reason.items():
+        more = f" and {len(keys) - 1} more (--json names them)" if len(keys) > 1 else ""
+        yield f"  REFUSED {keys[0]}{more}: {reason}"
 
 
 def comparison_lines(found: Comparison) -> Iterator[str]:

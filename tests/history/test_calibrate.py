@@ -122,6 +122,11 @@ def test_noise_with_heavy_tails_takes_more_runs_and_the_command_says_how_many() 
     assert f"{len(few.references)} of them are of fewer than {few.runs_needed} runs" in said
 
 
+def test_what_is_refused_for_one_reason_is_one_line() -> None:
+    (line,) = (each for each in calibration_lines(calibrated(two(1))) if "REFUSED" in each)
+    assert "and 2 more (--json names them): 1 run: 8 are needed" in line
+
+
 def test_thousands_of_deviations_tell_a_light_tail_from_a_heavy_one() -> None:
     def factor(kind: str, metrics: int) -> float:
         values = runs_of(kind, np.random.default_rng(1), metrics, 20)
