@@ -3,7 +3,7 @@
     python -m benchmarks.fuzz [--inputs 100000] [--command NAME]... [--keep FOLDER] [--minutes MINUTES]
 
 Valid files (benchmarks/fuzz_targets.py) are damaged (benchmarks/damage.py) and given to their command, in this
-process. Of the inputs of a batch one in ten is made by hypothesis, which prefers what is at the edge; the others by an
+process. One in twenty inputs of a batch is made by hypothesis, which prefers what is at the edge; the others by an
 ordinary generator from the batch's number, since hypothesis takes as long for an input as a quick command for reading
 it. What was given to the command before in this call is not given again. Found is: an exit status that is none of
 those documented, a mistake in Fabricheck itself (70) or anything else that would be a traceback, more than 5 s of
@@ -13,7 +13,7 @@ What is not damaged is read once: topologies, references, parts, policies, tunin
 sessions of a store with the same files, the machine's MPI libraries; most sites get what ReFrame listed of another. The
 limit of 5 s is for what is left.
 
-Commands take turns, a batch each (250 inputs, fewer where they take more than 5 s), always the one that took the least
+Commands take turns, a batch each (500 inputs, fewer where they take more than 10 s), always the one that took the least
 processor time so far, and of its rows that which did. All rows of a command count together for --inputs. A batch that
 is done is a line of FOLDER/batches.jsonl, and a later call goes on from there. Prints the table of all of them, and the
 inputs that were taken wrongly lie beside it; the exit status is 1 where anything was found.
@@ -51,17 +51,18 @@ from benchmarks.fuzz_targets import Target, command_of, seen, targets
 from fabricheck import mpi
 from fabricheck.cli import main as fabricheck
 from fabricheck.history import shift_test
+from fabricheck.report import html
 from fabricheck.store import changes, reading
 from fabricheck.store.folders import Entry
 from fabricheck.suite import outside_roots
 
 LIMIT_S = 5.0
 MEMORY = 8 << 30
-BATCH, BATCH_S = 250, 5.0
+BATCH, BATCH_S = 500, 10.0
 #: One input in so many is made by hypothesis.
-HYPOTHESIS = 10
+HYPOTHESIS = 20
 #: Of the sites that `init` and `validate` make or see, one in so many is listed by ReFrame, which takes seconds for it.
-SITES = 500
+SITES = 2000
 STATUSES = frozenset(range(6))
 
 
@@ -191,6 +192,7 @@ def the_same_read_once() -> Iterator[None]:
         for name in ("_metrics", "_height"):  # of a session in a store
             stack.enter_context(mock.patch.object(reading, name, of_entry(getattr(reading, name))))
         stack.enter_context(mock.patch.object(reading, "ThreadPoolExecutor", InTurn))
+        stack.enter_context(mock.patch.object(html, "packed_plotly", lambda: ""))  # 2 MB of each page
         stack.enter_context(mock.patch.object(shift_test, "_DRAWS", 500))  # of 20,000, the most of `compare`
         yield
 

@@ -31,15 +31,19 @@ def gpu_of_ranks(run: Run) -> dict[int, int]:
 def ends_of_ranks(run: Run, topology: Topology) -> dict[int, str]:
     """Where each rank is plugged into the network: the port of its GPU's NIC where that is known, else its node.
 
-    Empty on a single node, and where the topology has no network. Raises UserError for a host that is no node of it.
+    Empty on a single node, where two hosts have the name of one node, and where the topology has no network. Raises
+    UserError for a host that is no node of it.
     """
     network = topology.network
     if network is None or len({each.host for each in run.ranks}) < 2:
         return {}
+    nodes = {host: network.node_of_host(host) for host in {each.host for each in run.ranks}}
+    if len({*nodes.values()}) < len(nodes):
+        return {}
     gpus = gpu_of_ranks(run)
     ends = {}
     for each in run.ranks:
-        node = network.node_of_host(each.host)
+        node = nodes[each.host]
         nic = nic_of(topology, topology.gpu(gpus[each.rank])) if each.device is not None else None
         port = f"{node}:{nic.name}" if nic is not None else ""
         ends[each.rank] = port if port in network.ports_of(node) else node

@@ -178,9 +178,10 @@ def render_html(
             f"default-src 'none'; script-src {script_hash(script.encode())} {plotly_hash()}; "
             "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
         ),
-        plotly=packed_plotly(),
-        plots=packed(f"[{','.join(figures.texts)}]".encode()),
-        packed=packed(json.dumps(bodies.texts).encode()),
+        # Base64 of megabytes, in which nothing has to be escaped.
+        plotly=Markup(packed_plotly()),
+        plots=Markup(packed(f"[{','.join(figures.texts)}]".encode())),
+        packed=Markup(packed(json.dumps(bodies.texts).encode())),
     )
 
 

@@ -241,6 +241,8 @@ def test_a_host_that_is_no_node_is_a_mistake_that_is_named(tmp_path: Path) -> No
         expect_from_topology(run_on(["nid001", "nid9"], one), made(tmp_path), POLICY)
     # On one node alone the network plays no part: a laptop may check a node of the cluster.
     assert ends_of_ranks(run_on(["anything", "anything"], one), made(tmp_path)) == {}
+    # Nor where two hosts have the name of one node: nobody knows which of them is it.
+    assert ends_of_ranks(run_on(["nid001", "nid001.site"], one), made(tmp_path)) == {}
 
 
 def test_without_a_network_the_nics_decide_as_before(tmp_path: Path) -> None:
