@@ -38,7 +38,7 @@ def read_facts(directory: Path) -> Facts:
         raise UserError(f"{directory}: is no directory of captures: make one with `fabricheck capture {directory}`")
     try:
         return _read_facts(directory)
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
         reason = f"a capture is not as `fabricheck capture` or its tool writes it ({reason_of(error)})"
         raise UserError(f"{directory}: {reason}: capture the node again") from None
 

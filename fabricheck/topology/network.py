@@ -175,9 +175,16 @@ def node_of(port: str) -> str:
     return port.partition(":")[0]
 
 
+# What ClusterShell takes for a range, a list, a group or an operator.
+_NOT_IN_NAMES = re.compile(r"[\[\],%@&!^*?\s]")
+
+
 def fold(names: Iterable[str]) -> str:
-    """Names in short form, such as `nid[001-004]`."""
-    return str(NodeSet.fromlist(list(names)))
+    """Names in short form, such as `nid[001-004]`; those that are no names of nodes as they are, with commas."""
+    listed = list(names)
+    if any(_NOT_IN_NAMES.search(each) or not each for each in listed):
+        return ",".join(dict.fromkeys(listed))
+    return str(NodeSet.fromlist(listed))
 
 
 def node_set(text: str) -> NodeSet:

@@ -365,6 +365,7 @@ def test_amds_gpus_by_the_kernel(tmp_path: Path) -> None:
         ("nics.json", '[{"name": "hsn0"}, 3]'),
         ("nics.json", '"hsn0"'),
         ("numa.json", '{"0": 5}'),
+        ("numa.json", '{"nodes": [], "cores": Infinity, "sockets": 1}'),
         ("software.json", '{"compiler": "\\ud800"}'),
         ("software.json", '{"ccl": ["nccl", "/usr"]}'),
         ("software.json", '{"libraries": [{"family": "openmpi"}]}'),

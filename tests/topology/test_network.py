@@ -131,6 +131,11 @@ def test_lists_of_names_that_are_none_or_never_end(text: str, says: str) -> None
         unfold(text)
 
 
+@pytest.mark.parametrize("name", ["nid[", "nid[1-9999999999]", "nid[5-1]", "a,b", "@all", "", "n%s", "two words"])
+def test_a_host_with_a_name_that_no_node_has_is_told_as_it_is(name: str) -> None:
+    assert fold(["nid001", name, name, "nid002"]) == f"nid001,{name},nid002"
+
+
 @pytest.mark.parametrize(
     ("text", "count"), [("nid[00001-20000]", 20000), ("a[1-300],b[1-300]", 600), ("x[1-9]m[01-04]y[1,3-4]", 108)]
 )
