@@ -13,6 +13,9 @@ from fabricheck.topology.model import Topology
 # H100, GH200, MI250X; not 80GB, HBM3 or SXM4. Names without one, such as "PVC tile", say nothing here.
 _NUMBER = re.compile(r"(?<![A-Za-z0-9])[A-Z]{1,3}[0-9]{2,4}[A-Z]{0,2}(?![A-Za-z0-9])")
 
+# The GPU of a Grace Hopper superchip calls itself by the name of that; papers and people also say what it is.
+_ALSO = {"GH200": "H100"}
+
 
 def problem_of_gpus(run: Run, topology: Topology) -> Problem | None:
     """INVALID where ranks drove GPUs of another model than the topology has: another system's file was given."""
@@ -32,4 +35,4 @@ def problem_of_gpus(run: Run, topology: Topology) -> Problem | None:
 
 
 def _numbers(names: Iterable[str]) -> set[str]:
-    return {number for name in names for number in _NUMBER.findall(name)}
+    return {_ALSO.get(number, number) for name in names for number in _NUMBER.findall(name)}

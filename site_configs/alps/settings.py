@@ -17,7 +17,7 @@ site_configuration = gpu_cluster(
         descr="Alps, GH200",
         hostnames=["santis", "nid[0-9]+"],
         jobs=Jobs(access=[f"--account={osext.osgroup()}"]),
-        gpus=Gpus(count=4, model="GH200", arch="sm_90", api="cuda", links=["nvlink"], cores=CORES),
+        gpus=Gpus(count=4, model="H100", arch="sm_90", api="cuda", links=["nvlink"], cores=CORES),
         software=Software(
             name="PrgEnv-gnu",
             modules=["PrgEnv-gnu", "cray-mpich", "cudatoolkit", "craype-accel-nvidia90"],

@@ -11,7 +11,7 @@ from fabricheck.judge.system import SystemJudge, choose_test, judge_files, parse
 from fabricheck.records.rehearsal import as_rehearsal
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from tests.support.result_files import CUDA, HOST
+from tests.support.result_files import CUDA, HOST, lines_of, write
 from tests.support.sessions import make_suite
 
 METRIC = "allreduce_uncontended_all4_1gib_goodput"
@@ -158,7 +158,7 @@ def test_references_of_other_nodes_are_told(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("system", "other"), [("hgx-h100", "H100 80GB HBM3"), ("alps", "GH200"), ("lumi", "MI250X GCD")]
+    ("system", "other"), [("hgx-h100", "H100 80GB HBM3"), ("alps", "H100"), ("lumi", "MI250X GCD")]
 )
 def test_a_run_on_the_gpus_of_another_system_is_invalid(system: str, other: str) -> None:
     judged = SystemJudge.of(system).judge_alone(read_run(CUDA))
@@ -167,8 +167,13 @@ def test_a_run_on_the_gpus_of_another_system_is_invalid(system: str, other: str)
     assert f"rank 0 drove NVIDIA H200, and the GPUs of {system} are {other}" in said
 
 
-def test_a_run_on_its_own_gpus_or_rehearsed_is_not() -> None:
+def test_a_run_on_its_own_gpus_or_rehearsed_is_not(tmp_path: Path) -> None:
     judge = SystemJudge.of("hgx-h200")
     assert not any("drove" in each.message for each in judge.judge_alone(read_run(CUDA)).problems)
+    superchip = lines_of(CUDA)
+    for rank in superchip[0]["ranks"]:
+        rank["device"]["name"] = "NVIDIA GH200 120GB"
+    run = read_run(write(tmp_path / "alps.jsonl", superchip))
+    assert not any("drove" in each.message for each in SystemJudge.of("alps").judge_alone(run).problems)
     rehearsed = SystemJudge.of("alps").judge_alone(as_rehearsal(read_run(CUDA)))
     assert not any("drove" in each.message for each in rehearsed.problems)
