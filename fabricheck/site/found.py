@@ -27,6 +27,12 @@ class FoundGpu:
     memory_gbps: float | None = None
     memory_source: str = ""
 
+    def __post_init__(self) -> None:
+        """Raises TypeError for what no capture writes."""
+        for name, kind in (("index", int), ("model", str), ("arch", str)):
+            if not isinstance(getattr(self, name), kind):
+                raise TypeError(f"the {name} of a GPU is {getattr(self, name)!r}")
+
 
 @dataclass(frozen=True)
 class FoundLink:

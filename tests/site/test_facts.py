@@ -316,6 +316,14 @@ def test_captures_of_another_form_are_one_line(tmp_path: Path) -> None:
         read_facts(tmp_path)
 
 
+def test_an_architecture_that_is_a_number_is_one_line(tmp_path: Path) -> None:
+    whole = json.loads((H200 / capturing.NVML).read_text(encoding="utf-8"))
+    whole["gpus"][1]["arch"] = 6
+    (tmp_path / capturing.NVML).write_text(json.dumps(whole), encoding="utf-8")
+    with pytest.raises(UserError, match="the arch of a GPU is 6"):
+        read_facts(tmp_path)
+
+
 def test_amds_gpus_by_the_kernel(tmp_path: Path) -> None:
     """Two GCDs of an MI250X, as KFD lists them: four links between them, one to the CPU."""
 
