@@ -203,11 +203,12 @@ def _refuse_ambiguous(path: Path, node: Node, place: Place) -> None:
     if not isinstance(node, ScalarNode) or node.style:
         return
     if _LARGEST_NUMBER.fullmatch(node.value):
-        where = f"{path}:{node.start_mark.line + 1}: {format_place(place)}"
-        raise UserError(f"{where}: a number of {len(node.value)} digits is larger than any that can be calculated with")
-    if _AMBIGUOUS.fullmatch(node.value):
-        where = f"{path}:{node.start_mark.line + 1}: {format_place(place)}"
-        raise UserError(
-            f"{where}: YAML 1.1 and 1.2 read {node.value} differently; "
+        reason = f"a number of {len(node.value)} digits is larger than any that can be calculated with"
+    elif _AMBIGUOUS.fullmatch(node.value):
+        reason = (
+            f"YAML 1.1 and 1.2 read {node.value} differently; "
             "for a text put it into quotes, else write true, false or a number such as 1000 or 1.5e+3"
         )
+    else:
+        return
+    raise UserError(f"{path}:{node.start_mark.line + 1}: {format_place(place)}: {reason}")

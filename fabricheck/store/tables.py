@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -288,9 +288,9 @@ def stored_runs(runs: pl.DataFrame, samples: pl.DataFrame) -> Iterable[StoredRun
         lines.setdefault(row["run_id"], []).append(_samples(row, kept))
     for row in runs.drop("started").iter_rows(named=True):
         try:
-            record, measured = record_of(row["record"]), lines.get(row["run_id"], ())
-            for one in measured:
-                check_samples(one, record)
+            run = replace(record_of(row["record"]), samples=tuple(lines.get(row["run_id"], ())))
+            for one in run.samples:
+                check_samples(one, run)
             check_judgement(row["judgement"])
             case = _case(row)
         except ValueError as error:
@@ -299,15 +299,7 @@ def stored_runs(runs: pl.DataFrame, samples: pl.DataFrame) -> Iterable[StoredRun
             run_id=row["run_id"],
             session=row["session"],
             case=case,
-            run=Run(
-                path=record.path,
-                header=record.header,
-                ranks=record.ranks,
-                samples=tuple(measured),
-                footer=record.footer,
-                problems=record.problems,
-                states=record.states,
-            ),
+            run=run,
             judgement=row["judgement"].encode("ascii"),
         )
 

@@ -6,14 +6,13 @@ A table whose checksum is right may still have been written by another program, 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 from pydantic import TypeAdapter
 
 from fabricheck.records.operations import OPERATIONS
-from fabricheck.records.run import Rank, Samples
+from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.records.state import States
 from fabricheck.records.verdict import Problem, Verdict
 from fabricheck.results.fabricbench_format import FooterModel, HeaderModel, with_todays_words
@@ -52,34 +51,23 @@ def check_table(table: pl.DataFrame) -> None:
                     raise ValueError(f"has {column.name} that is not of texts")
 
 
-@dataclass(frozen=True)
-class Record:
-    """What is kept of a run beside its samples; of one whose header was not valid, that is empty."""
-
-    path: str
-    header: dict[str, Any]
-    ranks: tuple[Rank, ...]
-    footer: dict[str, Any] | None
-    problems: tuple[Problem, ...]
-    states: States
-
-
-def record_of(text: str) -> Record:
-    """The record in a row of runs. Raises ValueError where it is none."""
+def record_of(text: str) -> Run:
+    """The run in a row of runs, without its samples, which are in a table of their own. Raises ValueError for none."""
     found = _object(text, "record")
     try:
         header, footer = with_todays_words(found["header"]), found["footer"]
         for model, value in ((HeaderModel, header), (FooterModel, footer)):
             if value:
                 validate(model, value)
-        return Record(
-            _text(found["path"]),
-            header,
-            _RANKS.validate_python(found["ranks"]),
-            footer,
-            tuple(Problem(Verdict(verdict), _text(message)) for verdict, message in found["problems"]),
+        return Run(
+            path=_text(found["path"]),
+            header=header,
+            ranks=_RANKS.validate_python(found["ranks"]),
+            samples=(),
+            footer=footer,
+            problems=tuple(Problem(Verdict(verdict), _text(message)) for verdict, message in found["problems"]),
             # Up to version 0.1 nobody asked the nodes.
-            states_of_json(found["states"]) if "states" in found else States(),
+            states=states_of_json(found["states"]) if "states" in found else States(),
         )
     except (ValueError, KeyError, TypeError, AttributeError, BadLineError) as error:
         raise ValueError(f"its record is not of this format: {_first_line(error)}") from None
@@ -103,7 +91,7 @@ def check_judgement(text: str) -> None:
         raise ValueError(f"its judgement is not of this format: {_first_line(error)}") from None
 
 
-def check_samples(one: Samples, record: Record) -> None:
+def check_samples(one: Samples, run: Run) -> None:
     """Raises ValueError where a row of samples was not measured; that of a sound run by ranks that it has not."""
     times = one.times_ns
     if one.operation not in OPERATIONS:
@@ -111,7 +99,7 @@ def check_samples(one: Samples, record: Record) -> None:
     least = [(one.bytes, 1), (one.warmup, 0), (one.round, -1), (one.wrong_bytes, -1), (one.kept_of, 0)]
     if any(value < smallest for value, smallest in least) or not times.size or times.min() < 1:
         raise ValueError(f"a row of {one.operation} has a number that none can be")
-    if not one.ranks or (not record.problems and set(one.ranks) - {each.rank for each in record.ranks}):
+    if not one.ranks or (not run.problems and set(one.ranks) - {each.rank for each in run.ranks}):
         raise ValueError(f"a row of {one.operation} is of ranks that the run does not have")
 
 
