@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -16,6 +17,9 @@ settings.register_profile("full", max_examples=100, deadline=None)
 # The same examples each time in continuous integration; new ones each time on a developer's machine.
 settings.register_profile("ci", settings.get_profile("full"), derandomize=True)
 settings.load_profile("ci" if is_ci() else "full" if is_full() else "quick")
+
+# Tests that are ended from outside end their clusters first.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 pytest_plugins = [
     "pytester",

@@ -43,7 +43,7 @@ def in_miniature(system: str, nodes: int = 2) -> Iterator[Cluster]:
         require_machine()
     except UserError as error:
         pytest.skip(str(error))
-    cluster = up_in_miniature(system, nodes, None, suite_root(), f"{system}test{nodes}")
+    cluster = up_in_miniature(system, nodes, None, suite_root(), f"{system}{nodes}x{os.getpid() % 100000}")
     try:
         yield cluster
     finally:
