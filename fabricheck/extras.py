@@ -1,7 +1,8 @@
-"""What the `extras` of a partition in a site's settings say beside what ReFrame knows, and what is wrong with them."""
+"""What the `extras` of a site's settings say beside what ReFrame knows, and what is wrong with them."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,57 @@ from fabricheck.units import bound_sizes, coarser_sizes
 AGGRESSOR_BYTES = 1 << 20
 #: Keys of earlier versions, and what they are called now.
 RENAMED = {"lacks": "unsupported"}
+#: What is read of the extras of a partition, and of those of an environment.
+KEYS = {
+    "partition": frozenset(
+        [
+            "budget",
+            "build_in_job",
+            "cores",
+            "fleet",
+            "gpus_per_node",
+            "max_pending_time",
+            "most_bytes",
+            "most_bytes_between_nodes",
+            "most_bytes_by_host",
+            "most_nodes",
+            "network_interfaces",
+            "nodes",
+            "service_level",
+            "size_step",
+            "tuning_profile",
+            "unsupported",
+        ]
+    ),
+    "environment": frozenset(
+        [
+            "backend",
+            "ccl_home",
+            "cmake_options",
+            "container",
+            "cuda_home",
+            "cxx",
+            "gpu_arch",
+            "hip_platform",
+            "launcher_options",
+            "most_ranks",
+            "mpi",
+            "mpicc",
+            "mpicxx",
+            "nccl_home",
+            "not_gpu_aware",
+            "rank_nics",
+            "rccl_home",
+            "required_environment",
+            "required_paths",
+            "rocm_path",
+            "share_devices",
+            "sycl_compiler",
+            "sycl_home",
+            "vendor",
+        ]
+    ),
+}
 
 
 def renamed_keys(extras: Mapping[str, object]) -> Iterator[str]:
@@ -23,6 +75,20 @@ def renamed_keys(extras: Mapping[str, object]) -> Iterator[str]:
     for old, new in RENAMED.items():
         if old in extras:
             yield f"{old!r} in extras is called {new!r} now: rename it"
+
+
+def misplaced_keys(extras: Mapping[str, object], of: str) -> Iterator[str]:
+    """One line for each key that is nearly one of `of`, a `partition` or an `environment`, or is one of the other's.
+
+    A site may have more keys, for its own checks.
+    """
+    for key in map(str, extras):
+        if key in KEYS[of] or key in RENAMED:
+            continue
+        if elsewhere := [other for other, keys in KEYS.items() if key in keys]:
+            yield f"{key!r} in extras of the {of} is not read there: it belongs into those of the {elsewhere[0]}"
+        elif near := difflib.get_close_matches(key, sorted(KEYS[of]), 1, 0.8):
+            yield f"{key!r} in extras is not read by anything: did you mean {near[0]!r}?"
 
 
 @dataclass(frozen=True)

@@ -319,7 +319,7 @@ def _slow_in(judged: RunJudgement, link: str) -> Iterator[_Slow]:
     for each in whole:
         # What is slow between all alike says nothing of where single bytes go wrong.
         wrong = tuple(one for one in each.judgements if one.samples.wrong_bytes > 0)
-        others = tuple(one for one in each.judgements if one.samples.wrong_bytes == 0)
+        others = tuple(one for one in each.judgements if one.samples.wrong_bytes <= 0)  # -1: not verified
         if wrong and others:
             yield _Slow(judged, link, wrong)
         yield _Slow(judged, link, others or wrong, whole=True)

@@ -13,7 +13,14 @@ from typing import Any
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.of_metric import TRANSPORTS, expectation
-from fabricheck.extras import cores_problems, effort_problems, nodes_problems, renamed_keys, unsupported_problems
+from fabricheck.extras import (
+    cores_problems,
+    effort_problems,
+    misplaced_keys,
+    nodes_problems,
+    renamed_keys,
+    unsupported_problems,
+)
 from fabricheck.judge.known import load_parts
 from fabricheck.judge.published import load_published
 from fabricheck.judge.references import ALL_OTHERS, References, load_references
@@ -171,11 +178,14 @@ def _settings_problems(root: Path, settings: Path, topologies: Mapping[str, Topo
         yield str(error)
         return
     for environment in environments:
+        where, found = f"{settings}: environment {environment['name']}", environment.get("extras")
+        extras = found if isinstance(found, dict) else {}
         try:
-            extras = environment.get("extras")
-            backend_of(extras if isinstance(extras, dict) else {})
+            backend_of(extras)
         except UserError as error:
-            yield f"{settings}: environment {environment['name']}: {error}"
+            yield f"{where}: {error}"
+        for problem in misplaced_keys(extras, "environment"):
+            yield f"{where}: {problem}"
     for problem in undriven(partitions, environments):
         yield f"{settings}: {problem}"
     names = {str(one["name"]) for one in partitions}
@@ -256,7 +266,7 @@ def _extras_problems(
         level = extras.get("service_level", 0)
         if re.fullmatch(ACCEPTED["NCCL_IB_SL"], str(level)) is None or int(str(level)) > _MOST_SERVICE_LEVEL:
             yield f"{where}: service_level {level!r} is no service level of InfiniBand, 0 to {_MOST_SERVICE_LEVEL}"
-        wrong = (*renamed_keys(extras), *effort_problems(extras))
+        wrong = (*renamed_keys(extras), *misplaced_keys(extras, "partition"), *effort_problems(extras))
         for problem in (*wrong, *unsupported_problems(extras.get("unsupported", {}))):
             yield f"{where}: {problem}"
         topology = topologies.get(str(partition["name"]), topologies.get(""))

@@ -239,6 +239,8 @@ def test_validate_wants_the_number_of_nodes(tmp_path: Path, monkeypatch: pytest.
         ('{}, "budget": "0.1s"', "budget '0.1s' in extras is no time: give seconds, such as 0.1"),
         ('{}, "nodes": 0', "nodes 0 in extras is no number of nodes: give a whole number from 1 up"),
         ('{}, "most_nodes": True', "most_nodes True in extras is no number of nodes"),
+        ('{}, "most_byte": 4096', "'most_byte' in extras is not read by anything: did you mean 'most_bytes'?"),
+        ('{}, "mpicxx": "mpicxx"', "'mpicxx' in extras of the partition is not read there: it belongs into those of"),
         ('{}, "lacks": {}', "'lacks' in extras is called 'unsupported' now: rename it"),
     ],
 )

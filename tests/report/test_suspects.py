@@ -169,6 +169,13 @@ def test_one_wrong_byte_where_all_is_slow_is_a_suspect_of_its_own() -> None:
     )
 
 
+def test_what_is_slow_everywhere_and_was_not_verified_is_no_part() -> None:
+    run = pair_run(bad=bad(*PAIRS))
+    unverified = [replace(each, samples=replace(each.samples, wrong_bytes=-1)) for each in run.judgements]
+    (found,) = suspects(replace(run, judgements=tuple(unverified)), topology=STAR)
+    assert found.part == NO_PART
+
+
 def test_wrong_bytes_beside_a_loss_are_counted() -> None:
     run = pair_run(bad=bad(*(pair for pair in PAIRS if 2 in pair)))
     wrong = [
