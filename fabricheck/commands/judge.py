@@ -234,9 +234,11 @@ def _published(system: str | None) -> tuple[Published, ...]:
 
 
 def _references(system: str | None, path: Path | None) -> References | None:
-    from fabricheck.judge.references import load_references
-    from fabricheck.suite import site_root
+    from fabricheck.judge.references import load_references, require_references_of
+    from fabricheck.suite import site_root, suite_root
 
+    if path is not None and system is not None:
+        require_references_of(path, system.partition(":")[0], suite_root())
     if path is None and system is not None:
         own = site_root(system) / "reference_values" / f"{system.partition(':')[0]}.yaml"
         path = own if own.exists() else None

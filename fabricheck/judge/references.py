@@ -21,6 +21,7 @@ from fabricheck.judge.levels import of_nodes, pair
 from fabricheck.judge.parts import Together
 from fabricheck.patterns import mistake_of
 from fabricheck.records.judgement import Reference
+from fabricheck.suite import outside_roots
 from fabricheck.topology.network import unfold
 from fabricheck.yamlfile import YamlFile, read_yaml
 
@@ -134,6 +135,13 @@ def load_references(path: str | PathLike[str]) -> References:
     file = read_yaml(Path(path))
     parser = _Parser(file)
     return References(str(path), parser.parse(), parser.uncalibrated, parser.nodes, parser.together)
+
+
+def require_references_of(file: Path, system: str, root: Path) -> None:
+    """Raises UserError where the file's name is that of another system of the suite at `root` or outside it."""
+    folders = (each / "reference_values" for each in (root, *outside_roots()))
+    if file.stem != system and any((folder / f"{file.stem}.yaml").exists() for folder in folders):
+        raise UserError(f"{file}: these are the references of {file.stem}, and the runs are of {system}")
 
 
 def _same(a: Key, b: Key | None) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fabricheck.errors import UserError
 from fabricheck.judge.policy import load_policy
-from fabricheck.judge.references import load_references
+from fabricheck.judge.references import load_references, require_references_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.store.folders import Entry
@@ -18,7 +18,6 @@ from fabricheck.store.reading import find_entries, stored_runs
 from fabricheck.store.session import SessionRecord, Yardsticks, read_record
 from fabricheck.store.tables import StoredRun, judgement_bytes
 from fabricheck.store.writing import digest_of, yardsticks_of
-from fabricheck.suite import outside_roots
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,10 @@ def replay(
     entries = find_entries(store, system, sessions)
     systems = sorted({each.path.parent.name for each in entries})
     if references is not None:
-        _check_references(references, systems, root)
+        if len(systems) > 1:
+            raise UserError(f"the runs are of {', '.join(systems)}: say with --system which {references} is about")
+        for each in systems:
+            require_references_of(references, each, root)
     judges = {name: _judge(name, root, policy, references) for name in systems}
     for entry in entries:
         name = entry.path.parent.name
@@ -145,17 +147,6 @@ def _judge(system: str, root: Path, policy: Path | None, references: Path | None
         own.parts,
         own.published,
     )
-
-
-def _check_references(references: Path, systems: Sequence[str], root: Path) -> None:
-    if len(systems) > 1:
-        raise UserError(f"the runs are of {', '.join(systems)}: say with --system which {references} is about")
-    roots = (root, *outside_roots())
-    others = {file.stem for each in roots for file in each.glob("reference_values/*.yaml")} - {*systems}
-    if references.stem in others:
-        raise UserError(
-            f"{references}: these are the references of {references.stem}, and the runs are of {systems[0]}"
-        )
 
 
 def _yardsticks(system: str, root: Path, policy: Path | None, references: Path | None) -> Yardsticks:

@@ -106,6 +106,10 @@ def test_a_run_is_judged_by_the_model_of_its_system(tmp_path: Path, capsys: pyte
         (["judge", "none.jsonl"], "'none.jsonl' cannot be read"),
         (["judge", str(HOST), "--system", "nowhere"], "there is no system 'nowhere'"),
         (["judge", str(HOST), "--references", "none.yaml"], "none.yaml: cannot be read"),
+        (
+            ["judge", str(HOST), "--system", "local", "--references", "hgx-h200.yaml"],
+            "hgx-h200.yaml: these are the references of hgx-h200, and the runs are of local",
+        ),
         (["judge", str(HOST), "--policy", "none.yaml"], "none.yaml: cannot be read"),
         (["judge", str(HOST), "--key", "transport"], "--key 'transport' is not NAME=VALUE"),
         (["judge", str(HOST), "--test", "Ping %transport=ccl"], "its transport is mpi, and --test or --key says ccl"),
