@@ -153,10 +153,11 @@ def _metric_line(each: MetricChange, confidence: float) -> str:
     interval = (
         f"{confidence:.0%} interval {percent(low)} to {percent(high)}" if known else "too few sessions for an interval"
     )
+    effect = f"effect {each.effect:+.1f}, " if math.isfinite(each.effect) else ""
     return (
         f"  {each.verdict.value}: {each.key}: {each.base:.4g} -> {each.candidate:.4g} {each.unit}, "
         f"{percent(each.change)} ({interval}), "
-        f"effect {each.effect:+.1f}, {each.base_sessions} and {each.candidate_sessions} sessions{could}{unequal}"
+        f"{effect}{each.base_sessions} and {each.candidate_sessions} sessions{could}{unequal}"
     )
 
 

@@ -86,6 +86,7 @@ def test_one_run_a_side_of_an_unknown_metric_says_nothing() -> None:
     assert json.loads(to_json(found))["metrics"][0]["smallest_change"] is None
     (line,) = [each for each in comparison_lines(found) if "cannot say" in each and " -> " in each]
     assert "-50.0% (too few sessions for an interval)" in line
+    assert "effect" not in line
 
 
 @pytest.mark.parametrize(("first", "sessions", "again"), [(41, 1, "twice"), (40, 2, "once"), (39, 3, "")])
