@@ -82,11 +82,12 @@ def misplaced_keys(extras: Mapping[str, object], of: str) -> Iterator[str]:
 
     A site may have more keys, for its own checks.
     """
+    (other,) = KEYS.keys() - {of}
     for key in map(str, extras):
         if key in KEYS[of] or key in RENAMED:
             continue
-        if elsewhere := [other for other, keys in KEYS.items() if key in keys]:
-            yield f"{key!r} in extras of the {of} is not read there: it belongs into those of the {elsewhere[0]}"
+        if key in KEYS[other]:
+            yield f"{key!r} in extras of the {of} is not read there: it belongs into those of the {other}"
         elif near := difflib.get_close_matches(key, sorted(KEYS[of]), 1, 0.8):
             yield f"{key!r} in extras is not read by anything: did you mean {near[0]!r}?"
 

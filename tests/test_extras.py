@@ -14,7 +14,8 @@ _READ = re.compile(r"""extras(?:\.get\(|\[)["'](\w+)["']|["'](\w+)["'] in extras
 def test_every_key_that_is_read_is_known() -> None:
     sources = [each.read_text(encoding="utf-8") for each in Path(fabricheck.__file__).parent.rglob("*.py")]
     read = {one or other for text in sources for one, other in _READ.findall(text)}
-    assert len(read) > 30  # "port" is refused: it is called "backend" now
+    assert len(read) > 30
+    # "port" is read to be refused: it is called "backend" now.
     assert read - {"port"} <= KEYS["partition"] | KEYS["environment"]
 
 
