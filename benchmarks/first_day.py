@@ -30,6 +30,7 @@ from fabricheck.judge.policy import Policy
 from fabricheck.judge.siblings import Compared
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.tails import slow_tails
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.run import Device, Rank, Run, Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
@@ -222,7 +223,10 @@ def false_alarms(kind: str, seed: int, policy: Policy, metrics: int = 1000) -> i
     while count < metrics:
         gpus, pairs = int(rng.choice([2, 3, 4, 8])), bool(rng.integers(2))
         ways = list(itertools.permutations(range(gpus), 2)) if pairs else [(gpu,) for gpu in range(gpus)]
-        parts = [Parts(tuple(map(str, way)), (f"{way[0]} sending", f"{way[-1]} receiving")) for way in ways]
+        ends = [tuple(Component(Kind.GPU, str(gpu)) for gpu in way) for way in ways]
+        parts = [
+            Parts(way, (replace(way[0], direction="sending"), replace(way[-1], direction="receiving"))) for way in ends
+        ]
         inside = float(rng.choice([0.0003, 0.001, 0.003, 0.01]))
         between = noise(kind, rng, (len(ways), 50))[:, -1] * max(inside, least) * rng.uniform(0, 1)
         if kind == "heavy-tailed":
@@ -234,7 +238,7 @@ def false_alarms(kind: str, seed: int, policy: Policy, metrics: int = 1000) -> i
         # Half of the error is for medians and half for tails, as in fabricheck.judge.siblings.
         error = policy.equals_error / max(metrics, policy.equals_metrics) * len(ways) / 2
         members = [
-            Member(number, value, spread, "", crossed, tail)
+            Member(number, value, spread, crossed.units[0], crossed, tail)
             for number, (value, spread, crossed, tail) in enumerate(zip(np.log(middle), own, parts, tails, strict=True))
         ]
         alarms += len(outliers(np.log(middle), own, parts, least, error)) + len(slow_tails(members, error))

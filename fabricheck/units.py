@@ -119,3 +119,11 @@ def parse_rate(text: str) -> float:
     if not _LEAST_RATE <= rate <= _LARGEST_RATE:
         raise UserError(f"the rate {text!r} is no rate of hardware: give one between 1 b/s and 1000000 Tb/s")
     return rate
+
+
+def apart(value: float, base: float) -> str:
+    """How far a value is from another, such as `4.6% below`; ValueError for a base that is not positive."""
+    if not base > 0:
+        raise ValueError(f"nothing is so many per cent apart from {base}")
+    share = value / base - 1
+    return f"{abs(share):.1%} {'below' if share < 0 else 'above'}"

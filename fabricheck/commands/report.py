@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fabricheck.judge.verdicts import RunJudgement
-    from fabricheck.records.verdict import Finding, Problem
+    from fabricheck.records.finding import Finding
     from fabricheck.report.past import Past
 
 
@@ -26,7 +26,7 @@ class _Shown:
 
     title: str
     judged: tuple[RunJudgement, ...]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Finding, ...] = ()
     findings: tuple[Finding, ...] = ()
     past: Past | None = None
 

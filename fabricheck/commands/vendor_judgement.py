@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fabricheck.records.verdict import Problem, Verdict, worst
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.vendor import not_judged, read_vendor_outputs
 from fabricheck.results.vendor_output import VendorOutput
 
@@ -17,7 +18,7 @@ class VendorJudgement:
     """An output with the problems that its parser found, and that it proves nothing of where it ran."""
 
     output: VendorOutput
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]
 
     @property
     def verdict(self) -> Verdict:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 from fabricheck.expectation.placement import gpu_of_ranks
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.operations import PAIRS, uses_host_memory
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.graph import node_graph
@@ -18,8 +20,8 @@ from fabricheck.topology.nic import nic_of
 _LEAST_SHARE = 0.1
 
 
-def components_of(run: Run, samples: Samples, topology: Topology | None) -> tuple[str, ...]:
-    """Names of what the data of a measurement pass: nodes, and on each `node:part` and `node:part-part` for a link.
+def components_of(run: Run, samples: Samples, topology: Topology | None) -> tuple[Component, ...]:
+    """What the data of a measurement pass: nodes, and on each its parts and links.
 
     Parts and links are those of the topology's widest paths between the GPUs of a node, or between GPUs and CPUs
     where the data come from host memory or go to it, and each GPU's NIC where there are several nodes (without, the
@@ -28,9 +30,9 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
     """
     members = [each for each in run.ranks if each.rank in samples.ranks]
     hosts = dict.fromkeys(each.host for each in members)
-    names = set(hosts)
+    found = {Component.of_node(host) for host in hosts}
     if topology is None:
-        return tuple(sorted(names))
+        return _by_name(found)
     indexes = gpu_of_ranks(run)
     buffers = run.header.get("plan", {}).get("buffers")
     to_cpu = run.header.get("transport") == "staging" or uses_host_memory(samples.operation, buffers)
@@ -46,9 +48,14 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
         )
         parts = _parts_inside(topology, gpus, to_cpu)
         if len(hosts) > 1:
-            parts |= _nics(topology, gpus) or _nics_that_sent(run, host, topology)
-        names |= {f"{host}:{part}" for part in parts}
-    return tuple(sorted(names))
+            names = _nics(topology, gpus) or _nics_that_sent(run, host, topology)
+            parts |= {Component(Kind.NIC, name) for name in names}
+        found |= {replace(each, node=host, far_node=host if each.far else "") for each in parts}
+    return _by_name(found)
+
+
+def _by_name(found: Iterable[Component]) -> tuple[Component, ...]:
+    return tuple(sorted(found, key=lambda each: each.key))
 
 
 def links_of_pairs(run: Run, topology: Topology | None) -> dict[str, frozenset[str]]:
@@ -67,7 +74,8 @@ def links_of_pairs(run: Run, topology: Topology | None) -> dict[str, frozenset[s
 
 
 @lru_cache(maxsize=4096)
-def _parts_inside(topology: Topology, gpus: tuple[Gpu, ...], to_cpu: bool) -> frozenset[str]:
+def _parts_inside(topology: Topology, gpus: tuple[Gpu, ...], to_cpu: bool) -> frozenset[Component]:
+    """Parts and links of some node."""
     edges: set[tuple[str, str]] = set()
     if to_cpu:
         edges |= {(min(link.ends), max(link.ends)) for link in host_links(topology, gpus)}
@@ -75,11 +83,12 @@ def _parts_inside(topology: Topology, gpus: tuple[Gpu, ...], to_cpu: bool) -> fr
         graph = node_graph(topology)
         for pair in itertools.permutations(gpus, 2):
             edges |= {(min(edge), max(edge)) for edge in graph.widest_path(*pair).edges}
+    names = {gpu.name for gpu in topology.gpus}
+    ends = {gpu.name for gpu in gpus} | {end for edge in edges for end in edge}
     return frozenset(
         {
-            *(gpu.name for gpu in gpus),
-            *(end for edge in edges for end in edge),
-            *(f"{a}-{b}" for a, b in edges),
+            *(Component(Kind.GPU if end in names else Kind.DEVICE, end) for end in ends),
+            *(Component(Kind.LINK, a, far=b) for a, b in edges),
         }
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fabricheck.findings.case_runs import CaseRun
-from fabricheck.records.verdict import Finding
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 
 _MOST_NAMED = 3
 
@@ -28,4 +29,8 @@ def find_far_cores(runs: Sequence[CaseRun]) -> Iterator[Finding]:
         named = "; ".join([ranks[key] for key in sorted(ranks)[:_MOST_NAMED]])
         more = f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else ""
         advice = "bind ranks to the cores next to their GPU (launcher_options of the environment, such as --cpu-bind)"
-        yield Finding(f"{partition}: ranks ran on another NUMA node than their GPU: {named}{more}: {advice}")
+        yield Finding(
+            "affinity",
+            Verdict.PASS,
+            f"{partition}: ranks ran on another NUMA node than their GPU: {named}{more}: {advice}",
+        )

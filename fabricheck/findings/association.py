@@ -20,9 +20,10 @@ import numpy as np
 
 from fabricheck.errors import UserError
 from fabricheck.judge.statistics import median_interval
+from fabricheck.records.finding import Finding
 from fabricheck.records.operations import GROUP_PATTERNS
 from fabricheck.records.run import Run, Samples
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import one_to_one, packed, round_robin
 
@@ -145,7 +146,7 @@ def goodput_by_active(run: Run, operation: str) -> dict[int, Samples]:
     return dict(sorted(found.items()))
 
 
-def find_associations(run: Run, topology: Topology) -> Iterator[Problem | Finding]:
+def find_associations(run: Run, topology: Topology) -> Iterator[Finding]:
     """Which GPU uses which NIC, by the rail pattern of a run between two nodes; nothing for other runs.
 
     A problem where the topology says otherwise: DEGRADED. A run whose ranks do not drive devices says the same of
@@ -167,9 +168,9 @@ def find_associations(run: Run, topology: Topology) -> Iterator[Problem | Findin
     )
     text = f"{_RAIL}: association to NICs: {found.reason}"
     if wrong:
-        yield Problem(Verdict.DEGRADED, f"{text}, and the topology says {topology.nic_scheme}")
+        yield Finding("nic-association", Verdict.DEGRADED, f"{text}, and the topology says {topology.nic_scheme}")
     else:
-        yield Finding(text)
+        yield Finding("nic-association", Verdict.PASS, text)
 
 
 def _alike(scheme: str | None, nics: int | None, ranks: int) -> str | None:

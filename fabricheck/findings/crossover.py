@@ -11,7 +11,8 @@ import numpy as np
 
 from fabricheck.findings.case_runs import CaseRun, Measured, common_points, groups_of, partners
 from fabricheck.judge.statistics import ratio_interval
-from fabricheck.records.verdict import Finding
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 from fabricheck.units import format_size
 
 Faster = Literal["*CCL", "MPI", ""]
@@ -126,7 +127,7 @@ def comparisons(runs: Iterable[CaseRun]) -> Iterator[Comparison]:
 def find_crossovers(runs: Iterable[CaseRun]) -> Iterator[Finding]:
     """The comparisons of a session, a line each; they say how things are, and fail nothing."""
     for each in comparisons(runs):
-        yield Finding(each.message)
+        yield Finding("crossover", Verdict.PASS, each.message)
 
 
 def _ratio(size: int, measured: list[tuple[Measured, Measured]]) -> RatioAtSize:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fabricheck.judge.statistics import Summary, median_interval, summarize
+from fabricheck.records.finding import Finding
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, UNITS, Quantity
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run, Samples
-from fabricheck.records.verdict import Finding
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology.network import DISTANCES, Network
 from fabricheck.units import format_size
 
@@ -71,4 +72,4 @@ def find_distance_classes(run: Run, network: Network) -> Iterator[Finding]:
     """The classes of a run that was not cut off, a line each; they say how things are, and fail nothing."""
     if run.footer is not None:
         for each in distance_classes(run, network):
-            yield Finding(each.message)
+            yield Finding("distances", Verdict.PASS, each.message)

@@ -15,7 +15,8 @@ from fabricheck.findings import hypotheses
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.hypotheses import Evidence, Found
 from fabricheck.judge.system import SystemJudge
-from fabricheck.records.verdict import Finding
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 
 Answer = Literal["holds", "does not hold", "cannot be tested here"]
 
@@ -72,11 +73,13 @@ def find_observations(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[F
         if each.verdict == "cannot be tested here":
             untested.append(f"{each.number} ({each.where})" if each.where else str(each.number))
         else:
-            tested.append(Finding(each.message))
+            tested.append(Finding("observation", Verdict.PASS, each.message))
     yield from tested
     if tested and untested:
         why = "`fabricheck observations` says why"
-        yield Finding(f"observations that cannot be tested here: {', '.join(untested)}; {why}")
+        yield Finding(
+            "observation", Verdict.PASS, f"observations that cannot be tested here: {', '.join(untested)}; {why}"
+        )
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,13 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.localization.judge import judge_pairs
 from fabricheck.localization.results import RETEST, SCREEN
 from fabricheck.localization.wiring import find_swapped
+from fabricheck.records.finding import Finding, split
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Finding, Problem, Verdict, split, worst
+from fabricheck.records.verdict import Verdict, worst
 from fabricheck.topology.network import Network, fold, unfold
 
 
-def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | Finding]:
+def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
     """What a session tells: first of each run by itself, then of its runs together.
 
     What cannot be looked at, such as a run on nodes that the topology does not have, is a problem and costs nothing
@@ -39,7 +40,7 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Problem | 
         screened = Path(each.run.path)
         for found in _of_one(each, judge, again.get(screened.parent) if screened.name == SCREEN else None):
             for one in _or_why_not(each.run.path, found):
-                yield replace(one, files=(each.run.path,)) if isinstance(one, Problem) else one
+                yield replace(one, files=(each.run.path,)) if isinstance(one, Finding) else one
     for found in (
         find_unused_gpus(runs, judge),
         find_unmeasured_nodes(runs, judge),
@@ -69,14 +70,14 @@ def with_what_it_tells(judged: RunJudgement, judge: SystemJudge, partition: str 
     return replace(judged, verdict=verdict, problems=(*judged.problems, *problems))
 
 
-def _or_why_not(where: str, found: Iterator[Problem | Finding]) -> Iterator[Problem | Finding]:
+def _or_why_not(where: str, found: Iterator[Finding]) -> Iterator[Finding]:
     try:
         yield from found
     except Exception as error:  # whatever it is, the others are looked at
-        yield Problem(Verdict.INVALID, f"{where}: what it tells is unknown: {reason_of(error)}")
+        yield Finding("cannot-be-judged", Verdict.INVALID, f"{where}: what it tells is unknown: {reason_of(error)}")
 
 
-def _of_one(run: CaseRun, judge: SystemJudge, again: Run | None = None) -> Iterator[Iterator[Problem | Finding]]:
+def _of_one(run: CaseRun, judge: SystemJudge, again: Run | None = None) -> Iterator[Iterator[Finding]]:
     topology = judge.topology_of(run.partition)
     if topology is not None:
         # In what is over suspects alone there is nothing to compare them with.
@@ -101,7 +102,7 @@ def find_unused_gpus(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Fi
         if topology is not None and number < len(topology.gpus):
             where = partition or topology.system
             text = f"{where}: of the {len(topology.gpus)} GPUs that its topology has, no run drove more than {number}"
-            yield Finding(text)
+            yield Finding("unused-gpus", Verdict.PASS, text)
 
 
 def find_unmeasured_nodes(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
@@ -117,7 +118,7 @@ def find_unmeasured_nodes(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterat
     for network, nodes in measured.items():
         if others := [each for each in network.nodes if each not in nodes]:
             text = f"no run was on {len(others)} of the {len(network.nodes)} nodes of the description"
-            yield Finding(f"{text}: {fold(others)}")
+            yield Finding("unused-nodes", Verdict.PASS, f"{text}: {fold(others)}")
 
 
 def _nodes_of_slurm(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
@@ -132,11 +133,15 @@ def _nodes_of_slurm(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Fin
         measured = {short_name(rank.host) for each in runs if each.partition == partition for rank in each.run.ranks}
         if others := sorted(name for name in names - described if short_name(name) not in measured):
             text = f"{partition}: Slurm has {len(names)} nodes, more than are described: no run was on {fold(others)}"
-            yield Finding(f"{text}; set `nodes` in the partition's extras, or the network's in topology.yaml")
+            yield Finding(
+                "nodes-not-declared",
+                Verdict.PASS,
+                f"{text}; set `nodes` in the partition's extras, or the network's in topology.yaml",
+            )
 
 
 def find_shortened(runs: Sequence[CaseRun]) -> Iterator[Finding]:
     """Runs that measured less than their tests ask for, to end in time: they pass without the rest."""
     for each in runs:
         if each.shortened:
-            yield Finding(f"{each.test} ({each.label}): {each.shortened}")
+            yield Finding("shortened", Verdict.PASS, f"{each.test} ({each.label}): {each.shortened}")

@@ -12,8 +12,9 @@ from fabricheck.findings.case_runs import CaseRun, is_sound
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.statistics import median_interval
 from fabricheck.judge.system import SystemJudge
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Samples
-from fabricheck.records.verdict import Finding
+from fabricheck.records.verdict import Verdict
 from fabricheck.units import format_size
 
 # The paper's size of each; where it was not measured, the largest one that all node counts have.
@@ -92,7 +93,7 @@ def scalings(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[Scaling]:
 def find_scalings(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
     """The scalings of a session, a line each; they say how things are, and fail nothing."""
     for each in scalings(runs, judge):
-        yield Finding(each.message)
+        yield Finding("scaling", Verdict.PASS, each.message)
 
 
 def _point(samples: Samples, nodes: int, expected: float | None) -> ScalePoint:

@@ -9,9 +9,10 @@ import numpy as np
 
 from fabricheck.errors import UserError
 from fabricheck.findings.case_runs import CaseRun
+from fabricheck.records.finding import Finding
 from fabricheck.records.operations import VICTIMS
 from fabricheck.records.run import Run, Samples
-from fabricheck.records.verdict import Finding
+from fabricheck.records.verdict import Verdict
 from fabricheck.units import format_size
 
 
@@ -71,4 +72,4 @@ def find_slowdowns(run: CaseRun) -> Iterator[Finding]:
             f"{operation} ({run.label}): beside the aggressor the victim takes at worst {median.median:.3g} x its time "
             f"alone at the median ({median.who}), and {tail.p99:.3g} x at the 99th percentile{at_tail}"
         )
-        yield Finding(text)
+        yield Finding("slowdown", Verdict.PASS, text)

@@ -17,6 +17,9 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.jsonfile import read_json
+from fabricheck.records.component import Component
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology.network import fold
 
 #: In the folder of a fleet, and in that of a run.
@@ -32,6 +35,14 @@ class Trouble:
     node: str
     what: str
     guilty: bool = True
+
+    @property
+    def finding(self) -> Finding:
+        """FAIL where it was proved, which is worth a drain; else only that node's result is missing."""
+        code, verdict = (
+            ("node-did-not-start", Verdict.FAIL) if self.guilty else ("node-did-not-run", Verdict.INCOMPLETE)
+        )
+        return Finding(code, verdict, f"{self.node}: {self.what}", (Component.of_node(self.node),))
 
 
 @dataclass(frozen=True)

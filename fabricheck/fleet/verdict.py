@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from fabricheck.fleet.record import Fleet, Trouble, Unchecked
 from fabricheck.judge.overall import problems_of, verdict_of
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology.network import node_of
 
 # A yardstick says more than one of these of why a node is bad; the rest of its lines follow.
@@ -49,7 +50,7 @@ class FleetVerdict:
     good: tuple[str, ...]
     bad: tuple[BadNode, ...]
     unchecked: tuple[Unchecked, ...]
-    elsewhere: tuple[Problem, ...] = ()
+    elsewhere: tuple[Finding, ...] = ()
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
@@ -66,7 +67,7 @@ class FleetVerdict:
 
 
 def verdict_of_fleet(
-    fleet: Fleet, troubles: Iterable[Trouble], judged: Sequence[RunJudgement], problems: Iterable[Problem]
+    fleet: Fleet, troubles: Iterable[Trouble], judged: Sequence[RunJudgement], problems: Iterable[Finding]
 ) -> FleetVerdict:
     """Each node by all that is known of it.
 
@@ -77,7 +78,7 @@ def verdict_of_fleet(
     """
     evidence: dict[str, list[Evidence]] = {}
     measured: set[str] = set()
-    elsewhere: list[Problem] = []
+    elsewhere: list[Finding] = []
     names = _Names(frozenset(fleet.nodes))
     for trouble in dict.fromkeys((*fleet.excluded, *troubles)):
         verdict = Verdict.FAIL if trouble.guilty else Verdict.INCOMPLETE

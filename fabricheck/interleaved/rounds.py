@@ -14,8 +14,9 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from fabricheck.errors import UserError
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import set_by_launcher
 
 Side = Literal["a", "b"]
@@ -90,7 +91,7 @@ def read_sides(case: Path) -> Sides | None:
         raise UserError(f"{file}: does not say what was compared: it was changed, or cut off") from None
 
 
-def require_alike(runs: Iterable[Run], besides: Iterable[str]) -> tuple[Problem, ...]:
+def require_alike(runs: Iterable[Run], besides: Iterable[str]) -> tuple[Finding, ...]:
     """What keeps runs from being comparable: they have to differ in the variables `besides` and in nothing else.
 
     Ranks on the same hosts and devices, the same plan, libraries and variables. A run without a header has a problem
@@ -104,7 +105,7 @@ def require_alike(runs: Iterable[Run], besides: Iterable[str]) -> tuple[Problem,
         different = [what for what, value in wanted.items() if found[what] != value]
         if different:
             message = f"{run.path}:1: differs from {known[0].path} in {', '.join(different)}: they cannot be compared"
-            problems.append(Problem(Verdict.INVALID, message))
+            problems.append(Finding("not-comparable", Verdict.INVALID, message))
     return tuple(problems)
 
 

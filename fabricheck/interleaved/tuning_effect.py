@@ -26,9 +26,10 @@ from fabricheck.errors import UserError
 from fabricheck.interleaved.rounds import Sides, launches, read_sides, require_alike
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.statistics import robust_mean
+from fabricheck.records.finding import Finding
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, Quantity
 from fabricheck.records.run import Groups, Run, Samples
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.units import format_size
 
@@ -294,7 +295,7 @@ def read_comparison(case: Path, policy: Policy) -> Comparison | None:
     return compare_rounds(case, sides, runs, policy)
 
 
-def find_tuning_effects(cases: Iterable[Path], policy: Policy) -> Iterator[Problem | Finding]:
+def find_tuning_effects(cases: Iterable[Path], policy: Policy) -> Iterator[Finding]:
     """A line for each comparison in the folders of test cases that ended as they should.
 
     A problem where the site's own tuning costs performance (DEGRADED), or where there is nothing to compare
@@ -304,9 +305,9 @@ def find_tuning_effects(cases: Iterable[Path], policy: Policy) -> Iterator[Probl
         try:
             found = read_comparison(case, policy)
         except UserError as error:
-            yield Problem(Verdict.INCOMPLETE, str(error))
+            yield Finding("not-measured", Verdict.INCOMPLETE, str(error))
             continue
         if found is not None and found.verdict is Verdict.PASS:
-            yield Finding(found.message)
+            yield Finding("setting-effect", Verdict.PASS, found.message)
         elif found is not None:
-            yield Problem(found.verdict, found.message)
+            yield Finding("setting-hurts", found.verdict, found.message)

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.rehearsal import EMULATED, is_rehearsal
-from fabricheck.records.verdict import Problem
-
-
-def problems_as_json(problems: Iterable[Problem]) -> list[dict[str, Any]]:
-    return [{"verdict": each.verdict.value, "message": each.message} for each in problems]
 
 
 def run_as_json(judged: RunJudgement) -> dict[str, Any]:
@@ -25,7 +19,7 @@ def run_as_json(judged: RunJudgement) -> dict[str, Any]:
         "hosts": list(dict.fromkeys(each.host for each in judged.run.ranks)),
         "platform": EMULATED if is_rehearsal(judged.run) else judged.run.header.get("platform"),
         "verdict": judged.verdict.value,
-        "problems": problems_as_json(judged.problems),
+        "problems": [each.as_json() for each in judged.problems],
         "metrics": [_metric(each) for each in judged.judgements],
     }
 

@@ -21,6 +21,7 @@ from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks, nics_o
 from fabricheck.judge.outliers import Parts
 from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.records.run import Rank, Run, Samples
@@ -48,14 +49,14 @@ class Member:
 
     `worse`: logarithm of its value, more is slower; `inside`: relative standard deviation of its iterations, robust.
     `tail`: logarithm of its 95th percentile over its median, in time; None of fewer iterations than that needs.
-    `name`: where it was measured; `parts`: what its data pass.
+    `place`: where it was measured; `parts`: what its data pass.
     """
 
     number: int
     worse: float
     inside: float
-    name: str
-    parts: Parts
+    place: Component
+    parts: Parts[Component]
     tail: float | None = None
 
 
@@ -135,10 +136,10 @@ def _member(number: int, judged: Judgement, where: _Places) -> Member:
     values = judged.samples.goodput_gbps if higher else judged.samples.latency_us
     middle = float(np.median(values))
     inside = _NORMAL * float(np.median(np.abs(values - middle))) / middle
-    name, parts = where.names(judged.samples)
+    place, parts = where.places(judged.samples)
     times = judged.samples.times_ns
     tail = float(np.log(np.percentile(times, 95) / np.median(times))) if times.size >= _FEWEST_FOR_TAIL else None
-    return Member(number, float(np.log(judged.value)) * (-1 if higher else 1), inside, name, parts, tail)
+    return Member(number, float(np.log(judged.value)) * (-1 if higher else 1), inside, place, parts, tail)
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ class _Places:
     ends: dict[int, str]
     nics: dict[int, str]
     several_hosts: bool
-    crowds: Counter[tuple[_Round, str]]
+    crowds: Counter[tuple[_Round, Component]]
 
     @classmethod
     def of(cls, run: Run, topology: Topology) -> _Places:
@@ -200,36 +201,39 @@ class _Places:
         hosts = tuple(sorted(self.ranks[rank].host for rank in samples.ranks))
         return "nodes", hosts, *roles, nics[0] == nics[1]
 
-    def names(self, samples: Samples) -> tuple[str, Parts]:
-        """The name of a measurement's place, and those of the parts that it crosses."""
+    def places(self, samples: Samples) -> tuple[Component, Parts[Component]]:
+        """Where a measurement was made, and the parts that it crosses."""
         members = [self.ranks[rank] for rank in samples.ranks]
         hosts = list(dict.fromkeys(each.host for each in members))
-        names = [self._name(rank) for rank in samples.ranks]
-        units = names if len(names) < len(self.ranks) else []
-        others: list[str] = []
-        if len(names) == 2:
-            source, destination = names
-            units = names
-            others += ["-".join(sorted(names)), f"{source} sending", f"{destination} receiving"]
-            name = f"{source} → {destination}" if samples.operation != "bidirectional" else f"{source} ↔ {destination}"
+        ends = [self._end(rank) for rank in samples.ranks]
+        units = ends if len(ends) < len(self.ranks) else []
+        others: list[Component] = []
+        if len(ends) == 2:
+            units = ends
+            others += _ways(ends[0], ends[1])
+            place = Component.between(ends[0], ends[1], "" if samples.operation == "bidirectional" else "out")
+        elif len(ends) == 1:
+            place = ends[0]
         else:
-            name = names[0] if len(names) == 1 else f"{len(names)} ranks from {names[0]} on"
+            place = replace(ends[0], condition=f"and {len(ends) - 1} more ranks")
         if self.several_hosts:
-            units = [*units, *hosts]
+            units = [*units, *map(Component.of_node, hosts)]
             if len(hosts) == 2:
                 units += self._nics(samples)
-                others += ["-".join(sorted(hosts)), f"{hosts[0]} sending", f"{hosts[1]} receiving"]
+                others += _ways(*map(Component.of_node, hosts))
                 others += self._trunks_and_load(samples)
-        return name, Parts(tuple(dict.fromkeys(units)), tuple(others))
+        return place, Parts(tuple(dict.fromkeys(units)), tuple(others))
 
-    def _name(self, rank: int) -> str:
+    def _end(self, rank: int) -> Component:
         host = self.ranks[rank].host
         if rank in self.gpus:
-            return f"{host}:{self.gpus[rank].name}"
+            return Component(Kind.GPU, self.gpus[rank].name, host)
         # A port can be looked at; a rank is only what was on it.
-        return f"{host}:{self.nics[rank]}" if rank in self.nics else f"{host}:rank{rank}"
+        if rank in self.nics:
+            return Component(Kind.NIC, self.nics[rank], host)
+        return Component(Kind.DEVICE, f"rank{rank}", host)
 
-    def trunks(self, samples: Samples) -> Sequence[str]:
+    def trunks(self, samples: Samples) -> Sequence[Component]:
         """The links between switches that a pair's data surely pass, each with its direction."""
         network = self.topology.network
         if network is None or not self.ends or len(samples.ranks) != 2:
@@ -239,18 +243,25 @@ class _Places:
             for route in network.routes(*(self.ends[rank] for rank in samples.ranks))
         ]
         surely = [ends for ends in itertools.pairwise(ways[0]) if all(ends in itertools.pairwise(way) for way in ways)]
-        return [f"{network.graph.edges[ends]['link'].name} from {ends[0]}" for ends in surely]
+        return [Component(Kind.LINK, first, far=second, direction="out") for first, second in surely]
 
-    def _trunks_and_load(self, samples: Samples) -> Iterator[str]:
+    def _trunks_and_load(self, samples: Samples) -> Iterator[Component]:
         """A trunk that has lost a part of its rate is slow for as many pairs at once as do not fit any more."""
         for trunk in self.trunks(samples):
             yield trunk
             if (load := self.crowds[round_of(samples), trunk]) > 1:
-                yield f"{trunk} with {load} pairs at once"
+                yield replace(trunk, condition=f"with {load} pairs at once")
 
-    def _nics(self, samples: Samples) -> Sequence[str]:
+    def _nics(self, samples: Samples) -> Sequence[Component]:
         own = [(rank, nic_of(self.topology, self.gpus[rank])) for rank in samples.ranks if rank in self.gpus]
-        return [f"{self.ranks[rank].host}:{nic.name}" for rank, nic in own if nic is not None]
+        return [Component(Kind.NIC, nic.name, self.ranks[rank].host) for rank, nic in own if nic is not None]
+
+
+def _ways(source: Component, destination: Component) -> Iterator[Component]:
+    """What two ends have in common with other pairs beside themselves: both together, and each in one direction."""
+    yield Component.between(min(source, destination), max(source, destination))
+    yield replace(source, direction="sending")
+    yield replace(destination, direction="receiving")
 
 
 def _route(network: Network, source: str, destination: str) -> Hashable:

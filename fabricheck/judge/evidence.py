@@ -13,7 +13,9 @@ _BUSY_SHARE, _BUSY_CORES = 0.5, 1.0
 
 @dataclass(frozen=True)
 class Evidence:
-    """One thing that a node said. `text`: what is wrong, with its amount; `advice`: what to do next.
+    """One thing that a node said. `code`: its row of the catalogue.
+
+    `text`: what is wrong, with its amount; `advice`: what to do next.
 
     `verdict`: INVALID where the measurement means nothing, DEGRADED where a part is at fault whatever it measured, PASS
     where it is only told; `None` where it counts beside a slow metric alone. `part` as `GPU 2` or `hsn0`; `bus_id` of a
@@ -21,6 +23,7 @@ class Evidence:
     first is told.
     """
 
+    code: str
     host: str
     part: str
     text: str

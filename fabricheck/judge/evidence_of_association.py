@@ -42,7 +42,7 @@ def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evi
                     f"{counted[most] / 1e6:,.0f} MB: the library associates GPUs and NICs otherwise than the topology"
                 )
                 advice = "nvidia-smi topo -m, NCCL_IB_HCA and NCCL_TOPO_FILE, or nic_association of topology.yaml"
-                yield Evidence(short_name(host), nic, text, advice, Verdict.INVALID, network=True)
+                yield Evidence("nic-association", short_name(host), nic, text, advice, Verdict.INVALID, network=True)
 
 
 def _least_sent(run: Run, topology: Topology) -> dict[str, Counter[str]]:

@@ -75,11 +75,11 @@ class _Gpu:
     def smi(self) -> str:
         return f"nvidia-smi -i {self.gpu.index}"
 
-    def say(self, text: str, advice: str, verdict: Verdict | None) -> Evidence:
+    def say(self, code: str, text: str, advice: str, verdict: Verdict | None) -> Evidence:
         """Evidence of this GPU; where no rank drove it, it is only told."""
         if verdict is not None and self.gpu.bus_id not in self.node.driven:
             verdict = Verdict.PASS
-        return Evidence(self.node.host, f"GPU {self.gpu.index}", text, advice, verdict, self.gpu.bus_id)
+        return Evidence(code, self.node.host, f"GPU {self.gpu.index}", text, advice, verdict, self.gpu.bus_id)
 
     def rise(self, counter: str) -> int:
         """By how much a counter rose during the run; 0 where that is not known, or the driver was loaded anew."""
@@ -94,10 +94,10 @@ def _processes(one: _Gpu) -> Iterator[Evidence]:
         used = f", {each.memory_bytes / 1e9:.3g} GB" if each.memory_bytes else ""
         who = f"process {each.pid} ({each.name or 'no name'}{used})"
         if each.name.startswith("nvidia-cuda-mps"):
-            yield one.say(f"CUDA MPS is on ({who})", "", Verdict.PASS)
+            yield one.say("gpu-shared", f"CUDA MPS is on ({who})", "", Verdict.PASS)
         else:
             advice = "a GPU that others use measures them too: end it, or give the test nodes of its own"
-            yield one.say(f"is in use by {who}", advice, Verdict.INVALID)
+            yield one.say("gpu-in-use", f"is in use by {who}", advice, Verdict.INVALID)
 
 
 def _pcie(one: _Gpu) -> Iterator[Evidence]:
@@ -117,7 +117,7 @@ def _pcie(one: _Gpu) -> Iterator[Evidence]:
         others = [each for each in one.node.last.gpus if each.bus_id in one.node.driven and each is not gpu]
         rests = rests and not any(each.pcie_generation == each.pcie_most_generation for each in others)
     advice = "reseat the card or its riser, and look at the slot's setting in the firmware: lspci -vvs " + gpu.bus_id
-    yield one.say(f"PCIe runs at {now} of {full}", advice, None if rests else Verdict.DEGRADED)
+    yield one.say("pcie-reduced", f"PCIe runs at {now} of {full}", advice, None if rests else Verdict.DEGRADED)
 
 
 def _described_links(topology: Topology | None) -> Mapping[int, int]:
@@ -151,7 +151,7 @@ def _links(one: _Gpu, wanted: int) -> Iterator[Evidence]:
         which = f" ({', '.join(map(str, down))} inactive)" if 0 < len(down) <= 6 else ""
         advice = f"nvidia-smi nvlink -s -i {one.gpu.index}, and the fabric manager's log"
         text = f"{len(up)} of {max(wanted, len(up))} links to other GPUs are active{which}{during}"
-        yield one.say(text, advice, Verdict.DEGRADED)
+        yield one.say("gpu-links-down", text, advice, Verdict.DEGRADED)
     yield from _link_errors(one)
 
 
@@ -164,13 +164,18 @@ def _link_errors(one: _Gpu) -> Iterator[Evidence]:
         for link in (each for each in one.gpu.links if each.number in before):
             count = link.counters.get(name, 0) - before[link.number].get(name, 0)
             if count > 0 and (name in _NVLINK_ERRORS or _is_fast(one, count)):
-                yield one.say(f"NVLink {link.number} had {count} {words} during the test", advice, Verdict.DEGRADED)
+                yield one.say(
+                    "gpu-link-errors",
+                    f"NVLink {link.number} had {count} {words} during the test",
+                    advice,
+                    Verdict.DEGRADED,
+                )
             elif count > 0:
                 few[link.number] = count
         if few:
             worst = max(few, key=lambda number: few[number])
             on_links = f"{len(few)} of {len(one.gpu.links)} NVLinks had {words} during the test"
-            yield one.say(f"{on_links}, at most {few[worst]} on link {worst}", advice, None)
+            yield one.say("gpu-link-errors", f"{on_links}, at most {few[worst]} on link {worst}", advice, None)
 
 
 def _is_fast(one: _Gpu, count: int) -> bool:
@@ -186,42 +191,50 @@ def _throttled(one: _Gpu) -> Iterator[Evidence]:
     how = f"{one.smi} -q -d PERFORMANCE,TEMPERATURE,POWER" if nvidia else f"amd-smi metric -g {gpu.index}"
     advice = f"look at cooling and power: {how}"
     if protects := [_PROTECTS[name] for name in reasons if name in _PROTECTS]:
-        yield one.say(f"is throttled: {', '.join(protects)}{clock}{heat}", advice, Verdict.DEGRADED)
+        yield one.say("gpu-throttled", f"is throttled: {', '.join(protects)}{clock}{heat}", advice, Verdict.DEGRADED)
     else:
         for name, why in _THROTTLED_NS.items():
             if (spent := one.rise(name)) > 0:
                 text = f"was throttled for {spent / 1e6:,.0f} ms of the test by {why}{heat}"
-                yield one.say(text, advice, Verdict.DEGRADED)
+                yield one.say("gpu-throttled", text, advice, Verdict.DEGRADED)
         if ticks := [why for name, why in _THROTTLED_TICKS.items() if one.rise(name) > 0]:
-            yield one.say(f"was throttled during the test by {', '.join(ticks)}{heat}", advice, Verdict.DEGRADED)
+            yield one.say(
+                "gpu-throttled", f"was throttled during the test by {', '.join(ticks)}{heat}", advice, Verdict.DEGRADED
+            )
     if setting := [_SETTING[name] for name in reasons if name in _SETTING]:
-        yield one.say(f"its clocks are held down: {', '.join(setting)}{clock}", "", None)
+        yield one.say("gpu-setting", f"its clocks are held down: {', '.join(setting)}{clock}", "", None)
     if (spent := one.rise("throttled_ns_power")) > 0:
-        yield one.say(f"was at its power limit for {spent / 1e6:,.0f} ms of the test", "", None)
+        yield one.say("gpu-setting", f"was at its power limit for {spent / 1e6:,.0f} ms of the test", "", None)
     if gpu.power_limit_w and gpu.power_usual_limit_w and gpu.power_limit_w < 0.99 * gpu.power_usual_limit_w:
         text = f"its power limit is {gpu.power_limit_w:.0f} W and usually {gpu.power_usual_limit_w:.0f} W"
-        yield one.say(text, "", Verdict.PASS)
+        yield one.say("gpu-setting", text, "", Verdict.PASS)
     if gpu.settings.get("MIG") == "on":
-        yield one.say("MIG is on: what is measured is a part of the GPU", "", Verdict.PASS)
+        yield one.say("gpu-shared", "MIG is on: what is measured is a part of the GPU", "", Verdict.PASS)
 
 
 def _memory(one: _Gpu) -> Iterator[Evidence]:
     if (count := one.rise("ecc_uncorrected")) > 0:
         advice = f"drain the node and reset the GPU; where it comes back, replace it: {one.smi} -q -d ECC"
-        yield one.say(f"had {count} uncorrected memory errors during the test", advice, Verdict.DEGRADED)
+        yield one.say(
+            "gpu-memory-errors", f"had {count} uncorrected memory errors during the test", advice, Verdict.DEGRADED
+        )
     if (count := one.rise("ecc_corrected")) > 0:
-        yield one.say(f"had {count} corrected memory errors during the test", "", Verdict.PASS)
+        yield one.say("gpu-memory-errors", f"had {count} corrected memory errors during the test", "", Verdict.PASS)
     if one.gpu.rows_failed:
-        yield one.say("rows of its memory could not be remapped", "replace the GPU", Verdict.DEGRADED)
+        yield one.say(
+            "gpu-memory-errors", "rows of its memory could not be remapped", "replace the GPU", Verdict.DEGRADED
+        )
     elif one.gpu.rows_pending:
         advice = "drain the node and reset the GPU: nvidia-smi --gpu-reset"
-        yield one.say("remapped rows of its memory wait for a reset", advice, Verdict.DEGRADED)
+        yield one.say("gpu-memory-errors", "remapped rows of its memory wait for a reset", advice, Verdict.DEGRADED)
     count, minutes = one.rise("pcie_replays"), one.node.seconds / 60
     if count > 0:
         # Of a test of seconds: as many as a whole minute may have.
         many = count > _PCIE_REPLAYS_A_MINUTE * max(minutes, 1.0)
         advice = "reseat the card or its riser" if many else ""
-        yield one.say(f"PCIe had {count} replays during the test", advice, Verdict.DEGRADED if many else None)
+        yield one.say(
+            "pcie-errors", f"PCIe had {count} replays during the test", advice, Verdict.DEGRADED if many else None
+        )
 
 
 def _gone(node: Node) -> Iterator[Evidence]:
@@ -232,7 +245,7 @@ def _gone(node: Node) -> Iterator[Evidence]:
     for gpu in node.before.gpus:
         if gpu.bus_id not in left:
             text, advice = "is gone since the test began", "see the kernel's log, and reset the node"
-            yield Evidence(node.host, f"GPU {gpu.index}", text, advice, Verdict.DEGRADED, gpu.bus_id)
+            yield Evidence("gpu-missing", node.host, f"GPU {gpu.index}", text, advice, Verdict.DEGRADED, gpu.bus_id)
 
 
 def _xids(node: Node) -> Iterator[Evidence]:
@@ -242,7 +255,12 @@ def _xids(node: Node) -> Iterator[Evidence]:
     for each in fresh:
         advice = "look the number up in NVIDIA's XID errors, and the lines around it in the kernel's log"
         yield Evidence(
-            node.host, _gpu_of(node, each), f"Xid {each.number} during the test: {each.text}", advice, Verdict.DEGRADED
+            "gpu-xid",
+            node.host,
+            _gpu_of(node, each),
+            f"Xid {each.number} during the test: {each.text}",
+            advice,
+            Verdict.DEGRADED,
         )
     old: dict[tuple[int, str], int] = {}
     for each in now:
@@ -252,7 +270,12 @@ def _xids(node: Node) -> Iterator[Evidence]:
     for (number, part), count in old.items():
         times = f"{count} times " if count > 1 else ""
         yield Evidence(
-            node.host, part, f"Xid {number} {times}since the node started", "see its kernel's log", Verdict.PASS
+            "gpu-xid",
+            node.host,
+            part,
+            f"Xid {number} {times}since the node started",
+            "see its kernel's log",
+            Verdict.PASS,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from fabricheck.judge.evidence import Evidence, Node
 from fabricheck.records.state import NicState
@@ -73,12 +74,12 @@ def evidence_of_nics(nodes: Sequence[Node], topology: Topology | None, *, alone:
 
 def _only_told(each: Evidence) -> Evidence:
     """No data of a run on one node passed its ports."""
-    return Evidence(each.host, each.part, each.text, each.advice, Verdict.PASS, network=True)
+    return replace(each, verdict=Verdict.PASS)
 
 
 def _port(host: str, nic: NicState, before: NicState | None, rate_gbps: float | None) -> Iterator[Evidence]:
-    def say(text: str, advice: str, verdict: Verdict | None) -> Evidence:
-        return Evidence(host, nic.name, text, advice, verdict, network=True)
+    def say(code: str, text: str, advice: str, verdict: Verdict | None) -> Evidence:
+        return Evidence(code, host, nic.name, text, advice, verdict, network=True)
 
     def rise(counter: str) -> int:
         return max(nic.counters.get(counter, 0) - before.counters.get(counter, 0), 0) if before is not None else 0
@@ -86,22 +87,26 @@ def _port(host: str, nic: NicState, before: NicState | None, rate_gbps: float | 
     cable = "look at the cable, the transceiver and the switch's port"
     if nic.up is False and (rate_gbps is not None or (before is not None and before.up)):
         during = " since the test began" if before is not None and before.up else ""
-        yield say(f"its link is down{during}", cable, Verdict.DEGRADED)
+        yield say("nic-down", f"its link is down{during}", cable, Verdict.DEGRADED)
     elif nic.rate_gbps and rate_gbps and nic.rate_gbps < 0.99 * rate_gbps:
         text = f"its link runs at {nic.rate_gbps:g} of {rate_gbps:g} Gb/s"
-        yield say(text, cable, Verdict.DEGRADED)
+        yield say("nic-slow", text, cable, Verdict.DEGRADED)
     if nic.duplex == "half":
-        yield say("its link is half duplex", "set the switch's port and the NIC to full duplex", Verdict.DEGRADED)
+        yield say(
+            "nic-slow", "its link is half duplex", "set the switch's port and the NIC to full duplex", Verdict.DEGRADED
+        )
     for name in _ERRORS.get(nic.kind, ()):
         if (count := rise(name)) > 0:
             verdict = Verdict.PASS if name in _SOME and count < _MANY else Verdict.DEGRADED
-            yield say(f"{name} rose by {count:,} during the test", cable, verdict)
+            yield say("nic-errors", f"{name} rose by {count:,} during the test", cable, verdict)
     for name, of in _DROPS.get(nic.kind, ()):
         count, passed = rise(name), rise(of)
         if count >= _FEWEST_DROPPED and count > _DROPPED_SHARE * (count + passed):
             share = 100 * count / (count + passed)
             text = f"{name} rose by {count:,} during the test, {share:.2g}% of packets"
-            yield say(text, "look at ring buffers, flow control and the switch's counters", Verdict.DEGRADED)
+            yield say(
+                "nic-drops", text, "look at ring buffers, flow control and the switch's counters", Verdict.DEGRADED
+            )
     waits = [f"{name} rose by {count:,}" for name in _CONGESTION if (count := rise(name)) > 0]
     pauses = [
         f"{name[8:]} rose by {count:,}"
@@ -109,7 +114,7 @@ def _port(host: str, nic: NicState, before: NicState | None, rate_gbps: float | 
         if name.startswith("ethtool_") and (count := rise(name)) > 0
     ]
     if waits or pauses:
-        yield say(f"{', '.join([*waits, *pauses][:4])} during the test", "", None)
+        yield say("congestion", f"{', '.join([*waits, *pauses][:4])} during the test", "", None)
 
 
 def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
@@ -124,7 +129,7 @@ def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
         host, share, usual = above
         text = f"{counted} ({100 * share:.2g}%, the other nodes' median {100 * usual:.2g}%): {meaning}"
         advice = "look at the cable and counters of its ports and of the switch's ports to it"
-        return Evidence(host, "", text, advice, verdict, network=True)
+        return Evidence("packets-lost", host, "", text, advice, verdict, network=True)
 
     idle = not any(node.is_busy for node in nodes)
     gaps = {host: (rise.get("TCPOFOQueue", 0), rise.get("InSegs", 0)) for host, rise in rises.items()}

@@ -37,7 +37,7 @@ def evidence_of_nodes(nodes: Sequence[Node], run: Run | None) -> Iterator[Eviden
         total, free = node.last.memory_bytes, node.last.memory_free_bytes
         if total and free < _LITTLE_MEMORY * total:
             text = f"{free / 1e9:.3g} of {total / 1e9:.3g} GB of memory are free"
-            yield Evidence(node.host, "", text, "see what holds it", Verdict.PASS)
+            yield Evidence("memory-low", node.host, "", text, "see what holds it", Verdict.PASS)
 
 
 def _kind(state: NodeState) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def _unlike(name: str, values: Mapping[str, str], advice: str, *, network: bool 
     )
     others = f"{most} others" if most > 1 else _named([host for host in values if host not in odd])
     text = f"{name} differs between nodes: {told}, {usual} on {others}"
-    yield Evidence(odd[0], "", text, advice, Verdict.DEGRADED, network=network)
+    yield Evidence("nodes-differ", odd[0], "", text, advice, Verdict.DEGRADED, network=network)
 
 
 def _named(hosts: Sequence[str]) -> str:
@@ -125,7 +125,7 @@ def _unlike_gpus(nodes: Sequence[Node]) -> Iterator[Evidence]:
         odd = [key for key, value in values.items() if value != usual]
         for host, index in odd[:_MOST_NAMED]:
             text = f"{name} is {values[host, index]}, and {usual} on {most} others"
-            yield Evidence(host, f"GPU {index}", text, "set all GPUs alike", Verdict.DEGRADED)
+            yield Evidence("nodes-differ", host, f"GPU {index}", text, "set all GPUs alike", Verdict.DEGRADED)
 
 
 def _unlike_ranks(run: Run) -> Iterator[Evidence]:
@@ -193,7 +193,7 @@ def _unlike_nvidia_smi(run: Run) -> Iterator[Evidence]:
                 f"CUDA numbers its GPUs {', '.join(order)}, and nvidia-smi by PCI address: their numbers are of others"
             )
             advice = "CUDA_VISIBLE_DEVICES in ascending order, and CUDA_DEVICE_ORDER=PCI_BUS_ID"
-            yield Evidence(host, "", text, advice, Verdict.DEGRADED, same="order of GPUs")
+            yield Evidence("gpu-order", host, "", text, advice, Verdict.DEGRADED, same="order of GPUs")
 
 
 def _clocks(nodes: Sequence[Node]) -> Iterator[Evidence]:
@@ -205,7 +205,7 @@ def _clocks(nodes: Sequence[Node]) -> Iterator[Evidence]:
         if abs(time_s - usual) > _CLOCK_S:
             way = "ahead of" if time_s > usual else "behind"
             text = f"its clock is {abs(time_s - usual):,.0f} s {way} the other nodes'"
-            yield Evidence(host, "", text, "chronyc tracking, or timedatectl", Verdict.DEGRADED)
+            yield Evidence("clock-off", host, "", text, "chronyc tracking, or timedatectl", Verdict.DEGRADED)
 
 
 def _load(nodes: Sequence[Node]) -> Iterator[Evidence]:
@@ -220,4 +220,6 @@ def _load(nodes: Sequence[Node]) -> Iterator[Evidence]:
         more = f" (and {len(found) - 1} more nodes)" if len(found) > 1 else ""
         who = f": {', '.join(state.busiest)}" if state.busiest else ""
         text = f"{state.busy_cores:.1f} of {state.cores} cores were busy before the test{who}{more}"
-        yield Evidence(state.host, "", text, "others' work on a node slows a test", Verdict.PASS, same="load")
+        yield Evidence(
+            "node-busy", state.host, "", text, "others' work on a node slows a test", Verdict.PASS, same="load"
+        )

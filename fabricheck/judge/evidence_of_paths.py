@@ -44,7 +44,7 @@ def _of_port(port: str, ways: Sequence[tuple[str, BlockedPath]], verdict: Verdic
             f"packets of {lost:,} bytes do not get through {where}, of {passed:,} they do ({_ways(own)}): "
             "the MTU of a port on the way is smaller"
         )
-        yield Evidence(host, port, text, _ADVICE, verdict, network=True)
+        yield Evidence("packets-too-large", host, port, text, _ADVICE, verdict, network=True)
 
 
 def _ways(ways: Iterable[tuple[str, BlockedPath]]) -> str:

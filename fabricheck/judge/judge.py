@@ -12,10 +12,12 @@ from fabricheck.judge.policy import LatencyRule, Policy
 from fabricheck.judge.statistics import fewest_for_interval, median_interval
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.judge.yardsticks import strongest_level
+from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Expectation, Judgement, Reference, Yardstick
 from fabricheck.records.metrics import Metric, Quantity, expected_metric_names, metrics_of
 from fabricheck.records.run import Run, Samples
-from fabricheck.records.verdict import Problem, Verdict, worst
+from fabricheck.records.verdict import Verdict, worst
+from fabricheck.units import apart
 
 # What a metric should be, in its unit; the second argument is `goodput` or `latency`.
 Expect = Callable[[Samples, Quantity], Expectation]
@@ -80,24 +82,26 @@ def judge_run(
     return RunJudgement(run, verdict, problems, judgements)
 
 
-def _missing(run: Run, metrics: tuple[Metric, ...]) -> Iterator[Problem]:
+def _missing(run: Run, metrics: tuple[Metric, ...]) -> Iterator[Finding]:
     expected = expected_metric_names(run.header)
     have = {metric.name for metric in metrics}
     missing = [name for name in expected if name not in have]
     if missing:
         names = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
         text = f"{len(missing)} of {len(expected)} metrics are missing: {names}"
-        yield Problem(Verdict.INCOMPLETE, f"{run.path}: {text}; see the benchmark's error output")
+        yield Finding("metrics-missing", Verdict.INCOMPLETE, f"{run.path}: {text}; see the benchmark's error output")
     elif not metrics and not (run.problems and not run.header):  # a run that ended before its header says why
-        yield Problem(Verdict.INVALID, f"{run.path}: the run has no metric, so there is nothing to judge")
+        yield Finding(
+            "nothing-measured", Verdict.INVALID, f"{run.path}: the run has no metric, so there is nothing to judge"
+        )
 
 
-def _unverified(run: Run, policy: Policy) -> Iterator[Problem]:
+def _unverified(run: Run, policy: Policy) -> Iterator[Finding]:
     if run.header and run.header["program"] in policy.unverifiable:
         return
     if policy.verification_required and any(each.wrong_bytes < 0 for each in run.samples):
         text = "the data were not verified, so a speed proves nothing: leave out --verify off"
-        yield Problem(Verdict.INVALID, f"{run.path}: {text}")
+        yield Finding("not-verified", Verdict.INVALID, f"{run.path}: {text}")
 
 
 @dataclass(frozen=True)
@@ -270,9 +274,9 @@ def _decide(case: _Case) -> _Decided:
 
 def _against(case: _Case, yardstick: Yardstick) -> _Decided:
     value, bound = case.value, yardstick.bound
-    change = value / yardstick.value - 1
     source = "" if yardstick.kind == "reference" else f" ({yardstick.source})"
-    compared = f"{case.say(value)} is {change:+.1%} of the {_NAMES[yardstick.kind]} {case.say(yardstick.value)}{source}"
+    than = f"the {_NAMES[yardstick.kind]} {case.say(yardstick.value)}{source}"
+    compared = f"{case.say(value)}: {apart(value, yardstick.value)} {than}"
     if not case.worse(value, bound):
         text = f"{compared}, within its bounds"
         if yardstick.gain is not None and case.worse(yardstick.gain, value):

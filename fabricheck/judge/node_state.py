@@ -15,10 +15,12 @@ from fabricheck.judge.evidence_of_nics import evidence_of_nics
 from fabricheck.judge.evidence_of_nodes import evidence_of_nodes
 from fabricheck.judge.evidence_of_paths import evidence_of_paths
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.component import Component, Kind
+from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.run import Run
 from fabricheck.records.state import NodeState, States
-from fabricheck.records.verdict import Finding, Problem, Verdict, worst
+from fabricheck.records.verdict import Verdict, worst
 from fabricheck.topology.model import Topology
 
 #: More evidence beside one metric says nothing more.
@@ -65,7 +67,10 @@ def evidence_of_node(
         *evidence_of_gpus([node], topology),
         *evidence_of_nics([node], topology, alone=True),
         *evidence_of_nodes([node], None),
-        *(Evidence(state.host, "", f"could not be asked: {each}", "", Verdict.INCOMPLETE) for each in state.notes),
+        *(
+            Evidence("state-unknown", state.host, "", f"could not be asked: {each}", "", Verdict.INCOMPLETE)
+            for each in state.notes
+        ),
     ]
     return tuple(sorted(found, key=lambda each: _ORDER.index(each.verdict)))
 
@@ -81,13 +86,20 @@ def _missing(state: NodeState, topology: Topology | None, others: Sequence[NodeS
         for bus_id in list(lost_gpus.keys() - here)[:_MOST_BESIDE] if here else ():
             host, index = lost_gpus[bus_id]
             text += f", none at {bus_id}, where {host} has GPU {index}"
-        yield Evidence(state.host, "", text, "see the kernel's log and lspci, and reset the node", Verdict.INCOMPLETE)
+        yield Evidence(
+            "gpu-missing",
+            state.host,
+            "",
+            text,
+            "see the kernel's log and lspci, and reset the node",
+            Verdict.INCOMPLETE,
+        )
     names = {nic.name for nic in state.nics}
     lost = [nic.name for nic in topology.nics if nic.name not in names]
     # A site may name its ports otherwise than the kernel; where one is found, the others have to be.
     if lost and len(lost) < len(topology.nics):
         text = f"{', '.join(lost)} of the ports of {topology.system} {'is' if len(lost) == 1 else 'are'} not there"
-        yield Evidence(state.host, "", text, "see the kernel's log and lspci", Verdict.INCOMPLETE)
+        yield Evidence("nic-missing", state.host, "", text, "see the kernel's log and lspci", Verdict.INCOMPLETE)
 
 
 def _silent(states: States, nodes: Sequence[Node], run: Run) -> Iterator[Evidence]:
@@ -96,31 +108,33 @@ def _silent(states: States, nodes: Sequence[Node], run: Run) -> Iterator[Evidenc
         return
     advice = "see the logs in node-state/ of the test"
     for text in states.unread:
-        yield Evidence("node-state", "", text, advice, Verdict.PASS)
+        yield Evidence("state-unknown", "node-state", "", text, advice, Verdict.PASS)
     for when, given in (("before", states.before), ("after", states.after)):
         lost = sorted({short_name(rank.host) for rank in run.ranks} - set(given))
         if lost:
             more = f" and {len(lost) - 1} more nodes" if len(lost) > 1 else ""
-            yield Evidence(f"{lost[0]}{more}", "", f"did not tell its state {when} the test", advice, Verdict.PASS)
+            yield Evidence(
+                "state-unknown", f"{lost[0]}{more}", "", f"did not tell its state {when} the test", advice, Verdict.PASS
+            )
     for node in nodes:
         for text in dict.fromkeys(note for state in (node.before, node.after) if state for note in state.notes):
-            yield Evidence(node.host, "", f"could not be asked: {text}", advice, Verdict.PASS)
+            yield Evidence("state-unknown", node.host, "", f"could not be asked: {text}", advice, Verdict.PASS)
 
 
 def findings_of(runs: Iterable[tuple[Run, Topology | None]]) -> Iterator[Finding]:
     """What the nodes of a session's runs say that changes no verdict, each line once."""
-    told: dict[str, str] = {}
+    told: dict[str, Finding] = {}
     for run, topology in runs:
         for each in evidence_of(run, topology):
             if each.verdict is Verdict.PASS:
-                told.setdefault(each.same or each.message, each.message)
-    return (Finding(message) for message in told.values())
+                told.setdefault(each.same or each.message, _finding(each, Verdict.PASS, topology))
+    return iter(told.values())
 
 
 def with_problems_of_nodes(judged: RunJudgement, topology: Topology | None) -> RunJudgement:
     """The judgement with what the nodes say that keeps the run from being green."""
     problems = tuple(
-        Problem(each.verdict, each.message, _place(each, topology))
+        _finding(each, each.verdict, topology)
         for each in evidence_of(judged.run, topology)
         if each.verdict is not None and each.verdict is not Verdict.PASS
     )
@@ -128,12 +142,18 @@ def with_problems_of_nodes(judged: RunJudgement, topology: Topology | None) -> R
     return replace(judged, verdict=verdict, problems=(*judged.problems, *problems))
 
 
-def _place(each: Evidence, topology: Topology | None) -> str:
-    """The component that it is about, as `nid001:gpu2`, which the topology may call otherwise."""
+def _finding(each: Evidence, verdict: Verdict, topology: Topology | None) -> Finding:
+    return Finding(each.code, verdict, each.message, (component_of(each, topology),))
+
+
+def component_of(each: Evidence, topology: Topology | None) -> Component:
+    """What it is about; the topology may call a GPU otherwise than by its index."""
     if not each.part:
-        return each.host
-    names = {f"GPU {gpu.index}": gpu.name for gpu in topology.gpus} if topology is not None else {}
-    return f"{each.host}:{names.get(each.part, each.part.replace('GPU ', 'gpu'))}"
+        return Component.of_node(each.host)
+    gpus = {f"GPU {gpu.index}": gpu.name for gpu in topology.gpus} if topology is not None else {}
+    if each.part.startswith("GPU "):
+        return Component(Kind.GPU, gpus.get(each.part, each.part.replace("GPU ", "gpu")), each.host)
+    return Component(Kind.NIC if each.network else Kind.DEVICE, each.part, each.host)
 
 
 def beside_metrics(judged: RunJudgement) -> RunJudgement:

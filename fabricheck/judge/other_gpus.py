@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from fabricheck.records.finding import Finding
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 
 # H100, GH200, MI250X; not 80GB, HBM3 or SXM4. Names without one, such as "PVC tile", say nothing here.
@@ -17,7 +18,7 @@ _NUMBER = re.compile(r"(?<![A-Za-z0-9])[A-Z]{1,3}[0-9]{2,4}[A-Z]{0,2}(?![A-Za-z0
 _ALSO = {"GH200": "H100"}
 
 
-def problem_of_gpus(run: Run, topology: Topology) -> Problem | None:
+def problem_of_gpus(run: Run, topology: Topology) -> Finding | None:
     """INVALID where ranks drove GPUs of another model than the topology has: another system's file was given."""
     described = [gpu.model for gpu in topology.gpus]
     known = _numbers(described)
@@ -30,7 +31,7 @@ def problem_of_gpus(run: Run, topology: Topology) -> Problem | None:
             wanted = " and ".join(dict.fromkeys(described))
             todo = "name the system that it was measured on, or correct `model` in its topology"
             what = f"rank {rank.rank} drove {name}, and the GPUs of {topology.system} are {wanted}"
-            return Problem(Verdict.INVALID, f"{run.path}: {what}: {todo}")
+            return Finding("other-gpus", Verdict.INVALID, f"{run.path}: {what}: {todo}")
     return None
 
 

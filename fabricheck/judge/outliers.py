@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from scipy.special import stdtr, stdtrit  # those of scipy.stats.t, which takes 
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 # How well the spread of equals is known before they are looked at, in degrees of freedom. With 8 the tails are those of
 # recorded launches: of 3,000 goodputs of healthy H200 one lay 5 standard deviations from its equals.
@@ -34,32 +36,34 @@ _MOST_PARTS = 64
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Names of what a measurement crosses, where the same name is the same thing. `units` are those that can be pulled
-    (GPU, NIC, node); `others` say more of the way: a direction, or both ends together."""
+class Parts(Generic[T]):
+    """What a measurement crosses. `units` are those that can be pulled (GPU, NIC, node); `others` say more of the way:
+    a direction, or both ends together."""
 
-    units: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
+    units: tuple[T, ...] = ()
+    others: tuple[T, ...] = ()
 
     @property
-    def all(self) -> tuple[str, ...]:
+    def all(self) -> tuple[T, ...]:
         return (*self.others, *self.units)
 
 
 @dataclass(frozen=True)
-class Outlier:
+class Outlier(Generic[T]):
     """Members, by number, that are slower than the other `equals`: by `excess` (0.03: 3% more time) with the chance
-    `p`, corrected for the splits that were looked at. `parts`: what they, and none of the others, have in common.
+    `p`, corrected for the splits that were looked at. `parts`: what they, and none of the others, have in common; where
+    they are `both`, each crosses one of these two.
     `centre`: median logarithm of the others; `spread`: relative standard deviation of one equal.
     """
 
     members: tuple[int, ...]
-    parts: tuple[str, ...]
+    parts: tuple[T, ...]
     equals: int
     centre: float
     excess: float
     spread: float
     p: float
+    both: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,8 +89,8 @@ class _Splits:
 
 
 def outliers(
-    values: Floats, inside: Floats, parts: Sequence[Parts], least_spread: float, error: float
-) -> tuple[Outlier, ...]:
+    values: Floats, inside: Floats, parts: Sequence[Parts[T]], least_spread: float, error: float
+) -> tuple[Outlier[T], ...]:
     """The slow ones among equals. `values`, shape (n,): logarithms, more is slower; `inside`: the relative standard
     deviation of the iterations of each; `parts`: what each crosses.
 
@@ -99,7 +103,7 @@ def outliers(
     the rest is looked at again. `error`: the probability with which healthy equals have any outlier.
     """
     left = list(range(len(values)))
-    found: list[Outlier] = []
+    found: list[Outlier[T]] = []
     # Faults do not add to the noise of the healthy: the spread inside a series is that of the middle one.
     given = _Given(values, inside, max(least_spread, float(np.median(inside))), error)
     while len(left) > 1 and len(found) < _MOST_FAULTS:
@@ -118,7 +122,7 @@ def critical_value(count: int, inside: Floats, least_spread: float, error: float
 
 
 def may_be_outliers(
-    values: Floats, inside: Floats, parts: Sequence[Parts], least_spread: float, error: float
+    values: Floats, inside: Floats, parts: Sequence[Parts[T]], least_spread: float, error: float
 ) -> npt.NDArray[np.bool_]:
     """Whether `outliers` can find any in each of several groups, whose members cross the same parts: shape (groups,),
     of `values` and `inside` of shape (groups, n). Much faster where few groups have any: only splits are looked at that
@@ -150,7 +154,7 @@ def may_be_outliers(
     return found
 
 
-def _best(given: _Given, parts: Sequence[Parts], left: Sequence[int]) -> Outlier | None:
+def _best(given: _Given, parts: Sequence[Parts[T]], left: Sequence[int]) -> Outlier[T] | None:
     values, count = given.values[list(left)], len(left)
     shared = _shared([parts[one] for one in left], range(count))
     if float(np.ptp(values)) < _least_range(given, count, max(len(shared), count)):
@@ -174,12 +178,13 @@ def _best(given: _Given, parts: Sequence[Parts], left: Sequence[int]) -> Outlier
     slow = masks[best] & (values > float(np.median(values[~masks[best]])) + excess / 2)
     return Outlier(
         members=tuple(sorted(left[one] for one in np.flatnonzero(slow).tolist())),
-        parts=shared[asked[best]] if best else (),
+        parts=shared[asked[best]].parts if best else (),
         equals=int((~slow).sum()),
         centre=float(np.median(values[~slow])),
         excess=excess,
         spread=float(splits.spread[best]),
         p=min(1.0, 2 * int(tests[best]) * float(stdtr(splits.freedom[best], -splits.statistic[best]))),
+        both=bool(best) and shared[asked[best]].both,
     )
 
 
@@ -196,19 +201,27 @@ def _least_range(given: _Given, count: int, tests: int) -> float:
     return _quantile(given.error / (2 * max(tests, 1)), freedom) * float(np.sqrt(variance)) * (count > 3)
 
 
-def _shared(parts: Sequence[Parts], members: Sequence[int]) -> Mapping[frozenset[int], tuple[str, ...]]:
-    """Several members that cross a part, or one of two, by the names of the parts that they cross."""
-    crossing: dict[str, set[int]] = {}
+@dataclass(frozen=True)
+class _Crossed(Generic[T]):
+    """Parts that the same members cross, or two of which they cross one."""
+
+    parts: tuple[T, ...]
+    both: bool = False
+
+
+def _shared(parts: Sequence[Parts[T]], members: Sequence[int]) -> Mapping[frozenset[int], _Crossed[T]]:
+    """Several members that cross a part, or one of two, with the parts that they cross."""
+    crossing: dict[T, set[int]] = {}
     for one in members:
         for name in parts[one].all:
             crossing.setdefault(name, set()).add(one)
-    found: dict[frozenset[int], tuple[str, ...]] = {}
+    found: dict[frozenset[int], _Crossed[T]] = {}
     for name, crossed in crossing.items():
         key = frozenset(crossed)
-        found[key] = (*found.get(key, ()), name)
+        found[key] = _Crossed((*(found[key].parts if key in found else ()), name))
     units = dict.fromkeys(name for one in members for name in parts[one].units)
     for first, second in itertools.combinations(units, 2) if len(units) <= _MOST_FOR_TWO else ():
-        found.setdefault(frozenset(crossing[first] | crossing[second]), (f"{first} and {second}",))
+        found.setdefault(frozenset(crossing[first] | crossing[second]), _Crossed((first, second), both=True))
     return {crossed: names for crossed, names in found.items() if len(crossed) > 1}
 
 

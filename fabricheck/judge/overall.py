@@ -7,17 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
 from fabricheck.records.rehearsal import any_rehearsal
-from fabricheck.records.verdict import Problem, Verdict, worst
+from fabricheck.records.verdict import Verdict, worst
 
 #: How bad a verdict is, from 0 for PASS: for sorting.
 SEVERITY: Mapping[Verdict, int] = {verdict: number for number, verdict in enumerate(Verdict)}
 
-NOTHING_JUDGED = Problem(Verdict.INVALID, "the run has no metric, so there is nothing to judge")
-NO_RUNS = Problem(Verdict.INCOMPLETE, "there is no run, so nothing was measured")
+NOTHING_JUDGED = Finding("nothing-measured", Verdict.INVALID, "the run has no metric, so there is nothing to judge")
+NO_RUNS = Finding("nothing-measured", Verdict.INCOMPLETE, "there is no run, so nothing was measured")
 
 
-def problems_of(judged: RunJudgement) -> tuple[Problem, ...]:
+def problems_of(judged: RunJudgement) -> tuple[Finding, ...]:
     """The problems of a run, the cause before what follows from it; having nothing to judge is one."""
     return judged.problems if judged.judgements or judged.problems else (NOTHING_JUDGED,)
 
@@ -33,7 +34,7 @@ def verdict_of(judged: RunJudgement) -> Verdict:
     )
 
 
-def overall(runs: Sequence[RunJudgement], problems: Sequence[Problem] = ()) -> tuple[Verdict, tuple[Problem, ...]]:
+def overall(runs: Sequence[RunJudgement], problems: Sequence[Finding] = ()) -> tuple[Verdict, tuple[Finding, ...]]:
     """The verdict on all runs together, and the problems that belong to none of them, worst first.
 
     No runs are no pass.

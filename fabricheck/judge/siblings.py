@@ -10,15 +10,19 @@ import numpy as np
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.achievable import between_hosts
-from fabricheck.judge.equals import Equals, Member, equals_of
+from fabricheck.judge.equals import Equals, equals_of
 from fabricheck.judge.outliers import Outlier, Parts, critical_value, outliers
 from fabricheck.judge.policy import Policy, Scope
 from fabricheck.judge.slow_links import SlowLink, slow_link
 from fabricheck.judge.tails import find_slow_starts, find_slow_tails
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.catalogue import code_of_slow
+from fabricheck.records.component import Component, Kind
+from fabricheck.records.finding import Finding, with_files
 from fabricheck.records.judgement import Judgement, Yardstick
 from fabricheck.records.rehearsal import is_rehearsal
-from fabricheck.records.verdict import Finding, Problem, Verdict, worst
+from fabricheck.records.verdict import Verdict, worst
+from fabricheck.units import apart
 
 # Yardsticks that siblings are stronger than, where all is well.
 _WEAKER = ("", "unjudged", "achievable", "floor")
@@ -31,13 +35,13 @@ _WHOLE = 0.9
 
 @dataclass(frozen=True)
 class Unequal:
-    """Metrics of one group of equals, in run `run`, that are slower than the rest; `where` names the part. `group` is
-    None where they are those of several runs."""
+    """Metrics of one group of equals, in run `run`, that are slower than the rest, and the `places` that they have in
+    common, all of them where they are `both`. `group` is None where they are those of several runs."""
 
     run: int
     what: str
-    where: str
-    outlier: Outlier
+    places: tuple[Component, ...]
+    outlier: Outlier[Component]
     unit: str
     group: _Group | None = None
 
@@ -52,7 +56,7 @@ class Compared:
     """Runs judged by siblings too; what the session says of it: what is slow at a part, and what is slow everywhere."""
 
     runs: tuple[RunJudgement, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]
     findings: tuple[Finding, ...]
 
 
@@ -92,7 +96,7 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     for each in groups if policy.tails_of_equals else ():
         error = each_error * len(each.equals.members)
         tails = (*find_slow_tails(each.equals, runs[each.run], error), *find_slow_starts(each.equals, runs[each.run]))
-        problems += (replace(one, files=(paths[each.run],)) for one in tails)
+        problems += with_files(tails, paths[each.run])
     return Compared(judged, tuple(problems), tuple(_findings(judged, groups)))
 
 
@@ -110,14 +114,14 @@ def _is_of_link(one: Unequal, runs: Sequence[RunJudgement], links: Mapping[int, 
     return link is not None and bool(pairs) and link.pairs.issuperset(pairs)
 
 
-def _problem_of_link(link: SlowLink, addresses: Mapping[str, str], file: str) -> Problem:
+def _problem_of_link(link: SlowLink, addresses: Mapping[Component, str], file: str) -> Finding:
     count = f"{link.others} other{'' if link.others == 1 else 's'}"
     others = f", beside {count}" if link.others else ", and no others"
     text = (
-        f"the link {link.place} is slow: all {len(link.pairs)} pairs whose data cross it are{others}; look at its "
-        f"state and error counters{_gpus_in(link.place, addresses)}"
+        f"the link {link.component} is slow: all {len(link.pairs)} pairs whose data cross it are{others}; look at its "
+        f"state and error counters{_gpus_in([link.component], addresses)}"
     )
-    return Problem(Verdict.DEGRADED, text, link.place, (file,))
+    return Finding("slow-link", Verdict.DEGRADED, text, (link.component,), files=(file,))
 
 
 def _equals(run: RunJudgement) -> tuple[Equals, ...]:
@@ -155,12 +159,12 @@ def _judge_group(
     error = each_error * len(members)
     slow: set[int] = set()
     for one in outliers(values, inside, [each.parts for each in members], spread, error):
-        where = _where(members, one)
+        places = one.parts or (members[one.members[0]].place,)
         for position in one.members:
             number = members[position].number
-            judgements[number] = _slower(judgements[number], one, where, equals.kind)
+            judgements[number] = _slower(judgements[number], one, _where(places, one), equals.kind)
             slow.add(position)
-        yield Unequal(group.run, equals.what, where, one, equals.kind, group)
+        yield Unequal(group.run, equals.what, places, one, equals.kind, group)
     rest = [each for position, each in enumerate(members) if position not in slow]
     if len(rest) < 2:
         return
@@ -184,27 +188,26 @@ def _judge_nodes(
     equals = alike[0].equals
     spread = _least_spread(equals, runs[alike[0].run], policy, "several")
     metrics = sum(len(each.equals.members) for each in alike)
-    for one in outliers(values, inside, [Parts((host,)) for host in hosts], spread, each_error * metrics):
+    for one in outliers(
+        values, inside, [Parts((Component.of_node(host),)) for host in hosts], spread, each_error * metrics
+    ):
         for position in one.members:
             group, host = alike[position], hosts[position]
             for member in group.equals.members:
                 judgements = verdicts[group.run]
                 judgements[member.number] = _slower(judgements[member.number], one, host, equals.kind, "node")
-            yield Unequal(group.run, equals.what, host, one, equals.kind)
+            yield Unequal(group.run, equals.what, (Component.of_node(host),), one, equals.kind)
 
 
-def _where(members: Sequence[Member], found: Outlier) -> str:
-    if not found.parts:
-        return members[found.members[0]].name
-    return " or ".join(found.parts[:_MOST_NAMED])
+def _where(places: Sequence[Component], found: Outlier[Component]) -> str:
+    return (" and " if found.both else " or ").join(each.text for each in places[:_MOST_NAMED])
 
 
-def _slower(judged: Judgement, found: Outlier, where: str, unit: str, what: str = "") -> Judgement:
+def _slower(judged: Judgement, found: Outlier[Component], where: str, unit: str, what: str = "") -> Judgement:
     centre = _value(found.centre, unit)
     equals = f"{found.equals} equal {what}s" if what else f"{found.equals} equals"
-    change = judged.value / centre - 1
     reason = (
-        f"{judged.value:.4g} {unit} is {change:+.1%} of the {centre:.4g} {unit} of its {equals}: {where} is slow "
+        f"{judged.value:.4g} {unit}: {apart(judged.value, centre)} its {equals} ({centre:.4g} {unit}): {where} is slow "
         f"(p = {found.p:.1g}; standard deviation of equals {found.spread:.2%})"
     )
     if judged.judged_by == "reference" or judged.verdict not in (Verdict.PASS, Verdict.DEGRADED, Verdict.INCOMPLETE):
@@ -240,30 +243,36 @@ def _with(run: RunJudgement, judgements: Sequence[Judgement]) -> RunJudgement:
     return replace(run, judgements=own, verdict=worst(verdicts))
 
 
-def _problems(unequal: Sequence[Unequal], addresses: Mapping[str, str], paths: Sequence[str]) -> Iterator[Problem]:
-    """One line for each part, by the group in which it lost most; `paths`: the files of the runs."""
-    by_part: dict[str, list[Unequal]] = {}
+def _problems(
+    unequal: Sequence[Unequal], addresses: Mapping[Component, str], paths: Sequence[str]
+) -> Iterator[Finding]:
+    """One finding for each part, by the group in which it lost most; `paths`: the files of the runs."""
+    by_part: dict[tuple[tuple[Component, ...], bool], list[Unequal]] = {}
     for each in unequal:
-        by_part.setdefault(each.where, []).append(each)
-    for where, found in by_part.items():
+        by_part.setdefault((each.places, each.outlier.both), []).append(each)
+    for (places, both), found in by_part.items():
         most = max(found, key=lambda each: each.outlier.excess)
         one = most.outlier
         count = sum(len(each.outlier.members) for each in found)
-        loss = -math.expm1(-one.excess) if most.unit == "Gb/s" else math.expm1(one.excess)
-        metrics = "1 metric is" if count == 1 else f"{count} metrics are"
-        yield Problem(
-            Verdict.DEGRADED,
-            f"{where} is slow: {metrics} slower than their equals, {most.what} by {loss:.1%} than {one.equals} of "
-            f"{_value(one.centre, most.unit):.4g} {most.unit} (p = {one.p:.1g}); look at its links, error counters, "
-            f"clocks and other processes{_gpus_in(where, addresses)}",
-            where,
-            tuple(dict.fromkeys(paths[each.run] for each in found)),
+        centre = _value(one.centre, most.unit)
+        slow = _value(one.centre + one.excess, most.unit)
+        text = (
+            f"{_where(places, one)} is slow: {count} metric{'' if count == 1 else 's'} slower than "
+            f"{'its' if count == 1 else 'their'} equals; worst: {most.what}, {apart(slow, centre)} {one.equals} equals "
+            f"({centre:.4g} {most.unit}; p = {one.p:.1g}); look at its links, error counters, clocks and other "
+            f"processes{_gpus_in(places, addresses)}"
         )
+        files = tuple(dict.fromkeys(paths[each.run] for each in found))
+        # Of two that are slow at once each is at fault; of several that cannot be told apart, one.
+        for at_fault in [(each,) for each in places] if both else [places]:
+            yield Finding(
+                code_of_slow(at_fault), Verdict.DEGRADED, text, at_fault, slow, centre, most.unit, files=files
+            )
 
 
 def _without_majority(
     groups: Sequence[_Group], unequal: Sequence[Unequal], runs: Sequence[RunJudgement], policy: Policy
-) -> Iterator[Problem]:
+) -> Iterator[Finding]:
     """Groups of which more than half are slow, or all: then what links carry says who is healthy, and not the rest.
 
     `unequal`: what no link explains; where one does, it is named, and those beside it are healthy.
@@ -280,7 +289,7 @@ def _without_majority(
                 low, high = (float(np.median(each)) / achievable for each in values)
                 carried = f"{low:.0%} of the {achievable:.4g} Gb/s that links carry of data"
                 text += f": they have {carried}, and the rest {high:.0%}"
-            yield Problem(Verdict.DEGRADED, text, files=(runs[group.run].run.path,))
+            yield Finding("no-healthy-majority", Verdict.DEGRADED, text, files=(runs[group.run].run.path,))
         elif achievable is not None and not equals.devices and len(judged) > 1:
             share = float(np.median(values[1])) / achievable
             best = max(values[1]) / achievable
@@ -288,7 +297,7 @@ def _without_majority(
                 carried = f"{share:.0%} of the {achievable:.4g} Gb/s that links carry of data"
                 text = f"{equals.what}: {len(values[1])} equals have {carried}: no healthy one is left to compare with"
                 text += "; look at software, settings and what all of them share"
-                yield Problem(Verdict.DEGRADED, text, files=(runs[group.run].run.path,))
+                yield Finding("all-slow", Verdict.DEGRADED, text, files=(runs[group.run].run.path,))
 
 
 def _achievable(group: _Group, runs: Sequence[RunJudgement]) -> float | None:
@@ -300,10 +309,10 @@ def _achievable(group: _Group, runs: Sequence[RunJudgement]) -> float | None:
     return between_hosts(run.topology, one.expectation.expected, one.samples.bytes)
 
 
-def _addresses(runs: Sequence[RunJudgement]) -> dict[str, str]:
-    """Index and PCI address of each GPU that was driven, by the name that places have (`nid001:gpu0`)."""
+def _addresses(runs: Sequence[RunJudgement]) -> dict[Component, str]:
+    """Index and PCI address of each GPU that was driven, by the device of a node."""
     return {
-        f"{rank.host}:{gpu.name}": f"GPU {gpu.index} at {rank.device.bus_id}"
+        Component(Kind.DEVICE, gpu.name, rank.host): f"GPU {gpu.index} at {rank.device.bus_id}"
         for run in runs
         if run.topology is not None
         for rank in run.run.ranks
@@ -312,9 +321,9 @@ def _addresses(runs: Sequence[RunJudgement]) -> dict[str, str]:
     }
 
 
-def _gpus_in(where: str, addresses: Mapping[str, str]) -> str:
-    # Names of hosts may have hyphens, as stand between two names.
-    named = [said for name, said in addresses.items() if name in where and not where.partition(name)[2][:1].isalnum()]
+def _gpus_in(places: Sequence[Component], addresses: Mapping[Component, str]) -> str:
+    ends = (Component(Kind.DEVICE, end.name, end.node) for each in places for end in each.ends)
+    named = [addresses[end] for end in dict.fromkeys(ends) if end in addresses]
     return f" ({', '.join(named[:_MOST_NAMED])})" if named else ""
 
 
@@ -333,4 +342,8 @@ def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterato
         (what, text), *others = whole
         names = ", ".join(dict.fromkeys(name for name, _ in others if name != what))
         more = f"; so are {len(others)} other groups: {names[:_LONGEST]}" if others else ""
-        yield Finding(f"{what}: {text}{more}: software, a setting or the whole node, and not one part of it")
+        yield Finding(
+            "all-slow",
+            Verdict.PASS,
+            f"{what}: {text}{more}: software, a setting or the whole node, and not one part of it",
+        )

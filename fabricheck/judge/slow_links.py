@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fabricheck.expectation.placement import gpu_of_ranks
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.graph import node_graph
 
@@ -31,8 +32,8 @@ class SlowLink:
     others: int
 
     @property
-    def place(self) -> str:
-        return f"{self.host}:{self.ends[0]} {'↔' if self.both else '→'} {self.host}:{self.ends[1]}"
+    def component(self) -> Component:
+        return Component(Kind.LINK, self.ends[0], self.host, self.ends[1], self.host, "" if self.both else "out")
 
 
 def slow_link(judged: RunJudgement) -> SlowLink | None:

@@ -15,8 +15,11 @@ from fabricheck.judge.levels import is_of
 from fabricheck.judge.parts import CUT, SESSION, Floats, Ints, Part, Slow, Together, parts_of, slow_parts
 from fabricheck.judge.references import References
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.catalogue import code_of_slow
+from fabricheck.records.component import Component, either
+from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
-from fabricheck.records.verdict import Problem, Verdict, worst
+from fabricheck.records.verdict import Verdict, worst
 
 _RED = (Verdict.DEGRADED, Verdict.FAIL)
 _MOST_NAMED = 3
@@ -28,10 +31,12 @@ _Place = tuple[int, int]
 @dataclass(frozen=True, eq=False)
 class _Metrics:
     """The metrics that references of one source judge: how far each is worse, in standard deviations and as a
-    logarithm, and the number of its launch."""
+    logarithm, and the number of its launch.
+    `known`: the components by the names that the metrics have."""
 
     places: tuple[_Place, ...]
     components: tuple[tuple[str, ...], ...]
+    known: Mapping[str, Component]
     values: Floats
     worse: Floats
     launch: Ints
@@ -39,7 +44,7 @@ class _Metrics:
 
 def judge_parts(
     runs: Sequence[RunJudgement], references: References | None
-) -> tuple[tuple[RunJudgement, ...], tuple[Problem, ...]]:
+) -> tuple[tuple[RunJudgement, ...], tuple[Finding, ...]]:
     """The runs of a session, with the metrics DEGRADED that are slow with all of their part, and what to say of it.
 
     Each launch is judged by itself, as its check does; what is said of the session is what all launches show together.
@@ -47,7 +52,7 @@ def judge_parts(
     measured on, are left out.
     """
     verdicts = [list(run.judgements) for run in runs]
-    found: list[tuple[Slow, Problem]] = []
+    found: list[tuple[Slow, Finding]] = []
     for source, together in (references.together if references is not None else {}).items():
         assert references is not None
         metrics = _metrics_of(runs, source, together, references.nodes.get(source, frozenset()))
@@ -80,6 +85,7 @@ def _metrics_of(runs: Sequence[RunJudgement], source: str, together: Together, n
     measured = {short_name(node) for node in nodes}
     places: list[_Place] = []
     components: list[tuple[str, ...]] = []
+    known: dict[str, Component] = {}
     found: list[tuple[float, float]] = []
     for at, run in enumerate(runs):
         hosts = {short_name(rank.host) for rank in run.run.ranks}
@@ -92,15 +98,16 @@ def _metrics_of(runs: Sequence[RunJudgement], source: str, together: Together, n
             if stray is None:
                 continue
             try:
-                names = components_of(run.run, each.samples, run.topology)
+                crossed = components_of(run.run, each.samples, run.topology)
             except UserError:  # devices that the topology does not have
                 break
             places.append((at, number))
-            components.append(names)
+            components.append(tuple(one.key for one in crossed))
+            known.update((one.key, one) for one in crossed)
             found.append(stray)
     values, worse = np.array(found, dtype=np.float64).reshape(-1, 2).T
     launch = np.unique([run for run, _ in places], return_inverse=True)[1].astype(np.int64)
-    return _Metrics(tuple(places), tuple(components), values, worse, launch)
+    return _Metrics(tuple(places), tuple(components), known, values, worse, launch)
 
 
 def _stray(judged: Judgement, source: str, bounds: Mapping[str, float]) -> tuple[float, float] | None:
@@ -121,24 +128,22 @@ def _stray(judged: Judgement, source: str, bounds: Mapping[str, float]) -> tuple
     return float(np.clip(stray, -CUT, CUT)), worse
 
 
-def _problem(slow: Slow, metrics: _Metrics, runs: Sequence[RunJudgement]) -> Problem:
+def _problem(slow: Slow, metrics: _Metrics, runs: Sequence[RunJudgement]) -> Finding:
     members = slow.part.metrics
     judged = [runs[run].judgements[number] for run, number in (metrics.places[each] for each in members)]
     loss = float(np.median(metrics.worse[members]))
     share = -math.expm1(-loss) if judged[0].better == "higher" else math.expm1(loss)
     alone = sum(each.verdict in _RED for each in judged)
-    names = slow.part.names
+    at_fault = tuple(metrics.known[name] for name in slow.part.names)
     test = runs[metrics.places[members[0]][0]].test
-    where = " or ".join(names[:_MOST_NAMED]) if names else "all launches" if SESSION in slow.part.kinds else test
-    what = "look at its links, error counters, clocks and other processes"
-    if not names:
-        what = "software, a setting or all nodes, and not one part"
+    where = either(at_fault[:_MOST_NAMED]) if at_fault else "all launches" if SESSION in slow.part.kinds else test
     text = (
-        f"{where or 'this launch'}: its {members.size} metrics are {share:.1%} worse than their references together, "
-        f"by {slow.score:.1f} of their standard deviations; {alone if alone else 'none'} alone; {what}"
+        f"{where or 'this launch'}: {members.size} metrics average {share:.1%} worse than their references "
+        f"({slow.score:.1f} standard deviations); {alone if alone else 'none'} is out of bounds alone"
     )
     files = dict.fromkeys(runs[metrics.places[each][0]].run.path for each in _slow_themselves(slow, metrics))
-    return Problem(Verdict.DEGRADED, text, names[0] if names else "", tuple(files))
+    code = code_of_slow(at_fault) if at_fault else "slower-than-reference"
+    return Finding(code, Verdict.DEGRADED, text, at_fault, files=tuple(files))
 
 
 def _slow_themselves(slow: Slow, metrics: _Metrics) -> Iterator[int]:
@@ -146,7 +151,7 @@ def _slow_themselves(slow: Slow, metrics: _Metrics) -> Iterator[int]:
     return (int(each) for each in slow.part.metrics if metrics.values[each] > least)
 
 
-def _mark(slow: Slow, metrics: _Metrics, problem: Problem, verdicts: Sequence[list[Judgement]]) -> None:
+def _mark(slow: Slow, metrics: _Metrics, problem: Finding, verdicts: Sequence[list[Judgement]]) -> None:
     """Those metrics of a slow part that are slow themselves."""
     for each in _slow_themselves(slow, metrics):
         run, number = metrics.places[each]

@@ -21,11 +21,12 @@ from fabricheck.judge.references import Key, References, load_references
 from fabricheck.judge.siblings import Compared, compare_siblings
 from fabricheck.judge.slow_parts import judge_parts
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Expectation, Reference, Yardstick
 from fabricheck.records.metrics import Metric, metrics_of
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Finding, Problem, Verdict, worst
+from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import described, site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology, load_topology, partition_files
@@ -107,7 +108,9 @@ class SystemJudge:
             others = hosts - measured if measured else set()
             if others and any(each.reference is not None and is_of(each.reference, source) for each in run.judgements):
                 text = f"was on {fold(others)} too, and its references were measured on {fold(measured)}"
-                yield Finding(f"{run.test or run.run.path}: {text}: nodes stand for others")
+                yield Finding(
+                    "other-nodes", Verdict.PASS, f"{run.test or run.run.path}: {text}: nodes stand for others"
+                )
 
     def judge_alone(
         self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None
@@ -145,7 +148,7 @@ class SystemJudge:
         try:
             return self.judge_alone(run, test, attributes)
         except Exception as error:  # whatever it is, the other runs are judged and all are stored
-            problem = Problem(Verdict.INVALID, f"{run.path}: cannot be judged: {reason_of(error)}")
+            problem = Finding("cannot-be-judged", Verdict.INVALID, f"{run.path}: cannot be judged: {reason_of(error)}")
         try:
             found = judge_run(run, lambda *_: NO_EXPECTATION, {}, self.policy)
         except Exception:

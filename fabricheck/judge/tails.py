@@ -13,7 +13,9 @@ import numpy as np
 from fabricheck.judge.equals import Equals, Member
 from fabricheck.judge.outliers import Outlier, outliers
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.component import Component, either
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 
 # A tail that is longer by less costs nobody anything; and how much those of healthy equals differ at least.
 _LEAST_EXCESS, _LEAST_SPREAD = 0.1, 0.02
@@ -24,7 +26,7 @@ _TWICE = 2.0
 _FIRST, _FIRST_SHARE, _SLOW_AT_FIRST, _LEAST_LOST_S = 2, 0.1, 1.5, 0.2
 
 
-def find_slow_tails(equals: Equals, run: RunJudgement, error: float) -> Iterator[Problem]:
+def find_slow_tails(equals: Equals, run: RunJudgement, error: float) -> Iterator[Finding]:
     """What is slow now and then among equals, with the error of a healthy group: one line for each part.
 
     A single series tells of what happened once: of 131 recorded sessions of healthy H200 nodes (docs/results) four have
@@ -32,11 +34,12 @@ def find_slow_tails(equals: Equals, run: RunJudgement, error: float) -> Iterator
     """
     members = [each for each in equals.members if each.tail is not None]
     for one in slow_tails(members, error):
-        slow, where = [members[each] for each in one.members], " or ".join(one.parts[:3])
-        yield Problem(Verdict.DEGRADED, _line(where, equals, one, _times_over_median(slow, run)), where)
+        slow = [members[each] for each in one.members]
+        text = _line(either(one.parts[:3]), equals, one, _times_over_median(slow, run))
+        yield Finding("slow-now-and-then", Verdict.DEGRADED, text, one.parts)
 
 
-def slow_tails(members: Sequence[Member], error: float) -> tuple[Outlier, ...]:
+def slow_tails(members: Sequence[Member], error: float) -> tuple[Outlier[Component], ...]:
     """Those of equals, which all have a tail, whose tails are longer, with the error of a healthy group."""
     if len(members) < 2:
         return ()
@@ -45,7 +48,7 @@ def slow_tails(members: Sequence[Member], error: float) -> tuple[Outlier, ...]:
     return tuple(one for one in found if one.excess >= _LEAST_EXCESS and len(one.members) > 1)
 
 
-def find_slow_starts(equals: Equals, run: RunJudgement) -> Iterator[Problem]:
+def find_slow_starts(equals: Equals, run: RunJudgement) -> Iterator[Finding]:
     """What was slow at first, and then as fast as ever, where most of its equals were not: one line for a group.
 
     Where all are, it is how such a measurement begins.
@@ -55,7 +58,8 @@ def find_slow_starts(equals: Equals, run: RunJudgement) -> Iterator[Problem]:
     if not slow or 2 * len(slow) > len(equals.members):
         return
     shared = [name for name in slow[0].parts.all if all(name in each.parts.all for each in slow)]
-    where = slow[0].name if len(slow) == 1 else " or ".join(shared[:3] or [each.name for each in slow[:3]])
+    places = (slow[0].place,) if len(slow) == 1 else tuple(shared or [each.place for each in slow])
+    where = either(places[:3])
     times = run.judgements[slow[0].number].samples.times_ns
     count, middle = starts[slow[0].number], float(np.median(times))
     lost_s = float((times[:count] - middle).sum()) / 1e9
@@ -64,7 +68,7 @@ def find_slow_starts(equals: Equals, run: RunJudgement) -> Iterator[Problem]:
         f"the first {count} of {times.size} iterations and lost {lost_s:.2g} s; "
         f"{len(equals.members) - len(slow)} equals did not; look at its links' state and clocks, and what ran before"
     )
-    yield Problem(Verdict.DEGRADED, text, where)
+    yield Finding("slow-at-first", Verdict.DEGRADED, text, places)
 
 
 def _slow_iterations(run: RunJudgement, number: int) -> int:
@@ -83,7 +87,9 @@ def _times_over_median(members: Sequence[Member], run: RunJudgement) -> np.ndarr
     return np.concatenate([times / np.median(times) for times in series])
 
 
-def _line(where: str, equals: Equals, one: Outlier, times: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
+def _line(
+    where: str, equals: Equals, one: Outlier[Component], times: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> str:
     p95, p99 = np.percentile(times, [95, 99])
     return (
         f"{where} is slow now and then: {equals.what} takes {p95:.3g} times its median at the 95th percentile and "

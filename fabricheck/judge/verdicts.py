@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 
 if TYPE_CHECKING:
     from fabricheck.topology.model import Topology
@@ -24,7 +25,7 @@ class RunJudgement:
 
     run: Run
     verdict: Verdict
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]
     judgements: tuple[Judgement, ...]
     test: str = ""
     topology: Topology | None = None

@@ -12,15 +12,17 @@ from fabricheck.localization.localize import locate
 from fabricheck.localization.results import OPERATION, OPERATIONS, pairs_of
 from fabricheck.localization.routes import Ways, design
 from fabricheck.localization.suspects import Localization, Suspect
+from fabricheck.records.catalogue import code_of_slow
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import Network, node_of
 
 _FEWEST_NODES = 3
 
 
-def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None = None) -> Iterator[Problem | Finding]:
+def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None = None) -> Iterator[Finding]:
     """Parts of the network that lose what other parts of their kind do not; nothing for runs without pairs of nodes.
 
     That needs no references: pairs are compared with each other. A loss counts above the policy's `smallest_loss`, or
@@ -38,7 +40,7 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
         rounds = pairs_of(run, topology, operation=operation)
     except UserError as error:
         text = f"{run.path}: what the pairs of nodes say of the network is unknown: {error}"
-        yield Problem(Verdict.INVALID, text)
+        yield Finding("cannot-be-judged", Verdict.INVALID, text)
         return
     pairs = [[pair for pair, _ in one] for one in rounds]
     ways, duplex = Ways(network), operation == OPERATION
@@ -46,7 +48,9 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
     try:
         located = locate(made, [goodput for one in rounds for _, goodput in one])
     except UserError as error:
-        yield Finding(f"{run.path}: no part of the network can be named by its pairs: {error}")
+        yield Finding(
+            "pairs-do-not-tell", Verdict.PASS, f"{run.path}: no part of the network can be named by its pairs: {error}"
+        )
         return
     count = that_count(located, network, pairs, policy)
     healthy: tuple[Cleared, ...] = ()
@@ -57,9 +61,16 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
     cleared = {each.suspect: each for each in healthy}
     for suspect in sorted(located.suspects, key=lambda each: -each.loss):
         if suspect in cleared:
-            yield Finding(cleared[suspect].message)
+            yield Finding("cleared", Verdict.PASS, cleared[suspect].message, suspect.at_fault)
         elif suspect in count:
-            yield Problem(Verdict.DEGRADED, suspect.message, suspect.place)
+            yield Finding(
+                code_of_slow(suspect.at_fault),
+                Verdict.DEGRADED,
+                suspect.message,
+                suspect.at_fault,
+                measured=1 - suspect.loss,
+                expected=1.0,
+            )
 
 
 def that_count(

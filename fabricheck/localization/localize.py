@@ -30,7 +30,7 @@ from fabricheck.errors import UserError
 from fabricheck.localization.model import Model
 from fabricheck.localization.noise import State, gain_of, p_value, without
 from fabricheck.localization.routes import Design, FloatArray, IntArray
-from fabricheck.localization.suspects import Evidence, Localization, Suspect
+from fabricheck.localization.suspects import Localization, PairShare, Suspect
 
 # Of the probability of a false alarm, what the first fault gets: tails that are heavier than the model's (t with three
 # degrees of freedom) make false alarms several times as frequent. The second gets twice _FURTHER of it, the third three
@@ -278,6 +278,7 @@ class Locator:
             p_value=self._p_value(state.likelihood - left.likelihood),
             hypotheses=self._distinct,
             evidence=self._evidence(y, state, near_best),
+            at_fault=tuple(map(self.design.ways.network.component, names)),
         )
 
     def _margin(self, others: State, best: int, other: int, losses: FloatArray) -> float:
@@ -304,13 +305,13 @@ class Locator:
         members = sorted({each for one in alike for each in self.model.members[one]})
         return tuple(self.design.ways.components[each] for each in members)
 
-    def _evidence(self, y: FloatArray, state: State, hypotheses: Sequence[int]) -> tuple[Evidence, ...]:
+    def _evidence(self, y: FloatArray, state: State, hypotheses: Sequence[int]) -> tuple[PairShare, ...]:
         keys = self.model.entries
         over = np.unique(keys.key_reading[np.isin(keys.key_hypothesis, hypotheses)])
         numbers = self.model.used[over]
         shares = np.exp(y[over] - state.scale)
         return tuple(
-            Evidence(source, destination, int(self.design.rounds[number]), share)
+            PairShare(source, destination, int(self.design.rounds[number]), share)
             for number, share in zip(numbers.tolist(), shares.tolist(), strict=True)
             for source, destination in (self.design.places[number],)
         )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fabricheck.records.component import Component
+
 
 @dataclass(frozen=True)
-class Evidence:
+class PairShare:
     """One pair over a suspect: its goodput as a share of what all healthy pairs give."""
 
     source: str
@@ -19,6 +21,7 @@ class Evidence:
 class Suspect:
     """A fault: one of `components` (the data cannot tell which), all of `kind` or of `several`.
 
+    `at_fault`: the same as components.
     `loss`, `low`, `high`: share that is lost, and its 95% interval. `evidence`: the pairs over it; where routes are
     unknown, those that may be. `p_value`: probability of such data
     in a healthy network, corrected for the `hypotheses`, all faults that the data can tell apart (Bonferroni).
@@ -31,7 +34,8 @@ class Suspect:
     high: float
     p_value: float
     hypotheses: int
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[PairShare, ...]
+    at_fault: tuple[Component, ...] = ()
 
     @property
     def place(self) -> str:

@@ -14,10 +14,11 @@ from scipy.special import stdtr
 from fabricheck.errors import UserError
 from fabricheck.localization.results import places_of
 from fabricheck.localization.routes import FloatArray, IntArray
+from fabricheck.records.finding import Finding
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import Network, node_of
 
@@ -55,7 +56,7 @@ class Swap:
         )
 
 
-def find_swapped(run: Run, topology: Topology, error: float) -> Iterator[Problem]:
+def find_swapped(run: Run, topology: Topology, error: float) -> Iterator[Finding]:
     """Cables that two nodes have exchanged, by the smallest messages of a run over nodes: needs no reference.
 
     `error`: the probability of naming any where all are right. Nothing is found where more switches on the way cost no
@@ -69,7 +70,9 @@ def find_swapped(run: Run, topology: Topology, error: float) -> Iterator[Problem
     except UserError:
         return  # hosts that the network does not have: the judge of pairs says so
     for swap in _swaps(latencies, ports, [network.leaf_of(each) for each in ports], error):
-        yield Problem(Verdict.DEGRADED, swap.message, " or ".join(swap.ports))
+        yield Finding(
+            "cables-swapped", Verdict.DEGRADED, swap.message, tuple(network.component(port) for port in swap.ports)
+        )
 
 
 def _latencies(run: Run, topology: Topology, network: Network) -> tuple[FloatArray, Sequence[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 
@@ -88,6 +89,26 @@ class Judgement:
     def unjudged(self) -> bool:
         """Whether a sound value met nothing to be judged by. No metric is INCOMPLETE for another reason."""
         return self.verdict is Verdict.INCOMPLETE
+
+    @property
+    def code(self) -> str:
+        """The code of its finding; empty where it passed."""
+        if self.verdict is Verdict.FAIL:
+            return "wrong-bytes" if self.samples.wrong_bytes > 0 else "below-floor"
+        by = self.yardstick.kind if self.yardstick is not None else "reference"
+        return {
+            Verdict.PASS: "",
+            Verdict.DEGRADED: f"slower-than-{by}",
+            Verdict.INCOMPLETE: "no-baseline",
+            Verdict.INVALID: "implausible-value",
+        }[self.verdict]
+
+    @property
+    def finding(self) -> Finding:
+        """What is wrong with it. Raises ValueError where it passed."""
+        expected = self.yardstick.value if self.yardstick is not None else None
+        text = f"{self.name}: {self.reason}"
+        return Finding(self.code, self.verdict, text, (), self.value, expected, self.unit, (self.name,))
 
     @property
     def judged_by(self) -> str:

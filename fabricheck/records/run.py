@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from fabricheck.records.finding import Finding
 from fabricheck.records.operations import ROUND_TRIPS
 from fabricheck.records.order_statistics import as_series
 from fabricheck.records.state import States
-from fabricheck.records.verdict import Problem
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Run:
     ranks: tuple[Rank, ...]
     samples: tuple[Samples, ...]
     footer: Mapping[str, Any] | None
-    problems: tuple[Problem, ...] = field(default=())
+    problems: tuple[Finding, ...] = field(default=())
     states: States = field(default_factory=States)
 
     @property

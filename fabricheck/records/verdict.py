@@ -1,9 +1,8 @@
-"""The five verdicts, what keeps a run or a session from being green, and what is told beside."""
+"""The five verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -15,32 +14,6 @@ class Verdict(str, Enum):
     FAIL = "FAIL"
     INCOMPLETE = "INCOMPLETE"
     INVALID = "INVALID"
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something that keeps a run or a session from being green, with the verdict that it forces, which is never PASS.
-
-    `message` is one line that says what is wrong, where, and what to do. `place`: the part of the system that is most
-    probably at fault, where that is what was found. `files`: the result files that show it, where a session says which.
-    Raises ValueError for the verdict PASS: that would be a `Finding`.
-    """
-
-    verdict: Verdict
-    message: str
-    place: str = ""
-    files: tuple[str, ...] = field(default=(), compare=False)
-
-    def __post_init__(self) -> None:
-        if self.verdict is Verdict.PASS:
-            raise ValueError(f"a problem cannot be PASS, which is for findings: {self.message}")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something that a session tells about the system, and that changes no verdict; `message` is one line."""
-
-    message: str
 
 
 #: The exit status of each verdict. 2 is the user's own mistake, and Click's too.
@@ -64,10 +37,3 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """
     order = list(Verdict)
     return max(verdicts, key=order.index)
-
-
-def split(found: Iterable[Problem | Finding]) -> tuple[tuple[Problem, ...], tuple[Finding, ...]]:
-    """The problems, and the findings, each in their order."""
-    found = tuple(found)
-    problems = tuple(each for each in found if isinstance(each, Problem))
-    return problems, tuple(each for each in found if isinstance(each, Finding))

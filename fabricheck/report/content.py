@@ -11,11 +11,12 @@ from typing import Any
 
 from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import LADDER, Judgement
 from fabricheck.records.metrics import Quantity
 from fabricheck.records.operations import MEMORY_PATHS, PAIRS
 from fabricheck.records.run import Rank, Samples
-from fabricheck.records.verdict import Problem, Verdict, worst
+from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.environment import set_by_launcher
 from fabricheck.results.guards import list_ranks
 from fabricheck.results.nccl_table import TESTS
@@ -158,7 +159,7 @@ def percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
-def short_message(problem: Problem, judged: RunJudgement) -> str:
+def short_message(problem: Finding, judged: RunJudgement) -> str:
     """The message without the file that it begins with, for where the file is named already."""
     path = judged.run.path
     if path and problem.message.startswith(f"{path}:"):

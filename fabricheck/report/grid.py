@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from fabricheck.judge.overall import SEVERITY, problems_of, verdict_of
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
-from fabricheck.records.verdict import Problem, Verdict, worst
+from fabricheck.records.verdict import Verdict, worst
 from fabricheck.report.content import facts_of, groups_of, percent, plural, who
 
 # Wider, a map is no map.
@@ -41,7 +42,7 @@ class Grid:
     note: str = ""
 
 
-def grid_of(runs: Sequence[RunJudgement], problems: Sequence[Problem] = ()) -> Grid | None:
+def grid_of(runs: Sequence[RunJudgement], problems: Sequence[Finding] = ()) -> Grid | None:
     """The map of runs in the order of the page; none where it would be of one thing.
 
     `problems`: of the session, which may name nodes that no run has.

@@ -24,8 +24,9 @@ from fabricheck.errors import UserError
 from fabricheck.judge.overall import SEVERITY, coverage, overall, rehearsed, worst_first
 from fabricheck.judge.overall import count as count_verdicts
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
 from fabricheck.records.rehearsal import REHEARSAL, is_mixed
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import number, printable
 from fabricheck.report.embedded import own_file, packed, packed_plotly, plotly_hash, script_hash
 from fabricheck.report.figures import Figure
@@ -84,7 +85,7 @@ def write_html(
     *,
     title: str,
     system: str,
-    problems: Sequence[Problem] = (),
+    problems: Sequence[Finding] = (),
     findings: Sequence[Finding] = (),
     past: Past | None = None,
 ) -> None:
@@ -121,7 +122,7 @@ def render_html(
     *,
     title: str,
     system: str,
-    problems: Sequence[Problem] = (),
+    problems: Sequence[Finding] = (),
     findings: Sequence[Finding] = (),
     past: Past | None = None,
 ) -> str:

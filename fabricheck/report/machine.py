@@ -12,12 +12,13 @@ from xml.etree import ElementTree
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
 from fabricheck.fleet.verdict import FleetVerdict, as_json
-from fabricheck.judge.as_json import problems_as_json, run_as_json
+from fabricheck.judge.as_json import run_as_json
 from fabricheck.judge.overall import coverage, overall, problems_of, rehearsed, verdict_of
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.rehearsal import EMULATED, is_rehearsal, marked
-from fabricheck.records.verdict import EXIT_CODES, Finding, Problem, Verdict
+from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.report.content import facts_of, printable, quantity_of
 from fabricheck.units import size_label
 
@@ -35,7 +36,7 @@ def write_json(
     path: Path,
     *,
     system: str,
-    problems: Sequence[Problem],
+    problems: Sequence[Finding],
     findings: Sequence[Finding],
     fleet: FleetVerdict | None = None,
 ) -> None:
@@ -52,8 +53,8 @@ def write_json(
         "exit_status": EXIT_CODES[verdict],
         **({"fleet": as_json(fleet)} if fleet is not None else {}),
         "coverage": {**asdict(reached), "message": reached.message},
-        "problems": problems_as_json(found),
-        "findings": [{"message": each.message} for each in findings],
+        "problems": [each.as_json() for each in found],
+        "findings": [each.as_json() for each in findings],
         "runs": [{"test": each.test, **run_as_json(each)} for each in runs],
     }
     # Renamed in place: that the file is there says that the session was judged.
@@ -62,7 +63,7 @@ def write_json(
     new.replace(path)
 
 
-def write_junit(runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Problem]) -> None:
+def write_junit(runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Finding]) -> None:
     """Write a test suite for the session and one for each run, with a test case for each metric.
 
     Everything that is not PASS is a failure whose type is the verdict.
@@ -80,7 +81,7 @@ def write_junit(runs: Sequence[RunJudgement], path: Path, *, system: str, proble
     ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
 
 
-def _failures(problems: Iterable[Problem]) -> list[_Failure]:
+def _failures(problems: Iterable[Finding]) -> list[_Failure]:
     return [(each.verdict, each.message) for each in problems]
 
 
@@ -93,7 +94,7 @@ def _suite(root: ElementTree.Element, name: str, cases: Sequence[tuple[str, Sequ
     suite.set("failures", str(sum(bool(failures) for _, failures in cases)))
 
 
-def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Problem]) -> None:
+def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Finding]) -> None:
     """Write the metrics in Prometheus' text format, in its base units, for node_exporter's textfile collector.
 
     A metric that does not exist this time has no line: alert on `fabricheck_exit_status` and on absent metrics. All of

@@ -17,6 +17,7 @@ from plotly.colors import sample_colorscale
 from fabricheck.errors import UserError
 from fabricheck.expectation.components import components_of
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
 from fabricheck.report.content import percent, plural, printable, quantity_of, share_of_expected, who
@@ -92,7 +93,7 @@ def node_of_run(judged: RunJudgement) -> Node | None:
 
 
 def _links(judged: RunJudgement, topology: Topology, host: str) -> list[LinkState]:
-    over: dict[str, list[tuple[float, str, Judgement]]] = {}
+    over: dict[Component, list[tuple[float, str, Judgement]]] = {}
     achievable = _is_achievable(judged)
     for each in _of_pairs(judged):
         share = _share_of_achievable(each) if achievable else share_of_expected(each)
@@ -104,12 +105,12 @@ def _links(judged: RunJudgement, topology: Topology, host: str) -> list[LinkStat
             crossed = components_of(judged.run, each.samples, topology)
         except UserError:  # a device that the topology does not know; the judge says so
             continue
-        for name in crossed:
-            over.setdefault(name, []).append((share, who(each.samples, len(judged.run.ranks)), each))
+        for component in crossed:
+            over.setdefault(component, []).append((share, who(each.samples, len(judged.run.ranks)), each))
     found: dict[tuple[str, str], LinkState] = {}
     for link in topology.links:
         a, b = sorted(link.ends)
-        pairs = sorted(over.get(f"{host}:{a}-{b}", ()), key=lambda each: each[:2])
+        pairs = sorted(over.get(Component(Kind.LINK, a, host, b, host), ()), key=lambda each: each[:2])
         found.setdefault((a, b), LinkState(link, tuple(pairs)))
     return list(found.values())
 

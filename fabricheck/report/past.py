@@ -17,7 +17,7 @@ from fabricheck.history.series import check_history
 from fabricheck.history.watch import Watched, watch_series
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.verdict import Finding, Problem, Verdict, split
+from fabricheck.records.finding import Finding, split
 from fabricheck.store.reading import entries_of, find_entries, history
 from fabricheck.store.replay import replay
 from fabricheck.store.session import read_record
@@ -42,7 +42,7 @@ class StoredSession:
     session: str
     started: str
     judged: tuple[RunJudgement, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
 
@@ -65,9 +65,8 @@ def stored_session(store: Path, system: str, session: str | None, root: Path) ->
     now = tuple(find_all(runs, SystemJudge.of(system, root)))
     said = {each.message for each in now}
     # What the runs do not tell: that a check did not run, what does not apply.
-    before: list[Problem | Finding] = [
-        *(Problem(Verdict(each.verdict), each.message) for each in record.problems),
-        *(Finding(each.message) for each in record.findings),
+    before: list[Finding] = [
+        *(each.finding for each in (*record.problems, *record.findings)),
     ]
     problems, findings = split([*(each for each in before if each.message not in said), *now])
     other = ", another ".join(found.other)

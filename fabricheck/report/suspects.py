@@ -21,8 +21,9 @@ from fabricheck.history.text import incident_evidence, incident_name
 from fabricheck.history.watch import WatchResult
 from fabricheck.judge.overall import SEVERITY, problems_of
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
-from fabricheck.records.verdict import Finding, Problem, Verdict, worst
+from fabricheck.records.verdict import Verdict, worst
 from fabricheck.report.advice import advice_for
 from fabricheck.report.content import (
     Group,
@@ -98,7 +99,7 @@ class _Slow:
 
 def suspects_of(
     runs: Sequence[RunJudgement],
-    problems: Sequence[Problem],
+    problems: Sequence[Finding],
     *,
     findings: Sequence[Finding] = (),
     system: str = "",
@@ -134,7 +135,7 @@ def suspects_of(
 
 
 def _of_places(
-    problems: Sequence[Problem], parts: Parts, worst_of: Mapping[str, Verdict], system: str
+    problems: Sequence[Finding], parts: Parts, worst_of: Mapping[str, Verdict], system: str
 ) -> Iterator[Suspect]:
     """Parts that only a problem of the session names: of the network, or slower than their equals."""
     for each in problems:
@@ -263,7 +264,7 @@ def _of_all(title: str, slow: Sequence[_Slow], system: str) -> Iterator[Suspect]
     )
 
 
-def _of_problems(runs: Sequence[RunJudgement], problems: Sequence[Problem], system: str) -> Iterator[Suspect]:
+def _of_problems(runs: Sequence[RunJudgement], problems: Sequence[Finding], system: str) -> Iterator[Suspect]:
     """What was not measured, or not what was asked for: the first problem of each run, which is the cause."""
     found: dict[tuple[Verdict, str], list[tuple[str, str]]] = {}
     for each in problems:
@@ -335,7 +336,10 @@ def _sharing(judged: RunJudgement, link: str, mixed: Iterable[Group]) -> Iterato
     if len(slow) < 2:
         return
     try:
-        paths = {id(each): frozenset(components_of(judged.run, each.samples, judged.topology)) for each in pairs}
+        paths = {
+            id(each): frozenset(one.key for one in components_of(judged.run, each.samples, judged.topology))
+            for each in pairs
+        }
     except UserError:  # a device that the topology does not know; the judge says so
         return
     crossing = count_crossing(paths.values())

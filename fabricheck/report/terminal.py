@@ -10,9 +10,10 @@ import click
 
 from fabricheck.judge.overall import count, coverage, overall, problems_of, rehearsed, verdict_of, worst_first
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.rehearsal import is_mixed, is_rehearsal, marked
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import (
     Group,
     facts_of,
@@ -108,7 +109,7 @@ def render(
     width: int,
     color: bool,
     height: int = 40,
-    problems: Sequence[Problem] = (),
+    problems: Sequence[Finding] = (),
     findings: Sequence[Finding] = (),
     system: str = "",
 ) -> str:
@@ -133,7 +134,7 @@ def render(
 def _lines(
     ranked: Sequence[RunJudgement],
     verdict: Verdict,
-    problems: Sequence[Problem],
+    problems: Sequence[Finding],
     findings: Sequence[Finding],
     suspects: Sequence[Suspect],
     *,

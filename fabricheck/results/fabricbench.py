@@ -16,9 +16,10 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from fabricheck.errors import UserError
+from fabricheck.records.finding import Finding
 from fabricheck.records.rehearsal import EMULATED, is_emulated
 from fabricheck.records.run import Rank, Run, Samples, describe_places
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench_format import (
     READABLE_FORMATS,
     ErrorModel,
@@ -94,16 +95,25 @@ def _show(value: JsonValue) -> str:
     return repr(value) if isinstance(value, (str, int, float, type(None))) else f"a {type(value).__name__}"
 
 
+# What a verdict on a line of a result file means, and the kinds of errors that fabricbench tells of.
+_CODES = {
+    Verdict.INVALID: "result-damaged",
+    Verdict.INCOMPLETE: "result-incomplete",
+    Verdict.FAIL: "wrong-bytes",
+}
+_CODE_OF_ERROR = {"timeout": "rank-hangs", "crash": "rank-crashed"}
+
+
 @dataclass
 class _Reader:
     path: str
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Finding] = field(default_factory=list)
     header: HeaderModel | None = None
     raw_header: JsonObject = field(default_factory=dict)
     messages: Mapping[Key, Sequence[Sequence[int]]] = field(default_factory=dict)
     samples: list[Samples] = field(default_factory=list)
     keys: list[Key] = field(default_factory=list)
-    of_samples: list[Problem] = field(default_factory=list)
+    of_samples: list[Finding] = field(default_factory=list)
     sample_lines: list[int] = field(default_factory=list)
     footer: FooterModel | None = None
     raw_footer: JsonObject = field(default_factory=dict)
@@ -113,14 +123,14 @@ class _Reader:
     planned: Counter[Key] = field(default_factory=Counter)
     unreadable: int = 0  # lines that should have held something and did not
 
-    def invalid(self, line: int, message: str, verdict: Verdict = Verdict.INVALID) -> None:
-        self.problems.append(self.problem(line, message, verdict))
+    def invalid(self, line: int, message: str) -> None:
+        self.problems.append(self.problem(line, message, Verdict.INVALID))
 
-    def problem(self, line: int, message: str, verdict: Verdict) -> Problem:
-        return Problem(verdict, _one_line(f"{self.path}:{line}: {message}"))
+    def problem(self, line: int, message: str, verdict: Verdict, code: str = "") -> Finding:
+        return Finding(code or _CODES[verdict], verdict, _one_line(f"{self.path}:{line}: {message}"))
 
-    def incomplete(self, line: int, message: str) -> None:
-        self.invalid(line, message, Verdict.INCOMPLETE)
+    def incomplete(self, line: int, message: str, code: str = "") -> None:
+        self.problems.append(self.problem(line, message, Verdict.INCOMPLETE, code))
 
     def read(self, lines: Iterable[bytes]) -> None:
         before: bytes | None = None
@@ -242,7 +252,9 @@ class _Reader:
 
     def check_file(self) -> None:
         if self.error is not None:
-            self.incomplete(self.end, self.describe_error(self.error))
+            self.incomplete(
+                self.end, self.describe_error(self.error), _CODE_OF_ERROR.get(self.error.kind, "benchmark-failed")
+            )
         elif self.footer is None and not any(each.verdict is Verdict.INCOMPLETE for each in self.problems):
             self.incomplete(self.last, "there is no footer: the run was cut off; see the benchmark's error output")
 
@@ -348,10 +360,11 @@ class _Reader:
     def complain(self, complaints: Iterable[tuple[int, str]], verdict: Verdict = Verdict.INVALID) -> None:
         complaints = list(complaints)
         for line, message in complaints[:_LONGEST_LIST]:
-            self.invalid(line, message, verdict)
+            self.problems.append(self.problem(line, message, verdict))
         if len(complaints) > _LONGEST_LIST:
             line, message = complaints[_LONGEST_LIST]
-            self.invalid(line, f"{message}, and so on: {len(complaints)} in all", verdict)
+            text = f"{message}, and so on: {len(complaints)} in all"
+            self.problems.append(self.problem(line, text, verdict))
 
     def check_footer(self, footer: FooterModel) -> None:
         if self.unreadable:

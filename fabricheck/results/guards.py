@@ -12,9 +12,11 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from fabricheck.errors import UserError
+from fabricheck.records.component import Component
+from fabricheck.records.finding import Finding
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run, describe_places
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench_format import parse_utc
 
 
@@ -49,7 +51,7 @@ def require(
     interfaces: Collection[str] = (),
     nics: Collection[str] = (),
     verified: bool = True,
-) -> tuple[Problem, ...]:
+) -> tuple[Finding, ...]:
     """What keeps `run` from being the run that was asked for; an empty tuple where nothing does.
 
     `ranks` and `nodes` are how many, `devices` whether each rank must have driven one, `exit_code` the program's exit
@@ -65,35 +67,42 @@ def require(
     Raises UserError for a regular expression that is not one.
     """
     forbidden, required = compile_patterns(paths_forbidden), compile_patterns(paths_required)
-    problems: list[Problem] = []
+    problems: list[Finding] = []
     if exit_code != 0:
         text = f"the benchmark ended with exit status {exit_code}; see its error output"
-        problems.append(Problem(Verdict.INCOMPLETE, f"{run.path}: {text}"))
+        problems.append(Finding("benchmark-failed", Verdict.INCOMPLETE, f"{run.path}: {text}"))
     if _ended_early(run):
         return tuple(problems)
     if not run.header:
         text = "the header is not valid, so nothing shows that the right thing was measured"
-        problems.append(Problem(Verdict.INVALID, f"{run.path}:1: {text}"))
+        problems.append(Finding("result-damaged", Verdict.INVALID, f"{run.path}:1: {text}"))
         return tuple(problems)
-    messages = [
-        *_place_mistakes(run, ranks, nodes, devices),
-        *_plan_mistakes(run.header, transport, backend, operations, implementation, verified),
-        *_library_mistakes(run.header, mpi_library),
-        *_environment_mistakes(run.header, environment or {}),
-        *_setting_mistakes(run.header["plan"], plan or {}),
+    mistakes: list[tuple[str, Iterable[str]]] = [
+        ("wrong-ranks", _place_mistakes(run, ranks, nodes, devices)),
+        ("wrong-plan", _plan_mistakes(run.header, transport, backend, operations, implementation, verified)),
+        ("wrong-library", _library_mistakes(run.header, mpi_library)),
+        ("setting-not-in-effect", _environment_mistakes(run.header, environment or {})),
+        ("wrong-plan", _setting_mistakes(run.header["plan"], plan or {})),
     ]
-    problems += [Problem(Verdict.INVALID, _flat(f"{run.path}:1: {message}")) for message in messages]
-    messages = []
+    problems += [_mistake(code, f"{run.path}:1: {message}") for code, found in mistakes for message in found]
+    mistakes = []
     if run.footer is not None:
-        messages = list(path_mistakes(run.footer["proof"], forbidden, required, described, _where(run)))
+        mistakes = [
+            ("path-forbidden", path_mistakes(run.footer["proof"], forbidden, required, described, _where(run))),
+        ]
         sent = run.footer["proof"].get("interfaces", {})
-        messages += _interface_mistakes(sent, interfaces) if interfaces else _management_mistakes(run, sent, nics)
+        stray = _interface_mistakes(sent, interfaces) if interfaces else _management_mistakes(run, sent, nics)
+        mistakes.append(("wrong-network", stray))
     elif required:
         # The run did not reach its end, which is not another measurement.
         message = f"{run.path}: there is no footer, so nothing proves which way the data went"
-        problems.append(Problem(Verdict.INCOMPLETE, message))
-    problems += [Problem(Verdict.INVALID, _flat(f"{run.path}: {message}")) for message in messages]
+        problems.append(Finding("path-unproven", Verdict.INCOMPLETE, message))
+    problems += [_mistake(code, f"{run.path}: {message}") for code, found in mistakes for message in found]
     return tuple(problems)
+
+
+def _mistake(code: str, message: str) -> Finding:
+    return Finding(code, Verdict.INVALID, " ".join(message.split()))
 
 
 # What fabricbench says first on stdout: which run it is, with which MPI library.
@@ -102,7 +111,7 @@ _ITSELF = re.compile(r"fabricbench: run ([0-9a-f]{32}) with (.+)")
 _CLOCK = timedelta(minutes=1)
 
 
-def require_fresh(run: Run, *, not_before: datetime, output: str = "") -> tuple[Problem, ...]:
+def require_fresh(run: Run, *, not_before: datetime, output: str = "") -> tuple[Finding, ...]:
     """A problem of a file that an earlier run left behind, that was changed, or whose rank 0 has a wrong clock.
 
     `output`: the job's stdout, where fabricbench tells its run and MPI library. Where it tells neither, the file is an
@@ -114,7 +123,13 @@ def require_fresh(run: Run, *, not_before: datetime, output: str = "") -> tuple[
     if _ended_early(run):
         return ()
     if not run.header:
-        return (Problem(Verdict.INVALID, f"{run.path}:1: the header is not valid, so nothing shows when the run was"),)
+        return (
+            Finding(
+                "result-damaged",
+                Verdict.INVALID,
+                f"{run.path}:1: the header is not valid, so nothing shows when the run was",
+            ),
+        )
     told = {run_id: library.strip() for run_id, library in _ITSELF.findall(output)}
     run_id, mpi = run.header["run_id"], run.header["libraries"]["mpi"]
     library = f"{mpi['name']} {mpi['version']}".strip()
@@ -131,10 +146,10 @@ def require_fresh(run: Run, *, not_before: datetime, output: str = "") -> tuple[
         text = (
             f"its clock is {behind.total_seconds():,.0f} s behind that of the check: chronyc tracking, or timedatectl"
         )
-        return (Problem(Verdict.DEGRADED, f"{host}: {text}", host),)
+        return (Finding("clock-off", Verdict.DEGRADED, f"{host}: {text}", (Component.of_node(host),)),)
     else:
         text = f"{began}, before this check did: an earlier one left the file, or the clock of {host} is behind"
-    return (Problem(Verdict.INVALID, f"{run.path}:1: {text}"),)
+    return (Finding("stale-result", Verdict.INVALID, f"{run.path}:1: {text}"),)
 
 
 def _ended_early(run: Run) -> bool:
@@ -145,7 +160,7 @@ def _ended_early(run: Run) -> bool:
 _SPOKE = re.compile(r"fabricbench: (?:no progress|nothing went on) for .*?: (?:all ranks of the node of )?ranks? (\d+)")
 
 
-def require_words_of_all_nodes(run: Run, errors: str) -> tuple[Problem, ...]:
+def require_words_of_all_nodes(run: Run, errors: str) -> tuple[Finding, ...]:
     """A problem that names the nodes that did not report, where the others gave up waiting; `errors`: the run's stderr.
 
     One rank of each node reports there that there is no progress. A node whose ranks all hang, or were killed, or that
@@ -161,13 +176,17 @@ def require_words_of_all_nodes(run: Run, errors: str) -> tuple[Problem, ...]:
     names = ", ".join(silent)
     ranks = list_ranks(rank for rank, host in hosts.items() if host in silent)
     text = f"{names} (rank {ranks}) did not report when the other nodes gave up waiting: hung, killed, or down"
-    return (Problem(Verdict.INCOMPLETE, f"{run.path}: {text}"),)
+    return (
+        Finding(
+            "node-did-not-report", Verdict.INCOMPLETE, f"{run.path}: {text}", tuple(map(Component.of_node, silent))
+        ),
+    )
 
 
 _BEHIND = re.compile(r"fabricbench: (?:no progress|nothing went on) for .*?: ranks? ([0-9,-]+) did not arrive")
 
 
-def require_arrival(run: Run, errors: str) -> tuple[Problem, ...]:
+def require_arrival(run: Run, errors: str) -> tuple[Finding, ...]:
     """A problem that names the ranks that did not arrive on other nodes than rank 0's; `errors`: the run's stderr.
 
     The result file knows those of rank 0's own node only: who is behind is seen in a node's shared memory.
@@ -185,7 +204,9 @@ def require_arrival(run: Run, errors: str) -> tuple[Problem, ...]:
         f"rank {list_ranks(sorted(ranks))} on {describe_places([places[one] for one in sorted(ranks)])}"
         for _, ranks in sorted(behind.items())
     )
-    return (Problem(Verdict.INCOMPLETE, f"{run.path}: no progress, and not only on the first node: {names}"),)
+    return (
+        Finding("rank-hangs", Verdict.INCOMPLETE, f"{run.path}: no progress, and not only on the first node: {names}"),
+    )
 
 
 def _listed(text: str) -> Iterable[int]:
@@ -205,10 +226,6 @@ def compile_patterns(patterns: Collection[str]) -> tuple[re.Pattern[str], ...]:
         except re.error as error:
             raise UserError(f"{pattern!r} is not a regular expression for a path: {error}") from None
     return tuple(compiled)
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _place_mistakes(run: Run, ranks: int, nodes: int, devices: bool) -> Iterable[str]:

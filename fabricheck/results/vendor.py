@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.imb import parse_imb
 from fabricheck.results.nccl_tests import parse_nccl_tests, parse_nccl_tests_json
 from fabricheck.results.oneccl_benchmark import parse_oneccl_benchmark
@@ -89,13 +90,15 @@ def _numbered(output: VendorOutput, path: str, number: int) -> VendorOutput:
     if not number:
         return output
     where = f"{path or 'the text'}, output {number}"
-    problems = [Problem(one.verdict, one.message.replace(path or "the output", where, 1)) for one in output.problems]
+    problems = [replace(one, message=one.message.replace(path or "the output", where, 1)) for one in output.problems]
     return replace(output, path=where, problems=tuple(problems))
 
 
-def not_judged(output: VendorOutput) -> Problem:
+def not_judged(output: VendorOutput) -> Finding:
     """Why a vendor's output by itself is never PASS."""
     text = (
         f"{output.path or 'the output'}: says nothing that proves where and over which path it ran, so it is not judged"
     )
-    return Problem(Verdict.INCOMPLETE, f"{text}: run the same from the suite (docs/vendor-suites.md)")
+    return Finding(
+        "not-judged-by-hand", Verdict.INCOMPLETE, f"{text}: run the same from the suite (docs/vendor-suites.md)"
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Samples
-from fabricheck.records.verdict import Problem
 
 
 @dataclass(frozen=True)
@@ -24,4 +24,4 @@ class VendorOutput:
     ranks: int | None
     facts: Mapping[str, str]
     samples: tuple[Samples, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]

@@ -14,8 +14,9 @@ from typing import Literal
 
 import numpy as np
 
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Samples
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import without_values
 from fabricheck.results.vendor_output import VendorOutput
 
@@ -161,7 +162,7 @@ class Complaints:
     """Collects the problems of one output."""
 
     path: str
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Finding] = field(default_factory=list)
 
     def add(self, verdict: Verdict, line: Line | None, message: str) -> None:
         """A problem with what stands in `line` (None: with the whole output), which is quoted."""
@@ -170,7 +171,7 @@ class Complaints:
             message = f"{message}: {quote(line.text)}"
             where += f":{line.number}"
         if len(self.problems) < _LONGEST_LIST or verdict not in {each.verdict for each in self.problems}:
-            self.problems.append(Problem(verdict, f"{where}: {message}"))
+            self.problems.append(Finding("output-damaged", verdict, f"{where}: {message}"))
 
     def sample(self, line: Line, sample: Samples | None) -> list[Samples]:
         """The sample, or none where `one_time` made none: then the line is INVALID."""

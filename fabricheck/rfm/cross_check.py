@@ -11,7 +11,8 @@ from reframe.core.builtins import variable
 from reframe.core.exceptions import SanityError
 
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.verdict import Problem, Verdict, worst
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.fabricbench import read_run
 from fabricheck.rfm.command_line import Plan
 from fabricheck.rfm.launch import launch_command
@@ -113,7 +114,11 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
     def further_metrics(self) -> Iterable[tuple[str, float]]:
         return ((f"{each.operation}_{size_label(each.bytes)}_ratio", each.ratio) for each in self.comparisons)
 
-    def further_problems(self) -> Iterable[Problem]:
+    def further_problems(self) -> Iterable[Finding]:
         if not self.comparisons:
-            return (Problem(Verdict.INCOMPLETE, "nothing was compared"),)
-        return (Problem(each.verdict, each.reason) for each in self.comparisons if each.verdict is not Verdict.PASS)
+            return (Finding("not-measured", Verdict.INCOMPLETE, "nothing was compared"),)
+        return (
+            Finding("tools-disagree", each.verdict, each.reason)
+            for each in self.comparisons
+            if each.verdict is not Verdict.PASS
+        )

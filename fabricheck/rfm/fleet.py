@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import reframe as rfm
@@ -11,11 +11,13 @@ from reframe.core.exceptions import SanityError
 
 from fabricheck.fleet.record import TROUBLES, Fleet, read_troubles
 from fabricheck.fleet.settings import KEY
-from fabricheck.judge.overall import verdict_of
+from fabricheck.judge.overall import NOTHING_JUDGED, verdict_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import NODES
+from fabricheck.records.component import Component
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.bounds import attributes_of
 from fabricheck.rfm.outcome import EXIT_STATUS, RESULT, UNSUPPORTED, unsupported_reason
 
@@ -52,21 +54,23 @@ def judge_nodes(test: rfm.RegressionTest) -> RunJudgement:
         reason = unsupported_reason(nodes[0].folder, UNSUPPORTED)
         test.leave_out_unsupported(reason or "unsupported", "none of the nodes")
     told = {each.node: each.what for each in read_troubles(stage / TROUBLES)}
-    problems = [Problem(Verdict.INCOMPLETE, f"{name}: {what}", name) for name, what in told.items()]
+    problems = [
+        Finding("node-did-not-run", Verdict.INCOMPLETE, f"{name}: {what}", (Component.of_node(name),))
+        for name, what in told.items()
+    ]
     runs: list[RunJudgement] = []
     judge = test.system_judge()
     for each in nodes:
         if not (each.folder / RESULT).exists():
             if each.name not in told and not fleet.ended:
                 text = f"{each.name}: left no results (exit status {each.status})"
-                problems.append(Problem(Verdict.INCOMPLETE, text, each.name))
+                problems.append(Finding("node-did-not-run", Verdict.INCOMPLETE, text, (Component.of_node(each.name),)))
             continue
         status = each.status if each.status is not None else 1
         run = test.read_guarded(each.folder / RESULT, status, test.wanted_environment(), test.paths())
         if any(one.verdict is Verdict.INVALID for one in run.problems):
             (each.folder / RESULT).rename(each.folder / _INVALID)
-            # What a node did wrong must not cost the others: the test is INCOMPLETE by it.
-            problems += [Problem(Verdict.INCOMPLETE, f"{each.name}: {one.message}", each.name) for one in run.problems]
+            problems += [_of_node(one, each.name) for one in run.problems]
             continue
         runs.append(judge.judge_anyhow(run, type(test).__name__, attributes_of(test)))
     if not runs:
@@ -74,20 +78,28 @@ def judge_nodes(test: rfm.RegressionTest) -> RunJudgement:
         raise SanityError(f"INCOMPLETE: none of {len(fleet.nodes)} nodes left a result{why}")
     if fleet.ended:
         problems.append(
-            Problem(Verdict.INCOMPLETE, f"{len(runs)} of {len(fleet.nodes)} nodes have a result: {fleet.ended}")
+            Finding(
+                "job-ended", Verdict.INCOMPLETE, f"{len(runs)} of {len(fleet.nodes)} nodes have a result: {fleet.ended}"
+            )
         )
     problems += _bad(judge.compare(runs).runs)
     test.fleet_problems = tuple(problems)
     return RunJudgement(Run(str(stage), {}, (), (), None), Verdict.PASS, (), ())
 
 
-def _bad(judged: tuple[RunJudgement, ...]) -> Iterator[Problem]:
+def _bad(judged: tuple[RunJudgement, ...]) -> Iterator[Finding]:
     """The worst that is said of each node that is not PASS."""
     for each in judged:
         verdict = verdict_of(each)
         if verdict is not Verdict.PASS:
             host = each.run.ranks[0].host if each.run.ranks else each.run.path
-            said = [one.message for one in each.problems if one.verdict is verdict]
-            said += [f"{one.name}: {one.reason}" for one in each.judgements if one.verdict is verdict]
-            kept = Verdict.INCOMPLETE if verdict is Verdict.INVALID else verdict
-            yield Problem(kept, f"{host}: {said[0] if said else verdict.value}", host)
+            found = [one for one in each.problems if one.verdict is verdict]
+            found += [one.finding for one in each.judgements if one.verdict is verdict]
+            yield _of_node(found[0] if found else NOTHING_JUDGED, host)
+
+
+def _of_node(found: Finding, host: str) -> Finding:
+    """What is wrong with a node, as the test over all of them has it: what one did wrong must not cost the others."""
+    verdict = Verdict.INCOMPLETE if found.verdict is Verdict.INVALID else found.verdict
+    at_fault = found.components or (Component.of_node(host),)
+    return replace(found, verdict=verdict, message=f"{host}: {found.message}", components=at_fault)

@@ -23,7 +23,8 @@ from fabricheck.fleet.allocation import seconds
 from fabricheck.fleet.nodes import SLURM
 from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.settings import KEY
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.build import API_OF_CCL, missing_backend
 from fabricheck.suite import described, site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology
@@ -187,14 +188,14 @@ _AWAY = frozenset(("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "N
 _LOST = frozenset(("DOWN", "FAIL", "NOT_RESPONDING"))
 
 
-def nodes_for(test: rfm.RegressionTest) -> tuple[int, int, tuple[Problem, ...], str]:
+def nodes_for(test: rfm.RegressionTest) -> tuple[int, int, tuple[Finding, ...], str]:
     """How many nodes the partition has, how many the test takes, what keeps a test of all nodes from some, and all that
     Slurm has where those are more."""
     known = nodes_of(test.current_partition)
     if test.wanted_nodes:
         return known, test.wanted_nodes, (), ""
     up, away = nodes_up(test, min(known, int(test.current_partition.extras.get("most_nodes", known))))
-    problems = tuple(Problem(Verdict.INCOMPLETE, f"{each} and was not measured") for each in away)
+    problems = tuple(Finding("node-away", Verdict.INCOMPLETE, f"{each} and was not measured") for each in away)
     return known, up, problems, nodes_undescribed(test, known)
 
 

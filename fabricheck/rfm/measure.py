@@ -20,10 +20,11 @@ from fabricheck.extras import Effort, effort_problems, renamed_keys, unsupported
 from fabricheck.findings.of_session import with_what_it_tells
 from fabricheck.fleet.settings import KEY
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
 from fabricheck.records.metrics import expected_metric_names
 from fabricheck.records.operations import COLLECTIVES_ONLY, backend_of
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_fresh
 from fabricheck.results.node_state import FOLDER
@@ -167,9 +168,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     further_files: tuple[str, ...] = ()
     #: Of a partition that is a fleet inside of its job: what starts the ranks, and what was wrong with its nodes.
     fleet_launcher = "fabricheck.fleet.sweep"
-    fleet_problems: tuple[Problem, ...] = ()
+    fleet_problems: tuple[Finding, ...] = ()
     #: Nodes that take no job, which a test of all nodes leaves out.
-    away: tuple[Problem, ...] = ()
+    away: tuple[Finding, ...] = ()
 
     @run_after("init")
     def select(self) -> None:
@@ -431,7 +432,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     def further_metrics(self) -> Iterable[tuple[str, float]]:
         return ()  # ratios that are performance variables beside the metrics, by name
 
-    def further_problems(self) -> Iterable[Problem]:
+    def further_problems(self) -> Iterable[Finding]:
         return self.fleet_problems  # what keeps a test from passing whose metrics all do
 
     @run_after("performance")
@@ -441,7 +442,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             raise PerformanceError(f"INCOMPLETE: ReFrame did not record {', '.join(lost[:3])}")
         record_bounds(self.perfvalues, self.current_partition.fullname, self.judgement.judgements)
         bad = [each for each in self.judgement.judgements if each.verdict is not Verdict.PASS]
-        problems = [Problem(each.verdict, f"{each.name}: {each.reason}") for each in bad] or [*self.further_problems()]
+        problems = [each.finding for each in bad] or [*self.further_problems()]
         problems += self.judgement.problems
         if problems:
             raise PerformanceError(summary(problems, ""))

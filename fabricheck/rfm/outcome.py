@@ -13,8 +13,9 @@ import reframe as rfm
 from reframe.core.exceptions import SanityError
 
 from fabricheck.judge.node_state import evidence_without_run
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_unsupported
 from fabricheck.results.guards import require_arrival, require_words_of_all_nodes
 from fabricheck.results.node_state import read_states
@@ -120,16 +121,16 @@ def lost_words(test: rfm.RegressionTest) -> str:
     return "".join(f": {each}" for each in nodes_lost(test))
 
 
-def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -> tuple[Problem, ...]:
+def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -> tuple[Finding, ...]:
     """What tells the nodes and ranks for which `run` did not get to its end, of Slurm and of the run's stderr.
 
     A job or launcher that was ended after all was measured costs no measurement, but it is no run as it should be.
     """
     if ended := _ended_afterwards(run, status, errors):
         text = f"{run.path}: all was measured, and then {ended}: look into the scheduler's log{describe_end(errors)}"
-        return (Problem(Verdict.INCOMPLETE, text),)
+        return (Finding("ended-after-measuring", Verdict.INCOMPLETE, text),)
     lost = nodes_lost(test, (each.host for each in run.ranks)) if run.footer is None else ()
-    problems = (Problem(Verdict.INCOMPLETE, f"{run.path}: {each}") for each in lost)
+    problems = (Finding("node-lost", Verdict.INCOMPLETE, f"{run.path}: {each}") for each in lost)
     return (*problems, *require_words_of_all_nodes(run, errors), *require_arrival(run, errors))
 
 
@@ -143,7 +144,7 @@ def what_ended(lines: Sequence[str]) -> str:
     return next(found, "")
 
 
-def summary(problems: Iterable[Problem], more: str) -> str:
+def summary(problems: Iterable[Finding], more: str) -> str:
     """One line: the worst first, with how many others there are, and `more` at its end."""
     order = list(Verdict)
     ranked = sorted(problems, key=lambda each: order.index(each.verdict), reverse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import reframe.core.runtime as rt
@@ -12,8 +13,9 @@ from fabricheck.fleet.screen import LAUNCHES
 from fabricheck.fleet.settings import KEY
 from fabricheck.jsonfile import read_json
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.measure import FabricbenchCheck
 
 
@@ -48,17 +50,19 @@ class FleetScreen(FabricbenchCheck):
         stage, folder = Path(self.stagedir), Path(self.current_partition.extras[KEY])
         launches = read_json(stage / LAUNCHES) if (stage / LAUNCHES).exists() else []
         troubles = read_troubles(stage / TROUBLES)
-        problems = [Problem(Verdict.INCOMPLETE, f"{one.node}: {one.what}", one.node) for one in troubles]
+        problems = [replace(one.finding, verdict=Verdict.INCOMPLETE) for one in troubles]
         status = self.exit_status()
         if status != 0:
             why = f": {ended}" if (ended := Fleet.read(folder).ended) else self.last_words()
-            problems.append(Problem(Verdict.INCOMPLETE, f"the network was not screened as a whole{why}"))
+            problems.append(
+                Finding("network-not-screened", Verdict.INCOMPLETE, f"the network was not screened as a whole{why}")
+            )
         for each in launches:
             self.num_nodes, self.operations = each["nodes"], each["operations"]
             self.num_tasks = self.num_nodes * self.num_tasks_per_node
             file = stage / each["file"]
             if not file.exists():
-                problems.append(Problem(Verdict.INCOMPLETE, f"{each['file']} was not measured"))
+                problems.append(Finding("not-measured", Verdict.INCOMPLETE, f"{each['file']} was not measured"))
                 continue
             problems += self.read_guarded(file, 0, self.wanted_environment(), self.paths()).problems
         if not launches:

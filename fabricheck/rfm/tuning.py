@@ -16,8 +16,9 @@ from fabricheck.errors import UserError
 from fabricheck.interleaved.rounds import FOLDER, Launch, Sides, launches, require_alike, write_sides
 from fabricheck.interleaved.tuning_effect import FEWEST_ROUNDS, Kind, compare_rounds
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Problem, Verdict, worst
+from fabricheck.records.verdict import Verdict, worst
 from fabricheck.rfm.launch import launch_command, profile_of
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.paths import ANY_PATH
@@ -119,7 +120,7 @@ class InterleavedCheck(FabricbenchCheck):
             try:
                 self.comparison = compare_rounds(case, self.compared, runs, policy)
             except UserError as error:
-                problems.append(Problem(Verdict.INCOMPLETE, str(error)))
+                problems.append(Finding("not-measured", Verdict.INCOMPLETE, str(error)))
         verdict = worst([judged.verdict, *(each.verdict for each in problems)])
         return replace(judged, problems=tuple(problems), verdict=verdict)
 
@@ -132,10 +133,10 @@ class InterleavedCheck(FabricbenchCheck):
         for each in self.comparison.effects:
             yield "".join(letter if letter.isalnum() else "_" for letter in each.name.lower()) + "_gain", each.gain
 
-    def further_problems(self) -> Iterable[Problem]:
+    def further_problems(self) -> Iterable[Finding]:
         if self.comparison.verdict is not Verdict.PASS:
             hurt = f"{len(self.comparison.of(Kind.HURTS))} of {len(self.comparison.effects)} metrics"
-            yield Problem(self.comparison.verdict, f"{self.compared.title} hurts {hurt}")
+            yield Finding("setting-hurts", self.comparison.verdict, f"{self.compared.title} hurts {hurt}")
 
 
 class TuningComparison(RegressionTestPlugin):

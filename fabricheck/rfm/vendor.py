@@ -9,9 +9,10 @@ from pathlib import Path
 from reframe.core.exceptions import SanityError
 
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
 from fabricheck.records.operations import backend_of
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Problem, Verdict, worst
+from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.results.nccl_tests_json import parse_nccl_tests_json
@@ -38,7 +39,9 @@ PLACE = "place"
 STARTED = "started"
 WALL = "wall-ns"
 
-AT_CHECKING = Problem(Verdict.INCOMPLETE, "the run that checks the data did not end well, so nothing was timed")
+AT_CHECKING = Finding(
+    "benchmark-failed", Verdict.INCOMPLETE, "the run that checks the data did not end well, so nothing was timed"
+)
 
 
 class VendorCheck(SuiteParts, FabricbenchCheck):

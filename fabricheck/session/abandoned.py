@@ -20,7 +20,8 @@ from fabricheck.fleet.record import Fleet
 from fabricheck.jsonfile import read_json
 from fabricheck.locks import exclusive
 from fabricheck.records.case import NODES, Case
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 from fabricheck.session.reading import VERDICT, Session, SessionInfo, read_session
 
 #: What a run was to be, in its folder.
@@ -112,7 +113,9 @@ def read_abandoned(folder: Path) -> Session:
         cases = tuple(_cases_without_report(folder, started.system))
         session = replace(Session.of(folder, cases, started.listed), without_report=_info(folder, started))
         left = f"ReFrame left no report, so its result files are judged, of which there are {len(cases)}"
-    problem = Problem(Verdict.INCOMPLETE, f"{when} was ended before it was judged (a kill, or a reboot): {left}")
+    problem = Finding(
+        "run-interrupted", Verdict.INCOMPLETE, f"{when} was ended before it was judged (a kill, or a reboot): {left}"
+    )
     return replace(session, problems=(problem, *session.problems))
 
 

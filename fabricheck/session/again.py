@@ -14,7 +14,8 @@ from fabricheck.judge.evidence import short_name
 from fabricheck.judge.overall import verdict_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case, node_of_file
-from fabricheck.records.verdict import Finding, Problem, Verdict, worst
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict, worst
 from fabricheck.session.launches import Chance, Launch, Launched, is_open, that_counts, write_launched
 from fabricheck.session.outcome import Outcome, judge_session
 from fabricheck.session.progress import Progress
@@ -111,7 +112,7 @@ class Again:
         decided = session.with_launches(launched)
         if ended_by:
             text = f"{ended_by} ended the launches of what was DEGRADED: what was found until then stands"
-            decided = replace(decided, findings=(*decided.findings, Finding(text)))
+            decided = replace(decided, findings=(*decided.findings, Finding("launches-ended", Verdict.PASS, text)))
         return decided
 
     def _launch(
@@ -222,7 +223,7 @@ def launches_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) 
     }
 
 
-def _names(problem: Problem) -> set[str]:
+def _names(problem: Finding) -> set[str]:
     """The parts that are slow, else what is said of them; nothing where it is not about speed."""
     if problem.verdict is not Verdict.DEGRADED:
         return set()

@@ -12,7 +12,8 @@ from scipy.special import bdtrc  # that of scipy.stats.binom, which takes half a
 
 from fabricheck.errors import UserError
 from fabricheck.jsonfile import read_json
-from fabricheck.records.verdict import Finding, Verdict
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 
 #: In the folder of a session in which something was launched again.
 LAUNCHES = "launches.json"
@@ -54,7 +55,7 @@ class Launched:
         if self.p is not None:
             text += f" (p = {self.p:.1g}, corrected for all metrics of the session)"
             text += "; more launches would tell: --launches" if self.p > FALSE_ALARMS else ""
-        return Finding(text)
+        return Finding("launched-again", Verdict.PASS, text)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from fabricheck.judge.references import ALL_OTHERS
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
+from fabricheck.records.finding import Finding, split
 from fabricheck.records.rehearsal import as_rehearsal
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Finding, Problem, Verdict, split
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session.problems import failure_of
 from fabricheck.session.reading import Session
@@ -37,7 +38,7 @@ class Outcome:
     """
 
     verdict: Verdict
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]
     findings: tuple[Finding, ...]
     judged: tuple[RunJudgement, ...]
     cases: tuple[Case, ...]
@@ -92,10 +93,10 @@ def _taken_over(session: Session) -> Iterator[Finding]:
         files = session.files
         number = sum(map(is_taken_over, files))
         text = f"{number} of {len(files)} result files were taken over from {fleet.earlier[0]}, not measured again"
-        yield Finding(text)
+        yield Finding("taken-over", Verdict.PASS, text)
 
 
-def _fleet_of(session: Session, judged: Sequence[RunJudgement], problems: Sequence[Problem]) -> FleetVerdict | None:
+def _fleet_of(session: Session, judged: Sequence[RunJudgement], problems: Sequence[Finding]) -> FleetVerdict | None:
     """The verdict of each node, where the run was one over many."""
     fleet = Fleet.of_run(session.folder)
     if fleet is None:
@@ -104,12 +105,12 @@ def _fleet_of(session: Session, judged: Sequence[RunJudgement], problems: Sequen
     return verdict_of_fleet(fleet, troubles, judged, problems)
 
 
-def _left_out(fleet: FleetVerdict) -> Iterator[Problem]:
+def _left_out(fleet: FleetVerdict) -> Iterator[Finding]:
     """Nodes that were asked for and not measured: what is not known of them is no pass."""
     if fleet.unchecked:
         names, first = fold(each.node for each in fleet.unchecked), fleet.unchecked[0]
         text = f"{len(fleet.unchecked)} of {fleet.nodes} nodes were not checked: {names} ({first.why})"
-        yield Problem(Verdict.INCOMPLETE, text)
+        yield Finding("nodes-not-checked", Verdict.INCOMPLETE, text)
 
 
 def read_result(file: Path, suite: Suite, system: str) -> Run:
@@ -118,7 +119,7 @@ def read_result(file: Path, suite: Suite, system: str) -> Run:
     return as_rehearsal(run) if suite.is_miniature(system) else run
 
 
-def not_said(session: Session, judged: Sequence[RunJudgement], told: Sequence[Problem]) -> Iterator[Problem]:
+def not_said(session: Session, judged: Sequence[RunJudgement], told: Sequence[Finding]) -> Iterator[Finding]:
     """The session's problems, without those of test cases whose runs say the same themselves, and no word less.
 
     `told`: what is said of all runs together. A check that failed says its worst, and may add what only it knows, such
@@ -135,14 +136,14 @@ def not_said(session: Session, judged: Sequence[RunJudgement], told: Sequence[Pr
     return (each for each in session.problems if each not in repeated)
 
 
-def _twice(judged: Sequence[RunJudgement]) -> Iterator[Problem]:
+def _twice(judged: Sequence[RunJudgement]) -> Iterator[Finding]:
     """Result files of one and the same run of the benchmark, which then stands for two test cases."""
     seen: dict[str, str] = {}
     for each in judged:
         run_id = each.run.header.get("run_id")
         if run_id is not None and seen.setdefault(run_id, each.run.path) != each.run.path:
             text = f"{each.run.path}: is of the same run as {seen[run_id]}: the file was handed in again"
-            yield Problem(Verdict.INVALID, text)
+            yield Finding("same-result-twice", Verdict.INVALID, text)
 
 
 def _worst_of(case: Case) -> str:
@@ -151,7 +152,7 @@ def _worst_of(case: Case) -> str:
     return re.sub(r" \(and \d+ more\)$", "", first.partition(" error: ")[2])
 
 
-def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterator[Problem]:
+def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterator[Finding]:
     """A check file that is gone leaves no trace in ReFrame, but the system's references still name its tests."""
     if judge.references is None:
         return
@@ -160,10 +161,10 @@ def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterator[Problem]:
     for name in (*judge.references.tests, *judge.references.uncalibrated):
         if name not in (*known, ALL_OTHERS):
             text = f"{judge.references.path} names {name}, which is not in {checks}: is a file missing?"
-            yield Problem(Verdict.INCOMPLETE, text)
+            yield Finding("check-missing", Verdict.INCOMPLETE, text)
 
 
-def _tuning_effects(cases: Iterable[Case], judge: SystemJudge) -> Iterator[Problem | Finding]:
+def _tuning_effects(cases: Iterable[Case], judge: SystemJudge) -> Iterator[Finding]:
     """What settings change, of the cases whose launches are comparable: their own sanity says the others' problems."""
     comparable = (case for case in cases if case.result == "pass" or case.phase == "performance")
     return find_tuning_effects((case.folder for case in comparable if case.folder), judge.policy)

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from fabricheck.records.case import Case
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 
 # What ReFrame and a check say before what is wrong, where the check says its verdict itself.
 _NAMED = re.compile(rf"^(?:\w+ )*error: (?:{'|'.join(each.value for each in Verdict)}): ")
@@ -17,7 +18,7 @@ _REFUSED = re.compile(r"(?:sbatch|srun|salloc|qsub|bsub|flux)\b.*?\berror: .+", 
 _ERROR = re.compile(r"^fabricheck: |\berror\b[: ]", re.IGNORECASE)
 
 
-def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: str = "") -> tuple[Problem, ...]:
+def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: str = "") -> tuple[Finding, ...]:
     """Everything that keeps a session from being green, whatever its measurements are worth.
 
     `listed`: how many test cases ReFrame said it would run. `status`: its exit status. `last_error`: what it said last,
@@ -25,42 +26,52 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
     """
     problems = []
     if len(cases) != listed:
-        problems.append(Problem(Verdict.INCOMPLETE, f"{listed} test cases were selected and {len(cases)} were run"))
+        problems.append(
+            Finding("tests-missing", Verdict.INCOMPLETE, f"{listed} test cases were selected and {len(cases)} were run")
+        )
     failed = [case for case in cases if case.result != "pass" and not case.does_not_apply]
     problems += [failure_of(case) for case in failed if case.result_files()]
     for members in _alike(case for case in failed if not case.result_files()):
-        problems.append(Problem(members[0].verdict, _say(members, _how(members[0]))))
+        problems.append(Finding("test-failed", members[0].verdict, _say(members, _how(members[0]))))
     for case in cases:
         if case.result == "pass" and not case.is_build and not case.result_files():
-            problems.append(Problem(Verdict.INCOMPLETE, f"{case}: passed without leaving a result file"))
+            problems.append(Finding("no-result", Verdict.INCOMPLETE, f"{case}: passed without leaving a result file"))
     if not any(not case.is_build and not case.not_applicable for case in cases):
-        problems.append(Problem(Verdict.INCOMPLETE, "not one measurement was run"))
+        problems.append(Finding("nothing-measured", Verdict.INCOMPLETE, "not one measurement was run"))
     # With --reruns ReFrame's status is 1 where any launch failed, also one that others outvoted.
     is_outvoted = status == 1 and not last_error and any(set(case.launches) - {Verdict.PASS} for case in cases)
     if status != 0 and not problems and not is_outvoted:
         why = last_error or "it does not say why"
-        problems.append(Problem(Verdict.INCOMPLETE, f"ReFrame ended with exit status {status}: {why}"))
+        problems.append(
+            Finding("reframe-failed", Verdict.INCOMPLETE, f"ReFrame ended with exit status {status}: {why}")
+        )
     return tuple(problems)
 
 
 def find_what_applies(cases: Sequence[Case]) -> Iterator[Finding]:
     """Which tests do not apply to the system, were launched again, or could be measured although the site denies it."""
     for members in _alike(case for case in cases if case.does_not_apply):
-        yield Finding(_say(members, "does not apply" if len(members) == 1 else "do not apply"))
+        yield Finding(
+            "does-not-apply", Verdict.PASS, _say(members, "does not apply" if len(members) == 1 else "do not apply")
+        )
     for case in cases:
         if case.launches:
             said = ", ".join(each.value for each in case.launches)
-            yield Finding(f"{case}: was launched {len(case.launches)} times: {said}; {case.verdict.value} counts")
+            yield Finding(
+                "launched-again",
+                Verdict.PASS,
+                f"{case}: was launched {len(case.launches)} times: {said}; {case.verdict.value} counts",
+            )
         if case.result == "pass" and case.declared_unsupported and case.result_files():
             text = (
                 f"was measured, although the site says that this machine does not support {case.declared_unsupported}"
             )
-            yield Finding(f"{case}: {text}: take that out of the partition's unsupported")
+            yield Finding("is-supported", Verdict.PASS, f"{case}: {text}: take that out of the partition's unsupported")
 
 
-def failure_of(case: Case) -> Problem:
+def failure_of(case: Case) -> Finding:
     """What keeps a case from being green that did not pass."""
-    return Problem(case.verdict, _say([case], _how(case)))
+    return Finding("test-failed", case.verdict, _say([case], _how(case)))
 
 
 def _how(case: Case) -> str:

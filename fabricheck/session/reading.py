@@ -12,7 +12,8 @@ from pathlib import Path
 from fabricheck.errors import UserError
 from fabricheck.jsonfile import read_json
 from fabricheck.records.case import Case
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 from fabricheck.session.launches import Launched, read_launched
 from fabricheck.session.problems import failure_of, find_problems, find_what_applies
 
@@ -78,7 +79,7 @@ class Session:
 
     folder: Path
     cases: tuple[Case, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]
     findings: tuple[Finding, ...] = ()
     without_report: SessionInfo | None = None
     interrupted: bool = False

@@ -30,7 +30,8 @@ from fabricheck.fleet.resume import carry_on
 from fabricheck.fleet.settings import write_settings
 from fabricheck.patterns import mistake_of
 from fabricheck.records.case import Case
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 from fabricheck.session.abandoned import Started, leave_started, unwritable
 from fabricheck.session.check_files import check_files
 from fabricheck.session.progress import Progress, past_seconds
@@ -178,7 +179,7 @@ def _session(folder: Path, listed: int, status: int, ended_by: str, output: Path
     text = f"{ended_by} ended the run before all tests were"
     if (fleet := Fleet.of_run(folder)) is not None:
         fleet.end(text)
-    problem = Problem(Verdict.INCOMPLETE, text)
+    problem = Finding("run-interrupted", Verdict.INCOMPLETE, text)
     return replace(session, problems=(problem, *session.problems), interrupted=True)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from fabricheck.records.finding import Finding
 from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.store.folders import SESSION, Entry
 
@@ -26,17 +27,24 @@ class _Model(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class ProblemRecord(_Model):
-    """A problem of the session, not of one run. In format 1 a finding was a problem whose verdict is PASS."""
-
-    verdict: VerdictName
-    message: str
-
-
 class FindingRecord(_Model):
-    """What the session told beside its verdicts; it changed none."""
+    """A finding of the session, not of one run. Before format 3 there were no codes and no components, and those that
+    changed no verdict had none; in format 1 they stood among the others."""
 
+    verdict: VerdictName = "PASS"
     message: str
+    code: str = "recorded"
+    components: list[dict[str, str]] = []
+    measured: float | None = None
+    expected: float | None = None
+    unit: str = ""
+    metrics: list[str] = []
+    files: list[str] = []
+
+    @property
+    def finding(self) -> Finding:
+        """Raises ValueError where its code or components are none."""
+        return Finding.from_json(self.model_dump())
 
 
 class Yardsticks(_Model):
@@ -57,14 +65,14 @@ class NodeRecord(_Model):
 class SessionRecord(_Model):
     """The session: when and where it was, what it came to, and which runs are in the entry.
 
-    Format 1 had no findings of their own; `read_record` brings it into the shape of format 2. `stored` is when the
+    Format 1 had no findings of their own; `read_record` brings it into the shape of later ones. `stored` is when the
     entry was written. `software` are versions that all its runs share,
     `judged_by` those of the program and the suite that judged them. `rehearsal`: whether any run was on emulated GPUs;
     the store of before emulation has none. `level`: which checks were asked for, by their tags. `nodes`: each that had
     a part. Either is null where nobody said so, as in every store of before.
     """
 
-    format: Literal[1, 2] = 2
+    format: Literal[1, 2, 3] = 3
     session: str
     system: str
     started: Moment
@@ -75,7 +83,7 @@ class SessionRecord(_Model):
     judged_by: dict[str, str]
     yardsticks: Yardsticks
     verdict: VerdictName
-    problems: list[ProblemRecord]
+    problems: list[FindingRecord]
     findings: list[FindingRecord] = []
     rehearsal: bool = False
     level: str | None = None
@@ -101,6 +109,6 @@ def read_record(entry: Entry, content: bytes | None = None) -> SessionRecord:
 
 
 def _findings_apart(record: SessionRecord) -> SessionRecord:
-    findings = [FindingRecord(message=each.message) for each in record.problems if each.verdict == "PASS"]
+    findings = [each for each in record.problems if each.verdict == "PASS"]
     problems = [each for each in record.problems if each.verdict != "PASS"]
     return record.model_copy(update={"problems": problems, "findings": [*findings, *record.findings]})

@@ -221,7 +221,7 @@ def metrics_table(measured: Sequence[Measured], session: str, started: datetime)
                     "verdict": _verdict_of_row(judged, whole),
                     "software": each.software,
                     "tuning": each.tuning,
-                    "components": list(components_of(each.judged.run, judged.samples, topology)),
+                    "components": [one.key for one in components_of(each.judged.run, judged.samples, topology)],
                     **_yardsticks(judged),
                 }
             )
@@ -344,15 +344,18 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def clean_json(value: Any) -> Any:
+    """A JSON value with texts as `clean` makes them."""
+    if isinstance(value, dict):
+        return {name: clean_json(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [clean_json(each) for each in value]
+    return clean(value) if isinstance(value, str) else value
+
+
 def _frame(rows: Sequence[Mapping[str, Any]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     """The table of rows, with texts as `clean` makes them."""
-
-    def cleaned(value: Any) -> Any:
-        if isinstance(value, list):
-            return [cleaned(each) for each in value]
-        return clean(value) if isinstance(value, str) else value
-
-    return pl.DataFrame([{name: cleaned(row[name]) for name in schema} for row in rows], schema=schema)
+    return pl.DataFrame([{name: clean_json(row[name]) for name in schema} for row in rows], schema=schema)
 
 
 def _place(each: Measured, session: str, started: datetime) -> dict[str, Any]:
@@ -414,7 +417,7 @@ def _record(run: Run) -> str:
             "header": run.header,
             "ranks": [asdict(each) for each in run.ranks],
             "footer": run.footer,
-            "problems": [[each.verdict.value, each.message] for each in run.problems],
+            "problems": [each.as_json() for each in run.problems],
             **({"states": states_as_json(run.states)} if run.states.asked else {}),
         }
     )

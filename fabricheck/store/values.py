@@ -11,10 +11,11 @@ from typing import Any
 import polars as pl
 from pydantic import TypeAdapter
 
+from fabricheck.records.finding import Finding
 from fabricheck.records.operations import OPERATIONS
 from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.records.state import States
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench_format import FooterModel, HeaderModel, with_todays_words
 from fabricheck.results.node_state import states_of_json
 from fabricheck.results.strict_json import BadLineError, validate
@@ -65,12 +66,22 @@ def record_of(text: str) -> Run:
             ranks=_RANKS.validate_python(found["ranks"]),
             samples=(),
             footer=footer,
-            problems=tuple(Problem(Verdict(verdict), _text(message)) for verdict, message in found["problems"]),
+            problems=tuple(map(_finding, found["problems"])),
             # Up to version 0.1 nobody asked the nodes.
             states=states_of_json(found["states"]) if "states" in found else States(),
         )
     except (ValueError, KeyError, TypeError, AttributeError, BadLineError) as error:
         raise ValueError(f"its record is not of this format: {_first_line(error)}") from None
+
+
+def _finding(row: object) -> Finding:
+    """A problem of a run; up to version 0.1 it was its verdict and its message."""
+    if isinstance(row, list):
+        verdict, message = row
+        return Finding("recorded", Verdict(verdict), _text(message))
+    if not isinstance(row, dict):
+        raise TypeError("a problem is an object")
+    return Finding.from_json(row)
 
 
 def attributes_of(text: str) -> dict[str, Any]:

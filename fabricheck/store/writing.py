@@ -13,13 +13,14 @@ from fabricheck.errors import UserError
 from fabricheck.judge.overall import rehearsed
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
+from fabricheck.records.finding import Finding
 from fabricheck.records.rehearsal import REHEARSAL, drove_real_gpus
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.store import folders, tables
 from fabricheck.store.changes import software_of, tuning_of, versions_of_suite
 from fabricheck.store.folders import Entry
-from fabricheck.store.session import FindingRecord, NodeRecord, ProblemRecord, SessionRecord, Yardsticks, read_record
+from fabricheck.store.session import FindingRecord, NodeRecord, SessionRecord, Yardsticks, read_record
 from fabricheck.suite import site_root
 from fabricheck.topology.model import partition_files
 
@@ -46,7 +47,7 @@ class NewSession:
     host: str
     software: Mapping[str, str]
     verdict: Verdict
-    problems: Sequence[Problem]
+    problems: Sequence[Finding]
     findings: Sequence[Finding]
     cases: Sequence[Case]
     judged: Sequence[RunJudgement]
@@ -105,8 +106,8 @@ def append(store: Path, new: NewSession, now: datetime | None = None) -> Appende
         judged_by={tables.clean(name): tables.clean(value) for name, value in versions_of_suite(new.root).items()},
         yardsticks=yardsticks_of(new.system, new.root),
         verdict=new.verdict.value,
-        problems=[ProblemRecord(verdict=one.verdict.value, message=tables.clean(one.message)) for one in new.problems],
-        findings=[FindingRecord(message=tables.clean(one.message)) for one in new.findings],
+        problems=[_recorded(each) for each in new.problems],
+        findings=[_recorded(each) for each in new.findings],
         rehearsal=rehearsed(new.judged),
         level=tables.clean(new.level) if new.level is not None else None,
         nodes={tables.clean(name): each for name, each in new.nodes.items()} if new.nodes is not None else None,
@@ -121,6 +122,10 @@ def append(store: Path, new: NewSession, now: datetime | None = None) -> Appende
     }
     entry = folders.commit(store / new.system, new.started.strftime("%Y%m%dT%H%M%SZ"), new.session, files)
     return Appended(entry, remarks)
+
+
+def _recorded(found: Finding) -> FindingRecord:
+    return FindingRecord.model_validate(tables.clean_json(found.as_json()))
 
 
 def yardsticks_of(system: str, root: Path) -> Yardsticks:

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run, Samples
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import redacted_command
 from fabricheck.results.fabricbench_format import FORMAT
 from fabricheck.results.nccl_tests_json import clean_nccl_tests_json
@@ -64,7 +65,7 @@ def verified_by(samples: Iterable[Samples], checked: VendorOutput) -> tuple[Samp
     return tuple(replace(each, wrong_bytes=found.get((each.operation, each.bytes), -1)) for each in samples)
 
 
-def check_output(output: VendorOutput, asked: Asked) -> tuple[Problem, ...]:
+def check_output(output: VendorOutput, asked: Asked) -> tuple[Finding, ...]:
     """What keeps an output from being that of the run that was asked for, beyond its own problems.
 
     Sizes that are missing, or were not asked for, are found when the result file is read against its plan.
@@ -73,17 +74,21 @@ def check_output(output: VendorOutput, asked: Asked) -> tuple[Problem, ...]:
     where = output.path or "the output"
     if output.ranks is not None and output.ranks != asked.ranks:
         problems.append(
-            Problem(Verdict.INVALID, f"{where}: {output.tool} ran with {output.ranks} ranks and not {asked.ranks}")
+            Finding(
+                "wrong-ranks",
+                Verdict.INVALID,
+                f"{where}: {output.tool} ran with {output.ranks} ranks and not {asked.ranks}",
+            )
         )
     expected = {asked.benchmark.operation, *(["multi_pair"] if asked.benchmark.name == "mbw_mr" else [])}
     other = sorted({each.operation for each in output.samples} - expected)
     if other:
         text = f"{output.tool} measured {', '.join(other)} and not {asked.benchmark.operation}"
-        problems.append(Problem(Verdict.INVALID, f"{where}: {text}"))
+        problems.append(Finding("wrong-plan", Verdict.INVALID, f"{where}: {text}"))
     unproven = [each.bytes for each in output.samples if each.wrong_bytes < 0 and each.placement != "in-place"]
     if (asked.check or not asked.benchmark.checks_apart) and unproven:
         text = f"{output.tool} does not say that its data of {unproven[0]} B were right"
-        problems.append(Problem(Verdict.INVALID, f"{where}: {text}: it must run with validation"))
+        problems.append(Finding("not-verified", Verdict.INVALID, f"{where}: {text}: it must run with validation"))
     return tuple(problems)
 
 
@@ -98,7 +103,7 @@ class Measured:
     job: Job
 
 
-def write_result(file: Path, measured: Measured, problems: Sequence[Problem] = ()) -> None:
+def write_result(file: Path, measured: Measured, problems: Sequence[Finding] = ()) -> None:
     """Writes the run as a result file (docs/results-format.md). One with problems gets an error instead of a footer."""
     run_id = uuid.uuid4().hex
     lines: list[Mapping[str, Any]] = [_header(measured, run_id)]

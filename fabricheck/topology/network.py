@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ClusterShell.NodeSet import NodeSet, NodeSetParseError
 
 from fabricheck.errors import UserError
+from fabricheck.records.component import Component, Kind
 from fabricheck.topology.schema import NetworkEntry
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import YamlFile
@@ -95,6 +96,26 @@ class Network:
         if node not in self._ports_by_node:
             raise UserError(f"there is no node {node!r} in the network: its nodes are {fold(self.nodes)}")
         return self._ports_by_node[node]
+
+    def component(self, name: str) -> Component:
+        """The component of a name in routes: a node, port, switch, or the cable or trunk between two ends.
+
+        Raises UserError for an unknown name.
+        """
+        if name not in self._components:
+            raise UserError(f"{name!r} is nothing in the network of topology.yaml")
+        return self._components[name]
+
+    @cached_property
+    def _components(self) -> dict[str, Component]:
+        ends = {name: Component(Kind.NODE, node=name) for name in self.nodes}
+        ends |= {port: Component(Kind.NIC, port.partition(":")[2], node_of(port)) for port in self.ports}
+        ends |= {each.name: Component(Kind.SWITCH, each.name) for each in self.switches}
+        links = {}
+        for link in self.links:
+            first, second = (ends[each] for each in link.ends)
+            links[link.name] = Component(Kind.LINK, first.name, first.node, second.name, second.node)
+        return ends | links
 
     def node_of_host(self, host: str) -> str:
         """The node of this name, with or without the domain that a host may add to it. Raises UserError for no node."""

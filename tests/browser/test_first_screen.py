@@ -15,8 +15,10 @@ import pytest
 from playwright.sync_api import Page
 
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 from tests.support.browsers import Open, Shown
+from tests.support.findings import bad_finding
 from tests.support.nodes import node
 from tests.support.synthetic import pair_run
 
@@ -46,7 +48,7 @@ def slow(*pairs: tuple[int, int]) -> RunJudgement:
 
 NIC = "nid002:nic0 loses 50% (50% to 51%): 6 pairs over it, p = 8e-27; look at link state and cables there"
 MISSING = "out/result.jsonl: nid003 (rank 2) did not report when the other nodes gave up waiting: hung, killed, or down"
-FAULTS: dict[str, tuple[RunJudgement, tuple[Problem, ...], tuple[str, ...]]] = {
+FAULTS: dict[str, tuple[RunJudgement, tuple[Finding, ...], tuple[str, ...]]] = {
     "gpu": (
         slow(*(pair for pair in PAIRS if 2 in pair)),
         (),
@@ -59,7 +61,7 @@ FAULTS: dict[str, tuple[RunJudgement, tuple[Problem, ...], tuple[str, ...]]] = {
     ),
     "nic": (
         slow(),
-        (Problem(Verdict.FAIL, NIC, "nid002:nic0"),),
+        (bad_finding(Verdict.FAIL, NIC, "nid002:nic0"),),
         ("FAIL", "nid002 NIC nic0", "loses 50%", "ethtool -S nic0"),
     ),
     "library": (
@@ -68,7 +70,7 @@ FAULTS: dict[str, tuple[RunJudgement, tuple[Problem, ...], tuple[str, ...]]] = {
         ("FAIL", "a library or a setting, not a part", "all 12 measurements equally slow", "module list"),
     ),
     "node missing": (
-        replace(pair_run(problems=[Problem(Verdict.INCOMPLETE, MISSING)]), test="NodePairs @alps:gpu+gnu", nodes=4),
+        replace(pair_run(problems=[bad_finding(Verdict.INCOMPLETE, MISSING)]), test="NodePairs @alps:gpu+gnu", nodes=4),
         (),
         ("INCOMPLETE", "nid003 (rank 2) did not report", "0 of 4 nodes were checked", "sinfo -R"),
     ),

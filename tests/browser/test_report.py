@@ -10,10 +10,11 @@ from playwright.sync_api import Page
 
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.report.html import render_html
 from fabricheck.results.fabricbench import read_run
 from tests.support.browsers import Open, Shown
+from tests.support.findings import bad_finding
 from tests.support.result_files import CUDA, HOST
 from tests.support.synthetic import pair_run, rank
 
@@ -196,7 +197,7 @@ def test_a_host_named_as_a_script_does_no_harm(open_page: Open) -> None:
     evil = "<script>alert(1)</script><img src=http://127.0.0.1:9/x onerror=alert(2)>"
     run = pair_run(
         bad={(0, 1): Verdict.FAIL},
-        problems=[Problem(Verdict.FAIL, evil)],
+        problems=[bad_finding(Verdict.FAIL, evil)],
         path=evil,
         command=[evil],
         environment={"NCCL_DEBUG": evil},

@@ -14,7 +14,7 @@ from fabricheck.cli import main
 from fabricheck.judge.policy import load_policy
 from fabricheck.localization.judge import judge_pairs
 from fabricheck.localization.routes import Ways, design
-from fabricheck.records.verdict import split
+from fabricheck.records.finding import split
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import load_topology

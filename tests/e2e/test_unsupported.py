@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 from fabricheck.session.reframe import Selection, run_suite
 from fabricheck.suite import suite_root
 from tests.support.toy import ToySuite
@@ -31,7 +32,7 @@ NOTHING: dict[str, Any] = {"operation": None, "bytes": None, "missing_ranks": []
 ERROR = {"record": "error", "run_id": "0" * 32, "kind": "unsupported", "message": REASON, **NOTHING}
 
 
-def told(toy: ToySuite, extras: str) -> tuple[list[Problem], list[Finding]]:
+def told(toy: ToySuite, extras: str) -> tuple[list[Finding], list[Finding]]:
     root = toy.suite.root
     (root / "site_configs/toy/settings.py").write_text(SETTINGS.replace("EXTRAS", extras), encoding="utf-8")
     shutil.copy(suite_root() / "checks/memory_paths.py", toy.check)

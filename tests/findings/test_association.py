@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
 from fabricheck.findings.association import Association, find_associations, infer_association
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Groups, Run
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology import nic
 from tests.support.made_runs import MIB, made_run, made_samples
 from tests.support.nodes import system
@@ -152,7 +153,7 @@ def test_a_run_says_how_nics_are_used_and_whether_the_topology_does() -> None:
     assert isinstance(found, Finding)
     assert found.message.startswith("rail_unidirectional: association to NICs: packed over 2 NICs at 95%")
     (found,) = find_associations(run, replace(emulated, nic_scheme="round-robin"))
-    assert isinstance(found, Problem) and found.verdict is Verdict.DEGRADED
+    assert isinstance(found, Finding) and found.verdict is Verdict.DEGRADED
     assert found.message.endswith("and the topology says round-robin")
     (found,) = find_associations(run, replace(emulated, nic_scheme="packed"))
     assert isinstance(found, Finding)

@@ -8,7 +8,9 @@ import pytest
 
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.crossover import Crossover, comparisons, crossover, find_crossovers
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
+from tests.support.findings import bad_finding
 from tests.support.made_runs import MIB, made_case, made_run, made_samples, noisy
 
 NODE = ["nid001"] * 4
@@ -82,7 +84,7 @@ def test_only_the_same_test_on_the_same_devices_is_compared() -> None:
     assert not list(comparisons([ccl, elsewhere]))
     assert not list(comparisons([ccl, made_case(mpi.run, test="Other")]))
     assert not list(comparisons([ccl, made_case(mpi.run, trusted=False)]))
-    broken = Problem(Verdict.INVALID, "another transport")
+    broken = bad_finding(Verdict.INVALID, "another transport")
     assert not list(comparisons([ccl, made_case(made_run(NODE, mpi.run.samples, devices=True, problems=[broken]))]))
     mixed = made_run(NODE, mpi.run.samples, devices=True, plan={"buffers": "host-device"})
     assert not list(comparisons([ccl, made_case(mixed)]))

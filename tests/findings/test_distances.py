@@ -6,8 +6,8 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.findings.distances import distance_classes, find_distance_classes
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Finding
 from fabricheck.topology.network import Network
 from tests.support.made_runs import MIB, made_run, made_samples
 from tests.support.nodes import system

@@ -11,8 +11,10 @@ from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.observations import TAG, Answer, Observation, find_observations, observe
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.system import SystemJudge
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Samples
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.verdict import Verdict
+from tests.support.findings import bad_finding
 from tests.support.made_runs import GIB, MIB, made_case, made_run, made_samples, noisy
 from tests.support.nodes import system
 
@@ -335,7 +337,7 @@ def test_nothing_rests_on_a_run_that_cannot_be_trusted(bad: str) -> None:
     assert verdict(2, [mpi, copy]) == "does not hold"
     run = copy.run
     spoilt = {
-        "problem": replace(copy, run=replace(run, problems=(Problem(Verdict.INVALID, "another device"),))),
+        "problem": replace(copy, run=replace(run, problems=(bad_finding(Verdict.INVALID, "another device"),))),
         "check": replace(copy, trusted=False),
         "cut off": replace(copy, run=replace(run, footer=None)),
         "wrong bytes": replace(copy, run=replace(run, samples=tuple(replace(s, wrong_bytes=3) for s in run.samples))),

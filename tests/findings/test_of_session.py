@@ -15,8 +15,9 @@ from fabricheck.findings.observations import TAG
 from fabricheck.findings.of_session import find_all, find_unmeasured_nodes, find_unused_gpus, with_what_it_tells
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.system import SystemJudge
+from fabricheck.records.finding import Finding, split
 from fabricheck.records.run import Groups
-from fabricheck.records.verdict import Finding, Verdict, split
+from fabricheck.records.verdict import Verdict
 from tests.support.made_runs import GIB, MIB, made_case, made_run, made_samples, noisy
 from tests.support.nodes import ROOT, system
 from tests.support.result_files import CUDA, HOST

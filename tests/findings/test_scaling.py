@@ -10,7 +10,7 @@ from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.scaling import find_scalings, scalings
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.system import SystemJudge
-from fabricheck.records.verdict import Finding
+from fabricheck.records.finding import Finding
 from tests.support.made_runs import GIB, MIB, made_case, made_run, made_samples
 from tests.support.nodes import system
 

@@ -10,8 +10,8 @@ from fabricheck.findings.association import goodput_by_active
 from fabricheck.findings.slowdown import find_slowdowns, slowdown, slowdowns
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.policy import Policy
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Samples
-from fabricheck.records.verdict import Finding
 from fabricheck.results.fabricbench import read_run
 from tests.support.made_runs import MIB, made_case, made_run, made_samples
 from tests.support.nodes import system

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from fabricheck.fleet.record import Fleet, Trouble, Unchecked, read_troubles, write_troubles
 from fabricheck.fleet.verdict import BadNode, Evidence, FleetVerdict, verdict_of_fleet
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Device
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.report.fleet import COLUMNS, LINES, next_command, short, table
 from fabricheck.report.parts import Gpu, Parts
 from fabricheck.topology.network import unfold
+from tests.support.findings import bad_finding
 from tests.support.made_runs import made_run, made_samples
 
 NODES = unfold("nid[001-008]")
@@ -26,7 +28,7 @@ def fleet(folder: Path, *unchecked: Unchecked) -> Fleet:
     return Fleet(folder, "site", "site:gpu", "all", "17", NODES, tuple(unchecked))
 
 
-def run(*hosts: str, problems: tuple[Problem, ...] = ()) -> RunJudgement:
+def run(*hosts: str, problems: tuple[Finding, ...] = ()) -> RunJudgement:
     made = made_run([*hosts], [made_samples("pingpong", (0, 1), 1 << 20, 100.0)])
     worst = problems[0].verdict if problems else Verdict.PASS
     return RunJudgement(made, worst, problems, (), "Test @site:gpu+e") if problems else _passed(made)
@@ -49,10 +51,10 @@ def names(found: FleetVerdict) -> list[str]:
 def test_each_source_names_its_node_and_the_others_are_good(tmp_path: Path) -> None:
     one = fleet(tmp_path, Unchecked("nid009", "Slurm has it drained"))
     one.exclude([Trouble("nid003", "it failed twice")])
-    cable = Problem(Verdict.DEGRADED, "loses 50%", "nid002, nid002:hsn0 or nid002:hsn0--leaf0")
-    trunk = Problem(Verdict.DEGRADED, "loses 60%", "leaf0--spine0")
+    cable = bad_finding(Verdict.DEGRADED, "loses 50%", "nid002, nid002:hsn0 or nid002:hsn0--leaf0")
+    trunk = bad_finding(Verdict.DEGRADED, "loses 60%", "leaf0--spine0")
     # Nothing to judge is INVALID by itself, so what is good here says something.
-    wrong = run("nid005", problems=(Problem(Verdict.FAIL, "2 wrong bytes", "nid005:gpu1"),))
+    wrong = run("nid005", problems=(bad_finding(Verdict.FAIL, "2 wrong bytes", "nid005:gpu1"),))
     everyone = RunJudgement(made_run(NODES[:7], []), Verdict.PASS, (), ())
     found = verdict_of_fleet(one, [Trouble("nid004", "once", guilty=False)], [wrong, everyone], [cable, trunk])
     assert names(found) == ["nid002", "nid003", "nid004", "nid005"]
@@ -69,14 +71,14 @@ def test_a_node_that_nothing_was_measured_on_is_not_good(tmp_path: Path) -> None
 
 
 def test_what_may_be_a_switch_is_no_nodes_fault(tmp_path: Path) -> None:
-    either = Problem(Verdict.DEGRADED, "loses 50%", "nid002:hsn0--leaf0 or leaf0")
-    both = Problem(Verdict.DEGRADED, "loses 50%", "nid002 or nid003")
+    either = bad_finding(Verdict.DEGRADED, "loses 50%", "nid002:hsn0--leaf0 or leaf0")
+    both = bad_finding(Verdict.DEGRADED, "loses 50%", "nid002 or nid003")
     found = verdict_of_fleet(fleet(tmp_path), (), (), [either, both])
     assert (names(found), found.elsewhere) == ([], (either, both))
 
 
 def test_a_host_with_a_domain_is_its_node(tmp_path: Path) -> None:
-    wrong = run("nid005.site.example", problems=(Problem(Verdict.FAIL, "2 wrong bytes"),))
+    wrong = run("nid005.site.example", problems=(bad_finding(Verdict.FAIL, "2 wrong bytes"),))
     assert names(verdict_of_fleet(fleet(tmp_path), (), [wrong], ())) == ["nid005"]
 
 

@@ -13,10 +13,11 @@ from fabricheck.errors import UserError
 from fabricheck.history.ledger import Checked, Ledger, LedgerNode, read_ledger
 from fabricheck.history.text import ledger_lines
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.store.nodes import node_records
 from fabricheck.store.session import NodeRecord, VerdictName
 from fabricheck.topology.model import find_topology
+from tests.support.findings import bad_finding
 from tests.support.made_runs import made_run, made_samples
 from tests.support.sessions import ROOT, add, case, make_suite
 
@@ -100,7 +101,7 @@ def test_links_are_the_nics_of_pairs_with_other_nodes() -> None:
     samples = [made_samples("unidirectional", ranks, 1 << 26, 100.0) for ranks in ((1, 4), (0, 1))]
     samples.append(made_samples("allreduce", range(8), 1 << 26, 100.0))
     hosts = ["n0"] * 4 + ["n1.site"] * 4
-    slow = (Problem(Verdict.DEGRADED, "slow"),)
+    slow = (bad_finding(Verdict.DEGRADED, "slow"),)
     both = RunJudgement(made_run(hosts, samples, devices=True), Verdict.DEGRADED, slow, (), topology=topology)
     alone = RunJudgement(made_run(hosts[:4], samples[1:2], devices=True), Verdict.FAIL, slow, (), topology=topology)
     found = node_records([case()] * 2, [both, alone])

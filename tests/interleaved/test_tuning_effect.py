@@ -22,8 +22,9 @@ from fabricheck.interleaved.tuning_effect import (
 )
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.statistics import robust_mean
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run, Samples
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from tests.support.result_files import HOST, Line, changed, lines_of, settle, write
 
 MIB = 1 << 20
@@ -224,14 +225,14 @@ def lines_with(sides: Sides, launch: Launch, speed: float) -> list[Line]:
     return lines
 
 
-def found_in(folder: Path) -> Problem | Finding:
+def found_in(folder: Path) -> Finding:
     (found,) = find_tuning_effects([folder], Policy())
     return found
 
 
-def problem_in(folder: Path) -> Problem:
+def problem_in(folder: Path) -> Finding:
     found = found_in(folder)
-    assert isinstance(found, Problem)
+    assert isinstance(found, Finding)
     return found
 
 

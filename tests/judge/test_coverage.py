@@ -10,7 +10,8 @@ import pytest
 from fabricheck.judge.overall import coverage
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation, Judgement
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
+from tests.support.findings import bad_finding
 from tests.support.made_runs import MIB, made_run, made_samples
 
 PAIR = made_samples("pingpong", (0, 1), MIB, 10)
@@ -19,7 +20,7 @@ FAST = Judgement("made", "Gb/s", "higher", 1.0, (1.0, 1.0), Verdict.PASS, "", Fa
 
 
 def judged(hosts: Sequence[str], nodes: int, *, verdict: Verdict = Verdict.PASS) -> RunJudgement:
-    problems = () if verdict is Verdict.PASS else (Problem(verdict, "made"),)
+    problems = () if verdict is Verdict.PASS else (bad_finding(verdict, "made"),)
     return RunJudgement(made_run(hosts, [PAIR]), verdict, problems, (FAST,), nodes=nodes)
 
 

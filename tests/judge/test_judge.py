@@ -18,8 +18,9 @@ from fabricheck.judge.policy import LatencyRule, Policy
 from fabricheck.records.judgement import Expectation, Judgement, Reference
 from fabricheck.records.metrics import Quantity
 from fabricheck.records.run import Run, Samples
-from fabricheck.records.verdict import Problem, Verdict, worst
+from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.fabricbench import read_run
+from tests.support.findings import bad_finding
 from tests.support.result_files import CUDA, HOST, lines_of, settle, write
 
 PASS, DEGRADED, FAIL, INCOMPLETE, INVALID = Verdict
@@ -336,7 +337,7 @@ def test_unverified_data_never_pass(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verdict", [DEGRADED, FAIL, INCOMPLETE, INVALID])
 def test_a_problem_counts_for_the_run(verdict: Verdict) -> None:
-    run = replace(read_run(HOST), problems=(Problem(verdict, "planted"),))
+    run = replace(read_run(HOST), problems=(bad_finding(verdict, "planted"),))
     assert judge_all(run)[0] is verdict
 
 

@@ -21,9 +21,10 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.run import Run
 from fabricheck.records.state import BlockedPath, GpuLink, GpuProcess, NodeState, States, Xid
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import Topology, find_topology
+from tests.support.findings import bad_finding
 from tests.support.made_runs import MIB, made_ranks, made_run, made_samples
 from tests.support.states import LINKS, gpu, nic, node, run_with
 
@@ -419,7 +420,7 @@ def test_evidence_stands_beside_the_slow_metric_of_its_own_gpus() -> None:
 
 def test_a_run_that_ended_before_its_header_is_what_it_says() -> None:
     """With what its nodes say, and not INVALID for having no metric."""
-    ended = Problem(Verdict.INCOMPLETE, "run.jsonl:1: the benchmark ended with an error: rank 2 did not arrive")
+    ended = bad_finding(Verdict.INCOMPLETE, "run.jsonl:1: the benchmark ended with an error: rank 2 did not arrive")
     states = States({"nid001": node("nid001")}, {"nid001": node("nid001", "after", gpus=(gpu(0), gpu(1)))}, True)
     found = judged(Run("run.jsonl", {}, (), (), None, (ended,), states))
     assert (found.verdict, found.problems) == (Verdict.INCOMPLETE, (ended,))

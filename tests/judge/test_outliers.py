@@ -17,7 +17,7 @@ from tests.support.equal_runs import POLICY
 LEAST, ERROR = 0.0015, 1.2e-5
 
 
-def pairs(gpus: int) -> tuple[list[tuple[int, int]], list[Parts]]:
+def pairs(gpus: int) -> tuple[list[tuple[int, int]], list[Parts[str]]]:
     ways = list(permutations(range(gpus), 2))
     parts = [
         Parts((f"gpu{a}", f"gpu{b}"), (f"gpu{min(a, b)}-gpu{max(a, b)}", f"gpu{a} sending", f"gpu{b} receiving"))
@@ -26,7 +26,7 @@ def pairs(gpus: int) -> tuple[list[tuple[int, int]], list[Parts]]:
     return ways, parts
 
 
-def found(values: np.ndarray, parts: list[Parts], inside: float = 0.001) -> tuple[Outlier, ...]:
+def found(values: np.ndarray, parts: list[Parts[str]], inside: float = 0.001) -> tuple[Outlier[str], ...]:
     return outliers(values, np.full(values.size, inside), parts, LEAST, ERROR)
 
 
@@ -80,7 +80,7 @@ def test_what_is_slow_in_one_direction_and_two_slow_gpus_are_named_so() -> None:
     (one,) = found(noise + [0.03 * (set(way) == {0, 3}) for way in ways], parts)
     assert one.parts == ("gpu0-gpu3",)
     (one,) = found(noise + [0.03 * (0 in way or 3 in way) for way in ways], parts)
-    assert one.parts == ("gpu0 and gpu3",)
+    assert (one.parts, one.both) == (("gpu0", "gpu3"), True)
 
 
 def test_two_faults_of_another_size_are_both_found() -> None:

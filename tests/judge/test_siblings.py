@@ -12,9 +12,10 @@ from fabricheck.judge.policy import Policy
 from fabricheck.judge.siblings import Compared, compare_siblings
 from fabricheck.records.judgement import Reference
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Link, Switch
 from tests.support.equal_runs import judge_of, pairs, run_of
+from tests.support.findings import bad_finding
 from tests.support.made_runs import MIB
 from tests.support.nodes import node
 
@@ -36,7 +37,7 @@ def test_a_slow_pair_is_degraded_by_its_siblings_and_named() -> None:
     assert found.runs[0].verdict is DEGRADED
     bad = next(each for each in found.runs[0].judgements if each.verdict is DEGRADED)
     assert bad.yardstick is not None and bad.yardstick.kind == "siblings"
-    assert "-3.0% of the 3150 Gb/s of its 11 equals: vm:gpu2 → vm:gpu3 is slow" in bad.reason
+    assert bad.value == pytest.approx(0.97 * bad.yardstick.value, rel=2e-3)
     (problem,) = found.problems
     assert (problem.verdict, problem.place) == (DEGRADED, "vm:gpu2 → vm:gpu3")
     assert "unidirectional copy 1GiB by 3.0% than 11 of 3150 Gb/s" in problem.message
@@ -128,7 +129,7 @@ def test_only_page_locked_memory_is_equal_for_all_gpus(kind: str, equal: bool) -
 
 def test_a_run_that_measured_something_else_has_no_equals() -> None:
     run = run_of(["vm"] * 4, pairs(4), slower={(2, 3): 0.03})
-    assert compared(replace(run, problems=(Problem(INVALID, "something else"),))).problems == ()
+    assert compared(replace(run, problems=(bad_finding(INVALID, "something else"),))).problems == ()
 
 
 def test_a_metric_that_nothing_else_judges_is_judged_by_its_siblings() -> None:

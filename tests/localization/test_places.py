@@ -14,8 +14,9 @@ from fabricheck.judge.policy import Policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.localization.judge import judge_pairs
 from fabricheck.localization.results import pairs_of, places_of
+from fabricheck.records.finding import Finding, split
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Finding, Verdict, split
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology, load_topology
 from tests.support.made_runs import GIB, made_case, made_run, made_samples
 from tests.support.result_files import changed

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from fabricheck.localization.wiring import find_swapped
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from tests.support.effort import effort
 from tests.support.made_runs import made_run, made_samples
 from tests.support.nodes import system
@@ -35,7 +36,7 @@ def run_of(leaf: Mapping[int, int], *, noise: float, seed: int, far: float = FAR
     return replace(made_run(hosts, samples), footer={"proof": {"interfaces": sent}})
 
 
-def found(run: Run) -> list[Problem]:
+def found(run: Run) -> list[Finding]:
     return list(find_swapped(run, EMULATED, 0.001))
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fabricheck.judge.overall import count, overall, problems_of, verdict_of, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import (
     facts_of,
     groups_of,
@@ -23,6 +23,7 @@ from fabricheck.report.content import (
     short_message,
     who,
 )
+from tests.support.findings import bad_finding
 from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
 
 VERDICTS = st.sampled_from(list(Verdict))
@@ -59,7 +60,7 @@ def test_a_run_is_never_better_than_a_part_of_it(own: Verdict, metrics: list[Ver
     """Whatever verdict the run itself claims."""
     run = judged(
         [judgement(samples((0, each + 1), GIB), verdict=verdict) for each, verdict in enumerate(metrics)],
-        problems=[Problem(verdict, "something") for verdict in problems],
+        problems=[bad_finding(verdict, "something") for verdict in problems],
     )
     run = RunJudgement(run.run, own, run.problems, run.judgements)
     order = list(Verdict)
@@ -74,7 +75,7 @@ def test_nothing_is_no_pass() -> None:
     empty = RunJudgement(Run("x", {}, (), (), None), Verdict.PASS, (), ())
     assert verdict_of(empty) is Verdict.INVALID
     assert "nothing to judge" in problems_of(empty)[0].message
-    assert overall([pair_run()], [Problem(Verdict.INCOMPLETE, "a check did not run")])[0] is Verdict.INCOMPLETE
+    assert overall([pair_run()], [bad_finding(Verdict.INCOMPLETE, "a check did not run")])[0] is Verdict.INCOMPLETE
 
 
 def test_the_worst_run_and_group_come_first() -> None:
@@ -144,9 +145,11 @@ def test_a_file_without_a_valid_header_has_facts_too() -> None:
 
 def test_messages_leave_out_the_file_that_is_named_already() -> None:
     run = pair_run()
-    assert short_message(Problem(Verdict.FAIL, "out/result.jsonl:3: wrong bytes: 4"), run) == "line 3: wrong bytes: 4"
-    assert short_message(Problem(Verdict.FAIL, "out/result.jsonl: no footer"), run) == "no footer"
-    assert short_message(Problem(Verdict.FAIL, "elsewhere: no footer"), run) == "elsewhere: no footer"
+    assert (
+        short_message(bad_finding(Verdict.FAIL, "out/result.jsonl:3: wrong bytes: 4"), run) == "line 3: wrong bytes: 4"
+    )
+    assert short_message(bad_finding(Verdict.FAIL, "out/result.jsonl: no footer"), run) == "no footer"
+    assert short_message(bad_finding(Verdict.FAIL, "elsewhere: no footer"), run) == "elsewhere: no footer"
 
 
 def test_reasons_leave_out_the_source_that_is_shown_once() -> None:

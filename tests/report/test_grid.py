@@ -6,8 +6,10 @@ from dataclasses import replace
 from itertools import permutations
 
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 from fabricheck.report.grid import grid_of
+from tests.support.findings import bad_finding
 from tests.support.synthetic import pair_run, rank
 
 
@@ -24,7 +26,7 @@ def on_nodes(run: RunJudgement, hosts: str) -> RunJudgement:
     return replace(run, run=replace(run.run, ranks=ranks))
 
 
-def verdicts(runs: list[RunJudgement], *problems: Problem) -> dict[str, Verdict | None]:
+def verdicts(runs: list[RunJudgement], *problems: Finding) -> dict[str, Verdict | None]:
     grid = grid_of(runs, problems)
     assert grid is not None
     return {row: cells[0].verdict for row, cells in zip(grid.rows, grid.cells, strict=True)}
@@ -42,13 +44,13 @@ def test_a_run_of_many_nodes_is_red_at_those_that_its_slow_pairs_share() -> None
 def test_what_names_no_node_is_told_of_all_and_a_node_without_a_run_has_a_row() -> None:
     run = on_nodes(pair_run(), "abcd")
     for whole in (
-        replace(run, problems=(Problem(Verdict.INVALID, "another transport"),)),
+        replace(run, problems=(bad_finding(Verdict.INVALID, "another transport"),)),
         replace(run, verdict=Verdict.INVALID),
     ):
         assert set(verdicts([whole]).values()) == {Verdict.INVALID}
-    named = replace(run, problems=(Problem(Verdict.DEGRADED, "b:gpu0 is slow", "b:gpu0"),))
-    trunk = Problem(Verdict.DEGRADED, "leaf0--spine0 loses 20%", "leaf0--spine0")
-    found = verdicts([named], Problem(Verdict.FAIL, "b2: it failed twice", "b2"), trunk)
+    named = replace(run, problems=(bad_finding(Verdict.DEGRADED, "b:gpu0 is slow", "b:gpu0"),))
+    trunk = bad_finding(Verdict.DEGRADED, "leaf0--spine0 loses 20%", "leaf0--spine0")
+    found = verdicts([named], bad_finding(Verdict.FAIL, "b2: it failed twice", "b2"), trunk)
     assert [*found.items()][:2] == [("b2", None), ("b", Verdict.DEGRADED)]
     assert set([*found.values()][2:]) == {Verdict.PASS}
 

@@ -26,11 +26,12 @@ from fabricheck.history.watch import watch_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Reference
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.report.html import render_html, write_html
 from fabricheck.report.past import Past
 from fabricheck.topology.model import Topology
 from tests.support.effort import effort
+from tests.support.findings import bad_finding, note
 from tests.support.histories import START, SYSTEM, Made, normal
 from tests.support.nodes import node
 from tests.support.pasts import compared, pair_metrics, past_with_everything, watched
@@ -157,7 +158,7 @@ def test_everything_about_a_metric_is_in_its_row() -> None:
 
 
 def test_what_is_not_pass_stands_on_top_with_a_link() -> None:
-    problem = Problem(Verdict.INCOMPLETE, "out/result.jsonl:7: pingpong is missing")
+    problem = bad_finding(Verdict.INCOMPLETE, "out/result.jsonl:7: pingpong is missing")
     source = render_html([pair_run(), pair_run(bad={(2, 1): Verdict.FAIL}, problems=[problem])], title="t", system="s")
     top = source[: source.index('id="runs"')]
     assert "<title>INCOMPLETE: t</title>" in top
@@ -173,7 +174,7 @@ def test_what_is_not_pass_stands_on_top_with_a_link() -> None:
 
 
 def test_a_finding_is_no_problem() -> None:
-    problems, findings = [Problem(Verdict.FAIL, "a part is slow")], [Finding("it scales")]
+    problems, findings = [bad_finding(Verdict.FAIL, "a part is slow")], [note("it scales")]
     source = render_html([pair_run()], title="t", system="s", problems=problems, findings=findings)
     wrong, found = source.index('id="what-is-wrong"'), source.index('id="findings"')
     assert wrong < source.index("a part is slow") < found < source.index("it scales")
@@ -274,7 +275,7 @@ SQUARE = node(4, [(a, b, 1, 100.0) for a in range(4) for b in range(a)], nics=1)
 
 
 def test_the_place_of_a_fault_stands_on_top() -> None:
-    problem = Problem(Verdict.DEGRADED, "nid002:hsn0 loses 10%: 6 pairs over it", "nid002:hsn0")
+    problem = bad_finding(Verdict.DEGRADED, "nid002:hsn0 loses 10%: 6 pairs over it", "nid002:hsn0")
     run = replace(pair_run(bad={(0, 3): Verdict.FAIL, (3, 0): Verdict.FAIL}), topology=SQUARE)
     source = render_html([pair_run(), run], title="t", system="s", problems=[problem], past=past_with_everything())
     assert source.index("A note.") < source.index('id="suspects"') < source.index('id="not-passed"')
@@ -382,7 +383,7 @@ def test_no_name_of_the_past_makes_an_element(name: str) -> None:
             title="t",
             system="s",
             past=past_named(each),
-            problems=[Problem(Verdict.FAIL, each, each or "x")],
+            problems=[bad_finding(Verdict.FAIL, each, each or "x")],
         )
         for each in (name, "a")
     )
@@ -412,7 +413,7 @@ def test_no_name_makes_an_element_or_an_attribute(name: str) -> None:
     run = judged(
         [judgement(samples((0, 1), GIB), verdict=Verdict.FAIL, reason=name)],
         ranks=[rank(number, name) for number in range(4)],
-        problems=[Problem(Verdict.FAIL, name)],
+        problems=[bad_finding(Verdict.FAIL, name)],
         path=name,
         command=[name],
         environment={name: name},
@@ -422,7 +423,7 @@ def test_no_name_makes_an_element_or_an_attribute(name: str) -> None:
         started_utc=name,
         program=name,
     )
-    source = render_html([run], title=name, system=name, problems=[Problem(Verdict.FAIL, name)])
+    source = render_html([run], title=name, system=name, problems=[bad_finding(Verdict.FAIL, name)])
     source.encode("utf-8")
     page = Page(source)
     assert {tag for tag, _ in page.elements} <= KNOWN
@@ -434,7 +435,7 @@ def test_no_name_makes_an_element_or_an_attribute(name: str) -> None:
                 judged(
                     [judgement(samples((0, 1), GIB), verdict=Verdict.FAIL, reason="a")],
                     ranks=[rank(number, "a") for number in range(4)],
-                    problems=[Problem(Verdict.FAIL, "a")],
+                    problems=[bad_finding(Verdict.FAIL, "a")],
                     path="a",
                     command=["a"],
                     environment={"a": "a"},
@@ -447,7 +448,7 @@ def test_no_name_makes_an_element_or_an_attribute(name: str) -> None:
             ],
             title="a",
             system="a",
-            problems=[Problem(Verdict.FAIL, "a")],
+            problems=[bad_finding(Verdict.FAIL, "a")],
         )
     )
     assert [tag for tag, _ in page.elements] == [tag for tag, _ in plain.elements]

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fabricheck.records.verdict import EXIT_CODES, Finding, Problem, Verdict
+from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.report.machine import write_json, write_junit, write_prometheus
+from tests.support.findings import bad_finding, note
 from tests.support.synthetic import pair_run
 
-LOST = Problem(Verdict.INCOMPLETE, "12 test cases were selected and 11 were run")
+LOST = bad_finding(Verdict.INCOMPLETE, "12 test cases were selected and 11 were run")
 
 
 def prometheus(path: Path) -> dict[str, list[tuple[dict[str, str], float]]]:
@@ -25,7 +26,7 @@ def prometheus(path: Path) -> dict[str, list[tuple[dict[str, str], float]]]:
 
 def test_json_holds_the_verdict_the_problems_and_every_metric(tmp_path: Path) -> None:
     run = pair_run(bad={(2, 1): Verdict.FAIL})
-    write_json([run], tmp_path / "verdict.json", system="example", problems=[LOST], findings=[Finding("it scales")])
+    write_json([run], tmp_path / "verdict.json", system="example", problems=[LOST], findings=[note("it scales")])
     content = json.loads((tmp_path / "verdict.json").read_text(encoding="utf-8"))
     assert (content["verdict"], content["exit_status"]) == ("INCOMPLETE", EXIT_CODES[Verdict.INCOMPLETE])
     assert content["problems"] == [{"verdict": "INCOMPLETE", "message": LOST.message}]
@@ -38,7 +39,7 @@ def test_json_holds_the_verdict_the_problems_and_every_metric(tmp_path: Path) ->
 
 @pytest.mark.parametrize("bad", [Verdict.DEGRADED, Verdict.FAIL, Verdict.INCOMPLETE, Verdict.INVALID])
 def test_junit_counts_every_verdict_but_pass_as_a_failure(tmp_path: Path, bad: Verdict) -> None:
-    run = pair_run(bad={(2, 1): bad}, problems=[Problem(bad, 'a "<problem>" \x1b[2J')])
+    run = pair_run(bad={(2, 1): bad}, problems=[bad_finding(bad, 'a "<problem>" \x1b[2J')])
     write_junit([run], tmp_path / "junit.xml", system="example", problems=[])
     root = ElementTree.parse(tmp_path / "junit.xml").getroot()
     session, suite = root.findall("testsuite")

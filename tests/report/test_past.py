@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.report.past import past_of, stored_session
 from fabricheck.store import tables
 from fabricheck.store.folders import remove_samples
 from fabricheck.store.writing import append
+from tests.support.findings import bad_finding, note
 from tests.support.result_files import CUDA
 from tests.support.sessions import NOW, add, make_suite, result_file, session_of
 
@@ -32,13 +33,13 @@ def session(number: int) -> str:
 
 def test_the_latest_session_is_judged_again(root: Path, store: Path) -> None:
     add(root, store, 0)
-    problem = Problem(Verdict.INCOMPLETE, "12 test cases were selected and 11 were run")
-    _, judged = add(root, store, 1, runs=2, problems=[problem], findings=[Finding("it scales")])
+    problem = bad_finding(Verdict.INCOMPLETE, "12 test cases were selected and 11 were run")
+    _, judged = add(root, store, 1, runs=2, problems=[problem], findings=[note("it scales")])
     found = stored_session(store, "local", None, root)
     assert (found.session, found.started) == (session(1), "2026-09-02T02:00:00Z")
     assert [tables.judgement_bytes(each) for each in found.judged] == [tables.judgement_bytes(each) for each in judged]
     assert found.problems == (problem,)
-    assert found.findings == (Finding("it scales"),)
+    assert found.findings == (note("it scales"),)
     assert found.notes == ()
     assert stored_session(store, "local", "00000000", root).session == session(0)
 

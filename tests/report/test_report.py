@@ -12,10 +12,11 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.report.html import render_html, write_html
 from fabricheck.report.terminal import render
 from fabricheck.results.fabricbench import read_run
+from tests.support.findings import bad_finding
 from tests.support.result_files import CUDA, HOST, Line, lines_of, settle, write
 
 
@@ -53,7 +54,7 @@ def test_no_runs_are_no_pass() -> None:
 
 
 def test_problems_of_the_whole_count() -> None:
-    problem = Problem(Verdict.INCOMPLETE, "3 test cases were selected and 2 were run")
+    problem = bad_finding(Verdict.INCOMPLETE, "3 test cases were selected and 2 were run")
     page = render_html([judged()], title="t", system="local", problems=[problem])
     assert "<title>INCOMPLETE: t</title>" in page
     assert problem.message in page

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 from fabricheck.report.parts import Parts, ends_of
 from fabricheck.report.suspects import NO_PART, NOT_ALIKE, Suspect, suspects_of
 from fabricheck.topology.model import Topology
+from tests.support.findings import at, bad_finding
 from tests.support.nodes import node
 from tests.support.pasts import compared, past_with_everything, watched
 from tests.support.pasts import pair_metrics as metrics
@@ -23,7 +25,7 @@ PAIRS = [(a, b) for a in range(4) for b in range(4) if a != b]
 
 
 def suspects(
-    *runs: RunJudgement, topology: Topology | None = None, problems: tuple[Problem, ...] = (), **more: Any
+    *runs: RunJudgement, topology: Topology | None = None, problems: tuple[Finding, ...] = (), **more: Any
 ) -> list[Suspect]:
     return list(suspects_of([replace(each, topology=topology) for each in runs], problems, **more))
 
@@ -62,7 +64,10 @@ def test_a_slow_gpu_is_one_suspect_with_its_address_loss_and_next_step() -> None
 
 def test_what_the_node_says_of_a_part_stands_with_it() -> None:
     slow = pair_run(bad=bad(*(pair for pair in PAIRS if 2 in pair)))
-    said = (Problem(Verdict.DEGRADED, "nid001: GPU 2: PCIe runs at Gen 3 of 5: reseat it"), Problem(Verdict.FAIL, "x"))
+    said = (
+        bad_finding(Verdict.DEGRADED, "nid001: GPU 2: PCIe runs at Gen 3 of 5: reseat it"),
+        bad_finding(Verdict.FAIL, "x"),
+    )
     found = suspects(slow, topology=STAR, problems=said)
     assert found[0].evidence[0] == "nid001: GPU 2: PCIe runs at Gen 3 of 5: reseat it"
 
@@ -70,11 +75,11 @@ def test_what_the_node_says_of_a_part_stands_with_it() -> None:
 def test_what_equals_say_of_a_part_stands_with_it_and_what_they_say_of_its_pairs_is_explained() -> None:
     slow = pair_run(bad=bad(*(pair for pair in PAIRS if 2 in pair)))
     places = ("nid001:gpu2", "nid001:gpu2 → nid001:gpu3", "nid001:gpu1-nid001:gpu2", "nid001:gpu0 → nid001:gpu1")
-    problems = tuple(Problem(Verdict.DEGRADED, f"{each}: 6 metrics are slower", each) for each in places)
+    problems = tuple(bad_finding(Verdict.DEGRADED, f"{each}: 6 metrics are slower", each) for each in places)
     gpu, pair = sorted(suspects(slow, topology=STAR, problems=problems), key=lambda each: -len(each.part))
     assert gpu.evidence[0] == "nid001:gpu2: 6 metrics are slower"
     assert (pair.part, pair.loss) == ("nid001 GPU 0 → GPU 1", "6 metrics are slower")
-    (alone,) = suspects(pair_run(), problems=(replace(problems[0], place="nid001:gpu2 sending"),))
+    (alone,) = suspects(pair_run(), problems=(replace(problems[0], components=at("nid001:gpu2 sending")),))
     assert alone.part == "nid001 GPU 2 (bus 00000000:02:00.0) sending"
     assert alone.next_ == ("on nid001: nvidia-smi nvlink -e -i 2",)
 
@@ -188,7 +193,9 @@ def test_wrong_bytes_beside_a_loss_are_counted() -> None:
 
 
 def test_a_problem_is_told_once_with_the_runs_that_have_it_and_a_first_step() -> None:
-    problem = Problem(Verdict.INCOMPLETE, "out/result.jsonl: nid003 (rank 2) did not report when the others gave up")
+    problem = bad_finding(
+        Verdict.INCOMPLETE, "out/result.jsonl: nid003 (rank 2) did not report when the others gave up"
+    )
     runs = [replace(pair_run(problems=[problem]), test=f"Test{each} @s:gpu+e") for each in range(5)]
     (found,) = suspects(*runs, system="s")
     assert found.part == "nid003 (rank 2) did not report when the others gave up"
@@ -197,18 +204,18 @@ def test_a_problem_is_told_once_with_the_runs_that_have_it_and_a_first_step() ->
 
 
 def test_a_problem_with_control_characters_or_without_end_has_a_title() -> None:
-    (found,) = suspects(problems=(Problem(Verdict.INVALID, "x" * 5000),))
+    (found,) = suspects(problems=(bad_finding(Verdict.INVALID, "x" * 5000),))
     assert len(found.part) < 300
 
 
 def test_problems_history_and_suspects_each_have_their_place() -> None:
     past = past_with_everything()
     assert past.watched is not None
-    problem = Problem(Verdict.DEGRADED, "nid002:hsn0 loses 10% (8% to 12%): 6 pairs over it", "nid002:hsn0")
+    problem = bad_finding(Verdict.DEGRADED, "nid002:hsn0 loses 10% (8% to 12%): 6 pairs over it", "nid002:hsn0")
     found = suspects(
         pair_run(bad=bad((0, 1), (1, 0))),
         topology=SQUARE,
-        problems=(problem, Problem(Verdict.FAIL, "something else")),
+        problems=(problem, bad_finding(Verdict.FAIL, "something else")),
         watched=past.watched.result,
         comparison=past.comparison,
     )
@@ -244,7 +251,7 @@ def test_a_card_is_no_milder_than_what_its_part_measured_alone() -> None:
     """Copies between a GPU and its host: its equals find it slow, and it is under the floor."""
     run = pair_run()
     first = replace(run.judgements[0], samples=replace(run.judgements[0].samples, ranks=(2,)), verdict=Verdict.FAIL)
-    problem = Problem(Verdict.DEGRADED, "nid001:gpu2 is slow", "nid001:gpu2")
+    problem = bad_finding(Verdict.DEGRADED, "nid001:gpu2 is slow", "nid001:gpu2")
     card, *_ = suspects(replace(run, judgements=(first,)), problems=(problem,), topology=SQUARE)
     assert card.part.startswith("nid001 GPU 2")
     assert card.verdict is Verdict.FAIL

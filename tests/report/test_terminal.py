@@ -10,9 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fabricheck.records.judgement import Reference
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.report.terminal import render
 from tests.support.effort import effort
+from tests.support.findings import bad_finding, note
 from tests.support.nodes import system
 from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
 
@@ -82,8 +83,8 @@ def test_the_pairs_of_a_node_are_a_matrix_as_nvbandwidth_prints_it(ranks: int) -
 def test_what_a_suspect_has_as_evidence_is_no_line_again() -> None:
     bad = {pair: Verdict.DEGRADED for pair in ((0, 2), (2, 0), (1, 2), (2, 1), (3, 2), (2, 3))}
     run = replace(pair_run(bad=bad), topology=system("hgx-h200"))
-    slow = Problem(Verdict.DEGRADED, "nid001:gpu2 is slow: 6 metrics are slower than their equals", "nid001:gpu2")
-    other = Problem(Verdict.DEGRADED, "something else is slow")
+    slow = bad_finding(Verdict.DEGRADED, "nid001:gpu2 is slow: 6 metrics are slower than their equals", "nid001:gpu2")
+    other = bad_finding(Verdict.DEGRADED, "something else is slow")
     text = render([run], width=120, color=False, problems=[slow, other])
     assert text.count("SUSPECT     nid001 GPU 2") == 1
     assert slow.message not in text
@@ -91,14 +92,14 @@ def test_what_a_suspect_has_as_evidence_is_no_line_again() -> None:
 
 
 def test_each_problem_has_a_line() -> None:
-    problems = [Problem(Verdict.INCOMPLETE, f"out/result.jsonl:{each}: a line is missing") for each in range(5)]
+    problems = [bad_finding(Verdict.INCOMPLETE, f"out/result.jsonl:{each}: a line is missing") for each in range(5)]
     lines = render([pair_run(problems=problems)], width=120, color=False).splitlines()
     for each in range(5):
         assert f"INCOMPLETE  line {each}: a line is missing" in lines
 
 
 def test_a_finding_has_a_line_and_no_verdict() -> None:
-    text = render([pair_run()], width=120, color=True, findings=[Finding("it scales"), Finding("it is fast")])
+    text = render([pair_run()], width=120, color=True, findings=[note("it scales"), note("it is fast")])
     first, *more = text.splitlines()
     assert "PASS" in first
     assert "finding     it scales" in more
@@ -117,7 +118,7 @@ def test_red_runs_are_shown_in_full_before_green_ones() -> None:
 
 
 def test_only_pass_is_green() -> None:
-    problems = [Problem(verdict, "something") for verdict in Verdict if verdict is not Verdict.PASS]
+    problems = [bad_finding(verdict, "something") for verdict in Verdict if verdict is not Verdict.PASS]
     text = render([pair_run(), pair_run(problems=problems)], width=100, color=True)
     green = re.findall(r"\x1b\[(?:32|92)[^m]*m(?:\x1b\[1m)?([A-Z]+)", text)
     assert set(green) == {"PASS"}
@@ -167,8 +168,8 @@ def test_it_fits_the_screen_and_says_the_worst(
     width: int,
     height: int,
 ) -> None:
-    notes = list(map(Finding, findings))
-    found = [Problem(verdict, message) for verdict, message in problems]
+    notes = list(map(note, findings))
+    found = [bad_finding(verdict, message) for verdict, message in problems]
     runs = [pair_run(bad=each, problems=found if number % 3 == 0 else ()) for number, each in enumerate(bad)]
     text = render(runs, width=width, color=False, height=height, problems=found, findings=notes)
     lines = text.splitlines()

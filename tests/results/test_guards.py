@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from fabricheck.errors import UserError
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import (
     _management_mistakes,
@@ -39,7 +40,7 @@ ASKED: dict[str, Any] = {
 }
 
 
-def messages(problems: tuple[Problem, ...]) -> str:
+def messages(problems: tuple[Finding, ...]) -> str:
     return "\n".join(problem.message for problem in problems)
 
 

@@ -12,13 +12,15 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.records.case import Case
+from fabricheck.records.finding import Finding
 from fabricheck.records.rehearsal import is_rehearsal
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.session.outcome import judge_session, not_said, read_result
 from fabricheck.session.problems import failure_of, find_problems, find_what_applies
 from fabricheck.session.reading import Session, read_cases
 from fabricheck.session.reframe import Selection, run_suite
 from fabricheck.suite import MINIATURE, Suite, suite_root
+from tests.support.findings import bad_finding, note
 from tests.support.made_runs import made_run
 from tests.support.result_files import HOST
 from tests.support.sessions import make_suite
@@ -92,15 +94,16 @@ def test_tests_that_do_not_apply_for_one_reason_are_one_line(tmp_path: Path) -> 
     cases = [*read(tmp_path, records), case(tmp_path / "run")]
     assert find_problems(5, 0, cases) == ()
     first, second = find_what_applies(cases)
-    assert first == Finding("3 tests @local:default+openmpi: do not apply: needs 2 ranks: T (2), U")
-    assert second == Finding("T %size=8 @local:default+openmpi: does not apply: needs 4 ranks")
+    assert first == note("3 tests @local:default+openmpi: do not apply: needs 2 ranks: T (2), U")
+    assert second == note("T %size=8 @local:default+openmpi: does not apply: needs 4 ranks")
 
 
 def test_tests_that_left_nothing_for_one_reason_are_one_line(tmp_path: Path) -> None:
     lost = {"result": "fail", "fail_phase": "sanity", "fail_reason": "sanity error: INCOMPLETE: is a GPU missing?"}
     records = [record(unique_name=f"x{index}", name=name, **lost) for index, name in enumerate(["T %size=8", "U"])]
     (problem,) = find_problems(2, 1, read(tmp_path, records))
-    assert problem == Problem(
+    assert problem == Finding(
+        "test-failed",
         Verdict.INCOMPLETE,
         "2 tests @local:default+openmpi: is a GPU missing?: T, U",
     )
@@ -131,7 +134,7 @@ def test_a_pass_without_a_result_file(tmp_path: Path) -> None:
 
 def test_a_problem_is_never_pass() -> None:
     with pytest.raises(ValueError, match="a problem cannot be PASS, which is for findings: it scales"):
-        Problem(Verdict.PASS, "it scales")
+        bad_finding(Verdict.PASS, "it scales")
 
 
 @pytest.mark.parametrize(
@@ -322,8 +325,8 @@ def test_what_a_run_says_itself_is_said_once() -> None:
     run = replace(judged([one, good]), test=str(itself))
     others = (
         *map(failure_of, cases[1:]),
-        Problem(Verdict.DEGRADED, failure_of(itself).message),
-        Problem(Verdict.INCOMPLETE, "2 test cases were selected and 1 were run"),
+        bad_finding(Verdict.DEGRADED, failure_of(itself).message),
+        bad_finding(Verdict.INCOMPLETE, "2 test cases were selected and 1 were run"),
     )
     session = Session(Path("x"), cases, (failure_of(itself), *others))
     assert tuple(not_said(session, [run], ())) == others

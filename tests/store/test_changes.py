@@ -15,7 +15,7 @@ from fabricheck.expectation.components import components_of
 from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.results.fabricbench import read_run
 from fabricheck.store.changes import facts_of_this_host, software_of, tuning_of, versions_of_suite
-from fabricheck.topology.model import find_topology
+from fabricheck.topology.model import Topology, find_topology
 from tests.support.result_files import CUDA, HOST
 from tests.support.sessions import ROOT, case
 from tests.support.synthetic import rank, samples
@@ -100,9 +100,13 @@ def test_the_revision_of_a_suite(tmp_path: Path) -> None:
     assert versions_of_suite(tmp_path)["suite"] == f"{revision}-dirty"
 
 
+def names(run: Run, of: Samples, topology: Topology | None) -> tuple[str, ...]:
+    return tuple(each.key for each in components_of(run, of, topology))
+
+
 def components(system: str, ranks: list[Rank], of: Samples, **header: Any) -> tuple[str, ...]:
     run = Run("x", {"transport": "ccl", **header}, tuple(ranks), (of,), None)
-    return components_of(run, of, find_topology(system, ROOT / "site_configs"))
+    return names(run, of, find_topology(system, ROOT / "site_configs"))
 
 
 def test_a_pair_behind_a_switch() -> None:
@@ -140,7 +144,7 @@ def test_nodes_without_gpus_have_the_nics_that_sent(sent: dict[str, int], nics: 
     ranks = [replace(rank(number, f"n{number}"), device=None) for number in range(2)]
     footer = {"proof": {"interfaces": {host: sent for host in ("n0", "n1")}}}
     run = Run("x", {"transport": "mpi"}, tuple(ranks), (samples((0, 1), 8),), footer)
-    found = components_of(run, run.samples[0], find_topology("emulated", ROOT / "site_configs"))
+    found = names(run, run.samples[0], find_topology("emulated", ROOT / "site_configs"))
     assert found == tuple(sorted(["n0", "n1", *(f"{host}:{nic}" for host in ("n0", "n1") for nic in nics)]))
 
 
@@ -156,8 +160,8 @@ def test_host_memory_is_reached_over_the_link_to_the_cpu() -> None:
 
 def test_the_host_port_and_no_topology() -> None:
     run = read_run(HOST)
-    assert components_of(run, run.samples[0], None) == ("nid001",)
-    assert components_of(run, run.samples[0], find_topology("local", ROOT / "site_configs")) == ("nid001",)
+    assert names(run, run.samples[0], None) == ("nid001",)
+    assert names(run, run.samples[0], find_topology("local", ROOT / "site_configs")) == ("nid001",)
 
 
 @pytest.mark.parametrize("system", sorted(file.parent.name for file in ROOT.glob("site_configs/*/topology.yaml")))

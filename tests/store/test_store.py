@@ -19,8 +19,9 @@ from fabricheck.history.series import check_history
 from fabricheck.judge.judge import NO_EXPECTATION, judge_run
 from fabricheck.judge.statistics import median_interval
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run, Samples
-from fabricheck.records.verdict import Finding, Problem, Verdict
+from fabricheck.records.verdict import Verdict
 from fabricheck.store import folders, history, tables
 from fabricheck.store.folders import FILES, METRICS, SAMPLES, SESSION, SUMS
 from fabricheck.store.reading import entries_of, stored_runs
@@ -28,6 +29,7 @@ from fabricheck.store.session import read_record
 from fabricheck.store.values import UNJUDGED
 from fabricheck.store.writing import append
 from tests.support.effort import effort
+from tests.support.findings import bad_finding, note
 from tests.support.result_files import CUDA, HOST, Line
 from tests.support.sessions import FIRST_NIGHT, NOW, add, case, result_file, session_of
 
@@ -131,7 +133,7 @@ def test_any_run_comes_back(
         )
         for times, size, ranks in lines
     )
-    run = Run(path, header, (), samples, None, tuple(Problem(*each) for each in problems))
+    run = Run(path, header, (), samples, None, tuple(bad_finding(*each) for each in problems))
     judged = RunJudgement(run, Verdict.INVALID, run.problems, ())
     measured = [tables.Measured(case(), judged, "{}", "{}")]
     table = tables.runs_table(measured, "s", FIRST_NIGHT)
@@ -210,7 +212,7 @@ def test_filters(root: Path, store: Path) -> None:
     ],
 )
 def test_what_concerns_a_run_concerns_each_of_its_metrics(
-    root: Path, store: Path, changes: dict[str, Any], problems: tuple[Problem, ...], expected: set[str]
+    root: Path, store: Path, changes: dict[str, Any], problems: tuple[Finding, ...], expected: set[str]
 ) -> None:
     file = result_file(root, 0)
     append(store, session_of(root, 0, [file], cases=[case(**changes)]), NOW)
@@ -427,7 +429,7 @@ def test_samples_that_are_gone_are_said_to_be(root: Path, store: Path) -> None:
 
 
 def test_a_session_without_a_single_run_is_stored(root: Path, store: Path) -> None:
-    problems = [Problem(Verdict.INCOMPLETE, "not one measurement was run")]
+    problems = [bad_finding(Verdict.INCOMPLETE, "not one measurement was run")]
     new = session_of(root, 0, [result_file(root, 0)])
     entry = append(store, replace(new, cases=(), judged=(), problems=problems, verdict=Verdict.INCOMPLETE), NOW).entry
     record = read_record(entry)
@@ -437,7 +439,7 @@ def test_a_session_without_a_single_run_is_stored(root: Path, store: Path) -> No
 
 
 def test_findings_are_kept_beside_problems(root: Path, store: Path) -> None:
-    entry, _ = add(root, store, 0, problems=[Problem(Verdict.FAIL, "a part is slow")], findings=[Finding("it scales")])
+    entry, _ = add(root, store, 0, problems=[bad_finding(Verdict.FAIL, "a part is slow")], findings=[note("it scales")])
     record = read_record(entry)
     assert [(each.verdict, each.message) for each in record.problems] == [("FAIL", "a part is slow")]
     assert [each.message for each in record.findings] == ["it scales"]

@@ -118,7 +118,7 @@ def test_files_of_another_entry_with_right_checksums(root: Path, store: Path) ->
     with pytest.raises(UserError, match="its columns are not those of this format"):
         history(store, system="local")
     forge(entry, METRICS, originals[METRICS])
-    for text in (b"{}", b"[", originals[SESSION].replace(b'"format": 2', b'"format": 3')):
+    for text in (b"{}", b"[", originals[SESSION].replace(b'"format": 3', b'"format": 4')):
         forge(entry, SESSION, text)
         (line,) = damage_of(store)
         assert "session.json is not of this format" in line

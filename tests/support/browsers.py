@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.verdict import Problem
+from fabricheck.records.finding import Finding
 from fabricheck.report.html import write_html
 from fabricheck.report.past import Past
 from fabricheck.topology.model import Topology
@@ -76,7 +76,7 @@ class Shown:
 
     topology: Topology | None = None
     past: Past | None = None
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Finding, ...] = ()
     system: str = "hgx-h200"
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fabricheck.findings.case_runs import CaseRun
+from fabricheck.records.finding import Finding
 from fabricheck.records.operations import ROUND_TRIPS
 from fabricheck.records.run import Device, Groups, Rank, Run, Samples
-from fabricheck.records.verdict import Problem
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -53,7 +53,7 @@ def made_run(
     *,
     transport: str = "mpi",
     devices: bool = False,
-    problems: Sequence[Problem] = (),
+    problems: Sequence[Finding] = (),
     plan: dict[str, Any] | None = None,
     **header: Any,
 ) -> Run:

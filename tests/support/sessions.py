@@ -11,7 +11,8 @@ from typing import Any
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
-from fabricheck.records.verdict import Problem, worst
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import worst
 from fabricheck.results.fabricbench import read_run
 from fabricheck.store.folders import Entry
 from fabricheck.store.writing import NewSession, append
@@ -80,7 +81,7 @@ def session_of(
     *,
     system: str = "local",
     cases: Sequence[Case] | None = None,
-    problems: Sequence[Problem] = (),
+    problems: Sequence[Finding] = (),
     **changes: Any,
 ) -> NewSession:
     """The session of a night with these result files."""

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Expectation, Judgement, Reference, Yardstick
 from fabricheck.records.metrics import UNITS, Quantity, metric_name
 from fabricheck.records.run import Device, Rank, Run, Samples
-from fabricheck.records.verdict import Problem, Verdict
+from fabricheck.records.verdict import Verdict
 
 MIB, GIB = 1 << 20, 1 << 30
 Decide = Callable[[Samples, Quantity], Verdict]
@@ -118,7 +119,7 @@ def judged(
     records: Sequence[Samples] | None = None,
     *,
     ranks: Sequence[Rank] | None = None,
-    problems: Sequence[Problem] = (),
+    problems: Sequence[Finding] = (),
     planned: Sequence[Samples] | None = None,
     path: str = "out/result.jsonl",
     **header_changes: Any,

@@ -1,0 +1,102 @@
+"""What was found: what is wrong, where, and by how much; or something worth knowing that changes no verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fabricheck.records.catalogue import CATALOGUE, Entry
+from fabricheck.records.component import Component, either
+from fabricheck.records.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found in a run, a session or a history.
+
+    `code`: its row of the catalogue, which has the sentence, how sure it is and what to do. `verdict`: what it makes of
+    the session; PASS where it is only told. `message`: what was seen, in one line with its figures, for the level below
+    the catalogue's sentence; nothing reads it but people. `components`: what is at fault; several where nobody can tell
+    which of them it is. `measured` and `expected` are in `unit`, and `metrics` the names of what is affected. `files`:
+    the result files that show it.
+
+    Raises ValueError for a code that the catalogue does not have.
+    """
+
+    code: str
+    verdict: Verdict
+    message: str
+    components: tuple[Component, ...] = ()
+    measured: float | None = None
+    expected: float | None = None
+    unit: str = ""
+    metrics: tuple[str, ...] = ()
+    files: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        if self.code not in CATALOGUE:
+            raise ValueError(f"the catalogue of findings has no code {self.code!r}")
+
+    @property
+    def entry(self) -> Entry:
+        """Its row of the catalogue."""
+        return CATALOGUE[self.code]
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether it keeps a run or a session from being green."""
+        return self.verdict is not Verdict.PASS
+
+    @property
+    def place(self) -> str:
+        """Its components in words; empty where it has none."""
+        return either(self.components)
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it; figures and lists that it does not have are left out."""
+        figures = {name: getattr(self, name) for name in ("measured", "expected")}
+        return {
+            "verdict": self.verdict.value,
+            "code": self.code,
+            "message": self.message,
+            "components": [each.as_json() for each in self.components],
+            **{name: value for name, value in figures.items() if value is not None and math.isfinite(value)},
+            **({"unit": self.unit} if self.unit else {}),
+            **{name: list(value) for name in ("metrics", "files") if (value := getattr(self, name))},
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Finding:
+        """The finding of `as_json`; what an earlier version wrote, which had no codes, is `recorded`.
+
+        Raises KeyError, ValueError or TypeError for anything else.
+        """
+        if not isinstance(content["message"], str):
+            raise TypeError("the message of a finding is text")
+        measured, expected = (
+            None if (value := content.get(name)) is None else float(value) for name in ("measured", "expected")
+        )
+        return cls(
+            str(content.get("code", "recorded")),
+            Verdict(content.get("verdict", "PASS")),
+            content["message"],
+            tuple(Component.from_json(each) for each in content.get("components", ())),
+            measured,
+            expected,
+            str(content.get("unit", "")),
+            tuple(map(str, content.get("metrics", ()))),
+            tuple(map(str, content.get("files", ()))),
+        )
+
+
+def split(found: Iterable[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """Those that keep a session from being green, and those that are only told, each in their order."""
+    found = tuple(found)
+    return tuple(each for each in found if each.is_problem), tuple(each for each in found if not each.is_problem)
+
+
+def with_files(found: Iterable[Finding], *files: str) -> tuple[Finding, ...]:
+    """The findings, as shown by these result files."""
+    return tuple(replace(each, files=files) for each in found)
