@@ -904,6 +904,13 @@ _OF_KIND = {
 
 
 def code_of_slow(components: Iterable[Component]) -> str:
-    """The code of something slow, by the kind of the components that explain it: `slow-part` where they are several."""
-    kinds = {each.kind for each in components}
+    """The code of something slow, by the kind of the components that explain it: `slow-part` where they are several.
+
+    A link that cannot be told from the part at its end is a link of that part.
+    """
+    components = tuple(components)
+    parts = [each for each in components if each.kind is not Kind.LINK]
+    own = {(each.node, each.name) for each in parts}
+    with_links = all(not own.isdisjoint((end.node, end.name) for end in each.ends) for each in components)
+    kinds = {each.kind for each in (parts if parts and with_links else components)}
     return _OF_KIND.get(kinds.pop(), "slow-part") if len(kinds) == 1 else "slow-part"

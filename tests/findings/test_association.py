@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
 from fabricheck.findings.association import Association, find_associations, infer_association
-from fabricheck.records.finding import Finding
 from fabricheck.records.run import Groups, Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology import nic
@@ -150,13 +149,13 @@ def test_a_run_says_how_nics_are_used_and_whether_the_topology_does() -> None:
     emulated = system("emulated")
     run = run_of({1: 0.095, 2: 0.095, 3: 0.1425, 4: 0.19})
     (found,) = find_associations(run, emulated)
-    assert isinstance(found, Finding)
+    assert not found.is_problem
     assert found.message.startswith("rail_unidirectional: association to NICs: packed over 2 NICs at 95%")
     (found,) = find_associations(run, replace(emulated, nic_scheme="round-robin"))
-    assert isinstance(found, Finding) and found.verdict is Verdict.DEGRADED
+    assert found.verdict is Verdict.DEGRADED
     assert found.message.endswith("and the topology says round-robin")
     (found,) = find_associations(run, replace(emulated, nic_scheme="packed"))
-    assert isinstance(found, Finding)
+    assert not found.is_problem
     assert not list(find_associations(replace(run, ranks=run.ranks[:4]), emulated))
     assert not list(find_associations(replace(run, samples=()), emulated))
 
@@ -176,4 +175,4 @@ def test_schemes_that_are_the_same_here_are_no_contradiction(
     own = replace(emulated, nics=tuple(replace(emulated.nics[0], name=f"hsn{n}") for n in range(nics)))
     for scheme in ("packed", "round-robin", "one-to-one"):
         (found,) = find_associations(run_of(goodputs), replace(own, nic_scheme=scheme))
-        assert isinstance(found, Finding) == (scheme in declared)
+        assert found.is_problem == (scheme not in declared)

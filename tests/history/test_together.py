@@ -20,6 +20,7 @@ from fabricheck.judge.references import load_references
 from fabricheck.judge.siblings import Compared
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.case import Case
+from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.store.tables import HISTORY, Measured, metrics_table
@@ -97,6 +98,11 @@ def test_healthy_sessions_are_green(judge: SystemJudge) -> None:
         assert found.problems == ()
 
 
+def by_references(found: Compared) -> list[Finding]:
+    """What parts are found slow by the references of their metrics together."""
+    return [each for each in found.problems if "average" in each.message]
+
+
 def test_a_slow_gpu_is_named_although_none_of_its_metrics_is_beyond_its_bound(judge: SystemJudge) -> None:
     loss = {"nid002": {way: 0.045 for way in pairs(GPUS) if 2 in way}}
     runs = session(200, loss)
@@ -106,9 +112,9 @@ def test_a_slow_gpu_is_named_although_none_of_its_metrics_is_beyond_its_bound(ju
     assert [each.verdict for each in found.runs] == [Verdict.PASS, Verdict.DEGRADED, Verdict.PASS]
     slow = [each for each in found.runs[1].judgements if each.verdict is Verdict.DEGRADED]
     assert {each.samples.ranks for each in slow} == set(loss["nid002"])
-    (said,) = (each for each in found.problems if "references together" in each.message)
-    assert (said.place, said.files) == ("nid002:gpu2", ("out/nid002.jsonl",))
-    assert "its 6 metrics are 4." in said.message and "none alone" in said.message
+    (said,) = by_references(found)
+    assert (said.components[0].text, said.files) == ("nid002:gpu2", ("out/nid002.jsonl",))
+    assert said.code == "slow-gpu"
     assert all(said.message in each.reason for each in slow)
     # The check that measured it says the same, so that it is launched again.
     own = judge.compare([replace(alone, test=str(CASES["nid002"]))])
@@ -117,9 +123,7 @@ def test_a_slow_gpu_is_named_although_none_of_its_metrics_is_beyond_its_bound(ju
 
 def test_what_all_launches_lost_alike_is_said_of_the_whole(judge: SystemJudge) -> None:
     found = judged(judge, session(300, {node: dict.fromkeys(pairs(GPUS), 0.03) for node in NODES}))
-    whole = [each.message for each in found.problems if each.message.startswith("all launches: its 36 metrics")]
-    assert len(whole) == 1 and "a setting or all nodes" in whole[0]
-    (said,) = (each for each in found.problems if each.message == whole[0])
+    (said,) = (each for each in by_references(found) if each.code == "slower-than-reference" and len(each.files) > 1)
     assert set(said.files) == {f"out/{node}.jsonl" for node in NODES}
 
 
@@ -134,7 +138,7 @@ def test_nodes_that_differ_are_each_held_to_their_own_level(tmp_path: Path) -> N
     loss = {way: 0.045 for way in pairs(GPUS) if 2 in way}
     slow = judged(judge, session(200, {**of_node, "nid002": loss}), cases)
     assert [each.verdict for each in slow.runs] == [Verdict.PASS, Verdict.DEGRADED, Verdict.PASS]
-    assert [each.place for each in slow.problems if "references together" in each.message] == ["nid002:gpu2"]
+    assert [each.components[0].text for each in by_references(slow)] == ["nid002:gpu2"]
 
 
 def test_on_other_nodes_than_were_measured_parts_are_not_judged(judge: SystemJudge) -> None:

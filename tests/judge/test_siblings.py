@@ -40,7 +40,8 @@ def test_a_slow_pair_is_degraded_by_its_siblings_and_named() -> None:
     assert bad.value == pytest.approx(0.97 * bad.yardstick.value, rel=2e-3)
     (problem,) = found.problems
     assert (problem.verdict, problem.place) == (DEGRADED, "vm:gpu2 → vm:gpu3")
-    assert "unidirectional copy 1GiB by 3.0% than 11 of 3150 Gb/s" in problem.message
+    assert problem.code == "slow-pair"
+    assert (problem.measured, problem.expected) == pytest.approx((0.97 * 3150, 3150), rel=2e-3)
 
 
 def test_healthy_equals_are_judged_by_each_other() -> None:

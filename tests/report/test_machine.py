@@ -29,8 +29,8 @@ def test_json_holds_the_verdict_the_problems_and_every_metric(tmp_path: Path) ->
     write_json([run], tmp_path / "verdict.json", system="example", problems=[LOST], findings=[note("it scales")])
     content = json.loads((tmp_path / "verdict.json").read_text(encoding="utf-8"))
     assert (content["verdict"], content["exit_status"]) == ("INCOMPLETE", EXIT_CODES[Verdict.INCOMPLETE])
-    assert content["problems"] == [{"verdict": "INCOMPLETE", "message": LOST.message}]
-    assert content["findings"] == [{"message": "it scales"}]
+    assert content["problems"] == [LOST.as_json()]
+    assert content["findings"] == [note("it scales").as_json()]
     (only,) = content["runs"]
     assert only["hosts"] == ["nid001"]
     assert [each["name"] for each in only["metrics"]] == [each.name for each in run.judgements]

@@ -20,7 +20,7 @@ from fabricheck.session.problems import failure_of, find_problems, find_what_app
 from fabricheck.session.reading import Session, read_cases
 from fabricheck.session.reframe import Selection, run_suite
 from fabricheck.suite import MINIATURE, Suite, suite_root
-from tests.support.findings import bad_finding, note
+from tests.support.findings import bad_finding
 from tests.support.made_runs import made_run
 from tests.support.result_files import HOST
 from tests.support.sessions import make_suite
@@ -94,8 +94,12 @@ def test_tests_that_do_not_apply_for_one_reason_are_one_line(tmp_path: Path) -> 
     cases = [*read(tmp_path, records), case(tmp_path / "run")]
     assert find_problems(5, 0, cases) == ()
     first, second = find_what_applies(cases)
-    assert first == note("3 tests @local:default+openmpi: do not apply: needs 2 ranks: T (2), U")
-    assert second == note("T %size=8 @local:default+openmpi: does not apply: needs 4 ranks")
+    assert first == Finding(
+        "does-not-apply", Verdict.PASS, "3 tests @local:default+openmpi: do not apply: needs 2 ranks: T (2), U"
+    )
+    assert second == Finding(
+        "does-not-apply", Verdict.PASS, "T %size=8 @local:default+openmpi: does not apply: needs 4 ranks"
+    )
 
 
 def test_tests_that_left_nothing_for_one_reason_are_one_line(tmp_path: Path) -> None:
@@ -132,9 +136,9 @@ def test_a_pass_without_a_result_file(tmp_path: Path) -> None:
     assert verdicts(case(tmp_path / "run", with_file=False)) == [Verdict.INCOMPLETE]
 
 
-def test_a_problem_is_never_pass() -> None:
-    with pytest.raises(ValueError, match="a problem cannot be PASS, which is for findings: it scales"):
-        bad_finding(Verdict.PASS, "it scales")
+def test_a_finding_has_a_code_of_the_catalogue() -> None:
+    with pytest.raises(ValueError, match="no-such-code"):
+        Finding("no-such-code", Verdict.PASS, "it scales")
 
 
 @pytest.mark.parametrize(
