@@ -28,6 +28,7 @@ FLOORS = (
     ("interleaved",),
     ("store",),
     ("history",),
+    ("diagnosis",),
     ("suites",),
     ("fleet",),
     ("rfm",),

@@ -42,7 +42,7 @@ class Group:
 
     @property
     def name(self) -> str:
-        return f"{self.operation} {self.schedule} {format_size(self.bytes)} {self.quantity}"
+        return name_of_group(self.judgements[0])
 
     @property
     def is_pairs(self) -> bool:
@@ -170,6 +170,12 @@ def short_message(problem: Finding, judged: RunJudgement) -> str:
 
 def quantity_of(judged: Judgement) -> Quantity:
     return "goodput" if judged.better == "higher" else "latency"
+
+
+def name_of_group(judged: Judgement) -> str:
+    """What a metric is compared with others under, such as `pingpong uncontended 1GiB goodput`."""
+    samples = judged.samples
+    return f"{samples.operation} {samples.schedule} {format_size(samples.bytes)} {quantity_of(judged)}"
 
 
 def groups_of(judged: RunJudgement) -> tuple[Group, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator
 
@@ -20,10 +19,8 @@ _ENTRIES = 20
 
 def next_command(bad: BadNode, parts: Parts) -> str:
     """What to type next about a node: about its part where that is known, else to take it out."""
-    places = re.split(r", | or | and ", bad.evidence[0].part)
-    look = (parts.look(each.partition("--")[0]) for each in places if each.startswith(f"{bad.node}:"))
-    drain = f"scontrol update NodeName={bad.node} State=DRAIN Reason=fabricheck"
-    return next(filter(None, look), drain)
+    looks = parts.looks(bad.evidence[0].components)
+    return "; ".join(looks) or f"scontrol update NodeName={bad.node} State=DRAIN Reason=fabricheck"
 
 
 def table(found: FleetVerdict, parts: Parts, width: int = 80) -> Iterator[str]:
@@ -35,7 +32,7 @@ def table(found: FleetVerdict, parts: Parts, width: int = 80) -> Iterator[str]:
         first, *others = each.evidence
         more = f" (and {len(others)} more)" if others else ""
         text = printable(f"{first.message}{more}")
-        part = f"  {parts.place(first.part)}" if first.part != each.node else ""
+        part = f"  {parts.place(first.components)}" if any(one.name for one in first.components) else ""
         yield f"{each.verdict.value:<10}  {each.node}{part}"
         yield from textwrap.wrap(text, max(width, 40), initial_indent=_INDENT, subsequent_indent=_INDENT)
         yield f"{_INDENT}next: {next_command(each, parts)}"

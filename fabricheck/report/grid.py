@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 
 from fabricheck.judge.overall import SEVERITY, problems_of, verdict_of
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.component import Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict, worst
@@ -49,10 +49,13 @@ def grid_of(runs: Sequence[RunJudgement], problems: Sequence[Finding] = ()) -> G
     """
     hosts = {rank.host for each in runs for rank in each.run.ranks}
     if len(hosts) > 1:
-        # Other parts have no such names: `leaf0--spine0`.
-        alike = {re.sub(r"\d+", "", host) for host in hosts}
-        named = [each for each in problems if each.place not in hosts and re.sub(r"\d+", "", each.place) in alike]
-        return _of_nodes(runs, hosts, {each.place: SEVERITY[each.verdict] for each in named})
+        lost = {
+            one.node: SEVERITY[each.verdict]
+            for each in problems
+            for one in each.components
+            if one.kind is Kind.NODE and len(each.components) == 1 and one.node not in hosts
+        }
+        return _of_nodes(runs, hosts, lost)
     return _of_gpus(runs)
 
 
@@ -126,7 +129,7 @@ def _by_host(run: RunJudgement) -> Mapping[str, tuple[Verdict, int]]:
                 counts[host] += 1
         pairs = [each for each in pairs if not each[0] & most]
     for problem in problems_of(run):
-        named = [host for host in found if problem.place.startswith((f"{host}:", f"{host} ")) or problem.place == host]
+        named = {host for each in problem.components for host in each.nodes} & found.keys()
         for host in named or found:
             found[host].append(problem.verdict)
     if verdict_of(run) not in ({one for verdicts in found.values() for one in verdicts} or {Verdict.PASS}):

@@ -27,6 +27,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.rehearsal import REHEARSAL, is_mixed
 from fabricheck.records.verdict import Verdict
+from fabricheck.report.cards import cards_of
 from fabricheck.report.content import number, printable
 from fabricheck.report.embedded import own_file, packed, packed_plotly, plotly_hash, script_hash
 from fabricheck.report.figures import Figure
@@ -35,7 +36,6 @@ from fabricheck.report.past import Past
 from fabricheck.report.past_view import comparison_view, history_view
 from fabricheck.report.run_view import NotPassed, RunView, not_passed_of, run_detail, run_view
 from fabricheck.report.summary import counted, numbers, standing
-from fabricheck.report.suspects import suspects_of
 from fabricheck.units import format_size
 
 # What keeps the page short where a session is large; what is left out is counted where it would stand.
@@ -145,7 +145,7 @@ def render_html(
     views = [run_view(each, f"run{place}", marks=marks) for place, each in enumerate(ranked, start=1)]
     rows = _rows(ranked, views, figures, bodies)
     result = past.watched.result if past.watched is not None else None
-    suspects = suspects_of(
+    suspects = cards_of(
         ranked, all_problems, findings=findings, system=system, watched=result, comparison=past.comparison
     )
     of_session = (NotPassed(None, each.verdict, "", each.message) for each in all_problems)

@@ -14,6 +14,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.rehearsal import is_mixed, is_rehearsal, marked
 from fabricheck.records.verdict import Verdict
+from fabricheck.report.cards import Card, cards_of
 from fabricheck.report.content import (
     Group,
     facts_of,
@@ -29,7 +30,6 @@ from fabricheck.report.content import (
     weakest,
     who,
 )
-from fabricheck.report.suspects import Suspect, suspects_of
 from fabricheck.report.text_matrix import matrices
 from fabricheck.units import format_size
 
@@ -122,7 +122,7 @@ def render(
     text: list[str] = []
     ranked = worst_first(runs)
     verdict, problems = overall(runs, problems)
-    suspects = suspects_of(ranked, problems, findings=findings, system=system)
+    suspects = cards_of(ranked, problems, findings=findings, system=system)
     for detail in _DETAILS:
         lines = _lines(ranked, verdict, problems, findings, suspects, detail=detail, width=width)
         text = _layout(list(lines), width, color)
@@ -136,7 +136,7 @@ def _lines(
     verdict: Verdict,
     problems: Sequence[Finding],
     findings: Sequence[Finding],
-    suspects: Sequence[Suspect],
+    suspects: Sequence[Card],
     *,
     detail: _Detail,
     width: int,
@@ -146,7 +146,7 @@ def _lines(
     yield from (_Line(None, f"{_INDENT}{line}") for line in more)
     # What names no part has its own line among the problems.
     yield from _suspect_lines([each for each in suspects if each.known], detail, width)
-    without_part = ((each.verdict, each.message) for each in problems if not each.place)
+    without_part = ((each.verdict, each.message) for each in problems if not each.components)
     yield from _problem_lines(without_part, detail.suspects, detail, width)
     marks = is_mixed(each.run for each in ranked)
     bad = [each for each in ranked if verdict_of(each) is not Verdict.PASS]
@@ -226,7 +226,7 @@ def _problem_lines(messages: Iterable[tuple[Verdict, str]], most: int, detail: _
         )
 
 
-def _suspect_lines(parts: Sequence[Suspect], detail: _Detail, width: int) -> Iterator[_Line]:
+def _suspect_lines(parts: Sequence[Card], detail: _Detail, width: int) -> Iterator[_Line]:
     """Each part with its loss and what to do next."""
     for each in parts[: detail.suspects]:
         loss = f"{'' if each.loss.startswith(('is ', 'loses ')) else ':'} {each.loss}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fabricheck.diagnosis.causes import diagnose
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.of_session import find_all
 from fabricheck.fleet.record import TROUBLES, Fleet, read_troubles
@@ -78,7 +79,7 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
         *_tuning_effects(session.cases, judge),
     ]
     problems, findings = split(told)
-    problems = (*not_said(session, judged, problems), *problems)
+    problems = (*not_said(session, judged, problems), *diagnose(judged, problems, findings).problems)
     fleet = _fleet_of(session, judged, problems)
     if fleet is not None:
         problems = (*problems, *_left_out(fleet))

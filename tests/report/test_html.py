@@ -280,7 +280,7 @@ def test_the_place_of_a_fault_stands_on_top() -> None:
     source = render_html([pair_run(), run], title="t", system="s", problems=[problem], past=past_with_everything())
     assert source.index("A note.") < source.index('id="suspects"') < source.index('id="not-passed"')
     titles = re.findall(r"<h3>.*?</span> (.*?)</h3>", source.split('id="suspects"')[1].split("</ul>")[0])
-    assert titles == ["nid002:hsn0", "nid001 link GPU 0 - GPU 3", "n2:nic0 (or n2)", "n2:nic0, or n2"]
+    assert titles == ["nid001 link GPU 0 - GPU 3", "nid002:hsn0", "n2:nic0 (or n2)", "n2:nic0, or n2"]
     # Every link leads somewhere, and that of the run to the one that is shown first.
     page = Page(source)
     known = {each["id"] for _, each in page.elements if "id" in each}

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.catalogue import CATALOGUE
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.parts import Parts, ends_of
-from fabricheck.report.suspects import NO_PART, NOT_ALIKE, Suspect, suspects_of
+from fabricheck.report.cards import Card, cards_of
+from fabricheck.report.parts import Parts
 from fabricheck.topology.model import Topology
 from tests.support.findings import at, bad_finding
 from tests.support.nodes import node
@@ -19,6 +21,7 @@ from tests.support.pasts import compared, past_with_everything, watched
 from tests.support.pasts import pair_metrics as metrics
 from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
 
+NO_PART, NOT_ALIKE = (CATALOGUE[code].sentence for code in ("all-slow", "no-healthy-majority"))
 SQUARE = node(4, [(a, b, 1, 100.0) for a in range(4) for b in range(a)])
 STAR = node(4, [], switch={each: 100.0 for each in range(4)})
 PAIRS = [(a, b) for a in range(4) for b in range(4) if a != b]
@@ -26,8 +29,8 @@ PAIRS = [(a, b) for a in range(4) for b in range(4) if a != b]
 
 def suspects(
     *runs: RunJudgement, topology: Topology | None = None, problems: tuple[Finding, ...] = (), **more: Any
-) -> list[Suspect]:
-    return list(suspects_of([replace(each, topology=topology) for each in runs], problems, **more))
+) -> list[Card]:
+    return list(cards_of([replace(each, topology=topology) for each in runs], problems, **more))
 
 
 def named(*runs: RunJudgement, topology: Topology | None = None) -> list[str]:
@@ -65,7 +68,7 @@ def test_a_slow_gpu_is_one_suspect_with_its_address_loss_and_next_step() -> None
 def test_what_the_node_says_of_a_part_stands_with_it() -> None:
     slow = pair_run(bad=bad(*(pair for pair in PAIRS if 2 in pair)))
     said = (
-        bad_finding(Verdict.DEGRADED, "nid001: GPU 2: PCIe runs at Gen 3 of 5: reseat it"),
+        bad_finding(Verdict.DEGRADED, "nid001: GPU 2: PCIe runs at Gen 3 of 5: reseat it", "nid001:gpu2"),
         bad_finding(Verdict.FAIL, "x"),
     )
     found = suspects(slow, topology=STAR, problems=said)
@@ -74,7 +77,7 @@ def test_what_the_node_says_of_a_part_stands_with_it() -> None:
 
 def test_what_equals_say_of_a_part_stands_with_it_and_what_they_say_of_its_pairs_is_explained() -> None:
     slow = pair_run(bad=bad(*(pair for pair in PAIRS if 2 in pair)))
-    places = ("nid001:gpu2", "nid001:gpu2 → nid001:gpu3", "nid001:gpu1-nid001:gpu2", "nid001:gpu0 → nid001:gpu1")
+    places = ("nid001:gpu2", "nid001:gpu2 → nid001:gpu3", "nid001:gpu1 ↔ nid001:gpu2", "nid001:gpu0 → nid001:gpu1")
     problems = tuple(bad_finding(Verdict.DEGRADED, f"{each}: 6 metrics are slower", each) for each in places)
     gpu, pair = sorted(suspects(slow, topology=STAR, problems=problems), key=lambda each: -len(each.part))
     assert gpu.evidence[0] == "nid001:gpu2: 6 metrics are slower"
@@ -145,7 +148,7 @@ def test_collectives_that_pass_clear_no_link() -> None:
 def test_without_a_topology_it_is_the_node() -> None:
     ranks = [rank(number, f"nid{number}") for number in range(4)]
     run = pair_run(bad=bad(*(pair for pair in PAIRS if 1 in pair)))
-    assert named(judged(run.judgements, run.run.samples, ranks=ranks)) == ["nid1"]
+    assert named(judged(run.judgements, run.run.samples, ranks=ranks)) == ["nid1 GPU 1 (bus 00000000:01:00.0), or nid1"]
 
 
 def test_devices_that_the_topology_does_not_know_name_the_pair() -> None:
@@ -157,7 +160,7 @@ def test_wrong_bytes_are_said_as_such() -> None:
     wrong = [replace(each, samples=replace(each.samples, wrong_bytes=7)) for each in run.judgements]
     (found,) = suspects(replace(run, judgements=tuple(wrong)), topology=SQUARE)
     assert found.loss == "1 measurement in 1 run brought wrong bytes"
-    assert found.next_[0] == "take the node out before anything else (ci/drain.py)"
+    assert (found.code, found.next_[0]) == ("wrong-bytes", CATALOGUE["wrong-bytes"].steps[0])
 
 
 def test_one_wrong_byte_where_all_is_slow_is_a_suspect_of_its_own() -> None:
@@ -220,13 +223,13 @@ def test_problems_history_and_suspects_each_have_their_place() -> None:
         comparison=past.comparison,
     )
     assert [(each.part, each.source, each.link) for each in found] == [
-        ("nid002:hsn0", "session", ""),
         ("nid001 link GPU 0 - GPU 1", "pingpong over ccl", "run1"),
+        ("nid002:hsn0", "session", ""),
         ("something else", "session", ""),
         ("n2:nic0 (or n2)", "history", "incident1"),
         ("n2:nic0, or n2", "comparison", "comparison"),
     ]
-    assert found[0].loss == "loses 10% (8% to 12%): 6 pairs over it"
+    assert found[1].loss == "loses 10% (8% to 12%): 6 pairs over it"
     assert found[3].loss.startswith("6 of 6 metrics that cross it got worse; the most ")
     assert "since 2026-04-11 02:00 (s100)" in found[3].loss
     assert "changed then: nccl: 2.28.3 -> 2.29.1" in found[3].loss
@@ -234,17 +237,16 @@ def test_problems_history_and_suspects_each_have_their_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "said", "ends"),
+    ("component", "said"),
     [
-        ("gpu-node-01:gpu2 sending", "gpu-node-01:gpu2 sending", ("gpu-node-01:gpu2",)),
-        ("gpu-01:gpu0-gpu-02:gpu1", "gpu-01 gpu0 ↔ gpu-02 gpu1", ("gpu-01:gpu0", "gpu-02:gpu1")),
-        ("gpu-01:gpu0 → gpu-01:gpu1", "gpu-01 gpu0 → gpu1", ("gpu-01:gpu0", "gpu-01:gpu1")),
-        ("gpu-01:gpu0-gpu1", "gpu-01 link gpu0 - gpu1", ("gpu-01:gpu0-gpu1",)),
+        (Component(Kind.GPU, "gpu2", "gpu-node-01", direction="sending"), "gpu-node-01:gpu2 sending"),
+        (Component(Kind.PATH, "gpu0", "gpu-01", "gpu1", "gpu-02"), "gpu-01 gpu0 ↔ gpu-02 gpu1"),
+        (Component(Kind.PATH, "gpu0", "gpu-01", "gpu1", "gpu-01", "out"), "gpu-01 gpu0 → gpu1"),
+        (Component(Kind.LINK, "gpu0", "gpu-01", "gpu1", "gpu-01"), "gpu-01 link gpu0 - gpu1"),
     ],
 )
-def test_hosts_with_hyphens_are_one_host(place: str, said: str, ends: tuple[str, ...]) -> None:
-    assert Parts().place(place) == said
-    assert ends_of(place) == ends
+def test_components_are_called_by_their_fields(component: Component, said: str) -> None:
+    assert Parts().place([component]) == said
 
 
 def test_a_card_is_no_milder_than_what_its_part_measured_alone() -> None:

@@ -1,0 +1,355 @@
+"""What explains a session: one ranked list of causes, each with the measurements that it explains.
+
+Pairs that are slow name the components that they share and that no fast pair crosses; a pair that shares none is named
+itself, both ends and what lies between. What is slow between all alike is no single part. What was found in another way
+(by equals, by the network's pairs, by the nodes themselves) explains first: a switch that all slow pairs cross
+withdraws their ends.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fabricheck.diagnosis.table import Group, Row, groups_of, software_of
+from fabricheck.history.shared import blamed, count_crossing, groups
+from fabricheck.judge.overall import SEVERITY, problems_of
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.catalogue import code_of_slow
+from fabricheck.records.component import Component, Kind
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict, worst
+
+# A cause whose measurements are nearer than that to those that pass costs nobody anything.
+_LEAST_LOSS = 0.02
+# Of a group the worst and the best, as shares of what is expected, when all of it is said to be equally slow.
+_ALIKE = 0.75
+# Measurements of something else than was asked for: whose speed is whose, nobody knows.
+_IDENTITY = frozenset(("wrong-ranks", "other-gpus", "same-result-twice", "cannot-be-judged", "stale-result"))
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One thing that explains what is wrong. `finding`: what it is. `groups`: of each question the rows that it
+    explains, which may be none. `told`: what was found of the same components in other ways. `whole`: all that was
+    measured is slow, so that it has nothing healthy to compare with; `crossed`: so many collectives are slow as well.
+    """
+
+    finding: Finding
+    groups: tuple[tuple[Group, tuple[Row, ...]], ...] = ()
+    told: tuple[Finding, ...] = ()
+    whole: bool = False
+    crossed: int = 0
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        return tuple(row for _, rows in self.groups for row in rows)
+
+    @property
+    def runs(self) -> tuple[int, ...]:
+        """The numbers of its runs, each once."""
+        return tuple(dict.fromkeys(row.run for row in self.rows))
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The causes, the most probable first; `problems`: those of the session without what a cause withdraws."""
+
+    causes: tuple[Cause, ...]
+    problems: tuple[Finding, ...]
+
+
+def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings: Sequence[Finding] = ()) -> Diagnosis:
+    """What explains a session of `runs` with these `problems` and, told beside, `findings`."""
+    of_runs = [(number, each) for number, run in enumerate(runs) for each in problems_of(run)]
+    if any(each.code in _IDENTITY for each in (*problems, *(each for _, each in of_runs))):
+        return Diagnosis((), tuple(problems))
+    in_network = any(_is_of_network(one) for each in problems for one in each.components)
+    slow_runs = [
+        (number, run)
+        for number, run in enumerate(runs)
+        if any(each.verdict is not Verdict.PASS for each in run.judgements)
+    ]
+    table = [group for number, run in slow_runs for group in groups_of(number, run, network=in_network)]
+    problems = _without_ends(problems, table)
+    parts = [*_of_parts(table), *_of_pairs(table)]
+    named = {one for each in (*(cause.finding for cause in parts), *problems) for one in each.components if one.name}
+    parts = _without_explained(parts, problems, named)
+    whole = [*_of_whole(table, runs, problems)]
+    collectives = [each for each in whole if not any(group.pairs for group, _ in each.groups)]
+    hosts = {host for each in parts for one in each.finding.components for host in one.nodes}
+    crossed = [each for each in collectives if _hosts(each.rows, runs) & hosts]
+    parts = [replace(each, crossed=sum(len(one.rows) for one in crossed)) if crossed else each for each in parts]
+    state = [each for _, each in of_runs if each.components]
+    merged = [_with_told(each, (*problems, *state, *findings)) for each in parts]
+    told = {id(one) for each in merged for one in each.told}
+    left = [each for each in problems if each.components and id(each) not in told and not _is_explained(each, merged)]
+    alone = [_alone(members, table) for members in _by_components(left).values()]
+    causes = [*alone, *merged, *(each for each in whole if each not in crossed)]
+    return Diagnosis(tuple(sorted(causes, key=_rank)), tuple(problems))
+
+
+def _rank(cause: Cause) -> tuple[bool, int]:
+    """What names a component before what names none; then the worst."""
+    return not cause.finding.components, -SEVERITY[cause.finding.verdict]
+
+
+def _is_of_network(component: Component) -> bool:
+    """A switch, or a link between two."""
+    return component.kind in (Kind.SWITCH, Kind.LINK) and not component.nodes
+
+
+# What findings explain
+
+
+def _without_ends(problems: Sequence[Finding], table: Sequence[Group]) -> list[Finding]:
+    """The problems, less those about ends of pairs that are all slow for a switch or trunk that another names."""
+    switches = [each for each in problems if each.components and all(map(_is_of_network, each.components))]
+    slow = [row for group in table for row in group.slow]
+
+    def is_explained(finding: Finding) -> bool:
+        own = frozenset(finding.components)
+        crossing = [row for row in slow if own & row.components]
+        return any(
+            bool(crossing) and all(frozenset(each.components) & row.components for row in crossing) for each in switches
+        )
+
+    at_ends = [each for each in problems if each not in switches and any(one.nodes for one in each.components)]
+    withdrawn = [each for each in at_ends if code_of_slow(each.components) == each.code and is_explained(each)]
+    return [each for each in problems if each not in withdrawn]
+
+
+def _of_parts(table: Sequence[Group]) -> Iterator[Cause]:
+    """Components that several slow pairs share and no fast one crosses, of all runs together.
+
+    Pairs alone: collectives cross everything, and which way they go nobody knows.
+    """
+    by_run: dict[tuple[int, bool], list[Group]] = {}
+    for group in table:
+        if group.pairs and group.mixed and group.rows[0].judgement.better == "higher":
+            by_run.setdefault((group.run, False), []).append(group)
+        if group.pairs and any(row.wrong for row in group.rows):
+            by_run.setdefault((group.run, True), []).append(group)
+    found: dict[tuple[Component, ...], list[tuple[Group, tuple[Row, ...]]]] = {}
+    for (_, by_bytes), members in by_run.items():
+        for components, rows in _shared(members, by_bytes=by_bytes):
+            if any(each.kind is Kind.PATH for each in components):
+                continue  # a pair, of which both directions are slow
+            before = {id(row) for _, others in found.get(components, ()) for row in others}
+            own = {id(row) for row in rows} - before
+            split = [(group, tuple(row for row in group.rows if id(row) in own)) for group in members]
+            found.setdefault(components, []).extend(each for each in split if each[1])
+    for components, of_component in found.items():
+        if not _is_negligible(of_component):
+            yield _cause(components, of_component)
+
+
+def _shared(members: Sequence[Group], *, by_bytes: bool) -> Iterator[tuple[tuple[Component, ...], list[Row]]]:
+    """The components that explain what is slow in groups of one run; with `by_bytes` what brought wrong data."""
+    rows = [row for group in members for row in (*group.slow, *group.fast)]
+    bad = [row for row in rows if (row.wrong if by_bytes else row.slow)]
+    if len(bad) < 2:
+        return
+    names = {f"{one}|{one.kind.value}": one for row in rows for one in row.components}
+    paths = {id(row): frozenset(f"{one}|{one.kind.value}" for one in row.components) for row in rows}
+    crossing = count_crossing(paths.values())
+    affected = count_crossing(paths[id(row)] for row in bad)
+    # What a good pair crosses is not at fault.
+    suspect = {name for name, count in affected.items() if count == crossing[name]}
+    for group in groups({index: paths[id(row)] & suspect for index, row in enumerate(bad)}, crossing):
+        component, others = blamed(group.components, crossing)
+        if component is not None and len(group.members) > 1:
+            alike = (component, *(each for each in others if crossing[each] == crossing[component]))
+            yield _fewest(names[each] for each in alike), [bad[index] for index in group.members]
+
+
+def _fewest(components: Iterable[Component]) -> tuple[Component, ...]:
+    """Without those that others say as well: the ends and directions of a pair where a part itself explains it."""
+    found = tuple(components)
+    whole = [each for each in found if not each.direction and each.kind is not Kind.PATH]
+    # What can be pulled first: of a GPU and its only link the GPU, and the node last.
+    return tuple(sorted(whole, key=lambda each: (each.kind is Kind.NODE, each.kind is Kind.LINK))) or found
+
+
+def _of_pairs(table: Sequence[Group]) -> Iterator[Cause]:
+    """Slow pairs of groups that are not slow as a whole, by their ends, and parts that were measured alone."""
+    found: dict[tuple[Component, ...], list[tuple[Group, Row]]] = {}
+    for group in table:
+        wrong = [row for row in group.rows if row.wrong]
+        for row in group.slow if group.mixed else wrong if len(wrong) < len(group.rows) else ():
+            found.setdefault(tuple(sorted(row.ends)), []).append((group, row))
+    for ends, members in found.items():
+        by_group: dict[int, tuple[Group, list[Row]]] = {}
+        for group, row in members:
+            by_group.setdefault(id(group), (group, []))[1].append(row)
+        split = [(group, tuple(rows)) for group, rows in by_group.values()]
+        if not _is_negligible(split):
+            yield _cause((_between(ends, [row for _, row in members]),), split)
+
+
+def _between(ends: Sequence[Component], rows: Sequence[Row]) -> Component:
+    """The pair of two ends, in one direction where its rows are; a single end is itself."""
+    if len(ends) == 1:
+        return ends[0]
+    ways = {row.ends for row in rows}
+    if len(ways) > 1 or any(row.judgement.samples.operation == "bidirectional" for row in rows):
+        return Component.between(ends[0], ends[1])
+    source, destination = ways.pop()
+    return Component.between(source, destination, "out")
+
+
+def _of_whole(table: Sequence[Group], runs: Sequence[RunJudgement], problems: Sequence[Finding]) -> Iterator[Cause]:
+    """What is slow between all that was measured: by one library alone, on one node alone, or everywhere."""
+    whole = [group for group in table if group.whole]
+    # What is slow between all alike says nothing of where single bytes go wrong.
+    split = [(group, tuple(row for row in group.slow if not row.wrong) or group.slow) for group in whole]
+    split = [each for each in split if not _is_of_named_node(each[0], runs, problems)]
+    for alike in (True, False):
+        own = [each for each in split if _is_alike(each[1]) is alike]
+        if own:
+            verdict = worst(row.judgement.verdict for _, rows in own for row in rows)
+            at_fault = _innocent_cleared(own, runs)
+            code = "slow-library" if at_fault else "all-slow" if alike else "no-healthy-majority"
+            yield Cause(Finding(code, verdict, "", at_fault), tuple(own), whole=True)
+
+
+def _is_of_named_node(group: Group, runs: Sequence[RunJudgement], problems: Sequence[Finding]) -> bool:
+    """Whether a finding names the one node that a group was measured on."""
+    hosts = {rank.host for rank in runs[group.run].run.ranks}
+    named = {one.node for each in problems for one in each.components if one.kind is Kind.NODE}
+    return len(hosts) == 1 and hosts <= named
+
+
+def _innocent_cleared(
+    own: Sequence[tuple[Group, Sequence[Row]]], runs: Sequence[RunJudgement]
+) -> tuple[Component, ...]:
+    """The library by which alone everything is slow; none where another moved data on the same nodes no faster, or
+    nothing shows that it did."""
+    libraries = {software_of(runs[group.run]) for group, _ in own}
+    if len(libraries) != 1 or None in libraries:
+        return ()
+    (library,) = libraries
+    hosts = {frozenset(rank.host for rank in runs[group.run].run.ranks) for group, _ in own}
+    others = [
+        run
+        for run in runs
+        if software_of(run) != library and frozenset(rank.host for rank in run.run.ranks) in hosts and run.judgements
+    ]
+    cleared = [
+        each.verdict is Verdict.PASS
+        for run in others
+        for each in run.judgements
+        if each.better == "higher" and each.judged_by not in ("floor", "")
+    ]
+    return (library,) if library is not None and cleared and all(cleared) else ()
+
+
+def _is_alike(rows: Sequence[Row]) -> bool:
+    """Whether all lost about as much."""
+    shares = [share if (share := share_of_expected(row)) is not None else row.judgement.value for row in rows]
+    return min(shares) >= _ALIKE * max(shares)
+
+
+def share_of_expected(row: Row) -> float | None:
+    """The value over what an ideal algorithm gets; None where nobody can say."""
+    expected = row.judgement.expectation.expected
+    return row.judgement.value / expected if expected is not None and expected > 0 else None
+
+
+# Causes together
+
+
+def _cause(components: tuple[Component, ...], members: Sequence[tuple[Group, tuple[Row, ...]]]) -> Cause:
+    rows = [row for _, of_group in members for row in of_group]
+    verdict = worst(row.judgement.verdict for row in rows)
+    wrong = all(row.wrong for row in rows)
+    code = "wrong-bytes" if wrong else code_of_slow(components)
+    names = tuple(dict.fromkeys(row.judgement.name for row in rows))
+    return Cause(Finding(code, verdict, "", components, metrics=names), tuple(members))
+
+
+def ratio_of(group: Group, rows: Sequence[Row]) -> float | None:
+    """The median of rows over that of what passes in their group, less than 1 for what is slow; None without any."""
+    good = [each.judgement.value for each in group.fast]
+    if not good or not rows:
+        return None
+    ratio = statistics.median(each.judgement.value for each in rows) / statistics.median(good)
+    return ratio if rows[0].judgement.better == "higher" or ratio == 0 else 1 / ratio
+
+
+def _is_negligible(members: Sequence[tuple[Group, Sequence[Row]]]) -> bool:
+    """Whether nothing of it is wrong, and all of it is about as fast as what passes."""
+    if any(row.wrong for _, rows in members for row in rows):
+        return False
+    shares = [share for group, rows in members if (share := ratio_of(group, rows)) is not None]
+    return bool(shares) and min(shares) > 1 - _LEAST_LOSS
+
+
+def _without_explained(causes: Sequence[Cause], problems: Sequence[Finding], named: set[Component]) -> list[Cause]:
+    """Without pairs of which one end is a cause, and without what a finding about the network explains."""
+    single = {
+        (one.node, one.name) for one in named if one.kind not in (Kind.PATH, Kind.LINK) and not _is_of_network(one)
+    }
+    switches = [frozenset(each.components) for each in problems if any(map(_is_of_network, each.components))]
+    rows_of_parts = {id(row) for each in causes for row in each.rows if not _is_pair(each)}
+    left = []
+    for each in causes:
+        if any(each.rows and all(switch & row.components for row in each.rows) for switch in switches):
+            continue
+        ends = {(end.node, end.name) for one in each.finding.components for end in one.ends}
+        explained = rows_of_parts.issuperset(id(row) for row in each.rows) or (single & ends)
+        if not (_is_pair(each) and explained):
+            left.append(each)
+    return left
+
+
+def _is_pair(cause: Cause) -> bool:
+    return all(each.kind is Kind.PATH for each in cause.finding.components)
+
+
+def _same(first: Component, second: Component) -> bool:
+    """Whether two findings are about one part, in whatever direction, or about one pair."""
+    if Kind.PATH in (first.kind, second.kind):
+        ends = [{(end.node, end.name) for end in each.ends} for each in (first, second)]
+        return first.kind is second.kind and ends[0] == ends[1]
+    return (first.node, first.name, first.far) == (second.node, second.name, second.far)
+
+
+def _with_told(cause: Cause, findings: Sequence[Finding]) -> Cause:
+    """The cause with what else was found of its components, and the worst verdict of all."""
+    told = [
+        each
+        for each in findings
+        if any(_same(one, other) for one in cause.finding.components for other in each.components)
+    ]
+    told = list({(each.code, each.message): each for each in told}.values())
+    verdict = worst((cause.finding.verdict, *(each.verdict for each in told)))
+    return replace(cause, finding=replace(cause.finding, verdict=verdict), told=tuple(told))
+
+
+def _alone(members: Sequence[Finding], table: Sequence[Group]) -> Cause:
+    """The cause that only findings name; no milder than what was measured on its component alone."""
+    finding = max(members, key=lambda each: SEVERITY[each.verdict])
+    own = [row.judgement.verdict for group in table for row in group.slow if row.ends == finding.components]
+    return Cause(replace(finding, verdict=worst((finding.verdict, *own))), told=tuple(members))
+
+
+def _is_explained(finding: Finding, causes: Sequence[Cause]) -> bool:
+    """Whether a finding is about a pair of which a cause names one end."""
+    if not all(each.kind is Kind.PATH for each in finding.components):
+        return False
+    ends = {(end.node, end.name) for one in finding.components for end in one.ends}
+    return any((one.node, one.name) in ends for each in causes if not _is_pair(each) for one in each.finding.components)
+
+
+def _hosts(rows: Sequence[Row], runs: Sequence[RunJudgement]) -> set[str]:
+    return {rank.host for number in {row.run for row in rows} for rank in runs[number].run.ranks}
+
+
+def _by_components(found: Iterable[Finding]) -> Mapping[tuple[Component, ...], tuple[Finding, ...]]:
+    """Findings that are about the same, in the order of the first of each."""
+    together: dict[tuple[Component, ...], list[Finding]] = {}
+    for each in found:
+        together.setdefault(each.components, []).append(each)
+    return {components: tuple(members) for components, members in together.items()}

@@ -1,0 +1,153 @@
+"""The table that a diagnosis is made from: measurements of a session, each with the components that its data pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from fabricheck.errors import UserError
+from fabricheck.expectation.components import components_of
+from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.component import Component, Kind
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.operations import PAIRS
+from fabricheck.records.verdict import Verdict
+from fabricheck.results.guards import list_ranks
+
+#: An INVALID or INCOMPLETE metric says nothing of the speed of what its data pass.
+SLOW = (Verdict.DEGRADED, Verdict.FAIL)
+_SOFTWARE = {"ccl": Kind.LIBRARY, "mpi": Kind.MPI}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A metric of the run with this number, and the `components` that its data surely pass; `ends`: the two
+    of a pair, else the one part that it was measured on, or the collective itself."""
+
+    run: int
+    judgement: Judgement
+    components: frozenset[Component]
+    ends: tuple[Component, ...]
+
+    @property
+    def slow(self) -> bool:
+        return self.judgement.verdict in SLOW
+
+    @property
+    def wrong(self) -> bool:
+        """Whether its data arrived wrong."""
+        return self.slow and self.judgement.samples.wrong_bytes > 0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of one question: an operation of a run at one size, in one quantity. `pairs`: each is of two ranks."""
+
+    run: int
+    pairs: bool
+    rows: tuple[Row, ...]
+
+    @property
+    def slow(self) -> tuple[Row, ...]:
+        return tuple(each for each in self.rows if each.slow)
+
+    @property
+    def fast(self) -> tuple[Row, ...]:
+        return tuple(each for each in self.rows if each.judgement.verdict is Verdict.PASS)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some are slow and others are not: only then its rows tell which component it is."""
+        return bool(self.slow and self.fast)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that was measured is slow, so that nothing healthy is left to compare with."""
+        return bool(self.slow) and not self.fast
+
+
+def groups_of(number: int, judged: RunJudgement, *, network: bool = False) -> tuple[Group, ...]:
+    """The groups of one run, in the order of its metrics. `network`: whether rows have parts of the network too, which
+    takes the routes of all pairs."""
+    places = _Places.of(judged, network=network)
+    found: dict[tuple[object, ...], list[Row]] = {}
+    for each in judged.judgements:
+        of = each.samples
+        key = (of.operation, of.implementation, of.schedule, of.bytes, each.better, each.unit)
+        components, ends = places.crossed(each)
+        found.setdefault(key, []).append(Row(number, each, components, ends))
+    return tuple(Group(number, str(key[0]) in PAIRS, tuple(rows)) for key, rows in found.items())
+
+
+def software_of(judged: RunJudgement) -> Component | None:
+    """The library that moved the data of a run; None where it was none, as for copies."""
+    header = judged.run.header
+    transport = str(header.get("transport", ""))
+    library = header.get("libraries", {}).get(transport)
+    if transport not in _SOFTWARE or library is None:
+        return None
+    return Component(_SOFTWARE[transport], str(library["name"]), version=str(library.get("version", "")))
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where the ranks of a run are; `ports`: of the network, where they are asked for; `known`: whether
+    the topology has their devices and hosts."""
+
+    judged: RunJudgement
+    parts: dict[int, Component]
+    ports: dict[int, str]
+    known: bool
+
+    @classmethod
+    def of(cls, judged: RunJudgement, *, network: bool) -> _Places:
+        run, topology = judged.run, judged.topology
+        parts = {each.rank: Component(Kind.DEVICE, f"rank {each.rank}", each.host) for each in run.ranks}
+        indexes = gpu_of_ranks(run)
+        try:
+            for each in run.ranks:
+                if each.device is not None:
+                    name = topology.gpu(indexes[each.rank]).name if topology is not None else f"gpu{indexes[each.rank]}"
+                    parts[each.rank] = Component(Kind.GPU, name, each.host)
+            ports = ends_of_ranks(run, topology) if network and topology is not None else {}
+        except UserError:  # a device or host that the topology does not have; the judge says so
+            parts |= {
+                each.rank: Component(Kind.GPU, f"gpu{indexes[each.rank]}", each.host)
+                for each in run.ranks
+                if each.device is not None
+            }
+            return cls(judged, parts, {}, False)
+        return cls(judged, parts, ports, True)
+
+    def crossed(self, judgement: Judgement) -> tuple[frozenset[Component], tuple[Component, ...]]:
+        """What its data surely pass, and where they end. Of a pair the way between its ends and each end in its
+        direction belong to that; which way collectives go nobody knows."""
+        samples = judgement.samples
+        ends = tuple(self.parts[rank] for rank in samples.ranks if rank in self.parts)
+        if len(ends) == 1:
+            return frozenset(ends), ends
+        if samples.operation not in PAIRS or len(ends) != 2:
+            what = f"{samples.operation} of ranks {list_ranks(samples.ranks)}"
+            return frozenset(), (Component(Kind.CHECK, what),)
+        if not self.known:
+            return frozenset(), ends
+        found = set(components_of(self.judged.run, samples, self.judged.topology))
+        found.update(ends)
+        source, destination = ends
+        found.add(Component.between(min(ends), max(ends)))
+        if samples.operation == "unidirectional" or samples.schedule == "uncontended":
+            found.add(replace(source, direction="sending"))
+            found.add(replace(destination, direction="receiving"))
+        found.update(self._of_network(samples.ranks))
+        return frozenset(found), ends
+
+    def _of_network(self, ranks: Sequence[int]) -> Iterator[Component]:
+        """Cables, switches and trunks that all shortest routes between two nodes have in common."""
+        topology = self.judged.topology
+        network = topology.network if topology is not None else None
+        if network is None or any(rank not in self.ports for rank in ranks):
+            return
+        routes = [frozenset(each.components) for each in network.routes(*(self.ports[one] for one in ranks))]
+        for name in frozenset.intersection(*routes) if routes else ():
+            yield network.component(name)

@@ -1,0 +1,219 @@
+"""The cards of a page and the suspects of a terminal: one for each cause, with its evidence and what to do next."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fabricheck.diagnosis.causes import Cause, Diagnosis, diagnose, ratio_of, share_of_expected
+from fabricheck.diagnosis.table import Group, Row
+from fabricheck.history.compare import Comparison
+from fabricheck.history.text import incident_evidence, incident_name
+from fabricheck.history.watch import WatchResult
+from fabricheck.judge.overall import SEVERITY, problems_of
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
+from fabricheck.report.advice import advice_for
+from fabricheck.report.content import facts_of, name_of_group, number, percent, plural, short_message, who
+from fabricheck.report.grid import short_name
+from fabricheck.report.parts import Parts
+
+_MOST_NAMED, _MOST_EVIDENCE = 3, 2
+_LONGEST_TITLE = 240
+# The name of a test of ReFrame, and where it ran: `PingPong %transport=ccl @alps:gpu+PrgEnv-gnu`.
+_CASE = re.compile(r"([A-Za-z_]\w*)(?: %.*)? @[\w.-]+:?[\w.-]*\+")
+
+
+@dataclass(frozen=True)
+class Card:
+    """One cause for people.
+
+    `part`: its name for those who pull it, or the message where no part is `known`. `loss`: by how much against what.
+    `source`: who says so; `evidence`: single observations, a line each. `next_`: commands and steps, in order. `link`:
+    an id of the page.
+    """
+
+    part: str
+    verdict: Verdict
+    source: str
+    loss: str = ""
+    evidence: tuple[str, ...] = ()
+    next_: tuple[str, ...] = ()
+    link: str = ""
+    known: bool = True
+    code: str = ""
+
+
+def cards_of(
+    runs: Sequence[RunJudgement],
+    problems: Sequence[Finding],
+    *,
+    findings: Sequence[Finding] = (),
+    system: str = "",
+    watched: WatchResult | None = None,
+    comparison: Comparison | None = None,
+) -> tuple[Card, ...]:
+    """All causes, those that name a component first; none where nothing is wrong. `runs` in the order of the page."""
+    found = diagnose(runs, problems, findings)
+    writer = _Writer(runs, Parts.of(runs), system)
+    return (
+        *(writer.card(each) for each in found.causes if each.finding.components),
+        *_of_problems(runs, found, system),
+        *(writer.card(each) for each in found.causes if not each.finding.components),
+        *_of_history(watched),
+        *(_of_comparison(comparison) if comparison is not None else ()),
+    )
+
+
+@dataclass(frozen=True)
+class _Writer:
+    runs: Sequence[RunJudgement]
+    parts: Parts
+    system: str
+
+    def card(self, cause: Cause) -> Card:
+        finding = cause.finding
+        tests = [self.runs[number].test for number in cause.runs]
+        steps = (
+            finding.entry.steps[0] if finding.code == "wrong-bytes" or not finding.components else "",
+            *self.parts.looks(finding.components),
+            _again(tests, self.system),
+        )
+        told = list(dict.fromkeys(each.message for each in cause.told))
+        evidence = [*told, *(self._evidence(cause, *each) for each in self._first_of_runs(cause))]
+        if not cause.rows:
+            said, *more = told or [finding.message]
+            evidence, loss = more, said.removeprefix(finding.place).lstrip(": ")
+        else:
+            loss = self._loss(cause)
+        if cause.crossed:
+            loss += f"; slow, too: {plural(cause.crossed, 'collective')} over all GPUs"
+        return Card(
+            self.parts.place(finding.components) or finding.entry.sentence,
+            finding.verdict,
+            self._source(cause),
+            loss,
+            _cut(evidence),
+            tuple(filter(None, steps)),
+            f"run{cause.runs[0] + 1}" if cause.rows else "",
+            code=finding.code,
+        )
+
+    def _source(self, cause: Cause) -> str:
+        names = list(dict.fromkeys(facts_of(self.runs[number]).name for number in cause.runs))
+        return (names[0] if len(names) == 1 else f"{len(names)} runs") if names else "session"
+
+    def _first_of_runs(self, cause: Cause) -> Iterator[tuple[Group, tuple[Row, ...]]]:
+        """Of each run the group that lost most."""
+        for run in cause.runs:
+            own = [each for each in cause.groups if each[0].run == run]
+            yield min(own, key=lambda each: ratio_of(*each) or math.inf)
+
+    def _loss(self, cause: Cause) -> str:
+        """By how much all that a cause explains is slow, such as `6 measurements in 2 runs at 63 % of their equals`."""
+        rows = cause.rows
+        what, where = plural(len(rows), "measurement"), f" in {plural(len(cause.runs), 'run')}"
+        wrong = sum(row.wrong for row in rows)
+        if wrong == len(rows):
+            return f"{what}{where} brought wrong bytes"
+        more = f"; {wrong} of them brought wrong bytes" if wrong else ""
+        if cause.whole:
+            shares = [share_of_expected(row) for row in rows if row.judgement.better == "higher"]
+            against = "what is expected"
+            equally = "equally " if cause.finding.code != "no-healthy-majority" else ""
+            what = f"all {what} {equally}slow" if len(rows) > 1 else f"{what} slow"
+        else:
+            shares, against = [ratio_of(*each) for each in cause.groups], "their equals"
+        known = [each for each in shares if each is not None]
+        if not known:
+            return f"{what}{where}{more}" if cause.whole else f"{what}{where} slow{more}"
+        low, high = percent(min(known)), percent(max(known))
+        return f"{what}{where} at {low if low == high else f'{low} to {high}'} of {against}{more}"
+
+    def _evidence(self, cause: Cause, group: Group, rows: Sequence[Row]) -> str:
+        """By how much against what."""
+        judged = self.runs[group.run]
+        world, first = len(judged.run.ranks), rows[0].judgement
+        name, unit = f"{short_name(judged)}, {name_of_group(first)}", first.unit
+        kind = "pair" if group.pairs else "measurement"
+        if wrong := [row for row in rows if row.wrong]:
+            return f"{name}: {plural(len(wrong), kind)} brought wrong bytes ({_named(wrong, world)})"
+        value = f"{number(statistics.median(row.judgement.value for row in rows))} {unit}"
+        if cause.whole and cause.finding.code == "no-healthy-majority":
+            ends = sorted(rows, key=lambda row: row.judgement.value, reverse=first.better != "higher")
+            worst, best = (
+                f"{number(row.judgement.value)} {unit} ({who(row.judgement.samples, world)})"
+                for row in (ends[0], ends[-1])
+            )
+            return f"{name}: all {len(rows)} {kind}s slow, from {worst} to {best}"
+        if cause.whole:
+            known = [share for row in rows if (share := share_of_expected(row)) is not None]
+            against = f", {percent(statistics.median(known))} of expected" if known else ""
+            return f"{name}: {'' if len(rows) == 1 else f'all {len(rows)} {kind}s equally slow, '}{value}{against}"
+        against = ""
+        if (ratio := ratio_of(group, rows)) is not None:
+            usual = number(statistics.median(row.judgement.value for row in group.fast))
+            equals = "its one equal" if len(group.fast) == 1 else f"the {len(group.fast)} others'"
+            against = f", {percent(ratio)} of {equals} {usual} {unit}"
+        is_part = any(each.kind.value != "path" for each in cause.finding.components)
+        how_many = f"all {len(rows)} {kind}s over it" if is_part and len(rows) > 1 else plural(len(rows), kind)
+        return f"{name}: {how_many} at {value}{against} ({_named(rows, world)})"
+
+
+def _of_problems(runs: Sequence[RunJudgement], diagnosis: Diagnosis, system: str) -> Iterator[Card]:
+    """What was not measured, or not what was asked for: the first problem of each run, which is the cause."""
+    found: dict[tuple[Verdict, str, str], list[tuple[str, str]]] = {}
+    shown = {(each.code, each.message) for cause in diagnosis.causes for each in cause.told}
+    for each in diagnosis.problems:
+        if not each.components:
+            found.setdefault((each.verdict, each.code, each.message), []).append(("session", ""))
+    for position, judged in enumerate(runs, start=1):
+        for each in problems_of(judged)[:1]:
+            if (each.code, each.message) not in shown:
+                key = (each.verdict, each.code, short_message(each, judged))
+                found.setdefault(key, []).append((facts_of(judged).name, f"run{position}"))
+    for (verdict, code, message), where in sorted(found.items(), key=lambda item: -SEVERITY[item[0][0]]):
+        names = [name for name, link in where if link]
+        title = message if len(message) <= _LONGEST_TITLE else f"{message[:_LONGEST_TITLE]}…"
+        steps = [advice_for(message), _again(names, system)]
+        named = "; ".join(names[:_MOST_NAMED])
+        named += f" and {len(names) - _MOST_NAMED} more" if names[_MOST_NAMED:] else ""
+        loss = f"in {named}" if named else ""
+        yield Card(title, verdict, "session", loss, (), tuple(filter(None, steps)), where[0][1], known=False, code=code)
+
+
+def _of_history(watched: WatchResult | None) -> Iterator[Card]:
+    for place, incident in enumerate(watched.open_incidents if watched else (), start=1):
+        step = "fabricheck watch SYSTEM; the session before it with fabricheck compare"
+        evidence = incident_evidence(incident)
+        yield Card(incident_name(incident), Verdict.DEGRADED, "history", evidence, (), (step,), f"incident{place}")
+
+
+def _of_comparison(found: Comparison) -> Iterator[Card]:
+    for each in found.suspects:
+        others = "".join(f", or {other}" for other in each.others)
+        evidence = f"{each.affected} of {each.measured} metrics that cross it regressed since {found.base.selection}"
+        yield Card(each.component + others, Verdict.DEGRADED, "comparison", evidence, (), (), "comparison")
+
+
+def _named(rows: Sequence[Row], world: int) -> str:
+    named = [who(row.judgement.samples, world) for row in rows[:_MOST_NAMED]]
+    more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
+    return f"{', '.join(named)}{more}"
+
+
+def _cut(evidence: Sequence[str]) -> tuple[str, ...]:
+    more = len(evidence) - _MOST_EVIDENCE
+    return (*evidence[:_MOST_EVIDENCE], f"and {more} more of this kind") if more > 0 else tuple(evidence)
+
+
+def _again(tests: Sequence[str], system: str) -> str:
+    """The command that measures the same tests again; empty where nobody knows which they are."""
+    names = list(dict.fromkeys(found[1] for each in tests if (found := _CASE.match(each))))[:_MOST_NAMED]
+    if not names or not system:
+        return ""
+    return f"fabricheck run --system {system} {' '.join(f'--name {name}' for name in names)}"
