@@ -40,7 +40,7 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
         screened = Path(each.run.path)
         for found in _of_one(each, judge, again.get(screened.parent) if screened.name == SCREEN else None):
             for one in _or_why_not(each.run.path, found):
-                yield replace(one, files=(each.run.path,)) if isinstance(one, Finding) else one
+                yield replace(one, files=(each.run.path,))
     for found in (
         find_unused_gpus(runs, judge),
         find_unmeasured_nodes(runs, judge),

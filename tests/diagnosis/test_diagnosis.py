@@ -1,0 +1,189 @@
+"""Who is blamed: planted faults, and the components and codes that have to come of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fabricheck.diagnosis.causes import Diagnosis, diagnose
+from fabricheck.findings.case_runs import CaseRun
+from fabricheck.findings.of_session import find_all
+from fabricheck.fleet.record import Fleet
+from fabricheck.fleet.verdict import FleetVerdict, verdict_of_fleet
+from fabricheck.judge.policy import Policy
+from fabricheck.judge.system import SystemJudge
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.component import Component, Kind
+from fabricheck.records.finding import Finding, split
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Verdict
+from fabricheck.report.cards import cards_of
+from fabricheck.results.fabricbench import read_run
+from fabricheck.topology.model import Topology, load_topology
+from tests.support.equal_runs import judge_of, pairs
+from tests.support.equal_runs import run_of as run_on_gpus
+from tests.support.findings import bad_finding
+from tests.support.made_runs import GIB, made_run, made_samples
+
+HEALTHY = Path(__file__).resolve().parents[1] / "data" / "emulated" / "healthy.jsonl"
+
+RAILS = """\
+system: rails
+description: eight nodes of two GPUs, each with a NIC of its own on a leaf of its own
+gpus:
+  - {name: gpu0, index: 0, model: made up}
+  - {name: gpu1, index: 1, model: made up}
+cpus: [{name: cpu0}]
+nics:
+  - {name: ib0, model: ConnectX-7, rate: 400 Gb/s, source: made up}
+  - {name: ib1, model: ConnectX-7, rate: 400 Gb/s, source: made up}
+links:
+  - {technology: NVLink4, count: 18, rate: 200 Gb/s, source: made up, pairs: [[gpu0, gpu1]]}
+nic_association: {scheme: one-to-one, source: made up}
+network:
+  nodes: nid[001-008]
+  switches: [{name: leaf0}, {name: leaf1}, {name: spine0}]
+  links:
+    - {technology: cable, rate: 400 Gb/s, source: made up,
+       pairs: [["nid[001-008]:ib0", leaf0], ["nid[001-008]:ib1", leaf1]]}
+    - {technology: cable, rate: 3200 Gb/s, source: made up, pairs: [[leaf0, spine0], [leaf1, spine0]]}
+"""
+NODES = tuple(f"nid00{each}" for each in range(1, 9))
+
+
+@pytest.fixture
+def rails(tmp_path: Path) -> Topology:
+    file = tmp_path / "topology.yaml"
+    file.write_text(RAILS, encoding="utf-8")
+    return load_topology(file)
+
+
+def rail_run(slow: dict[tuple[int, int], float], *, transport: str = "ccl", noise: float = 0.002) -> Run:
+    """All pairs of GPUs on one rail of two nodes, each rail's rank is node * 2 + rail; `slow` by ranks."""
+    rng = np.random.default_rng(1)
+    ways = [(a * 2 + rail, b * 2 + rail) for rail in range(2) for a, b in permutations(range(len(NODES)), 2)]
+    samples = [
+        made_samples("unidirectional", way, GIB, list(380 * (1 - slow.get(way, 0.0)) * rng.normal(1, noise, 40)))
+        for way in ways
+    ]
+    hosts = [node for node in NODES for _ in range(2)]
+    series = [
+        {"operation": "unidirectional", "schedule": "uncontended", "ranks": list(way), "bytes": [GIB], "round": -1}
+        for way in ways
+    ]
+    plan = {"series": series, "access": "write"}
+    ranks = [{"rank": number} for number in range(len(hosts))]
+    return made_run(hosts, samples, transport=transport, devices=True, plan=plan, ranks=ranks)
+
+
+def session(runs: Sequence[Run], judge: SystemJudge) -> tuple[tuple[RunJudgement, ...], Diagnosis]:
+    """The runs of a session with what explains them, as `fabricheck run` comes to it."""
+    alone = [replace(judge.judge_alone(each), test=f"Test{number} @s:gpu+e") for number, each in enumerate(runs)]
+    compared = judge.compare(alone)
+    cases = [CaseRun(each, "Test", "e", "s:gpu") for each in runs]
+    problems, findings = split([*compared.problems, *compared.findings, *find_all(cases, judge)])
+    return compared.runs, diagnose(compared.runs, problems, findings)
+
+
+def blamed(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...]]]:
+    return [(each.finding.code, tuple(one.text for one in each.finding.components)) for each in diagnosis.causes]
+
+
+def fleet_of(tmp_path: Path, judged: Sequence[RunJudgement], problems: Sequence[Finding]) -> FleetVerdict:
+    return verdict_of_fleet(Fleet(tmp_path, "s", "s:gpu", "all", "17", NODES), (), judged, problems)
+
+
+def healthy_with(tmp_path: Path, slow: Sequence[Sequence[int]]) -> Run:
+    """The recorded healthy cluster, with the times of pairs x 1.6."""
+    lines = [json.loads(each) for each in HEALTHY.read_text(encoding="utf-8").splitlines()]
+    for each in lines:
+        if "times_ns" in each and tuple(each["ranks"]) in slow:
+            each["times_ns"] = [round(time * 1.6) for time in each["times_ns"]]
+    file = tmp_path / "result.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    run = read_run(file)
+    return replace(run, problems=())
+
+
+def test_a_fleet_with_one_slow_pair_drains_nothing(tmp_path: Path) -> None:
+    """For each pair of the recorded cluster, in either direction and in both."""
+    judge = SystemJudge.of("emulated")
+    clean = healthy_with(tmp_path, ())
+    ways = sorted({each.ranks for each in clean.samples})
+    assert len(ways) > 10
+    for number, way in enumerate(ways):
+        slow = (way, way[::-1]) if number % 2 else (way,)
+        judged, found = session([healthy_with(tmp_path, slow)], judge)
+        verdict = fleet_of(tmp_path, judged, found.problems)
+        assert verdict.bad == (), way
+        assert any(not each.nodes.isdisjoint(NODES) for one in found.causes for each in one.finding.components), way
+
+
+def test_a_rail_switch_at_half_is_named_first_and_alone(rails: Topology, tmp_path: Path) -> None:
+    slow = {(a * 2 + 1, b * 2 + 1): 0.5 for a, b in permutations(range(len(NODES)), 2)}
+    judged, found = session([rail_run(slow)], SystemJudge(rails, None, Policy()))
+    components = [one for each in found.causes for one in each.finding.components]
+    assert any(each.name == "leaf1" or each.far == "leaf1" for each in found.causes[0].finding.components)
+    assert not any(each.nodes for each in components), blamed(found)
+    assert fleet_of(tmp_path, judged, found.problems).bad == ()
+
+
+def test_a_leaf_that_lost_7_percent_has_one_card(rails: Topology) -> None:
+    slow = {(a * 2 + 1, b * 2 + 1): 0.07 for a, b in permutations(range(len(NODES)), 2)}
+    _, found = session([rail_run(slow)], SystemJudge(rails, None, Policy()))
+    assert len([each for each in found.causes if each.finding.components]) == 1, blamed(found)
+
+
+def test_a_node_whose_ports_lost_20_percent_is_named_and_no_setting_is(rails: Topology, tmp_path: Path) -> None:
+    slow = {
+        (a * 2 + rail, b * 2 + rail): 0.2
+        for rail in range(2)
+        for a, b in permutations(range(len(NODES)), 2)
+        if 2 in (a, b)
+    }
+    judged, found = session([rail_run(slow)], SystemJudge(rails, None, Policy()))
+    assert {each.node for each in fleet_of(tmp_path, judged, found.problems).bad} == {"nid003"}
+    assert all(one.nodes == {"nid003"} for each in found.causes for one in each.finding.components), blamed(found)
+    assert not {"all-slow", "slow-library"} & {code for code, _ in blamed(found)}
+
+
+def test_a_common_receiver_of_wrong_bytes_is_pooled() -> None:
+    run = run_on_gpus(["vm"] * 4, pairs(4))
+    samples = tuple(replace(each, wrong_bytes=7 if each.ranks[1] == 3 else 0) for each in run.samples)
+    _, found = session([replace(run, samples=samples)], judge_of())
+    (cause,) = found.causes
+    assert cause.finding.code == "wrong-bytes"
+    assert Component(Kind.GPU, "gpu3", "vm", direction="receiving") in cause.finding.components
+    assert not any(each.name == "gpu0" for each in cause.finding.components)
+
+
+def test_measurements_of_other_devices_accuse_nobody() -> None:
+    run = run_on_gpus(["vm"] * 4, pairs(4), slower={(2, 3): 0.4})
+    judged, _ = session([run], judge_of())
+    names = Finding("cannot-be-judged", Verdict.INVALID, "two hosts have exchanged their names")
+    slow = bad_finding(Verdict.DEGRADED, "vm:gpu2 is slow", "vm:gpu2")
+    assert diagnose(judged, [names, slow]).causes == ()
+
+
+def test_two_slow_gpus_both_have_next_steps() -> None:
+    slow = {way: 0.2 for way in pairs(4) if 0 in way or 3 in way}
+    judged, found = session([run_on_gpus(["vm"] * 4, pairs(4), slower=slow)], judge_of())
+    cards = [each for each in cards_of(judged, found.problems) if each.known]
+    steps = " ".join(step for each in cards for step in each.next_)
+    assert "nvlink -e -i 0" in steps and "nvlink -e -i 3" in steps, cards
+
+
+def test_what_only_one_library_loses_is_the_library() -> None:
+    """Contrast clears the innocent: the same links are fast by copies."""
+    by_copy = run_on_gpus(["vm"] * 4, pairs(4))
+    library = {"ccl": {"name": "NCCL", "version": "2.29.1"}}
+    by_ccl = run_on_gpus(["vm"] * 4, pairs(4), transport="ccl", level=900.0)
+    by_ccl = replace(by_ccl, header={**by_ccl.header, "libraries": library})
+    _, found = session([by_copy, by_ccl], judge_of())
+    assert blamed(found)[0] == ("slow-library", ("NCCL 2.29.1",)), blamed(found)
