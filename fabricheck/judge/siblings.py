@@ -257,7 +257,7 @@ def _problems(
         centre = _value(one.centre, most.unit)
         slow = _value(one.centre + one.excess, most.unit)
         text = (
-            f"{_where(places, one)} is slow: {count} metric{'' if count == 1 else 's'} slower than "
+            f"{_where(places, one)} {'are' if both else 'is'} slow: {count} metric{'' if count == 1 else 's'} slower than "
             f"{'its' if count == 1 else 'their'} equals; worst: {most.what}, {apart(slow, centre)} {one.equals} equals "
             f"({centre:.4g} {most.unit}; p = {one.p:.1g}); look at its links, error counters, clocks and other "
             f"processes{_gpus_in(places, addresses)}"
