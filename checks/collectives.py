@@ -17,6 +17,21 @@ class Collectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 
 @rfm.simple_test
+class EveryMessage(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Every byte of a thousand iterations is checked, between all pairs of ranks: what goes wrong now and then."""
+
+    descr = "every byte of every message of an alltoall over all GPUs of a node"
+    transport = parameter(["copy", "ccl", "mpi"])
+    verify = "every"
+    plan_settings = ["verify"]
+    operations = ["alltoall"]
+    budget = 2.0
+    least_iterations = 1000
+    sizes = {"host": "1MiB", "other": "64MiB"}
+    tags = {"smoke", "nightly", "acceptance"}
+
+
+@rfm.simple_test
 class CollectivesInModes(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     """NCCL with registered buffers, in CUDA graphs, and as several communicators at once."""
 

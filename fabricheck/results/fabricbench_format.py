@@ -40,7 +40,7 @@ READABLE_FORMATS = (1, FORMAT)
 
 
 # Where buffers lie, who moves the data and how: options of fabricbench that the plan repeats.
-PLAN_SETTINGS = ("access", "buffers", "ccl_mode", "host_memory", "host_numa")
+PLAN_SETTINGS = ("access", "buffers", "ccl_mode", "host_memory", "host_numa", "verify")
 
 _LARGEST = (1 << 63) - 1
 Count = Annotated[int, Field(ge=0, le=_LARGEST)]

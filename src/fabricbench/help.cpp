@@ -124,8 +124,9 @@ How often
   --warmup N              iterations that are not kept (fewer where they would take
                           more than a fifth of the budget)                                  [10]
 Safeguards
-  --verify WHEN           check the data before the first and after the last iteration of
-                          each batch, after every iteration, or off                         [batch]
+  --verify WHEN           every byte: after the last iteration of each batch (batch), or
+                          after each iteration (every); stamps in each 64 KiB after each
+                          iteration with both; or off                                       [batch]
   --timeout SECONDS       an iteration or a preparation that takes longer ends the run       [60]
                           (ccl: with what NCCL's RAS knows of it, NCCL >= 2.24)
   --expect-ranks N        refuse to run with another number of ranks

@@ -31,6 +31,7 @@ class Stepwise final : public Transport {
   bool has_transfers(Operation operation) const override { return main_->has_transfers(operation); }
   bool reaches(const Transfer& transfer) const override { return main_->reaches(transfer); }
   Implementation preferred(Operation operation) const override { return main_->preferred(operation); }
+  bool is_read_later(Operation operation) const override { return main_->is_read_later(operation); }
   void set_up(const Context& context) override {
     for (const auto& [name, transport] : transports_) transport->set_up(context);
   }

@@ -59,6 +59,9 @@ class Transport {
     return has_library(operation) ? Implementation::library : Implementation::transfers;
   }
 
+  // Whether other ranks may still read what this rank sends when its own part is done.
+  virtual bool is_read_later(Operation) const { return false; }
+
   // Why the machine or its libraries cannot do what this transport was made for; empty where they can.
   virtual std::string why_unsupported() const { return {}; }
   // A send or receive buffer on the device.
