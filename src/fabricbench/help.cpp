@@ -127,7 +127,9 @@ Safeguards
   --verify WHEN           every byte: after the last iteration of each batch (batch), or
                           after each iteration (every); stamps in each 64 KiB after each
                           iteration with both; or off                                       [batch]
-  --timeout SECONDS       an iteration or a preparation that takes longer ends the run       [60]
+  --timeout SECONDS       an iteration that takes longer ends the run, and so does a part
+                          of the set-up that takes five times as long, and that much more
+                          for each thousand ranks                                            [60]
                           (ccl: with what NCCL's RAS knows of it, NCCL >= 2.24)
   --expect-ranks N        refuse to run with another number of ranks
   --expect-nodes N        refuse to run on another number of nodes

@@ -1,5 +1,3 @@
-#include <limits>
-
 #include "fabricbench/errors.hpp"
 #include "fabricbench/text.hpp"
 #include "fabricbench/transports/mpi_steps.hpp"
@@ -49,10 +47,8 @@ class Mpi final : public Transport {
     return is_collective(operation) || operation == Operation::sparse_alltoallv;
   }
   bool reaches(const Transfer& transfer) const override { return transfer.source != transfer.destination; }
-  void set_up(const Context& context) override {
-    check_mpi_size(context.bytes);
-    context_ = &context;
-  }
+  std::uint64_t most_bytes() const override { return kMostMpiBytes; }
+  void set_up(const Context& context) override { context_ = &context; }
   std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override {
     if (measurement.operation == Operation::sparse_alltoallv)
       return std::make_unique<MpiTransfers<MpiAlltoallv>>(group, *context_);
@@ -66,13 +62,6 @@ class Mpi final : public Transport {
 };
 
 }  // namespace
-
-void check_mpi_size(std::uint64_t bytes) {
-  if (bytes > static_cast<std::uint64_t>(std::numeric_limits<int>::max())) {
-    throw InputError("MPI counts end at 2 GiB - 1 B and --sizes goes up to " + format_size(bytes) +
-                     ": choose smaller sizes");
-  }
-}
 
 MpiStep::MpiStep(const Step& step, const Context& context, const std::byte* send, std::byte* receive)
     : world_(context.world),

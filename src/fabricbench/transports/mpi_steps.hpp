@@ -5,6 +5,8 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "fabricbench/transports/transport.hpp"
@@ -12,7 +14,7 @@
 namespace fabricbench {
 
 // MPI counts are ints.
-void check_mpi_size(std::uint64_t bytes);
+inline constexpr std::uint64_t kMostMpiBytes = std::numeric_limits<int>::max();
 
 // One rank's part of a step. What stays on the rank is copied on its device and not sent: an MPI library that reaches
 // other ranks' device memory through UCX may still copy its own with the processor.

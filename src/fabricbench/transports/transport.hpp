@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -59,6 +61,8 @@ class Transport {
     return has_library(operation) ? Implementation::library : Implementation::transfers;
   }
 
+  // The largest buffer that it can send.
+  virtual std::uint64_t most_bytes() const { return std::numeric_limits<std::uint64_t>::max(); }
   // Whether other ranks may still read what this rank sends when its own part is done.
   virtual bool is_read_later(Operation) const { return false; }
 
