@@ -32,6 +32,19 @@ class EveryMessage(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 
 @rfm.simple_test
+class CollectiveTrains(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Operations one after the other without a wait in between, as nccl-tests time them."""
+
+    descr = "trains of collectives over all GPUs of a node"
+    transport = "ccl"
+    train = 20
+    plan_settings = ["train"]
+    operations = ["alltoall", "allreduce", "allgather", "reduce_scatter"]
+    sizes = {"other": "64KiB,2MiB,16MiB,256MiB"}
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
 class CollectivesInModes(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     """NCCL with registered buffers, in CUDA graphs, and as several communicators at once."""
 

@@ -121,6 +121,8 @@ How often
   --min-iterations N      at least                                                          [20]
   --max-iterations N      at most                                                           [1000]
   --budget SECONDS        measuring time of one size of one pair or group                   [1]
+  --train N               an iteration is N operations without a wait in between (over MPI N
+                          messages outstanding, as osu_bw), and its time that of one of them
   --warmup N              iterations that are not kept (fewer where they would take
                           more than a fifth of the budget)                                  [10]
 Safeguards

@@ -40,7 +40,7 @@ class Loop {
         totals_(totals),
         verifier_(context, measurement, find_group()),
         lanes_(measurement.aggressor ? 2 : 1),
-        calls_(std::max(options.ccl.graph_calls, 1)),
+        calls_(std::max<std::int64_t>({options.ccl.graph_calls, options.train, 1})),
         read_later_(transport.is_read_later(measurement.operation)),
         times_(measurement.groups.size() * lanes_) {
     if (measurement.aggressor) contention_.emplace(context.world, context.shared, measurement);
@@ -54,7 +54,7 @@ class Loop {
     }
   }
 
-  std::vector<Record> run() {
+  std::vector<Record> all() {
     const std::int64_t warmup = warm_up();
     const std::int64_t start = now_ns();
     Decision next = decide_first();
@@ -104,13 +104,20 @@ class Loop {
       } else {
         if (contention_) contention_->begin(beside);
         const std::int64_t start = now_ns();
-        work_->run();
-        times[i] = (now_ns() - start) / calls_;
+        const std::int64_t by_device = run();
+        times[i] = (by_device >= 0 ? by_device : now_ns() - start) / calls_;
         if (contention_) contention_->end(beside);
       }
       if (has_part) check(i + 1 == count);
       context_.shared.advance();
     }
+  }
+
+  // Its time where the device took it, else -1.
+  std::int64_t run() {
+    if (options_.train > 0) return work_->run_train(options_.train);
+    work_->run();
+    return -1;
   }
 
   void batch(std::int64_t count, bool keep) {
@@ -298,7 +305,7 @@ class Loop {
   std::vector<int> notify_;
   std::optional<Contention> contention_;
   std::size_t lanes_;   // records of a group: 2 where it is measured alone and beside an aggressor
-  std::int64_t calls_;  // of the operation in an iteration, which are one graph; its time is that of one call
+  std::int64_t calls_;  // of the operation in an iteration, as one graph or a train; its time is that of one call
   bool read_later_;
   std::vector<std::int64_t> local_;
   std::vector<std::vector<std::int64_t>> times_;
@@ -310,7 +317,7 @@ class Loop {
 
 std::vector<Record> measure(const Measurement& measurement, const Options& options, const Context& context,
                             Transport& transport, Totals& totals) {
-  return Loop(measurement, options, context, transport, totals).run();
+  return Loop(measurement, options, context, transport, totals).all();
 }
 
 }  // namespace fabricbench

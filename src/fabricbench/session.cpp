@@ -108,6 +108,8 @@ class Session {
     const std::uint64_t bytes = buffer_bytes(plan);
     device::Stream stream;
     require(world, transport.why_unsupported());
+    const bool by_device = options_.transport == "copy" || options_.transport == "kernel";
+    require(world, options_.train > 0 && by_device ? device::why_no_trains() : "");
     device::Memory send = transport.allocate(bytes);
     device::Memory receive = transport.allocate(bytes);
     stream.set_byte(send.data(), bytes, 0);

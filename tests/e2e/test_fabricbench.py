@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck import mpi
+from fabricheck.records.metrics import metrics_of, parse_metric_name
 from fabricheck.records.operations import OPERATIONS
 from fabricheck.results.fabricbench import read_run
 from tests.support.bench import Bench, built
@@ -228,3 +229,26 @@ def test_memory_that_is_missing_on_another_rank_is_called_so(openmpi: Bench, tmp
     assert job.returncode != 0
     error = json.loads((tmp_path / "result.jsonl").read_text().splitlines()[-1])
     assert (error["record"], error["kind"]) == ("error", "memory")
+
+
+def test_a_train_is_named_in_its_metrics(bench: Bench, tmp_path: Path) -> None:
+    job = bench.run(
+        tmp_path,
+        "--operations=unidirectional,bidirectional,allreduce --schedules=uncontended --pairs=0-1 --train=16",
+        "--sizes=8,64KiB --iterations=8 --quiet --output=result.jsonl",
+        ranks=2,
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    run = read_run(tmp_path / "result.jsonl")
+    assert run.problems == ()
+    assert run.header["plan"]["train"] == 16
+    names = [each.name for each in metrics_of(run)]
+    assert "unidirectional_uncontended_0_1_64kib_train_goodput" in names
+    assert all(parse_metric_name(name).train for name in names)
+
+
+@pytest.mark.parametrize("options", ["--operations=pingpong", "--operations=unidirectional --train=1"])
+def test_what_is_no_train_is_refused(openmpi: Bench, options: str, tmp_path: Path) -> None:
+    job = openmpi.run(tmp_path, f"--train=8 {options}", ranks=2)
+    assert job.returncode == 2, job.stdout + job.stderr
+    assert "train" in job.stderr

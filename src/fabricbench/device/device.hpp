@@ -141,6 +141,28 @@ class Stream {
   void* native_ = nullptr;
 };
 
+// Times what is enqueued on a stream from start to stop by the device's own clock. None of it begins before release(),
+// so that the time in which the processor enqueues it does not count.
+class TrainClock {
+ public:
+  TrainClock();
+  ~TrainClock();
+  TrainClock(TrainClock&& other) noexcept;
+  TrainClock& operator=(TrainClock&&) = delete;
+  void start(Stream& stream);
+  void stop(Stream& stream);
+  void release();
+  // Once the stream is synchronised.
+  std::int64_t ns() const;
+
+ private:
+  HostMemory flag_;
+  void* first_ = nullptr;
+  void* last_ = nullptr;
+};
+// Why this backend has none; empty where it has.
+std::string why_no_trains();
+
 // Counts the wrong bytes in stretches of the device's memory. Only read() waits.
 class Comparison {
  public:

@@ -86,6 +86,15 @@ void Stream::sum(float* out, const std::vector<const float*>& inputs, std::size_
 
 void Stream::synchronize() {}
 
+std::string why_no_trains() { return "the host backend has no device"; }
+TrainClock::TrainClock() = default;
+TrainClock::~TrainClock() = default;
+TrainClock::TrainClock(TrainClock&&) noexcept {}
+void TrainClock::start(Stream&) { not_here(); }
+void TrainClock::stop(Stream&) {}
+void TrainClock::release() {}
+std::int64_t TrainClock::ns() const { return 0; }
+
 Comparison::Comparison(Stream& stream, std::vector<pattern::Stretch> stretches, std::uint64_t summed_ranks)
     : stream_(stream), stretches_(std::move(stretches)), summed_ranks_(summed_ranks), total_(sizeof(std::uint64_t)) {
   stream_.set_byte(total_.data(), sizeof(std::uint64_t), 0);

@@ -116,6 +116,23 @@ std::size_t groups_for_tiles(std::size_t quads, unsigned unrolled, std::size_t m
   return std::min((quads + in_a_group - 1) / in_a_group, most);
 }
 
+std::string with_dashes(const std::string& digits) {
+  return digits.substr(0, 8) + "-" + digits.substr(8, 4) + "-" + digits.substr(12, 4) + "-" + digits.substr(16, 4) +
+         "-" + digits.substr(20);
+}
+
+std::string uuid_of(const Tile& tile, int index) {
+  if (!tile.device.has(sycl::aspect::ext_intel_device_info_uuid) || !tile.device.is_gpu())
+    return "CPU-" + std::to_string(index);
+  std::string digits;
+  for (const unsigned char byte : tile.device.get_info<sycl::ext::intel::info::device::uuid>()) {
+    char text[3];
+    std::snprintf(text, sizeof text, "%02x", byte);
+    digits += text;
+  }
+  return "GPU-" + with_dashes(digits);
+}
+
 std::size_t count_of(const pattern::Words& words) { return (words.end - words.first + words.step - 1) / words.step; }
 
 }  // namespace
@@ -285,6 +302,15 @@ void Stream::sum(float* out, const std::vector<const float*>& inputs, std::size_
 void Stream::synchronize() {
   guarded("the end of work on the device", [&] { queue_of(*this).wait_and_throw(); });
 }
+
+std::string why_no_trains() { return "the sycl backend times no trains of copies"; }
+TrainClock::TrainClock() = default;
+TrainClock::~TrainClock() = default;
+TrainClock::TrainClock(TrainClock&&) noexcept {}
+void TrainClock::start(Stream&) {}
+void TrainClock::stop(Stream&) {}
+void TrainClock::release() {}
+std::int64_t TrainClock::ns() const { return 0; }
 
 Comparison::Comparison(Stream& stream, std::vector<pattern::Stretch> stretches, std::uint64_t summed_ranks)
     : stream_(stream),

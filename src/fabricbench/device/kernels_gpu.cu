@@ -1,5 +1,6 @@
 // The kernels of the cuda and hip backends: they copy, fill, add, and check data.
 #include <algorithm>
+#include <utility>
 
 #include "fabricbench/device/gpu_call.hpp"
 #include "fabricbench/device/pattern.hpp"
@@ -118,6 +119,12 @@ unsigned tiles_of(std::size_t quads, unsigned unrolled, std::size_t most) {
   return static_cast<unsigned>(std::min((quads + tile - 1) / tile, most));
 }
 
+// Keeps its stream waiting; for ten seconds or so at most, in case the processor never says more.
+__global__ void hold(const volatile int* released) {
+  for (int looked = 0; *released == 0 && looked < 10'000'000; ++looked) {
+  }
+}
+
 std::size_t count_of(const pattern::Words& words) { return (words.end - words.first + words.step - 1) / words.step; }
 
 }  // namespace
@@ -166,6 +173,42 @@ void Stream::sum(float* out, const std::vector<const float*>& inputs, std::size_
                                                                                     first > 0, elements);
   }
   check(gpuGetLastError(), "adding buffers");
+}
+
+std::string why_no_trains() { return ""; }
+
+TrainClock::TrainClock() : flag_(sizeof(int), HostKind::pinned) {
+  gpuEvent_t first = nullptr;
+  gpuEvent_t last = nullptr;
+  check(gpuEventCreate(&first), "EventCreate");
+  check(gpuEventCreate(&last), "EventCreate");
+  first_ = first;
+  last_ = last;
+}
+TrainClock::~TrainClock() {
+  if (first_ != nullptr) report(gpuEventDestroy(static_cast<gpuEvent_t>(first_)), "EventDestroy");
+  if (last_ != nullptr) report(gpuEventDestroy(static_cast<gpuEvent_t>(last_)), "EventDestroy");
+}
+TrainClock::TrainClock(TrainClock&& other) noexcept
+    : flag_(std::move(other.flag_)),
+      first_(std::exchange(other.first_, nullptr)),
+      last_(std::exchange(other.last_, nullptr)) {}
+
+void TrainClock::start(Stream& stream) {
+  *reinterpret_cast<volatile int*>(flag_.data()) = 0;
+  hold<<<1, 1, 0, native_stream(stream)>>>(reinterpret_cast<const int*>(flag_.on_device()));
+  check(gpuGetLastError(), "holding a stream");
+  check(gpuEventRecord(static_cast<gpuEvent_t>(first_), native_stream(stream)), "EventRecord");
+}
+void TrainClock::stop(Stream& stream) {
+  check(gpuEventRecord(static_cast<gpuEvent_t>(last_), native_stream(stream)), "EventRecord");
+}
+void TrainClock::release() { *reinterpret_cast<volatile int*>(flag_.data()) = 1; }
+std::int64_t TrainClock::ns() const {
+  float milliseconds = 0;
+  check(gpuEventElapsedTime(&milliseconds, static_cast<gpuEvent_t>(first_), static_cast<gpuEvent_t>(last_)),
+        "EventElapsedTime");
+  return static_cast<std::int64_t>(static_cast<double>(milliseconds) * 1e6);
 }
 
 Comparison::Comparison(Stream& stream, std::vector<pattern::Stretch> stretches, std::uint64_t summed_ranks)

@@ -22,6 +22,8 @@ class MpiStep {
  public:
   MpiStep(const Step& step, const Context& context, const std::byte* send, std::byte* receive);
   void run();
+  // As osu_bw: so many messages outstanding at a time, and an answer to each rank that sends once all are there.
+  void run_window(std::int64_t messages);
 
  private:
   const std::byte* outgoing(const Transfer& sent) const {

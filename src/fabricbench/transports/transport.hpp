@@ -38,6 +38,12 @@ class Work {
  public:
   virtual ~Work() = default;
   virtual void run() = 0;
+  // The operation so many times, one after the other without a wait in between where the transport can. Nanoseconds of
+  // all of it by the device's clock, 0 for a rank that moves nothing itself; -1: by the clock of who calls it.
+  virtual std::int64_t run_train(std::int64_t operations) {
+    for (std::int64_t i = 0; i < operations; ++i) run();
+    return -1;
+  }
   // Before each run, outside the clock: puts back what a run moves away.
   virtual void rewind() {}
 };
