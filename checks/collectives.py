@@ -17,6 +17,34 @@ class Collectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 
 @rfm.simple_test
+class EveryMessage(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Every byte of a thousand iterations is checked, between all pairs of ranks: what goes wrong now and then."""
+
+    descr = "every byte of every message of an alltoall over all GPUs of a node"
+    transport = parameter(["copy", "ccl", "mpi"])
+    verify = "every"
+    plan_settings = ["verify"]
+    operations = ["alltoall"]
+    budget = 2.0
+    least_iterations = 1000
+    sizes = {"host": "1MiB", "other": "64MiB"}
+    tags = {"smoke", "nightly", "acceptance"}
+
+
+@rfm.simple_test
+class CollectiveTrains(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Operations one after the other without a wait in between, as nccl-tests time them."""
+
+    descr = "trains of collectives over all GPUs of a node"
+    transport = "ccl"
+    train = 20
+    plan_settings = ["train"]
+    operations = ["alltoall", "allreduce", "allgather", "reduce_scatter"]
+    sizes = {"other": "64KiB,2MiB,16MiB,256MiB"}
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
 class CollectivesInModes(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     """NCCL with registered buffers, in CUDA graphs, and as several communicators at once."""
 

@@ -21,6 +21,22 @@ class HostCopies(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 
 @rfm.simple_test
+class HostCopyTrains(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Copies one after the other without a wait in between, as nvbandwidth times them."""
+
+    descr = "trains of copies between each GPU and host memory"
+    transport = "copy"
+    host_memory = "pinned"
+    train = 32
+    plan_settings = ["host_memory", "train"]
+    operations = ["host_to_device", "device_to_host"]
+    schedules = ["uncontended"]
+    least_ranks = 1
+    sizes = {"other": "64KiB,2MiB,16MiB,64MiB"}
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
 class NonCoherentHostMemory(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     """Page-locked memory that the GPU may cache, which AMD's API alone has (Schieffer et al., table I)."""
 

@@ -24,6 +24,23 @@ class NodePairs(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 
 @rfm.simple_test
+class NodeWindows(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """64 messages outstanding between the nodes of each pair, as osu_bw has them: what a stream of messages reaches."""
+
+    descr = "all pairs of nodes, port by port, 64 messages at a time"
+    transport = "mpi"
+    nodes = 0
+    train = 64
+    plan_settings = ["train"]
+    operations = ["unidirectional"]
+    schedules = ["contended"]
+    rank_a_port = True
+    sizes = {"host": "8B,256KiB", "other": "8B,16MiB"}
+    warmup = 2
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
 class NetworkCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     """Alltoall of 2 MiB and allreduce over a growing number of nodes (De Sensi et al., section V-C and V-D)."""
 

@@ -19,6 +19,20 @@ class PeerCopies(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 
 @rfm.simple_test
+class PeerCopyTrains(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Copies one after the other without a wait in between, as nvbandwidth and rocm_bandwidth_test time them."""
+
+    descr = "trains of peer copies by copy engine and kernel"
+    transport = parameter(["copy", "kernel"])
+    train = 32
+    plan_settings = ["train"]
+    operations = ["unidirectional", "bidirectional"]
+    schedules = ["uncontended"]
+    sizes = {"other": "64KiB,2MiB,16MiB,256MiB"}
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
 class PeerCopiesWithoutEngines(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     """AMD's runtime copies with kernels where SDMA is off, and passes 50 GB/s then (Schieffer et al., section V-A2)."""
 
@@ -43,6 +57,21 @@ class LocalCopies(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     least_ranks = 1
     sizes = {"other": "16B,1GiB"}
     tags = {"nightly", "acceptance"}
+
+
+@rfm.simple_test
+class LocalCopyTrains(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Copies inside a GPU's memory, one after the other without a wait in between."""
+
+    descr = "trains of copies inside each GPU's memory"
+    transport = parameter(["copy", "kernel"])
+    train = 32
+    plan_settings = ["train"]
+    operations = ["local_copy"]
+    schedules = ["uncontended"]
+    least_ranks = 1
+    sizes = {"other": "64KiB,2MiB,16MiB,256MiB"}
+    tags = {"acceptance"}
 
 
 @rfm.simple_test

@@ -168,7 +168,7 @@ def _goodputs(references: References) -> dict[tuple[str, tuple[int, ...]], tuple
                     metric = parse_metric_name(name)
                 except UserError:
                     continue  # `fabricheck validate` reports it
-                if metric.operation not in {*PAIRS, *COLLECTIVES}:
+                if metric.train or metric.operation not in {*PAIRS, *COLLECTIVES}:
                     continue
                 if (metric.quantity, metric.schedule, reference.unit) != ("goodput", "uncontended", "Gb/s"):
                     continue

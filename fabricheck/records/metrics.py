@@ -62,6 +62,7 @@ class _Series:
     ranks: tuple[int, ...]
     groups: Groups | None = None
     round: int = -1  # only where the plan has the same in several rounds
+    train: bool = False
 
     def names(self, sizes: Iterable[int], world: int) -> dict[tuple[int, Quantity], str]:
         """The metrics of this series by size and quantity: goodput at its largest size, latency at its smallest."""
@@ -81,6 +82,7 @@ class _Series:
                 quantity=quantity,
                 groups=self.groups,
                 round=self.round,
+                train=self.train,
             )
             for size, quantity in wanted
         }
@@ -96,13 +98,15 @@ def metric_name(
     quantity: Quantity,
     groups: Groups | None = None,
     round: int = -1,
+    train: bool = False,
 ) -> str:
     """Name of a metric in [a-z0-9_], such as `pingpong_uncontended_0_1_8b_latency`.
 
     `ranks` of a run of `world` ranks, `size` in bytes. A group of all ranks in order is `all` and their number; any
     other group is told by its ranks, so that two groups never share a name; a pattern between groups by its (n, g, k),
     as in `rail_bidirectional_uncontended_2x4x1_64mib_goodput`. `round` is given where a plan has the same pair in
-    several rounds, and is part of the name then.
+    several rounds, and is part of the name then. `train`: of one of many operations without a wait in between, as in
+    `unidirectional_uncontended_0_1_2mib_train_goodput`.
     """
     ranks = tuple(ranks)
     whole = operation not in PAIRS and len(ranks) > 1 and ranks == tuple(range(world))
@@ -111,7 +115,7 @@ def metric_name(
         who = str(groups)
     if round >= 0:
         who += f"_round{round}"
-    return f"{operation}_{schedule}_{who}_{size_label(size)}_{quantity}"
+    return f"{operation}_{schedule}_{who}_{size_label(size)}_{'train_' if train else ''}{quantity}"
 
 
 def expected_metric_names(header: Mapping[str, Any]) -> tuple[str, ...]:
@@ -130,7 +134,8 @@ def metrics_of(run: Run) -> tuple[Metric, ...]:
     # The first of two lines about the same thing: a file with two has a problem already.
     measured: dict[tuple[_Series, int], Samples] = {}
     for each in run.samples:
-        series = _single(_Series(each.operation, each.schedule, each.ranks, each.groups), each.round, repeated)
+        one = _Series(each.operation, each.schedule, each.ranks, each.groups, train=_is_train(run.header))
+        series = _single(one, each.round, repeated)
         measured.setdefault((series, each.bytes), each)
     found = []
     for series, names in _planned(run.header):
@@ -146,16 +151,20 @@ def _planned(header: Mapping[str, Any]) -> Iterable[tuple[_Series, dict[tuple[in
     repeated = _repeated(header)
     sizes: dict[_Series, list[int]] = {}
     for each in planned_groups(header):
-        series = _single(_planned_series(each), each["round"], repeated)
+        series = _single(_planned_series(header, each), each["round"], repeated)
         sizes.setdefault(series, []).extend(each["bytes"])
     world = len(header["ranks"])
     for series, each_size in sizes.items():
         yield series, series.names(each_size, world)
 
 
-def _planned_series(each: Mapping[str, Any]) -> _Series:
+def _is_train(header: Mapping[str, Any]) -> bool:
+    return header["plan"].get("train") is not None
+
+
+def _planned_series(header: Mapping[str, Any], each: Mapping[str, Any]) -> _Series:
     groups = Groups(*each["groups"]) if each.get("groups") else None
-    return _Series(each["operation"], each["schedule"], tuple(each["ranks"]), groups)
+    return _Series(each["operation"], each["schedule"], tuple(each["ranks"]), groups, train=_is_train(header))
 
 
 def _single(series: _Series, round: int, repeated: frozenset[_Series]) -> _Series:
@@ -166,13 +175,13 @@ def _repeated(header: Mapping[str, Any]) -> frozenset[_Series]:
     """What the plan has in several rounds, which only a plan with rounds of the user's own can."""
     rounds: dict[_Series, set[int]] = {}
     for each in planned_groups(header):
-        rounds.setdefault(_planned_series(each), set()).add(each["round"])
+        rounds.setdefault(_planned_series(header, each), set()).add(each["round"])
     return frozenset(series for series, found in rounds.items() if len(found) > 1)
 
 
 _METRIC = re.compile(
     rf"({'|'.join(sorted((*PAIRS, *COLLECTIVES, *LISTED, *MEMORY_PATHS), reverse=True))})_(uncontended|contended)"
-    r"_(all\d+|\d+x\d+x\d+|\d+(?:_\d+)*)(?:_round\d+)?_(\d+)(b|kib|mib|gib)_(goodput|latency)",
+    r"_(all\d+|\d+x\d+x\d+|\d+(?:_\d+)*)(?:_round\d+)?_(\d+)(b|kib|mib|gib)(_train)?_(goodput|latency)",
     re.ASCII,
 )
 
@@ -187,7 +196,7 @@ _SUFFIXES = {"b": "B", "kib": "KiB", "mib": "MiB", "gib": "GiB"}
 class MetricName:
     """A metric's name, taken apart. `ranks` is empty for a group of all `world` ranks, which is 0 for others.
 
-    `groups` are those of a pattern between groups, whose ranks are the first of the run.
+    `groups` are those of a pattern between groups, whose ranks are the first of the run. `train` as in `metric_name`.
     """
 
     operation: str
@@ -197,6 +206,7 @@ class MetricName:
     bytes: int
     quantity: str
     groups: Groups | None = None
+    train: bool = False
 
 
 def parse_metric_name(name: str) -> MetricName:
@@ -207,7 +217,7 @@ def parse_metric_name(name: str) -> MetricName:
             f"no metric is called {name!r}: names are OPERATION_SCHEDULE_RANKS_SIZE_QUANTITY, "
             "such as pingpong_uncontended_0_1_1gib_goodput"
         )
-    operation, schedule, who, number, suffix, quantity = match.groups()
+    operation, schedule, who, number, suffix, train, quantity = match.groups()
     everyone = who.startswith("all")
     groups = Groups(*(int(part) for part in who.split("x"))) if "x" in who else None
     if (groups is not None) != (operation in GROUP_PATTERNS or operation in STRIPING):
@@ -222,4 +232,5 @@ def parse_metric_name(name: str) -> MetricName:
     if operation in PAIRS and len(ranks) != 2:
         raise UserError(f"no metric is called {name!r}: {operation} is between two ranks")
     size = parse_size(f"{number}{_SUFFIXES[suffix]}")
-    return MetricName(operation, schedule, ranks, int(who[3:]) if everyone else 0, size, quantity, groups)
+    world = int(who[3:]) if everyone else 0
+    return MetricName(operation, schedule, ranks, world, size, quantity, groups, train is not None)

@@ -272,7 +272,8 @@ class _Reader:
             where = f" (on {where})" if where else ""
             plural = "s" if len(error.missing_ranks) > 1 else ""
             if "did not arrive" not in error.message:
-                text += f"; rank{plural} {list_ranks(error.missing_ranks)}{where} did not arrive"
+                what = "ended early" if error.kind == "crash" else "did not arrive"
+                text += f"; rank{plural} {list_ranks(error.missing_ranks)}{where} {what}"
         if error.library is not None:
             ccl = self.header.libraries.get("ccl") if self.header is not None else None
             text += f"; {ccl.name if ccl is not None else 'NCCL'} says: {error.library}"

@@ -284,7 +284,7 @@ def _environment_mistakes(header: Mapping[str, Any], wanted: Mapping[str, str | 
 
 def _setting_mistakes(plan: Mapping[str, Any], wanted: Mapping[str, str]) -> Iterable[str]:
     for name, value in wanted.items():
-        if plan.get(name) != value:
+        if str(plan.get(name)) != value:
             yield f"{name} was {plan.get(name) or 'not given'} and not {value}, which this check is about"
 
 

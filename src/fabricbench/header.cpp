@@ -185,6 +185,7 @@ void plan_json(Json& json, const Options& options, const std::vector<Series>& pl
   if (!options.step_transports.empty()) json.field("step_transports", options.step_transports);
   if (!options.matrix_file.empty()) json.field("matrix", options.matrix_file);
   if (options.ccl.any()) json.field("ccl_mode", join(names(options.ccl), ","));
+  if (options.train > 0) json.field("train", options.train);
   json.key("iterations").begin_object();
   if (options.fixed_iterations) {
     json.field("mode", "fixed")

@@ -121,12 +121,17 @@ How often
   --min-iterations N      at least                                                          [20]
   --max-iterations N      at most                                                           [1000]
   --budget SECONDS        measuring time of one size of one pair or group                   [1]
+  --train N               an iteration is N operations without a wait in between (over MPI N
+                          messages outstanding, as osu_bw), and its time that of one of them
   --warmup N              iterations that are not kept (fewer where they would take
                           more than a fifth of the budget)                                  [10]
 Safeguards
-  --verify WHEN           check the data before the first and after the last iteration of
-                          each batch, after every iteration, or off                         [batch]
-  --timeout SECONDS       an iteration or a preparation that takes longer ends the run       [60]
+  --verify WHEN           every byte: after the last iteration of each batch (batch), or
+                          after each iteration (every); stamps in each 64 KiB after each
+                          iteration with both; or off                                       [batch]
+  --timeout SECONDS       an iteration that takes longer ends the run, and so does a part
+                          of the set-up that takes five times as long, and that much more
+                          for each thousand ranks                                            [60]
                           (ccl: with what NCCL's RAS knows of it, NCCL >= 2.24)
   --expect-ranks N        refuse to run with another number of ranks
   --expect-nodes N        refuse to run on another number of nodes

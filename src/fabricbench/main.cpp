@@ -18,6 +18,7 @@
 #include "fabricbench/proof.hpp"
 #include "fabricbench/secrets.hpp"
 #include "fabricbench/session.hpp"
+#include "fabricbench/watchdog.hpp"
 
 namespace fabricbench {
 namespace {
@@ -44,9 +45,6 @@ void finalize(double timeout_s) {
   MPI_Finalize();
   alarm(0);
 }
-
-// How many times as long as an iteration MPI may take to start: large jobs need minutes.
-constexpr double kStartFactor = 5;
 
 int report_and_end(const char* message, int status) {
   int rank = 0;
@@ -95,7 +93,7 @@ int run(int argc, char** argv) {
   select_device_early(options, local);
   int provided = 0;
   begin_to_wait("fabricbench: MPI did not start: is a node down, or a link between nodes?\n",
-                kStartFactor * options.timeout_s);
+                setup_limit_s(options.timeout_s, std::max(launched_ranks(), 0)));
   if (MPI_Init_thread(&argc, &argv, thread_level(options), &provided) != MPI_SUCCESS) {
     std::fprintf(stderr, "fabricbench: MPI_Init_thread failed\n");
     return kExitFailed;

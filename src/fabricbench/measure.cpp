@@ -40,7 +40,8 @@ class Loop {
         totals_(totals),
         verifier_(context, measurement, find_group()),
         lanes_(measurement.aggressor ? 2 : 1),
-        calls_(std::max(options.ccl.graph_calls, 1)),
+        calls_(std::max<std::int64_t>({options.ccl.graph_calls, options.train, 1})),
+        read_later_(transport.is_read_later(measurement.operation)),
         times_(measurement.groups.size() * lanes_) {
     if (measurement.aggressor) contention_.emplace(context.world, context.shared, measurement);
     if (const Group* group = find_group(); group != nullptr) {
@@ -53,7 +54,7 @@ class Loop {
     }
   }
 
-  std::vector<Record> run() {
+  std::vector<Record> all() {
     const std::int64_t warmup = warm_up();
     const std::int64_t start = now_ns();
     Decision next = decide_first();
@@ -84,7 +85,11 @@ class Loop {
   // Iterations in which nothing but the operation happens between the barriers. With an aggressor each is two: alone,
   // then beside it, and an aggressor's time is that of all that it sends meanwhile.
   void iterate(std::int64_t* times, std::int64_t count) {
-    for (std::int64_t i = 0; i < count * static_cast<std::int64_t>(lanes_); ++i) {
+    count *= static_cast<std::int64_t>(lanes_);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const bool has_part = work_ && (i % 2 == 1 || !contention_ || !contention_->is_aggressor());
+      if (verifies() && read_later_) context_.shared.barrier();
+      if (has_part) stamp();
       if (work_) work_->rewind();
       context_.shared.barrier(wait_for_, notify_);
       plant_hang();
@@ -99,24 +104,34 @@ class Loop {
       } else {
         if (contention_) contention_->begin(beside);
         const std::int64_t start = now_ns();
-        work_->run();
-        times[i] = (now_ns() - start) / calls_;
+        const std::int64_t by_device = run();
+        times[i] = (by_device >= 0 ? by_device : now_ns() - start) / calls_;
         if (contention_) contention_->end(beside);
       }
+      if (has_part) check(i + 1 == count);
       context_.shared.advance();
     }
+  }
+
+  // Its time where the device took it, else -1.
+  std::int64_t run() {
+    if (options_.train > 0) return work_->run_train(options_.train);
+    work_->run();
+    return -1;
   }
 
   void batch(std::int64_t count, bool keep) {
     local_.assign(static_cast<std::size_t>(count) * lanes_, 0);
     const std::int64_t each = options_.verify == Verify::every ? 1 : count;
+    const std::int64_t start = now_ns();
     for (std::int64_t done = 0; done < count; done += each) {
-      ++verified_iteration_;
       fill();
       iterate(local_.data() + done * static_cast<std::int64_t>(lanes_), each);
-      check();
     }
+    if (verifies()) wrong_ = verifier_.wrong_bytes();
     gather(keep);
+    // Filling and checking all data may take longer than to move them.
+    if (options_.verify == Verify::every) typical_ns_ = std::max(typical_ns_, (now_ns() - start) / count);
   }
 
   void fill() {
@@ -124,17 +139,28 @@ class Loop {
     const std::int64_t start = now_ns();
     // Nobody may still be reading what this rank sent before.
     context_.shared.barrier();
-    verifier_.prepare(verified_iteration_);
+    verifier_.fill();
     totals_.verify_ns += now_ns() - start;
   }
 
-  void check() {
+  void stamp() {
     if (!verifies()) return;
     const std::int64_t start = now_ns();
-    if (options_.injected == "wrong-byte" && injected_here()) verifier_.plant_wrong_byte(verified_iteration_);
-    wrong_ += verifier_.wrong_bytes(verified_iteration_);
+    verifier_.stamp();
     totals_.verify_ns += now_ns() - start;
-    context_.shared.advance();
+  }
+
+  // Straight after the clock, so that what was said to be done before it was is seen.
+  void check(bool last) {
+    if (!verifies()) return;
+    const std::int64_t start = now_ns();
+    if (options_.injected == "wrong-byte" && injected_here() && last) verifier_.plant_wrong_byte();
+    if (last) {
+      verifier_.check_all();
+    } else {
+      verifier_.check_stamps();
+    }
+    totals_.verify_ns += now_ns() - start;
   }
 
   // Brings the times of a batch to rank 0 and keeps the maximum over the ranks of each group. How many more iterations
@@ -279,11 +305,11 @@ class Loop {
   std::vector<int> notify_;
   std::optional<Contention> contention_;
   std::size_t lanes_;   // records of a group: 2 where it is measured alone and beside an aggressor
-  std::int64_t calls_;  // of the operation in an iteration, which are one graph; its time is that of one call
+  std::int64_t calls_;  // of the operation in an iteration, as one graph or a train; its time is that of one call
+  bool read_later_;
   std::vector<std::int64_t> local_;
   std::vector<std::vector<std::int64_t>> times_;
   std::int64_t typical_ns_ = 0;  // of an iteration of the last batch; on rank 0
-  std::uint64_t verified_iteration_ = 0;
   std::uint64_t wrong_ = 0;
 };
 
@@ -291,7 +317,7 @@ class Loop {
 
 std::vector<Record> measure(const Measurement& measurement, const Options& options, const Context& context,
                             Transport& transport, Totals& totals) {
-  return Loop(measurement, options, context, transport, totals).run();
+  return Loop(measurement, options, context, transport, totals).all();
 }
 
 }  // namespace fabricbench

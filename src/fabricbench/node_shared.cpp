@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <algorithm>
 #include <cerrno>
@@ -17,6 +19,12 @@ namespace fabricbench {
 namespace {
 
 constexpr int kReadyTag = 77;
+
+// Ranks in containers of their own number their processes each for itself.
+std::uint64_t process_space() {
+  struct stat found{};
+  return stat("/proc/self/ns/pid", &found) == 0 ? static_cast<std::uint64_t>(found.st_ino) : 0;
+}
 
 }  // namespace
 
@@ -37,6 +45,8 @@ NodeShared::NodeShared(const World& world)
   if (world.node_rank == 0) shm_unlink(name);
   slots_ = static_cast<Slot*>(mapped_);
   flags_ = reinterpret_cast<Counter*>(slots_ + ranks);
+  mine().process_space.store(process_space());
+  mine().process.store(getpid());
   yields_ = world.shares_cores;
 }
 
@@ -114,7 +124,20 @@ std::string NodeShared::device_of(int node_rank) const {
   return slot.has_device.load(std::memory_order_acquire) == 0 ? "" : slot.device;
 }
 
-void NodeShared::leave_message(const char* text) {
+int NodeShared::lost_rank() const {
+  const Slot& own = slots_[world_.node_rank];
+  for (int other = 0; other < world_.node_size; ++other) {
+    const Slot& slot = slots_[other];
+    const int process = slot.process.load();
+    if (process == 0 || slot.told.load() != 0 || slot.has_message.load() != 0) continue;
+    if (own.process_space.load() == 0 || slot.process_space.load() != own.process_space.load()) continue;
+    if (kill(process, 0) != 0 && errno == ESRCH) return world_.node_ranks[static_cast<std::size_t>(other)];
+  }
+  return -1;
+}
+
+void NodeShared::leave_message(const char* kind, const char* text) {
+  std::strncpy(mine().kind, kind, sizeof mine().kind - 1);
   std::strncpy(mine().message, text, sizeof mine().message - 1);
   mine().has_message.store(1, std::memory_order_release);
 }

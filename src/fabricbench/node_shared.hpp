@@ -34,9 +34,16 @@ class NodeShared {
   void leave_device(const std::string& text);
   std::string device_of(int node_rank) const;
 
-  // One line about what failed on a rank of this node, for the rank that writes the result file.
-  void leave_message(const char* text);
+  // One line about what failed on a rank of this node, and its kind (of the result file's errors), for the rank that
+  // writes the result file.
+  void leave_message(const char* kind, const char* text);
   bool message_of(int node_rank, char* text, std::size_t length) const;
+  std::string kind_of_message(int node_rank) const { return slots_[node_rank].kind; }
+
+  // That this rank ends because it was told to, so that it is not the one that was lost.
+  void leave_told() { mine().told.store(1, std::memory_order_release); }
+  // The first rank of this node whose process is gone without a word; -1 for none. May be called by a signal handler.
+  int lost_rank() const;
 
  private:
   static constexpr std::size_t kLine = 128;  // two cache lines: neighbours are fetched in pairs
@@ -51,7 +58,11 @@ class NodeShared {
     std::atomic<int> has_device;
     char device[64];
     std::atomic<int> has_message;
+    char kind[16];
     char message[512];
+    std::atomic<int> told;
+    std::atomic<int> process;
+    std::atomic<std::uint64_t> process_space;  // in which that number holds
   };
 
   void map(const char* name, int flags);

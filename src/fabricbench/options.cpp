@@ -105,6 +105,8 @@ struct OptionRow {
   void (*set)(Options& options, const std::string& text);
 };
 
+constexpr std::int64_t kLongestTrain = 256;
+
 const OptionRow kOptions[] = {
     {"transport", true,
      [](Options& o, const std::string& text) { o.transport = one_of(text, kTransports, "transport"); }},
@@ -174,6 +176,14 @@ const OptionRow kOptions[] = {
      [](Options& o, const std::string& text) { o.budget_s = parse_positive(text, "a time in seconds"); }},
     {"warmup", true,
      [](Options& o, const std::string& text) { o.warmup = parse_integer(text, 1, "a number of warm-up iterations"); }},
+    {"train", true,
+     [](Options& o, const std::string& text) {
+       o.train = parse_integer(text, 2, "a number of operations of a train");
+       if (o.train > kLongestTrain) {
+         throw InputError("'" + text + "' is too long a train: the queues of devices hold " +
+                          std::to_string(kLongestTrain) + " at least");
+       }
+     }},
     {"verify", true, [](Options& o, const std::string& text) { o.verify = parse_verify(text); }},
     {"timeout", true,
      [](Options& o, const std::string& text) { o.timeout_s = parse_positive(text, "a time in seconds"); }},
@@ -216,6 +226,20 @@ std::vector<option> long_options() {
   return result;
 }
 
+// What can follow one another without a wait.
+void check_train(const Options& options) {
+  for (const Operation operation : options.operations) {
+    const bool pair = is_pair_operation(operation) && !is_round_trip(operation);
+    if (!pair && !is_collective(operation) && !is_memory_path(operation))
+      throw InputError("--train is for what follows one another without an answer: leave out " + to_string(operation));
+  }
+  if (options.transport == "staging" || !options.step_transports.empty() || options.ccl.graph_calls > 0)
+    throw InputError("--train is for the transports copy, kernel, ccl and mpi, without steps and graphs");
+  const bool waits = options.host_memory == device::HostKind::pageable && options.transport == "copy";
+  if (waits || options.host_memory == device::HostKind::migrated)
+    throw InputError("copies of such host memory wait for one another: --train is for --host-memory pinned");
+}
+
 // What each option allows and all of them together do not.
 void check_together(const Options& options) {
   if (!options.rounds_file.empty() && (options.rails || !options.pairs.empty())) {
@@ -234,6 +258,7 @@ void check_together(const Options& options) {
         "striping_pipelined takes its steps at the same time, so all by one transport: leave it out or "
         "leave out --step-transports");
   }
+  if (options.train > 0) check_train(options);
   if (options.minimum_iterations > options.maximum_iterations) {
     throw InputError("--min-iterations is above --max-iterations (" + std::to_string(options.maximum_iterations) + ")");
   }

@@ -63,6 +63,7 @@ struct Options {
   std::int64_t maximum_iterations = 1000;
   double budget_s = 1.0;
   std::int64_t warmup = 10;
+  std::int64_t train = 0;  // operations of an iteration, one after the other without a wait; 0: one, by itself
   Verify verify = Verify::batch;
   double timeout_s = 60.0;
   bool share_devices = false;

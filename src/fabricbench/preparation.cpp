@@ -160,6 +160,13 @@ void check_paths(const Options& options, const Transport& transport, const std::
     throw InputError("--host-numa is for pinned and pageable memory: the runtime places the others");
 }
 
+void check_sizes(const Transport& transport, const std::vector<Series>& plan) {
+  const std::uint64_t bytes = buffer_bytes(plan);
+  if (bytes > transport.most_bytes())
+    throw InputError("MPI counts end at 2 GiB - 1 B and --sizes goes up to " + format_size(bytes) +
+                     ": choose smaller sizes");
+}
+
 void require(const World& world, const std::string& reason) {
   const std::string first = world.first_said(reason.empty() ? reason : host_name() + ": " + reason);
   if (!first.empty()) throw UnsupportedError(first);
@@ -176,13 +183,22 @@ int host_node(const Options& options, const World& world, int device_index) {
 
 int select_device(const Options& options, const World& world, const LocalRank& local) {
   if (!device::present()) return -1;
-  const int devices = device::count();
-  if (devices == 0) throw InputError("no GPU is visible on " + host_name() + ": " + device::what_to_check());
-  const int index = chosen_device(options, local, devices);
-  if (index >= devices) {
-    throw InputError("--devices names device " + std::to_string(index) + " and " + host_name() + " shows " +
-                     std::to_string(devices) + ": is a GPU missing?");
+  int devices = 0;
+  std::string mistake;
+  try {
+    devices = device::count();
+  } catch (const RunError& error) {
+    mistake = host_name() + ": " + error.what();
   }
+  const int index = devices > 0 ? chosen_device(options, local, devices) : 0;
+  if (devices == 0 && mistake.empty()) {
+    mistake = "no GPU is visible on " + host_name() + ": " + device::what_to_check();
+  } else if (devices > 0 && index >= devices) {
+    mistake = "--devices names device " + std::to_string(index) + " for rank " + std::to_string(world.rank) + " and " +
+              host_name() + " shows " + std::to_string(devices) + ": is a GPU missing?";
+  }
+  // All ranks end where one has no device: the others would wait for it.
+  if (const std::string first = world.first_said(mistake); !first.empty()) throw InputError(first);
   device::select(index);
   if (!options.share_devices && options.ranks_per_device == 1) {
     const std::string twice = world.first_said(device_driven_twice(world, devices, device::info(index).uuid));

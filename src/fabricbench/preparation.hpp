@@ -25,6 +25,9 @@ Implementation choose(const Transport& transport, Operation operation, Implement
 // InputError where the transport does not move data between the memories that are asked for.
 void check_paths(const Options& options, const Transport& transport, const std::vector<Series>& plan);
 
+// InputError where a buffer of the plan is larger than the transport can send.
+void check_sizes(const Transport& transport, const std::vector<Series>& plan);
+
 // Whether the plan moves data between ranks, and not only inside each.
 bool moves_between_ranks(const std::vector<Series>& plan);
 

@@ -16,7 +16,7 @@
 namespace fabricbench {
 namespace {
 
-constexpr char kSignalPlace[] = "##";
+constexpr char kNumberPlace[] = "##";
 constexpr std::size_t kFewRanks = 8;
 
 double one_way(const Record& record, double ns) { return is_round_trip(record.operation) ? ns / 2 : ns; }
@@ -167,22 +167,34 @@ void ResultFile::begin(Progress progress) {
   const int next = 1 - crash_line_.load();
   const std::string during =
       progress.operation.empty() ? "" : " during " + progress.operation + " of " + format_size(progress.bytes);
-  Json json;
-  json.begin_object().field("record", "error").field("run_id", run_id_).field("kind", "crash");
-  json.field("message", "rank 0 was ended by signal " + std::string(kSignalPlace) + during);
-  progress_json(json, progress);
-  json.field("missing_ranks", std::vector<int>{}).end_object();
-  std::snprintf(crash_lines_[next], sizeof crash_lines_[next], "%s\n", json.text().c_str());
+  const std::string number(kNumberPlace);
+  const auto prepare = [&](auto& line, const std::string& message, const std::string& missing_ranks) {
+    Json json;
+    json.begin_object().field("record", "error").field("run_id", run_id_).field("kind", "crash");
+    json.field("message", message);
+    progress_json(json, progress);
+    json.key("missing_ranks").literal(missing_ranks).end_object();
+    std::snprintf(line, sizeof line, "%s\n", json.text().c_str());
+  };
+  prepare(crash_lines_[next].own, "rank 0 was ended by signal " + number + during, "[]");
+  prepare(crash_lines_[next].outside, "the run was ended from outside by signal " + number + during, "[]");
+  prepare(
+      crash_lines_[next].lost,
+      "rank " + number + " was killed" + during + ": did its node run out of memory (dmesg), or did somebody end it?",
+      "[" + number + "]");
   crash_line_.store(next);
   current_.set(std::move(progress));
 }
 
-void ResultFile::write_crash(int signal) noexcept {
+void ResultFile::write_crash(int signal, bool own, int lost) noexcept {
   if (closed_.exchange(true)) return;
-  char* line = crash_lines_[crash_line_.load()];
-  if (char* place = std::strstr(line, kSignalPlace); place != nullptr) {
-    place[0] = signal >= 10 ? static_cast<char>('0' + signal / 10 % 10) : ' ';
-    place[1] = static_cast<char>('0' + signal % 10);
+  const CrashLines& lines = crash_lines_[crash_line_.load()];
+  const char* line = own ? lines.own : lost >= 0 ? lines.lost : lines.outside;
+  const Digits number(lost >= 0 && !own ? lost : signal);
+  for (const char* place = nullptr; (place = std::strstr(line, kNumberPlace)) != nullptr;) {
+    put(line, static_cast<std::size_t>(place - line));
+    put(number.data(), number.size());
+    line = place + std::strlen(kNumberPlace);
   }
   put(line, std::strlen(line));
 }

@@ -66,7 +66,9 @@ class ResultFile {
   void now_measuring(const Measurement& measurement);
   void now_measuring_nothing();
   // Only what a signal handler may do.
-  void write_crash(int signal) noexcept;
+  // What a signal did: this rank's `own` fault, else it came from outside; `lost`: the rank that was gone before, or
+  // -1.
+  void write_crash(int signal, bool own, int lost) noexcept;
 
  private:
   void put(const char* text, std::size_t length) noexcept;
@@ -77,8 +79,13 @@ class ResultFile {
   int file_ = -1;
   std::atomic<bool> closed_{false};
   CurrentProgress current_;
-  // Two, so that one is whole while the other is being written: a signal handler can take no lock.
-  char crash_lines_[2][512] = {};
+  // Two of each, so that one is whole while the other is being written: a signal handler can take no lock.
+  struct CrashLines {
+    char own[512];
+    char outside[512];
+    char lost[512];
+  };
+  CrashLines crash_lines_[2] = {};
   std::atomic<int> crash_line_{0};
 };
 

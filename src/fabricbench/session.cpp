@@ -63,15 +63,17 @@ class Session {
       return choose(*transport, operation, wanted);
     });
     check_paths(options_, *transport, plan);
+    check_sizes(*transport, plan);
     if (world.rank == 0) results_ = open_results();
     agree(world, world.rank != 0 || results_ != nullptr);
 
     NodeShared shared(world);
     Watchdog watchdog(world, shared, results_.get(), options_.timeout_s, library_with_ras(*transport));
+    watchdog.prepares("choosing the devices");
     alarm(0);  // the watchdog looks on from here
     install_signal_handlers(world, shared, results_.get());
     try {
-      measure_all(world, shared, *transport, plan, proof, begin);
+      measure_all(world, shared, watchdog, *transport, plan, proof, begin);
     } catch (const UnsupportedError& error) {
       if (results_) results_->write_error("unsupported", error.what());
       throw;
@@ -92,8 +94,8 @@ class Session {
     }
   }
 
-  void measure_all(const World& world, NodeShared& shared, Transport& transport, const std::vector<Series>& plan,
-                   Proof& proof, std::int64_t begin) {
+  void measure_all(const World& world, NodeShared& shared, Watchdog& watchdog, Transport& transport,
+                   const std::vector<Series>& plan, Proof& proof, std::int64_t begin) {
     totals_.setup_ns = now_ns() - begin;  // MPI's own start
     std::optional<Stopwatch> setup(std::in_place, totals_.setup_ns);
     const int device_index = select_device(options_, world, invocation_.local);
@@ -102,9 +104,12 @@ class Session {
       shared.leave_device("GPU " + std::to_string(info.index) + " at " + info.bus_id);
     }
     shared.advance();
+    watchdog.prepares("allocating the buffers");
     const std::uint64_t bytes = buffer_bytes(plan);
     device::Stream stream;
     require(world, transport.why_unsupported());
+    const bool by_device = options_.transport == "copy" || options_.transport == "kernel";
+    require(world, options_.train > 0 && by_device ? device::why_no_trains() : "");
     device::Memory send = transport.allocate(bytes);
     device::Memory receive = transport.allocate(bytes);
     stream.set_byte(send.data(), bytes, 0);
@@ -131,8 +136,10 @@ class Session {
                           kind,
                           options_.access,
                           moves_between_ranks(plan)};
+    watchdog.prepares("setting up the transport (communicators, memory of other ranks)");
     transport.set_up(context);
     shared.advance();
+    watchdog.prepares("collecting what all ranks use");
     const std::string host_memory = uses_host ? host_memory_json(host.send > 0 ? host_send : host_receive, node) : "";
     const std::string run_id = results_ ? results_->run_id() : "";
     const std::string header =
@@ -140,6 +147,7 @@ class Session {
     if (results_) results_->write_line(header);
     proof.begin_counting(world);
     setup.reset();
+    watchdog.measures();
 
     if (results_ && !options_.quiet) print_table_head(run_id, mpi_library_text());
     const std::size_t planned = record_count(plan);
@@ -217,7 +225,7 @@ class Session {
     if (results_) {
       results_->write_error(error.kind, message);
     } else {
-      shared.leave_message(message.c_str());
+      shared.leave_message(error.kind.c_str(), message.c_str());
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
     }
     remove_private_log();

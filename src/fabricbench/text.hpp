@@ -29,4 +29,23 @@ std::string format_ranges(const std::vector<int>& numbers);
 // The other way round, as the kernel writes lists; nothing of what is no such list.
 std::vector<int> parse_ranges(std::string_view text);
 
+// The digits of a number of at least 0 without any call, as a signal handler needs it.
+class Digits {
+ public:
+  explicit Digits(int number) noexcept : first_(text_ + sizeof text_) {
+    do {
+      *--first_ = static_cast<char>('0' + number % 10);
+      number /= 10;
+    } while (number > 0);
+  }
+  Digits(const Digits&) = delete;
+  Digits& operator=(const Digits&) = delete;
+  const char* data() const noexcept { return first_; }
+  std::size_t size() const noexcept { return static_cast<std::size_t>(text_ + sizeof text_ - first_); }
+
+ private:
+  char text_[12];
+  char* first_;
+};
+
 }  // namespace fabricbench

@@ -1,15 +1,62 @@
 #include "fabricbench/verify.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "fabricbench/device/content.hpp"
-#include "fabricbench/device/pattern.hpp"
 
 namespace fabricbench {
 namespace {
 
-std::uint64_t seed_of(int rank, std::uint64_t iteration) {
-  return pattern::seed(static_cast<std::uint64_t>(rank), iteration);
+// What arrives at this rank: by whom it was sent and from where, whoever passed it on.
+std::vector<Transfer> received_transfers(const Group& group, int rank) {
+  std::vector<Transfer> received;
+  for (std::size_t step = 0; step < group.steps.size(); ++step) {
+    for (std::size_t i = 0; i < group.steps[step].size(); ++i) {
+      Transfer transfer = group.steps[step][i];
+      if (transfer.destination != rank) continue;
+      const Origin origin = origin_of(group.steps, step, i);
+      transfer.source = origin.rank;
+      transfer.source_offset = origin.offset;
+      received.push_back(transfer);
+    }
+  }
+  return received;
+}
+
+// All ranks of a group find the same: where one does not know the others' transfers, they are as large as its own.
+std::uint64_t stride_of(const Group* group) {
+  std::uint64_t smallest = std::numeric_limits<std::uint64_t>::max();
+  for (const Step& step : group != nullptr ? group->steps : std::vector<Step>{}) {
+    for (const Transfer& each : step) smallest = std::min(smallest, each.bytes);
+  }
+  return pattern::stride_for(smallest);
+}
+
+std::vector<pattern::Stretch> received_stretches(const Context& context, const Measurement& measurement,
+                                                 const Group* group, Place place) {
+  std::vector<pattern::Stretch> found;
+  if (group == nullptr) return found;
+  for (const Transfer& each : received_transfers(*group, context.world.rank)) {
+    if (each.destination_place != place) continue;
+    const bool summed = is_reduction(measurement.operation);
+    const int source = summed ? group->ranks.front() : each.source;
+    found.push_back(
+        {destination_of(each, context), each.bytes, each.source_offset, static_cast<std::uint64_t>(source)});
+    if (summed) break;  // all of them come together in one place
+  }
+  return found;
+}
+
+std::uint64_t sent_bytes(const Group* group, int rank, Place place) {
+  std::uint64_t bytes = 0;
+  for (const Step& step : group != nullptr ? group->steps : std::vector<Step>{}) {
+    for (const Transfer& each : step) {
+      if (each.source == rank && !each.relayed && each.source_place == place)
+        bytes = std::max(bytes, each.source_offset + each.bytes);
+    }
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -17,80 +64,70 @@ std::uint64_t seed_of(int rank, std::uint64_t iteration) {
 Verifier::Verifier(const Context& context, const Measurement& measurement, const Group* group)
     : context_(context),
       content_(is_reduction(measurement.operation) ? device::Content::floats : device::Content::bytes),
-      summed_(is_reduction(measurement.operation)) {
-  if (group == nullptr) return;
-  for (std::size_t step = 0; step < group->steps.size(); ++step) {
-    for (std::size_t i = 0; i < group->steps[step].size(); ++i) {
-      Transfer transfer = group->steps[step][i];
-      if (transfer.source == context.world.rank && !transfer.relayed) {
-        std::uint64_t& filled = transfer.source_place == Place::host ? sent_bytes_on_host_ : sent_bytes_;
-        filled = std::max(filled, transfer.source_offset + transfer.bytes);
-      }
-      if (transfer.destination != context.world.rank) continue;
-      const Origin origin = origin_of(group->steps, step, i);
-      transfer.source = origin.rank;
-      transfer.source_offset = origin.offset;
-      received_.push_back(transfer);
-    }
-  }
+      summed_ranks_(group != nullptr && is_reduction(measurement.operation) ? group->ranks.size() : 0),
+      rank_(static_cast<std::uint64_t>(summed_ranks_ > 0 ? group->ranks.front() : context.world.rank)),
+      moment_{0, 0, stride_of(group)},
+      sent_{context.send.data(), sent_bytes(group, context.world.rank, Place::device), 0, rank_},
+      sent_on_host_{context.host_send.data(), sent_bytes(group, context.world.rank, Place::host), 0, rank_},
+      received_(received_stretches(context, measurement, group, Place::device)),
+      received_on_host_(received_stretches(context, measurement, group, Place::host)),
+      comparison_(context.stream, received_, summed_ranks_) {
+  if (summed_ranks_ == 0) return;
+  const auto own = std::find(group->ranks.begin(), group->ranks.end(), context.world.rank);
+  place_ = static_cast<std::uint64_t>(own - group->ranks.begin());
 }
 
-void Verifier::prepare(std::uint64_t iteration) {
-  device::Stream& stream = context_.stream;
-  if (sent_bytes_ > 0)
-    stream.fill(context_.send.data(), sent_bytes_, 0, seed_of(context_.world.rank, iteration), content_, false);
-  if (sent_bytes_on_host_ > 0) {
-    device::fill_on_host(context_.host_send.data(), sent_bytes_on_host_, 0, seed_of(context_.world.rank, iteration),
-                         content_, false);
-  }
-  if (summed_ && !received_.empty()) {
-    // No sum of small whole numbers has all bits set.
-    stream.set_byte(context_.receive.data() + received_[0].destination_offset, received_[0].bytes, 0xFF);
-  } else {
-    for (const Transfer& each : received_) make_wrong(each, each.bytes, iteration);
-  }
-  stream.synchronize();
-}
-
-std::uint64_t Verifier::wrong_bytes(std::uint64_t iteration) {
-  if (received_.empty()) return 0;
-  if (summed_) {
-    std::vector<std::uint64_t> seeds;
-    for (const Transfer& each : received_) seeds.push_back(seed_of(each.source, iteration));
-    const Transfer& first = received_[0];
-    return device::count_wrong_sums(context_.stream, context_.receive.data() + first.destination_offset, first.bytes,
-                                    first.source_offset, seeds);
-  }
-  std::uint64_t wrong = 0;
-  for (const Transfer& each : received_) {
-    // Where the data have to be, so that a processor sees what a device wrote into host memory.
-    const std::uint64_t seed = seed_of(each.source, iteration);
-    const std::byte* data = destination_of(each, context_);
-    wrong += each.destination_place == Place::host
-                 ? device::count_wrong_on_host(data, each.bytes, each.source_offset, seed, content_)
-                 : device::count_wrong(context_.stream, data, each.bytes, each.source_offset, seed, content_);
-  }
-  return wrong;
-}
-
-void Verifier::plant_wrong_byte(std::uint64_t iteration) {
-  if (received_.empty()) return;
-  const Transfer& first = received_[0];
-  if (summed_) {
-    context_.stream.set_byte(context_.receive.data() + first.destination_offset, 1, 0xFF);
-  } else {
-    make_wrong(first, 1, iteration);
-  }
+void Verifier::fill() {
+  moment_.filled = ++moment_.stamped;
+  write(false);
+  for (const pattern::Stretch& each : received_) make_wrong(each, false);
+  for (const pattern::Stretch& each : received_on_host_) make_wrong(each, true);
   context_.stream.synchronize();
 }
 
-void Verifier::make_wrong(const Transfer& received, std::uint64_t bytes, std::uint64_t iteration) {
-  const std::uint64_t seed = seed_of(received.source, iteration);
-  std::byte* target = destination_of(received, context_);
-  if (received.destination_place == Place::host) {
-    device::fill_on_host(target, bytes, received.source_offset, seed, content_, true);
+void Verifier::stamp() {
+  ++moment_.stamped;
+  write(true);
+  // Nothing arrives where a check is still reading.
+  context_.stream.synchronize();
+}
+
+void Verifier::write(bool stamps_only) {
+  const pattern::Pattern own = pattern::of(rank_, moment_, place_);
+  if (sent_.bytes > 0) context_.stream.fill(sent_, own, content_, false, stamps_only);
+  if (sent_on_host_.bytes > 0) device::fill_on_host(sent_on_host_, own, content_, false, stamps_only);
+}
+
+void Verifier::check_stamps() { check(true); }
+void Verifier::check_all() { check(false); }
+
+void Verifier::check(bool stamps_only) {
+  comparison_.count(moment_, stamps_only);
+  // Where the data have to be, so that a processor sees what a device wrote into host memory.
+  for (const pattern::Stretch& each : received_on_host_)
+    wrong_on_host_ += device::count_wrong_on_host(each, moment_, summed_ranks_, stamps_only);
+}
+
+std::uint64_t Verifier::wrong_bytes() { return comparison_.read() + wrong_on_host_; }
+
+void Verifier::plant_wrong_byte() {
+  if (received_.empty() && received_on_host_.empty()) return;
+  const bool on_host = received_.empty();
+  pattern::Stretch first = on_host ? received_on_host_.front() : received_.front();
+  first.bytes = 1;
+  make_wrong(first, on_host);
+  context_.stream.synchronize();
+}
+
+void Verifier::make_wrong(const pattern::Stretch& received, bool on_host) {
+  const pattern::Pattern sent = pattern::of(received.source, moment_);
+  if (summed_ranks_ > 0) {
+    // No sum of small whole numbers has all bits set.
+    context_.stream.set_byte(received.data, received.bytes, 0xFF);
+  } else if (on_host) {
+    device::fill_on_host(received, sent, content_, true, false);
   } else {
-    context_.stream.fill(target, bytes, received.source_offset, seed, content_, true);
+    context_.stream.fill(received, sent, content_, true, false);
   }
 }
 

@@ -2,34 +2,52 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "fabricbench/transports/transport.hpp"
 
 namespace fabricbench {
 
+// A batch of iterations has the same data but for their stamps (pattern.hpp), which are new in each: what did not
+// arrive in an iteration, or not before its end, does not look right after it.
 class Verifier {
  public:
   // `group` is the group of this rank, or null where it has no part.
   Verifier(const Context& context, const Measurement& measurement, const Group* group);
 
-  // What this rank sends gets the pattern of `iteration`; what it will receive is made wrong in every byte.
-  void prepare(std::uint64_t iteration);
-  // Bytes of what this rank received that are not the pattern of `iteration`.
-  std::uint64_t wrong_bytes(std::uint64_t iteration);
+  // Before a batch: all that this rank sends is new, and what it will receive is made wrong in every byte.
+  void fill();
+  // Before an iteration: the stamps of what this rank sends are new. What was checked so far has been read.
+  void stamp();
+  // Straight after it: the stamps of what this rank received.
+  void check_stamps();
+  // After a batch: every byte.
+  void check_all();
+  // Bytes that were wrong in all checks so far.
+  std::uint64_t wrong_bytes();
   // Makes one received byte wrong: a planted defect. Nothing where this rank receives nothing.
-  void plant_wrong_byte(std::uint64_t iteration);
+  void plant_wrong_byte();
 
  private:
-  // The first bytes of what this rank receives by a transfer, with all their bits flipped.
-  void make_wrong(const Transfer& received, std::uint64_t bytes, std::uint64_t iteration);
+  void write(bool stamps_only);
+  void check(bool stamps_only);
+  // All bits of received bytes flipped.
+  void make_wrong(const pattern::Stretch& received, bool on_host);
 
   const Context& context_;
   device::Content content_;
-  // Bytes to fill of the send buffer on the device, and of that on the host.
-  std::uint64_t sent_bytes_ = 0;
-  std::uint64_t sent_bytes_on_host_ = 0;
-  Step received_;  // from where their bytes come from
-  bool summed_ = false;
+  std::uint64_t summed_ranks_;  // 0 where nothing is added up
+  std::uint64_t place_ = 0;     // of this rank, among those whose floats are added up
+  std::uint64_t rank_;          // whose pattern it sends: of these its first rank's
+  pattern::Moment moment_;
+  // What this rank sends of its buffers on the device and on the host.
+  pattern::Stretch sent_;
+  pattern::Stretch sent_on_host_;
+  // What it receives.
+  std::vector<pattern::Stretch> received_;
+  std::vector<pattern::Stretch> received_on_host_;
+  device::Comparison comparison_;
+  std::uint64_t wrong_on_host_ = 0;
 };
 
 }  // namespace fabricbench

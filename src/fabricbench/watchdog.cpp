@@ -27,31 +27,55 @@ constexpr double kShareForOthers = 0.25, kLeastForOthers_s = 1, kForRecord_s = 2
 constexpr double kBeforeOthers_s = 0.5;
 
 struct Handled {
+  const World* world = nullptr;
   NodeShared* shared = nullptr;
   ResultFile* results = nullptr;
-  char line[64] = "";
 };
 Handled handled;
 
+void say(const char* text, std::size_t length) { (void)!write(STDERR_FILENO, text, length); }
+void say(const char* text) { say(text, std::strlen(text)); }
+void say(int number) {
+  const Digits digits(number);
+  say(digits.data(), digits.size());
+}
+
+// Little may be called in here.
 void on_signal(int signal) {
-  // Made before, since little may be called in here.
-  char* line = handled.line;
-  const std::size_t length = std::strlen(line);
-  line[length - 2] = signal >= 10 ? static_cast<char>('0' + signal / 10) : ' ';
-  line[length - 1] = static_cast<char>('0' + signal % 10);
-  if (handled.results != nullptr) handled.results->write_crash(signal);
   // SIGTERM and SIGINT come from outside, to all ranks: only a rank's own crash is news for the others.
   const bool own = signal != SIGTERM && signal != SIGINT;
+  if (!own) handled.shared->leave_told();
+  const int lost = own ? -1 : handled.shared->lost_rank();
   if (handled.results == nullptr && own) {
-    handled.shared->leave_message(line);
+    char message[64];
+    const Digits rank(handled.world->rank);
+    const Digits number(signal);
+    char* end = message;
+    const auto add = [&end](const char* text, std::size_t length) {
+      std::memcpy(end, text, length);
+      end += length;
+    };
+    constexpr char kWas[] = " was ended by signal ";
+    add("rank ", 5);
+    add(rank.data(), rank.size());
+    add(kWas, sizeof kWas - 1);
+    add(number.data(), number.size());
+    *end = '\0';
+    handled.shared->leave_message("crash", message);
     timespec moment{0, 500'000'000};
     nanosleep(&moment, nullptr);
   }
-  if (handled.results != nullptr || own) {
-    const char prefix[] = "fabricbench: ";
-    (void)!write(STDERR_FILENO, prefix, sizeof prefix - 1);
-    (void)!write(STDERR_FILENO, line, length);
-    (void)!write(STDERR_FILENO, "\n", 1);
+  if (handled.results != nullptr) handled.results->write_crash(signal, own, lost);
+  if (lost >= 0 && handled.world->node_rank == 0) {
+    say("fabricbench: rank ");
+    say(lost);
+    say(" was killed: did its node run out of memory (dmesg), or did somebody end it?\n");
+  } else if (handled.results != nullptr || own) {
+    say("fabricbench: rank ");
+    say(handled.world->rank);
+    say(own ? " was ended by signal " : " was ended from outside by signal ");
+    say(signal);
+    say("\n");
   }
   remove_private_log();
   ::signal(signal, SIG_DFL);
@@ -92,8 +116,7 @@ void Watchdog::watch() {
       char message[512];
       for (int rank = 0; rank < world_.node_size; ++rank) {
         if (shared_.message_of(rank, message, sizeof message)) {
-          const bool crash = std::strstr(message, "signal") != nullptr;
-          results_->write_error(crash ? "crash" : "library", message);
+          results_->write_error(shared_.kind_of_message(rank), message);
           std::fprintf(stderr, "fabricbench: %s\n", message);
           remove_private_log();
           _exit(kExitFailed);
@@ -106,7 +129,7 @@ void Watchdog::watch() {
     if (now != last || time - looked > kStopped) {
       last = now;
       since = time;
-    } else if (std::chrono::duration<double>(time - since).count() > timeout_s_) {
+    } else if (std::chrono::duration<double>(time - since).count() > limit_s()) {
       expire();
     }
     looked = time;
@@ -158,13 +181,16 @@ void Watchdog::expire() {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<int> behind = ranks_behind();
   char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%g s", timeout_s_);
-  std::string message = std::string("no progress for ") + seconds + ": ";
+  std::snprintf(seconds, sizeof seconds, "%g s", limit_s());
+  const char* preparing = preparing_.load();
+  std::string message = std::string("no progress for ") + seconds;
+  if (preparing != nullptr) message += std::string(" while ") + preparing;
+  message += ": ";
   if (!behind.empty()) {
     message += list(behind) + " did not arrive" + place_of(behind);
   } else {
-    message +=
-        "all ranks of the node of rank " + std::to_string(world_.rank) + " wait for each other inside the operation";
+    message += "all ranks of the node of rank " + std::to_string(world_.rank) + " wait for each other" +
+               (preparing == nullptr ? " inside the operation" : "");
     if (world_.node_count > 1) message += ", or for another node";
   }
   const bool recorded = results_ != nullptr && results_->write_error("timeout", message, behind);
@@ -179,9 +205,9 @@ void Watchdog::expire() {
 }
 
 void install_signal_handlers(const World& world, NodeShared& shared, ResultFile* results) {
+  handled.world = &world;
   handled.shared = &shared;
   handled.results = results;
-  std::snprintf(handled.line, sizeof handled.line, "rank %d was ended by signal ##", world.rank);
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGINT}) {
     struct sigaction action{};
     action.sa_handler = on_signal;

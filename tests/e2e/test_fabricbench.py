@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck import mpi
+from fabricheck.records.metrics import metrics_of, parse_metric_name
 from fabricheck.records.operations import OPERATIONS
 from fabricheck.results.fabricbench import read_run
 from tests.support.bench import Bench, built
@@ -165,3 +166,89 @@ def test_what_ranks_have_otherwise_than_the_first_is_in_the_header(openmpi: Benc
         {"rank": 2, "name": "NCCL_PROTO", "value": None},
     ]
     assert header["library_differences"] == []
+
+
+# Rank 1 is late with the first thing that ranks gather in the set-up.
+SLOW_START = r"""
+#include <mpi.h>
+#include <cstdlib>
+#include <unistd.h>
+
+extern "C" int MPI_Gatherv(const void* send, int n, MPI_Datatype type, void* receive, const int counts[],
+                           const int places[], MPI_Datatype types, int root, MPI_Comm comm) {
+  static bool waited = false;
+  int rank = 0;
+  PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == 1 && !waited) sleep(std::atoi(std::getenv("SLOW_S")));
+  waited = true;
+  return PMPI_Gatherv(send, n, type, receive, counts, places, types, root, comm);
+}
+"""
+
+
+@pytest.mark.parametrize("seconds", [4, 60])
+def test_the_set_up_has_a_limit_of_its_own(openmpi: Bench, seconds: int, tmp_path: Path) -> None:
+    (tmp_path / "slow.cpp").write_text(SLOW_START)
+    compiler = [str(openmpi.installation.mpicxx), "-shared", "-fPIC", "slow.cpp", "-o", "libslow.so"]
+    subprocess.run(compiler, cwd=tmp_path, check=True)
+    job = replace(openmpi, wrapper=f"env SLOW_S={seconds} LD_PRELOAD={tmp_path / 'libslow.so'}").run(
+        tmp_path, "--sizes=8B --iterations=8 --quiet --timeout=1.5 --output=result.jsonl", ranks=2
+    )
+    if seconds == 4:
+        assert job.returncode == 0, job.stdout + job.stderr
+        return
+    assert job.returncode == 4, job.stdout + job.stderr
+    error = json.loads((tmp_path / "result.jsonl").read_text().splitlines()[-1])
+    assert (error["kind"], error["missing_ranks"]) == ("timeout", [1])
+    assert "while allocating the buffers" in error["message"]
+
+
+@pytest.mark.parametrize("killed", [2, 1])
+def test_a_rank_that_is_killed_is_the_one_that_is_named(openmpi: Bench, killed: int, tmp_path: Path) -> None:
+    job = openmpi.run(
+        tmp_path, f"--sizes=8,16 --iterations=8 --quiet --inject=kill:{killed} --output=result.jsonl", ranks=3
+    )
+    assert job.returncode != 0
+    error = json.loads((tmp_path / "result.jsonl").read_text().splitlines()[-1])
+    assert (error["record"], error["kind"], error["missing_ranks"]) == ("error", "crash", [killed])
+    assert f"fabricbench: rank {killed} was killed" in job.stderr
+
+
+def test_a_size_that_mpi_cannot_count_is_refused_before_it_is_allocated(openmpi: Bench, tmp_path: Path) -> None:
+    job = openmpi.run(tmp_path, "--sizes=64GiB --timeout=3 --output=result.jsonl", ranks=2)
+    assert job.returncode == 2, job.stdout + job.stderr
+    assert "choose smaller sizes" in job.stderr
+
+
+def test_memory_that_is_missing_on_another_rank_is_called_so(openmpi: Bench, tmp_path: Path) -> None:
+    script = tmp_path / "rank.sh"
+    script.write_text('if [ $OMPI_COMM_WORLD_RANK = 1 ]; then ulimit -v 3000000; fi\nexec "$@"\n')
+    job = replace(openmpi, wrapper=f"bash {script}").run(
+        tmp_path, "--sizes=1600MiB --iterations=8 --quiet --output=result.jsonl", ranks=2
+    )
+    assert job.returncode != 0
+    error = json.loads((tmp_path / "result.jsonl").read_text().splitlines()[-1])
+    assert (error["record"], error["kind"]) == ("error", "memory")
+
+
+def test_a_train_is_named_in_its_metrics(bench: Bench, tmp_path: Path) -> None:
+    job = bench.run(
+        tmp_path,
+        "--operations=unidirectional,bidirectional,allreduce --schedules=uncontended --pairs=0-1 --train=16",
+        "--sizes=8,64KiB --iterations=8 --quiet --output=result.jsonl",
+        ranks=2,
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    run = read_run(tmp_path / "result.jsonl")
+    assert run.problems == ()
+    assert run.header["plan"]["train"] == 16
+    names = [each.name for each in metrics_of(run)]
+    assert "unidirectional_uncontended_0_1_64kib_train_goodput" in names
+    assert all(parse_metric_name(name).train for name in names)
+
+
+@pytest.mark.parametrize("options", ["--operations=pingpong", "--operations=unidirectional --train=1"])
+def test_what_is_no_train_is_refused(openmpi: Bench, options: str, tmp_path: Path) -> None:
+    job = openmpi.run(tmp_path, f"--train=8 {options}", ranks=2)
+    assert job.returncode == 2, job.stdout + job.stderr
+    assert "train" in job.stderr

@@ -328,10 +328,24 @@ def test_a_link_at_half_rate_shows_in_its_direction_only(machine: Machine) -> No
     assert run.gbps("unidirectional", [1, 0]) == pytest.approx(healthy, rel=0.05)
 
 
+@pytest.mark.parametrize("transport", ("copy", "kernel", "ccl"))
+def test_trains_take_what_the_link_graph_says(alps: Machine, transport: str) -> None:
+    options = ("--schedules=uncontended", "--pairs=0-1", f"--sizes={SIZE}", "--train=4", *ITERATIONS)
+    run = alps.run(f"--transport={transport}", "--operations=unidirectional,bidirectional", *options, ranks=2)
+    assert run.status == 0, run.said
+    alone = expected(alps.topology, transport, 0, 1)
+    assert run.gbps("unidirectional", [0, 1]) == pytest.approx(alone, rel=0.1)
+    if transport == "copy":
+        hosts = alps.run("--transport=copy", "--operations=host_to_device", *options[2:], ranks=1)
+        assert hosts.status == 0, hosts.said
+
+
 def test_a_missing_gpu_and_another_order(alps: Machine) -> None:
     alps.plant({"missing_gpus": ["gpu2"]})
     run = alps.run("--transport=copy", "--operations=alltoall", "--sizes=8", *ITERATIONS)
     assert run.status == 2 and "is a GPU missing?" in run.said
+    run = alps.run("--transport=copy", "--operations=alltoall", "--sizes=8", "--devices=0,1,2,3", *ITERATIONS)
+    assert run.status == 2 and "names device 3 for rank 3" in run.said
     alps.plant({"gpu_order": ["gpu3", "gpu2", "gpu1", "gpu0"]})
     run = alps.run("--transport=copy", "--operations=alltoall", "--sizes=8", *ITERATIONS)
     bus_ids = [rank["device"]["bus_id"] for rank in run.header["ranks"]]

@@ -56,7 +56,7 @@ def require_healthy(told: Told) -> None:
     assert told.output.strip().splitlines()[-1].startswith("PASS: REHEARSAL on emulated GPUs")
     assert (told.verdict["verdict"], told.verdict["rehearsal"]) == ("PASS", True)
     measured = Counter(each["test"].split()[0] for each in told.verdict["runs"])
-    assert measured == {"SmokePeers": 1, "SmokeHostCopies": 1, "SmokeLibraries": 2, "SmokeNodes": 2}
+    assert measured == {"SmokePeers": 1, "SmokeHostCopies": 1, "SmokeLibraries": 2, "SmokeNodes": 2, "EveryMessage": 3}
     assert {host for each in told.verdict["runs"] for host in each["hosts"]} == {"nid001", "nid002"}
 
 

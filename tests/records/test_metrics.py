@@ -128,3 +128,10 @@ def test_metrics_of_patterns_have_names_of_their_own() -> None:
     ):
         assert name in names
         assert parse_metric_name(name).operation in name
+
+
+def test_a_train_is_part_of_the_name() -> None:
+    name = metric_name("unidirectional", "uncontended", (0, 1), world=4, size=2 << 20, quantity="goodput", train=True)
+    assert name == "unidirectional_uncontended_0_1_2mib_train_goodput"
+    assert parse_metric_name(name).train
+    assert not parse_metric_name(name.replace("_train", "")).train

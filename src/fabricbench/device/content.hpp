@@ -1,20 +1,17 @@
 // The pattern of the data (pattern.hpp) written and checked by the processor, in memory that it can address.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "fabricbench/device/device.hpp"
 
 namespace fabricbench::device {
 
-// As Stream::fill, count_wrong and count_wrong_sums.
-void fill_on_host(void* destination, std::size_t bytes, std::uint64_t position, std::uint64_t seed, Content content,
-                  bool inverted);
-std::uint64_t count_wrong_on_host(const void* data, std::size_t bytes, std::uint64_t position, std::uint64_t seed,
-                                  Content content);
-std::uint64_t count_wrong_sums_on_host(const void* data, std::size_t bytes, std::uint64_t position,
-                                       const std::vector<std::uint64_t>& seeds);
+// As Stream::fill.
+void fill_on_host(const pattern::Stretch& stretch, const pattern::Pattern& pattern, Content content, bool inverted,
+                  bool stamps_only);
+// Wrong bytes of a stretch, as Comparison counts them.
+std::uint64_t count_wrong_on_host(const pattern::Stretch& stretch, const pattern::Moment& moment,
+                                  std::uint64_t summed_ranks, bool stamps_only);
 
 }  // namespace fabricbench::device

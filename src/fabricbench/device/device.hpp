@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "fabricbench/device/pattern.hpp"
 #include "fabricbench/numa.hpp"
 
 namespace fabricbench::device {
@@ -126,9 +127,10 @@ class Stream {
   void copy_by_kernel(void* destination, const void* source, std::size_t bytes, bool link);
   // Moves the pages of managed memory to the host, or to the device.
   void migrate(void* managed, std::size_t bytes, bool to_host);
-  // Positions [position, position + bytes) of the pattern of `seed` (pattern.hpp); `inverted`, all their bits flipped.
-  void fill(void* destination, std::size_t bytes, std::uint64_t position, std::uint64_t seed, Content content,
-            bool inverted);
+  // Writes a pattern (pattern.hpp) into a stretch of its positions, or its stamps alone; bytes also `inverted`, with
+  // all their bits flipped.
+  void fill(const pattern::Stretch& stretch, const pattern::Pattern& pattern, Content content, bool inverted,
+            bool stamps_only);
   void set_byte(void* destination, std::size_t bytes, int value);
   // out[i] = sum of inputs[k][i], i in [0, count); the inputs may lie on other devices.
   void sum(float* out, const std::vector<const float*>& inputs, std::size_t count);
@@ -139,12 +141,44 @@ class Stream {
   void* native_ = nullptr;
 };
 
-// Bytes of `data` that differ from positions [position, position + bytes) of the pattern of `seed`. Waits for the
-// answer.
-std::uint64_t count_wrong(Stream& stream, const void* data, std::size_t bytes, std::uint64_t position,
-                          std::uint64_t seed, Content content);
-// Bytes of the floats in `data` that differ from the sums of the patterns of `seeds` at the same positions.
-std::uint64_t count_wrong_sums(Stream& stream, const void* data, std::size_t bytes, std::uint64_t position,
-                               const std::vector<std::uint64_t>& seeds);
+// Times what is enqueued on a stream from start to stop by the device's own clock. None of it begins before release(),
+// so that the time in which the processor enqueues it does not count.
+class TrainClock {
+ public:
+  TrainClock();
+  ~TrainClock();
+  TrainClock(TrainClock&& other) noexcept;
+  TrainClock& operator=(TrainClock&&) = delete;
+  void start(Stream& stream);
+  void stop(Stream& stream);
+  void release();
+  // Once the stream is synchronised.
+  std::int64_t ns() const;
+
+ private:
+  HostMemory flag_;
+  void* first_ = nullptr;
+  void* last_ = nullptr;
+};
+// Why this backend has none; empty where it has.
+std::string why_no_trains();
+
+// Counts the wrong bytes in stretches of the device's memory. Only read() waits.
+class Comparison {
+ public:
+  // `summed_ranks`: the stretches hold the sums of the floats at so many places; 0: the bytes that their sources sent.
+  Comparison(Stream& stream, std::vector<pattern::Stretch> stretches, std::uint64_t summed_ranks);
+  // All bytes, or those of the stamps.
+  void count(const pattern::Moment& moment, bool stamps_only);
+  // How many were wrong in all.
+  std::uint64_t read();
+
+ private:
+  Stream& stream_;
+  std::vector<pattern::Stretch> stretches_;
+  std::uint64_t summed_ranks_;
+  Memory total_;  // one counter
+  Memory table_;  // of the stretches
+};
 
 }  // namespace fabricbench::device

@@ -69,9 +69,9 @@ void Stream::copy(void* destination, const void* source, std::size_t bytes) { st
 void Stream::copy_by_kernel(void*, const void*, std::size_t, bool) { not_here(); }
 void Stream::migrate(void*, std::size_t, bool) { not_here(); }
 
-void Stream::fill(void* destination, std::size_t bytes, std::uint64_t position, std::uint64_t seed, Content content,
-                  bool inverted) {
-  fill_on_host(destination, bytes, position, seed, content, inverted);
+void Stream::fill(const pattern::Stretch& stretch, const pattern::Pattern& pattern, Content content, bool inverted,
+                  bool stamps_only) {
+  fill_on_host(stretch, pattern, content, inverted, stamps_only);
 }
 
 void Stream::set_byte(void* destination, std::size_t bytes, int value) { std::memset(destination, value, bytes); }
@@ -86,14 +86,26 @@ void Stream::sum(float* out, const std::vector<const float*>& inputs, std::size_
 
 void Stream::synchronize() {}
 
-std::uint64_t count_wrong(Stream&, const void* data, std::size_t bytes, std::uint64_t position, std::uint64_t seed,
-                          Content content) {
-  return count_wrong_on_host(data, bytes, position, seed, content);
+std::string why_no_trains() { return "the host backend has no device"; }
+TrainClock::TrainClock() = default;
+TrainClock::~TrainClock() = default;
+TrainClock::TrainClock(TrainClock&&) noexcept {}
+void TrainClock::start(Stream&) { not_here(); }
+void TrainClock::stop(Stream&) {}
+void TrainClock::release() {}
+std::int64_t TrainClock::ns() const { return 0; }
+
+Comparison::Comparison(Stream& stream, std::vector<pattern::Stretch> stretches, std::uint64_t summed_ranks)
+    : stream_(stream), stretches_(std::move(stretches)), summed_ranks_(summed_ranks), total_(sizeof(std::uint64_t)) {
+  stream_.set_byte(total_.data(), sizeof(std::uint64_t), 0);
 }
 
-std::uint64_t count_wrong_sums(Stream&, const void* data, std::size_t bytes, std::uint64_t position,
-                               const std::vector<std::uint64_t>& seeds) {
-  return count_wrong_sums_on_host(data, bytes, position, seeds);
+void Comparison::count(const pattern::Moment& moment, bool stamps_only) {
+  auto& total = *reinterpret_cast<std::uint64_t*>(total_.data());
+  for (const pattern::Stretch& each : stretches_)
+    total += count_wrong_on_host(each, moment, summed_ranks_, stamps_only);
 }
+
+std::uint64_t Comparison::read() { return *reinterpret_cast<const std::uint64_t*>(total_.data()); }
 
 }  // namespace fabricbench::device

@@ -116,29 +116,6 @@ std::size_t groups_for_tiles(std::size_t quads, unsigned unrolled, std::size_t m
   return std::min((quads + in_a_group - 1) / in_a_group, most);
 }
 
-bool aligned(const void* data, std::uint64_t position) {
-  return reinterpret_cast<std::uintptr_t>(data) % 8 == 0 && position % 8 == 0;
-}
-
-// A counter on the device, read back.
-class Counter {
- public:
-  explicit Counter(Stream& stream) : stream_(stream), memory_(sizeof(std::uint64_t)) {
-    stream.set_byte(memory_.data(), sizeof(std::uint64_t), 0);
-  }
-  std::uint64_t* on_device() { return reinterpret_cast<std::uint64_t*>(memory_.data()); }
-  std::uint64_t read() {
-    std::uint64_t value = 0;
-    stream_.copy(&value, memory_.data(), sizeof value);
-    stream_.synchronize();
-    return value;
-  }
-
- private:
-  Stream& stream_;
-  Memory memory_;
-};
-
 std::string with_dashes(const std::string& digits) {
   return digits.substr(0, 8) + "-" + digits.substr(8, 4) + "-" + digits.substr(12, 4) + "-" + digits.substr(16, 4) +
          "-" + digits.substr(20);
@@ -155,6 +132,8 @@ std::string uuid_of(const Tile& tile, int index) {
   }
   return "GPU-" + with_dashes(digits);
 }
+
+std::size_t count_of(const pattern::Words& words) { return (words.end - words.first + words.step - 1) / words.step; }
 
 }  // namespace
 
@@ -286,25 +265,16 @@ void Stream::migrate(void* managed, std::size_t bytes, bool to_host) {
   });
 }
 
-void Stream::fill(void* destination, std::size_t bytes, std::uint64_t position, std::uint64_t seed, Content content,
-                  bool inverted) {
-  const std::uint64_t flip = inverted ? ~std::uint64_t{0} : 0;
+void Stream::fill(const pattern::Stretch& stretch, const pattern::Pattern& pattern, Content content, bool inverted,
+                  bool stamps_only) {
+  const pattern::Words words = words_of(stretch, pattern.stride, stamps_only);
+  const std::size_t groups = groups_for(count_of(words));
   guarded("filling a buffer", [&] {
-    sycl::queue& queue = queue_of(*this);
     if (content == Content::floats) {
-      FABRICBENCH_LAUNCH(fill_floats, queue, groups_for(bytes / 4), static_cast<std::uint32_t*>(destination), bytes / 4,
-                         position / 4, seed, static_cast<std::uint32_t>(flip));
-      return;
-    }
-    const std::size_t words = aligned(destination, position) ? bytes / 8 : 0;
-    if (words > 0) {
-      FABRICBENCH_LAUNCH(fill_words, queue, groups_for(words), static_cast<std::uint64_t*>(destination), words,
-                         position / 8, seed, flip);
-    }
-    if (bytes > 8 * words) {
-      FABRICBENCH_LAUNCH(fill_bytes, queue, groups_for(bytes - 8 * words),
-                         static_cast<std::uint8_t*>(destination) + 8 * words, bytes - 8 * words, position + 8 * words,
-                         seed, static_cast<std::uint8_t>(flip));
+      FABRICBENCH_LAUNCH(fill_floats, queue_of(*this), groups, stretch, pattern, words);
+    } else {
+      FABRICBENCH_LAUNCH(fill_bytes, queue_of(*this), groups, stretch, pattern, words,
+                         inverted ? ~std::uint64_t{0} : std::uint64_t{0});
     }
   });
 }
@@ -333,37 +303,43 @@ void Stream::synchronize() {
   guarded("the end of work on the device", [&] { queue_of(*this).wait_and_throw(); });
 }
 
-std::uint64_t count_wrong(Stream& stream, const void* data, std::size_t bytes, std::uint64_t position,
-                          std::uint64_t seed, Content content) {
-  if (content == Content::floats) return count_wrong_sums(stream, data, bytes, position, {seed});
-  Counter counter(stream);
-  const std::size_t words = aligned(data, position) ? bytes / 8 : 0;
-  guarded("the check of the data", [&] {
-    sycl::queue& queue = queue_of(stream);
-    if (words > 0) {
-      FABRICBENCH_LAUNCH(compare_words, queue, groups_for(words), static_cast<const std::uint64_t*>(data), words,
-                         position / 8, seed, counter.on_device());
-    }
-    if (bytes > 8 * words) {
-      FABRICBENCH_LAUNCH(compare_bytes, queue, groups_for(bytes - 8 * words),
-                         static_cast<const std::uint8_t*>(data) + 8 * words, bytes - 8 * words, position + 8 * words,
-                         seed, counter.on_device());
-    }
-  });
-  return counter.read();
+std::string why_no_trains() { return "the sycl backend times no trains of copies"; }
+TrainClock::TrainClock() = default;
+TrainClock::~TrainClock() = default;
+TrainClock::TrainClock(TrainClock&&) noexcept {}
+void TrainClock::start(Stream&) {}
+void TrainClock::stop(Stream&) {}
+void TrainClock::release() {}
+std::int64_t TrainClock::ns() const { return 0; }
+
+Comparison::Comparison(Stream& stream, std::vector<pattern::Stretch> stretches, std::uint64_t summed_ranks)
+    : stream_(stream),
+      stretches_(std::move(stretches)),
+      summed_ranks_(summed_ranks),
+      total_(sizeof(std::uint64_t)),
+      table_(stretches_.size() * sizeof(pattern::Stretch)) {
+  stream_.set_byte(total_.data(), sizeof(std::uint64_t), 0);
+  if (!stretches_.empty()) stream_.copy(table_.data(), stretches_.data(), stretches_.size() * sizeof(pattern::Stretch));
 }
 
-std::uint64_t count_wrong_sums(Stream& stream, const void* data, std::size_t bytes, std::uint64_t position,
-                               const std::vector<std::uint64_t>& seeds) {
-  Counter counter(stream);
-  Memory on_device(seeds.size() * sizeof(std::uint64_t));
-  stream.copy(on_device.data(), seeds.data(), seeds.size() * sizeof(std::uint64_t));
+void Comparison::count(const pattern::Moment& moment, bool stamps_only) {
+  if (stretches_.empty()) return;
+  std::size_t most = 0;
+  for (const pattern::Stretch& each : stretches_)
+    most = std::max(most, count_of(words_of(each, moment.stride, stamps_only)));
   guarded("the check of the data", [&] {
-    FABRICBENCH_LAUNCH(compare_sums, queue_of(stream), groups_for(bytes / 4), static_cast<const std::uint32_t*>(data),
-                       bytes / 4, position / 4, reinterpret_cast<const std::uint64_t*>(on_device.data()),
-                       static_cast<int>(seeds.size()), counter.on_device());
+    FABRICBENCH_LAUNCH(compare, queue_of(stream_), groups_for(std::max(most, stretches_.size())),
+                       reinterpret_cast<const pattern::Stretch*>(table_.data()),
+                       static_cast<std::uint64_t>(stretches_.size()), moment, summed_ranks_, stamps_only ? 1 : 0,
+                       reinterpret_cast<std::uint64_t*>(total_.data()));
   });
-  return counter.read();
+}
+
+std::uint64_t Comparison::read() {
+  std::uint64_t value = 0;
+  stream_.copy(&value, total_.data(), sizeof value);
+  stream_.synchronize();
+  return value;
 }
 
 }  // namespace fabricbench::device

@@ -1,5 +1,6 @@
 // The kernels of the cuda and hip backends: they copy, fill, add, and check data.
 #include <algorithm>
+#include <utility>
 
 #include "fabricbench/device/gpu_call.hpp"
 #include "fabricbench/device/pattern.hpp"
@@ -28,56 +29,33 @@ unsigned blocks_for(std::size_t items) {
 __device__ std::uint64_t thread_index() { return blockIdx.x * static_cast<std::uint64_t>(blockDim.x) + threadIdx.x; }
 __device__ std::uint64_t thread_count() { return gridDim.x * static_cast<std::uint64_t>(blockDim.x); }
 
-__global__ void fill_words(std::uint64_t* out, std::uint64_t words, std::uint64_t first, std::uint64_t seed,
-                           std::uint64_t flip) {
-  for (std::uint64_t i = thread_index(); i < words; i += thread_count())
-    out[i] = pattern::bytes_of_word(seed, first + i) ^ flip;
+__global__ void fill_bytes(pattern::Stretch out, pattern::Pattern pattern, pattern::Words words, std::uint64_t flip) {
+  for (std::uint64_t word = words.first + thread_index() * words.step; word < words.end;
+       word += thread_count() * words.step)
+    write_bytes(out, word, pattern, flip);
 }
 
-__global__ void fill_bytes(std::uint8_t* out, std::uint64_t bytes, std::uint64_t position, std::uint64_t seed,
-                           std::uint8_t flip) {
-  for (std::uint64_t i = thread_index(); i < bytes; i += thread_count()) {
-    out[i] = static_cast<std::uint8_t>(pattern::byte_at(seed, position + i) ^ flip);
+__global__ void fill_floats(pattern::Stretch out, pattern::Pattern pattern, pattern::Words words) {
+  for (std::uint64_t word = words.first + thread_index() * words.step; word < words.end;
+       word += thread_count() * words.step)
+    write_floats(out, word, pattern);
+}
+
+// `summed_ranks` as in Comparison. Each stretch begins at other threads, for those of a few words.
+__global__ void compare(const pattern::Stretch* stretches, std::uint64_t number, pattern::Moment moment,
+                        std::uint64_t summed_ranks, int stamps_only, unsigned long long* total) {
+  int wrong = 0;
+  for (std::uint64_t i = 0; i < number; ++i) {
+    const pattern::Stretch stretch = stretches[i];
+    const pattern::Pattern pattern = pattern::of(stretch.source, moment);
+    const pattern::Words words = words_of(stretch, moment.stride, stamps_only != 0);
+    const std::uint64_t own = (thread_index() + i * warpSize) % thread_count();
+    for (std::uint64_t word = words.first + own * words.step; word < words.end; word += thread_count() * words.step) {
+      wrong +=
+          summed_ranks > 0 ? wrong_sums(stretch, word, pattern, summed_ranks) : wrong_bytes(stretch, word, pattern);
+    }
   }
-}
-
-__global__ void fill_floats(std::uint32_t* out, std::uint64_t count, std::uint64_t first, std::uint64_t seed,
-                            std::uint32_t flip) {
-  for (std::uint64_t i = thread_index(); i < count; i += thread_count()) {
-    out[i] = pattern::bits_of(pattern::float_at(seed, first + i)) ^ flip;
-  }
-}
-
-__device__ void add_up(unsigned long long* total, int wrong) {
   if (wrong != 0) atomicAdd(total, static_cast<unsigned long long>(wrong));
-}
-
-__global__ void compare_words(const std::uint64_t* in, std::uint64_t words, std::uint64_t first, std::uint64_t seed,
-                              unsigned long long* total) {
-  int wrong = 0;
-  for (std::uint64_t i = thread_index(); i < words; i += thread_count()) {
-    wrong += pattern::differing_bytes(in[i], pattern::bytes_of_word(seed, first + i));
-  }
-  add_up(total, wrong);
-}
-
-__global__ void compare_bytes(const std::uint8_t* in, std::uint64_t bytes, std::uint64_t position, std::uint64_t seed,
-                              unsigned long long* total) {
-  int wrong = 0;
-  for (std::uint64_t i = thread_index(); i < bytes; i += thread_count())
-    wrong += in[i] != pattern::byte_at(seed, position + i) ? 1 : 0;
-  add_up(total, wrong);
-}
-
-__global__ void compare_sums(const std::uint32_t* in, std::uint64_t count, std::uint64_t first,
-                             const std::uint64_t* seeds, int ranks, unsigned long long* total) {
-  int wrong = 0;
-  for (std::uint64_t i = thread_index(); i < count; i += thread_count()) {
-    float sum = 0;
-    for (int rank = 0; rank < ranks; ++rank) sum += pattern::float_at(seeds[rank], first + i);
-    wrong += pattern::differing_bytes(in[i], pattern::bits_of(sum));
-  }
-  add_up(total, wrong);
 }
 
 constexpr int kMostInputs = 16;
@@ -106,10 +84,6 @@ __global__ void add_inputs(float* out, Inputs inputs, int inputs_count, bool ont
     for (int k = 0; k < inputs_count; ++k) sum += inputs.of[k][i];
     out[i] = sum;
   }
-}
-
-bool aligned(const void* data, std::uint64_t position) {
-  return reinterpret_cast<std::uint64_t>(data) % 8 == 0 && position % 8 == 0;
 }
 
 // 16 bytes a load, and several loads under way in each thread, which the compiler must not spread among the stores (so
@@ -145,25 +119,13 @@ unsigned tiles_of(std::size_t quads, unsigned unrolled, std::size_t most) {
   return static_cast<unsigned>(std::min((quads + tile - 1) / tile, most));
 }
 
-// A counter on the device, read back.
-class Counter {
- public:
-  explicit Counter(Stream& stream) : stream_(stream), memory_(sizeof(unsigned long long)) {
-    stream.set_byte(memory_.data(), sizeof(unsigned long long), 0);
+// Keeps its stream waiting; for ten seconds or so at most, in case the processor never says more.
+__global__ void hold(const volatile int* released) {
+  for (int looked = 0; *released == 0 && looked < 10'000'000; ++looked) {
   }
-  unsigned long long* on_device() { return reinterpret_cast<unsigned long long*>(memory_.data()); }
-  std::uint64_t read() {
-    check(gpuGetLastError(), "the check of the data");
-    unsigned long long value = 0;
-    stream_.copy(&value, memory_.data(), sizeof value);
-    stream_.synchronize();
-    return value;
-  }
+}
 
- private:
-  Stream& stream_;
-  Memory memory_;
-};
+std::size_t count_of(const pattern::Words& words) { return (words.end - words.first + words.step - 1) / words.step; }
 
 }  // namespace
 
@@ -189,22 +151,15 @@ void Stream::copy_by_kernel(void* destination, const void* source, std::size_t b
   check(gpuGetLastError(), "copying by a kernel");
 }
 
-void Stream::fill(void* destination, std::size_t bytes, std::uint64_t position, std::uint64_t seed, Content content,
-                  bool inverted) {
-  const std::uint64_t flip = inverted ? ~std::uint64_t{0} : 0;
+void Stream::fill(const pattern::Stretch& stretch, const pattern::Pattern& pattern, Content content, bool inverted,
+                  bool stamps_only) {
+  const pattern::Words words = words_of(stretch, pattern.stride, stamps_only);
+  const unsigned blocks = blocks_for(count_of(words));
   if (content == Content::floats) {
-    fill_floats<<<blocks_for(bytes / 4), kThreads, 0, native_stream(*this)>>>(
-        static_cast<std::uint32_t*>(destination), bytes / 4, position / 4, seed, static_cast<std::uint32_t>(flip));
+    fill_floats<<<blocks, kThreads, 0, native_stream(*this)>>>(stretch, pattern, words);
   } else {
-    const std::size_t words = aligned(destination, position) ? bytes / 8 : 0;
-    auto* out = static_cast<std::uint8_t*>(destination);
-    if (words > 0)
-      fill_words<<<blocks_for(words), kThreads, 0, native_stream(*this)>>>(static_cast<std::uint64_t*>(destination),
-                                                                           words, position / 8, seed, flip);
-    if (bytes > 8 * words) {
-      fill_bytes<<<blocks_for(bytes - 8 * words), kThreads, 0, native_stream(*this)>>>(
-          out + 8 * words, bytes - 8 * words, position + 8 * words, seed, static_cast<std::uint8_t>(flip));
-    }
+    fill_bytes<<<blocks, kThreads, 0, native_stream(*this)>>>(stretch, pattern, words,
+                                                              inverted ? ~std::uint64_t{0} : 0);
   }
   check(gpuGetLastError(), "filling a buffer");
 }
@@ -220,31 +175,69 @@ void Stream::sum(float* out, const std::vector<const float*>& inputs, std::size_
   check(gpuGetLastError(), "adding buffers");
 }
 
-std::uint64_t count_wrong(Stream& stream, const void* data, std::size_t bytes, std::uint64_t position,
-                          std::uint64_t seed, Content content) {
-  if (content == Content::floats) return count_wrong_sums(stream, data, bytes, position, {seed});
-  Counter counter(stream);
-  const std::size_t words = aligned(data, position) ? bytes / 8 : 0;
-  if (words > 0)
-    compare_words<<<blocks_for(words), kThreads, 0, native_stream(stream)>>>(
-        static_cast<const std::uint64_t*>(data), words, position / 8, seed, counter.on_device());
-  if (bytes > 8 * words) {
-    compare_bytes<<<blocks_for(bytes - 8 * words), kThreads, 0, native_stream(stream)>>>(
-        static_cast<const std::uint8_t*>(data) + 8 * words, bytes - 8 * words, position + 8 * words, seed,
-        counter.on_device());
-  }
-  return counter.read();
+std::string why_no_trains() { return ""; }
+
+TrainClock::TrainClock() : flag_(sizeof(int), HostKind::pinned) {
+  gpuEvent_t first = nullptr;
+  gpuEvent_t last = nullptr;
+  check(gpuEventCreate(&first), "EventCreate");
+  check(gpuEventCreate(&last), "EventCreate");
+  first_ = first;
+  last_ = last;
+}
+TrainClock::~TrainClock() {
+  if (first_ != nullptr) report(gpuEventDestroy(static_cast<gpuEvent_t>(first_)), "EventDestroy");
+  if (last_ != nullptr) report(gpuEventDestroy(static_cast<gpuEvent_t>(last_)), "EventDestroy");
+}
+TrainClock::TrainClock(TrainClock&& other) noexcept
+    : flag_(std::move(other.flag_)),
+      first_(std::exchange(other.first_, nullptr)),
+      last_(std::exchange(other.last_, nullptr)) {}
+
+void TrainClock::start(Stream& stream) {
+  *reinterpret_cast<volatile int*>(flag_.data()) = 0;
+  hold<<<1, 1, 0, native_stream(stream)>>>(reinterpret_cast<const int*>(flag_.on_device()));
+  check(gpuGetLastError(), "holding a stream");
+  check(gpuEventRecord(static_cast<gpuEvent_t>(first_), native_stream(stream)), "EventRecord");
+}
+void TrainClock::stop(Stream& stream) {
+  check(gpuEventRecord(static_cast<gpuEvent_t>(last_), native_stream(stream)), "EventRecord");
+}
+void TrainClock::release() { *reinterpret_cast<volatile int*>(flag_.data()) = 1; }
+std::int64_t TrainClock::ns() const {
+  float milliseconds = 0;
+  check(gpuEventElapsedTime(&milliseconds, static_cast<gpuEvent_t>(first_), static_cast<gpuEvent_t>(last_)),
+        "EventElapsedTime");
+  return static_cast<std::int64_t>(static_cast<double>(milliseconds) * 1e6);
 }
 
-std::uint64_t count_wrong_sums(Stream& stream, const void* data, std::size_t bytes, std::uint64_t position,
-                               const std::vector<std::uint64_t>& seeds) {
-  Counter counter(stream);
-  Memory on_device(seeds.size() * sizeof(std::uint64_t));
-  stream.copy(on_device.data(), seeds.data(), seeds.size() * sizeof(std::uint64_t));
-  compare_sums<<<blocks_for(bytes / 4), kThreads, 0, native_stream(stream)>>>(
-      static_cast<const std::uint32_t*>(data), bytes / 4, position / 4,
-      reinterpret_cast<const std::uint64_t*>(on_device.data()), static_cast<int>(seeds.size()), counter.on_device());
-  return counter.read();
+Comparison::Comparison(Stream& stream, std::vector<pattern::Stretch> stretches, std::uint64_t summed_ranks)
+    : stream_(stream),
+      stretches_(std::move(stretches)),
+      summed_ranks_(summed_ranks),
+      total_(sizeof(std::uint64_t)),
+      table_(stretches_.size() * sizeof(pattern::Stretch)) {
+  stream_.set_byte(total_.data(), sizeof(std::uint64_t), 0);
+  if (!stretches_.empty()) stream_.copy(table_.data(), stretches_.data(), stretches_.size() * sizeof(pattern::Stretch));
+}
+
+void Comparison::count(const pattern::Moment& moment, bool stamps_only) {
+  if (stretches_.empty()) return;
+  std::size_t most = 0;
+  for (const pattern::Stretch& each : stretches_)
+    most = std::max(most, count_of(words_of(each, moment.stride, stamps_only)));
+  // Many short stretches are as much work as a long one.
+  compare<<<blocks_for(std::max(most, stretches_.size())), kThreads, 0, native_stream(stream_)>>>(
+      reinterpret_cast<const pattern::Stretch*>(table_.data()), stretches_.size(), moment, summed_ranks_,
+      stamps_only ? 1 : 0, reinterpret_cast<unsigned long long*>(total_.data()));
+  check(gpuGetLastError(), "the check of the data");
+}
+
+std::uint64_t Comparison::read() {
+  std::uint64_t value = 0;
+  stream_.copy(&value, total_.data(), sizeof value);
+  stream_.synchronize();
+  return value;
 }
 
 }  // namespace fabricbench::device

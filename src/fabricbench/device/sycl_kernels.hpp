@@ -35,60 +35,36 @@ inline Strides strides() {
   return {item.get_global_linear_id(), item.get_global_range(0)};
 }
 
-inline void add_up(std::uint64_t* total, int wrong) {
+FABRICBENCH_KERNEL fill_bytes(pattern::Stretch out, pattern::Pattern pattern, pattern::Words words,
+                              std::uint64_t flip) {
+  const Strides own = strides();
+  for (std::uint64_t word = words.first + own.first * words.step; word < words.end; word += own.step * words.step)
+    write_bytes(out, word, pattern, flip);
+}
+
+FABRICBENCH_KERNEL fill_floats(pattern::Stretch out, pattern::Pattern pattern, pattern::Words words) {
+  const Strides own = strides();
+  for (std::uint64_t word = words.first + own.first * words.step; word < words.end; word += own.step * words.step)
+    write_floats(out, word, pattern);
+}
+
+// `summed_ranks` as in Comparison. Each stretch begins at other work-items, for those of a few words.
+FABRICBENCH_KERNEL compare(const pattern::Stretch* stretches, std::uint64_t number, pattern::Moment moment,
+                           std::uint64_t summed_ranks, int stamps_only, std::uint64_t* total) {
+  const Strides own = strides();
+  int wrong = 0;
+  for (std::uint64_t i = 0; i < number; ++i) {
+    const pattern::Stretch stretch = stretches[i];
+    const pattern::Pattern pattern = pattern::of(stretch.source, moment);
+    const pattern::Words words = words_of(stretch, moment.stride, stamps_only != 0);
+    const std::uint64_t first = (own.first + 32 * i) % own.step;
+    for (std::uint64_t word = words.first + first * words.step; word < words.end; word += own.step * words.step)
+      wrong +=
+          summed_ranks > 0 ? wrong_sums(stretch, word, pattern, summed_ranks) : wrong_bytes(stretch, word, pattern);
+  }
   if (wrong == 0) return;
   sycl::atomic_ref<std::uint64_t, sycl::memory_order::relaxed, sycl::memory_scope::device,
                    sycl::access::address_space::global_space>(*total) += static_cast<std::uint64_t>(wrong);
-}
-
-FABRICBENCH_KERNEL fill_words(std::uint64_t* out, std::uint64_t words, std::uint64_t first, std::uint64_t seed,
-                              std::uint64_t flip) {
-  const Strides own = strides();
-  for (std::uint64_t i = own.first; i < words; i += own.step) out[i] = pattern::bytes_of_word(seed, first + i) ^ flip;
-}
-
-FABRICBENCH_KERNEL fill_bytes(std::uint8_t* out, std::uint64_t bytes, std::uint64_t position, std::uint64_t seed,
-                              std::uint8_t flip) {
-  const Strides own = strides();
-  for (std::uint64_t i = own.first; i < bytes; i += own.step)
-    out[i] = static_cast<std::uint8_t>(pattern::byte_at(seed, position + i) ^ flip);
-}
-
-FABRICBENCH_KERNEL fill_floats(std::uint32_t* out, std::uint64_t count, std::uint64_t first, std::uint64_t seed,
-                               std::uint32_t flip) {
-  const Strides own = strides();
-  for (std::uint64_t i = own.first; i < count; i += own.step)
-    out[i] = pattern::bits_of(pattern::float_at(seed, first + i)) ^ flip;
-}
-
-FABRICBENCH_KERNEL compare_words(const std::uint64_t* in, std::uint64_t words, std::uint64_t first, std::uint64_t seed,
-                                 std::uint64_t* total) {
-  const Strides own = strides();
-  int wrong = 0;
-  for (std::uint64_t i = own.first; i < words; i += own.step)
-    wrong += pattern::differing_bytes(in[i], pattern::bytes_of_word(seed, first + i));
-  add_up(total, wrong);
-}
-
-FABRICBENCH_KERNEL compare_bytes(const std::uint8_t* in, std::uint64_t bytes, std::uint64_t position,
-                                 std::uint64_t seed, std::uint64_t* total) {
-  const Strides own = strides();
-  int wrong = 0;
-  for (std::uint64_t i = own.first; i < bytes; i += own.step)
-    wrong += in[i] != pattern::byte_at(seed, position + i) ? 1 : 0;
-  add_up(total, wrong);
-}
-
-FABRICBENCH_KERNEL compare_sums(const std::uint32_t* in, std::uint64_t count, std::uint64_t first,
-                                const std::uint64_t* seeds, int ranks, std::uint64_t* total) {
-  const Strides own = strides();
-  int wrong = 0;
-  for (std::uint64_t i = own.first; i < count; i += own.step) {
-    float sum = 0;
-    for (int rank = 0; rank < ranks; ++rank) sum += pattern::float_at(seeds[rank], first + i);
-    wrong += pattern::differing_bytes(in[i], pattern::bits_of(sum));
-  }
-  add_up(total, wrong);
 }
 
 constexpr int kMostInputs = 16;

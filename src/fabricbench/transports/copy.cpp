@@ -30,6 +30,7 @@ class Copy final : public Transport {
     // A runtime copies from host to host with the processor.
     return on_host == 0 || (transfer.source == transfer.destination && (on_host == 1 || by_kernel_));
   }
+  bool is_read_later(Operation operation) const override { return is_reduction(operation); }
   void set_up(const Context& context) override;
   std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override;
 
@@ -63,6 +64,23 @@ class CopiedTransfers final : public Work {
     for (const OwnTransfers& own : steps_) run(own);
   }
 
+  std::int64_t run_train(std::int64_t operations) override {
+    const OwnTransfers& own = steps_.front();
+    const Step& mine = moved(own);
+    while (clocks_.size() < mine.size()) clocks_.emplace_back();
+    begin(own);
+    for (std::size_t i = 0; i < mine.size(); ++i) clocks_[i].start(streams_[i]);
+    for (std::int64_t k = 0; k < operations; ++k) {
+      for (std::size_t i = 0; i < mine.size(); ++i) move(mine[i], streams_[i]);
+    }
+    for (std::size_t i = 0; i < mine.size(); ++i) clocks_[i].stop(streams_[i]);
+    for (device::TrainClock& each : clocks_) each.release();
+    end(own);
+    std::int64_t longest = 0;
+    for (std::size_t i = 0; i < mine.size(); ++i) longest = std::max(longest, clocks_[i].ns());
+    return longest;
+  }
+
   void rewind() override {
     if (!migrates_) return;
     for (const OwnTransfers& own : steps_) {
@@ -83,13 +101,20 @@ class CopiedTransfers final : public Work {
 
   void run(const OwnTransfers& own) {
     const Step& mine = moved(own);
-    if (reads_) {
-      // Nobody reads what an earlier step is still bringing.
-      signal(own.sent, &Transfer::destination);
-      await(own.received, &Transfer::source);
-    }
+    begin(own);
     for (std::size_t i = 0; i < mine.size(); ++i) move(mine[i], streams_[i]);
     if (migrates_) touch(mine);
+    end(own);
+  }
+
+  void begin(const OwnTransfers& own) {
+    if (!reads_) return;
+    // Nobody reads what an earlier step is still bringing.
+    signal(own.sent, &Transfer::destination);
+    await(own.received, &Transfer::source);
+  }
+  void end(const OwnTransfers& own) {
+    const Step& mine = moved(own);
     for (std::size_t i = 0; i < mine.size(); ++i) {
       streams_[i].synchronize();
       const int other = reads_ ? mine[i].source : mine[i].destination;
@@ -161,6 +186,7 @@ class CopiedTransfers final : public Work {
   // depends on those before it: with streams that all measurements shared, an allgather of 512 MiB on four H200 gave
   // 4,100 Gb/s after an alltoall and 2,500 after ping-pongs, as if streams first used one by one kept one copy engine.
   std::vector<device::Stream> streams_;
+  std::vector<device::TrainClock> clocks_;  // of trains
 };
 
 // Reductions: a kernel reads the contributions of all ranks straight from their memory and adds them. allreduce is the

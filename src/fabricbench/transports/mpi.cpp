@@ -1,4 +1,4 @@
-#include <limits>
+#include <type_traits>
 
 #include "fabricbench/errors.hpp"
 #include "fabricbench/text.hpp"
@@ -8,6 +8,7 @@ namespace fabricbench {
 namespace {
 
 constexpr int kTag = 1;
+constexpr int kAnswerTag = 2;
 
 int as_count(std::uint64_t number) { return static_cast<int>(number); }
 
@@ -22,6 +23,14 @@ class MpiTransfers final : public Work {
   // No synchronisation with the device: a completed MPI call means that the data are there.
   void run() override {
     for (Exchange& step : steps_) step.run();
+  }
+  std::int64_t run_train(std::int64_t operations) override {
+    if constexpr (std::is_same_v<Exchange, MpiStep>) {
+      steps_.front().run_window(operations);
+      return -1;
+    } else {
+      return Work::run_train(operations);
+    }
   }
 
  private:
@@ -49,10 +58,8 @@ class Mpi final : public Transport {
     return is_collective(operation) || operation == Operation::sparse_alltoallv;
   }
   bool reaches(const Transfer& transfer) const override { return transfer.source != transfer.destination; }
-  void set_up(const Context& context) override {
-    check_mpi_size(context.bytes);
-    context_ = &context;
-  }
+  std::uint64_t most_bytes() const override { return kMostMpiBytes; }
+  void set_up(const Context& context) override { context_ = &context; }
   std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override {
     if (measurement.operation == Operation::sparse_alltoallv)
       return std::make_unique<MpiTransfers<MpiAlltoallv>>(group, *context_);
@@ -66,13 +73,6 @@ class Mpi final : public Transport {
 };
 
 }  // namespace
-
-void check_mpi_size(std::uint64_t bytes) {
-  if (bytes > static_cast<std::uint64_t>(std::numeric_limits<int>::max())) {
-    throw InputError("MPI counts end at 2 GiB - 1 B and --sizes goes up to " + format_size(bytes) +
-                     ": choose smaller sizes");
-  }
-}
 
 MpiStep::MpiStep(const Step& step, const Context& context, const std::byte* send, std::byte* receive)
     : world_(context.world),
@@ -123,6 +123,33 @@ void MpiStep::run() {
               "MPI_Isend");
   }
   mpi_check(MPI_Waitall(as_count(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+  if (!local_.empty()) stream_.synchronize();
+}
+
+void MpiStep::run_window(std::int64_t messages) {
+  std::vector<MPI_Request> requests(static_cast<std::size_t>(messages) * (own_.sent.size() + own_.received.size()));
+  std::size_t next = 0;
+  for (std::int64_t i = 0; i < messages; ++i) {
+    for (const Transfer& received : own_.received) {
+      mpi_check(MPI_Irecv(incoming(received), as_count(received.bytes), MPI_BYTE, received.source, kTag, world_.all,
+                          &requests[next++]),
+                "MPI_Irecv");
+    }
+  }
+  for (std::int64_t i = 0; i < messages; ++i) {
+    for (const Transfer& sent : own_.sent) {
+      mpi_check(MPI_Isend(outgoing(sent), as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all,
+                          &requests[next++]),
+                "MPI_Isend");
+    }
+    for (const Transfer& local : local_) stream_.copy(incoming(local), outgoing(local), local.bytes);
+  }
+  mpi_check(MPI_Waitall(as_count(requests.size()), requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+  for (const Transfer& received : own_.received)
+    mpi_check(MPI_Send(nullptr, 0, MPI_BYTE, received.source, kAnswerTag, world_.all), "MPI_Send");
+  for (const Transfer& sent : own_.sent) {
+    mpi_check(MPI_Recv(nullptr, 0, MPI_BYTE, sent.destination, kAnswerTag, world_.all, MPI_STATUS_IGNORE), "MPI_Recv");
+  }
   if (!local_.empty()) stream_.synchronize();
 }
 

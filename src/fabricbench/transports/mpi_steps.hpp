@@ -5,6 +5,8 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "fabricbench/transports/transport.hpp"
@@ -12,7 +14,7 @@
 namespace fabricbench {
 
 // MPI counts are ints.
-void check_mpi_size(std::uint64_t bytes);
+inline constexpr std::uint64_t kMostMpiBytes = std::numeric_limits<int>::max();
 
 // One rank's part of a step. What stays on the rank is copied on its device and not sent: an MPI library that reaches
 // other ranks' device memory through UCX may still copy its own with the processor.
@@ -20,6 +22,8 @@ class MpiStep {
  public:
   MpiStep(const Step& step, const Context& context, const std::byte* send, std::byte* receive);
   void run();
+  // As osu_bw: so many messages outstanding at a time, and an answer to each rank that sends once all are there.
+  void run_window(std::int64_t messages);
 
  private:
   const std::byte* outgoing(const Transfer& sent) const {

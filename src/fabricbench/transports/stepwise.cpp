@@ -1,4 +1,5 @@
 // Another transport for each step of a striped message (CommBench, section 4.2); everything else by the main one.
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -31,6 +32,12 @@ class Stepwise final : public Transport {
   bool has_transfers(Operation operation) const override { return main_->has_transfers(operation); }
   bool reaches(const Transfer& transfer) const override { return main_->reaches(transfer); }
   Implementation preferred(Operation operation) const override { return main_->preferred(operation); }
+  std::uint64_t most_bytes() const override {
+    std::uint64_t most = main_->most_bytes();
+    for (const auto& [name, transport] : transports_) most = std::min(most, transport->most_bytes());
+    return most;
+  }
+  bool is_read_later(Operation operation) const override { return main_->is_read_later(operation); }
   void set_up(const Context& context) override {
     for (const auto& [name, transport] : transports_) transport->set_up(context);
   }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -36,6 +38,12 @@ class Work {
  public:
   virtual ~Work() = default;
   virtual void run() = 0;
+  // The operation so many times, one after the other without a wait in between where the transport can. Nanoseconds of
+  // all of it by the device's clock, 0 for a rank that moves nothing itself; -1: by the clock of who calls it.
+  virtual std::int64_t run_train(std::int64_t operations) {
+    for (std::int64_t i = 0; i < operations; ++i) run();
+    return -1;
+  }
   // Before each run, outside the clock: puts back what a run moves away.
   virtual void rewind() {}
 };
@@ -58,6 +66,11 @@ class Transport {
   virtual Implementation preferred(Operation operation) const {
     return has_library(operation) ? Implementation::library : Implementation::transfers;
   }
+
+  // The largest buffer that it can send.
+  virtual std::uint64_t most_bytes() const { return std::numeric_limits<std::uint64_t>::max(); }
+  // Whether other ranks may still read what this rank sends when its own part is done.
+  virtual bool is_read_later(Operation) const { return false; }
 
   // Why the machine or its libraries cannot do what this transport was made for; empty where they can.
   virtual std::string why_unsupported() const { return {}; }

@@ -175,13 +175,23 @@ void combine_near(const Communicator& communicator, const Plan& plan, char* out,
     add_input(origin, inputs.back(), bytes);
   }
   const bool in_place = std::find(inputs.begin(), inputs.end(), out) != inputs.end();
-  if (!in_place && holds(out, bytes, origin)) return;
   // Whatever of the inputs lies where the result goes is read first.
   std::stable_partition(inputs.begin(), inputs.end(), [&](const char* each) { return each == out; });
+  const auto combine_part = [&](std::size_t at, std::size_t length) {
+    char* to = out + at;
+    if (inputs[0] != out) std::memcpy(to, inputs[0] + at, length);
+    for (std::size_t i = 1; i < inputs.size(); ++i)
+      combine(to, to, inputs[i] + at, length / plan.element, plan.call.type, plan.call.operation);
+  };
+  if (!in_place && holds(out, bytes, origin)) {
+    Changes changes;
+    for (const char* each : inputs) changes = changes.with(changes_of(each));
+    changes.for_each(bytes, combine_part);
+    wrote_like(out, changes);
+    return;
+  }
   wrote(out, bytes);
-  if (inputs[0] != out) std::memcpy(out, inputs[0], bytes);
-  for (std::size_t i = 1; i < inputs.size(); ++i)
-    combine(out, out, inputs[i], bytes / plan.element, plan.call.type, plan.call.operation);
+  combine_part(0, bytes);
   if (!in_place) now_holds(out, bytes, origin);
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <new>
@@ -20,10 +21,12 @@ struct Record {
 
 }  // namespace
 
-// At the beginning of an allocation's file. `version` counts changes of the bytes.
+// At the beginning of an allocation's file. `version` counts changes of the bytes, but for those of words at multiples
+// of `step` that were written since.
 struct Contents {
   std::atomic_flag locked;
   std::atomic<std::uint64_t> version;
+  std::atomic<std::uint64_t> step;
   std::atomic<std::uint32_t> records_used;
   std::uint32_t next;
   Record records[kRecords];
@@ -103,7 +106,32 @@ void wrote(void* destination, std::size_t bytes) {
   if (!region || region->contents == nullptr) return;
   const Locked locked(*region->contents);
   drop_overlapping(*region->contents, reinterpret_cast<std::uintptr_t>(destination) - region->begin, bytes);
+  region->contents->step.store(0);
   region->contents->version.fetch_add(1, std::memory_order_release);
+}
+
+void wrote_words(void* allocation, std::size_t step) {
+  const auto region = region_of(allocation);
+  if (!region || region->contents == nullptr) return;
+  const std::uint64_t before = region->contents->step.load();
+  region->contents->step.store(before == 0 ? step : std::min<std::uint64_t>(before, step));
+}
+
+Changes changes_of(const void* data) {
+  const auto region = region_of(data);
+  if (!region || region->contents == nullptr) return {};
+  const std::size_t step = region->contents->step.load();
+  return {step, step == 0 ? 0 : (reinterpret_cast<std::uintptr_t>(data) - region->begin) % step};
+}
+
+void wrote_like(void* destination, const Changes& changes) {
+  const auto region = region_of(destination);
+  if (!region || region->contents == nullptr || changes.step == 0) return;
+  if ((reinterpret_cast<std::uintptr_t>(destination) - region->begin) % changes.step == changes.phase) {
+    wrote_words(destination, changes.step);
+  } else {
+    region->contents->version.fetch_add(1, std::memory_order_release);
+  }
 }
 
 void move_bytes(void* destination, const void* source, std::size_t bytes) {
@@ -114,7 +142,14 @@ void move_bytes(void* destination, const void* source, std::size_t bytes) {
   }
   Origin origin{1, 1};
   add_input(origin, source, bytes);
-  if (holds(destination, bytes, origin)) return;
+  if (holds(destination, bytes, origin)) {
+    const Changes changes = changes_of(source);
+    changes.for_each(bytes, [&](std::size_t begin, std::size_t length) {
+      std::memmove(static_cast<char*>(destination) + begin, static_cast<const char*>(source) + begin, length);
+    });
+    wrote_like(destination, changes);
+    return;
+  }
   wrote(destination, bytes);
   std::memmove(destination, source, bytes);
   now_holds(destination, bytes, origin);

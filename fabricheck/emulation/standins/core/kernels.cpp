@@ -30,76 +30,49 @@ Value argument(void** arguments, int number) {
 
 std::int64_t latency() { return description().latency_ns[static_cast<std::size_t>(Mover::kernel)]; }
 
-template <typename Value>
-using Writer = void (*)(Value* out, std::uint64_t count, std::uint64_t first, std::uint64_t seed, Value flip);
-
-template <typename Value, Writer<Value> write>
-void fill(void** arguments, Stream& stream) {
-  auto* out = argument<Value*>(arguments, 0);
-  const auto count = argument<std::uint64_t>(arguments, 1);
-  const auto first = argument<std::uint64_t>(arguments, 2);
-  const auto seed = argument<std::uint64_t>(arguments, 3);
-  const auto flip = argument<Value>(arguments, 4);
+// The stretch is that of a whole allocation where only its stamps are written.
+template <typename Write>
+void fill(void** arguments, Stream& stream, Write write) {
+  const auto out = argument<pattern::Stretch>(arguments, 0);
+  const auto data = argument<pattern::Pattern>(arguments, 1);
+  const auto words = argument<pattern::Words>(arguments, 2);
   stream.enqueue({}, latency(), [=] {
-    wrote(out, count * sizeof(Value));
-    write(out, count, first, seed, flip);
+    if (words.step == 1) {
+      wrote(out.data, out.bytes);
+    } else {
+      wrote_words(out.data, 8 * words.step);
+    }
+    for (std::uint64_t word = words.first; word < words.end; word += words.step) write(out, word, data);
   });
 }
 
-void write_words(std::uint64_t* out, std::uint64_t words, std::uint64_t first, std::uint64_t seed, std::uint64_t flip) {
-  for (std::uint64_t i = 0; i < words; ++i) out[i] = pattern::bytes_of_word(seed, first + i) ^ flip;
-}
-void write_bytes(std::uint8_t* out, std::uint64_t bytes, std::uint64_t position, std::uint64_t seed,
-                 std::uint8_t flip) {
-  for (std::uint64_t i = 0; i < bytes; ++i)
-    out[i] = static_cast<std::uint8_t>(pattern::byte_at(seed, position + i) ^ flip);
-}
-void write_floats(std::uint32_t* out, std::uint64_t count, std::uint64_t first, std::uint64_t seed,
-                  std::uint32_t flip) {
-  for (std::uint64_t i = 0; i < count; ++i) out[i] = pattern::bits_of(pattern::float_at(seed, first + i)) ^ flip;
-}
-
-void compare_words(void** arguments, Stream& stream) {
-  const auto* in = argument<const std::uint64_t*>(arguments, 0);
-  const auto words = argument<std::uint64_t>(arguments, 1);
-  const auto first = argument<std::uint64_t>(arguments, 2);
-  const auto seed = argument<std::uint64_t>(arguments, 3);
-  auto* total = argument<unsigned long long*>(arguments, 4);
-  stream.enqueue({}, latency(), [=] {
-    for (std::uint64_t i = 0; i < words; ++i)
-      *total += static_cast<unsigned>(pattern::differing_bytes(in[i], pattern::bytes_of_word(seed, first + i)));
+void fill_bytes(void** arguments, Stream& stream) {
+  const auto flip = argument<std::uint64_t>(arguments, 3);
+  fill(arguments, stream, [flip](const pattern::Stretch& out, std::uint64_t word, const pattern::Pattern& data) {
+    write_bytes(out, word, data, flip);
   });
 }
 
-void compare_bytes(void** arguments, Stream& stream) {
-  const auto* in = argument<const std::uint8_t*>(arguments, 0);
-  const auto bytes = argument<std::uint64_t>(arguments, 1);
-  const auto position = argument<std::uint64_t>(arguments, 2);
-  const auto seed = argument<std::uint64_t>(arguments, 3);
-  auto* total = argument<unsigned long long*>(arguments, 4);
-  stream.enqueue({}, latency(), [=] {
-    for (std::uint64_t i = 0; i < bytes; ++i) *total += in[i] != pattern::byte_at(seed, position + i) ? 1U : 0U;
+void fill_floats(void** arguments, Stream& stream) {
+  fill(arguments, stream, [](const pattern::Stretch& out, std::uint64_t word, const pattern::Pattern& data) {
+    write_floats(out, word, data);
   });
 }
 
-void compare_sums(void** arguments, Stream& stream) {
-  const auto* in = argument<const std::uint32_t*>(arguments, 0);
-  const auto count = argument<std::uint64_t>(arguments, 1);
-  const auto first = argument<std::uint64_t>(arguments, 2);
-  const auto* seeds = argument<const std::uint64_t*>(arguments, 3);
-  const auto ranks = argument<int>(arguments, 4);
+void compare(void** arguments, Stream& stream) {
+  const auto* stretches = argument<const pattern::Stretch*>(arguments, 0);
+  const auto number = argument<std::uint64_t>(arguments, 1);
+  const auto moment = argument<pattern::Moment>(arguments, 2);
+  const auto ranks = argument<std::uint64_t>(arguments, 3);
+  const bool stamps_only = argument<int>(arguments, 4) != 0;
   auto* total = argument<unsigned long long*>(arguments, 5);
   stream.enqueue({}, latency(), [=] {
-    // Eight floats have their bytes in one word of each rank's pattern.
-    for (std::uint64_t i = 0; i < count;) {
-      const std::uint64_t word = (first + i) / 8;
-      std::uint64_t sums[8] = {};
-      for (int rank = 0; rank < ranks; ++rank) {
-        const std::uint64_t bytes = pattern::bytes_of_word(seeds[rank], word);
-        for (std::size_t k = 0; k < 8; ++k) sums[k] += (bytes >> (8 * k)) & 0xFF;
-      }
-      for (std::uint64_t k = (first + i) % 8; k < 8 && i < count; ++k, ++i)
-        *total += static_cast<unsigned>(pattern::differing_bytes(in[i], pattern::bits_of(static_cast<float>(sums[k]))));
+    for (std::uint64_t i = 0; i < number; ++i) {
+      const pattern::Stretch& in = stretches[i];
+      const pattern::Pattern data = pattern::of(in.source, moment);
+      const pattern::Words words = words_of(in, moment.stride, stamps_only);
+      for (std::uint64_t word = words.first; word < words.end; word += words.step)
+        *total += static_cast<unsigned>(ranks > 0 ? wrong_sums(in, word, data, ranks) : wrong_bytes(in, word, data));
     }
   });
 }
@@ -119,12 +92,23 @@ void add_inputs(void** arguments, Stream& stream) {
     Origin origin{static_cast<std::uint64_t>(2 + number), 0};
     for (int k = 0; k < number; ++k) add_input(origin, inputs.of[k], bytes);
     if (onto) add_input(origin, nullptr, 0);
-    if (holds(out, bytes, origin)) return;
-    wrote(out, bytes);
-    if (!onto) std::memset(out, 0, bytes);
-    for (int k = 0; k < number; ++k) {
-      for (std::uint64_t i = 0; i < count; ++i) out[i] += inputs.of[k][i];
+    const auto add = [&](std::size_t begin, std::size_t length) {
+      float* sums = out + begin / sizeof(float);
+      if (!onto) std::memset(sums, 0, length);
+      for (int k = 0; k < number; ++k) {
+        const float* input = inputs.of[k] + begin / sizeof(float);
+        for (std::size_t i = 0; i < length / sizeof(float); ++i) sums[i] += input[i];
+      }
+    };
+    if (holds(out, bytes, origin)) {
+      Changes changes;
+      for (int k = 0; k < number; ++k) changes = changes.with(changes_of(inputs.of[k]));
+      changes.for_each(bytes, add);
+      wrote_like(out, changes);
+      return;
     }
+    wrote(out, bytes);
+    add(0, bytes);
     now_holds(out, bytes, origin);
   });
 }
@@ -140,12 +124,10 @@ using Kernel = void (*)(void** arguments, Stream& stream);
 
 const std::map<std::string, Kernel>& kernels() {
   static const auto* const all = new std::map<std::string, Kernel>{
-      {"fill_words", &fill<std::uint64_t, write_words>},
-      {"fill_bytes", &fill<std::uint8_t, write_bytes>},
-      {"fill_floats", &fill<std::uint32_t, write_floats>},
-      {"compare_words", &compare_words},
-      {"compare_bytes", &compare_bytes},
-      {"compare_sums", &compare_sums},
+      {"fill_bytes", &fill_bytes},
+      {"fill_floats", &fill_floats},
+      {"compare", &compare},
+      {"hold", [](void**, Stream&) {}},  // what is enqueued is known to the timeline only from then on
       {"add_inputs", &add_inputs},
       {"copy_quads", &copy_quads},
       {"copy_over_link", &copy_quads},  // the sycl backend's two

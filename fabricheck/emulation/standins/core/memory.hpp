@@ -66,6 +66,34 @@ void move_bytes(void* destination, const void* source, std::size_t bytes);
 // The bytes at `destination` are new: whoever was about to write has to say so.
 void wrote(void* destination, std::size_t bytes);
 
+// The words of eight bytes at multiples of `step` from the beginning of an allocation, as seen from a place in it that
+// is `phase` beyond one of these multiples; none where `step` is 0.
+struct Changes {
+  std::size_t step = 0;
+  std::size_t phase = 0;
+
+  // Those of both; where they do not lie in one grid, of all words.
+  Changes with(const Changes& other) const {
+    if (step == 0 || other.step == 0) return step == 0 ? other : *this;
+    const std::size_t smaller = step < other.step ? step : other.step;
+    return phase % smaller == other.phase % smaller ? Changes{smaller, phase % smaller} : Changes{8, phase % 8};
+  }
+  // Calls change(begin, length) for each piece of a changed word in `bytes` from that place on.
+  template <typename Change>
+  void for_each(std::size_t bytes, Change&& change) const {
+    if (step == 0) return;
+    if (phase > 0 && phase < 8) change(std::size_t{0}, 8 - phase < bytes ? 8 - phase : bytes);
+    for (std::size_t at = phase == 0 ? 0 : step - phase; at < bytes; at += step)
+      change(at, bytes - at < 8 ? bytes - at : std::size_t{8});
+  }
+};
+// As `wrote`, of words of an allocation only: a copy of it has to bring no more than these up to date.
+void wrote_words(void* allocation, std::size_t step);
+// What has been written so since the bytes of the allocation of `data` were new, seen from there.
+Changes changes_of(const void* data);
+// The destination has got such changes of what it was made of.
+void wrote_like(void* destination, const Changes& changes);
+
 // For results of several inputs: whether `destination` already holds what was made of them as they are now. `key` names
 // the operation and the inputs' places, `state` their contents.
 struct Origin {
