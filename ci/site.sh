@@ -11,6 +11,7 @@
 
 suite=$(cd "$(dirname "$0")/.." && pwd)
 PATH="$suite/.venv/bin:$PATH"
+export FABRICHECK_SUITE="${FABRICHECK_SUITE:-$suite}"
 output=${FABRICHECK_OUTPUT:-$suite/output}
 
 usage() {

@@ -148,6 +148,7 @@ def run(
         from fabricheck.session.outcome import judge_session
 
         outcome = known or judge_session(session, suite, name)
+        click.echo(f"fabricheck: checked by the suite in {suite.root}", err=True)
         _say(outcome, name, is_short=is_short)
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
     _conclude(context, session, outcome, kept=kept, is_short=is_short)
