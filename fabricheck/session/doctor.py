@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-import fabricheck
 from fabricheck import mpi
 from fabricheck.errors import UserError
 from fabricheck.records.state import NodeState
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.node_state import read_state
-from fabricheck.state.programs import ask
+from fabricheck.state.programs import ask, module_command
 
 
 @dataclass(frozen=True)
@@ -41,11 +39,8 @@ def end_in(seconds: float, status: int) -> None:
 
 def ask_this_node(seconds: float) -> NodeState:
     """The state of this node, by a process of its own, which may hang in a driver. Raises UserError without one."""
-    root = str(Path(fabricheck.__file__).resolve().parent.parent)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))}
     with tempfile.TemporaryDirectory(prefix="fabricheck-") as folder:
-        command = [sys.executable, "-m", "fabricheck.state.collect", folder, "before"]
-        got = ask(command, seconds, environment)
+        got = ask(module_command("fabricheck.state.collect", folder, "before"), seconds)
         files = list(Path(folder).glob("*.json"))
         if not files:
             why = got.problem or got.errors.strip() or "no answer"

@@ -7,9 +7,24 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+#: For `python -c`: imports are not looked for in the current folder, where another user may have left a json.py.
+NOT_HERE = "import sys; sys.path = [*filter(None, sys.path)]"
+_PACKAGE = Path(__file__).resolve().parent.parent.parent
+
+
+def module_command(module: str, *words: str) -> list[str]:
+    """The command that runs a module of this package as a program, wherever it runs.
+
+    `python -m` would look for every import in the current folder first.
+    """
+    run = f'runpy.run_module({module!r}, run_name="__main__", alter_sys=True)'
+    return [sys.executable, "-c", f"{NOT_HERE}; sys.path.insert(0, {str(_PACKAGE)!r}); import runpy; {run}", *words]
 
 
 @dataclass(frozen=True)
