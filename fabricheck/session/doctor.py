@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,16 +24,8 @@ class Launch:
     text: str
 
 
-def end_in(seconds: float, status: int) -> None:
-    """Ends this process with an exit status in so many seconds, whatever it waits for then."""
-
-    def end() -> None:
-        os.write(2, f"fabricheck: this node did not answer in {seconds:g} s\n".encode())
-        os._exit(status)
-
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
+class NodeHangs(UserError):
+    """What asks the node had begun, and was given no answer in time."""
 
 
 def ask_this_node(seconds: float) -> NodeState:
@@ -44,7 +35,10 @@ def ask_this_node(seconds: float) -> NodeState:
         files = list(Path(folder).glob("*.json"))
         if not files:
             why = got.problem or got.errors.strip() or "no answer"
-            raise UserError(f"this node cannot be asked for its state: {why}")
+            # The draft is the first that the process leaves: before, it only loads its modules, from a file system that
+            # other nodes may share.
+            kind = NodeHangs if got.late and [*Path(folder).glob("*.draft")] else UserError
+            raise kind(f"this node cannot be asked for its state: {why}")
         return read_state(files[0])
 
 

@@ -31,13 +31,14 @@ def module_command(module: str, *words: str) -> list[str]:
 class Answer:
     """What a program printed. `problem`: why it gave no answer, in a few words; empty where it did.
 
-    `missing`: the program is not on this machine, which is no fault.
+    `missing`: the program is not on this machine, which is no fault. `late`: it had not ended in time.
     """
 
     output: str = ""
     problem: str = ""
     missing: bool = False
     errors: str = ""
+    late: bool = False
 
     @property
     def given(self) -> bool:
@@ -69,7 +70,7 @@ def ask(command: Sequence[str], seconds: float = 60.0, environment: Mapping[str,
                 os.killpg(process.pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=1)
-            return Answer(problem=f"gave no answer in {seconds:g} s")
+            return Answer(problem=f"gave no answer in {seconds:g} s", late=True)
         output.seek(0)
         errors.seek(0)
         text, said = output.read(), errors.read()
