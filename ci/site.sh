@@ -49,7 +49,7 @@ run_checks() {
                 mv "$FABRICHECK_TEXTFILE/.fabricheck-$system.new" "$FABRICHECK_TEXTFILE/fabricheck-$system.prom"
         fi
         if [ "${FABRICHECK_DRAIN:-}" = print ]; then
-            python "$suite/ci/drain.py" "$newest/verdict.json"
+            python "$suite/ci/drain.py" "$newest/verdict.json" --system "$system"
         fi
     fi
     exit "$status"
