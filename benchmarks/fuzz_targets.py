@@ -16,7 +16,8 @@ from pathlib import Path
 
 import polars as pl
 
-from ci.drain import main as drain
+from ci.drain import Node
+from ci.drain import main as drain_main
 from fabricheck.cli import main as fabricheck
 from fabricheck.store import tables
 from fabricheck.store.folders import METRICS, RUNS, SAMPLES, SUMS
@@ -442,19 +443,26 @@ def _of_drain(folder: Path) -> Iterator[Target]:
     """ci/drain.py, which a site's own jobs call."""
     evidence = [{"verdict": "FAIL", "part": "nid003", "message": "nid003: loses 50% at hsn0"}]
     bad = [{"node": "nid003", "verdict": "FAIL", "evidence": evidence}]
-    fleet = {"rehearsal": False, "runs": [], "fleet": {"nodes": 8, "bad": bad, "good": ["nid001", "nid002"]}}
+    session = {"id": "1a2b3c4d-0000", "ended": "2026-11-20T03:00:00+00:00"}
+    known = {"system": "alps", "rehearsal": False, "session": session}
+    fleet = {**known, "runs": [], "fleet": {"nodes": 8, "bad": bad, "good": ["nid001", "nid002"]}}
     metrics = [{"name": "pair_goodput", "reason": "11 Gb/s, and at least 90 Gb/s are wanted", "verdict": "FAIL"}]
     runs = [
-        {"verdict": "FAIL", "hosts": ["nid004"], "problems": [], "metrics": metrics},
-        {"verdict": "PASS", "hosts": ["nid001", "nid002"], "problems": [], "metrics": []},
+        {"test": "Copies", "verdict": "FAIL", "hosts": ["nid004"], "busy": [], "problems": [], "metrics": metrics},
+        {"test": "Pairs", "verdict": "PASS", "hosts": ["nid001", "nid002"], "busy": [], "problems": [], "metrics": []},
     ]
     verdicts = [
         _write(folder / "fleet.json", json.dumps(fleet, indent=1)),
-        _write(folder / "verdict.json", json.dumps({"rehearsal": False, "runs": runs}, indent=1)),
+        _write(folder / "verdict.json", json.dumps({**known, "runs": runs}, indent=1)),
     ]
     waivers = _write(
         folder / "waivers", "# known\nnid003 ann 2999-12-31 waits for a cable\nnid005 bob 2020-01-01 was to be fixed\n"
     )
+    nodes = {name: Node(name, frozenset(["gpu"])) for name in (f"nid{number:03}" for number in range(1, 9))}
+
+    def drain(words: Sequence[str]) -> int:
+        return drain_main([*words, "--system=alps", "--hours=inf"], lambda _: nodes)
+
     yield Target("drain.py", verdicts, lambda file, _: [file], program=drain)
     yield Target("drain.py --after", verdicts, lambda file, _: [verdicts[0], "--after", file], program=drain)
     yield Target("drain.py --waivers", [waivers], lambda file, _: [verdicts[0], "--waivers", file], program=drain)

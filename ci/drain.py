@@ -1,20 +1,23 @@
-"""Prints how to drain the nodes that a run found broken. It drains none: a person, or the site's own script, decides.
+"""Prints how to drain the nodes that a run proves bad. It drains none: a person, or the site's own script, decides.
 
-    python ci/drain.py output/latest-SYSTEM/verdict.json [--scheduler slurm|pbs|flux] [--waivers FILE] [--after EARLIER]
+    python ci/drain.py VERDICT_JSON --system SYSTEM [--scheduler slurm|pbs|flux] [--waivers FILE] [--after EARLIER]
 
 Of a run over many nodes (`fabricheck run --nodes`) those are named that are FAIL or DEGRADED there: with which MPI does
-not start, or that are slow against all others, by themselves or at a port of theirs. Where more than half of the nodes
-are, it is software or a setting, and none is named.
+not start, or that are slow against all others, by themselves or at a port of theirs. Of another run a node is named
+where a run on that node alone failed: a wrong byte, or less than the acceptance floor. What several nodes took part in
+names none of them (`fabricheck pairwise locate` does), and neither does a run that did not measure what it should.
 
-Of another run a node is named where a run on that node alone failed: a wrong byte, or less than the acceptance floor.
-What several nodes took part in names none of them (`fabricheck pairwise locate` does), and neither does DEGRADED, nor a
-run that did not measure what it should.
+Nothing is printed where it would take more than a share of a partition (`most_drained` of config/policy.yaml, one node
+at least), those counted that an earlier verdict drained: that is software or a setting. `--really N` lifts that to N
+nodes. Refused are also a verdict of another system, one that is old (`--hours`), and nodes that others used meanwhile.
+The scheduler is asked: a name that it does not know is not printed, and a node that it has down or drained already is
+left as it is, with whoever's reason.
 
-With `--after`, the verdict.json by which nodes were drained, it also prints how to undrain those of them that were
-measured again and are good now. A node that is not in the new verdict, or is not good there, stays drained.
+With `--after`, the verdict.json by which nodes were drained, it also prints how to undrain those of them in which every
+test that failed then has passed now, where the scheduler's reason is still the one that this script printed.
 
-A waiver is a line `NODE OWNER LAST-DAY REASON...`, the day as 2026-12-31: until its end the node is only told of, with
-the name of the owner.
+A waiver is a line `NODES OWNER LAST-DAY REASON...`, the nodes as nid[001-004], the day as 2026-12-31: until its end the
+nodes are only told of, with the name of the owner.
 """
 
 from __future__ import annotations
@@ -22,32 +25,51 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import re
 import shlex
+import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fabricheck.errors import UserError
+from fabricheck.judge.policy import load_policy
+from fabricheck.suite import suite_root
+from fabricheck.topology.network import unfold
+
 # A reason is one word of a command; schedulers cut long ones.
 _LONGEST = 200
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_ASK_S = 60
+#: Hours after which a verdict is old: a nightly run's is until the next.
+_HOURS = 24.0
+_SLOW = ("FAIL", "DEGRADED")
 
 
-def reasons_of(verdict: dict[str, Any]) -> dict[str, str]:
-    """Why each node is to be drained, by the content of a verdict.json."""
+@dataclass(frozen=True)
+class Node:
+    """What a scheduler says of a node. `away`: no job starts there, for this `reason`."""
+
+    name: str
+    partitions: frozenset[str]
+    away: bool = False
+    reason: str = ""
+
+
+#: Gives the nodes of a scheduler by its name. Raises UserError where it does not answer.
+Ask = Callable[[str], Mapping[str, Node]]
+
+
+def proven_bad(verdict: Mapping[str, Any]) -> dict[str, str]:
+    """Why each host is to be drained, by the content of a verdict.json."""
     if "fleet" in verdict:
-        fleet = verdict["fleet"]
-        bad = {
-            _node(each["node"]): f"{_text(each['evidence'][0]['part'])}: {_text(each['evidence'][0]['message'])}"
-            for each in fleet["bad"]
-            if each["verdict"] in ("FAIL", "DEGRADED")
+        return {
+            _text(each["node"]): f"{_text(each['evidence'][0]['part'])}: {_text(each['evidence'][0]['message'])}"
+            for each in verdict["fleet"]["bad"]
+            if each["verdict"] in _SLOW
         }
-        if not isinstance(fleet["nodes"], int):  # such as NaN, which nothing is more than half of
-            raise TypeError(f"nodes is {fleet['nodes']!r}")
-        if 2 * len(bad) > fleet["nodes"]:
-            text = f"{len(bad)} of {fleet['nodes']} nodes are bad: that is software or a setting: none is drained"
-            print(text, file=sys.stderr)
-            return {}
-        return bad
     reasons: dict[str, str] = {}
     for run in verdict["runs"]:
         if run["verdict"] == "FAIL" and len(hosts := _hosts(run)) == 1:
@@ -57,30 +79,124 @@ def reasons_of(verdict: dict[str, Any]) -> dict[str, str]:
     return reasons
 
 
-def good_in(verdict: dict[str, Any]) -> set[str]:
-    """The nodes that were measured and have nothing said against them, by the content of a verdict.json."""
-    if "fleet" in verdict:
-        return {*map(_node, verdict["fleet"]["good"])}
-    alone = {_hosts(run)[0] for run in verdict["runs"] if len(_hosts(run)) == 1}
-    return alone - {host for run in verdict["runs"] if run["verdict"] != "PASS" for host in _hosts(run)}
+def passed_since(before: Mapping[str, Any], now: Mapping[str, Any], host: str) -> bool:
+    """Whether all that spoke against a host passes now on it, and nothing else speaks against it."""
+    failed = {_text(run["test"]) for run in before["runs"] if run["verdict"] != "PASS" and host in _hosts(run)}
+    # Where no run of its own failed, as where no MPI starts, all that was run then.
+    wanted = failed or {_text(run["test"]) for run in before["runs"]}
+    runs = [run for run in now["runs"] if host in _hosts(run)]
+    good = "fleet" not in now or host in now["fleet"]["good"]
+    passed = {_text(run["test"]) for run in runs if run["verdict"] == "PASS"}
+    return good and all(run["verdict"] == "PASS" for run in runs) and bool(wanted) and wanted <= passed
 
 
-def _hosts(run: dict[str, Any]) -> list[str]:
-    if not isinstance(run["hosts"], list):
-        raise TypeError(f"hosts is {run['hosts']!r}")
-    return [*map(_node, run["hosts"])]
+def busy_in(verdict: Mapping[str, Any]) -> set[str]:
+    """The nodes that others used while they were measured, by their short names."""
+    return {_text(host).partition(".")[0] for run in verdict["runs"] for host in _list(run.get("busy", []))}
 
 
-def _node(value: object) -> str:
-    if not value:
-        raise TypeError(f"{value!r} is no name of a node")
-    return _text(value)
+def mark_of(verdict: Mapping[str, Any]) -> str:
+    """What the reason begins with of each node that this verdict drains."""
+    return f"fabricheck {_text(verdict['session']['id'])[:8]}: "
+
+
+def why_refused(verdict: Mapping[str, Any], system: str, hours: float, now: datetime.datetime) -> str:
+    """Why nothing may be done by a verdict; empty where it may."""
+    if verdict.get("rehearsal"):
+        return "is of a REHEARSAL on emulated GPUs: no node is to be drained for it"
+    if verdict["system"] != system:
+        return f"is of {verdict['system']} and not of {system}: give the verdict of this system"
+    ended = datetime.datetime.fromisoformat(_text(verdict["session"]["ended"]))
+    age = (now - ended) / datetime.timedelta(hours=1)
+    if not -1 <= age <= hours:
+        return f"was measured {age:,.1f} hours ago: measure again, or lift the {hours:g} hours with --hours"
+    return ""
+
+
+def _hosts(run: Mapping[str, Any]) -> list[str]:
+    return [*map(_text, _list(run["hosts"]))]
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
+    return value
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value:
         raise TypeError(f"{value!r} is no text")
     return value
+
+
+def ask_scheduler(scheduler: str) -> dict[str, Node]:
+    """All nodes that a scheduler has. Raises UserError where it does not answer."""
+    return {"slurm": _slurm, "pbs": _pbs, "flux": _flux}[scheduler]()
+
+
+def _slurm() -> dict[str, Node]:
+    found: dict[str, Node] = {}
+    for line in _said("sinfo", "--all", "--noheader", "--Node", "--format=%N|%R|%T|%E").splitlines():
+        name, partition, state, reason = line.strip().split("|", 3)
+        others = found[name].partitions if name in found else frozenset()
+        away = state.startswith(("drain", "down", "fail"))
+        found[name] = Node(name, others | {partition}, away, reason if reason != "none" else "")
+    return found
+
+
+def _pbs() -> dict[str, Node]:
+    nodes = json.loads(_said("pbsnodes", "-a", "-F", "json"))["nodes"]
+    return {
+        name: Node(
+            name,
+            frozenset([str(each.get("queue", ""))]),
+            bool({"offline", "down"} & set(str(each.get("state", "")).split(","))),
+            str(each.get("comment", "")),
+        )
+        for name, each in nodes.items()
+    }
+
+
+def _flux() -> dict[str, Node]:
+    found = {}
+    for line in _said("flux", "resource", "status", "--states=all", "-n", "-o", "{state}|{nodelist}|{reason}").split(
+        "\n"
+    ):
+        state, nodes, reason = (*line.strip().split("|", 2), "", "")[:3]
+        for name in unfold(nodes) if nodes else ():
+            found[name] = Node(name, frozenset([""]), not state.startswith("avail"), reason)
+    return found
+
+
+def _said(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=True)
+    except FileNotFoundError:
+        raise UserError(f"there is no {command[0]} here: run this where the scheduler's commands are") from None
+    except subprocess.SubprocessError as error:
+        raise UserError(f"the scheduler does not say which nodes it has: {error}") from None
+    return done.stdout
+
+
+def find(host: str, nodes: Mapping[str, Node]) -> Node | None:
+    """The scheduler's node of a host, whose name may have a domain; None where it has none, or the name is a list."""
+    names = (host, host.partition(".")[0]) if _NAME.fullmatch(host) else ()
+    return next((nodes[name] for name in names if name in nodes), None)
+
+
+def over_the_cap(chosen: Sequence[Node], nodes: Mapping[str, Node], share: float, really: int) -> str:
+    """Why so many nodes are not drained; empty where they may be. Those count that a verdict drained before."""
+    names = {each.name for each in chosen}
+    for partition in sorted({one for each in chosen for one in each.partitions}):
+        members = [each for each in nodes.values() if partition in each.partitions]
+        ours = sum(each.name in names or (each.away and each.reason.startswith("fabricheck")) for each in members)
+        most = max(1, int(share * len(members)), really)
+        if ours > most:
+            return (
+                f"{ours:,} of the {len(members):,} nodes of {partition or 'the system'} would be drained, and {most:,} "
+                f"may be: that is software or a setting, so none is; --really {ours} drains them"
+            )
+    return ""
 
 
 def undrain_command_for(scheduler: str, node: str) -> str:
@@ -93,7 +209,7 @@ def undrain_command_for(scheduler: str, node: str) -> str:
 
 
 def command_for(scheduler: str, node: str, reason: str) -> str:
-    text = f"fabricheck: {' '.join(reason.split())[:_LONGEST]}"
+    text = " ".join(reason.split())[:_LONGEST]
     words = {
         "slurm": ["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={text}"],
         "pbs": ["pbsnodes", "-o", "-C", text, node],
@@ -102,62 +218,121 @@ def command_for(scheduler: str, node: str, reason: str) -> str:
     return shlex.join(words[scheduler])
 
 
-def read_waivers(file: Path, today: datetime.date) -> Iterator[tuple[str, str]]:
+def read_waivers(file: Path, nodes: Mapping[str, Node], today: datetime.date) -> Iterator[tuple[str, str]]:
     """The nodes whose waiver holds today, each with its owner and reason. ValueError for a line that is none."""
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
         words = line.partition("#")[0].split(maxsplit=3)
         if not words:
             continue
+        where = f"{file}:{number}"
         try:
-            node, owner, day, reason = words
+            hosts, owner, day, reason = words
+            names = unfold(hosts)
             last = datetime.date.fromisoformat(day)
-        except ValueError:
-            raise ValueError(f"{file}:{number}: is not NODE OWNER LAST-DAY REASON, such as 2026-12-31") from None
-        if today <= last:
-            yield node, f"waived by {owner} until {last}: {reason}"
+        except (ValueError, UserError):
+            raise ValueError(f"{where}: is not NODES OWNER LAST-DAY REASON, such as 2026-12-31") from None
+        if today > last:
+            _tell(f"{where}: the waiver of {hosts} ended on {last}: {owner} renews it or it goes")
+            continue
+        for name in names:
+            node = find(name, nodes)
+            if node is None:
+                _tell(f"{where}: the scheduler has no node {name}: nothing is waived by that")
+                continue
+            yield node.name, f"waived by {owner} until {last}: {reason}"
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+class Refused(Exception):
+    """Why nothing is done, in one line."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a verdict.json says of this system. Raises Refused for another file, and for one that nothing is done by."""
+
+    file: Path
+    verdict: Mapping[str, Any]
+    bad: Mapping[str, str]
+    busy: frozenset[str]
+    mark: str
+
+    @classmethod
+    def read(cls, file: Path, system: str, hours: float) -> Said:
+        try:
+            verdict = json.loads(file.read_text(encoding="utf-8"))
+            refused = why_refused(verdict, system, hours, datetime.datetime.now(datetime.timezone.utc))
+            said = cls(file, verdict, proven_bad(verdict), frozenset(busy_in(verdict)), mark_of(verdict))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise Refused(f"{file}: is no verdict.json of a run: {error!r}") from None
+        if refused:
+            raise Refused(f"{file}: {refused}")
+        return said
+
+
+def to_drain(said: Said, nodes: Mapping[str, Node], waived: Mapping[str, str]) -> list[tuple[Node, str]]:
+    """The nodes that are to be drained, each with the reason; tells of the others why not."""
+    chosen = {}
+    for host, reason in said.bad.items():
+        node = find(host, nodes)
+        if node is None:
+            _tell(f"{host!r}: the scheduler has no such node: not drained")
+        elif node.name in waived:
+            _tell(f"{node.name}: {waived[node.name]}: not drained")
+        elif host.partition(".")[0] in said.busy:
+            _tell(f"{node.name}: others used it while it was measured: measure it again; not drained")
+        elif node.away:
+            _tell(f"{node.name}: is down or drained already ({node.reason or 'without a reason'}): left as it is")
         else:
-            print(
-                f"{file}:{number}: the waiver of {node} ended on {last}: {owner} renews it or it goes", file=sys.stderr
-            )
+            chosen[node.name] = node, said.mark + reason
+    return [*chosen.values()]
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="drain.py", description="Print how to drain the nodes that a run found broken."
-    )
+def to_undrain(before: Said, now: Said, nodes: Mapping[str, Node]) -> Iterator[Node]:
+    """The nodes that `before` drained and that are good now; tells of the others why not."""
+    for host in before.bad:
+        node = find(host, nodes)
+        if node is None or host in now.bad:
+            continue
+        if not passed_since(before.verdict, now.verdict, host):
+            _tell(f"{host}: what failed before does not pass in {now.file}: not undrained")
+        elif not (node.away and node.reason.startswith(before.mark)):
+            _tell(f"{host}: is not drained by {before.file} ({node.reason or 'no reason'}): left as it is")
+        else:
+            yield node
+
+
+def main(arguments: Sequence[str], ask: Ask = ask_scheduler) -> int:
+    parser = argparse.ArgumentParser(prog="drain.py", description="Print how to drain the nodes that a run found bad.")
     parser.add_argument("verdict", type=Path, metavar="VERDICT_JSON")
+    parser.add_argument("--system", required=True, help="of which the verdict has to be, as `fabricheck run --system`")
     parser.add_argument("--scheduler", choices=("slurm", "pbs", "flux"), default="slurm")
     parser.add_argument("--waivers", type=Path, metavar="FILE")
     parser.add_argument("--after", type=Path, metavar="VERDICT_JSON", help="by which nodes were drained before")
+    parser.add_argument("--really", type=int, default=0, metavar="N", help="drain N nodes of a partition at most")
+    parser.add_argument("--hours", type=float, default=_HOURS, help="older verdicts are refused  [default: 24]")
     given = parser.parse_args(arguments)
-    file = given.verdict
+    system = given.system.partition(":")[0]
     try:
-        verdict = json.loads(file.read_text(encoding="utf-8"))
-        reasons: Mapping[str, str] = reasons_of(verdict)
-        good = good_in(verdict) if given.after else set()
-        file = given.after or file
-        drained = reasons_of(json.loads(file.read_text(encoding="utf-8"))) if given.after else {}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        print(f"{file}: is no verdict.json of a run: {error!r}", file=sys.stderr)
+        said = Said.read(given.verdict, system, given.hours)
+        before = Said.read(given.after, system, float("inf")) if given.after else None
+        nodes = ask(given.scheduler)
+        waived = dict(read_waivers(given.waivers, nodes, datetime.date.today())) if given.waivers else {}
+        share = load_policy(suite_root() / "config" / "policy.yaml").most_drained
+        chosen = to_drain(said, nodes, waived)
+        good = [*to_undrain(before, said, nodes)] if before is not None else []
+        if why := over_the_cap([node for node, _ in chosen], nodes, share, given.really):
+            raise Refused(f"{given.verdict}: {why}")
+    except (Refused, UserError, OSError, LookupError, TypeError, ValueError) as error:
+        _tell(str(error))
         return 2
-    try:
-        waived = dict(read_waivers(given.waivers, datetime.date.today())) if given.waivers else {}
-    except (OSError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    if verdict.get("rehearsal"):
-        print(f"{given.verdict}: is of a REHEARSAL on emulated GPUs: no node is to be drained for it", file=sys.stderr)
-        return 2
-    for node, reason in reasons.items():
-        if node in waived:
-            print(f"{node}: {waived[node]}: not drained", file=sys.stderr)
-        else:
-            print(command_for(given.scheduler, node, reason))
-    for node in drained:
-        if node in good:
-            print(undrain_command_for(given.scheduler, node))
-        elif node not in reasons:
-            print(f"{node}: was drained before and is not good in {given.verdict}: not undrained", file=sys.stderr)
+    for node, reason in chosen:
+        print(command_for(given.scheduler, node.name, reason))
+    for node in good:
+        print(undrain_command_for(given.scheduler, node.name))
     return 0
 
 

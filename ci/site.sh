@@ -11,6 +11,7 @@
 
 suite=$(cd "$(dirname "$0")/.." && pwd)
 PATH="$suite/.venv/bin:$PATH"
+export FABRICHECK_SUITE="${FABRICHECK_SUITE:-$suite}"
 output=${FABRICHECK_OUTPUT:-$suite/output}
 
 usage() {
@@ -48,7 +49,7 @@ run_checks() {
                 mv "$FABRICHECK_TEXTFILE/.fabricheck-$system.new" "$FABRICHECK_TEXTFILE/fabricheck-$system.prom"
         fi
         if [ "${FABRICHECK_DRAIN:-}" = print ]; then
-            python "$suite/ci/drain.py" "$newest/verdict.json"
+            python "$suite/ci/drain.py" "$newest/verdict.json" --system "$system"
         fi
     fi
     exit "$status"

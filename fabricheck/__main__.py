@@ -1,5 +1,18 @@
-"""`python -m fabricheck`."""
+"""The program `fabricheck`, and `python -m fabricheck`."""
 
-from fabricheck.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """Runs the command line; as a prolog under a guard, which begins before anything else is imported."""
+    from fabricheck import prolog
+
+    if prolog.wanted(sys.argv[1:]):
+        prolog.guard()
+    from fabricheck.cli import main as command_line
+
+    command_line()
+
+
+if __name__ == "__main__":
+    main()

@@ -4,35 +4,64 @@ files of a system do, which may be outside of it."""
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from fabricheck.errors import UserError
 
 #: What describes a system in miniature, beside its settings.
 MINIATURE = "miniature.json"
+#: Names the folder of a suite that is used instead of the one that Fabricheck was installed with.
+SUITE = "FABRICHECK_SUITE"
 #: Names folders with site_configs/ and reference_values/ of systems that are not in the suite, separated by colons.
 SITES = "FABRICHECK_SITES"
 #: Where an installed package has the suite (tools/wheel.py).
 INSTALLED = Path(__file__).resolve().parent / "installed"
 
 
-def suite_root() -> Path:
-    """The suite that FABRICHECK_SUITE names, else the one that holds the current directory, else the one that this
-    package was installed from in place, else the one that was installed with it.
+#: The folders of a suite whose content is run, or decides verdicts.
+_DECIDE = ("checks", "config", "reference_values", "site_configs", "src")
 
-    Raises UserError where there is none of them.
+
+def suite_root() -> Path:
+    """The suite that FABRICHECK_SUITE names, else the one that this package was installed from in place, else the one
+    that was installed with it.
+
+    Never one that the current folder lies in: its settings are code, and whoever can write to a folder above could
+    plant one. Raises UserError where there is none of them, or the one that is named can be changed by others.
     """
-    named = os.environ.get("FABRICHECK_SUITE")
+    named = os.environ.get(SUITE)
     if named is not None:
         if not (Path(named) / "site_configs").is_dir():
-            raise UserError(f"FABRICHECK_SUITE is {named!r}, which has no site_configs/: name the folder of a suite")
-        return Path(named).resolve()
-    here = Path.cwd()
-    for each in (here, *here.parents, INSTALLED.parent.parent, INSTALLED):
+            raise UserError(f"{SUITE} is {named!r}, which has no site_configs/: name the folder of a suite")
+        return _trusted(SUITE, Path(named).resolve())
+    for each in (INSTALLED.parent.parent, INSTALLED):
         if (each / "site_configs").is_dir() and (each / "config").is_dir():
             return each
-    raise UserError(f"{here} is not in a Fabricheck suite: change to the directory that has site_configs/ and config/")
+    raise UserError(f"this Fabricheck was installed without a suite: name the folder of one in {SUITE}")
+
+
+@cache
+def _trusted(variable: str, folder: Path) -> Path:
+    """The folder that a variable names. Raises UserError where anybody may change what is run of it, and for root also
+    where another user may: neither root nor the one whose Fabricheck this is."""
+    owners = {0, Path(__file__).stat().st_uid}
+    inside = [each for name in _DECIDE for each in (folder / name, *(folder / name).glob("*"))]
+    for path in (folder, *inside, *folder.glob("site_configs/*/*")):
+        try:
+            found = path.stat()
+        except OSError:
+            continue  # what cannot be read is no code
+        if found.st_mode & stat.S_IWOTH:
+            raise UserError(f"{variable} names {folder}, and all users can change {path}: chmod o-w it first")
+        if os.geteuid() == 0 and found.st_uid not in owners:
+            raise UserError(
+                f"{variable} names {folder}, and {path} belongs to user {found.st_uid}: root runs nothing of another "
+                "user's; chown it to root, or run as that user"
+            )
+    return folder
 
 
 def output_folder(root: Path | None = None) -> Path:
@@ -44,12 +73,12 @@ def output_folder(root: Path | None = None) -> Path:
 
 
 def outside_roots() -> tuple[Path, ...]:
-    """The folders that FABRICHECK_SITES names. Raises UserError for one without site_configs/."""
+    """The folders that FABRICHECK_SITES names. Raises UserError for one without site_configs/, or that others own."""
     named = [Path(each).resolve() for each in os.environ.get(SITES, "").split(os.pathsep) if each]
     for each in named:
         if not (each / "site_configs").is_dir():
             raise UserError(f"{SITES} names {each}, which has no site_configs/: name the folder above it")
-    return tuple(named)
+    return tuple(_trusted(SITES, each) for each in named)
 
 
 def site_root(system: str, root: Path | None = None) -> Path:

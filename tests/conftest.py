@@ -27,4 +27,5 @@ pytest_plugins = [
     "tests.support.cluster",
     "tests.support.toy",
     "tests.support.browsers",
+    "tests.support.users",
 ]

@@ -14,6 +14,7 @@ import pytest
 
 from fabricheck.building import FABRICBENCH, build_command, build_fabricbench_command, cache_folder
 from fabricheck.suite import suite_root
+from tests.support.users import SOMEONE, give
 
 CMAKE = """#!/bin/sh
 case $1 in
@@ -189,6 +190,59 @@ def test_a_program_that_lost_a_library_is_built_again(machine: Machine) -> None:
     (machine.folder / "gone").touch()
     assert "lost a library" in machine.build()
     assert machine.builds == 2
+
+
+@pytest.mark.parametrize("damage", [b"", b"other"])
+def test_a_damaged_program_is_built_again(machine: Machine, damage: bytes) -> None:
+    machine.build()
+    (kept,) = machine.cache.glob("fabricbench-*/installed/fabricbench")
+    kept.write_bytes(damage)
+    assert "is damaged" in machine.build()
+    assert (machine.folder / "built" / "fabricbench").read_text() == "program\n"
+    assert "was built before" in machine.build()
+    assert machine.kept == ["fabricbench"]
+
+
+def plant(machine: Machine) -> Path:
+    """What another user leaves under the right name: a program of their own, with its sums."""
+    (folder,) = machine.cache.glob("fabricbench-*")
+    program = folder / "installed" / "fabricbench"
+    program.write_text("#!/bin/sh\necho planted\n")
+    done = subprocess.run(
+        ["sha256sum", "./fabricbench"], cwd=program.parent, capture_output=True, text=True, check=True
+    )
+    (folder / "sums.txt").write_text(done.stdout)
+    return folder
+
+
+def test_a_planted_program_is_not_taken(machine: Machine, public: Path) -> None:
+    """By its owner, where anybody may make folders in the cache; or by its mode."""
+    machine.cache.mkdir()
+    machine.cache.chmod(0o1777)
+    machine.build()
+    for planting in (give, lambda folder: (folder / "installed" / "fabricbench").chmod(0o777)):
+        planting(plant(machine))
+        assert "could have been changed by another user" in machine.build()
+        assert (machine.folder / "built" / "fabricbench").read_text() == "program\n"
+        assert "was built before" in machine.build()
+    assert machine.builds == 3
+
+
+@pytest.mark.parametrize(("owner", "mode"), [(SOMEONE, 0o755), (SOMEONE, 0o1777), (0, 0o777), (0, 0o775)])
+def test_a_cache_that_is_another_user_s_is_not_used(machine: Machine, public: Path, owner: int, mode: int) -> None:
+    machine.build()
+    plant(machine)
+    os.chown(machine.cache, owner, owner)
+    machine.cache.chmod(mode)
+    said = machine.build()
+    # Root's own is closed instead.
+    assert ("is not kept there" in said) == (owner == SOMEONE)
+    assert (machine.cache.stat().st_mode & 0o1000 == 0o1000) == (owner == 0 or mode == 0o1777)
+    give(machine.cache, 0)
+    if owner == SOMEONE:
+        assert (machine.folder / "built" / "fabricbench").read_text() == "program\n"
+        assert machine.builds == 2
+    assert not [*(machine.folder / "built").glob(".building*")]
 
 
 def test_one_that_never_had_its_libraries_here_is_kept(machine: Machine) -> None:

@@ -37,7 +37,7 @@ FLOORS = (
     ("report",),
     ("session",),
     ("commands",),
-    ("cli", "__main__"),
+    ("cli", "prolog", "__main__"),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 MOST_LINES = 450

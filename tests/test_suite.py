@@ -9,7 +9,8 @@ import pytest
 
 from fabricheck import suite as suites
 from fabricheck.errors import UserError
-from fabricheck.suite import MINIATURE, Suite, output_folder, outside_roots, site_root
+from fabricheck.suite import MINIATURE, Suite, output_folder, outside_roots, site_root, suite_root
+from tests.support.users import give
 
 
 def folder_with(root: Path, *systems: str) -> Path:
@@ -65,3 +66,39 @@ def test_an_installed_suite_leaves_nothing_in_itself(
     monkeypatch.setattr(suites, "INSTALLED", inside)
     monkeypatch.chdir(tmp_path)
     assert output_folder(inside) == tmp_path / "output"
+
+
+def test_a_suite_that_is_planted_above_the_current_folder_is_not_used(
+    inside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = suite_root()
+    below = inside / "home" / "private"
+    below.mkdir(parents=True, mode=0o700)
+    monkeypatch.delenv("FABRICHECK_SUITE", raising=False)
+    monkeypatch.chdir(below)
+    assert suite_root() == own == Path(suites.__file__).parent.parent
+    monkeypatch.setenv("FABRICHECK_SUITE", str(inside))
+    assert suite_root() == inside
+
+
+@pytest.mark.parametrize("planted", [".", "site_configs", "site_configs/here/settings.py", "config/policy.yaml"])
+@pytest.mark.parametrize("variable", ["FABRICHECK_SUITE", "FABRICHECK_SITES"])
+def test_what_all_users_can_change_is_refused(
+    inside: Path, monkeypatch: pytest.MonkeyPatch, planted: str, variable: str
+) -> None:
+    (inside / "config" / "policy.yaml").touch()
+    (inside / planted).chmod(0o777)
+    monkeypatch.setenv(variable, str(inside))
+    with pytest.raises(UserError, match=f"{variable} names .*all users can change"):
+        suite_root() if variable == "FABRICHECK_SUITE" else outside_roots()
+
+
+@pytest.mark.parametrize("planted", [".", "config", "site_configs/theirs", "site_configs/theirs/settings.py"])
+def test_root_runs_nothing_of_another_user(public: Path, monkeypatch: pytest.MonkeyPatch, planted: str) -> None:
+    suite = folder_with(public / "suite", "theirs")
+    give(suite / planted)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(suite))
+    with pytest.raises(UserError, match="root runs nothing of another user's"):
+        suite_root()
+    give(suite, os.geteuid())
+    assert suite_root() == suite

@@ -148,6 +148,7 @@ def run(
         from fabricheck.session.outcome import judge_session
 
         outcome = known or judge_session(session, suite, name)
+        click.echo(f"fabricheck: checked by the suite in {suite.root}", err=True)
         _say(outcome, name, is_short=is_short)
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
     _conclude(context, session, outcome, kept=kept, is_short=is_short)
@@ -252,7 +253,7 @@ def _judge_abandoned(suite: Suite, system: str, output: Path, store: Path | None
 def _judge_left(folder: Path, suite: Suite, system: str, store: Path | None) -> None:
     from fabricheck.fleet.allocation import cancel
     from fabricheck.fleet.record import Fleet
-    from fabricheck.session.abandoned import read_abandoned
+    from fabricheck.session.abandoned import read_abandoned, set_aside
     from fabricheck.session.outcome import judge_session
     from fabricheck.session.reports import PAGE
     from fabricheck.session.scrub import scrub
@@ -261,7 +262,8 @@ def _judge_left(folder: Path, suite: Suite, system: str, store: Path | None) -> 
     try:
         session = read_abandoned(folder)
     except UserError as error:
-        click.echo(f"fabricheck: {error}", err=True)
+        set_aside(folder)
+        click.echo(f"fabricheck: {error}: the run in {folder} is set aside, and not judged", err=True)
         return
     if (fleet := Fleet.of_run(folder)) is not None:
         with contextlib.suppress(UserError):  # where Slurm cannot be asked, the job ends at its limit

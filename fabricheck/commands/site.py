@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,6 +119,7 @@ def _this_machine(folder: Path, partitions: tuple[str, ...], access: tuple[str, 
     from fabricheck.site.capture import capture as ask
     from fabricheck.site.facts import read_facts
     from fabricheck.site.plan import require_partitions
+    from fabricheck.state.programs import module_command
     from fabricheck.suite import output_folder
 
     ask(folder)
@@ -136,7 +136,7 @@ def _this_machine(folder: Path, partitions: tuple[str, ...], access: tuple[str, 
     kept = output_folder() / "captured" / chosen.name
     command = ["srun", f"--partition={chosen.name}", "--nodes=1", "--ntasks=1", "--exclusive", "--time=10", *access]
     command += [f"--gres=gpu:{chosen.gres + ':' if chosen.gres else ''}{chosen.gpus}"] if chosen.gpus else []
-    _run_job([*command, sys.executable, "-m", "fabricheck", "capture", str(kept)], kept, wait)
+    _run_job([*command, *module_command("fabricheck", "capture", str(kept))], kept, wait)
     return read_facts(kept)
 
 

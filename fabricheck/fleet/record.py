@@ -10,6 +10,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -89,9 +90,13 @@ class Fleet:
         try:
             texts = {name: tuple(content.get(name, ())) for name in ("nodes", "options", "earlier")}
             left = tuple(Unchecked(**each) for each in content["unchecked"])
-            return cls(**{**content, **texts, "folder": folder, "unchecked": left})
-        except (KeyError, TypeError):
+            fleet = cls(**{**content, **texts, "folder": folder, "unchecked": left})
+        except (KeyError, TypeError, AttributeError):
             raise UserError(f"{folder / FILE}: is no description of a fleet") from None
+        # It becomes a word of Slurm's commands, which read `--name=…` as an option.
+        if not isinstance(fleet.job, str) or not re.fullmatch("[0-9]*", fleet.job):
+            raise UserError(f"{folder / FILE}: job is {fleet.job!r}, which is no number of a job")
+        return fleet
 
     def exclude(self, troubles: Sequence[Trouble]) -> None:
         """Nothing more is measured on the guilty ones."""
@@ -119,7 +124,7 @@ class Fleet:
     def ended(self) -> str:
         """Why the job did not get to the end; empty where nothing says so."""
         file = self.folder / ENDED
-        return file.read_text(encoding="utf-8") if file.exists() else ""
+        return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 
     @property
     def excluded(self) -> tuple[Trouble, ...]:
@@ -142,8 +147,16 @@ def write_troubles(file: Path, troubles: Sequence[Trouble]) -> None:
 
 
 def read_troubles(file: Path) -> tuple[Trouble, ...]:
-    """Those in a file, each once; none where it is not there."""
+    """Those in a file, each once; none where it is not there. Raises `UserError` where a line of it is damaged."""
     if not file.exists():
         return ()
-    lines = file.read_text(encoding="utf-8").splitlines()
-    return tuple(dict.fromkeys(Trouble(**json.loads(line)) for line in lines))
+    found = []
+    for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        try:
+            trouble = Trouble(**json.loads(line))
+        except (ValueError, TypeError, RecursionError):
+            raise UserError(f"{file}: line {number} is damaged, so it is not known which nodes are excluded") from None
+        if not isinstance(trouble.node, str) or not isinstance(trouble.what, str):
+            raise UserError(f"{file}: line {number} says of no node what it did")
+        found.append(trouble)
+    return tuple(dict.fromkeys(found))

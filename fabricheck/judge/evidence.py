@@ -44,6 +44,10 @@ class Evidence:
         return f"{what}: {self.advice}" if self.advice else what
 
 
+#: What processes of CUDA MPS are called, which serve those of a job.
+MPS = "nvidia-cuda-mps"
+
+
 @dataclass(frozen=True)
 class Node:
     """A node of a run with what it said; `driven`: PCI addresses of the GPUs that its ranks drove.
@@ -68,6 +72,12 @@ class Node:
         """Whether others kept half of its cores at work before the test began."""
         state = self.before
         return state is not None and state.cores > 0 and state.busy_cores > max(_BUSY_SHARE * state.cores, _BUSY_CORES)
+
+    @property
+    def has_others(self) -> bool:
+        """Whether processes of others had a GPU of it, before or after."""
+        states = (each for each in (self.before, self.after) if each is not None)
+        return any(not one.name.startswith(MPS) for state in states for gpu in state.gpus for one in gpu.processes)
 
     @property
     def seconds(self) -> float:

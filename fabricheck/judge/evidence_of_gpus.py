@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fabricheck.judge.evidence import Evidence, Node
+from fabricheck.judge.evidence import MPS, Evidence, Node
 from fabricheck.records.state import GpuState, Xid
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
@@ -93,7 +93,7 @@ def _processes(one: _Gpu) -> Iterator[Evidence]:
     for each in found.values():
         used = f", {each.memory_bytes / 1e9:.3g} GB" if each.memory_bytes else ""
         who = f"process {each.pid} ({each.name or 'no name'}{used})"
-        if each.name.startswith("nvidia-cuda-mps"):
+        if each.name.startswith(MPS):
             yield one.say("gpu-shared", f"CUDA MPS is on ({who})", "", Verdict.PASS)
         else:
             advice = "a GPU that others use measures them too: end it, or give the test nodes of its own"

@@ -151,6 +151,7 @@ class Policy:
     - `floors`, `latencies`: the first rule that matches counts. Floors are for those who make the expectations
       (`expect_from_topology`): the model lowers them where a size is small; the judge takes what the expectation says.
     - `hide_names`: whether `fabricheck bundle` hides the names of nodes and users; `hide`: further names that it hides.
+    - `most_drained`: ci/drain.py takes no larger share of a partition out of service, but always one node.
     - `source`: where the policy was read.
     """
 
@@ -179,6 +180,7 @@ class Policy:
     latencies: tuple[LatencyRule, ...] = ()
     hide_names: bool = False
     hide: tuple[_Source, ...] = ()
+    most_drained: Annotated[float, Field(ge=0, le=1)] = 0.05
     source: str = "built in"
 
     def floor(self, run: Run, samples: Samples) -> FloorRule | None:

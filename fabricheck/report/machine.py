@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -39,15 +39,17 @@ def write_json(
     problems: Sequence[Finding],
     findings: Sequence[Finding],
     fleet: FleetVerdict | None = None,
+    session: Mapping[str, str] | None = None,
 ) -> None:
     """Write the verdict, the problems and the findings of the session, and every judged run with its metrics.
 
-    With `fleet` also the verdict of each of its nodes.
+    With `fleet` also the verdict of each of its nodes. `session`: which one this is, in a few words each.
     """
     verdict, found = overall(runs, problems)
     reached = coverage(runs)
     content = {
         "system": system,
+        "session": {**(session or {})},
         "rehearsal": rehearsed(runs),
         "verdict": verdict.value,
         "exit_status": EXIT_CODES[verdict],

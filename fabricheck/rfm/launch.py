@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -26,6 +25,7 @@ from fabricheck.fleet.settings import KEY
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.build import API_OF_CCL, missing_backend
+from fabricheck.state.programs import module_command
 from fabricheck.suite import described, site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.network import fold
@@ -74,7 +74,7 @@ def launch_in_job(test: rfm.RegressionTest, fleet: str) -> None:
     options = test.job.launcher.options
     test.job.launcher = _WordsOnly()
     limit, patience = f"{seconds(test.job_time) * _SHARE_OF_JOB:.0f}", f"{test.patience:g}"
-    words = [sys.executable, "-m", test.fleet_launcher, fleet, str(test.num_tasks_per_node), limit, patience]
+    words = module_command(test.fleet_launcher, fleet, str(test.num_tasks_per_node), limit, patience)
     test.job.launcher.options = [*map(shlex.quote, words), *options, "--"]
 
 

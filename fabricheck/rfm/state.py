@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from pathlib import Path
 
 import reframe as rfm
 
-import fabricheck
 from fabricheck.fleet.settings import KEY
 from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.launch import launch_command
+from fabricheck.state.programs import module_command
 
 #: Seconds after which a launch that asks the nodes is ended; the test goes on.
 LIMIT_S = 45
@@ -48,11 +47,10 @@ def state_command(when: str, launch: str) -> str:
     rank = ""
     for name in reversed(_LOCAL_RANKS):
         rank = f"${{{name}:-{rank}}}" if rank else f"${{{name}:-0}}"
-    package = Path(fabricheck.__file__).resolve().parent.parent
+    _, *ask = module_command("fabricheck.state.collect", FOLDER, when)
     script = (
         f'[ "{rank}" = 0 ] || exit 0; p={shlex.quote(sys.executable)}; [ -x "$p" ] || p=python3; '
-        f'PYTHONPATH={shlex.quote(str(package))}${{PYTHONPATH:+:$PYTHONPATH}} exec "$p" -m fabricheck.state.collect '
-        f"{FOLDER} {when}"
+        f'exec "$p" {shlex.join(ask)}'
     )
     command = f"timeout --kill-after=5 {LIMIT_S} {launch}sh -c {shlex.quote(script)}"
     return f"{command} > {FOLDER}/{when}.log 2>&1 < /dev/null || true"

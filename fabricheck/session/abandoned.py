@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import uuid
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.fleet.record import Fleet
+from fabricheck.fleet.record import EXCLUDED, TROUBLES, Fleet, read_troubles
 from fabricheck.jsonfile import read_json
 from fabricheck.locks import exclusive
 from fabricheck.records.case import NODES, Case
@@ -85,23 +86,36 @@ def _is_of(file: Path, system: str) -> bool:
     try:
         return _started(file).system == system
     except UserError:
-        return False
+        return re.fullmatch(rf"{re.escape(system)}-\d{{8}}T.*", file.parent.name) is not None
 
 
 def _started(file: Path) -> Started:
     content = read_json(file)
     try:
-        return Started(**content)
-    except TypeError:
+        started = Started(**content)
+        datetime.fromisoformat(started.started)
+    except (TypeError, ValueError):
         raise UserError(f"{file}: does not say which run this was") from None
+    texts = (started.system, started.uuid, started.host)
+    if not all(isinstance(each, str) for each in texts) or not isinstance(started.listed, int):
+        raise UserError(f"{file}: does not say which run this was")
+    return started
+
+
+def set_aside(folder: Path) -> None:
+    """What the run of `folder` left is for a person to look at: no later run tries to judge it."""
+    with contextlib.suppress(OSError):
+        (folder / RUN).rename(folder / f"{RUN}.damaged")
 
 
 def read_abandoned(folder: Path) -> Session:
     """The session of a run that ended before it was judged: what ReFrame reported, else the result files in `folder`.
 
-    Raises UserError where `run.json` cannot be read.
+    Raises UserError where `run.json` cannot be read, or what is known of its fleet is damaged.
     """
     started = _started(folder / RUN)
+    for file in (*folder.rglob(EXCLUDED), *folder.rglob(TROUBLES)):
+        read_troubles(file)
     if (fleet := Fleet.of_run(folder)) is not None:
         fleet.end("the run was ended before all was measured: --resume does the rest")
     when = f"the run of {started.started[:19]}Z on {started.host}"

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-import fabricheck
 from fabricheck import mpi
 from fabricheck.errors import UserError
 from fabricheck.records.state import NodeState
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.node_state import read_state
-from fabricheck.state.programs import ask
+from fabricheck.state.programs import ask, module_command
 
 
 @dataclass(frozen=True)
@@ -27,29 +24,21 @@ class Launch:
     text: str
 
 
-def end_in(seconds: float, status: int) -> None:
-    """Ends this process with an exit status in so many seconds, whatever it waits for then."""
-
-    def end() -> None:
-        os.write(2, f"fabricheck: this node did not answer in {seconds:g} s\n".encode())
-        os._exit(status)
-
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
+class NodeHangs(UserError):
+    """What asks the node had begun, and was given no answer in time."""
 
 
 def ask_this_node(seconds: float) -> NodeState:
     """The state of this node, by a process of its own, which may hang in a driver. Raises UserError without one."""
-    root = str(Path(fabricheck.__file__).resolve().parent.parent)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))}
     with tempfile.TemporaryDirectory(prefix="fabricheck-") as folder:
-        command = [sys.executable, "-m", "fabricheck.state.collect", folder, "before"]
-        got = ask(command, seconds, environment)
+        got = ask(module_command("fabricheck.state.collect", folder, "before"), seconds)
         files = list(Path(folder).glob("*.json"))
         if not files:
             why = got.problem or got.errors.strip() or "no answer"
-            raise UserError(f"this node cannot be asked for its state: {why}")
+            # The draft is the first that the process leaves: before, it only loads its modules, from a file system that
+            # other nodes may share.
+            kind = NodeHangs if got.late and [*Path(folder).glob("*.draft")] else UserError
+            raise kind(f"this node cannot be asked for its state: {why}")
         return read_state(files[0])
 
 

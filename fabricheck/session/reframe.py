@@ -37,6 +37,7 @@ from fabricheck.session.check_files import check_files
 from fabricheck.session.progress import Progress, past_seconds
 from fabricheck.session.reading import REPORT, Session, read_cases, read_info
 from fabricheck.session.scrub import scrub, scrub_database
+from fabricheck.state.programs import NOT_HERE
 from fabricheck.suite import Suite
 
 #: ReFrame's, beside the runs (config/common.py).
@@ -255,7 +256,7 @@ def reframe_command() -> list[str]:
     """
     beside = Path(sys.executable).with_name("reframe")
     if not beside.exists() and importlib.util.find_spec("reframe") is not None:
-        return [sys.executable, "-c", "import sys; from reframe.frontend.cli import main; sys.exit(main())"]
+        return [sys.executable, "-c", f"{NOT_HERE}; from reframe.frontend.cli import main; sys.exit(main())"]
     return [reframe_program()]
 
 

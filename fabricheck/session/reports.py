@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fabricheck.errors import UserError
 from fabricheck.report.html import write_html
 from fabricheck.report.machine import write_json, write_junit, write_prometheus
 from fabricheck.report.past import Past
 from fabricheck.session.outcome import Outcome
 from fabricheck.session.reading import VERDICT, Session
+from fabricheck.suite import suite_root
 
 #: The page for people, in the folder of a session.
 PAGE = "report.html"
@@ -17,11 +19,21 @@ PAGE = "report.html"
 def write_for_programs(session: Session, outcome: Outcome, system: str) -> None:
     """Writes verdict.json, junit.xml and metrics.prom."""
     folder, judged, problems = session.folder, outcome.judged, outcome.problems
-    write_json(
-        judged, folder / VERDICT, system=system, problems=problems, findings=outcome.findings, fleet=outcome.fleet
-    )
+    found, fleet = outcome.findings, outcome.fleet
+    which = _which(session)
+    write_json(judged, folder / VERDICT, system=system, problems=problems, findings=found, fleet=fleet, session=which)
     write_junit(judged, folder / "junit.xml", system=system, problems=problems)
     write_prometheus(judged, folder / "metrics.prom", system=system, problems=problems)
+
+
+def _which(session: Session) -> dict[str, str]:
+    """Which session this is, when it was measured (UTC), and by which suite."""
+    suite = {"suite": str(suite_root())}
+    try:
+        info = session.info
+    except UserError:
+        return suite  # ReFrame left no report, which is a problem of the session
+    return {"id": info.uuid, "started": info.started.isoformat(), "ended": info.ended.isoformat(), **suite}
 
 
 def write_page(session: Session, outcome: Outcome, system: str, past: Past | None) -> Path:

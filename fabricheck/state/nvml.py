@@ -1,20 +1,19 @@
 """How NVML is asked, and what it says of the NVIDIA GPUs of this node that does not change.
 
-`python -m fabricheck.state.nvml` prints `gpu_facts()` as JSON; `ask_gpu_facts` runs that as a program of its own, since
+This module prints `gpu_facts()` as JSON when it is run; `ask_gpu_facts` runs that as a program of its own, since
 a call of NVML can hang in the driver for ever.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pynvml
 
-from fabricheck.state.programs import ask
+from fabricheck.state.programs import ask, module_command
 
 LINKS_A_GPU = 36  # more than any GPU has
 _T = TypeVar("_T")
@@ -138,7 +137,7 @@ def _nvlink(handle: Any, number: int) -> dict[str, Any]:
 
 def ask_gpu_facts(seconds: float = 60.0) -> dict[str, Any]:
     """`gpu_facts()` in a process of its own. Raises NvmlUnavailable, also where NVML hangs."""
-    got = ask([sys.executable, "-m", "fabricheck.state.nvml"], seconds)
+    got = ask(module_command("fabricheck.state.nvml"), seconds)
     if not got.given:
         raise NvmlUnavailable(f"NVML: {got.problem}")
     content: dict[str, Any] = json.loads(got.output)

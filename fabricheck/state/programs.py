@@ -7,22 +7,38 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+#: For `python -c`: imports are not looked for in the current folder, where another user may have left a json.py.
+NOT_HERE = "import sys; sys.path = [*filter(None, sys.path)]"
+_PACKAGE = Path(__file__).resolve().parent.parent.parent
+
+
+def module_command(module: str, *words: str) -> list[str]:
+    """The command that runs a module of this package as a program, wherever it runs.
+
+    `python -m` would look for every import in the current folder first.
+    """
+    run = f'runpy.run_module({module!r}, run_name="__main__", alter_sys=True)'
+    return [sys.executable, "-c", f"{NOT_HERE}; sys.path.insert(0, {str(_PACKAGE)!r}); import runpy; {run}", *words]
 
 
 @dataclass(frozen=True)
 class Answer:
     """What a program printed. `problem`: why it gave no answer, in a few words; empty where it did.
 
-    `missing`: the program is not on this machine, which is no fault.
+    `missing`: the program is not on this machine, which is no fault. `late`: it had not ended in time.
     """
 
     output: str = ""
     problem: str = ""
     missing: bool = False
     errors: str = ""
+    late: bool = False
 
     @property
     def given(self) -> bool:
@@ -54,7 +70,7 @@ def ask(command: Sequence[str], seconds: float = 60.0, environment: Mapping[str,
                 os.killpg(process.pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=1)
-            return Answer(problem=f"gave no answer in {seconds:g} s")
+            return Answer(problem=f"gave no answer in {seconds:g} s", late=True)
         output.seek(0)
         errors.seek(0)
         text, said = output.read(), errors.read()

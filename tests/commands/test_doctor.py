@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,6 +17,7 @@ from fabricheck.errors import UserError
 from fabricheck.records.state import GpuProcess, NodeState
 from fabricheck.records.verdict import Verdict
 from fabricheck.session import doctor
+from fabricheck.suite import suite_root
 from tests.support.bench import built
 from tests.support.states import gpu, nic, node
 
@@ -113,7 +116,6 @@ def test_ranks_are_started(tmp_path: Path) -> None:
 def test_as_a_prolog_what_is_wrong_is_red_and_others_on_the_node_are_not(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(doctor, "end_in", lambda *_: None)  # this process goes on
     busy = {"processes": (GpuProcess(4242, "python", 1 << 30),)}
     made(monkeypatch, four(**busy))
     assert call("--system=alps", "--prolog") == 0
@@ -122,7 +124,7 @@ def test_as_a_prolog_what_is_wrong_is_red_and_others_on_the_node_are_not(
     assert call("--system=alps", "--prolog") == 1
 
     def mute(_: float) -> NodeState:
-        raise UserError("this node cannot be asked for its state: no answer in 2.5 s")
+        raise doctor.NodeHangs("this node cannot be asked for its state: no answer in 2.5 s")
 
     monkeypatch.setattr(doctor, "ask_this_node", mute)
     assert call("--prolog") == 4
@@ -130,12 +132,83 @@ def test_as_a_prolog_what_is_wrong_is_red_and_others_on_the_node_are_not(
     assert call("--prolog", "--built=.") == 2
 
 
-@pytest.mark.full
-def test_a_prolog_ends_whatever_hangs() -> None:
-    code = (
-        "import time; from fabricheck.session import doctor; doctor.ask_this_node = lambda _: time.sleep(600); "
-        "from fabricheck.cli import main; main(['doctor', '--prolog'])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (4, "")
-    assert done.stderr == "fabricheck: this node did not answer in 4.5 s\n"
+def prolog(folder: Path, *options: str, code: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    """As Slurm calls it: the program, in a process of its own. `code` runs first, and changes something."""
+    program = folder / "program.py"
+    program.write_text(f"import sys\n{code}\nfrom fabricheck.__main__ import main\nmain()\n")
+    command = [sys.executable, str(program), "doctor", "--prolog", *options]
+    environment = {**os.environ, **variables}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
+
+
+STATE = """from dataclasses import replace
+from fabricheck.session import doctor
+from tests.commands.test_doctor import four
+"""
+NODE = {"PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+def faulty(lost: str) -> str:
+    return f"{STATE}doctor.ask_this_node = lambda _: replace(four(), {lost})"
+
+
+@pytest.mark.parametrize(
+    ("lost", "status"), [("gpus=four().gpus", 0), ("gpus=four().gpus[:3]", 4), ("gpus=four(pcie_generation=3).gpus", 1)]
+)
+def test_a_prolog_fails_for_a_fault_of_its_node(tmp_path: Path, lost: str, status: int) -> None:
+    done = prolog(tmp_path, "--system=alps", code=faulty(lost), **NODE)
+    assert done.returncode == status, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "options, code, variables",
+    [
+        (("--system=nowhere",), "", {}),
+        (("--no-such-option",), "", {}),
+        (("--built=.",), "", {}),
+        (("--system=alps",), "", {"FABRICHECK_SUITE": "/moved"}),
+        (("--system=alps",), "", {"FABRICHECK_SITES": "/moved"}),
+        ((), f"{STATE}doctor.ask_this_node = lambda _: 1 // 0", NODE),
+        ((), f"{STATE}import os; doctor.ask_this_node = lambda _: os.kill(os.getpid(), 9)", NODE),
+    ],
+)
+def test_a_prolog_takes_no_node_away_for_what_is_not_its_fault(
+    tmp_path: Path, options: tuple[str, ...], code: str, variables: dict[str, str]
+) -> None:
+    done = prolog(tmp_path, *options, code=code, TMPDIR=str(tmp_path), **variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.strip()
+
+
+def test_a_typo_in_a_topology_takes_no_node_away_and_hides_no_fault(tmp_path: Path) -> None:
+    shutil.copytree(suite_root() / "site_configs" / "alps", tmp_path / "sites" / "site_configs" / "alps")
+    (tmp_path / "sites" / "site_configs" / "alps" / "topology.yaml").write_text("system: alps\ngpus: [oops\n")
+    sites = {"FABRICHECK_SITES": str(tmp_path / "sites")}
+    well = prolog(tmp_path, "--system=alps", code=faulty("gpus=four().gpus"), **NODE, **sites)
+    assert (well.returncode, "not compared with alps" in well.stderr) == (0, True)
+    bad = prolog(tmp_path, "--system=alps", code=faulty("gpus=four(rows_failed=True).gpus"), **NODE, **sites)
+    assert bad.returncode == 1, bad.stdout + bad.stderr
+
+
+def test_a_file_system_that_hangs_takes_no_node_away(tmp_path: Path) -> None:
+    """Where a module is read from it: before doctor runs at all."""
+    hangs = "from fabricheck import prolog; prolog.guard.__defaults__ = (0.3,)\n"
+    os.mkfifo(tmp_path / "click.py")
+    done = prolog(tmp_path, code=hangs)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "no answer in 0.3 s" in done.stderr
+
+
+def test_only_a_node_that_was_asked_and_does_not_answer_is_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = "import sys, time; open(sys.argv[1] + '/nid001.before.draft', 'w'); time.sleep(600)"
+
+    def hanging(_: str, folder: str, __: str) -> list[str]:
+        return [sys.executable, "-c", collector, folder]
+
+    monkeypatch.setattr(doctor, "module_command", hanging)
+    with pytest.raises(doctor.NodeHangs):
+        doctor.ask_this_node(2)
+    collector = "import time; time.sleep(600)"
+    with pytest.raises(UserError) as raised:
+        doctor.ask_this_node(0.5)
+    assert not isinstance(raised.value, doctor.NodeHangs)

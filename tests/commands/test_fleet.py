@@ -44,6 +44,7 @@ def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A suite whose store knows two of the five nodes of a partition of Slurm, nid001 the longest."""
     shutil.copytree(ROOT / "site_configs" / "emulated", root / "site_configs" / "emulated")
     monkeypatch.chdir(root)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
     log = tmp_path / "salloc.log"
     (tmp_path / "bin").mkdir()

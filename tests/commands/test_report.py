@@ -38,6 +38,7 @@ def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copytree(ROOT / "site_configs" / system, root / "site_configs" / system)
     (root / "reference_values").mkdir()
     monkeypatch.chdir(root)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
     return root
 
 

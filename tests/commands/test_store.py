@@ -27,6 +27,7 @@ def run(*arguments: str | Path) -> int:
 @pytest.fixture
 def suite(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(root)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
     return root
 
 

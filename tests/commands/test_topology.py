@@ -19,13 +19,6 @@ from fabricheck.judge.expected_table import rows
 from fabricheck.topology.drawing import box_width, draw, layout
 from tests.support.nodes import PAPERS, ROOT, node, system
 
-pytestmark = pytest.mark.usefixtures("in_suite")
-
-
-@pytest.fixture
-def in_suite(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-
 
 @pytest.mark.parametrize("name", [*PAPERS, "local"])
 @pytest.mark.parametrize("layout", ["text", "csv", "json"])
@@ -184,7 +177,7 @@ def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
 
     for folder in ("site_configs", "config", "reference_values", "checks"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(tmp_path))
     settings = tmp_path / "site_configs" / "lumi" / "settings.py"
     text = settings.read_text(encoding="utf-8")
     settings.write_text(text.replace("count=8", "count=4").replace('tuning_profile="lumi"', 'tuning_profile="moon"'))
@@ -209,7 +202,7 @@ def test_validate_wants_the_number_of_nodes(tmp_path: Path, monkeypatch: pytest.
 
     for folder in ("site_configs", "config", "reference_values", "checks"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(tmp_path))
     topology = tmp_path / "site_configs" / "lumi" / "topology.yaml"
     text = topology.read_text(encoding="utf-8")
     topology.write_text(text[: text.index("fabric:")], encoding="utf-8")
@@ -251,7 +244,7 @@ def test_validate_knows_what_extras_can_say(
 
     for folder in ("site_configs", "config", "reference_values", "checks"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(tmp_path))
     settings = tmp_path / "site_configs" / "lumi" / "settings.py"
     text = settings.read_text(encoding="utf-8")
     own = f'tuning_profile="lumi", extras={{"unsupported": {unsupported}}}'
@@ -266,7 +259,7 @@ def test_validate_wants_references_of_every_test_or_a_reason(tmp_path: Path, mon
 
     for folder in ("site_configs", "config", "reference_values", "checks"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(tmp_path))
     check = "import reframe as rfm\n\n@rfm.simple_test\nclass Another(rfm.RunOnlyRegressionTest):\n    pass\n"
     (tmp_path / "checks" / "another.py").write_text(check, encoding="utf-8")
     (tmp_path / "reference_values" / "alps.yaml").unlink()

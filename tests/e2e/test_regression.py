@@ -5,6 +5,7 @@ Each session is a run of the suite, with Slurm and MPI, on network namespaces wh
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -61,7 +62,13 @@ class Nightly:
 
     def ask(self, *words: str) -> Answer:
         command = [sys.executable, "-m", "fabricheck", *words, f"--store={self.store}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.site.root)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "FABRICHECK_SUITE": str(self.site.root)},
+        )
         assert done.stderr == ""
         return done.returncode, done.stdout
 

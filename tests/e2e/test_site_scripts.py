@@ -17,6 +17,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.store.reading import history
 from fabricheck.suite import suite_root
 from tests.support import no_locks
+from tests.support.schedulers import knows
 from tests.support.toy import ToySuite
 
 pytestmark = pytest.mark.e2e
@@ -59,7 +60,9 @@ def test_each_verdict_has_its_exit_status(toy: ToySuite, tmp_path: Path, verdict
     make_result(toy, verdict)
     textfiles = tmp_path / "textfiles"
     textfiles.mkdir()
-    job = nightly(toy, "toy", FABRICHECK_TEXTFILE=str(textfiles), FABRICHECK_DRAIN="print")
+    host = json.loads(toy.result.read_text().partition("\n")[0])["ranks"][0]["host"]
+    path = knows(tmp_path / "bin", host)
+    job = nightly(toy, "toy", FABRICHECK_TEXTFILE=str(textfiles), FABRICHECK_DRAIN="print", PATH=path)
     assert job.returncode == status, job.stdout + job.stderr
     written = json.loads((toy.output / "latest-toy" / "verdict.json").read_text())
     assert (written["verdict"], written["exit_status"]) == (verdict.value, status)
@@ -104,7 +107,7 @@ def test_a_mistake_is_2_and_keeps_the_newest_run(toy: ToySuite, arguments: list[
 
 def test_drain_names_what_is_no_verdict(tmp_path: Path) -> None:
     (tmp_path / "verdict.json").write_text("[]")
-    command = [sys.executable, str(suite_root() / "ci" / "drain.py"), str(tmp_path / "verdict.json")]
+    command = [sys.executable, str(suite_root() / "ci" / "drain.py"), str(tmp_path / "verdict.json"), "--system=toy"]
     job = subprocess.run(command, capture_output=True, text=True, check=False)
     assert job.returncode == 2
     assert len(job.stderr.splitlines()) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -106,7 +107,15 @@ def run(suite: Path, name: str, *options: str, built: str = "built", rounds: int
     command += [f"--built={suite / built}", f"--output={output}", f"--store={suite / 'store'}", *options, "--"]
     for variable in (f"rounds={rounds}", "ranks=2", "budget=0.03", "operations=pingpong", "sizes=host:8B"):
         command.append(f"--setvar=TuningOfNode.{variable}")
-    job = subprocess.run(command, cwd=suite, capture_output=True, text=True, check=False, timeout=300)
+    job = subprocess.run(
+        command,
+        cwd=suite,
+        env={**os.environ, "FABRICHECK_SUITE": str(suite)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert job.returncode != 2, job.stdout + job.stderr
     (folder,) = output.glob("runs/local-*")
     written = json.loads((folder / "verdict.json").read_text())

@@ -47,7 +47,7 @@ def run(root: Path, *options: str, **variables: str) -> Finished:
     job = subprocess.run(
         [*command, f"--built={root / 'built'}", f"--output={output}", *options],
         cwd=root,
-        env={**os.environ, **variables},
+        env={**os.environ, "FABRICHECK_SUITE": str(root), **variables},
         capture_output=True,
         text=True,
         check=False,

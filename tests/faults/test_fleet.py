@@ -93,7 +93,7 @@ def command(site: Site, which: str, programs: Path) -> list[str]:
     where = [f"--built={programs}", f"--output={site.root / 'output'}", f"--store={site.root / 'store'}"]
     variables = [f"--setvar={variable}" for variable in (*NODE, *NETWORK)]
     program = [sys.executable, "-m", "fabricheck", "run", *options, *where, "--", *variables]
-    return ["sh", "-c", f'cd "{site.root}" && exec "$@"', "sh", *program]
+    return ["sh", "-c", f'{site.enter}; exec "$@"', "sh", *program]
 
 
 def test_each_bad_node_is_named_and_all_others_are_measured(fleet: Site, programs: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -50,7 +51,15 @@ class Finished:
 def run(root: Path, tag: str, *options: str) -> Finished:
     command = [sys.executable, "-m", "fabricheck", "run", "--system", "local", f"--tag={tag}", f"--output={tag}"]
     command.append(f"--built={root / 'built'}")
-    job = subprocess.run([*command, *options], cwd=root, capture_output=True, text=True, check=False, timeout=300)
+    job = subprocess.run(
+        [*command, *options],
+        cwd=root,
+        env={**os.environ, "FABRICHECK_SUITE": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     folders = list((root / tag / "runs").glob("local-*"))
     assert len(folders) == 1, job.stdout + job.stderr
     cases = {}
@@ -243,6 +252,7 @@ def test_a_program_that_was_built_before(suite: Path, tmp_path: Path) -> None:
     job = subprocess.run(
         [*command, f"--built={tmp_path}", f"--output={tmp_path}"],
         cwd=suite,
+        env={**os.environ, "FABRICHECK_SUITE": str(suite)},
         capture_output=True,
         text=True,
         check=False,

@@ -26,6 +26,7 @@ each_command = pytest.mark.parametrize("command", COMMANDS, ids=[words[0] for wo
 def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = make_suite(tmp_path / "suite")
     monkeypatch.chdir(root)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
     return root
 
 

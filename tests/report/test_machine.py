@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fabricheck.records.state import GpuProcess, States
 from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.report.machine import write_json, write_junit, write_prometheus
 from tests.support.findings import bad_finding, note
+from tests.support.states import gpu, node
 from tests.support.synthetic import pair_run
 
 LOST = bad_finding(Verdict.INCOMPLETE, "12 test cases were selected and 11 were run")
@@ -32,9 +35,20 @@ def test_json_holds_the_verdict_the_problems_and_every_metric(tmp_path: Path) ->
     assert content["problems"] == [LOST.as_json()]
     assert content["findings"] == [note("it scales").as_json()]
     (only,) = content["runs"]
-    assert only["hosts"] == ["nid001"]
+    assert (only["hosts"], only["busy"]) == (["nid001"], [])
     assert [each["name"] for each in only["metrics"]] == [each.name for each in run.judgements]
     assert [each["verdict"] for each in only["metrics"]].count("FAIL") == 1
+
+
+@pytest.mark.parametrize("used", [{"busy_cores": 60.0}, {"gpus": (gpu(processes=(GpuProcess(7, "python"),)),)}])
+def test_json_says_which_nodes_others_used(tmp_path: Path, used: dict[str, Any]) -> None:
+    """They are not drained for what was measured."""
+    judged = pair_run()
+    states = States(before={"nid001": node("nid001", **used)}, asked=True)
+    judged = replace(judged, run=replace(judged.run, states=states))
+    write_json([judged], tmp_path / "v.json", system="x", problems=[], findings=[])
+    (only,) = json.loads((tmp_path / "v.json").read_text())["runs"]
+    assert only["busy"] == ["nid001"]
 
 
 @pytest.mark.parametrize("bad", [Verdict.DEGRADED, Verdict.FAIL, Verdict.INCOMPLETE, Verdict.INVALID])

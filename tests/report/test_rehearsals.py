@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -21,6 +23,7 @@ from fabricheck.report.machine import write_json, write_junit, write_prometheus
 from fabricheck.report.terminal import render
 from fabricheck.suite import suite_root
 from tests.support.result_files import CUDA, lines_of, write
+from tests.support.schedulers import knows
 from tests.support.synthetic import pair_run
 
 
@@ -95,11 +98,13 @@ def test_every_line_for_prometheus_is_labelled(tmp_path: Path) -> None:
 
 
 def test_no_node_is_drained_for_a_rehearsal(tmp_path: Path) -> None:
-    drain = [sys.executable, str(suite_root() / "ci" / "drain.py"), str(tmp_path / "verdict.json")]
+    drain = [sys.executable, str(suite_root() / "ci" / "drain.py"), str(tmp_path / "verdict.json"), "--system=alps"]
+    session = {"id": "1a2b3c4d", "ended": datetime.now(timezone.utc).isoformat()}
     for platform, status in (("nvidia", 0), ("emulated", 2)):
         run = pair_run(platform=platform, bad={(0, 1): Verdict.FAIL})
-        write_json([run], tmp_path / "verdict.json", system="alps", problems=[], findings=[])
-        done = subprocess.run(drain, capture_output=True, text=True, check=False)
+        write_json([run], tmp_path / "verdict.json", system="alps", problems=[], findings=[], session=session)
+        environment = {**os.environ, "PATH": knows(tmp_path / "bin", run.run.ranks[0].host)}
+        done = subprocess.run(drain, capture_output=True, text=True, check=False, env=environment)
         assert (done.returncode, "State=DRAIN" in done.stdout) == (status, status == 0)
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.fleet.record import FOLDER, Fleet
+from fabricheck.commands.run import _judge_abandoned
+from fabricheck.errors import UserError
+from fabricheck.fleet.record import ENDED, EXCLUDED, FILE, FOLDER, TROUBLES, Fleet
 from fabricheck.records.case import NODES
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.abandoned import RUN, Started, read_abandoned
+from fabricheck.session.abandoned import RUN, Started, abandoned, read_abandoned
 from fabricheck.session.outcome import judge_session
 from fabricheck.session.reading import level_of
 from fabricheck.session.storing import store_session
@@ -43,6 +45,52 @@ def test_of_a_killed_run_is_judged_what_each_node_left(tmp_path: Path) -> None:
     assert outcome.fleet is not None
     assert (outcome.fleet.good, outcome.verdict) == ((), Verdict.INCOMPLETE)
     assert "--resume" in outcome.fleet.unchecked[-1].why
+
+
+DAMAGE: dict[str, tuple[str, bytes]] = {
+    "torn line": (f"{FOLDER}/{EXCLUDED}", b'{"node": "nid001", "what": "hangs", "guilty": true}\n{"node": "nid0'),
+    "other line": (f"{FOLDER}/{EXCLUDED}", b"7\n"),
+    "line of no node": (f"{FOLDER}/{EXCLUDED}", b'{"node": 7, "what": "hangs"}\n'),
+    "torn trouble": (f"stage/local/default/openmpi/SmokeHost_0a1b2c3d/{TROUBLES}", b"{"),
+    "torn fleet": (f"{FOLDER}/{FILE}", b'{"job"'),
+    "no job": (f"{FOLDER}/{FILE}", b'{"job": "--name=other", "unchecked": []}'),
+    "odd start": (RUN, b'{"system": "local", "listed": 1, "uuid": "1", "host": "h", "started": "noon"}'),
+    "no start": (RUN, b'{"system": "local", "listed": 1, "uuid": "1", "host": "h", "started": 7}'),
+    "torn start": (RUN, b'{"system'),
+}
+
+
+@pytest.mark.parametrize("name, content", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_run_is_set_aside_with_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes
+) -> None:
+    """Else it would end every later run of the system before it measures."""
+    suite = Suite(make_suite(tmp_path / "suite"))
+    run = make_run(tmp_path / "runs", "local-20261120T030000Z", {"nid001": 1})
+    (run / name).write_bytes(content)
+    _judge_abandoned(suite, "local", tmp_path, None)
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1 and str(run) in said[0]
+    assert abandoned(tmp_path / "runs", "local") == ()
+    assert (run / name).exists() or name == RUN
+
+
+def test_why_a_job_ended_may_be_in_any_encoding(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "local-1", {"nid001": 1})
+    (run / FOLDER / ENDED).write_bytes(b"the disk was full: \xff\xfe")
+    session = read_abandoned(run)
+    outcome = judge_session(session, Suite(make_suite(tmp_path / "suite")), "local")
+    assert outcome.verdict is Verdict.INCOMPLETE
+
+
+@pytest.mark.parametrize("job", ["--name=other", "1 2", "17,18", 17, None])
+def test_a_job_is_a_number(tmp_path: Path, job: object) -> None:
+    """It becomes a word of scancel, which may be root's."""
+    run = make_run(tmp_path, "local-1", {})
+    content = json.loads((run / FOLDER / FILE).read_text())
+    (run / FOLDER / FILE).write_text(json.dumps({**content, "job": job}))
+    with pytest.raises(UserError, match="no number of a job"):
+        Fleet.of_run(run)
 
 
 def test_what_was_taken_over_is_judged_again_and_stored_once(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_another_file_of_a_partition_is_another_yardstick(suite: Path) -> None:
 
 
 def test_validate_looks_at_the_files_of_all_partitions(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(suite)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(suite))
     site = suite / "site_configs" / "hgx-h200"
     text = (site / "topology-gpu8.yaml").read_text()
     (site / "topology-gpu8.yaml").write_text(text.replace("system: hgx-h200", "system: hgx-h100"))
@@ -108,7 +108,7 @@ def test_validate_looks_at_the_files_of_all_partitions(suite: Path, monkeypatch:
 
 
 def test_an_old_key_of_an_environment_is_named_with_the_new_one(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(suite)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(suite))
     settings = suite / "site_configs" / "hgx-h200" / "settings.py"
     old = 'for one in site_configuration["environments"]:\n    one["extras"]["port"] = one["extras"].pop("backend")\n'
     settings.write_text(settings.read_text() + old)

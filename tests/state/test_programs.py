@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
 import sys
+from pathlib import Path
 
-from fabricheck.state.programs import ask
+import pytest
+
+from fabricheck.rfm.state import state_command
+from fabricheck.session.doctor import ask_this_node
+from fabricheck.session.reframe import reframe_command
+from fabricheck.state.nvml import NvmlUnavailable, ask_gpu_facts
+from fabricheck.state.programs import ask, module_command
 
 
 def test_what_a_program_prints_and_that_it_is_not_there() -> None:
@@ -22,3 +32,20 @@ def test_a_program_that_hangs_is_left() -> None:
 def test_a_program_that_fails_says_why() -> None:
     assert ask(["sh", "-c", "echo no >&2; exit 3"]).problem == "ended with exit status 3: no"
     assert ask(["sh", "-c", "kill -11 $$"]).problem == "was ended by signal 11"
+
+
+@pytest.mark.parametrize("name", ["json", "fabricheck", "reframe", "runpy", "pathlib"])
+def test_a_module_in_the_current_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'planted')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    command = ["sh", "-c", state_command("before", "")]
+    subprocess.run(command, env={**os.environ, "SLURM_LOCALID": "0"}, timeout=60, check=True)
+    ask_this_node(60)
+    with contextlib.suppress(NvmlUnavailable):
+        ask_gpu_facts()
+    monkeypatch.setattr("pathlib.Path.exists", lambda _: False)  # where ReFrame has no script beside this Python
+    assert "-c" in reframe_command()
+    assert ask([*reframe_command(), "--version"]).given
+    assert ask(module_command("fabricheck", "--version")).given
+    monkeypatch.undo()
+    assert not (tmp_path / "planted").exists()

@@ -88,6 +88,7 @@ def test_a_mixed_history_is_refused(
     root: Path, command: Sequence[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(root)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
     store = root / "output" / "store"
     add(root, store, 0)
     entry = rehearse(root, root / "elsewhere", 1)
@@ -100,6 +101,7 @@ def test_no_reference_is_made_of_a_rehearsal(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(root)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
     for night in range(12):
         rehearse(root, root / "output" / "store", night)
     said = refused(capsys, ["calibrate", "local", "--write"])
@@ -111,6 +113,7 @@ def test_rehearsals_are_compared_with_each_other_and_the_answer_says_so(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(root)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
     for night in range(2):
         rehearse(root, root / "output" / "store", night)
     for words in (["compare", "00000000", "00000001", "--system=local"], ["watch", "local"]):
@@ -132,6 +135,7 @@ def test_import_keeps_what_a_rehearsal_was(
             each["device"]["name"] = "emulated NVIDIA H200"
 
     monkeypatch.chdir(root)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
     file = result_file(root / "results", 0, source=CUDA, change=emulated)
     with pytest.raises(SystemExit) as ended:
         main(["store", "import", str(file), "--system=hgx-h200", "--test=Collectives"])

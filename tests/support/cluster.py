@@ -67,6 +67,11 @@ class Site:
         shutil.copytree(root / "site_configs" / "emulated", self.root / "site_configs" / "emulated")
         (self.root / "reference_values").mkdir()
 
+    @property
+    def enter(self) -> str:
+        """For a shell: the folder of the suite is the current one, and commands use the suite."""
+        return f'cd "{self.root}" && export FABRICHECK_SUITE="{self.root}"'
+
     def let_waiting_ranks_sleep(self) -> None:
         """What ranks that spin on fewer cores wait for is each other, for milliseconds, and not the network."""
         source = suite_root() / "fabricheck" / "emulation" / "standins" / "yield.cpp"
@@ -89,7 +94,7 @@ class Site:
             "--setvar=NodePairs.warmup=1",
             *([f"--setvar=NodePairs.sizes=host:{self.size}"] if self.size else []),
         ]
-        return ["sh", "-c", f'cd "{self.root}" && exec "$@"', "sh", *program, *options, *large]
+        return ["sh", "-c", f'{self.enter}; exec "$@"', "sh", *program, *options, *large]
 
     def run(self, partition: str, *options: str, environment: str = "openmpi", name: str = "NodePairs") -> Finished:
         command = self.command(partition, *options, environment=environment, name=name)

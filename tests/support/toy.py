@@ -58,8 +58,8 @@ class ToySuite:
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> ToySuite:
-    """The suite; it has measured what two ranks of the host backend could have."""
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToySuite:
+    """The suite, which commands use; it has measured what two ranks of the host backend could have."""
     root = tmp_path / "suite"
     for folder in ("checks", "config", "site_configs/toy", "reference_values"):
         (root / folder).mkdir(parents=True)
@@ -71,4 +71,5 @@ def toy(tmp_path: Path) -> ToySuite:
     shutil.copy(suite_root() / "tests" / "data" / "fabricbench" / "synthetic_host_2ranks.jsonl", result)
     check = root / "checks" / "check.py"
     check.write_text(CHECK.replace("RESULT", str(result)))
+    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
     return ToySuite(Suite(root), check, result)

@@ -1,111 +1,268 @@
-"""ci/drain.py on the verdict of a run over many nodes: what it prints, and what it does not."""
+"""ci/drain.py on verdicts of runs: what it prints, what it does not, and when it does nothing."""
 
 from __future__ import annotations
 
+import datetime
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ci.drain import Node, ask_scheduler
 from ci.drain import main as drain_main
+from fabricheck.errors import UserError
 from fabricheck.suite import suite_root
+from tests.support.schedulers import knows
+
+DRAINED = "Reason=fabricheck 1a2b3c4d: "
+Content = Mapping[str, Any]
 
 
-def bad(node: str, verdict: str, message: str = "it failed twice") -> dict[str, Any]:
+def bad(node: str, verdict: str = "FAIL", message: str = "it failed twice") -> dict[str, Any]:
     return {"node": node, "verdict": verdict, "evidence": [{"verdict": verdict, "part": node, "message": message}]}
 
 
-def drain(folder: Path, fleet: dict[str, Any], *options: str) -> subprocess.CompletedProcess[str]:
-    file = folder / "verdict.json"
-    file.write_text(json.dumps({"rehearsal": False, "runs": [], "fleet": fleet}))
-    command = [sys.executable, str(suite_root() / "ci" / "drain.py"), str(file), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def run(test: str, verdict: str, *hosts: str, busy: tuple[str, ...] = ()) -> dict[str, Any]:
+    problems = [] if verdict == "PASS" else [{"message": "3 wrong bytes", "verdict": verdict}]
+    return {"test": test, "verdict": verdict, "hosts": [*hosts], "problems": problems, "metrics": [], "busy": [*busy]}
 
 
-BAD = [bad("nid003", "FAIL"), bad("nid004", "INCOMPLETE"), bad("nid005", "DEGRADED", "loses 50%; really")]
+def verdict_of(*runs: Content, session: str = "1a2b3c4d-55", hours_ago: float = 1.0, **more: Any) -> dict[str, Any]:
+    ended = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=hours_ago)
+    known = {"id": session, "ended": ended.isoformat()}
+    return {"system": "alps", "rehearsal": False, "session": known, "runs": [*runs], **more}
 
 
-def test_fail_and_degraded_are_drained(tmp_path: Path) -> None:
-    done = drain(tmp_path, {"nodes": 8, "bad": BAD})
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == [
-        "scontrol update NodeName=nid003 State=DRAIN 'Reason=fabricheck: nid003: it failed twice'",
-        "scontrol update NodeName=nid005 State=DRAIN 'Reason=fabricheck: nid005: loses 50%; really'",
+def fleet(*found: Content, nodes: int = 64, good: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
+    return verdict_of(**{"fleet": {"nodes": nodes, "bad": [*found], "good": [*good]}, **more})
+
+
+def cluster(**away: str) -> dict[str, Node]:
+    """64 nodes of the partition gpu; those of `away` are drained for a reason."""
+    names = [f"nid{number:03}" for number in range(1, 65)]
+    return {name: Node(name, frozenset({"gpu"}), name in away, away.get(name, "")) for name in names}
+
+
+class Drain:
+    """Calls the script, and keeps what it said."""
+
+    def __init__(self, folder: Path, said: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.said = folder, said
+        self.nodes = cluster()
+        self.out: list[str] = []
+        self.err: list[str] = []
+
+    def write(self, name: str, content: Content | str) -> Path:
+        file = self.folder / name
+        file.write_text(content if isinstance(content, str) else json.dumps(content))
+        return file
+
+    def __call__(self, content: Content | str, *options: str, system: str = "alps") -> int:
+        file = self.write("verdict.json", content)
+        status = drain_main([str(file), f"--system={system}", *options], lambda _: self.nodes)
+        said = self.said.readouterr()
+        self.out, self.err = said.out.splitlines(), said.err.splitlines()
+        return status
+
+    @property
+    def drained(self) -> list[str]:
+        return [line.split()[2].partition("=")[2] for line in self.out if "State=DRAIN" in line]
+
+    @property
+    def undrained(self) -> list[str]:
+        return [line.split()[2].partition("=")[2] for line in self.out if "State=UNDRAIN" in line]
+
+
+@pytest.fixture
+def drain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Drain:
+    return Drain(tmp_path, capsys)
+
+
+BAD = (bad("nid003"), bad("nid004", "INCOMPLETE"), bad("nid005", "DEGRADED", "loses 50%; really"))
+
+
+def test_fail_and_degraded_are_drained(drain: Drain) -> None:
+    assert drain(fleet(*BAD)) == 0
+    assert drain.err == []
+    assert drain.out == [
+        f"scontrol update NodeName=nid003 State=DRAIN '{DRAINED}nid003: it failed twice'",
+        f"scontrol update NodeName=nid005 State=DRAIN '{DRAINED}nid005: loses 50%; really'",
     ]
+
+
+def test_a_run_that_failed_on_one_node_alone(drain: Drain) -> None:
+    runs = [
+        run("Copies", "FAIL", "nid003"),
+        run("Pairs", "FAIL", "nid004", "nid005"),
+        run("Host", "DEGRADED", "nid006"),
+    ]
+    assert drain(verdict_of(*runs)) == 0
+    assert drain.drained == ["nid003"]
 
 
 @pytest.mark.parametrize(
     ("scheduler", "line"),
     [
-        ("pbs", "pbsnodes -o -C 'fabricheck: nid003: it failed twice' nid003"),
-        ("flux", "flux resource drain nid003 'fabricheck: nid003: it failed twice'"),
+        ("pbs", "pbsnodes -o -C 'fabricheck 1a2b3c4d: nid003: it failed twice' nid003"),
+        ("flux", "flux resource drain nid003 'fabricheck 1a2b3c4d: nid003: it failed twice'"),
     ],
 )
-def test_other_schedulers(tmp_path: Path, scheduler: str, line: str) -> None:
-    done = drain(tmp_path, {"nodes": 8, "bad": BAD[:1]}, f"--scheduler={scheduler}")
-    assert done.stdout.splitlines() == [line]
+def test_other_schedulers(drain: Drain, scheduler: str, line: str) -> None:
+    assert drain(fleet(BAD[0]), f"--scheduler={scheduler}") == 0
+    assert drain.out == [line]
 
 
-def test_where_most_are_bad_none_is_drained(tmp_path: Path) -> None:
-    done = drain(tmp_path, {"nodes": 3, "bad": BAD})
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "2 of 3 nodes are bad" in done.stderr
-
-
-def test_a_waiver_holds_until_its_day_ends(tmp_path: Path) -> None:
-    waivers = tmp_path / "waivers"
-    waivers.write_text("# known\nnid003 ann 2999-12-31 waits for a cable\nnid005 bob 2020-01-01 was to be fixed\n")
-    done = drain(tmp_path, {"nodes": 8, "bad": BAD}, f"--waivers={waivers}")
-    assert [line.split()[2] for line in done.stdout.splitlines()] == ["NodeName=nid005"]
-    assert "nid003: waived by ann until 2999-12-31: waits for a cable: not drained" in done.stderr
-    assert "the waiver of nid005 ended on 2020-01-01" in done.stderr
-
-
-@pytest.mark.parametrize("line", ["nid003 ann", "nid003 ann tomorrow why", "nid003 ann 2999-13-01 why"])
-def test_a_waiver_that_is_none_is_one_line(tmp_path: Path, line: str) -> None:
-    (tmp_path / "waivers").write_text(f"{line}\n")
-    done = drain(tmp_path, {"nodes": 8, "bad": BAD}, f"--waivers={tmp_path / 'waivers'}")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1 and "LAST-DAY" in done.stderr
+def many(count: int) -> list[dict[str, Any]]:
+    return [bad(f"nid{number:03}") for number in range(1, count + 1)]
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "line"),
+    ("count", "options", "drained"),
+    [(3, (), 3), (4, (), 0), (32, (), 0), (64, (), 0), (4, ("--really=3",), 0), (4, ("--really=4",), 4)],
+)
+def test_no_more_than_a_share_of_a_partition(drain: Drain, count: int, options: tuple[str, ...], drained: int) -> None:
+    """5% of 64 nodes are three."""
+    assert drain(fleet(*many(count)), *options) == (0 if drained else 2)
+    assert len(drain.drained) == drained
+    assert drained or len(drain.err) == 1
+
+
+def test_of_a_small_partition_one_node_may_be_drained(drain: Drain) -> None:
+    drain.nodes = {name: each for name, each in cluster().items() if name < "nid005"}
+    assert drain(fleet(*many(1), nodes=4)) == 0
+    assert drain(fleet(*many(2), nodes=4)) == 2
+
+
+def test_what_was_drained_on_other_days_counts(drain: Drain) -> None:
+    drain.nodes = cluster(nid010="fabricheck 99999999: slow", nid011="fabricheck 88888888: slow", nid012="bad fan")
+    assert drain(fleet(*many(1))) == 0
+    assert drain(fleet(*many(2))) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["ALL", "nid[001-064]", "nid001,nid002", "nid999", "-h", "nid003 State=RESUME", "$(id)"]
+)
+@pytest.mark.parametrize("of_a_fleet", [True, False])
+def test_a_name_that_the_scheduler_does_not_have_is_not_printed(drain: Drain, name: str, of_a_fleet: bool) -> None:
+    content = fleet(bad(name)) if of_a_fleet else verdict_of(run("Copies", "FAIL", name))
+    assert drain(content) == 0
+    assert (drain.out, len(drain.err)) == ([], 1)
+
+
+def test_a_host_with_its_domain(drain: Drain) -> None:
+    assert drain(verdict_of(run("Copies", "FAIL", "nid003.alps.site.org"))) == 0
+    assert drain.drained == ["nid003"]
+
+
+@pytest.mark.parametrize("hours", [25.0, 1000.0, -2.0])
+def test_an_old_verdict_is_refused(drain: Drain, hours: float) -> None:
+    assert drain(fleet(*BAD, hours_ago=hours)) == 2
+    assert (drain.out, len(drain.err)) == ([], 1)
+    assert drain(fleet(*BAD, hours_ago=30), "--hours=48") == 0
+
+
+def test_another_system_s_verdict_and_a_rehearsal_are_refused(drain: Drain) -> None:
+    assert drain(fleet(*BAD), system="lumi") == 2
+    assert drain(fleet(*BAD, rehearsal=True)) == 2
+    assert drain.out == []
+    assert drain(fleet(*BAD), system="alps:gpu") == 0
+
+
+def test_a_machine_that_was_busy_is_not_drained(drain: Drain) -> None:
+    runs = [run("Copies", "FAIL", "nid003.site.org", busy=("nid003",)), run("Copies", "FAIL", "nid004")]
+    assert drain(verdict_of(*runs)) == 0
+    assert drain.drained == ["nid004"]
+    assert "nid003" in drain.err[0]
+
+
+def test_an_administrator_s_drain_is_left_as_it_is(drain: Drain) -> None:
+    drain.nodes = cluster(nid003="ann: waits for a cable")
+    assert drain(fleet(*BAD)) == 0
+    assert drain.drained == ["nid005"]
+    assert "ann: waits for a cable" in drain.err[0]
+
+
+def test_a_waiver_holds_until_its_day_ends(drain: Drain) -> None:
+    known = ("nid[002-003].site.org ann 2999-12-31 waits", "nid005 bob 2020-01-01 repair", "nid999 eve 2999-12-31 gone")
+    waivers = drain.write("waivers", "\n".join(["# known", *known]))
+    assert drain(fleet(*BAD), f"--waivers={waivers}") == 0
+    assert drain.drained == ["nid005"]
+    assert [line.split(": ")[0] for line in drain.err] == [f"{waivers}:3", f"{waivers}:4", "nid003"]
+
+
+@pytest.mark.parametrize(
+    "line", ["nid003 ann", "nid003 ann tomorrow why", "nid003 ann 2999-13-01 why", "nid[ ann 2999-12-31 x"]
+)
+def test_a_waiver_that_is_none_is_one_line(drain: Drain, line: str) -> None:
+    waivers = drain.write("waivers", f"{line}\n")
+    assert drain(fleet(*BAD), f"--waivers={waivers}") == 2
+    assert (drain.out, len(drain.err)) == ([], 1)
+
+
+OURS = "fabricheck 0ld0ld00: 3 wrong bytes"
+
+
+def after(drain: Drain, before: Content, now: Content, *options: str, reason: str = OURS) -> list[str]:
+    drain.nodes = cluster(nid003=reason)
+    assert (
+        drain(
+            now,
+            f"--after={drain.write('before.json', {**before, 'session': {**before['session'], 'id': '0ld0ld00'}})}",
+            *options,
+        )
+        == 0
+    )
+    return drain.undrained
+
+
+BEFORE = verdict_of(run("Copies", "FAIL", "nid003"), run("Host", "PASS", "nid003"), hours_ago=500)
+
+
+@pytest.mark.parametrize(
+    ("now", "good"),
     [
-        ("slurm", "scontrol update NodeName=nid003 State=UNDRAIN"),
-        ("pbs", "pbsnodes -r -C '' nid003"),
-        ("flux", "flux resource undrain nid003"),
+        (verdict_of(run("Copies", "PASS", "nid003")), True),
+        (verdict_of(run("Host", "PASS", "nid003")), False),  # another test
+        (verdict_of(run("Copies", "PASS", "nid004")), False),  # another node
+        (verdict_of(run("Copies", "PASS", "nid003"), run("Host", "INVALID", "nid003")), False),
+        (verdict_of(run("Copies", "INCOMPLETE", "nid003")), False),
     ],
 )
-def test_after_a_clean_retest_a_node_is_undrained(tmp_path: Path, scheduler: str, line: str) -> None:
-    before = tmp_path / "before.json"
-    earlier = [bad("nid003", "FAIL"), bad("nid005", "FAIL"), bad("nid006", "FAIL"), bad("nid004", "INCOMPLETE")]
-    before.write_text(json.dumps({"rehearsal": False, "runs": [], "fleet": {"nodes": 8, "bad": earlier}}))
-    now = {"nodes": 8, "good": ["nid001", "nid003", "nid004"], "bad": [bad("nid006", "DEGRADED")]}
-    done = drain(tmp_path, now, f"--scheduler={scheduler}", f"--after={before}")
-    drained, undrained = done.stdout.splitlines()
-    assert ("nid006" in drained, undrained) == (True, line)
-    # It was not measured, so nothing is known of it.
-    assert done.stderr.splitlines() == [
-        f"nid005: was drained before and is not good in {tmp_path / 'verdict.json'}: not undrained"
-    ]
+def test_only_a_pass_of_the_failed_test_undrains(drain: Drain, now: Content, good: bool) -> None:
+    assert after(drain, BEFORE, now) == (["nid003"] if good else [])
 
 
-def test_an_earlier_verdict_that_is_none_is_one_line(tmp_path: Path) -> None:
-    done = drain(tmp_path, {"nodes": 8, "good": [], "bad": BAD}, f"--after={tmp_path / 'none'}")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"{tmp_path / 'none'}: is no verdict.json")
+@pytest.mark.parametrize("reason", ["ann: waits for a cable", "", "fabricheck 77777777: later", "fabricheck: old"])
+def test_a_node_with_another_reason_is_not_undrained(drain: Drain, reason: str) -> None:
+    assert after(drain, BEFORE, verdict_of(run("Copies", "PASS", "nid003")), reason=reason) == []
 
 
-RUN = {
-    "verdict": "FAIL",
-    "hosts": ["nid003"],
-    "problems": [{"message": "wrong bytes", "verdict": "FAIL"}],
-    "metrics": [],
-}
+def test_a_fleet_s_node_is_undrained_by_what_its_fleet_ran(drain: Drain) -> None:
+    """Such as one with which no MPI started: no run of it failed."""
+    before = fleet(bad("nid003"), runs=[run("Smoke", "PASS", "nid001"), run("Pairs", "PASS", "nid001", "nid002")])
+    now = [run("Smoke", "PASS", "nid003"), run("Pairs", "PASS", "nid001", "nid003")]
+    assert after(drain, before, fleet(good=("nid003",), runs=now)) == ["nid003"]
+    assert after(drain, before, fleet(good=("nid003",), runs=now[:1])) == []
+    assert after(drain, before, fleet(good=(), runs=now)) == []
+
+
+def test_another_system_s_verdict_undrains_nothing(drain: Drain) -> None:
+    file = drain.write("before.json", {**BEFORE, "system": "lumi"})
+    assert drain(verdict_of(run("Copies", "PASS", "nid003")), f"--after={file}") == 2
+    assert drain.out == []
+
+
+def test_an_earlier_verdict_that_is_none_is_one_line(drain: Drain) -> None:
+    assert drain(fleet(*BAD), f"--after={drain.folder / 'none'}") == 2
+    assert drain.out == [] and drain.err[0].startswith(f"{drain.folder / 'none'}: is no verdict.json")
+
+
+RUN = run("Copies", "FAIL", "nid003")
 
 
 @pytest.mark.parametrize(
@@ -115,36 +272,60 @@ RUN = {
         '{"a":' * 3000,
         "[]",
         "7",
-        json.dumps({"runs": [{**RUN, "hosts": "v"}]}),
-        json.dumps({"runs": [{**RUN, "hosts": [None]}]}),
-        json.dumps({"runs": [{**RUN, "problems": []}]}),
-        json.dumps({"runs": [{**RUN, "problems": [{"message": 7, "verdict": "FAIL"}]}]}),
-        json.dumps({"runs": ["FAIL"]}),
-        json.dumps({"fleet": {"nodes": float("nan"), "bad": BAD}}),
-        json.dumps({"fleet": {"nodes": 8, "bad": [{"node": "", "verdict": "FAIL", "evidence": BAD[0]["evidence"]}]}}),
-        json.dumps({"fleet": {"nodes": 8, "bad": [{"node": "nid003", "verdict": "FAIL", "evidence": []}]}}),
+        verdict_of({**RUN, "hosts": "v"}),
+        verdict_of({**RUN, "hosts": [None]}),
+        verdict_of({**RUN, "problems": []}),
+        verdict_of({**RUN, "problems": [{"message": 7, "verdict": "FAIL"}]}),
+        verdict_of({**RUN, "busy": "nid003"}),
+        verdict_of("FAIL"),  # type: ignore[arg-type]
+        verdict_of(RUN, session=7),  # type: ignore[arg-type]
+        {**verdict_of(RUN), "session": {"id": "1a2b3c4d", "ended": "yesterday"}},
+        {**verdict_of(RUN), "session": {"id": "1a2b3c4d", "ended": "2026-11-20T03:00:00"}},
+        {"runs": [RUN]},
+        fleet(bad("")),
+        fleet({**bad("nid003"), "evidence": []}),
     ],
 )
 @pytest.mark.parametrize("scheduler", ["slurm", "pbs"])
-def test_a_damaged_verdict_is_one_line_and_drains_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, scheduler: str
+def test_a_damaged_verdict_is_one_line_and_drains_nothing(drain: Drain, content: Content | str, scheduler: str) -> None:
+    assert drain(content, f"--scheduler={scheduler}") == 2
+    assert drain.out == []
+    assert len(drain.err) == 1 and "is no verdict.json" in drain.err[0]
+
+
+SAID = {
+    "sinfo": "nid001|gpu|idle|none\nnid001|all|idle|none\nnid002|gpu|drained*|bad | fan\nnid003|gpu|down$|none\n",
+    "pbsnodes": json.dumps(
+        {"nodes": {"nid001": {"state": "free"}, "nid002": {"state": "offline", "comment": "bad | fan"}}}
+    ),
+    "flux": "avail|nid001|\ndrain|nid[002-003]|bad | fan\n",
+}
+
+
+@pytest.mark.parametrize(("scheduler", "program"), [("slurm", "sinfo"), ("pbs", "pbsnodes"), ("flux", "flux")])
+def test_a_scheduler_says_which_nodes_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str, program: str
 ) -> None:
-    file = tmp_path / "verdict.json"
-    file.write_text(content)
-    assert drain_main([str(file), f"--scheduler={scheduler}"]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert len(said.err.splitlines()) == 1 and said.err.startswith(f"{file}: is no verdict.json")
+    (tmp_path / "said").write_text(SAID[program])
+    file = tmp_path / program
+    file.write_text(f"#!/bin/sh\n/bin/cat {tmp_path / 'said'}\n")
+    file.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    nodes = ask_scheduler(scheduler)
+    assert (nodes["nid001"].away, nodes["nid002"].away, nodes["nid002"].reason) == (False, True, "bad | fan")
+    file.write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(UserError):
+        ask_scheduler(scheduler)
+    file.unlink()
+    with pytest.raises(UserError):
+        ask_scheduler(scheduler)
 
 
-def test_a_fleet_of_more_nodes_than_a_float_can_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "verdict.json"
-    file.write_text(json.dumps({"fleet": {"nodes": 10**400, "bad": BAD}}))
-    assert drain_main([str(file)]) == 0
-    assert "nid003" in capsys.readouterr().out
-
-
-def test_what_the_damaged_ones_are_made_of_is_drained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "verdict.json").write_text(json.dumps({"runs": [RUN]}))
-    assert drain_main([str(tmp_path / "verdict.json")]) == 0
-    assert "NodeName=nid003" in capsys.readouterr().out
+def test_it_is_a_script(tmp_path: Path) -> None:
+    """Whatever the current folder has."""
+    (tmp_path / "verdict.json").write_text(json.dumps(fleet(*BAD)))
+    (tmp_path / "json.py").write_text("raise SystemExit(7)")
+    command = [sys.executable, str(suite_root() / "ci" / "drain.py"), "verdict.json", "--system=alps"]
+    environment = {**os.environ, "PATH": knows(tmp_path / "bin", "nid003")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, "NodeName=nid003" in done.stdout) == (0, True), done.stderr

@@ -1,0 +1,73 @@
+"""`fabricheck doctor --prolog`: its exit status is a fault of this node or 0, in bounded time.
+
+A scheduler takes each node away whose prolog fails. A typo in a file that all nodes share, a suite that was moved or a
+file system that hangs is no fault of the node, and would take all of them. So another process answers, and this one has
+imported nothing yet but what starting Python did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import syslog
+import time
+
+#: Seconds after which whatever still runs is left.
+ENDS_S = 4.5
+#: Exit statuses of what doctor found wrong with the node: DEGRADED, FAIL, INCOMPLETE.
+FAULTS = (1, 3, 4)
+_MOST = 1 << 16  # bytes of what is said that are read
+
+
+def wanted(words: list[str]) -> bool:
+    """Whether a command line is that of a prolog."""
+    return "doctor" in words[:1] and "--prolog" in words
+
+
+def guard(seconds: float = ENDS_S) -> None:
+    """Goes on in a child, and ends this process with the child's status where that is a fault of the node, else with 0.
+
+    What the child says on stderr goes to the system's log too where this is no fault of the node.
+    """
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        os.dup2(writing, 2)
+        os.close(writing)
+        return
+    os.close(writing)
+    said, status = _wait(child, reading, time.monotonic() + seconds)
+    with contextlib.suppress(OSError):
+        os.write(2, said)
+    if status not in (0, *FAULTS):
+        why = f"no answer in {seconds:g} s" if status is None else f"ended with {status}"
+        lines = said.decode(errors="replace").split("\n")
+        text = f"fabricheck: the prolog says nothing of this node ({why}): {lines[-2] if len(lines) > 1 else ''}"
+        with contextlib.suppress(OSError):
+            os.write(2, f"{text}\n".encode())
+        syslog.syslog(syslog.LOG_WARNING, text)
+    os._exit(status if status in FAULTS else 0)
+
+
+def _wait(child: int, reading: int, until: float) -> tuple[bytes, int | None]:
+    """What a child says in time, and its status; None where it has not ended, and is left behind."""
+    said, status, open_ = b"", None, True
+    while status is None and (left := until - time.monotonic()) > 0:
+        if open_ and select.select([reading], [], [], min(left, 0.05))[0]:
+            new = os.read(reading, 4096)
+            open_ = bool(new)
+            said = (said + new)[:_MOST]
+            continue
+        if not open_:
+            time.sleep(min(left, 0.01))
+        ended, how = os.waitpid(child, os.WNOHANG)
+        status = os.waitstatus_to_exitcode(how) if ended else None
+    if status is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+    return said, status
