@@ -1,0 +1,136 @@
+"""A finding in words: the one line for people, the figures in it, and the steps of its row of the catalogue.
+
+A line has one order: verdict, what, how much of what, and what to do next. The message of the finding and all that its
+row says is one level deeper: `in_detail`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Iterator
+
+from fabricheck.records.catalogue import Entry
+from fabricheck.records.component import Component
+from fabricheck.records.finding import Finding
+from fabricheck.report.content import number
+from fabricheck.units import apart
+
+#: Characters of a line for people.
+LONGEST = 160
+# What stands for what a step asks for and the finding does not have.
+_UNKNOWN = {"nodes": "LIST", "gpu": "N"} | {name: name.upper() for name in ("node", "part", "system", "file", "run")}
+_MOST_NODES = 4
+
+
+def line(finding: Finding, *, system: str = "", run: str = "") -> str:
+    """What people read first, of at most 160 characters.
+
+    Such as `DEGRADED nid001 is slower than its peers: 1,809 Gb/s, 42.8% below 3,165 Gb/s. On nid001: dmesg -T`.
+    """
+    before = f"{finding.verdict.value} "
+    return before + summary(finding, system=system, run=run, most=LONGEST - len(before))
+
+
+def summary(finding: Finding, *, system: str = "", run: str = "", message: str | None = None, most: int = 149) -> str:
+    """The line without its verdict, of at most `most` characters, with the first step where there is room for it.
+
+    A finding that names no component says with its message what it is about, as far as there is room; `message` may be
+    a shorter one than its own. `run`: the folder of the run.
+    """
+    what, amount = headline(finding), figures(finding)
+    if not finding.components and not amount:
+        amount = finding.message if message is None else message
+    if amount:
+        what += f": {amount}"
+    if len(what) > most:
+        return f"{what[: most - 1]}…"
+    first = next(iter(steps(finding, system=system, run=run)), "")
+    return f"{what.rstrip('.')}. {first}" if first and len(what) + 2 + len(first) <= most else what
+
+
+def headline(finding: Finding) -> str:
+    """What is wrong, and where."""
+    entry = finding.entry
+    if not entry.subject:
+        return f"{finding.place}: {entry.sentence}" if finding.components else entry.sentence
+    if finding.components:
+        return f"{finding.place} {entry.sentence}"
+    return f"{finding.metrics[0]} {entry.sentence}" if len(finding.metrics) == 1 else entry.alone
+
+
+def figures(finding: Finding) -> str:
+    """How much of what, such as `1,809 Gb/s, 42.8% below 3,165 Gb/s`; empty where the finding has no figure."""
+    measured, expected, unit = finding.measured, finding.expected, finding.unit
+    if measured is None or not math.isfinite(measured):
+        return ""
+    text = f"{number(measured)} {unit}".rstrip()
+    if expected is None or not (math.isfinite(expected) and expected > 0):
+        return text
+    share = measured / expected
+    against = f"{number(share)} times" if share >= 2 else apart(measured, expected)
+    return f"{text}, {against} {number(expected)} {unit}".rstrip()
+
+
+def steps(finding: Finding, *, system: str = "", run: str = "") -> tuple[str, ...]:
+    """What to do, the first first, with the finding's own names in the commands."""
+    names = _names(finding, system, run)
+    return tuple(plain(filled(each, names)) for each in finding.entry.steps)
+
+
+def filled(step: str, names: dict[str, str]) -> str:
+    """A step with `names` in place of `{node}` and so on; what has no name keeps a word such as NODE."""
+    return step.format(**{name: names.get(name) or word for name, word in _UNKNOWN.items()})
+
+
+def plain(text: str) -> str:
+    """A text of the catalogue without the marks of its commands."""
+    return text.replace("`", "")
+
+
+def in_detail(finding: Finding, *, system: str = "", run: str = "", width: int = 100) -> Iterator[str]:
+    """What is one level deeper than the line: the message, what decides it, how sure it is, and every step."""
+    yield from _wrapped(finding.message, "  ", width)
+    yield from of_entry(finding.entry, steps(finding, system=system, run=run), width)
+
+
+def of_entry(entry: Entry, its_steps: tuple[str, ...], width: int = 100) -> Iterator[str]:
+    """What a row of the catalogue says beside its sentence."""
+    yield from _wrapped(f"What decides it: {plain(entry.decides)}", "  ", width)
+    yield from _wrapped(f"How sure it is: {entry.certainty.value}", "  ", width)
+    for place, each in enumerate(its_steps, start=1):
+        yield from _wrapped(f"{place}. {each}", "  ", width, more="   ")
+
+
+def general_steps(entry: Entry) -> tuple[str, ...]:
+    """The steps of a row of the catalogue for no finding in particular."""
+    return tuple(plain(filled(each, {})) for each in entry.steps)
+
+
+def _wrapped(text: str, indent: str, width: int, more: str = "") -> list[str]:
+    # A command is pasted from one line.
+    return textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=indent + more, break_long_words=False
+    ) or [indent]
+
+
+def _names(finding: Finding, system: str, run: str) -> dict[str, str]:
+    nodes = sorted({node for each in finding.components for node in each.nodes})
+    listed = ",".join(nodes) if len(nodes) <= _MOST_NODES else ""
+    part = next((each for each in finding.components if each.name), Component.of_node(""))
+    return {
+        "node": listed,
+        "nodes": listed,
+        "part": part.name,
+        "gpu": _index(part),
+        "system": system,
+        "file": next(iter(finding.files), ""),
+        "run": run,
+    }
+
+
+def _index(part: Component) -> str:
+    """The index of a GPU, with which every topology ends its name."""
+    found = re.search(r"\d+$", part.name)
+    return found[0] if found else ""

@@ -1,0 +1,145 @@
+"""The line of every code: what, how much, and what to do, in 160 characters and in words that can be looked up."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pytest
+
+from fabricheck.cli import cli
+from fabricheck.records.catalogue import CATALOGUE, SYMPTOMS, Entry
+from fabricheck.records.component import Component, Kind
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
+from fabricheck.report.lines import LONGEST, figures, general_steps, headline, in_detail, line, steps, summary
+from fabricheck.topology.model import load_topology
+
+ROOT = Path(__file__).resolve().parents[2]
+GPU, NIC = Component(Kind.GPU, "gpu2", "nid001"), Component(Kind.NIC, "hsn0", "nid001")
+OTHER = Component(Kind.GPU, "gpu3", "nid002")
+#: What a finding of each subject names.
+NAMED = {
+    "A GPU": (GPU,),
+    "A NIC port": (NIC,),
+    "A library or a setting": (Component(Kind.LIBRARY, "NCCL", version="2.29.1"),),
+    "A link": (Component(Kind.LINK, "gpu2", "nid001", "gpu3", "nid001"),),
+    "A metric": (),
+    "A node": (Component.of_node("nid001"),),
+    "A pair": (Component.between(GPU, OTHER, "out"),),
+    "A part": (GPU,),
+    "A path": (Component.between(GPU, OTHER),),
+    "A setting": (Component(Kind.SETTING, "NCCL_ALGO=Ring"),),
+    "A switch": (Component(Kind.SWITCH, "leaf1"),),
+    "A transfer": (Component.between(GPU, OTHER, "out"),),
+    "Two nodes": (Component.of_node("nid001"), Component.of_node("nid002")),
+    "": (),
+}
+METRIC = "allreduce_uncontended_all_1gib_goodput"
+RUN = "output/runs/alps-20261125T020000Z"
+# Words that stopped readers, or that another word stands for; those of a dialect of our own.
+BANNED = re.compile(
+    r"\b(lacks?|witness(es)?|by turns|mends?|anew|chance [\d.]|nothing went on|said nothing|last words|none alone"
+    r"|equals|alike|wholly|says of (them|it)selves|others' work|nobody|found out|ways?|tells?|what is slow)\b",
+    re.IGNORECASE,
+)
+
+
+def of(code: str, entry: Entry) -> Finding:
+    """A finding of this code as there is one: with the figures of a slow one, or the name of a metric."""
+    metrics = (METRIC,) if entry.subject == "A metric" else ()
+    found = Finding(code, Verdict.DEGRADED, "12 of 13 did not do it", NAMED[entry.subject], metrics=metrics)
+    return replace(found, measured=1809.0, expected=3165.0, unit="Gb/s") if entry.symptom == SYMPTOMS[0] else found
+
+
+@pytest.mark.parametrize("code", CATALOGUE)
+def test_the_line_of_a_code(code: str) -> None:
+    entry = CATALOGUE[code]
+    found = of(code, entry)
+    text = line(found, system="alps", run=RUN)
+    assert len(text) <= LONGEST
+    assert text.startswith(f"DEGRADED {headline(found)}")
+    assert entry.sentence in text
+    assert all(each.text in text for each in found.components)
+    assert figures(found) in text
+    assert all(each in text for each in steps(found, system="alps", run=RUN)[:1]), "no room for the first step"
+    assert not re.search(r"[{}`]|NODE|PART|SYSTEM|FILE|RUN", text) or not found.components
+
+
+@pytest.mark.parametrize("code", CATALOGUE)
+def test_the_words_of_a_code(code: str) -> None:
+    entry = CATALOGUE[code]
+    assert entry.symptom in SYMPTOMS
+    assert entry.sentence and not entry.sentence.endswith(".") and ":" not in entry.sentence
+    assert entry.sentence[0].islower() == bool(entry.subject)
+    assert entry.decides.endswith(".")
+    texts = (entry.alone, entry.decides, entry.certainty.value, *entry.steps)
+    assert [found[0] for each in texts for found in BANNED.finditer(each)] == []
+    assert all(each.count("`") % 2 == 0 and not each.endswith(".") for each in entry.steps)
+    # What is wrong has something that can be done about it.
+    assert entry.steps or entry.certainty.value.startswith("told")
+
+
+def commands() -> list[str]:
+    names = {each for entry in CATALOGUE.values() for step in entry.steps for each in re.findall(r"`(.+?)`", step)}
+    return sorted(each for each in names if each.startswith("fabricheck ") and len(each.split()) > 2)
+
+
+@pytest.mark.parametrize("command", commands())
+def test_the_commands_parse(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(click.Path, "convert", lambda self, value, param, ctx: value)
+    cli.make_context("fabricheck", shlex.split(re.sub(r"[{}]", "", command))[1:])
+    name, own, rest = cli.resolve_command(click.Context(cli), shlex.split(re.sub(r"[{}]", "", command))[1:])
+    assert own is not None and name is not None
+    own.make_context(name, rest)
+
+
+def test_what_a_finding_does_not_have_keeps_a_word() -> None:
+    assert all(not re.search(r"[{}`]", each) for entry in CATALOGUE.values() for each in general_steps(entry))
+    assert "-i N" in " ".join(general_steps(CATALOGUE["slow-gpu"]))
+    bare = Finding("slow-nic", Verdict.DEGRADED, "it is slow")
+    assert (headline(bare), "ethtool -S PART" in steps(bare)[0]) == ("A NIC port is slower than its peers", True)
+
+
+def test_figures_have_units_separators_and_few_digits() -> None:
+    def shown(measured: float | None, expected: float | None = None, unit: str = "Gb/s") -> str:
+        return figures(Finding("slow-gpu", Verdict.DEGRADED, "", (), measured, expected, unit))
+
+    assert shown(2727.4321, 2859.1) == "2,727 Gb/s, 4.6% below 2,859 Gb/s"
+    assert shown(12.5, 10.0, "us") == "12.50 us, 25.0% above 10.00 us"
+    assert shown(1380.0, 100.0, "us") == "1,380 us, 13.80 times 100.0 us"
+    assert shown(2727.4321) == "2,727 Gb/s"
+    assert shown(None, 2859.1) == shown(float("nan"), 1.0) == ""
+
+
+def test_a_finding_without_a_component_has_its_message_in_the_line() -> None:
+    found = Finding("test-failed", Verdict.FAIL, "PingPong @alps:gpu+gnu: sanity: no output")
+    assert line(found).startswith("FAIL A test failed: PingPong @alps:gpu+gnu: sanity: no output. rfm_job.err")
+    long = Finding("test-failed", Verdict.FAIL, "x" * 500)
+    assert len(line(long)) == LONGEST and line(long).endswith("…")
+    assert summary(found, message="sanity") == summary(Finding("test-failed", Verdict.FAIL, "sanity"))
+
+
+def test_one_level_deeper_is_all_of_it() -> None:
+    found = of("slow-gpu", CATALOGUE["slow-gpu"])
+    text = "\n".join(in_detail(found, system="alps", run=RUN, width=1000))
+    for each in (
+        found.message,
+        found.entry.decides,
+        found.entry.certainty.value,
+        *steps(found, system="alps", run=RUN),
+    ):
+        assert each in text
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "site_configs").glob("*/topology*.yaml")), ids=lambda file: str(file.parent.name)
+)
+def test_the_name_of_a_gpu_ends_with_its_index(file: Path) -> None:
+    """With which the commands for it are made."""
+    for gpu in load_topology(file).gpus:
+        assert re.search(r"\d+$", gpu.name), gpu
+        assert int(re.search(r"\d+$", gpu.name)[0]) == gpu.index  # type: ignore[index]
