@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fabricheck.extras import parse_cores
 from fabricheck.judge.evidence import Evidence, Node, short_name
 from fabricheck.records.run import Run
 from fabricheck.records.state import NodeState
@@ -31,6 +32,7 @@ def evidence_of_nodes(nodes: Sequence[Node], run: Run | None) -> Iterator[Eviden
         yield from _unlike_ranks(run)
         yield from _unlike_order(run)
         yield from _unlike_nvidia_smi(run)
+        yield from _few_cores(run)
     yield from _clocks(nodes)
     yield from _load(nodes)
     for node in nodes:
@@ -194,6 +196,21 @@ def _unlike_nvidia_smi(run: Run) -> Iterator[Evidence]:
             )
             advice = "CUDA_VISIBLE_DEVICES in ascending order, and CUDA_DEVICE_ORDER=PCI_BUS_ID"
             yield Evidence(host, "", text, advice, Verdict.DEGRADED, same="order of GPUs")
+
+
+def _few_cores(run: Run) -> Iterator[Evidence]:
+    """Nodes whose ranks have no core beside their own, where libraries have threads that send what GPUs wait for."""
+    if not run.header.get("few_cores"):
+        return
+    allowed: dict[str, list[frozenset[int]]] = {}
+    for rank in run.ranks:
+        allowed.setdefault(short_name(rank.host), []).append(parse_cores(rank.cpus))
+    for host, of_ranks in allowed.items():
+        cores = len(frozenset().union(*of_ranks))
+        if cores < 2 * len(of_ranks):
+            text = f"{cores} cores for {len(of_ranks)} ranks, whose libraries need some for the threads that send"
+            advice = "give each rank more cores: processor or cores of the partition (docs/add-your-system.md)"
+            yield Evidence(host, "", text, advice, Verdict.PASS, same="few cores")
 
 
 def _clocks(nodes: Sequence[Node]) -> Iterator[Evidence]:

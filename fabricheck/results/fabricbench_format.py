@@ -240,6 +240,7 @@ class HeaderModel(_Line):
     ranks: Annotated[list[RankModel], Field(min_length=1)]
     local_rank_source: Text
     oversubscribed: bool
+    few_cores: bool = False
     libraries: dict[str, LibraryModel]
     environment: dict[str, str]
     environment_differences: list[DifferenceModel]

@@ -276,9 +276,9 @@ std::string header_json(const World& world, const Options& options, const Invoca
   const std::string library_differences = differences_json(world, libraries.listed());
   const std::vector<std::string> ranks =
       world.strings_at_first(rank_json(world, invocation.local.value, device_index, host_memory));
-  const int crowded = world.shares_cores ? 1 : 0;
-  int oversubscribed = 0;
-  mpi_check(MPI_Allreduce(&crowded, &oversubscribed, 1, MPI_INT, MPI_MAX, world.all), "MPI_Allreduce");
+  const int mine_of_cores[] = {world.shares_cores ? 1 : 0, world.lacks_cores ? 1 : 0};
+  int of_cores[2] = {};
+  mpi_check(MPI_Allreduce(mine_of_cores, of_cores, 2, MPI_INT, MPI_MAX, world.all), "MPI_Allreduce");
   if (world.rank != 0) return {};
 
   const ClockFacts clock = clock_facts();
@@ -297,7 +297,8 @@ std::string header_json(const World& world, const Options& options, const Invoca
       .key("ranks")
       .begin_array();
   for (const std::string& rank : ranks) json.literal(rank);
-  json.end_array().field("local_rank_source", invocation.local.variable).field("oversubscribed", oversubscribed == 1);
+  json.end_array().field("local_rank_source", invocation.local.variable).field("oversubscribed", of_cores[0] == 1);
+  if (of_cores[1] == 1) json.field("few_cores", true);
   json.key("libraries");
   libraries_json(json, libraries);
   json.key("library_differences").literal(library_differences).key("environment").begin_object();

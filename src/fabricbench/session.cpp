@@ -96,6 +96,7 @@ class Session {
                    Proof& proof, std::int64_t begin) {
     totals_.setup_ns = now_ns() - begin;  // MPI's own start
     std::optional<Stopwatch> setup(std::in_place, totals_.setup_ns);
+    if (world.lacks_cores) device::wait_by_yielding();
     const int device_index = select_device(options_, world, invocation_.local);
     if (device_index >= 0) {
       const device::Info info = device::info(device_index);

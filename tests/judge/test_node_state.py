@@ -396,6 +396,15 @@ def test_a_clock_that_is_an_hour_off_and_the_load_of_others() -> None:
     ]
 
 
+def test_ranks_without_a_core_for_the_threads_of_their_library() -> None:
+    run = run_with([node(host) for host in HOSTS], [node(host, "after") for host in HOSTS], gpus=True)
+    ranks = tuple(replace(each, cpus="3" if each.host == "nid002" else "0-15") for each in run.ranks)
+    narrow = replace(run, ranks=ranks, header={**run.header, "few_cores": True})
+    (found,) = evidence_of(narrow, None)
+    assert (found.host, found.verdict, found.same) == ("nid002", Verdict.PASS, "few cores")
+    assert evidence_of(replace(narrow, header=run.header), None) == ()
+
+
 def test_a_node_that_told_nothing_is_told() -> None:
     run = run_with([node(host) for host in HOSTS], [node(host, "after") for host in HOSTS])
     lost = replace(run.states, after={host: run.states.after[host] for host in HOSTS[:3]})

@@ -28,6 +28,8 @@
 #define gpuStreamNonBlocking GPU_NAME(StreamNonBlocking)
 #define gpuStreamDestroy GPU_NAME(StreamDestroy)
 #define gpuStreamSynchronize GPU_NAME(StreamSynchronize)
+#define gpuStreamQuery GPU_NAME(StreamQuery)
+#define gpuErrorNotReady GPU_NAME(ErrorNotReady)
 #define gpuMalloc GPU_NAME(Malloc)
 #define gpuFree GPU_NAME(Free)
 #define gpuMemcpyAsync GPU_NAME(MemcpyAsync)
