@@ -260,6 +260,17 @@ std::string host_memory_json(const device::HostMemory& memory, int wanted_node) 
       .text();
 }
 
+void Invocation::add_files_of_library(const std::vector<std::string>& own) {
+  for (auto& [name, value] : recorded_environment()) {
+    const bool of_library = name.compare(1, 4, "CCL_") == 0;
+    if (!of_library || std::find(own.begin(), own.end(), name) != own.end()) continue;
+    std::string& known = environment[name];
+    if (known == value) continue;
+    known = value;
+    set_by_library.push_back(name);
+  }
+}
+
 std::string mpi_library_text() {
   const MpiLibrary mpi = mpi_library();
   return mpi.version.empty() ? mpi.name : mpi.name + ' ' + mpi.version;
@@ -303,8 +314,9 @@ std::string header_json(const World& world, const Options& options, const Invoca
   libraries_json(json, libraries);
   json.key("library_differences").literal(library_differences).key("environment").begin_object();
   for (const auto& [name, value] : invocation.environment) json.field(name, value);
-  json.end_object()
-      .key("environment_differences")
+  json.end_object();
+  if (!invocation.set_by_library.empty()) json.field("set_by_library", invocation.set_by_library);
+  json.key("environment_differences")
       .literal(environment_differences)
       .key("clock")
       .begin_object()

@@ -133,6 +133,7 @@ class Session {
                           options_.access,
                           moves_between_ranks(plan)};
     transport.set_up(context);
+    invocation_.add_files_of_library(proof.own_variables());
     shared.advance();
     const std::string host_memory = uses_host ? host_memory_json(host.send > 0 ? host_send : host_receive, node) : "";
     const std::string run_id = results_ ? results_->run_id() : "";

@@ -24,7 +24,7 @@ class Watchdog {
  private:
   void watch();
   [[noreturn]] void expire();
-  void ask_library(double limit_s);
+  void ask_library(const std::string& warned, double limit_s);
   std::vector<int> ranks_behind() const;
   std::string place_of(const std::vector<int>& ranks) const;
   bool speaks_for_node(const std::vector<int>& behind) const;
