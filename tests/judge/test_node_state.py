@@ -321,7 +321,7 @@ def test_what_the_library_says_and_which_settings_were_in_effect() -> None:
         {"text": "No space left on device", "warning": True, "ranks": [1], "of_ranks": 1},
         {"text": "GPU Direct RDMA Disabled for HCA 0", "warning": False, "ranks": [0, 1, 2, 3], "of_ranks": 4},
     ]
-    proof = {"paths": {}, "evidence": None, "remarks": remarks}
+    proof: dict[str, Any] = {"paths": {}, "evidence": None, "remarks": remarks}
     run = replace(run, header={**run.header, "set_by_library": ["NCCL_PROTO"]}, footer={"proof": proof})
     found = evidence_of(run, None)
     assert [(each.host, each.verdict) for each in found[:2]] == [("nid002", Verdict.PASS), ("nid001", None)]
