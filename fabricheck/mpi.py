@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -93,6 +93,12 @@ _BOUND = {
     "openmpi": Launch(("--map-by", "core", "--bind-to", "core")),
     "mpich": Launch(("-bind-to", "core")),
 }
+# Of each library: bound to so many cores each, one rank after the other.
+_SHARE: Mapping[str, Callable[[int], tuple[str, ...]]] = {
+    "openmpi": lambda cores: ("--map-by", f"slot:PE={cores}", "--bind-to", "core"),
+    "mpich": lambda cores: ("-bind-to", f"core:{cores}"),
+}
+_UNBOUND: Mapping[str, tuple[str, ...]] = {"openmpi": ("--bind-to", "none"), "mpich": ("-bind-to", "none")}
 # Ranks that share a core must give it up while they wait.
 _OVERSUBSCRIBED = {
     "openmpi": Launch(("--oversubscribe", "--bind-to", "none"), {"OMPI_MCA_mpi_yield_when_idle": "1"}),
@@ -100,14 +106,25 @@ _OVERSUBSCRIBED = {
 }
 
 
-def launch(name: str, ranks: int, cores: int) -> Launch:
-    """How mpirun of the MPI `name` starts `ranks` ranks on one node with `cores` physical cores.
+def launch(name: str, ranks: int, cores: int, each: int = 1) -> Launch:
+    """How mpirun of the MPI `name` starts `ranks` ranks on each node, which has `cores` physical cores.
 
-    As long as each rank can have a core it is bound to one. Raises `UserError` for an MPI that is not in `NAMES`.
+    As long as each rank can have a core it is bound to `each` of them; 0: to none. Raises `UserError` for an MPI that
+    is not in `NAMES`.
     """
     if name not in NAMES:
         raise UserError(f"unknown MPI '{name}': how to launch it is known for {', '.join(NAMES)}")
-    return (_BOUND if ranks <= cores else _OVERSUBSCRIBED)[name]
+    if ranks * each > cores:
+        return _OVERSUBSCRIBED[name]
+    return _BOUND[name] if each == 1 else Launch(_SHARE[name](each) if each else _UNBOUND[name])
+
+
+def share_of_cores(ranks: int, cores: int, cores_of_numa_node: int) -> int:
+    """How many of a node's physical cores each of its `ranks` ranks gets: an equal share of a NUMA node, at least 1.
+
+    A rank that drives a GPU has threads beside its own: NCCL and RCCL send over a network by one, and MPI may.
+    """
+    return max(1, min(cores // max(ranks, 1), cores_of_numa_node))
 
 
 def as_root(name: str) -> dict[str, str]:

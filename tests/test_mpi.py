@@ -177,3 +177,19 @@ def test_open_mpi_yields_when_ranks_share_cores() -> None:
 
 def test_physical_cores_are_not_more_than_the_cpus_that_we_may_use() -> None:
     assert 1 <= mpi.physical_cores() <= len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cores", "in_numa_node", "share"),
+    [(8, 128, 64, 16), (4, 128, 16, 16), (1, 16, 16, 16), (1, 128, 64, 64), (2, 2, 1, 1), (8, 4, 4, 1)],
+)
+def test_a_rank_gets_its_share_of_a_numa_node(ranks: int, cores: int, in_numa_node: int, share: int) -> None:
+    assert mpi.share_of_cores(ranks, cores, in_numa_node) == share
+
+
+def test_ranks_are_bound_to_their_share() -> None:
+    assert mpi.launch("openmpi", 8, 128, 16).options == ("--map-by", "slot:PE=16", "--bind-to", "core")
+    assert mpi.launch("mpich", 8, 128, 16).options == ("-bind-to", "core:16")
+    # Nobody knows how many cores there are.
+    assert mpi.launch("openmpi", 8, 128, 0).options == ("--bind-to", "none")
+    assert mpi.launch("openmpi", 8, 4, 1) == mpi.launch("openmpi", 8, 4)

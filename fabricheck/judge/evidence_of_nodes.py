@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fabricheck.extras import parse_cores
 from fabricheck.judge.evidence import Evidence, Node, short_name
 from fabricheck.records.run import Run
 from fabricheck.records.state import NodeState
@@ -17,6 +19,11 @@ from fabricheck.topology.network import fold
 # A launcher starts all nodes within its own time-out (fabricheck.rfm.state); what is more is the clock.
 _CLOCK_S = 60.0
 _LITTLE_MEMORY = 0.1
+# What makes copies and libraries slower or chooses their way, whoever set it.
+_CHANGES = re.compile(r"(NCCL|RCCL)_.*|(CUDA|HIP)_LAUNCH_BLOCKING|CUDA_MPS_ACTIVE_THREAD_PERCENTAGE|LD_PRELOAD")
+_NO_SETTINGS = ("NCCL_VERSION", "NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS")
+_OF_FILE = " (set by a file such as /etc/nccl.conf)"
+_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 # Of these each node, or each rank, has its own.
 _OWN = ("SLURM_", "PMIX_")
 _MOST_NAMED = 6
@@ -31,6 +38,9 @@ def evidence_of_nodes(nodes: Sequence[Node], run: Run | None) -> Iterator[Eviden
         yield from _unlike_ranks(run)
         yield from _unlike_order(run)
         yield from _unlike_nvidia_smi(run)
+        yield from _few_cores(run)
+        yield from _remarks(run)
+        yield from _settings(run)
     yield from _clocks(nodes)
     yield from _load(nodes)
     for node in nodes:
@@ -164,7 +174,16 @@ def _by_rank(
             value = by_rank.get(rank.rank, usual)
             by_host.setdefault(short_name(rank.host), []).append("unset" if value is None else value)
         values = {host: "/".join(dict.fromkeys(told)) for host, told in by_host.items()}
+        numbers = {len(_uuids(value)) for value in values.values()}
+        if name in _DEVICES and len(numbers) == 1 and 0 not in numbers:
+            continue  # as many devices, each by a name that no other has
         yield from _unlike(f"{what}{name}", values, advice)
+
+
+def _uuids(devices: str) -> list[str]:
+    """The devices of a list of UUIDs; none where it has any other."""
+    names = devices.split(",")
+    return names if all(name.startswith(("GPU-", "MIG-")) for name in names) else []
 
 
 def _unlike_order(run: Run) -> Iterator[Evidence]:
@@ -194,6 +213,48 @@ def _unlike_nvidia_smi(run: Run) -> Iterator[Evidence]:
             )
             advice = "CUDA_VISIBLE_DEVICES in ascending order, and CUDA_DEVICE_ORDER=PCI_BUS_ID"
             yield Evidence("gpu-order", host, "", text, advice, Verdict.DEGRADED, same="order of GPUs")
+
+
+def _few_cores(run: Run) -> Iterator[Evidence]:
+    """Nodes whose ranks have no core beside their own, where libraries have threads that send what GPUs wait for."""
+    if not run.header.get("few_cores"):
+        return
+    allowed: dict[str, list[frozenset[int]]] = {}
+    for rank in run.ranks:
+        allowed.setdefault(short_name(rank.host), []).append(parse_cores(rank.cpus))
+    for host, of_ranks in allowed.items():
+        cores = len(frozenset().union(*of_ranks))
+        if cores < 2 * len(of_ranks):
+            text = f"{cores} cores for {len(of_ranks)} ranks, whose libraries need some for the threads that send"
+            advice = "give each rank more cores: processor or cores of the partition (docs/add-your-system.md)"
+            yield Evidence(host, "", text, advice, Verdict.PASS, same="few cores")
+
+
+def _remarks(run: Run) -> Iterator[Evidence]:
+    """What the log of *CCL warns of, and which reasons it gives, on the node of the first rank that does."""
+    remarks = run.footer.get("proof", {}).get("remarks", []) if run.footer else []
+    library = run.header.get("libraries", {}).get("ccl", {}).get("name", "NCCL")
+    hosts = {rank.rank: short_name(rank.host) for rank in run.ranks}
+    for each in remarks:
+        host = hosts.get(each["ranks"][0])
+        if host is None:
+            continue
+        more = f" (on {each['of_ranks']} ranks)" if each["of_ranks"] > 1 else ""
+        verb, verdict = ("warns", Verdict.PASS) if each["warning"] else ("says", None)
+        yield Evidence(host, "", f"{library} {verb}: {each['text']}{more}", "", verdict)
+
+
+def _settings(run: Run) -> Iterator[Evidence]:
+    """Variables that change how data go, by rank 0: where others have them otherwise there is a line of its own."""
+    of_files = set(run.header.get("set_by_library", ()))
+    told = [
+        f"{name}={value}{_OF_FILE if name in of_files else ''}"
+        for name, value in run.header.get("environment", {}).items()
+        if _CHANGES.fullmatch(name) and name not in _NO_SETTINGS
+    ]
+    if told and run.ranks:
+        for host in dict.fromkeys(short_name(rank.host) for rank in run.ranks):
+            yield Evidence(host, "", f"in effect: {', '.join(told)}", "", None)
 
 
 def _clocks(nodes: Sequence[Node]) -> Iterator[Evidence]:

@@ -395,5 +395,7 @@ def _remarks(header: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterable[str
         yield f"a planted defect was requested: {plan['injected']}"
     if header.get("oversubscribed"):
         yield "ranks share cores, because a node has fewer cores than ranks"
+    if header.get("few_cores"):
+        yield "ranks have no core for the threads that send their GPUs' data to other nodes"
     if plan.get("shared_devices"):
         yield "ranks were allowed to share a device"

@@ -241,8 +241,10 @@ class HeaderModel(_Line):
     ranks: Annotated[list[RankModel], Field(min_length=1)]
     local_rank_source: Text
     oversubscribed: bool
+    few_cores: bool = False
     libraries: dict[str, LibraryModel]
     environment: dict[str, str]
+    set_by_library: list[Text] = []
     environment_differences: list[DifferenceModel]
     library_differences: list[DifferenceModel] = []
     clock: ClockModel
@@ -279,11 +281,21 @@ class CclModeProofModel(_Line):
     unproven: dict[Operation, list[Positive]]
 
 
+class RemarkModel(_Line):
+    """What *CCL's log warns of, or gives as a reason; `ranks`: the first of the `of_ranks` that do."""
+
+    text: Text
+    warning: bool
+    ranks: Annotated[list[Count], Field(min_length=1)]
+    of_ranks: Positive
+
+
 class ProofModel(_Line):
     paths: dict[str, Positive]
     evidence: str | None
     only: dict[str, list[Count]] = {}
     interfaces: dict[str, dict[str, Count]] = {}
+    remarks: list[RemarkModel] = []
     ccl_modes: dict[CclMode, CclModeProofModel] = {}
 
 

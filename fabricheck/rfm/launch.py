@@ -53,9 +53,16 @@ def prepare_launcher(test: rfm.RegressionTest) -> None:
     cores = extras.get("cores")
     if cores and test.backend != "host":
         test.job.launcher.options += binding_options(launcher, cores, devices_of_ranks(test))
+    elif launcher == "srun" and test.backend != "host":
+        # Else Slurm may bind each rank to one core.
+        threads = share_of_rank(test) * (test.current_partition.processor.num_cpus_per_core or 1)
+        test.num_cpus_per_task = threads if threads > 1 else None
+        if threads > 1 and KEY in extras:  # whose own launcher ReFrame does not know
+            test.job.launcher.options.append(f"--cpus-per-task={threads}")
     family = test.current_environ.extras.get("mpi")
     if launcher == "mpirun" and family in mpi.NAMES:
-        launch = mpi.launch(family, test.num_tasks, cores_of(test))
+        ranks = test.num_tasks_per_node or test.num_tasks
+        launch = mpi.launch(family, ranks, cores_of(test), share_of_rank(test))
         test.job.launcher.options += list(launch.options)
         test.env_vars.update({**launch.environment, **mpi.as_root(family)})
     if KEY in extras:
@@ -147,6 +154,16 @@ def binding_options(launcher: str, cores: Sequence[str], devices: Sequence[int])
 def cores_of(test: rfm.RegressionTest) -> int:
     """Physical cores of a node: those of the partition's description, else of this machine."""
     return int(test.current_partition.processor.num_cores or mpi.physical_cores())
+
+
+def share_of_rank(test: rfm.RegressionTest) -> int:
+    """How many physical cores each rank gets, one where it drives no GPU; 0 where nobody says how many a node has."""
+    processor = test.current_partition.processor
+    cores = processor.num_cores or (mpi.physical_cores() if test.is_local() else 0)
+    if test.backend == "host":
+        return 1
+    in_numa_node = processor.num_cores_per_numa_node or processor.num_cores_per_socket or cores
+    return cores and mpi.share_of_cores(test.num_tasks_per_node or test.num_tasks, cores, in_numa_node)
 
 
 def gpus_of(test: rfm.RegressionTest) -> int:
@@ -302,6 +319,7 @@ def launch_command(test: rfm.RegressionTest) -> str:
     # ReFrame tells the job only when it runs it.
     test.job.num_tasks = test.num_tasks
     test.job.num_tasks_per_node = test.num_tasks_per_node
+    test.job.num_cpus_per_task = test.num_cpus_per_task
     return str(test.job.launcher.run_command(test.job))
 
 

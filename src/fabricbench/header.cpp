@@ -261,6 +261,17 @@ std::string host_memory_json(const device::HostMemory& memory, int wanted_node) 
       .text();
 }
 
+void Invocation::add_files_of_library(const std::vector<std::string>& own) {
+  for (auto& [name, value] : recorded_environment()) {
+    const bool of_library = name.compare(1, 4, "CCL_") == 0;
+    if (!of_library || std::find(own.begin(), own.end(), name) != own.end()) continue;
+    std::string& known = environment[name];
+    if (known == value) continue;
+    known = value;
+    set_by_library.push_back(name);
+  }
+}
+
 std::string mpi_library_text() {
   const MpiLibrary mpi = mpi_library();
   return mpi.version.empty() ? mpi.name : mpi.name + ' ' + mpi.version;
@@ -277,9 +288,9 @@ std::string header_json(const World& world, const Options& options, const Invoca
   const std::string library_differences = differences_json(world, libraries.listed());
   const std::vector<std::string> ranks =
       world.strings_at_first(rank_json(world, invocation.local.value, device_index, host_memory));
-  const int crowded = world.shares_cores ? 1 : 0;
-  int oversubscribed = 0;
-  mpi_check(MPI_Allreduce(&crowded, &oversubscribed, 1, MPI_INT, MPI_MAX, world.all), "MPI_Allreduce");
+  const int mine_of_cores[] = {world.shares_cores ? 1 : 0, world.lacks_cores ? 1 : 0};
+  int of_cores[2] = {};
+  mpi_check(MPI_Allreduce(mine_of_cores, of_cores, 2, MPI_INT, MPI_MAX, world.all), "MPI_Allreduce");
   if (world.rank != 0) return {};
 
   const ClockFacts clock = clock_facts();
@@ -298,13 +309,15 @@ std::string header_json(const World& world, const Options& options, const Invoca
       .key("ranks")
       .begin_array();
   for (const std::string& rank : ranks) json.literal(rank);
-  json.end_array().field("local_rank_source", invocation.local.variable).field("oversubscribed", oversubscribed == 1);
+  json.end_array().field("local_rank_source", invocation.local.variable).field("oversubscribed", of_cores[0] == 1);
+  if (of_cores[1] == 1) json.field("few_cores", true);
   json.key("libraries");
   libraries_json(json, libraries);
   json.key("library_differences").literal(library_differences).key("environment").begin_object();
   for (const auto& [name, value] : invocation.environment) json.field(name, value);
-  json.end_object()
-      .key("environment_differences")
+  json.end_object();
+  if (!invocation.set_by_library.empty()) json.field("set_by_library", invocation.set_by_library);
+  json.key("environment_differences")
       .literal(environment_differences)
       .key("clock")
       .begin_object()

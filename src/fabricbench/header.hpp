@@ -18,6 +18,11 @@ struct Invocation {
   std::vector<std::string> command;
   std::map<std::string, std::string> environment;  // what may be recorded
   LocalRank local;
+  std::vector<std::string> set_by_library{};  // of `environment`: by a file that NCCL or RCCL read
+
+  // NCCL and RCCL put what stands in their files (/etc/nccl.conf, ~/.nccl.conf) into the environment when they start.
+  // `own`: variables that are this program's.
+  void add_files_of_library(const std::vector<std::string>& own);
 };
 
 // What the host buffers of a rank really are, as JSON.

@@ -47,7 +47,7 @@ NodeShared::NodeShared(const World& world)
   flags_ = reinterpret_cast<Counter*>(slots_ + ranks);
   mine().process_space.store(process_space());
   mine().process.store(getpid());
-  yields_ = world.shares_cores;
+  yields_ = world.shares_cores || world.lacks_cores;
 }
 
 void NodeShared::map(const char* name, int flags) {
@@ -85,7 +85,7 @@ void NodeShared::barrier(const std::vector<int>& wait_for, const std::vector<int
     for (int other = 1; other < world_.node_size; ++other) {
       spin_until([&] { return slots_[other].arrived.load(std::memory_order_acquire) >= now; });
     }
-    if (world_.node_count > 1) mpi_check(MPI_Barrier(world_.leaders), "MPI_Barrier");
+    if (world_.node_count > 1) world_.barrier(world_.leaders);
     slots_[0].released.store(now, std::memory_order_release);
   } else {
     spin_until([&] { return slots_[0].released.load(std::memory_order_acquire) >= now; });
@@ -96,7 +96,9 @@ void NodeShared::barrier(const std::vector<int>& wait_for, const std::vector<int
   }
   for (const int rank : wait_for) {
     if (!world_.on_this_node(rank)) {
-      mpi_check(MPI_Recv(nullptr, 0, MPI_BYTE, rank, kReadyTag, world_.all, MPI_STATUS_IGNORE), "MPI_Recv");
+      MPI_Request ready = MPI_REQUEST_NULL;
+      mpi_check(MPI_Irecv(nullptr, 0, MPI_BYTE, rank, kReadyTag, world_.all, &ready), "MPI_Irecv");
+      world_.complete(ready);
       continue;
     }
     const int index = world_.node_rank_of(rank);

@@ -15,6 +15,7 @@
 #include "fabricbench/json.hpp"
 #include "fabricbench/private_log.hpp"
 #include "fabricbench/proof_logs.hpp"
+#include "fabricbench/secrets.hpp"
 
 namespace fabricbench {
 namespace {
@@ -64,6 +65,42 @@ void only_json(Json& json, const World& world, const std::map<std::string, std::
   json.end_object();
 }
 
+// What the log of each rank remarks, with the first ranks that do, on rank 0. Collective.
+std::map<Remark, std::vector<int>> remarks_of_all_ranks(const World& world, bool has_log) {
+  constexpr std::size_t kMostOfRank = 16, kMost = 64;
+  std::string mine;
+  if (has_log) {
+    for (const auto& [text, warning] : remarks_in_ccl_log(read_private_log(), kMostOfRank))
+      mine += (warning ? '!' : ' ') + text + '\n';
+  }
+  std::map<Remark, std::vector<int>> found;
+  const std::vector<std::string> told = world.strings_at_first(mine);
+  for (std::size_t rank = 0; rank < told.size(); ++rank) {
+    std::istringstream stream(told[rank]);
+    for (std::string line; std::getline(stream, line);) {
+      const Remark remark{redacted(line.substr(1)), line[0] == '!'};
+      if (found.size() < kMost || found.count(remark) > 0) found[remark].push_back(static_cast<int>(rank));
+    }
+  }
+  return found;
+}
+
+void remarks_json(Json& json, const std::map<Remark, std::vector<int>>& remarks) {
+  constexpr std::size_t kMostRanks = 8;
+  json.key("remarks").begin_array();
+  for (const auto& [remark, ranks] : remarks) {
+    const std::vector<int> first(ranks.begin(),
+                                 ranks.begin() + static_cast<std::ptrdiff_t>(std::min(ranks.size(), kMostRanks)));
+    json.begin_object()
+        .field("text", remark.text)
+        .field("warning", remark.warning)
+        .field("ranks", first)
+        .field("of_ranks", ranks.size())
+        .end_object();
+  }
+  json.end_array();
+}
+
 // What all ranks know of the modes of *CCL, on rank 0. Collective.
 CclProof of_all_ranks(const World& world, const CclProof& mine) {
   CclProof all;
@@ -82,11 +119,12 @@ Proof::Proof(const std::string& transport, char** arguments) {
     setenv("CCL_LOG_LEVEL", "info", 1);
     evidence_ = "CCL_LOG_LEVEL";
     own_variables_ = {"CCL_LOG_LEVEL"};
-  } else if (transport == "ccl" && !is_set("NCCL_DEBUG") && !is_set("NCCL_DEBUG_FILE")) {
+  } else if (transport == "ccl" && std::strcmp(device::backend(), "host") != 0) {
     path_ = make_private_log();
     if (path_.empty()) return;
+    // Also where a site's module has set them: without them nothing is proven.
     setenv("NCCL_DEBUG", "INFO", 1);
-    setenv("NCCL_DEBUG_SUBSYS", "INIT,NET", 0);
+    setenv("NCCL_DEBUG_SUBSYS", "INIT,NET", 1);
     setenv("NCCL_DEBUG_FILE", path_.c_str(), 1);
     evidence_ = "NCCL_DEBUG";
     own_variables_ = {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"};
@@ -140,6 +178,7 @@ std::string Proof::collect(const World& world, const CclProof& modes) const {
       ranks[path].push_back(static_cast<int>(rank));
     }
   }
+  const auto remarks = remarks_of_all_ranks(world, evidence_ == "NCCL_DEBUG");
   const CclProof all = of_all_ranks(world, modes);
   // Between windows NCCL makes no channels, of which the log would tell: in a node it offers them only where all GPUs
   // reach each other's memory (`symmetricSupport` in init.cc of 2.28), and kernels or copy engines do so.
@@ -160,6 +199,7 @@ std::string Proof::collect(const World& world, const CclProof& modes) const {
   only_json(json, world, ranks);
   json.key("interfaces");
   interfaces_json(json, world, sent_before_);
+  if (!remarks.empty()) remarks_json(json, remarks);
   if (!all.empty()) json.key("ccl_modes").literal(all.json());
   return json.end_object().text();
 }

@@ -1,7 +1,11 @@
 #include "fabricbench/proof_logs.hpp"
 
+#include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "fabricbench/text.hpp"
 
@@ -44,6 +48,45 @@ std::map<std::string, long> paths_in_ccl_log(const std::string& log) {
   }
   if (network) paths.insert(providers.begin(), providers.end());
   return paths;
+}
+
+std::vector<Remark> remarks_in_ccl_log(const std::string& log, std::size_t most) {
+  constexpr std::size_t kLongest = 240;
+  constexpr char kMarks[][sizeof " WARN "] = {" WARN ", " INFO "};
+  // "n1:10:11 [0] NCCL INFO NET/Socket : GPU Direct RDMA Disabled for HCA 0 'hsn0'". That no plugin is installed is
+  // usual.
+  constexpr const char* kReasons[] = {
+      "isabled",    "ot supported", "nsupported", "o device found", "ould not",    "ailed",       "annot",
+      "navailable", "ot available", " ACS",       "all back",       "alling back", "ncompatible", "rror"};
+  std::vector<Remark> found;
+  std::istringstream stream(log);
+  for (std::string line; found.size() < most && std::getline(stream, line);) {
+    for (const char* mark : kMarks) {
+      const std::size_t place = line.find(mark);
+      if (place == std::string::npos || place < 4 || line.compare(place - 3, 3, "CCL") != 0) continue;
+      const bool warning = mark == kMarks[0];
+      std::string text = trimmed(std::string_view(line).substr(place + std::strlen(mark), kLongest));
+      const bool told =
+          !text.empty() && (warning || (text.find("/Plugin") == std::string::npos &&
+                                        std::any_of(std::begin(kReasons), std::end(kReasons), [&](const char* word) {
+                                          return text.find(word) != std::string::npos;
+                                        })));
+      Remark remark{std::move(text), warning};
+      const auto same = [&](const Remark& other) { return !(other < remark) && !(remark < other); };
+      if (told && std::none_of(found.begin(), found.end(), same)) found.push_back(std::move(remark));
+      break;
+    }
+  }
+  return found;
+}
+
+std::string warnings_in_ccl_log(const std::string& log) {
+  constexpr std::size_t kFew = 2, kAll = 1000;
+  std::vector<std::string> found;
+  for (const auto& [text, warning] : remarks_in_ccl_log(log, kAll)) {
+    if (warning && found.size() < kFew) found.push_back(text);
+  }
+  return join(found, "; ");
 }
 
 std::map<std::string, long> paths_in_oneccl_log(const std::string& log) {

@@ -98,6 +98,7 @@ class Session {
                    const std::vector<Series>& plan, Proof& proof, std::int64_t begin) {
     totals_.setup_ns = now_ns() - begin;  // MPI's own start
     std::optional<Stopwatch> setup(std::in_place, totals_.setup_ns);
+    if (world.lacks_cores) device::wait_by_yielding();
     const int device_index = select_device(options_, world, invocation_.local);
     if (device_index >= 0) {
       const device::Info info = device::info(device_index);
@@ -138,6 +139,7 @@ class Session {
                           moves_between_ranks(plan)};
     watchdog.prepares("setting up the transport (communicators, memory of other ranks)");
     transport.set_up(context);
+    invocation_.add_files_of_library(proof.own_variables());
     shared.advance();
     watchdog.prepares("collecting what all ranks use");
     const std::string host_memory = uses_host ? host_memory_json(host.send > 0 ? host_send : host_receive, node) : "";

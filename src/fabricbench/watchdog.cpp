@@ -12,7 +12,9 @@
 #include "fabricbench/environment.hpp"
 #include "fabricbench/errors.hpp"
 #include "fabricbench/private_log.hpp"
+#include "fabricbench/proof_logs.hpp"
 #include "fabricbench/ras.hpp"
+#include "fabricbench/secrets.hpp"
 #include "fabricbench/text.hpp"
 
 namespace fabricbench {
@@ -166,12 +168,13 @@ bool Watchdog::speaks_for_node(const std::vector<int>& behind) const {
 }
 
 // After the record is written: the other ranks do not wait for this, and the launcher may end this process with them.
-void Watchdog::ask_library(double limit_s) {
+void Watchdog::ask_library(const std::string& warned, double limit_s) {
   const std::string address = ras_library_.empty() ? "" : ras_address();
   const double most_s = std::min(limit_s, std::chrono::duration<double>(kRasLimit).count());
   const auto limit = std::chrono::milliseconds(static_cast<int>(1000 * most_s));
   const std::string status = address.empty() ? "" : ask_ras(address, world_.size, limit);
-  const std::string problems = status.empty() ? "" : ras_problems(status);
+  std::string problems = status.empty() ? "" : ras_problems(status);
+  if (!warned.empty()) problems += (problems.empty() ? "" : "; ") + redacted(warned);
   if (problems.empty()) return;
   results_->add_to_error(problems);
   std::fprintf(stderr, "%s says: %s\n", ras_library_.c_str(), problems.c_str());
@@ -194,11 +197,12 @@ void Watchdog::expire() {
     if (world_.node_count > 1) message += ", or for another node";
   }
   const bool recorded = results_ != nullptr && results_->write_error("timeout", message, behind);
+  const std::string warned = recorded ? warnings_in_ccl_log(read_private_log()) : "";
   // Before the wait, in which a launcher may end this process.
   remove_private_log();
   if (speaks_for_node(behind)) std::fprintf(stderr, "fabricbench: %s\n", message.c_str());
   const double for_others_s = world_.node_count > 1 ? std::max(kLeastForOthers_s, kShareForOthers * timeout_s_) : 0;
-  if (recorded) ask_library(for_others_s + kForRecord_s - kBeforeOthers_s);
+  if (recorded) ask_library(warned, for_others_s + kForRecord_s - kBeforeOthers_s);
   const double for_record_s = results_ == nullptr ? kForRecord_s : 0;
   std::this_thread::sleep_until(start + std::chrono::duration<double>(for_others_s + for_record_s));
   _exit(kExitTimeout);

@@ -34,7 +34,7 @@ class Watchdog {
   double limit_s() const { return preparing_ != nullptr ? setup_limit_s(timeout_s_, world_.size) : timeout_s_; }
   void watch();
   [[noreturn]] void expire();
-  void ask_library(double limit_s);
+  void ask_library(const std::string& warned, double limit_s);
   std::vector<int> ranks_behind() const;
   std::string place_of(const std::vector<int>& ranks) const;
   bool speaks_for_node(const std::vector<int>& behind) const;

@@ -1,8 +1,11 @@
 #include "fabricbench/world.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 
 #include "fabricbench/cores.hpp"
+#include "fabricbench/device/device.hpp"
 #include "fabricbench/environment.hpp"
 #include "fabricbench/errors.hpp"
 #include "fabricbench/text.hpp"
@@ -39,6 +42,24 @@ World::World() {
   for (const std::string& cpus : gather_strings(format_ranges(allowed_cpus()), node))
     allowed.push_back(parse_ranges(cpus));
   shares_cores = !have_a_core_each(allowed);
+  const std::vector<std::vector<int>> ranks = allowed;
+  allowed.insert(allowed.end(), ranks.begin(), ranks.end());
+  lacks_cores = device::present() && node_count > 1 && !have_a_core_each(allowed);
+}
+
+void World::complete(MPI_Request request) const {
+  if (!lacks_cores) return mpi_check(MPI_Wait(&request, MPI_STATUS_IGNORE), "MPI_Wait");
+  for (int done = 0; done == 0;) {
+    mpi_check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (done == 0) sched_yield();
+  }
+}
+
+void World::barrier(MPI_Comm ranks) const {
+  if (!lacks_cores) return mpi_check(MPI_Barrier(ranks), "MPI_Barrier");
+  MPI_Request done = MPI_REQUEST_NULL;
+  mpi_check(MPI_Ibarrier(ranks, &done), "MPI_Ibarrier");
+  complete(done);
 }
 
 bool World::on_this_node(int world_rank) const {

@@ -26,6 +26,12 @@ struct World {
   std::vector<int> node_ranks;     // world ranks of this node
   std::vector<int> first_on_node;  // of each rank the node, by the first rank there
   bool shares_cores = false;       // some ranks of this node have to share a core
+  // A rank of this node has no core for the threads with which libraries send what lies on its GPU to other nodes. So
+  // it gives up its own while it waits.
+  bool lacks_cores = false;
+  // Waits as `lacks_cores` says. Throws RunError where MPI fails.
+  void complete(MPI_Request request) const;
+  void barrier(MPI_Comm ranks) const;
   bool on_this_node(int world_rank) const;
   // Whether these ranks are on the same node, this one or another.
   bool on_one_node(const std::vector<int>& ranks) const;

@@ -24,6 +24,28 @@ TEST(ccl_log_names_the_paths_of_its_channels) {
   CHECK_EQUAL(paths.at("NET/Socket/0"), 1);
 }
 
+// Lines as NCCL 2.28 prints them where /dev/shm is full, and without RDMA.
+TEST(ccl_log_warns_and_gives_reasons) {
+  const std::string log =
+      "n1:10:11 [0] NCCL INFO NET/Plugin: Could not find: libnccl-net.so\n"
+      "n1:10:11 [0] NCCL INFO NET/IB : No device found.\n"
+      "n1:10:11 [0] NCCL INFO NET/Socket : Using [0]hsn0:10.78.0.1<0>\n"
+      "n1:10:11 [0] NCCL INFO NET/Socket : GPU Direct RDMA Disabled for HCA 0 'hsn0'\n"
+      "n1:10:11 [0] NCCL INFO NET/Socket : GPU Direct RDMA Disabled for HCA 0 'hsn0'\n"
+      "[2026-11-25 17:00:00] n1:10:11 [0] misc/shmutils.cc:87 NCCL WARN Error: failed to extend /dev/shm/nccl-a to 9 "
+      "bytes, error: No space left on device (28)\n"
+      "an application prints WARN in capitals\n";
+  const auto remarks = remarks_in_ccl_log(log, 10);
+  CHECK_EQUAL(remarks.size(), 3u);
+  CHECK_EQUAL(remarks[0].text, "NET/IB : No device found.");
+  CHECK(!remarks[1].warning);
+  CHECK(remarks[2].warning);
+  CHECK_EQUAL(remarks_in_ccl_log(log, 1).size(), 1u);
+  CHECK_EQUAL(warnings_in_ccl_log(log),
+              "Error: failed to extend /dev/shm/nccl-a to 9 bytes, error: No space left on device (28)");
+  CHECK(remarks_in_ccl_log("", 10).empty());
+}
+
 // Lines as aws-ofi-nccl and aws-ofi-rccl print them, and the channels that NCCL makes over them.
 TEST(ccl_log_names_the_provider_below_the_plugin) {
   const auto paths = paths_in_ccl_log(

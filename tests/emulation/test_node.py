@@ -89,13 +89,20 @@ class Machine:
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         return {**os.environ, **self.variables, **(extra or {})}
 
-    def run(self, *options: str, ranks: int | None = None, variables: Mapping[str, str] | None = None) -> Run:
+    def run(
+        self,
+        *options: str,
+        ranks: int | None = None,
+        variables: Mapping[str, str] | None = None,
+        by: Sequence[str] = (),
+    ) -> Run:
+        """`by`: the words that start the program, where it is not started as it is."""
         self.runs += 1
         output = self.folder / f"result-{self.runs}.jsonl"
         open_mpi = mpi.find("openmpi")
         assert open_mpi is not None
         launch = mpi.launch("openmpi", 64, 1)
-        command = [str(open_mpi.mpirun), *launch.options, "-n", str(ranks or self.ranks), str(self.program)]
+        command = [str(open_mpi.mpirun), *launch.options, "-n", str(ranks or self.ranks), *(by or [str(self.program)])]
         done = subprocess.run(
             [*command, *options, f"--output={output}", "--quiet"],
             env=self.environment({**open_mpi.environment, **launch.environment, **(variables or {})}) | _path(self),
@@ -424,6 +431,29 @@ def test_nccl_says_which_path_it_took(alps: Machine, variables: Mapping[str, str
     run = alps.run(*options, ranks=2, variables={**variables, "NCCL_SOCKET_IFNAME": "lo"})
     assert run.status == 0, run.said
     assert set(run.paths) == {path}
+
+
+def test_what_a_module_sets_keeps_nothing_from_being_proven(alps: Machine, tmp_path: Path) -> None:
+    """A level of NCCL's log, a file for it, and a file of variables that NCCL reads by itself."""
+    (tmp_path / "nccl.conf").write_text("# of the site\nNCCL_MAX_CTAS=4\nNCCL_IB_TC=9\n")
+    module = {"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": str(tmp_path / "log"), "NCCL_DEBUG_SUBSYS": "GRAPH"}
+    variables = {**module, "NCCL_CONF_FILE": str(tmp_path / "nccl.conf"), "NCCL_IB_TC": "1"}
+    options = ("--transport=ccl", "--operations=pingpong", "--sizes=8", *ITERATIONS)
+    run = alps.run(*options, variables=variables)
+    assert run.status == 0 and set(run.paths) == {"P2P/CUMEM"}
+    assert run.header["set_by_library"] == ["NCCL_MAX_CTAS"]
+    environment = run.header["environment"]
+    assert (environment["NCCL_MAX_CTAS"], environment["NCCL_IB_TC"]) == ("4", "1")
+
+
+def test_ranks_of_several_nodes_with_one_core_each(alps: Machine) -> None:
+    """They wait by giving it up, and the header says so."""
+    place = "hostname n$OMPI_COMM_WORLD_RANK && exec taskset -c 0"
+    two = ["unshare", "--uts", "sh", "-c", f'{place} "$0" "$@"', str(alps.program)]
+    options = ("--transport=ccl", "--operations=pingpong", "--sizes=8", "--share-devices", "--devices=0", *ITERATIONS)
+    run = alps.run(*options, ranks=2, by=two)
+    assert run.status == 0 and run.header["few_cores"] is True
+    assert "few_cores" not in alps.run(*options[:-4], *ITERATIONS, ranks=2).header
 
 
 def test_a_killed_rank_leaves_nothing_behind(alps: Machine) -> None:

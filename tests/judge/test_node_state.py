@@ -305,6 +305,33 @@ def test_a_variable_that_one_node_has_otherwise() -> None:
     assert told(replace(twice, ranks=ranks, header=header)) == []
 
 
+def test_devices_by_their_uuids_are_others_on_each_node() -> None:
+    nodes = [node(host) for host in HOSTS], [node(host, "after") for host in HOSTS]
+    name = "CUDA_VISIBLE_DEVICES"
+    own = [{"name": name, "rank": rank, "value": f"GPU-{rank}a,GPU-{rank}b"} for rank in (1, 2, 3)]
+    assert told(run_with(*nodes, environment={name: "GPU-0a,GPU-0b"}, environment_differences=own)) == []
+    fewer = [*own[:2], {"name": name, "rank": 3, "value": "GPU-3a"}]
+    (found,) = told(run_with(*nodes, environment={name: "GPU-0a,GPU-0b"}, environment_differences=fewer))
+    assert found[0] is Verdict.DEGRADED
+
+
+def test_what_the_library_says_and_which_settings_were_in_effect() -> None:
+    nodes = [node(host) for host in HOSTS], [node(host, "after") for host in HOSTS]
+    run = run_with(*nodes, environment={"NCCL_PROTO": "LL", "OMPI_MCA_pml": "ob1", "NCCL_DEBUG": "WARN"})
+    remarks = [
+        {"text": "No space left on device", "warning": True, "ranks": [1], "of_ranks": 1},
+        {"text": "GPU Direct RDMA Disabled for HCA 0", "warning": False, "ranks": [0, 1, 2, 3], "of_ranks": 4},
+    ]
+    proof: dict[str, Any] = {"paths": {}, "evidence": None, "remarks": remarks}
+    run = replace(run, header={**run.header, "set_by_library": ["NCCL_PROTO"]}, footer={"proof": proof})
+    found = evidence_of(run, None)
+    assert [(each.host, each.verdict) for each in found[:2]] == [("nid002", Verdict.PASS), ("nid001", None)]
+    assert [each.host for each in found[2:]] == list(HOSTS)
+    assert all("NCCL_PROTO=LL (" in each.text and "pml" not in each.text for each in found[2:])
+    # A warning is told in any case, the rest beside what is slow.
+    assert len([each for each in findings_of([(run, None)])]) == 1
+
+
 def test_a_library_that_one_node_has_in_another_version() -> None:
     nodes = [node(host) for host in HOSTS], [node(host, "after") for host in HOSTS]
     older = [{"name": "ccl", "rank": 1, "value": "NCCL 2.20.5"}]
@@ -395,6 +422,15 @@ def test_a_clock_that_is_an_hour_off_and_the_load_of_others() -> None:
         (Verdict.DEGRADED, "nid004: its clock is 3,600 s ahead of the other nodes'"),
         (Verdict.PASS, "nid004: 60.0 of 64 cores were busy before the test: cc1plus 59.1"),
     ]
+
+
+def test_ranks_without_a_core_for_the_threads_of_their_library() -> None:
+    run = run_with([node(host) for host in HOSTS], [node(host, "after") for host in HOSTS], gpus=True)
+    ranks = tuple(replace(each, cpus="3" if each.host == "nid002" else "0-15") for each in run.ranks)
+    narrow = replace(run, ranks=ranks, header={**run.header, "few_cores": True})
+    (found,) = evidence_of(narrow, None)
+    assert (found.host, found.verdict, found.same) == ("nid002", Verdict.PASS, "few cores")
+    assert evidence_of(replace(narrow, header=run.header), None) == ()
 
 
 def test_a_node_that_told_nothing_is_told() -> None:

@@ -203,14 +203,6 @@ DEFECTS: dict[str, tuple[Callable[[list[Line]], object], Verdict, str]] = {
         "registered was not in effect in pingpong of 1048576 B",
     ),
     "buffers never registered": (_in_mode("registered", {}, {"pingpong": _SIZES}), INVALID, "of 8 B and 1 more"),
-    "mode whose log went elsewhere": (
-        lambda lines: (
-            _in_mode("registered", {}, {"pingpong": _SIZES})(lines),
-            lines[0]["environment"].update(NCCL_DEBUG="INFO"),
-        ),
-        INVALID,
-        "a line was looked for in NCCL's log, which is read only where NCCL_DEBUG and NCCL_DEBUG_FILE are unset",
-    ),
     "mode that hangs": (
         lambda lines: [change(lines) for change in (_in_mode("registered", {}, {}), _error)],
         INCOMPLETE,

@@ -65,6 +65,27 @@ def launch_of(lines: list[str]) -> str:
     return lines[position - 1]
 
 
+@pytest.mark.parametrize(
+    ("launcher", "processor", "options"),
+    [
+        # 64 cores of two sockets, and four ranks.
+        ("srun", {"num_cpus": 128, "num_cpus_per_core": 2, "num_sockets": 2}, "srun --cpus-per-task=32"),
+        ("srun", {}, "srun"),
+        ("mpirun", {"num_cpus": 64, "num_cpus_per_core": 1}, "mpirun -np 4 --map-by slot:PE=16 --bind-to core"),
+    ],
+)
+def test_ranks_of_gpus_get_their_share_of_the_cores(
+    tmp_path: Path, launcher: str, processor: dict[str, Any], options: str
+) -> None:
+    """A rank with one core waits for its GPU on the core that the threads of NCCL need."""
+    scheduler = "slurm" if launcher == "srun" else "local"
+    partition = {"launcher": launcher, "scheduler": scheduler, "processor": processor, "access": ["--exclusive"]}
+    lines = job_script(tmp_path, "SmokePeers", system={}, partition=partition, environment={})
+    assert launch_of(lines).startswith(f"{options} {tmp_path}")
+    asked = "#SBATCH --cpus-per-task=32"
+    assert (asked in lines) == ("32" in options)
+
+
 def test_modules_of_easybuild(tmp_path: Path) -> None:
     modules = ["foss/2023b", "CUDA/12.4.0", "NCCL/2.20.5-GCCcore-13.2.0-CUDA-12.4.0"]
     lines = job_script(

@@ -393,7 +393,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return stream_of(stream).is_idle() ? cudaSuccess : cudaErrorNotReady;
+  // Done when this returns, lest who asks until it is takes the cores meanwhile.
+  return cudaStreamSynchronize(stream);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   wait_for_event(stream_of(stream), *reinterpret_cast<Event*>(event));

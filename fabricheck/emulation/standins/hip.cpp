@@ -329,7 +329,7 @@ hipError_t hipStreamSynchronize(hipStream_t stream) {
   stream_of(stream).synchronize();
   return hipSuccess;
 }
-hipError_t hipStreamQuery(hipStream_t stream) { return stream_of(stream).is_idle() ? hipSuccess : hipErrorNotReady; }
+hipError_t hipStreamQuery(hipStream_t stream) { return hipStreamSynchronize(stream); }
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned) {
   wait_for_event(stream_of(stream), *reinterpret_cast<Event*>(event));
   return hipSuccess;

@@ -33,6 +33,8 @@
 #define gpuEventDestroy GPU_NAME(EventDestroy)
 #define gpuEventRecord GPU_NAME(EventRecord)
 #define gpuEventElapsedTime GPU_NAME(EventElapsedTime)
+#define gpuStreamQuery GPU_NAME(StreamQuery)
+#define gpuErrorNotReady GPU_NAME(ErrorNotReady)
 #define gpuMalloc GPU_NAME(Malloc)
 #define gpuFree GPU_NAME(Free)
 #define gpuMemcpyAsync GPU_NAME(MemcpyAsync)

@@ -34,6 +34,9 @@ struct Versions {
 const char* backend();   // host, cuda, hip, sycl
 const char* platform();  // host, nvidia, amd, intel; cpu: a processor in the place of a GPU
 bool present();          // false in the host backend
+// From here on who waits for a stream lets other threads have the core meanwhile. Else some APIs spin, and on a rank's
+// only core NCCL's threads do not get to send what it waits for.
+void wait_by_yielding();
 // What to look at where count() is 0, as half a sentence.
 const char* what_to_check();
 Versions versions();

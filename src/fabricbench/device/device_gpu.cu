@@ -1,4 +1,6 @@
 // The cuda and hip backends: one source, under the names of api.hpp. Devices, their memory, and streams.
+#include <sched.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -19,6 +21,8 @@ std::string first_line(const std::string& path) {
   std::getline(file, line);
   return line;
 }
+
+bool yields = false;
 
 std::string dotted(int major, int minor) { return std::to_string(major) + "." + std::to_string(minor); }
 
@@ -45,6 +49,7 @@ const char* platform() { return "amd"; }
 const char* platform() { return "nvidia"; }
 #endif
 bool present() { return true; }
+void wait_by_yielding() { yields = true; }
 const char* what_to_check() { return "check the driver and CUDA_VISIBLE_DEVICES, or use the host backend"; }
 
 Versions versions() {
@@ -164,6 +169,17 @@ void Stream::set_byte(void* destination, std::size_t bytes, int value) {
   check(gpuMemsetAsync(destination, value, bytes, native_stream(*this)), "MemsetAsync");
 }
 
-void Stream::synchronize() { check(gpuStreamSynchronize(native_stream(*this)), "StreamSynchronize"); }
+void Stream::synchronize() {
+  if (!yields) return check(gpuStreamSynchronize(native_stream(*this)), "StreamSynchronize");
+  gpuError_t result = gpuStreamQuery(native_stream(*this));
+  if (result == gpuErrorNotReady) {
+    do {
+      sched_yield();
+      result = gpuStreamQuery(native_stream(*this));
+    } while (result == gpuErrorNotReady);
+    (void)gpuGetLastError();  // not ready, in some versions
+  }
+  check(result, "StreamQuery");
+}
 
 }  // namespace fabricbench::device

@@ -30,6 +30,7 @@ std::byte* allocate(std::size_t bytes) {
 const char* backend() { return "host"; }
 const char* platform() { return "host"; }
 bool present() { return false; }
+void wait_by_yielding() {}
 const char* what_to_check() { return ""; }
 Versions versions() { return {}; }
 int count() { return 0; }

@@ -1,5 +1,7 @@
 // The sycl backend: USM memory, in-order queues, and the kernels of sycl_kernels.hpp. A device is a tile of a GPU,
 // whether Level Zero shows tiles as devices (ZE_FLAT_DEVICE_HIERARCHY=FLAT) or as parts of one (COMPOSITE).
+#include <sched.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -93,6 +95,7 @@ Devices& devices() {
 }
 
 std::size_t selected = 0;
+bool yields = false;
 
 const Tile& tile(int index) { return devices().tiles.at(static_cast<std::size_t>(index)); }
 
@@ -153,6 +156,7 @@ void release(void* memory) noexcept {
 const char* backend() { return "sycl"; }
 const char* platform() { return on_level_zero() ? "intel" : "cpu"; }
 bool present() { return true; }
+void wait_by_yielding() { yields = true; }
 const char* what_to_check() {
   return "check Level Zero's driver, ZE_AFFINITY_MASK and ONEAPI_DEVICE_SELECTOR (opencl:cpu has the processor take a "
          "GPU's place)";
@@ -300,6 +304,7 @@ void Stream::sum(float* out, const std::vector<const float*>& inputs, std::size_
 }
 
 void Stream::synchronize() {
+  while (yields && !queue_of(*this).ext_oneapi_empty()) sched_yield();
   guarded("the end of work on the device", [&] { queue_of(*this).wait_and_throw(); });
 }
 

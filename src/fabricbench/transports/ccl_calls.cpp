@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "fabricbench/private_log.hpp"
+#include "fabricbench/proof_logs.hpp"
+#include "fabricbench/secrets.hpp"
+#include "fabricbench/text.hpp"
 
 // NCCL brings CUDA's runtime along, also where the rest is HIP on NVIDIA.
 #if defined(FABRICBENCH_AMD)
@@ -33,6 +36,7 @@ CclCalls find_calls() {
   find(calls.strike_off, "ncclCommDeregister");
   find(calls.make_window, "ncclCommWindowRegister");
   find(calls.close_window, "ncclCommWindowDeregister");
+  find(calls.last_error, "ncclGetLastError");
   // No part of the API any longer, and its name before.
   find(calls.read_log_variables_again, "ncclResetDebugInitInternal");
   if (calls.read_log_variables_again == nullptr) find(calls.read_log_variables_again, "ncclResetDebugInit");
@@ -49,6 +53,13 @@ void check(GRAPH_NAME(Error_t) result, const char* call) {
 const CclCalls& ccl_calls() {
   static const CclCalls calls = find_calls();
   return calls;
+}
+
+std::string words_of_ccl() {
+  const char* last = ccl_calls().last_error == nullptr ? nullptr : ccl_calls().last_error(nullptr);
+  std::string said = warnings_in_ccl_log(read_private_log());
+  if (said.empty() && last != nullptr) said = last;
+  return said.empty() ? "" : "; the library says: " + redacted(said);
 }
 
 CclListener::CclListener() {

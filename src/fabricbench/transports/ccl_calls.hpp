@@ -17,6 +17,7 @@ struct CclCalls {
   ncclResult_t (*make_window)(ncclComm_t communicator, void* buffer, std::size_t bytes, void** window, int flags);
   ncclResult_t (*close_window)(ncclComm_t communicator, void* window);
   void (*read_log_variables_again)();
+  const char* (*last_error)(ncclComm_t communicator);
 };
 const CclCalls& ccl_calls();
 

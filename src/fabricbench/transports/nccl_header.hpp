@@ -14,8 +14,12 @@
 
 namespace fabricbench {
 
+// What the library itself gives as the reason of a failure, as "; NCCL says: …"; empty where it says nothing.
+std::string words_of_ccl();
+
 inline void check(ncclResult_t result, const char* call) {
-  if (result != ncclSuccess) throw RunError("library", std::string(call) + " failed: " + ncclGetErrorString(result));
+  if (result == ncclSuccess) return;
+  throw RunError("library", std::string(call) + " failed: " + ncclGetErrorString(result) + words_of_ccl());
 }
 
 }  // namespace fabricbench

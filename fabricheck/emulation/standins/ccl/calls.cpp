@@ -130,6 +130,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 ncclResult_t ncclCommInitRank(Communicator** comm, int size, ncclUniqueId id, int rank) {
   if (size < 1 || rank < 0 || rank >= size) return ncclInvalidArgument;
+  read_files();
   *comm = meet(id, size, rank);
   return *comm == nullptr ? ncclInvalidArgument : ncclSuccess;
 }

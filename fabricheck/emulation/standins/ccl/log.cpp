@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <mutex>
 
 #include "core/description.hpp"
@@ -101,6 +102,23 @@ bool is_on(const char* name) {
 
 void log_info(Topic topic, int device, const std::string& text) {
   if (is_wanted(topic)) write_line(prefix(device) + text);
+}
+
+void read_files() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    const std::string library = is_rccl() ? "rccl" : "nccl";
+    const std::string given = variable("NCCL_CONF_FILE");
+    for (const std::string& name :
+         {given.empty() ? variable("HOME") + "/." + library + ".conf" : given, "/etc/" + library + ".conf"}) {
+      std::ifstream file(name);
+      for (std::string line; std::getline(file, line);) {
+        const std::size_t equals = line.find('=');
+        if (line.rfind('#', 0) != 0 && equals != std::string::npos && equals > 0)
+          setenv(line.substr(0, equals).c_str(), line.substr(equals + 1).c_str(), 0);
+      }
+    }
+  });
 }
 
 void begin_log_anew() {

@@ -13,6 +13,9 @@ void log_version(int device, int rank);
 // The next line begins the file anew, under the name that NCCL_DEBUG_FILE has then.
 void begin_log_anew();
 
+// Puts what stands in the user's file and in that of the machine into the environment, where it is not set: once.
+void read_files();
+
 // NCCL or RCCL: which of the two this library stands in for.
 bool is_rccl();
 int version_number();

@@ -62,13 +62,6 @@ void Stream::synchronize() {
   if (tail_ != kNoTask) Timeline::of_node().wait(tail_);
 }
 
-bool Stream::is_idle() {
-  const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  if (tail_ != kNoTask && !Timeline::of_node().has_ended(tail_)) return false;
-  move_all();
-  return true;
-}
-
 void Stream::begin_capture() {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   is_capturing_ = true;

@@ -33,7 +33,6 @@ class Stream {
   // operation.
   void enqueue(const std::function<TaskId(Timeline::Change&, TaskId)>& make, std::function<void()> move);
   void synchronize();
-  bool is_idle();
   // Does to memory what has been enqueued so far, whenever it ends.
   void move_all();
 

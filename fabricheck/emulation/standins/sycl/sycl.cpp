@@ -132,6 +132,10 @@ void queue::memset(void* memory, int value, std::size_t bytes) {
 void queue::prefetch(const void* shared, std::size_t bytes) {
   migrate(stream_of(stream()), shared, bytes, stream_of(stream()).gpu());
 }
+bool queue::ext_oneapi_empty() const {
+  stream_of(stream()).synchronize();
+  return true;
+}
 void queue::wait_and_throw() { stream_of(stream()).synchronize(); }
 
 void queue::launch(handler& asked) {

@@ -218,6 +218,8 @@ class queue {
   void memset(void* memory, int value, std::size_t bytes);
   void prefetch(const void* shared, std::size_t bytes);
   void wait_and_throw();
+  // It is when this returns, lest who asks until it is takes the cores meanwhile.
+  bool ext_oneapi_empty() const;
   template <typename Work>
   void submit(const Work& work) {
     handler asked;
