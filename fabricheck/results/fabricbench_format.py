@@ -281,6 +281,7 @@ class CclModeProofModel(_Line):
 class ProofModel(_Line):
     paths: dict[str, Positive]
     evidence: str | None
+    facts: dict[str, str] = {}
     only: dict[str, list[Count]] = {}
     interfaces: dict[str, dict[str, Count]] = {}
     ccl_modes: dict[CclMode, CclModeProofModel] = {}

@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 from fabricheck.errors import UserError, reason_of
 from fabricheck.site import capture as names
 from fabricheck.site.amd import from_kfd, from_rocm_topo
-from fabricheck.site.association import associate
+from fabricheck.site.association import associate, gpudirect
 from fabricheck.site.found import Facts, FoundGpu, FoundLink, FoundNic
-from fabricheck.site.nvidia import TopoTable, from_nvidia_topo, from_nvml, read_topo, switch_reduces
+from fabricheck.site.nvidia import TopoTable, from_nvidia_topo, from_nvml, nvlink_domain, read_topo, switch_reduces
 from fabricheck.site.slurm import as_captured, read_slurm
 from fabricheck.site.software import Software, software_of
 from fabricheck.site.xpu_smi import from_xpu_smi, read_json
@@ -59,6 +59,8 @@ def _read_facts(directory: Path) -> Facts:
         )
     association, nics, of_nics = associate(gpus, nics, table)
     notes += of_nics
+    gdr = gpudirect(vendor, gpus, links, software, association) if association is not None else None
+    notes += [f"GPUDirect RDMA of {gdr[0]} channels is expected between nodes ({gdr[1]})"] if gdr else []
     notes += [f"the rate of {link.technology} is not in the captures" for link in links if link.rate_gbps is None]
     notes += [f"the rate of {one.name} is not in the captures" for one in nics if one.rate_gbps is None]
     return Facts(
@@ -78,6 +80,8 @@ def _read_facts(directory: Path) -> Facts:
         software=software,
         unseen=0 if gpus else len(read_json(directory / names.PCI_GPUS) or []),
         slurm=read_slurm(as_captured(read_json(directory / names.SLURM))),
+        gpudirect=gdr,
+        nvlink_domain=nvlink_domain(gpus, links),
     )
 
 
@@ -161,8 +165,17 @@ def _nics(entries: Sequence[dict[str, Any]]) -> tuple[FoundNic, ...]:
 def _nic(one: Mapping[str, Any]) -> FoundNic:
     match = re.match(r"([0-9.]+) Gb/sec|BS_([0-9]+)G", one["rate"] or "")
     rate = float(match[1] or match[2]) if match else None
-    models = {"cxi": "Slingshot (cxi)", "net": "Ethernet"}
+    kind = _kind(one)
+    # Slingshot and plain Ethernet are their own interfaces; what the kernel lists as an RDMA device has a rate's name.
+    model = {"cxi": "Slingshot (cxi)", "net": "Ethernet"}.get(kind) or f"{kind} {one['rate'] or ''}".strip()
     sources = {"cxi": "/sys/class/cxi", "net": "/sys/class/net"}
-    model = models.get(one["kind"]) or f"{one['kind']} {one['rate'] or ''}".strip()
     source = sources.get(one["kind"], "/sys/class/infiniband")
     return FoundNic(one["name"], model, rate, one["numa_node"], source, one.get("pci"))
+
+
+def _kind(one: Mapping[str, Any]) -> str:
+    """The network of a port: an RDMA device whose link layer is Ethernet is RoCE; EFA has a link layer of its own."""
+    name, driver = str(one["name"]), str(one.get("driver") or "")
+    if driver == "efa" or (one["kind"] == "Unspecified" and name.startswith(("rdmap", "efa"))):
+        return "EFA"
+    return {"Ethernet": "RoCE"}.get(one["kind"], str(one["kind"]))

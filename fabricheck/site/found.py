@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fabricheck.site.slurm import Slurm
@@ -59,11 +60,15 @@ class FoundNic:
 
 @dataclass(frozen=True)
 class Association:
-    """Which GPU uses which NIC: the NICs in the order in which `scheme` assigns them, and who says so."""
+    """Which GPU uses which NIC: the NICs in the order in which `scheme` assigns them, and who says so.
+
+    `distances`: how near the nearest NIC of each GPU is, in the words of `nvidia-smi topo -m`; empty where nobody says.
+    """
 
     scheme: str
     nics: tuple[str, ...]
     source: str
+    distances: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,8 @@ class Facts:
     """A node as its captures describe it.
 
     `notes`: what has to be looked at by hand. `problems`: what could not be asked, or is wrong with the node. `unseen`:
-    GPUs on the PCI bus where no GPU could be asked.
+    GPUs on the PCI bus where no GPU could be asked. `gpudirect`: which channels between nodes use GPUDirect RDMA by
+    default, and why, where those are not all. `nvlink_domain`: how many nodes NVLink joins, and who says so.
     """
 
     hostname: str
@@ -90,6 +96,8 @@ class Facts:
     software: Software = field(default_factory=Software)
     slurm: Slurm | None = None
     unseen: int = 0
+    gpudirect: tuple[str, str] | None = None
+    nvlink_domain: tuple[int, str] | None = None
 
 
 def known_numa(node: int | None, numa_nodes: tuple[int, ...]) -> int | None:

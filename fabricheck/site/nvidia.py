@@ -100,6 +100,19 @@ def switch_reduces(links: Sequence[FoundLink]) -> bool:
     return any(one.isdecimal() and int(one) >= _NVLINK_SHARP_GENERATION for one in generations)
 
 
+# Nodes of an NVLink domain by the GPU's model, where a switch joins its GPUs (NVIDIA's data sheets: GB200 NVL72 and
+# GB300 NVL72 have 18 compute trays of four GPUs).
+_DOMAINS = {"GB200": 18, "GB300": 18}
+
+
+def nvlink_domain(gpus: Sequence[FoundGpu], links: Sequence[FoundLink]) -> tuple[int, str] | None:
+    """How many nodes NVLink joins, and who says so; None where it ends at the node."""
+    model = next((known for known in _DOMAINS for gpu in gpus if known in gpu.model.split()), None)
+    if model is None or not any("nvswitch" in link.ends for link in links):
+        return None
+    return _DOMAINS[model], f"NVIDIA {model} NVL72 data sheet: 18 compute trays a rack; a smaller domain: change it"
+
+
 def _nvlink_gbps(generation: int | None, speed_mbps: int | None) -> float | None:
     if generation in _NVLINK_GBPS:
         return _NVLINK_GBPS[generation]
