@@ -55,6 +55,39 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".")[:3] if part.isdecimal())
 
 
+def one_a_card(
+    gpus: Sequence[FoundGpu],
+    nics: tuple[FoundNic, ...],
+    links: Sequence[FoundLink],
+    table: TopoTable | None,
+    notes: list[str],
+) -> tuple[FoundNic, ...]:
+    """The ports without those that `nvidia-smi topo -m` puts beside another behind one bridge (PIX), at the same GPU,
+    where they together carry more than the GPU's own PCIe link: they are functions of one card, and share its port.
+    """
+    by_name = {nic.name: nic for nic in nics}
+    carries = {link.ends[0]: link.total_gbps for link in links if link.technology.startswith("PCIe")}
+    dropped: set[str] = set()
+    for gpu in gpus if table is not None else ():
+        row = table.rows.get(gpu.index, {}) if table is not None else {}
+        near = [name for name in by_name if row.get(name) == "PIX" and name not in dropped]
+        first, *others = near or [""]
+        together = sum(by_name[name].rate_gbps or 0.0 for name in near)
+        if others and together > carries.get(f"gpu{gpu.index}", together):
+            beside = table.of_nics.get(first, {}) if table is not None else {}
+            dropped |= {name for name in others if beside.get(name) == "PIX" and _alike(by_name[name], by_name[first])}
+    if dropped:
+        notes.append(
+            f"{', '.join(name for name in by_name if name in dropped)}: virtual functions, or ports of a card that has "
+            "counted (ls /sys/class/infiniband/*/device/physfn), and left out"
+        )
+    return tuple(nic for nic in nics if nic.name not in dropped)
+
+
+def _alike(one: FoundNic, other: FoundNic) -> bool:
+    return (one.model, one.rate_gbps, one.card) == (other.model, other.rate_gbps, other.card)
+
+
 def associate(
     gpus: Sequence[FoundGpu], nics: tuple[FoundNic, ...], table: TopoTable | None
 ) -> tuple[Association | None, tuple[FoundNic, ...], list[str]]:
@@ -145,7 +178,7 @@ def _levels(gpus: Sequence[FoundGpu], nics: Sequence[FoundNic], table: TopoTable
 
 
 def _by_place(gpu: FoundGpu, nic: FoundNic) -> str | None:
-    """By the bridges in common, the first of which is the root complex; by NUMA nodes alone only what is far is known."""
+    """By the bridges in common, the first of which is the root complex; NUMA nodes alone tell only what is far."""
     same_numa = gpu.numa == nic.numa
     if gpu.pci and nic.pci:
         shared = _bridges(gpu.pci, nic.pci)
