@@ -785,6 +785,13 @@ CATALOGUE: Mapping[str, Entry] = {
         "The references name a test that no check file has.",
         ("Is a file missing in checks/?",),
     ),
+    "other-tool": Entry(
+        "The output is another tool's",
+        _OTHER,
+        Certainty.CHECKED,
+        "The text is what a tool prints that is known by name and is not read here.",
+        ("fabricheck run --system {system}: the suite measures the same paths itself",),
+    ),
     "not-judged-by-hand": Entry(
         "cannot be judged by itself",
         _SITE,
