@@ -48,6 +48,7 @@ def capture(directory: Path) -> None:
     type=click.Path(file_okay=False, resolve_path=True, path_type=Path),
     help="The folder to write to, made if needed.  [default: the first of FABRICHECK_SITES, else the suite]",
 )
+@click.option("--accept", multiple=True, metavar="CODE", help="What this code is about is right as found; repeatable.")
 @click.option("--wait", default=300, show_default=True, help="Seconds to wait for a job on a compute node.")
 @click.pass_context
 def init(
@@ -60,31 +61,42 @@ def init(
     ib: Path | None,
     lldp: Path | None,
     site: Path | None,
+    accept: tuple[str, ...],
     wait: int,
 ) -> None:
     """Write the files of a new system, from what its nodes say of themselves.
 
     To be run on a node with GPUs, or on a login node of Slurm, which asks a compute node by a job. What cannot be found
-    out, and what cannot be measured, is said in one line each. The exit status is 1 where the files are not complete.
+    out, and what cannot be measured, is said in one line each. What is slower or fewer than its equals, or than in its
+    data sheet, has a code: repair it, or confirm it with --accept; until then the files say what it should be. The exit
+    status is 1 where the files are not complete, or something is to be confirmed.
 
     \b
     fabricheck init --system mysite --partition gpu --access=--account=x
     """
+    from fabricheck.site.doubts import CODES, corrected, doubts_of, doubts_of_network
     from fabricheck.site.facts import read_facts
     from fabricheck.site.plan import Choices, plan
     from fabricheck.site.write import Site, what, write_site
 
+    if unknown := set(accept) - set(CODES):
+        raise UserError(f"--accept {min(unknown)}: there is no such code: {', '.join(CODES)}")
     root = _root(site)
     with tempfile.TemporaryDirectory(prefix="fabricheck-") as temporary:
         facts = read_facts(source) if source is not None else _this_machine(Path(temporary), partitions, access, wait)
     name = _system_name(system, facts)
+    doubts, facts = doubts_of(facts), corrected(facts, accept)
     planned = plan(facts, name, what(facts), Choices(partitions, access))
-    written = Site(root, name, _network(facts, planned.nodes, ib, lldp))
+    of_cables, network = doubts_of_network(_network(facts, planned.nodes, ib, lldp), accept)
+    open_ = [each for each in (*doubts, *of_cables) if each.code not in accept]
+    written = Site(root, name, network)
     for file in write_site(facts, planned, written):
         click.echo(str(file))
     click.echo(f"{name}: {what(facts)}, {_where(planned.partitions)}")
     for line in facts.problems:
         click.echo(f"wrong or unknown: {line}", err=True)
+    for doubt in open_:
+        click.echo(f"repair or confirm (--accept {doubt.code}): {doubt.text}", err=True)
     for line in facts.notes:
         click.echo(f"to be looked at: {line}", err=True)
     for line in planned.left_out:
@@ -94,7 +106,10 @@ def init(
         click.echo(
             "the site was written without the GPUs on the PCI bus: see to the driver, and init it again", err=True
         )
-    context.exit(0 if ready and not facts.unseen else 1)
+    if open_:
+        text = "the files say what it should be: repair it, or remove them and init again with --accept"
+        click.echo(f"{len(open_)} {'is' if len(open_) == 1 else 'are'} to be repaired or confirmed; {text}", err=True)
+    context.exit(0 if ready and not facts.unseen and not open_ else 1)
 
 
 def _root(site: Path | None) -> Path:

@@ -35,7 +35,11 @@ def judge_vendor_file(file: Path, ranks: int | None, tool: str | None) -> tuple[
     if begin.startswith(b"{") and b'"record"' in begin:
         return ()
     outputs = read_vendor_outputs(file, ranks=ranks, tool=tool)
-    return tuple(VendorJudgement(one, (*one.problems, not_judged(one))) for one in outputs)
+    # What is not read needs no second reason.
+    known = {one.path: any(each.code == "other-tool" for each in one.problems) for one in outputs}
+    return tuple(
+        VendorJudgement(one, one.problems if known[one.path] else (*one.problems, not_judged(one))) for one in outputs
+    )
 
 
 def as_json(judged: VendorJudgement) -> dict[str, Any]:

@@ -122,6 +122,7 @@ class _Reader:
     last: int = 0  # the last line of the file
     planned: Counter[Key] = field(default_factory=Counter)
     unreadable: int = 0  # lines that should have held something and did not
+    foreign: bool = False  # a line is JSON without the field that all lines of fabricbench have
 
     def invalid(self, line: int, message: str) -> None:
         self.problems.append(self.problem(line, message, Verdict.INVALID))
@@ -146,7 +147,7 @@ class _Reader:
         if not self.last:
             self.incomplete(1, "the file is empty: the benchmark ended before it wrote a header; see its error output")
             return
-        if self.unreadable == self.last > 1:
+        if self.unreadable == self.last and (self.last > 1 or self.foreign):
             self.problems.clear()
             self.invalid(
                 1, "no line of it is one of fabricbench's: it is no result file, and no output of a known tool"
@@ -186,6 +187,7 @@ class _Reader:
     def read_line(self, number: int, line: bytes) -> None:
         value = with_todays_words(parse_line(line))
         kind = value.get("record")
+        self.foreign = self.foreign or "record" not in value
         if number == 1 and kind not in ("header", "error"):
             self.invalid(number, "the file does not begin with a header: it is not a whole result of fabricbench")
         if kind == "header":

@@ -18,6 +18,7 @@ from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run, describe_places
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench_format import parse_utc
+from fabricheck.results.proof_logs import reasons_of
 
 
 def list_ranks(ranks: Iterable[int]) -> str:
@@ -87,9 +88,9 @@ def require(
     problems += [_mistake(code, f"{run.path}:1: {message}") for code, found in mistakes for message in found]
     mistakes = []
     if run.footer is not None:
-        mistakes = [
-            ("path-forbidden", path_mistakes(run.footer["proof"], forbidden, required, described, _where(run))),
-        ]
+        proof = dict(run.footer["proof"])
+        proof["facts"] = {**run.header["environment"], **proof.get("facts", {})}
+        mistakes = [("path-forbidden", path_mistakes(proof, forbidden, required, described, _where(run)))]
         sent = run.footer["proof"].get("interfaces", {})
         stray = _interface_mistakes(sent, interfaces) if interfaces else _management_mistakes(run, sent, nics)
         mistakes.append(("wrong-network", stray))
@@ -304,22 +305,25 @@ def path_mistakes(
 ) -> Iterable[str]:
     """What is wrong with the `paths` of a proof: forbidden ones that were taken, and required ones that were not.
 
+    Its `facts` (`TransportProof.facts`, variables in effect) say why, as far as the library tells.
     `where`: of paths that not all nodes took, which did.
     """
     paths = sorted(proof["paths"])
     instead = f"the site's path is {described}" if described else "it measured a fall-back"
-    for pattern in forbidden:
-        matches = [path for path in paths if pattern.search(path)]
-        if matches:
-            told = ", ".join(f"{path}{(where or {}).get(path, '')}" for path in matches)
-            yield f"the data went by {told}, which this check forbids: {instead}"
-    for pattern in required:
+    wrong = [path for path in paths if any(pattern.search(path) for pattern in forbidden)]
+    missed = [each for each in required if not any(each.search(path) for path in paths)]
+    why = "".join(f"; {reason}" for reason in reasons_of(proof.get("facts", {}), described, paths))
+    if wrong:
+        told = ", ".join(f"{path}{(where or {}).get(path, '')}" for path in wrong)
+        yield f"the data went by {told}, which this check forbids: {instead}{why}"
+        missed = [] if described else missed
+    for pattern in missed:
+        wanted = described or repr(pattern.pattern)
         if proof["evidence"] is None:
-            wanted = described or repr(pattern.pattern)
             yield f"no library reported which way the data went, and {wanted} has to be proven"
-        elif not any(pattern.search(path) for path in paths):
+        else:
             site = f": the site's path is {described}" if described else ""
-            yield f"the data went by {', '.join(paths)} and not by {pattern.pattern!r}{site}"
+            yield f"the data went by {', '.join(paths)} and not by {wanted}{site}{why}"
 
 
 # What schedulers, file systems and MPI's start send beside the data.

@@ -118,7 +118,8 @@ class _TextParser:
         table = self.table
         if (match := _RANK.fullmatch(text)) is not None:
             if int(match[1]) != len(self.devices):
-                self.complaints.invalid(line, f"this stands where rank {len(self.devices)} belongs")
+                twice = " (without MPI, each rank is rank 0 of its own)" if match[1] == "0" else ""
+                self.complaints.invalid(line, f"this stands where rank {len(self.devices)} belongs{twice}")
             self.groups.append(int(match[2] or 0))
             self.devices.append(match[4].strip())
         elif (match := _CONFIG.fullmatch(text)) is not None:
@@ -307,11 +308,15 @@ class _TextParser:
         table.tool = self.started or asked
         if asked is not None and self.started not in (None, asked):
             complaints.invalid(None, f"this is the output of {self.started} and not of {self.tool}")
-        if self.started is not None and not self.concluded:
+        if self.started is not None and not self.concluded and table.average is None:
             complaints.incomplete(None, "the test did not conclude: the output was cut off, or the run did not end")
         if self.columns and not self.units_read:
             complaints.invalid(self.header, "the table does not say its units")
-        for index in misaligned(self.ends):
+        lost = len(table.rows) > 1 and not any("  " in row.where.text for row in table.rows)
+        if lost:
+            text = "the blanks that set its columns apart were lost, as in a chat: give the file, or its text as it was"
+            complaints.incomplete(self.header, text)
+        for index in misaligned(self.ends) if not lost else ():
             complaints.invalid(
                 table.rows[index].where, "the row does not stand under the others: characters were lost or added"
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from fabricheck.results.environment import is_recorded, redacted
@@ -60,6 +60,56 @@ _NETWORK = re.compile(r"NCCL INFO (?:[A-Za-z ]*: )?Using network (\S(?:.*\S)?)")
 _NCCL_VARIABLE = re.compile(r"NCCL INFO ((?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to (\S+?)\.?$")
 _NCCL_VERSION = re.compile(r"\b([NR]CCL) version ([0-9][0-9.]*)")
 _NO_DEVICE = re.compile(r"NET/(IB|OFI) : No device found")
+_NO_GPUDIRECT = re.compile(
+    r"(?:GPU Direct RDMA|GDRDMA|DMA-BUF) (?:\(\w+\) )?(Disabled for .*|is not available.*)", re.IGNORECASE
+)
+_WARNING = re.compile(r"NCCL WARN (?:\[[^\]]*\] )?(\S.*?)\s*$")
+# Variables with which a user or a module turns a path off, or chooses another, and the paths that they are about.
+_CHOOSERS = (
+    ("NCCL_P2P_DISABLE", r"(?!0$)", "P2P"),
+    ("NCCL_P2P_LEVEL", r"", "P2P"),
+    ("NCCL_MNNVL_ENABLE", r"0$", "MNNVL"),
+    ("NCCL_CUMEM_ENABLE", r"0$", "MNNVL"),
+    ("NCCL_IB_DISABLE", r"(?!0$)", "NET"),
+    ("NCCL_IB_HCA", r"", "NET"),
+    ("NCCL_NET", r"", "NET"),
+    ("NCCL_NET_PLUGIN", r"", "NET"),
+    ("FI_PROVIDER", r"", "NET"),
+    ("NCCL_NET_GDR_LEVEL", r"", "GDRDMA"),
+    ("NCCL_NET_GDR_READ", r"0$", "GDRDMA"),
+    ("NCCL_NET_GDR_C2C", r"0$", "GDRDMA"),
+    ("NCCL_DMABUF_ENABLE", r"0$", "GDRDMA"),
+    ("UCX_TLS", r"", "InfiniBand RoCE IPC"),
+    ("UCX_NET_DEVICES", r"", "InfiniBand RoCE"),
+    ("OMPI_MCA_pml", r"", "InfiniBand RoCE OFI/cxi OFI/efa IPC"),
+    ("OMPI_MCA_btl", r"", "InfiniBand RoCE OFI/cxi OFI/efa IPC"),
+    ("FI_PROVIDER", r"", "OFI/cxi OFI/efa"),
+)
+_NO_GPUDIRECT_STEP = "is nvidia_peermem loaded (lsmod | grep peermem), or DMA-BUF in reach of kernel and driver?"
+
+
+def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str]) -> tuple[str, ...]:
+    """Why a library may have gone by the paths `taken` and not by the one that is `described`, the surest first.
+
+    `facts`: what it said of itself, and variables in effect.
+    """
+    words = set(re.split(r"[/ ]", described)) | {described}
+    found = [
+        f"{name}={facts[name]} is set"
+        for name, values, paths in _CHOOSERS
+        if name in facts and re.match(values, facts[name]) and words & set(paths.split())
+    ]
+    network = [path for path in taken if path.startswith("NET/")]
+    lost = "GDRDMA" in words and any("GDRDMA" not in path and not path.startswith("NET/Socket") for path in network)
+    if "GPUDirect RDMA" in facts and "GDRDMA" in words:
+        found.append(f"the library: GPUDirect RDMA {facts['GPUDirect RDMA']}")
+    if lost and "distance" not in facts.get("GPUDirect RDMA", ""):
+        found.append(_NO_GPUDIRECT_STEP)
+    if any(path.startswith("NET/Socket") for path in network) and "NET/IB" in facts:
+        found.append(f"the library: NET/IB: {facts['NET/IB']}: ibv_devinfo, and /dev/infiniband in the container")
+    if "warning" in facts:
+        found.append(f"the library: {facts['warning']}")
+    return tuple(dict.fromkeys(found))
 
 
 def read_nccl_log(text: str) -> TransportProof:
@@ -84,6 +134,11 @@ def read_nccl_log(text: str) -> TransportProof:
                 facts[match[1]] = redacted(match[2])
         elif (match := _NO_DEVICE.search(line.text)) is not None:
             facts[f"NET/{match[1]}"] = "no device found"
+        elif (match := _NO_GPUDIRECT.search(line.text)) is not None:
+            facts.setdefault("GPUDirect RDMA", match[1])
+        elif (match := _WARNING.search(line.text)) is not None:
+            # The first is nearest to the cause; others follow from it.
+            facts.setdefault("warning", redacted(match[1])[:300])
         elif (match := _NCCL_VERSION.search(line.text)) is not None:
             facts["library"] = f"{match[1]} {match[2]}"
     if not paths or any(path.startswith("NET/") for path in paths):

@@ -14,6 +14,8 @@ from fabricheck.results.imb import parse_imb
 from fabricheck.results.nccl_tests import parse_nccl_tests, parse_nccl_tests_json
 from fabricheck.results.oneccl_benchmark import parse_oneccl_benchmark
 from fabricheck.results.osu import parse_osu
+from fabricheck.results.other_tools import other_tool
+from fabricheck.results.proof_logs import FALL_BACKS, TransportProof, read_nccl_log, reasons_of
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import read_lines
 
@@ -30,10 +32,11 @@ _BEGINNINGS = (
     ("nccl", re.compile(r"(?:# )?nThread [0-9]+ nGpus ")),
     ("nccl", re.compile(r"(?:#\s+)?size +count +type ")),
 )
+_HEADER = len(_BEGINNINGS) - 1
 
 
 def read_vendor_outputs(path: Path, *, ranks: int | None = None, tool: str | None = None) -> tuple[VendorOutput, ...]:
-    """Every output of a tool that is known here in a file; none where nothing in it is how one begins.
+    """Every output of a tool in a file; none where nothing in it is how one of those that are known here begins.
 
     `ranks` and `tool` are for outputs that do not say them themselves. Raises UserError for a file that cannot be read.
     """
@@ -49,30 +52,74 @@ def read_vendor_outputs(path: Path, *, ranks: int | None = None, tool: str | Non
 def vendor_outputs(
     text: str, path: str = "", *, ranks: int | None = None, tool: str | None = None
 ) -> tuple[VendorOutput, ...]:
-    """The same of a text."""
+    """The same of a text. What another tool printed, which nobody reads here, is an output with its name and a problem.
+
+    A log of NCCL in the text says which paths the data took: `paths` of the facts, and what the library said of them.
+    """
     if text.lstrip().startswith("{") and '"nccl' in text[:100_000]:
         return (parse_nccl_tests_json(text, path),)
     parts = list(_parts(text))
-    return tuple(
-        _numbered(_parse(kind, part, path, ranks, tool), path, number if len(parts) > 1 else 0)
-        for number, (kind, part) in enumerate(parts, start=1)
-    )
+    if not parts:
+        return _of_others(text, path)
+    outputs = [_parse(kind, part, path, ranks, tool) for kind, part in parts]
+    proofs = [read_nccl_log(part) if kind == "nccl" else TransportProof() for kind, part in parts]
+    outputs = [_with_paths(output, proof) for output, proof in zip(outputs, proofs, strict=True)]
+    if len(outputs) > 1 and all(one.ranks == 1 for one in outputs):
+        alone = "each of {} outputs has one rank: nccl-tests was built without MPI (make MPI=1), and nothing was sent"
+        problem = Finding("wrong-ranks", Verdict.INVALID, f"{path or 'the output'}: {alone.format(len(outputs))}")
+        outputs = [replace(one, problems=(*one.problems, problem)) for one in outputs]
+    return tuple(_numbered(one, path, number if len(parts) > 1 else 0) for number, one in enumerate(outputs, start=1))
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """Kind and text of each output. What stands before the first one belongs to it, such as a launcher's complaints."""
+    """Kind and text of each output. What stands before the first one belongs to it, such as a launcher's complaints.
+
+    Each line that tells of a beginning is there once, in an order that differs between versions; the table's header is
+    the last.
+    """
     lines = text.splitlines(keepends=True)
-    begin, kind, seen = 0, "", -1
+    begin, kind = 0, ""
+    seen: set[int] = set()
     for index, line in enumerate(read_lines("".join(lines))[: len(lines)]):
         found = next((at for at, (_, how) in enumerate(_BEGINNINGS) if how.match(line.text.strip())), None)
         if found is None:
             continue
-        if kind and (_BEGINNINGS[found][0] != kind or found <= seen):
+        if kind and (_BEGINNINGS[found][0] != kind or found in seen or _HEADER in seen):
             yield kind, "".join(lines[begin:index])
-            begin = index
-        kind, seen = _BEGINNINGS[found][0], found
+            begin, seen = index, set()
+        kind = _BEGINNINGS[found][0]
+        seen.add(found)
     if kind:
         yield kind, "".join(lines[begin:])
+
+
+def _with_paths(output: VendorOutput, proof: TransportProof) -> VendorOutput:
+    """With what a log of NCCL beside the table says; sockets and the like are a fall-back wherever there is RDMA."""
+    if not proof.paths:
+        return output
+    facts = {**output.facts, "paths": ", ".join(proof.paths)}
+    why = "; ".join(reasons_of(proof.facts, "NET/IB/GDRDMA", list(proof.paths)))
+    if why:
+        facts["reasons"] = why
+    fallen = [path for path in proof.paths if any(re.search(pattern, path) for pattern in FALL_BACKS)]
+    if not fallen:
+        return replace(output, facts=facts)
+    text = f"by the log beside it the data went by {', '.join(fallen)}: a fall-back wherever there is RDMA"
+    message = f"{output.path or 'the output'}: {text}{f'; {why}' if why else ''}"
+    problem = Finding("path-forbidden", Verdict.INVALID, message)
+    return replace(output, facts=facts, problems=(*output.problems, problem))
+
+
+def _of_others(text: str, path: str) -> tuple[VendorOutput, ...]:
+    name = other_tool(text)
+    if name is None:
+        return ()
+    told = (
+        f"{path or 'the text'}: is an output of {name}, which is not read here; those of OMB, nccl-tests, rccl-tests, "
+        "IMB and oneCCL's benchmark are, and `fabricheck run` measures the same itself"
+    )
+    problem = Finding("other-tool", Verdict.INVALID, told)
+    return (VendorOutput(name, None, path, None, {}, (), (problem,)),)
 
 
 def _parse(kind: str, text: str, path: str, ranks: int | None, tool: str | None) -> VendorOutput:
@@ -96,9 +143,14 @@ def _numbered(output: VendorOutput, path: str, number: int) -> VendorOutput:
 
 def not_judged(output: VendorOutput) -> Finding:
     """Why a vendor's output by itself is never PASS."""
-    text = (
-        f"{output.path or 'the output'}: says nothing that proves where and over which path it ran, so it is not judged"
-    )
+    where = output.path or "the output"
+    if paths := output.facts.get("paths"):
+        why = f"; {output.facts['reasons']}" if "reasons" in output.facts else ""
+        text = f"{where}: by the log beside it the data went by {paths}{why}; nothing proves where it ran"
+    else:
+        text = f"{where}: says nothing that proves where and over which path it ran"
     return Finding(
-        "not-judged-by-hand", Verdict.INCOMPLETE, f"{text}: run the same from the suite (docs/vendor-suites.md)"
+        "not-judged-by-hand",
+        Verdict.INCOMPLETE,
+        f"{text}, so it is not judged: run the same from the suite (docs/vendor-suites.md)",
     )

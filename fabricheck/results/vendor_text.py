@@ -48,9 +48,17 @@ _TAG = re.compile(
     )""",
     re.VERBOSE | re.ASCII,
 )
-_HOST = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,99}: ", re.ASCII)
+# What pdsh, Kubernetes and Docker put before each line.
+_PREFIXES = (
+    re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,99}:(?: |$)", re.ASCII),  # pdsh, the same on all lines: `host: `
+    re.compile(r"\[pod/[^\]\s]{1,200}\] ?", re.ASCII),  # kubectl logs --prefix
+    re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99} *\| ?", re.ASCII),  # docker compose logs
+    re.compile(r"[a-z0-9][a-z0-9.-]{0,99}-[a-z0-9]{4,10} [a-z0-9][a-z0-9-]{0,62} (?=$|[# ])", re.ASCII),  # stern
+)
 _HYDRA_TAG = re.compile(r"\[[0-9]+\] ", re.ASCII)
 _EMPTY_TAG = re.compile(r"(?:\[[0-9]+\]|[0-9]+:)", re.ASCII)
+# Blanks that a browser or a word processor put in place of plain ones.
+_BLANKS = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f\u3000"), " ")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 # Words of a launcher, library or kernel that say that a run did not end as it should.
@@ -92,19 +100,24 @@ class Line:
 
 
 def read_lines(text: str) -> list[Line]:
-    """The lines of `text` without the tags of launchers, colours and carriage returns."""
-    lines = text.split("\n")
-    host = _common_host(lines)
-    return [Line(number, _untagged(each.removeprefix(host))) for number, each in enumerate(lines, start=1)]
+    """The lines of `text` without the tags of launchers, colours, carriage returns and blanks of web pages (U+00A0)."""
+    lines = text.translate(_BLANKS).split("\n")
+    prefix = _common_prefix(lines)
+    if prefix is not None:
+        lines = [prefix.sub("", line, count=1) if (prefix.match(line)) else line for line in lines]
+    return [Line(number, _untagged(each)) for number, each in enumerate(lines, start=1)]
 
 
-def _common_host(lines: Sequence[str]) -> str:
-    """What pdsh and Kubernetes put before each line, `host: `; empty where not all lines have the same."""
-    first = next((line for line in lines if line.strip()), "")
-    match = _HOST.match(first)
-    if match is None or not all(line.startswith(match[0].rstrip()) for line in lines if line.strip()):
-        return ""
-    return match[0]
+def _common_prefix(lines: Sequence[str]) -> re.Pattern[str] | None:
+    """What all lines begin with that is no tool's. A host's name is the same on all of them."""
+    said = [line for line in lines if line.strip()]
+    for how in _PREFIXES:
+        match = how.match(said[0]) if said else None
+        if match is None or not all(how.match(line) for line in said):
+            continue
+        if how is not _PREFIXES[0] or all(line.startswith(match[0].rstrip()) for line in said):
+            return how
+    return None
 
 
 def _untagged(text: str) -> str:

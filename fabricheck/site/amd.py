@@ -22,8 +22,10 @@ from fabricheck.site.found import (
 
 # Infinity Fabric between GPUs: 50 GB/s a link (Schieffer et al., §II-A), on the MI200 series.
 _XGMI_GBPS = 400.0
-# Weight of one hop of XGMI (Linux, drivers/gpu/drm/amd/amdkfd/kfd_crat.c).
-_ONE_HOP = 15
+# Weights of XGMI with no GPU between (Linux, drivers/gpu/drm/amd/amdkfd/kfd_crat.c): one hop; partitions of one GPU;
+# partitions of two GPUs, whose link all of them share. 30 and 45 are two and three hops.
+_ONE_HOP, _SAME_GPU, _OF_TWO_GPUS = 15, 13, 41
+_DIRECT = (_ONE_HOP, _SAME_GPU, _OF_TWO_GPUS)
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _KFD = "the kernel's KFD"
 
@@ -33,21 +35,26 @@ def from_kfd(
 ) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
     """GPUs and links of `fabricheck.site.sysfs.amd_facts`."""
     of_node = {entry["node"]: index for index, entry in enumerate(entries)}
+    peers = [
+        sum(each["kind"] == "xgmi" and each["to"] in of_node and each["weight"] == _ONE_HOP for each in entry["links"])
+        for entry in entries
+    ]
+    whole = not any(each["weight"] in (_SAME_GPU, _OF_TWO_GPUS) for entry in entries for each in entry["links"])
     gpus, links = [], []
     for index, entry in enumerate(entries):
         numa = known_numa(entry["numa_node"], numa_nodes)
         clock, bits = entry["memory_clock_mhz"], entry["memory_bus_bits"]
         source = f"{_KFD}: memory clock of {clock} MHz, two transfers a cycle, {bits} bit"
         model = short_model(entry["model"] or "unknown")
-        gpus.append(
-            FoundGpu(index, model, entry["arch"], numa, entry["pci"], memory_gbps(clock, bits), source)
-        )  # fmt: skip
+        memory = memory_gbps(clock, bits)
+        counted = peers[index] if whole else None
+        gpus.append(FoundGpu(index, model, entry["arch"], numa, entry["pci"], memory, source, counted))
         to_cpu = None
         for link in entry["links"]:
             peer, rate, count = of_node.get(link["to"]), *_parallel(link)
             if peer is None and link["kind"] == "xgmi":
                 to_cpu = FoundLink((f"gpu{index}", cpu_of(numa, numa_nodes)), "Infinity Fabric", count, rate, _KFD)
-            elif peer is not None and peer > index and link["kind"] == "xgmi" and link["weight"] == _ONE_HOP:
+            elif peer is not None and peer > index and link["kind"] == "xgmi" and link["weight"] in _DIRECT:
                 links.append(FoundLink((f"gpu{index}", f"gpu{peer}"), "Infinity Fabric", count, rate, _KFD))
         generation, width = pcie_generation(entry["link_speed"] or ""), entry["link_width"] or ""
         if to_cpu is not None:
@@ -68,18 +75,23 @@ def _parallel(link: Mapping[str, Any]) -> tuple[float | None, int]:
 
 
 def from_rocm_topo(path: Path, notes: list[str]) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
-    """`rocm-smi --showtopo` or `amd-smi topology`: hops and kind of each pair, NUMA node of each GPU.
+    """`rocm-smi --showtopo` or `amd-smi topology`: weight, hops and kind of each pair, NUMA node of each GPU.
 
-    Links are the pairs of one hop by XGMI. How many parallel links they are is not in there.
+    Links are the pairs of XGMI with no GPU between, by weight: hops are 1 for every pair of an MI250. How many parallel
+    links they are is not in there.
     """
     text = _ESCAPES.sub("", path.read_text(encoding="utf-8"))
-    hops, kinds = _matrix(text, "hops"), _matrix(text, "type")
+    hops, kinds, weights = _matrix(text, "hops"), _matrix(text, "type"), _matrix(text, "weight")
     if not hops or not kinds:
         raise UserError(f"{path}: has no tables of hops and link types: it is not the output of rocm-smi --showtopo")
     nodes = {int(a): int(b) for a, b in re.findall(r"GPU\[(\d+)\]\s*: \(Topology\) Numa Node:\s*(\d+)", text)}
     size = len(hops)
     gpus = tuple(FoundGpu(index, "unknown", "unknown", nodes.get(index)) for index in range(size))
-    pairs = [(a, b) for a, b in itertools.combinations(range(size), 2) if kinds[a][b] == "XGMI" and hops[a][b] == "1"]
+    direct, wanted = (weights, {*map(str, _DIRECT)}) if len(weights) == size else (hops, {"1"})
+    if direct is hops:
+        notes.append(f"{path.name} has no table of weights: a pair of one hop is taken for a link, which MI250 belie")
+    pairs = [(a, b) for a, b in itertools.combinations(range(size), 2) if kinds[a][b] == "XGMI"]
+    pairs = [(a, b) for a, b in pairs if direct[a][b] in wanted]
     notes.append(
         "how many Infinity Fabric links join a pair is not in the output: every count is 1, correct them by hand"
     )
@@ -95,7 +107,11 @@ def from_rocm_topo(path: Path, notes: list[str]) -> tuple[tuple[FoundGpu, ...], 
 
 def _matrix(text: str, what: str) -> list[list[str]]:
     """The rows of the table whose title names `what`, without their names."""
-    titles = {"hops": r"Hops between two GPUs|HOPS TABLE", "type": r"Link Type between two GPUs|LINK TYPE TABLE"}
+    titles = {
+        "hops": r"Hops between two GPUs|HOPS TABLE",
+        "type": r"Link Type between two GPUs|LINK TYPE TABLE",
+        "weight": r"Weight between two GPUs|WEIGHT TABLE",
+    }
     rows: list[list[str]] = []
     inside = False
     for line in text.splitlines():

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from fabricheck.site.found import Association, FoundGpu, FoundNic
+from fabricheck.site.found import Association, FoundGpu, FoundLink, FoundNic
 from fabricheck.site.nvidia import TopoTable
+from fabricheck.site.software import Software
 
 # Nearest first: one bridge, several bridges, the same host bridge, the same NUMA node, the other socket.
 _LEVELS = ("PIX", "PXB", "PHB", "NODE", "SYS")
@@ -15,6 +16,76 @@ _SCHEMES: Mapping[str, Callable[[int, int, int], int]] = {
     "packed": lambda at, nics, gpus: at * nics // gpus,
     "round-robin": lambda at, nics, gpus: at % nics,
 }
+
+
+def gpudirect(
+    vendor: str, gpus: Sequence[FoundGpu], links: Sequence[FoundLink], software: Software, association: Association
+) -> tuple[str, str] | None:
+    """Whether all channels of NCCL or RCCL, some or none use GPUDirect RDMA by default, and why; None for all of them,
+    or where nobody says how near the NICs are.
+
+    As ncclTopoCheckGdr of NCCL's src/graph/paths.cc has it: up to a PCIe switch in common (PXB); beyond that through
+    NVLink-C2C, from 2.27 on. RCCL takes a host bridge in common too (PHB). GPUs before Ampere without NVLink do not
+    send by it.
+    """
+    if vendor not in ("nvidia", "amd") or not association.distances:
+        return None
+    source = association.source
+    enough = _LEVELS.index("PHB" if vendor == "amd" else "PXB")
+    by_c2c = {end for link in links if link.technology == "NVLink-C2C" for end in link.ends}
+    newer = software.ccl is not None and _version(software.ccl[1]) >= (2, 27)
+    near = [
+        _LEVELS.index(level) <= enough or (newer and f"gpu{index}" in by_c2c and level != "SYS")
+        for index, level in association.distances.items()
+    ]
+    levels = ", ".join(sorted(set(association.distances.values()), key=_LEVELS.index))
+    library = "RCCL" if vendor == "amd" else "NCCL"
+    if not any(near):
+        return "none", f"{source}: {levels}, beyond which {library} does not use GPUDirect RDMA by default"
+    if not all(near):
+        return "some", f"{source}: {levels}: {library} uses GPUDirect RDMA of some GPUs by default"
+    nvlinked = {end for link in links if link.technology.startswith("NVLink") for end in link.ends}
+    old = [gpu for gpu in gpus if gpu.arch.startswith("sm_") and int(gpu.arch[3:].rstrip("af") or 0) < 80]
+    if len(gpus) > 1 and any(f"gpu{gpu.index}" not in nvlinked for gpu in old):
+        return "some", "before Ampere and without NVLink, NCCL receives by GPUDirect RDMA, and does not send by it"
+    return None
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:3] if part.isdecimal())
+
+
+def one_a_card(
+    gpus: Sequence[FoundGpu],
+    nics: tuple[FoundNic, ...],
+    links: Sequence[FoundLink],
+    table: TopoTable | None,
+    notes: list[str],
+) -> tuple[FoundNic, ...]:
+    """The ports without those that `nvidia-smi topo -m` puts beside another behind one bridge (PIX), at the same GPU,
+    where they together carry more than the GPU's own PCIe link: they are functions of one card, and share its port.
+    """
+    by_name = {nic.name: nic for nic in nics}
+    carries = {link.ends[0]: link.total_gbps for link in links if link.technology.startswith("PCIe")}
+    dropped: set[str] = set()
+    for gpu in gpus if table is not None else ():
+        row = table.rows.get(gpu.index, {}) if table is not None else {}
+        near = [name for name in by_name if row.get(name) == "PIX" and name not in dropped]
+        first, *others = near or [""]
+        together = sum(by_name[name].rate_gbps or 0.0 for name in near)
+        if others and together > carries.get(f"gpu{gpu.index}", together):
+            beside = table.of_nics.get(first, {}) if table is not None else {}
+            dropped |= {name for name in others if beside.get(name) == "PIX" and _alike(by_name[name], by_name[first])}
+    if dropped:
+        notes.append(
+            f"{', '.join(name for name in by_name if name in dropped)}: virtual functions, or ports of a card that has "
+            "counted (ls /sys/class/infiniband/*/device/physfn), and left out"
+        )
+    return tuple(nic for nic in nics if nic.name not in dropped)
+
+
+def _alike(one: FoundNic, other: FoundNic) -> bool:
+    return (one.model, one.rate_gbps, one.card) == (other.model, other.rate_gbps, other.card)
 
 
 def associate(
@@ -35,6 +106,7 @@ def associate(
         )
     taken: Counter[str] = Counter()
     near = {gpu.index: _nearest(distances[gpu.index]) for gpu in gpus}
+    levels = _levels(gpus, nics, table)
     chosen = []
     for gpu in gpus:
         name = min(near[gpu.index], key=lambda each: taken[each])
@@ -45,19 +117,16 @@ def associate(
     far = [nic.name for nic in nics if nic.name not in wanted]
     notes = [f"{', '.join(far)}: near no GPU, and left out of the topology"] if far else []
     if wanted - set(taken):  # more NICs than GPUs: a GPU may use several
-        return (
-            Association("dynamic", tuple(nic.name for nic in used), f"{source}: several NICs are near a GPU"),
-            used,
-            notes,
-        )
+        names = tuple(nic.name for nic in used)
+        return Association("dynamic", names, f"{source}: several NICs are near a GPU", levels), used, notes
     order = tuple(dict.fromkeys(chosen))
     for scheme, place in _SCHEMES.items():
         if all(place(at, len(order), len(gpus)) == order.index(name) for at, name in enumerate(chosen)):
             by_name = {nic.name: nic for nic in used}
-            return Association(scheme, order, source), tuple(by_name[name] for name in order), notes
+            return Association(scheme, order, source, levels), tuple(by_name[name] for name in order), notes
     pairs = ", ".join(f"gpu{gpu.index}-{name}" for gpu, name in zip(gpus, chosen, strict=True))
     notes.append(f"no scheme says which NIC is near which GPU ({pairs}): it is taken for dynamic")
-    return Association("dynamic", tuple(nic.name for nic in used), f"{source}: {pairs}"), used, notes
+    return Association("dynamic", tuple(nic.name for nic in used), f"{source}: {pairs}", levels), used, notes
 
 
 def _nearest(distances: Mapping[str, int]) -> list[str]:
@@ -87,6 +156,31 @@ def _distances(
 
 def _shared(one: str, other: str, same_numa: bool) -> int:
     """How many bridges two devices have in common; a NUMA node in common is the next best."""
-    a, b = one.split("/"), other.split("/")
-    shared = next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    shared = _bridges(one, other)
     return 2 * shared + int(same_numa) if shared else int(same_numa)
+
+
+def _bridges(one: str, other: str) -> int:
+    a, b = one.split("/"), other.split("/")
+    return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def _levels(gpus: Sequence[FoundGpu], nics: Sequence[FoundNic], table: TopoTable | None) -> dict[int, str]:
+    """How near the nearest NIC of each GPU is; empty where that of one is not known."""
+    found: dict[int, str] = {}
+    for gpu in gpus:
+        row = table.rows.get(gpu.index, {}) if table is not None else {}
+        told = [row.get(nic.name) or _by_place(gpu, nic) for nic in nics]
+        if not all(level in _LEVELS for level in told):
+            return {}
+        found[gpu.index] = min((str(level) for level in told), key=_LEVELS.index)
+    return found
+
+
+def _by_place(gpu: FoundGpu, nic: FoundNic) -> str | None:
+    """By the bridges in common, the first of which is the root complex; NUMA nodes alone tell only what is far."""
+    same_numa = gpu.numa == nic.numa
+    if gpu.pci and nic.pci:
+        shared = _bridges(gpu.pci, nic.pci)
+        return "PXB" if shared > 1 else "PHB" if shared else "NODE" if same_numa else "SYS"
+    return "SYS" if None not in (gpu.numa, nic.numa) and not same_numa else None

@@ -48,15 +48,20 @@ def network_of_lldp(file: Path, nodes: Sequence[str], nics: Sequence[FoundNic]) 
 
     Raises UserError for a file without such lines.
     """
-    names = {nic.name for nic in nics}
+    # LLDP knows interfaces, and RDMA its devices: eth0 is mlx5_0's.
+    names = {name: nic.name for nic in nics for name in (*nic.interfaces, nic.name)}
     ports: dict[str, dict[str, str]] = defaultdict(dict)
+    others: set[str] = set()
     for node, port, switch in _LLDP.findall(_read(file)):
-        if port in names and (not nodes or node in nodes):
-            ports[node or (nodes[0] if len(nodes) == 1 else "")][port] = _name(switch)
+        if port not in names:
+            others.add(port)
+        elif not nodes or node in nodes:
+            ports[node or (nodes[0] if len(nodes) == 1 else "")][names[port]] = _name(switch)
     if not ports or "" in ports:
-        line = "nid001: lldp.hsn0.chassis.name=leaf1"
-        raise UserError(f"{file}: has no line such as `{line}` for {', '.join(sorted(names)) or 'any NIC'}: give the "
-                        "output of `clush -w NODES lldpctl -f keyvalue`")  # fmt: skip
+        line = f"nid001: lldp.{min(names, default='hsn0')}.chassis.name=leaf1"
+        has = f"; it tells of {', '.join(sorted(others)[:4])}, which the capture does not know" if others else ""
+        raise UserError(f"{file}: has no line such as `{line}`{has}: capture the node again for the interfaces of its "
+                        "NICs, and give the output of `clush -w NODES lldpctl -f keyvalue`")  # fmt: skip
     source = f"LLDP, {file.name}"
     switches = Counter(switch for of_node in ports.values() for switch in of_node.values())
     if len(switches) == 1 and all(nic.rate_gbps is not None for nic in nics):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,16 +11,20 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import networkx as nx
+
 from fabricheck.errors import UserError, reason_of
 from fabricheck.site import capture as names
 from fabricheck.site.amd import from_kfd, from_rocm_topo
-from fabricheck.site.association import associate
+from fabricheck.site.association import associate, gpudirect, one_a_card
 from fabricheck.site.found import Facts, FoundGpu, FoundLink, FoundNic
-from fabricheck.site.nvidia import TopoTable, from_nvidia_topo, from_nvml, read_topo, switch_reduces
+from fabricheck.site.nvidia import TopoTable, from_nvidia_topo, from_nvml, nvlink_domain, read_topo, switch_reduces
 from fabricheck.site.slurm import as_captured, read_slurm
 from fabricheck.site.software import Software, software_of
 from fabricheck.site.xpu_smi import from_xpu_smi, read_json
 
+#: What is written for UPI, or AMD's Infinity Fabric between sockets.
+BETWEEN_CPUS = "link between CPUs"
 _TELLING = (
     names.NVML,
     names.NVIDIA_TOPO,
@@ -50,8 +55,11 @@ def _read_facts(directory: Path) -> Facts:
     topo = directory / names.NVIDIA_TOPO
     table = read_topo(topo, problems) if topo.exists() else None
     vendor, gpus, links = _gpus(directory, table, numa_nodes, notes, problems)
-    nics = _nics(read_json(directory / names.NICS) or [])
+    links += _between_cpus(gpus, links, numa_nodes)
+    nics = _nics(read_json(directory / names.NICS) or [], notes)
+    nics = one_a_card(gpus, nics, links, table, notes)
     host = read_json(directory / names.HOST) or {}
+    on_bus = read_json(directory / names.PCI_GPUS) or []
     software = _software(directory)
     if not gpus and not numa_nodes and not nics:
         raise UserError(
@@ -59,7 +67,15 @@ def _read_facts(directory: Path) -> Facts:
         )
     association, nics, of_nics = associate(gpus, nics, table)
     notes += of_nics
+    gdr = gpudirect(vendor, gpus, links, software, association) if association is not None else None
+    if gdr is not None:
+        notes.append(f"GPUDirect RDMA is expected of {'no channel' if gdr[0] == 'none' else 'some channels'}: {gdr[1]}")
     notes += [f"the rate of {link.technology} is not in the captures" for link in links if link.rate_gbps is None]
+    if any(link.technology == BETWEEN_CPUS for link in links):
+        notes.append(
+            "GPUs of different NUMA domains reach each other through the CPUs only: give the rate of the links between "
+            "CPUs (UPI, Infinity Fabric) together, in one direction, by the CPU's data sheet"
+        )
     notes += [f"the rate of {one.name} is not in the captures" for one in nics if one.rate_gbps is None]
     return Facts(
         hostname=str(host.get("hostname", "")),
@@ -76,8 +92,11 @@ def _read_facts(directory: Path) -> Facts:
         problems=tuple(dict.fromkeys(problems)),
         association=association,
         software=software,
-        unseen=0 if gpus else len(read_json(directory / names.PCI_GPUS) or []),
+        unseen=0 if gpus else len(on_bus),
+        on_bus=sum(one["vendor"] == vendor for one in on_bus),
         slurm=read_slurm(as_captured(read_json(directory / names.SLURM))),
+        gpudirect=gdr,
+        nvlink_domain=nvlink_domain(gpus, links),
     )
 
 
@@ -96,12 +115,10 @@ def _gpus(
         gpus, links = from_nvml(nvml["gpus"], numa, numa_nodes, problems)
         places = {one["bus_id"][-12:]: one["pci"] for one in on_bus}
         of_bus = {gpu["index"]: places.get(gpu["bus_id"][-12:]) for gpu in nvml["gpus"]}
-        problems += _hidden("nvidia", on_bus, len(nvml["gpus"]))
         return "nvidia", tuple(replace(gpu, pci=of_bus[gpu.index]) for gpu in gpus), links
     if table is not None and table.rows:
         return "nvidia", *from_nvidia_topo(table, notes)
     if amd:
-        problems += _hidden("amd", on_bus, len(amd))
         return "amd", *from_kfd(amd, numa_nodes)
     if tables:
         return "amd", *from_rocm_topo(tables[0], notes)
@@ -112,12 +129,16 @@ def _gpus(
     return "none", (), []
 
 
-def _hidden(vendor: str, on_bus: Sequence[Mapping[str, Any]], seen: int) -> list[str]:
-    there = sum(one["vendor"] == vendor for one in on_bus)
-    if there <= seen:
+def _between_cpus(gpus: Sequence[FoundGpu], links: Sequence[FoundLink], numa_nodes: tuple[int, ...]) -> list[FoundLink]:
+    """Links between NUMA domains, where GPUs reach each other by nothing else. Nobody tells their rate."""
+    graph = nx.Graph([link.ends for link in links])
+    ends = [f"gpu{gpu.index}" for gpu in gpus]
+    if len(numa_nodes) < 2 or len(ends) < 2 or not all(end in graph for end in ends):
         return []
-    why = "a container or a job shows only its own, or a GPU is lost"
-    return [f"{seen} of the {there} GPUs on the PCI bus are visible ({why}): the site is written for {seen}"]
+    if len({frozenset(nx.node_connected_component(graph, end)) for end in ends}) == 1:
+        return []
+    pairs = itertools.combinations((f"numa{node}" for node in numa_nodes), 2)
+    return [FoundLink(pair, BETWEEN_CPUS, 1, None, "FILL IN: the CPU's data sheet") for pair in pairs]
 
 
 def _software(directory: Path) -> Software:
@@ -148,10 +169,14 @@ def _numa(directory: Path) -> tuple[tuple[int, ...], int, int]:
     return tuple(one["index"] for one in numa["nodes"]), int(numa["cores"]), int(numa["sockets"])
 
 
-def _nics(entries: Sequence[dict[str, Any]]) -> tuple[FoundNic, ...]:
-    """Ports of a high-speed network; of Ethernet ones the fastest, where there is nothing else."""
-    special = [one for one in entries if one["kind"] != "net"]
-    found = [_nic(one) for one in special or entries]
+def _nics(entries: Sequence[dict[str, Any]], notes: list[str]) -> tuple[FoundNic, ...]:
+    """Ports of a high-speed network; of Ethernet ones the fastest, where there is nothing else. Virtual functions share
+    the port of a physical one, and count where a guest or container has nothing else."""
+    physical = [one for one in entries if not one.get("virtual")]
+    if physical and len(physical) < len(entries):
+        notes.append(f"{len(entries) - len(physical)} virtual functions share the ports of others, and are left out")
+    special = [one for one in physical or entries if one["kind"] != "net"]
+    found = [_nic(one) for one in special or physical or entries]
     if special:
         return tuple(found)
     fastest = max((one.rate_gbps or 0 for one in found), default=0)
@@ -161,8 +186,18 @@ def _nics(entries: Sequence[dict[str, Any]]) -> tuple[FoundNic, ...]:
 def _nic(one: Mapping[str, Any]) -> FoundNic:
     match = re.match(r"([0-9.]+) Gb/sec|BS_([0-9]+)G", one["rate"] or "")
     rate = float(match[1] or match[2]) if match else None
-    models = {"cxi": "Slingshot (cxi)", "net": "Ethernet"}
+    kind = _kind(one)
+    # Slingshot and plain Ethernet are their own interfaces; what the kernel lists as an RDMA device has a rate's name.
+    model = {"cxi": "Slingshot (cxi)", "net": "Ethernet"}.get(kind) or f"{kind} {one['rate'] or ''}".strip()
     sources = {"cxi": "/sys/class/cxi", "net": "/sys/class/net"}
-    model = models.get(one["kind"]) or f"{one['kind']} {one['rate'] or ''}".strip()
     source = sources.get(one["kind"], "/sys/class/infiniband")
-    return FoundNic(one["name"], model, rate, one["numa_node"], source, one.get("pci"))
+    more = str(one.get("card") or ""), tuple(map(str, one.get("interfaces") or ()))
+    return FoundNic(one["name"], model, rate, one["numa_node"], source, one.get("pci"), *more)
+
+
+def _kind(one: Mapping[str, Any]) -> str:
+    """The network of a port: an RDMA device whose link layer is Ethernet is RoCE; EFA has a link layer of its own."""
+    name, driver = str(one["name"]), str(one.get("driver") or "")
+    if driver == "efa" or (one["kind"] == "Unspecified" and name.startswith(("rdmap", "efa"))):
+        return "EFA"
+    return {"Ethernet": "RoCE"}.get(one["kind"], str(one["kind"]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fabricheck.site.slurm import Slurm
@@ -16,7 +18,8 @@ _PCIE_LANE_GBPS = {3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 class FoundGpu:
     """A GPU. `numa` is None where nobody says; `pci`: the bridges that lead to it.
 
-    `memory_gbps`: nominal bandwidth of its memory, and `memory_source`, who says so.
+    `memory_gbps`: nominal bandwidth of its memory, and `memory_source`, who says so. `links`: NVLinks that are active,
+    of so many as the driver lists (`links_of_driver`); None where nobody says.
     """
 
     index: int
@@ -26,6 +29,8 @@ class FoundGpu:
     pci: str | None = None
     memory_gbps: float | None = None
     memory_source: str = ""
+    links: int | None = None
+    links_of_driver: int = 0
 
     def __post_init__(self) -> None:
         """Raises TypeError for what no capture writes."""
@@ -44,10 +49,16 @@ class FoundLink:
     rate_gbps: float | None
     source: str
 
+    @property
+    def total_gbps(self) -> float:
+        """Of all parallel links; infinite where nobody tells their rate."""
+        return math.inf if self.rate_gbps is None else self.count * self.rate_gbps
+
 
 @dataclass(frozen=True)
 class FoundNic:
-    """A network port. `rate_gbps` is None where the capture does not tell it."""
+    """A network port. `rate_gbps` is None where the capture does not tell it; `card`: its card's model, and
+    `interfaces`, the names by which IP and LLDP know it, if known."""
 
     name: str
     model: str
@@ -55,15 +66,21 @@ class FoundNic:
     numa: int | None
     source: str
     pci: str | None = None
+    card: str = ""
+    interfaces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Association:
-    """Which GPU uses which NIC: the NICs in the order in which `scheme` assigns them, and who says so."""
+    """Which GPU uses which NIC: the NICs in the order in which `scheme` assigns them, and who says so.
+
+    `distances`: how near the nearest NIC of each GPU is, in the words of `nvidia-smi topo -m`; empty where nobody says.
+    """
 
     scheme: str
     nics: tuple[str, ...]
     source: str
+    distances: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,7 +88,9 @@ class Facts:
     """A node as its captures describe it.
 
     `notes`: what has to be looked at by hand. `problems`: what could not be asked, or is wrong with the node. `unseen`:
-    GPUs on the PCI bus where no GPU could be asked.
+    GPUs on the PCI bus where no GPU could be asked; `on_bus`: all that are there. `gpudirect`: which channels between
+    nodes use GPUDirect RDMA by default, and why, where those are not all. `nvlink_domain`: how many nodes NVLink joins,
+    and who says so.
     """
 
     hostname: str
@@ -90,6 +109,9 @@ class Facts:
     software: Software = field(default_factory=Software)
     slurm: Slurm | None = None
     unseen: int = 0
+    on_bus: int = 0
+    gpudirect: tuple[str, str] | None = None
+    nvlink_domain: tuple[int, str] | None = None
 
 
 def known_numa(node: int | None, numa_nodes: tuple[int, ...]) -> int | None:

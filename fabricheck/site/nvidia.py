@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ def from_nvml(
     gpus = [gpu for gpu in entries if not gpu.get("mig")]
     places = {gpu["index"]: _numa_of(gpu, numa, numa_nodes) for gpu in gpus}
     found = tuple(_gpu(gpu, places[gpu["index"]]) for gpu in gpus)
-    links = _nvlinks(gpus, places, numa_nodes, problems)
+    links = _nvlinks(gpus, places, numa_nodes)
     for gpu in gpus:
         cpu = cpu_of(places[gpu["index"]], numa_nodes)
         if gpu.get("c2c_links") and gpu.get("c2c_mbps"):
@@ -59,12 +59,20 @@ def _gpu(gpu: Mapping[str, Any], numa: int | None) -> FoundGpu:
     clock, bits = gpu.get("memory_clock_mhz"), gpu.get("memory_bus_bits")
     source = f"NVML: memory clock of {clock} MHz at most, two transfers a cycle, {bits} bit"
     return FoundGpu(
-        gpu["index"], short_model(gpu["name"]), gpu["arch"], numa, None, memory_gbps(clock, bits), source
-    )  # fmt: skip
+        gpu["index"],
+        short_model(gpu["name"]),
+        gpu["arch"],
+        numa,
+        None,
+        memory_gbps(clock, bits),
+        source,
+        len(gpu["nvlinks"]),
+        gpu.get("nvlinks_total") or 0,
+    )
 
 
 def _nvlinks(
-    gpus: Sequence[dict[str, Any]], places: Mapping[int, int | None], numa_nodes: tuple[int, ...], problems: list[str]
+    gpus: Sequence[dict[str, Any]], places: Mapping[int, int | None], numa_nodes: tuple[int, ...]
 ) -> list[FoundLink]:
     by_bus = {gpu["bus_id"][-12:]: gpu["index"] for gpu in gpus}
     counted: Counter[tuple[str, str, int | None, float | None]] = Counter()
@@ -78,26 +86,29 @@ def _nvlinks(
                 continue  # counted from the other end
             generation = _NVLINK_GENERATION.get(link["version"], _NVLINK_OF_ARCH.get(gpu["arch"]))
             counted[f"gpu{me}", other, generation, _nvlink_gbps(generation, link["speed_mbps"])] += 1
-        down = gpu.get("nvlinks_total", 0) - len(gpu["nvlinks"])
-        if gpu["nvlinks"] and down > 0:
-            problems.append(
-                f"GPU {me}: {down} of {gpu['nvlinks_total']} NVLinks are not active: nvidia-smi nvlink -s -i {me}"
-            )
-    full = max((count for (_, other, _, _), count in counted.items() if other == "nvswitch"), default=0)
-    links = []
-    for (me_, other, generation, rate), count in counted.items():
-        if other == "nvswitch" and count < full:
-            problems.append(f"{me_} has {count} active NVLinks to the switch, others {full}: topology.yaml says {full}")
-        links.append(
-            FoundLink((me_, other), f"NVLink{generation or ''}", full if other == "nvswitch" else count, rate, "NVML")
-        )
-    return links
+    return [
+        FoundLink((me_, other), f"NVLink{generation or ''}", count, rate, "NVML")
+        for (me_, other, generation, rate), count in counted.items()
+    ]
 
 
 def switch_reduces(links: Sequence[FoundLink]) -> bool:
     """Whether a switch among the links can reduce and multicast."""
     generations = [link.technology.removeprefix("NVLink") for link in links if "nvswitch" in link.ends]
     return any(one.isdecimal() and int(one) >= _NVLINK_SHARP_GENERATION for one in generations)
+
+
+# Nodes of an NVLink domain by the GPU's model, where a switch joins its GPUs (NVIDIA's data sheets: GB200 NVL72 and
+# GB300 NVL72 have 18 compute trays of four GPUs).
+_DOMAINS = {"GB200": 18, "GB300": 18}
+
+
+def nvlink_domain(gpus: Sequence[FoundGpu], links: Sequence[FoundLink]) -> tuple[int, str] | None:
+    """How many nodes NVLink joins, and who says so; None where it ends at the node."""
+    model = next((known for known in _DOMAINS for gpu in gpus if known in gpu.model.split()), None)
+    if model is None or not any("nvswitch" in link.ends for link in links):
+        return None
+    return _DOMAINS[model], f"NVIDIA {model} NVL72 data sheet: 18 compute trays a rack; a smaller domain: change it"
 
 
 def _nvlink_gbps(generation: int | None, speed_mbps: int | None) -> float | None:
@@ -109,10 +120,11 @@ def _nvlink_gbps(generation: int | None, speed_mbps: int | None) -> float | None
 @dataclass(frozen=True)
 class TopoTable:
     """`nvidia-smi topo -m`: for each GPU what joins it to other GPUs and NICs (`NV18`, `PIX`, `SYS`, …) by name, and
-    its NUMA node."""
+    its NUMA node; the same of each NIC, by its name."""
 
     rows: Mapping[int, Mapping[str, str]]
     numa: Mapping[int, int]
+    of_nics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def nics(self) -> tuple[str, ...]:
@@ -132,6 +144,11 @@ def read_topo(path: Path, notes: list[str]) -> TopoTable:
     ends = {at: names.get(cell, cell) for at, cell in enumerate(header) if re.fullmatch(r"(GPU|NIC)\d+|mlx\w+", cell)}
     of_numa = header.index("NUMA Affinity") if "NUMA Affinity" in header else None
     rows, numa = {}, {}
+    of_nics = {
+        names.get(cells[0], cells[0]): {name: cells[at] for at, name in ends.items()}
+        for cells in table
+        if cells is not header and re.fullmatch(r"NIC\d+|mlx\w+", cells[0]) and len(cells) > max(ends)
+    }
     for cells in table:
         if cells is header or not re.fullmatch(r"GPU\d+", cells[0]) or len(cells) <= max(ends):
             continue
@@ -142,7 +159,7 @@ def read_topo(path: Path, notes: list[str]) -> TopoTable:
     missing = [name for name in ends.values() if re.fullmatch(r"GPU\d+", name) and int(name[3:]) not in rows]
     if missing:
         notes.append(f"{path.name} has no whole row of {', '.join(missing)}: it is cut off; capture it again")
-    return TopoTable(rows, numa)
+    return TopoTable(rows, numa, of_nics)
 
 
 def from_nvidia_topo(table: TopoTable, notes: list[str]) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:

@@ -114,7 +114,13 @@ def _partitions(facts: Facts, choices: Choices, left_out: list[str]) -> list[Par
     known = facts.slurm.partitions
     # Where Slurm gives out whole nodes, it need not know of their GPUs.
     here = [one for one in known if not one.gpus and facts.hostname in one.nodes]
-    fitting = [one for one in known if one.gpus == len(facts.gpus)] or here
+    fitting = [one for one in known if one.gpus == len(facts.gpus) and not one.slices] or here
+    for one in (each for each in known if each.slices):
+        left_out.append(
+            f"partition {one.name}: its nodes give out {one.gpus} slices of GPUs (MIG {one.gres}), without links: "
+            "switch MIG off"
+        )
+    known = tuple(one for one in known if not one.slices)
     for one in known:
         if one.gpus and one.gpus != len(facts.gpus) and (not choices.partitions or one.name in choices.partitions):
             left_out.append(

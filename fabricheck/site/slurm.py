@@ -30,6 +30,10 @@ _INTERFACES = {
 }
 
 
+# NVIDIA's names of MIG profiles: `1g.10gb`, `2g.20gb.me`, `1c.3g.40gb`.
+_SLICE = r"(?:\d+c\.)?\d+g\.\d+gb[\w.+-]*"
+
+
 @dataclass(frozen=True)
 class Partition:
     """Slurm's partition: its nodes, and `gpus` a node by its gres; `gres`: their type, where it has one."""
@@ -38,6 +42,11 @@ class Partition:
     nodes: tuple[str, ...]
     gpus: int
     gres: str = ""
+
+    @property
+    def slices(self) -> bool:
+        """Whether what it gives out are slices of GPUs (MIG), and not GPUs."""
+        return re.fullmatch(_SLICE, self.gres) is not None
 
 
 @dataclass(frozen=True)
@@ -116,9 +125,10 @@ def _partitions(lines: Sequence[str]) -> tuple[Partition, ...]:
 
 
 def _gpus(gres: str) -> tuple[int, str]:
-    """GPUs of `gpu:a100:4(S:0-1),shard:8`: 4, a100."""
-    found = re.findall(r"(?:^|,)gpu(?::([A-Za-z][\w.-]*))?:(\d+)", gres)
-    return sum(int(count) for _, count in found), found[0][0] if found else ""
+    """GPUs of `gpu:a100:4(S:0-1),shard:8`: 4, a100. MIG slices have a profile for a type; `no_consume` is none."""
+    found = re.findall(rf"(?:^|,)gpu((?::no_consume|:{_SLICE}|:[A-Za-z][\w.-]*)*):(\d+)", gres)
+    kinds = [kind for words, _ in found for kind in words.split(":") if kind not in ("", "no_consume")]
+    return sum(int(count) for _, count in found), kinds[0] if kinds else ""
 
 
 def _switches(text: str) -> tuple[Leaf, ...]:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fabricheck.state.sysfs import infiniband_ports, read, slingshot_ports
+from fabricheck.state.sysfs import infiniband_ports, interfaces_of, is_virtual, read, slingshot_ports
 
 #: By PCI vendor: whose GPUs they are.
 VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
@@ -34,25 +34,50 @@ def numa_facts(sysfs: Path) -> dict[str, Any]:
 
 def nic_facts(sysfs: Path) -> list[dict[str, Any]]:
     """Active ports of InfiniBand, Slingshot and Ethernet adapters: name, kind, the kernel's rate text, NUMA node, and
-    where on the PCI tree they are. Ethernet counts as such only where no RDMA device is the same card."""
+    where on the PCI tree they are; driver and model of the card, interfaces, and whether it is a virtual function.
+    Ethernet counts as such only where no RDMA device is the same card."""
     found = []
     for name, port, device in infiniband_ports(sysfs):
         if (rate := read(port / "rate")) and "ACTIVE" in read(port / "state"):
-            found.append(_nic(name, read(port / "link_layer") or "InfiniBand", rate, device))
+            interfaces = interfaces_of(device, int(port.name) if port.name.isdecimal() else 1)
+            rate = _bonded(sysfs, interfaces) or rate
+            found.append(_nic(name, read(port / "link_layer") or "InfiniBand", rate, device, interfaces))
     for device, speed in slingshot_ports(sysfs):
-        found.append(_nic(device.name, "cxi", speed or None, device))
+        found.append(_nic(device.name, "cxi", speed or None, device, interfaces_of(device)))
     cards = {one["pci"] for one in found if one["pci"]}
     for device in sorted(sysfs.glob("class/net/*")):
         speed = read(device / "speed")
         if not (device / "device").exists() or read(device / "operstate") != "up":
             continue
         if speed.isdecimal() and int(speed) > 0 and _pci_place(device) not in cards:
-            found.append(_nic(device.name, "net", f"{int(speed) / 1000:g} Gb/sec", device))
+            found.append(_nic(device.name, "net", f"{int(speed) / 1000:g} Gb/sec", device, (device.name,)))
     return found
 
 
-def _nic(name: str, kind: str, rate: str | None, device: Path) -> dict[str, Any]:
-    return {"name": name, "kind": kind, "rate": rate, "numa_node": _numa(device), "pci": _pci_place(device)}
+def _nic(name: str, kind: str, rate: str | None, device: Path, interfaces: tuple[str, ...]) -> dict[str, Any]:
+    driver = device / "device" / "driver"
+    return {
+        "name": name,
+        "kind": kind,
+        "rate": rate,
+        "numa_node": _numa(device),
+        "pci": _pci_place(device),
+        "driver": os.path.basename(os.path.realpath(driver)) if driver.exists() else None,
+        # The RDMA stack's name of the chip, and the maker's of the board.
+        "card": " ".join(filter(None, (read(device / "hca_type"), read(device / "board_id")))) or None,
+        "interfaces": list(interfaces),
+        "virtual": is_virtual(device),
+    }
+
+
+def _bonded(sysfs: Path, interfaces: tuple[str, ...]) -> str | None:
+    """The rate of the bond that the interfaces of an RDMA device belong to, whose ports together it drives."""
+    for name in interfaces:
+        bond = sysfs / "class" / "net" / name / "master"
+        speed, ports = read(bond / "speed"), read(bond / "bonding" / "slaves").split()
+        if (bond / "bonding").exists() and speed.isdecimal() and len(ports) > 1:
+            return f"{int(speed) / 1000:g} Gb/sec (bond of {len(ports)} ports)"
+    return None
 
 
 def intel_facts(sysfs: Path) -> list[dict[str, Any]]:

@@ -108,6 +108,12 @@ def topology_text(facts: Facts, system: str, network: Mapping[str, Any] | None =
         least, source = min(memories)
         content["gpu_memory"] = _flow({"rate": _rate(least), "source": source})
     content["host_memory"] = "measured"
+    if facts.gpudirect is not None:
+        channels, source = facts.gpudirect
+        content["gpudirect_rdma"] = _flow({"channels": channels, "source": source})
+    if facts.nvlink_domain is not None:
+        count, source = facts.nvlink_domain
+        content["nvlink_domain"] = _flow({"nodes": count, "source": source})
     content |= network or {}
     text = io.StringIO()
     yaml = YAML()

@@ -17,7 +17,7 @@ from fabricheck import jsonfile
 from fabricheck.errors import UserError
 from fabricheck.site.found import FoundGpu, FoundLink
 
-_TILE = re.compile(r"GPU (\d+)/(\d+)")
+_TILE = re.compile(r"\s*GPU (\d+)/(\d+)")
 # Two tiles of different cards with a Xe Link between them, and the lanes that it has; XL* is a way over another tile.
 _XE_LINK = re.compile(r"XL(\d+)")
 
@@ -41,16 +41,19 @@ class Card:
 def read_matrix(path: Path) -> tuple[tuple[Tile, ...], dict[tuple[int, int], str]]:
     """The tiles of `xpu-smi topology -m` in its order, and what joins each pair of them: `MDF`, `XL16`, `XL*`, `SYS`.
 
-    Raises UserError for a file that is not that table.
+    The tool sets its columns apart by blanks (1.2, 1.3), and its guide by bars. Raises UserError for another file.
     """
     tiles, cells = [], []
     for line in path.read_text(encoding="utf-8").splitlines():
-        row = [cell.strip() for cell in line.split("|")]
-        match = _TILE.fullmatch(row[0])
-        if match is None or _TILE.fullmatch(row[1]):  # the second: the line of the columns' names
+        match = _TILE.match(line)
+        if match is None:  # also the line of the columns' names, which is indented
+            continue
+        row = line[match.end() :].replace("|", " ").split()
+        if row[:1] == ["GPU"]:
             continue
         tiles.append(Tile(int(match[1]), int(match[2])))
-        cells.append(row[1:-1])
+        cells.append(row)
+    cells = [row[: len(tiles)] for row in cells]
     if not tiles or any(len(row) != len(tiles) for row in cells):
         raise UserError(f"{path}: has no table of tiles: it is not the output of `xpu-smi topology -m`")
     pairs = itertools.combinations(range(len(tiles)), 2)

@@ -21,6 +21,18 @@ def infiniband_ports(sysfs: Path) -> Iterator[tuple[str, Path, Path]]:
         yield device.name if port.name == "1" else f"{device.name}_{port.name}", port, device
 
 
+def interfaces_of(device: Path, port: int = 1) -> tuple[str, ...]:
+    """The network interfaces of a port of a card, whose device `device` is; of LLDP and IP they are the names."""
+    found = sorted(each for each in (device / "device" / "net").glob("*"))
+    own = [each for each in found if read(each / "dev_port") in ("", str(port - 1))]
+    return tuple(each.name for each in own or found)
+
+
+def is_virtual(device: Path) -> bool:
+    """Whether it is a virtual function (SR-IOV), which shares the port of its physical one."""
+    return (device / "device" / "physfn").exists()
+
+
 def slingshot_ports(sysfs: Path) -> Iterator[tuple[Path, str]]:
     """Device and speed (in Gb/s, as `BS_200G`) of each Cassini, in whichever folder its driver has it."""
     for device in sorted(sysfs.glob("class/cxi/cxi[0-9]*")):

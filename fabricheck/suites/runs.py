@@ -183,7 +183,7 @@ def _footer(samples: Sequence[Samples], job: Job, run_id: str) -> dict[str, Any]
         "setup_ns": 0,
         "verify_ns": 0,
         "recording_ns": 0,
-        "proof": {"paths": dict(job.proof.paths), "evidence": job.proof.evidence},
+        "proof": {"paths": dict(job.proof.paths), "evidence": job.proof.evidence, "facts": dict(job.proof.facts)},
     }
 
 

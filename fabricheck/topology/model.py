@@ -91,7 +91,9 @@ class Topology:
     `host_memory_gbps`: bandwidth of the node's memory in Gb/s; `host_memory_measured`: it is unknown, and values rest
     on the copy bandwidth that each run measures. `fabric`: how large a system is whose `network` nobody published.
     `ccl_path_…`, `mpi_path_…`: those that *CCL and MPI have to take, where the file says it
-    (`fabricheck.topology.transport_paths`). Raises UserError when names do not fit together.
+    (`fabricheck.topology.transport_paths`). `gpudirect_rdma`: whether all channels of *CCL between nodes, some or none
+    use it by default. `nvlink_domain_nodes`: how many nodes NVLink joins. Raises UserError when names do not fit
+    together.
     """
 
     system: str
@@ -111,6 +113,8 @@ class Topology:
     ccl_path_between_nodes: str | None = None
     mpi_path_in_node: str | None = None
     mpi_path_between_nodes: str | None = None
+    gpudirect_rdma: str | None = None
+    nvlink_domain_nodes: int = 1
 
     def __post_init__(self) -> None:
         known: set[str] = set()
@@ -190,6 +194,8 @@ def load_topology(path: Path) -> Topology:
         ccl_path_between_nodes=paths.network.ccl if paths and paths.network else None,
         mpi_path_in_node=paths.node.mpi if paths and paths.node else None,
         mpi_path_between_nodes=paths.network.mpi if paths and paths.network else None,
+        gpudirect_rdma=entry.gpudirect_rdma.channels if entry.gpudirect_rdma else None,
+        nvlink_domain_nodes=entry.nvlink_domain.nodes if entry.nvlink_domain else 1,
     )
 
 

@@ -184,12 +184,23 @@ class NetworkPathsEntry(_Strict):
     """Paths between nodes."""
 
     ccl: Annotated[
-        Literal["NET/IB/GDRDMA", "NET/IB", "NET/OFI/GDRDMA", "NET/OFI", "NET/MPI", "NET/Socket"] | None,
+        Literal[
+            "NET/IB/GDRDMA",
+            "NET/IB",
+            "NET/OFI/GDRDMA",
+            "NET/OFI",
+            "NET/RDMA/GDRDMA",
+            "NET/RDMA",
+            "NET/MPI",
+            "NET/Socket",
+        ]
+        | None,
         Field(description="the path of NCCL, RCCL or oneCCL"),
     ] = None
-    mpi: Annotated[Literal["InfiniBand", "OFI/cxi", "TCP"] | None, Field(description="the path of the MPI library")] = (
-        None
-    )
+    mpi: Annotated[
+        Literal["InfiniBand", "RoCE", "OFI/cxi", "OFI/efa", "TCP"] | None,
+        Field(description="the path of the MPI library"),
+    ] = None
 
 
 class TransportPathsEntry(_Strict):
@@ -197,6 +208,22 @@ class TransportPathsEntry(_Strict):
 
     node: NodePathsEntry | None = None
     network: NetworkPathsEntry | None = None
+    source: Source
+
+
+class GpuDirectEntry(_Strict):
+    """Whether *CCL uses GPUDirect RDMA by default between nodes, by how near NICs are, GPU and library."""
+
+    channels: Annotated[
+        Literal["all", "some", "none"], Field(description="a channel that could, and does not, is INVALID; `none`: any")
+    ]
+    source: Source
+
+
+class NvlinkDomainEntry(_Strict):
+    """Nodes whose GPUs reach each other's memory over NVLink, as the trays of an NVL72 do."""
+
+    nodes: Annotated[int, Field(ge=2, description="how many nodes a domain has")]
     source: Source
 
 
@@ -219,3 +246,5 @@ class TopologyFile(_Strict):
     network: NetworkEntry | None = None
     fabric: FabricEntry | None = None
     transport_paths: TransportPathsEntry | None = None
+    gpudirect_rdma: GpuDirectEntry | None = None
+    nvlink_domain: NvlinkDomainEntry | None = None

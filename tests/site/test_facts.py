@@ -11,6 +11,7 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.site import capture as capturing
 from fabricheck.site import sysfs as sysfs_of
+from fabricheck.site.doubts import corrected, doubts_of
 from fabricheck.site.facts import read_facts
 from fabricheck.site.plan import Choices, plan
 from fabricheck.site.write import topology_text
@@ -253,9 +254,10 @@ def kept(tmp_path: Path, change: Any) -> Path:
 
 def test_a_link_that_is_down_is_said_and_has_to_be_missed(tmp_path: Path) -> None:
     facts = read_facts(kept(tmp_path, lambda nvml: nvml["gpus"][2]["nvlinks"].pop()))
-    assert {link.count for link in facts.links if link.technology == "NVLink4"} == {18}
-    assert "gpu2 has 17 active NVLinks to the switch, others 18: topology.yaml says 18" in facts.problems
-    assert any("GPU 2: 1 of 18 NVLinks are not active" in each for each in facts.problems)
+    assert [(each.code, each.components) for each in doubts_of(facts)] == [("missing-links", ("gpu2",))]
+    for accepted, counts in ((), {18}), (("missing-links",), {17, 18}):
+        links = corrected(facts, accepted).links
+        assert {link.count for link in links if link.technology == "NVLink4"} == counts
 
 
 def test_a_gpu_in_mig_mode_is_left_out_and_the_others_stand(tmp_path: Path) -> None:
@@ -271,8 +273,7 @@ def test_gpus_that_a_container_hides_are_counted(tmp_path: Path) -> None:
         for at in range(8)
     ]
     (directory / capturing.PCI_GPUS).write_text(json.dumps(on_bus), encoding="utf-8")
-    (line,) = read_facts(directory).problems
-    assert line.startswith("4 of the 8 GPUs on the PCI bus are visible")
+    assert [each.code for each in doubts_of(read_facts(directory))] == ["hidden-gpus"]
 
 
 def test_a_part_that_nobody_knows_has_the_drivers_numbers(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_between_nodes_the_network_is_the_path() -> None:
     # One rank a node has no pair inside it.
     assert mistakes(leonardo, "NET/IB/0/GDRDMA") == []
     (message,) = mistakes(leonardo, "NET/IB/0/GDRDMA", "NET/IB/1")
-    assert message == "the data went by NET/IB/1, which this check forbids: the site's path is NET/IB/GDRDMA"
+    assert "NET/IB/1" in message and "nvidia_peermem" in message
     assert any("NET/Socket/0" in each for each in mistakes(leonardo, "P2P/CUMEM", "NET/Socket/0"))
     assert any("SHM" in each for each in mistakes(leonardo, "SHM/direct/direct", "NET/IB/0/GDRDMA"))
     assert mistakes(leonardo, "P2P/CUMEM") != []
@@ -72,7 +72,7 @@ def test_tcp_below_the_plugin_is_not_slingshot() -> None:
 def test_a_channel_of_slingshot_without_gpudirect_rdma(channel: str) -> None:
     alps = paths("alps", 2)
     (message,) = mistakes(alps, "NET/AWS Libfabric/0/GDRDMA", channel, "NET/OFI provider cxi")
-    assert message == f"the data went by {channel}, which this check forbids: the site's path is NET/OFI/GDRDMA"
+    assert f"{channel}, which" in message and "NET/OFI/GDRDMA" in message
     aurora = replace(find_topology("aurora", ROOT / "site_configs"), ccl_path_between_nodes=None)
     assert ccl_paths(aurora, 2).described == "NET/OFI"
 

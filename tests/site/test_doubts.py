@@ -1,0 +1,191 @@
+"""What a new node has less of than its equals or its data sheet is no nominal value until somebody says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from fabricheck.commands.site import init
+from fabricheck.site.doubts import CODES, corrected, doubts_of, doubts_of_network
+from fabricheck.site.facts import read_facts
+from fabricheck.topology.model import load_topology
+from tests.support.captured import amd_gpu, capture_of, nic, nvidia_gpus, xgmi
+
+Gpus = list[dict[str, Any]]
+
+
+def h100() -> Gpus:
+    return nvidia_gpus("NVIDIA H100 80GB HBM3", "sm_90", 8, nvlinks=18)
+
+
+def b200() -> Gpus:
+    return nvidia_gpus("NVIDIA B200", "sm_100", 8, nvlinks=18)
+
+
+def a100(count: int = 4) -> Gpus:
+    pairs = [(a, b) for a in range(count) for b in range(a + 1, count)]
+    return nvidia_gpus("NVIDIA A100-SXM4-40GB", "sm_80", count, nvlinks=4, pairs=pairs, pcie_generation=4)
+
+
+def mi300x(**more: Any) -> Gpus:
+    return [amd_gpu(at, [xgmi(to) for to in range(2, 10) if to != at], **more) for at in range(2, 10)]
+
+
+def dark(gpus: Gpus, *indexes: int, keep: int = 0) -> Gpus:
+    for index in indexes:
+        gpus[index]["nvlinks"] = gpus[index]["nvlinks"][:keep]
+    return gpus
+
+
+def changed(gpus: Gpus, index: int, **more: Any) -> Gpus:
+    gpus[index].update(more)
+    return gpus
+
+
+NICS = [nic(f"mlx5_{at}") for at in range(8)]
+# GPUs of NVIDIA or AMD, NICs, and what is doubted: code and component.
+CASES: dict[str, tuple[Gpus, list[dict[str, Any]], set[tuple[str, str]]]] = {
+    "healthy H100": (h100(), NICS, set()),
+    "healthy A100 of a direct mesh": (a100(), [], set()),
+    "healthy MI300X": (mi300x(), [], set()),
+    "bridged A100 PCIe": (
+        nvidia_gpus("NVIDIA A100 80GB PCIe", "sm_80", 4, nvlinks=12, pairs=[(0, 1), (2, 3)], pcie_generation=4),
+        [],
+        set(),
+    ),
+    "a virtual machine with one H100": (
+        dark(nvidia_gpus("NVIDIA H100 80GB HBM3", "sm_90", 1, nvlinks=18), 0),
+        [],
+        set(),
+    ),
+    "two kinds of ports": (h100(), [*NICS, nic("mlx5_9", "Ethernet", "100 Gb/sec (4X EDR)")], set()),
+    "a port at half rate": (h100(), [*NICS[:7], nic("mlx5_7", rate="200 Gb/sec (2X NDR)")], {("slow-port", "mlx5_7")}),
+    "RoCE ports at a quarter": (
+        mi300x(),
+        [nic("bnxt_re0", "Ethernet", "100 Gb/sec (1X NDR)"), nic("bnxt_re1", "Ethernet")],
+        {("slow-port", "bnxt_re0")},
+    ),
+    "a Slingshot port at half rate": (
+        mi300x(),
+        [nic("cxi0", "cxi", "BS_200G"), nic("cxi1", "cxi", "BS_100G")],
+        {("slow-port", "cxi1")},
+    ),
+    "a GPU without NVLinks": (dark(b200(), 2), [], {("missing-links", "gpu2")}),
+    "a GPU whose driver lists no NVLink": (
+        changed(dark(h100(), 5), 5, nvlinks_total=0),
+        [],
+        {("missing-links", "gpu5")},
+    ),
+    "one NVLink of A100 down": (dark(a100(), 1, keep=11), [], {("missing-links", "gpu1")}),
+    "the whole node without NVLinks": (
+        dark(h100(), *range(8)),
+        [],
+        {("missing-links", f"gpu{index}") for index in range(8)},
+    ),
+    "a GPU at Gen 4": (changed(h100(), 3, pcie_generation=4), [], {("slow-pcie", "gpu3")}),
+    "a GPU at x8": (changed(b200(), 6, pcie_width=8), [], {("slow-pcie", "gpu6")}),
+    "L40S, all at Gen 3": (
+        nvidia_gpus("NVIDIA L40S", "sm_89", 2, pcie_generation=3),
+        [],
+        {("slow-pcie", "gpu0"), ("slow-pcie", "gpu1")},
+    ),
+    "an MI300X at Gen 4": (
+        [*mi300x()[:7], amd_gpu(9, [xgmi(to) for to in range(2, 9)], link_speed="16.0 GT/s PCIe")],
+        [],
+        {("slow-pcie", "gpu7")},
+    ),
+    "an MI300X without one of its links": (
+        [amd_gpu(at, [xgmi(to) for to in range(2, 10) if to != at and {at, to} != {2, 5}]) for at in range(2, 10)],
+        [],
+        {("missing-links", "gpu0"), ("missing-links", "gpu3")},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_less_than_its_equals_or_its_data_sheet(case: str, tmp_path: Path) -> None:
+    gpus, nics, wanted = CASES[case]
+    found: dict[str, Any] = {"amd": gpus} if "node" in gpus[0] else {"nvml": gpus}
+    facts = read_facts(capture_of(tmp_path, nics=nics, numa=2, **found))
+    told = {(each.code, part) for each in doubts_of(facts) for part in each.components}
+    assert told == wanted
+    # As the files say it at first, nothing is less; accepted, all is as it was found.
+    again = corrected(facts, ())
+    left = {each.code for each in doubts_of(again)} - {"missing-links"}  # of NVLinks the links are put right
+    assert not left
+    assert corrected(facts, CODES) == facts
+
+
+@pytest.fixture
+def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    from tests.support.nodes import ROOT
+
+    for name in ("checks", "config", "src"):
+        (tmp_path / "suite").mkdir(exist_ok=True)
+        (tmp_path / "suite" / name).symlink_to(ROOT / name)
+    for name in ("site_configs", "reference_values"):
+        (tmp_path / "suite" / name).mkdir()
+    monkeypatch.setenv("FABRICHECK_SUITE", str(tmp_path / "suite"))
+    return tmp_path / "suite"
+
+
+def rates(suite: Path, system: str) -> tuple[set[float], set[tuple[int, float]]]:
+    topology = load_topology(suite / "site_configs" / system / "topology.yaml")
+    return {nic.rate_gbps for nic in topology.nics}, {
+        (link.count, link.rate_gbps) for link in topology.links if link.technology.startswith("NVLink")
+    }
+
+
+def test_init_ends_red_and_writes_what_should_be_until_it_is_accepted(suite: Path, tmp_path: Path) -> None:
+    kept = capture_of(
+        tmp_path / "kept", nvml=dark(h100(), 2, keep=9), nics=[*NICS[:7], nic("mlx5_7", rate="200 Gb/sec (2X NDR)")]
+    )
+
+    def run(name: str, *accept: str) -> tuple[int, str]:
+        options = [option for code in accept for option in ("--accept", code)]
+        done = CliRunner().invoke(init, ["--system", name, "--from", str(kept), *options], catch_exceptions=False)
+        return done.exit_code, done.output
+
+    status, output = run("open")
+    assert status == 1 and "--accept slow-port" in output and "--accept missing-links" in output
+    assert rates(suite, "open") == ({400.0}, {(18, 200.0)})
+    status, output = run("half", "slow-port")
+    assert status == 1 and "--accept slow-port" not in output
+    assert rates(suite, "half")[0] == {400.0, 200.0}
+    _, output = run("found", "slow-port", "missing-links")
+    assert "repair or confirm" not in output
+    assert rates(suite, "found") == ({400.0, 200.0}, {(18, 200.0), (9, 200.0)})
+
+
+def test_an_unknown_code_is_refused(tmp_path: Path) -> None:
+    done = CliRunner().invoke(init, ["--from", str(tmp_path), "--accept", "everything"])
+    assert done.exit_code != 0 and "slow-port" in str(done.exception)
+
+
+def network(change: Callable[[list[dict[str, Any]]], None] = lambda links: None) -> dict[str, Any]:
+    links: list[dict[str, Any]] = [
+        {"technology": "4xNDR", "rate": "400 Gb/s", "pairs": [["n[1-7]:mlx5_0", "leaf1"]]},
+        {"technology": "4xNDR", "count": 4, "rate": "400 Gb/s", "pairs": [["leaf1", "spine1"]]},
+    ]
+    change(links)
+    return {"network": {"nodes": "n[1-8]", "links": links}}
+
+
+@pytest.mark.parametrize(
+    ("slow", "component"),
+    [
+        ({"technology": "2xNDR", "rate": "200 Gb/s", "pairs": [["n8:mlx5_0", "leaf1"]]}, "n8:mlx5_0-leaf1"),
+        ({"technology": "4xHDR", "rate": "200 Gb/s", "pairs": [["leaf1", "spine2"]]}, "leaf1-spine2"),
+    ],
+)
+def test_a_cable_that_is_slower_than_its_equals(slow: dict[str, Any], component: str) -> None:
+    assert doubts_of_network(network(), ())[0] == ()
+    given = network(lambda links: links.append(slow))
+    (doubt,), written = doubts_of_network(given, ())
+    assert (doubt.code, doubt.components) == ("slow-cable", (component,))
+    assert {link["rate"] for link in written["network"]["links"]} == {"400 Gb/s"}
+    assert doubts_of_network(given, ["slow-cable"])[1] == given

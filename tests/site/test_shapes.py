@@ -1,0 +1,351 @@
+"""Nodes as administrators have them: which NICs are rails, which links there are, and which paths follow from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.site.fabric import network_of_lldp
+from fabricheck.site.facts import read_facts
+from fabricheck.site.found import Facts
+from fabricheck.site.slurm import read_slurm
+from fabricheck.site.sysfs import nic_facts
+from fabricheck.site.write import topology_text
+from fabricheck.topology.model import Topology, load_topology
+from fabricheck.topology.transport_paths import ccl_paths, mpi_paths
+from tests.support.captured import amd_gpu, capture_of, nic, nvidia_gpus, topo, xgmi
+from tests.support.nodes import ROOT
+
+DATA = ROOT / "tests" / "data" / "field_reports"
+PIX8 = {at: " ".join("PIX" if to == at else "SYS" for to in range(8)) for at in range(8)}
+NAMES = [f"mlx5_{at}" for at in range(8)]
+
+
+def topology_of(facts: Facts, folder: Path) -> Topology:
+    file = folder / "topology.yaml"
+    file.write_text(topology_text(facts, "found").replace("FILL IN Gb/s", "100 Gb/s"), encoding="utf-8")
+    return load_topology(file)
+
+
+def h100(count: int = 8, **more: Any) -> list[dict[str, Any]]:
+    return nvidia_gpus("NVIDIA H100 80GB HBM3", "sm_90", count, nvlinks=18, **more)
+
+
+def mi300x() -> list[dict[str, Any]]:
+    return [amd_gpu(at, [xgmi(to) for to in range(2, 10) if to != at]) for at in range(2, 10)]
+
+
+def level(name: str, count: int = 4) -> str:
+    """All GPUs as far from one NIC."""
+    return topo(dict.fromkeys(range(count), name), ["mlx5_0"])
+
+
+GH200: dict[str, Any] = {"c2c_links": 5, "c2c_mbps": 90000, "pcie_generation": 5}
+# A capture; the path of *CCL and of MPI between two nodes, and which channels use GPUDirect RDMA if not all.
+PATHS: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
+    "RoCE at each GPU": (
+        {"nvml": h100(), "nics": [nic(one, "Ethernet") for one in NAMES], "nvidia_topo": topo(PIX8, NAMES)},
+        "NET/IB/GDRDMA",
+        "RoCE",
+        None,
+    ),
+    "MI300X and RoCE of Broadcom": (
+        {"amd": mi300x(), "nics": [nic("bnxt_re0", "Ethernet", driver="bnxt_en")]},
+        "NET/IB/GDRDMA",
+        "RoCE",
+        None,
+    ),
+    "EFA, by its driver": (
+        {"nvml": h100(), "nics": [nic(f"rdmap{at}s0", "Unspecified", "100 Gb/sec (4X EDR)") for at in range(32)]},
+        "NET/OFI/GDRDMA",
+        "OFI/efa",
+        None,
+    ),
+    "Slingshot": (
+        {"amd": mi300x(), "nics": [nic(f"cxi{at}", "cxi", "BS_200G") for at in range(4)]},
+        "NET/OFI/GDRDMA",
+        "OFI/cxi",
+        None,
+    ),
+    "V100, a NIC beyond the host bridge": (
+        {
+            "nvml": nvidia_gpus("Tesla V100-SXM2-16GB", "sm_70", 4, nvlinks=2, pairs=[(0, 1), (1, 2), (2, 3), (3, 0)]),
+            "nics": [nic("mlx5_0", rate="100 Gb/sec (4X EDR)")],
+            "nvidia_topo": level("NODE"),
+        },
+        "NET/IB",
+        "InfiniBand",
+        "none",
+    ),
+    "L40S, a host bridge in common": (
+        {"nvml": nvidia_gpus("NVIDIA L40S", "sm_89", 4), "nics": [nic("mlx5_0")], "nvidia_topo": level("PHB")},
+        "NET/IB",
+        "InfiniBand",
+        "none",
+    ),
+    "L40S, a switch in common": (
+        {"nvml": nvidia_gpus("NVIDIA L40S", "sm_89", 4), "nics": [nic("mlx5_0")], "nvidia_topo": level("PXB")},
+        "NET/IB/GDRDMA",
+        "InfiniBand",
+        None,
+    ),
+    "T4 without NVLink, a switch in common": (
+        {"nvml": nvidia_gpus("Tesla T4", "sm_75", 4), "nics": [nic("mlx5_0")], "nvidia_topo": level("PXB")},
+        "NET/IB/GDRDMA",
+        "InfiniBand",
+        "some",
+    ),
+    "MI210, a host bridge in common": (
+        {
+            "amd": [amd_gpu(at, [], pci=f"pci0000:00/0000:00:0{at}.0/0000:0{at}:00.0") for at in (1, 2)],
+            "nics": [nic("mlx5_0", pci="pci0000:00/0000:00:09.0/0000:09:00.0")],
+            "ccl": ("rccl", "2.20.5"),
+        },
+        "NET/IB/GDRDMA",
+        "InfiniBand",
+        None,
+    ),
+    "MI210, another socket": (
+        {"amd": [amd_gpu(at, []) for at in (1, 2)], "nics": [nic("mlx5_0", numa_node=1)], "numa": 2},
+        "NET/IB",
+        "InfiniBand",
+        "none",
+    ),
+    "GH200 and NCCL 2.26": (
+        {
+            "nvml": nvidia_gpus("NVIDIA GH200 480GB", "sm_90", 4, nvlinks=6, pairs=[(0, 1), (2, 3)], **GH200),
+            "nics": [nic("mlx5_0")],
+            "nvidia_topo": level("NODE"),
+        },
+        "NET/IB",
+        "InfiniBand",
+        "none",
+    ),
+    "GH200 and NCCL 2.27": (
+        {
+            "nvml": nvidia_gpus("NVIDIA GH200 480GB", "sm_90", 4, nvlinks=6, pairs=[(0, 1), (2, 3)], **GH200),
+            "nics": [nic("mlx5_0")],
+            "nvidia_topo": level("NODE"),
+            "ccl": ("nccl", "2.27.3"),
+        },
+        "NET/IB/GDRDMA",
+        "InfiniBand",
+        None,
+    ),
+    "GB200 NVL72": (
+        {"nvml": nvidia_gpus("NVIDIA GB200", "sm_100", 4, nvlinks=18, **GH200), "nics": [nic("mlx5_0")]},
+        "P2P/MNNVL",
+        "InfiniBand",
+        None,
+    ),
+    "Ethernet without RDMA": (
+        {"nvml": h100(2), "nics": [nic("eth0", "net", "100 Gb/sec")]},
+        "NET/Socket",
+        "TCP",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PATHS)
+def test_the_paths_that_follow_from_a_capture(case: str, tmp_path: Path) -> None:
+    files, ccl, mpi, gpudirect = PATHS[case]
+    topology = topology_of(read_facts(capture_of(tmp_path / "kept", **files)), tmp_path)
+    assert (ccl_paths(topology, 2).described, mpi_paths(topology, 2).described) == (ccl, mpi)
+    assert topology.gpudirect_rdma == gpudirect
+
+
+def rate_of(facts: Facts) -> float:
+    return sum(one.rate_gbps or 0.0 for one in facts.nics)
+
+
+def test_virtual_functions_share_the_rate_of_their_port(tmp_path: Path) -> None:
+    table = (DATA / "nvidia-smi_sriov.txt").read_text()
+    nics = [nic(f"mlx5_{at}") for at in range(24)]
+    facts = read_facts(capture_of(tmp_path, nvml=h100(), nics=nics, nvidia_topo=table, numa=2))
+    assert rate_of(facts) == 3200
+
+
+RAILS = {
+    "of the kernel's word": ([nic("mlx5_0"), nic("mlx5_1", virtual=True), nic("mlx5_2", virtual=True)], 400),
+    "a guest that has nothing else": ([nic("mlx5_0", virtual=True), nic("mlx5_1", virtual=True)], 800),
+    "two ports of one card": ([nic(name, rate="200 Gb/sec (4X HDR)") for name in ("mlx5_0", "mlx5_0_2")], 400),
+    "a bond": ([nic("mlx5_bond_0", "Ethernet", "400 Gb/sec (bond of 2 ports)")], 400),
+}
+
+
+@pytest.mark.parametrize("case", RAILS)
+def test_what_a_node_sends_by_its_ports(case: str, tmp_path: Path) -> None:
+    nics, wanted = RAILS[case]
+    assert rate_of(read_facts(capture_of(tmp_path, nvml=h100(1), nics=nics))) == wanted
+
+
+def test_a_front_end_port_that_is_near_no_gpu_is_no_rail(tmp_path: Path) -> None:
+    nics = [nic("mlx5_0"), nic("mlx5_1", "Ethernet", "100 Gb/sec (4X EDR)")]
+    table = topo({0: "PIX SYS", 1: "PIX SYS"}, ["mlx5_0", "mlx5_1"])
+    facts = read_facts(capture_of(tmp_path, nvml=h100(2), nics=nics, nvidia_topo=table))
+    assert [one.name for one in facts.nics] == ["mlx5_0"]
+
+
+def sysfs_port(root: Path, name: str, net: str, *, bus: str, layer: str = "Ethernet") -> Path:
+    device = root / "devices" / "pci0000:00" / bus
+    (device / "net" / net).mkdir(parents=True, exist_ok=True)
+    port = root / "class" / "infiniband" / name / "ports" / "1"
+    port.mkdir(parents=True)
+    (port / "rate").write_text("200 Gb/sec (4X HDR)\n")
+    (port / "state").write_text("4: ACTIVE\n")
+    (port / "link_layer").write_text(layer + "\n")
+    (root / "class" / "infiniband" / name / "device").symlink_to(device)
+    interface = root / "class" / "net" / net
+    interface.parent.mkdir(parents=True, exist_ok=True)
+    interface.symlink_to(device / "net" / net)
+    return device
+
+
+def test_the_kernel_tells_interfaces_bonds_and_virtual_functions(tmp_path: Path) -> None:
+    sysfs_port(tmp_path, "mlx5_0", "eth0", bus="0000:01:00.0")
+    virtual = sysfs_port(tmp_path, "mlx5_1", "eth0v1", bus="0000:01:00.2")
+    (virtual / "physfn").symlink_to(virtual.parent / "0000:01:00.0")
+    bonded = sysfs_port(tmp_path, "mlx5_bond_0", "eth2", bus="0000:02:00.0")
+    bond = tmp_path / "devices" / "virtual" / "net" / "bond0"
+    (bond / "bonding").mkdir(parents=True)
+    (bond / "bonding" / "slaves").write_text("eth2 eth3\n")
+    (bond / "speed").write_text("400000\n")
+    (bonded / "net" / "eth2" / "master").symlink_to(bond)
+    found = {one["name"]: one for one in nic_facts(tmp_path)}
+    assert found["mlx5_0"]["interfaces"] == ["eth0"]
+    assert [name for name, one in found.items() if one["virtual"]] == ["mlx5_1"]
+    assert found["mlx5_bond_0"]["rate"].startswith("400 Gb/sec")
+
+
+@pytest.mark.parametrize(
+    ("name", "interface", "kind"),
+    [("mlx5_0", "eth0", "Ethernet"), ("cxi0", "hsn0", "cxi"), ("bnxt_re0", "ens1np0", "Ethernet")],
+)
+def test_lldp_names_interfaces(name: str, interface: str, kind: str, tmp_path: Path) -> None:
+    lldp = tmp_path / "lldp.txt"
+    lldp.write_text("".join(f"node{at}: lldp.{interface}.chassis.name=leaf1\n" for at in (1, 2)))
+    rate = "BS_200G" if kind == "cxi" else "200 Gb/sec (4X HDR)"
+
+    def nics(**more: Any) -> Any:
+        return read_facts(capture_of(tmp_path / "kept", nvml=h100(1), nics=[nic(name, kind, rate, **more)])).nics
+
+    network = network_of_lldp(lldp, (), nics(interfaces=[interface]))["network"]
+    assert network["links"][0]["pairs"] == [[f"node[1-2]:{name}", "leaf1"]]
+    with pytest.raises(UserError, match=interface):
+        network_of_lldp(lldp, (), nics())
+
+
+@pytest.mark.parametrize(
+    ("gres", "count", "kind", "slices"),
+    [
+        ("gpu:1g.10gb:56(S:0-1)", 56, "1g.10gb", True),
+        ("gpu:2g.20gb:12,gpu:3g.40gb:4", 16, "2g.20gb", True),
+        ("gpu:no_consume:h100:8", 8, "h100", False),
+        ("gpu:a100:no_consume:4", 4, "a100", False),
+        ("gpu:no_consume:4,shard:8", 4, "", False),
+        ("gpu:mi300x:8(S:0-1),nvme:1", 8, "mi300x", False),
+    ],
+)
+def test_gres_of_slurm(gres: str, count: int, kind: str, slices: bool) -> None:
+    slurm = read_slurm({"sinfo": f"p|2|{gres}|node[01-02]|96|idle\n"})
+    assert slurm is not None
+    (partition,) = slurm.partitions
+    assert (partition.gpus, partition.gres, partition.slices) == (count, kind, slices)
+
+
+def links_between_gpus(facts: Facts) -> int:
+    return sum(all(end.startswith("gpu") for end in link.ends) for link in facts.links)
+
+
+AMD_SMI = """\
+LINK TYPE TABLE:
+              0000:05:00.0 0000:26:00.0 0000:46:00.0
+0000:05:00.0  SELF         XGMI         XGMI
+0000:26:00.0  XGMI         SELF         XGMI
+0000:46:00.0  XGMI         XGMI         SELF
+
+HOPS TABLE:
+              0000:05:00.0 0000:26:00.0 0000:46:00.0
+0000:05:00.0  0            1            1
+0000:26:00.0  1            0            1
+0000:46:00.0  1            1            0
+
+WEIGHT TABLE:
+              0000:05:00.0 0000:26:00.0 0000:46:00.0
+0000:05:00.0  0            15           30
+0000:26:00.0  15           0            15
+0000:46:00.0  30           15           0
+"""
+
+
+def test_weights_tell_direct_links_of_amd(tmp_path: Path) -> None:
+    table = (DATA / "rocm-smi_mi250x.txt").read_text()
+    # Of each GCD three others have the weight 15.
+    assert links_between_gpus(read_facts(capture_of(tmp_path / "rocm", rocm_smi_topo=table, numa=4))) == 12
+    without = table.replace("Weight between two GPUs", "Nothing")
+    assert links_between_gpus(read_facts(capture_of(tmp_path / "hops", rocm_smi_topo=without, numa=4))) == 28
+    assert links_between_gpus(read_facts(capture_of(tmp_path / "smi", amd_smi_topo=AMD_SMI))) == 2
+
+
+@pytest.mark.parametrize(("weights", "wanted"), [((13, 41), 2), ((15, 30), 1), ((13, 56), 1)])
+def test_partitions_of_mi300_have_weights_of_their_own(weights: tuple[int, int], wanted: int, tmp_path: Path) -> None:
+    """Of one GPU 13; of two GPUs 2 * 13 + 15 (kfd_crat.c)."""
+    gpus = [
+        amd_gpu(1, [xgmi(2, weights[0]), xgmi(3, weights[1], 0, 0)]),
+        amd_gpu(2, [xgmi(1, weights[0])]),
+        amd_gpu(3, [xgmi(1, weights[1], 0, 0)]),
+    ]
+    assert links_between_gpus(read_facts(capture_of(tmp_path, amd=gpus))) == wanted
+
+
+ARC = """\
+         GPU 0/0  GPU 1/0  CPU Affinity
+GPU 0/0  S        SYS      0-23,48-71
+GPU 1/0  SYS      S        24-47,72-95
+"""
+MAX_1550 = """\
+          GPU 0/0   GPU 0/1   GPU 10/0  GPU 10/1  CPU Affinity
+GPU 0/0   S         MDF       XL*       XL16      0-51
+GPU 0/1   MDF       S         XL16      XL*       0-51
+GPU 10/0  XL*       XL16      S         MDF       52-103
+GPU 10/1  XL16      XL*       MDF       S         52-103
+"""
+
+
+@pytest.mark.parametrize(("text", "links"), [("", ["Xe Link x24"]), (ARC, []), (MAX_1550, ["MDFI", "Xe Link x16"])])
+def test_xpu_smi_sets_columns_apart_by_blanks(text: str, links: list[str], tmp_path: Path) -> None:
+    table = text or (DATA / "xpu-smi_max1100.txt").read_text()
+    facts = read_facts(capture_of(tmp_path, xpu_smi_topo=table))
+    between = [link.technology for link in facts.links if all(end.startswith("gpu") for end in link.ends)]
+    assert sorted(set(between)) == links
+
+
+TWO_SOCKETS: dict[str, dict[str, Any]] = {
+    "L40S": {"nvml": nvidia_gpus("NVIDIA L40S", "sm_89", 4, numa_node=0)},
+    "T4": {"nvml": nvidia_gpus("Tesla T4", "sm_75", 4, numa_node=0)},
+    "bridged A100 PCIe": {
+        "nvml": nvidia_gpus("NVIDIA A100 80GB PCIe", "sm_80", 4, nvlinks=12, pairs=[(0, 1), (2, 3)], numa_node=0)
+    },
+    "MI210": {"amd": [amd_gpu(at, []) for at in range(1, 5)]},
+}
+
+
+@pytest.mark.parametrize("case", TWO_SOCKETS)
+def test_gpus_of_two_sockets_meet_through_the_cpus(case: str, tmp_path: Path) -> None:
+    (gpus,) = TWO_SOCKETS[case].values()
+    for place, gpu in enumerate(gpus):
+        gpu["numa_node"] = place // 2
+    facts = read_facts(capture_of(tmp_path / "kept", numa=2, **TWO_SOCKETS[case]))
+    assert [(link.ends, link.rate_gbps) for link in facts.links if link.technology == "link between CPUs"] == [
+        (("numa0", "numa1"), None)
+    ]
+    assert len(topology_of(facts, tmp_path).gpus) == 4
+
+
+def test_gpus_that_nvlink_joins_need_no_link_between_cpus(tmp_path: Path) -> None:
+    facts = read_facts(capture_of(tmp_path, nvml=h100(), numa=2))
+    assert not [link for link in facts.links if link.technology == "link between CPUs"]
