@@ -276,6 +276,8 @@ def _against(case: _Case, yardstick: Yardstick) -> _Decided:
     value, bound = case.value, yardstick.bound
     source = "" if yardstick.kind == "reference" else f" ({yardstick.source})"
     than = f"the {_NAMES[yardstick.kind]} {case.say(yardstick.value)}{source}"
+    if yardstick.alarm:
+        than = f"the {yardstick.source}"
     compared = f"{case.say(value)}: {apart(value, yardstick.value)} {than}"
     if not case.worse(value, bound):
         text = f"{compared}, within its bounds"

@@ -6,6 +6,8 @@ which those with `judges` judge (docs/reference-formats.md). Both say by the sam
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -17,6 +19,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
+from fabricheck.judge.board import Board
 from fabricheck.judge.policy import Policy, Scope, host_memory_of, scope_of
 from fabricheck.records.judgement import Expectation, Yardstick
 from fabricheck.records.metrics import BETTER, UNITS, Metric
@@ -27,6 +30,7 @@ from fabricheck.records.operations import (
     Operation,
     Schedule,
     Transport,
+    bus_factor,
     uses_host_memory,
 )
 from fabricheck.records.rehearsal import is_rehearsal
@@ -40,7 +44,7 @@ from fabricheck.yamlfile import read_yaml
 
 _Text = Annotated[str, Field(min_length=1)]
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-Unit = Literal["Gb/s", "GB/s", "us", "share of nominal"]
+Unit = Literal["Gb/s", "GB/s", "GB/s busbw", "us", "share of nominal"]
 # Between machines of a part, beyond this many standard deviations.
 _SPREADS = 6.0
 
@@ -49,7 +53,9 @@ class Where(BaseModel):
     """Which metrics a value is about; what is left out may be anything, but for `ccl_mode`: NCCL as it is by default.
 
     `bytes`: sizes. `links`: those on the way from a GPU, as `links_on_the_way` writes them. `library`: the beginning of
-    name and version of the library that moves the data. `environment`: variables that have to be in effect.
+    name and version of the library that moves the data. `environment`: variables that have to be in effect. Between
+    nodes: how many `nodes`, and the `nics` of each, as `nics_of_a_node` writes them. `in_switch`: whether NCCL may
+    reduce in the switch between the GPUs (NVLink SHARP).
     """
 
     model_config = _STRICT
@@ -70,12 +76,16 @@ class Where(BaseModel):
     library: _Text | None = None
     distance: Literal["same-switch", "same-group", "other-groups"] | None = None
     environment: dict[str, str] = {}
+    nodes: Annotated[int, Field(gt=1)] | None = None
+    nics: _Text | None = None
+    in_switch: bool | None = None
 
 
 class PartValue(BaseModel):
     """A value of a part: centre, relative spread between machines (0: not known), and of how many machines.
 
-    `range`: the least and the most that the source found, which are the bounds then.
+    `range`: the least and the most that the source found, which are the bounds then. `alarm_of`: the value is none that
+    was measured, but the bound that this owner runs machines against; `conditions` say what it is required of.
     """
 
     model_config = _STRICT
@@ -85,8 +95,22 @@ class PartValue(BaseModel):
     unit: Unit
     range: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
     spread: Annotated[float, Field(ge=0)] = 0.0
-    machines: Annotated[int, Field(gt=0)]
+    machines: Annotated[int, Field(gt=0)] = 1
     source: _Text
+    alarm_of: _Text | None = None
+    conditions: _Text | None = None
+
+
+class Unmapped(BaseModel):
+    """A published value that no metric is about: what it is of, as its source says it, and `why` it judges nothing."""
+
+    model_config = _STRICT
+
+    what: _Text
+    value: _Text
+    conditions: _Text
+    source: _Text
+    why: _Text
 
 
 class PartSource(BaseModel):
@@ -109,7 +133,9 @@ class Part(BaseModel):
     names: Annotated[list[_Text], Field(min_length=1)]
     memory_gib: Annotated[list[float], Field(min_length=2, max_length=2)]
     sources: dict[str, PartSource]
-    values: Annotated[list[PartValue], Field(min_length=1)]
+    values: list[PartValue]
+    unmapped: list[Unmapped] = []
+    board: Board | None = None
 
     def is_of(self, device: Device) -> bool:
         """Whether a GPU is this part, by its name and memory."""
@@ -143,10 +169,41 @@ class Facts:
         found = self.run.header.get("libraries", {}).get(name) or {}
         return " ".join(str(found[each]) for each in ("name", "version") if found.get(each))
 
+    @cached_property
+    def nics_of_a_node(self) -> str:
+        """Those that the topology has, such as `4 x 200 Gb/s`; empty where it has none."""
+        rates = Counter(f"{one.rate_gbps:g} Gb/s" for one in self.topology.nics) if self.topology is not None else {}
+        return " + ".join(f"{count} x {rate}" for rate, count in rates.items())
+
+    @cached_property
+    def in_switch(self) -> bool:
+        """Whether the switch between the GPUs can reduce, and no variable keeps NCCL from having it do that."""
+        able = self.topology is not None and any(each.in_network_reduction for each in self.topology.switches)
+        return able and not switch_is_left_out(self.run.header.get("environment", {}))
+
+    def nodes(self, samples: Samples) -> int:
+        return len({each.host for each in self.run.ranks if each.rank in samples.ranks})
+
     def distance(self, samples: Samples) -> str | None:
         network = self.topology.network if self.topology is not None else None
         nodes = [node_of(self.ends[rank]) for rank in samples.ranks if rank in self.ends]
         return network.distance(*nodes) if network is not None and len(nodes) == 2 else None
+
+
+def switch_is_left_out(environment: Mapping[str, str]) -> str:
+    """The variable that keeps NCCL from reducing in the switch, as `NAME=VALUE`; empty where there is none.
+
+    NCCL_ALGO has a list for all functions and lists for some (`ring;allreduce:nvls,tree`); `^` leaves out its list.
+    """
+    if environment.get("NCCL_NVLS_ENABLE") == "0":
+        return "NCCL_NVLS_ENABLE=0"
+    value = environment.get("NCCL_ALGO", "")
+    of_all = [one for one in value.lower().split(";") if one and ":" not in one]
+    of_allreduce = [one.partition(":")[2] for one in value.lower().split(";") if one.startswith("allreduce:")]
+    names = next(iter((*of_allreduce, *of_all)), "")
+    if not names or ("nvls" in names.removeprefix("^").split(",")) != names.startswith("^"):
+        return ""
+    return f"NCCL_ALGO={value}"
 
 
 def links_on_the_way(facts: Facts, samples: Samples) -> str:
@@ -171,7 +228,8 @@ def links_on_the_way(facts: Facts, samples: Samples) -> str:
 def is_comparable(run: Run) -> bool:
     """Whether a run's values can be held against those of elsewhere: real GPUs, each with one rank, buffers on them."""
     plan = run.header.get("plan", {})
-    return bool(run.header) and not is_rehearsal(run) and not plan.get("shared_devices") and not plan.get("buffers")
+    real = bool(run.header) and run.on_gpus and not is_rehearsal(run)
+    return real and not plan.get("shared_devices") and not plan.get("buffers")
 
 
 def matches(where: Where, metric: Metric, facts: Facts) -> bool:
@@ -200,6 +258,9 @@ def matches(where: Where, metric: Metric, facts: Facts) -> bool:
         and all(environment.get(name) == value for name, value in where.environment.items())
         and where.links in (None, links_on_the_way(facts, samples))
         and where.distance in (None, facts.distance(samples))
+        and where.nodes in (None, facts.nodes(samples))
+        and where.nics in (None, facts.nics_of_a_node)
+        and where.in_switch in (None, facts.in_switch)
     )
 
 
@@ -212,9 +273,16 @@ def in_unit(value: float, unit: str, metric: Metric, expectation: Expectation) -
     """A value in the unit of a metric; None for a share of a nominal value that nobody knows, and for other units."""
     if unit == "share of nominal":
         return value * expectation.nominal if expectation.nominal is not None else None
+    if unit == "GB/s busbw":
+        value, unit = value / bus_factor(metric.samples.operation, len(metric.samples.ranks)), "GB/s"
     if unit == "GB/s":
         value, unit = 8 * value, "Gb/s"
     return value if unit == UNITS[metric.quantity] else None
+
+
+def alarm_of(kind: str, number: float, required: str, source: str) -> Yardstick:
+    """The yardstick of an owner's bound, in the metric's unit; `required`: what is required of what, and by whom."""
+    return Yardstick(kind, number, number, f"{required} ({source})", alarm=True)
 
 
 def yardsticks_of_parts(
@@ -229,7 +297,12 @@ def yardsticks_of_parts(
             continue
         for one in sorted(part.values, key=lambda each: -each.machines):
             value = in_unit(one.value, one.unit, metric, expectation)
-            if value is not None and matches(one.where, metric, facts):
+            if value is None or not matches(one.where, metric, facts):
+                continue
+            if one.alarm_of is not None:
+                required = f"{one.value:g} {one.unit} that {one.alarm_of} requires of {one.conditions}"
+                yield alarm_of("part", value, required, part.sources[one.source].source)
+            else:
                 yield _of_part(part, one, metric, value, policy)
 
 
@@ -259,13 +332,76 @@ def load_part(path: Path) -> Part:
         raise file.rejection(error) from None
     if part.memory_gib[0] > part.memory_gib[1]:
         file.fail(("memory_gib",), "goes from the least to the most")
+    told = [Told(one.where, one.value, one.unit, one.alarm_of) for one in part.values]
     for position, one in enumerate(part.values):
         if one.range is not None and not one.range[0] <= one.value <= one.range[1]:
             file.fail(("values", position, "range"), "goes from the least to the most, with the value in between")
         if one.source not in part.sources:
             file.fail(("values", position, "source"), f"{one.source!r} is not among sources")
         check_where(file, ("values", position, "where"), one.where)
+        if one.conditions is None and (one.alarm_of is not None or part.sources[one.source].kind == "published"):
+            file.fail(("values", position), "has no conditions: say of what, how and at which size")
+        check_unit(file, ("values", position, "unit"), one.unit, one.where)
+        check_alarm(file, ("values", position, "value"), told[position], told)
     return part
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is said of a value that an alarm may contradict."""
+
+    where: Where
+    value: float
+    unit: str
+    alarm_of: str | None
+
+
+def check_alarm(file: Any, place: tuple[Any, ...], one: Told, others: Iterable[Told]) -> None:
+    """UserError for an alarm that would be raised for what was measured under the conditions that it is about."""
+    lower = one.where.quantity == "latency"
+    for measured in others if one.alarm_of is not None else ():
+        if measured.alarm_of is not None or not _covers(one.where, measured.where):
+            continue
+        operation = next(each for each in measured.where.operations if each in one.where.operations)
+        was, bound = (_canonical(each, operation, measured.where.ranks) for each in (measured, one))
+        if was > bound if lower else was < bound:
+            side = "below" if lower else "above"
+            text = (
+                f"the alarm of {one.value:g} is {side} the {measured.value:g} {measured.unit} that was measured of it"
+            )
+            file.fail(place, text)
+
+
+def _covers(general: Where, special: Where) -> bool:
+    """Whether all that `special` is about is what `general` is about; its operations and transports in part."""
+    for name in ("operations", "transports"):
+        if not {*getattr(general, name)} & {*getattr(special, name)}:
+            return False
+    sizes = {"operations", "transports", "bytes", "least", "most", "library", "environment"}
+    if any(getattr(general, name) not in (None, getattr(special, name)) for name in Where.model_fields.keys() - sizes):
+        return False
+    least, most = _sizes(special)
+    low, high = _sizes(general)
+    return low <= least and most <= high
+
+
+def _sizes(where: Where) -> tuple[float, float]:
+    exact = [parse_size(each) for each in where.bytes or ()]
+    least, most = (parse_size(each) if each else None for each in (where.least, where.most))
+    return min(exact, default=least or 0), max(exact, default=most or math.inf)
+
+
+def _canonical(one: Told, operation: str, ranks: int | None) -> float:
+    """Gb/s or us; NaN of a share of nominal, and of the bus of who knows how many ranks."""
+    if one.unit == "GB/s busbw":
+        return 8 * one.value / bus_factor(operation, ranks) if ranks else math.nan
+    return {"us": 1.0, "Gb/s": 1.0, "GB/s": 8.0}.get(one.unit, math.nan) * one.value
+
+
+def check_unit(file: Any, place: tuple[Any, ...], unit: str, where: Where) -> None:
+    """UserError for a unit that the quantity does not have."""
+    if (unit == "us") != (where.quantity == "latency"):
+        file.fail(place, f"{unit!r} is no unit of a {where.quantity}")
 
 
 def check_where(file: Any, place: tuple[Any, ...], where: Where) -> None:

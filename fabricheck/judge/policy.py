@@ -171,7 +171,7 @@ class Policy:
     part_margin: Annotated[float, Field(gt=0, lt=1)] = 0.05
     part_margin_of_host_memory: Annotated[float, Field(gt=0, lt=1)] = 0.10
     part_margin_of_latencies: Annotated[float, Field(gt=0)] = 1.0
-    published_margin: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    published_margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
     equals_error: Annotated[float, Field(gt=0, lt=1)] = 0.001
     equals_metrics: Annotated[int, Field(gt=0)] = 1000
     equals: tuple[SpreadRule, ...] = ()

@@ -10,7 +10,18 @@ from typing import Annotated, Literal, get_args
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from fabricheck.judge.known import Facts, Unit, Where, check_where, in_unit, matches
+from fabricheck.judge.known import (
+    Facts,
+    Told,
+    Unit,
+    Where,
+    alarm_of,
+    check_alarm,
+    check_unit,
+    check_where,
+    in_unit,
+    matches,
+)
 from fabricheck.judge.policy import Policy
 from fabricheck.records.judgement import Expectation, Yardstick
 from fabricheck.records.metrics import Metric
@@ -37,6 +48,7 @@ class _Entry(BaseModel):
     source: _Text
     software: _Text | None = None
     date: _Text | None = None
+    alarm_of: _Text | None = None
     judges: _Judges | None = None
 
 
@@ -49,7 +61,10 @@ class _File(BaseModel):
 
 @dataclass(frozen=True)
 class Published:
-    """One published value. `low` and `high` are equal unless `relation` is `from_to`; None where nothing was said."""
+    """One published value. `low` and `high` are equal unless `relation` is `from_to`; None where nothing was said.
+
+    `alarm_of`: it is the bound that this owner runs machines against.
+    """
 
     what: str
     relation: str
@@ -63,6 +78,7 @@ class Published:
     date: str | None
     judges: Where | None = None
     share_of_nominal: float | None = None
+    alarm_of: str | None = None
 
 
 def yardsticks_of_papers(
@@ -76,6 +92,10 @@ def yardsticks_of_papers(
         ends = [one.low, one.high] if one.share_of_nominal is None else [one.share_of_nominal] * 2
         low, high = (in_unit(each, unit, metric, expectation) for each in ends)
         if low is None or high is None:
+            continue
+        if one.alarm_of is not None:
+            required = f"{one.low:g} {one.unit} that {one.alarm_of} requires of {one.conditions}"
+            yield alarm_of("published", low, required, one.source)
             continue
         higher = metric.better == "higher"
         value, bound = (low + high) / 2, low if higher else high
@@ -105,8 +125,12 @@ def load_published(path: Path) -> tuple[Published, ...]:
             check_where(file, ("values", position, "judges"), one.judges)
             if one.judges.share_of_nominal is None and one.unit not in get_args(Unit):
                 file.fail(("values", position, "judges"), f"{one.unit!r} is no unit of a metric: give share_of_nominal")
+            if one.judges.share_of_nominal is None:
+                check_unit(file, ("values", position, "unit"), one.unit, one.judges)
             if one.relation in ("at_least", "at_most"):
                 file.fail(("values", position, "judges"), f"a value that is {one.relation} says not what should be")
+        if one.alarm_of is not None and one.relation != "is":
+            file.fail(("values", position, "relation"), "is not for an alarm, which is a bound")
         if low > high:
             file.fail(("values", position, "value"), f"goes from {low:g} down to {high:g}")
         found.append(
@@ -123,6 +147,14 @@ def load_published(path: Path) -> tuple[Published, ...]:
                 one.date,
                 one.judges,
                 one.judges.share_of_nominal if one.judges is not None else None,
+                one.alarm_of,
             )
         )
+    told = {
+        position: Told(one.judges, one.low, one.unit, one.alarm_of)
+        for position, one in enumerate(found)
+        if one.judges is not None and one.share_of_nominal is None
+    }
+    for position, each in told.items():
+        check_alarm(file, ("values", position, "value"), each, told.values())
     return tuple(found)

@@ -31,7 +31,24 @@ def strongest_level(
         found.append(of_reference(metric, reference))
     if expectation.achievable is not None and metric.quantity == "goodput":
         found.append(_achievable(metric, expectation, expectation.achievable, policy))
-    return _closest(metric, found)
+    levels = [each for each in found if not each.alarm]
+    return _with_alarms(metric, _closest(metric, levels), levels, [each for each in found if each.alarm])
+
+
+def _with_alarms(
+    metric: Metric, level: Yardstick | None, levels: Iterable[Yardstick], alarms: Iterable[Yardstick]
+) -> Yardstick | None:
+    """The strictest of what owners require, where that is stricter than the level's bound; else the level.
+
+    Owners differ, by platform: what the same was measured to give below an alarm, here or elsewhere, contradicts it.
+    """
+    sign = 1 if metric.better == "higher" else -1
+    measured = [each.value for each in levels if each.kind != "achievable"]
+    kept = [one for one in alarms if all(sign * one.bound <= sign * value for value in measured)]
+    strictest = max(kept, key=lambda one: sign * one.bound, default=None)
+    if strictest is None or (level is not None and sign * level.bound > sign * strictest.bound):
+        return level
+    return strictest
 
 
 def _closest(metric: Metric, found: Iterable[Yardstick]) -> Yardstick | None:

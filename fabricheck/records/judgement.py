@@ -54,7 +54,8 @@ class Yardstick:
 
     `kind`: one of LADDER. `value`: what the metric should be; of a floor, the bound itself. `bound`: the worst value
     that passes. `gain`: better than this is a surprise; None where nobody says. `source`: where it comes from, and
-    how wide its bound is and why.
+    how wide its bound is and why. `alarm`: it is no value that was measured, but the bound that the owner of a machine
+    runs it against; `source` says whose, and of what.
     """
 
     kind: str
@@ -62,6 +63,7 @@ class Yardstick:
     bound: float
     source: str
     gain: float | None = None
+    alarm: bool = False
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,11 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import LADDER, Judgement
 from fabricheck.records.metrics import Quantity
-from fabricheck.records.operations import MEMORY_PATHS, PAIRS
+from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS, bus_factor
 from fabricheck.records.run import Rank, Samples
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.environment import set_by_launcher
 from fabricheck.results.guards import list_ranks
-from fabricheck.results.nccl_table import TESTS
 from fabricheck.units import format_size
 
 # A name is a name, whatever somebody wrote into it.
@@ -145,10 +144,9 @@ def in_gigabytes(judged: Judgement) -> str:
     if quantity_of(judged) != "goodput":
         return ""
     operation, ranks = judged.samples.operation, len(judged.samples.ranks)
-    bus = next((test.busbw_factor(ranks) for test in TESTS.values() if test.operation == operation), None)
-    if bus is None or ranks < 2:
+    if operation not in COLLECTIVES or ranks < 2:
         return f"{number(judged.value / 8)} GB/s"
-    return f"{number(judged.value / 8 * bus)} GB/s bus"
+    return f"{number(judged.value / 8 * bus_factor(operation, ranks))} GB/s bus"
 
 
 def plural(times: int, what: str) -> str:

@@ -66,11 +66,10 @@ def test_what_is_not_the_same_is_not_judged_by_a_part(run: Run, why: str) -> Non
 
 def test_a_library_of_another_version_is_another_mover() -> None:
     run = h200(2935.0, transport="ccl", operation="pingpong")
-    for version, judged_by in (("2.28.3", "part"), ("2.2", "siblings"), ("2.29.1", "siblings")):
-        libraries = {"ccl": {"name": "NCCL", "version": version}}
-        assert {each.judged_by for each in judgements(replace(run, header={**run.header, "libraries": libraries}))} == {
-            judged_by
-        }
+    for version, alarm in (("2.28.3", False), ("2.2", True), ("2.29.1", True)):
+        header = {**run.header, "libraries": {"ccl": {"name": "NCCL", "version": version}}}
+        found = judgements(replace(run, header=header))
+        assert {each.yardstick.alarm for each in found if each.yardstick is not None} == {alarm}
 
 
 # What the papers measured in GB/s, a loss of 20% of it, and what judges: the part or, without it, the paper.
@@ -154,7 +153,7 @@ def test_every_system_of_the_papers_is_judged_by_them(name: str) -> None:
 def test_every_part_has_a_value_that_is_of_it() -> None:
     assert {part.part for part in load_parts(PARTS)} >= {"NVIDIA H200", "NVIDIA H100 80GB", "AMD MI250X GCD"}
     assert system("hgx-h200").gpus  # whose part has values for 1, 2 and 4 of them
-    assert len({one.where.ranks for one in load_part(PARTS / "h200.yaml").values}) == 3
+    assert {one.where.ranks for one in load_part(PARTS / "h200.yaml").values} >= {1, 2, 4, 8}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,208 @@
+"""Every published value judges: a machine that gave it passes, and one that is just under an owner's alarm does not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.judge.known import Facts, Part, Where, in_unit, load_part, load_parts, matches
+from fabricheck.judge.published import Published, load_published
+from fabricheck.judge.system import SystemJudge
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.metrics import Metric
+from fabricheck.records.operations import PAIRS, bus_factor
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Verdict
+from fabricheck.topology.model import Nic, Topology
+from fabricheck.units import parse_size
+from tests.judge.test_known import named
+from tests.support.equal_runs import POLICY, run_of
+from tests.support.nodes import ROOT, system
+
+FOLDER = ROOT / "reference_values"
+PARTS = load_parts(FOLDER / "parts")
+# Parts whose links differ from pair to pair, so that no board is described: a system that has them.
+SYSTEMS = {"AMD MI250X GCD": "frontier", "Intel Max 1550 tile": "aurora"}
+# What a board's own links are not, in Gb/s a link.
+OTHER_LINKS = {"PCIe 3 x16": "16 GB/s", "PCIe 4 x16": "32 GB/s"}
+RED = (Verdict.DEGRADED, Verdict.FAIL)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A value, and a site where it holds."""
+
+    name: str
+    where: Where
+    value: float
+    unit: str
+    alarm: bool
+    device: tuple[str, float]
+    topology: Topology
+    published: tuple[Published, ...] = ()
+
+    def judged(self, share: float, operation: str, transport: str) -> Judgement:
+        """What is said of a run at so much of the value."""
+        where = self.where
+        nodes = where.nodes or (2 if where.scope == "network" else 1)
+        pair = 2 if operation in PAIRS else 0
+        all_gpus = nodes * len(self.topology.gpus) if where.scope == "network" else 1
+        ranks = pair or where.ranks or all_gpus
+        size = parse_size(where.bytes[0] if where.bytes else where.least or where.most or "1GiB")
+        made = run_of(
+            *([f"n{rank * nodes // ranks}" for rank in range(ranks)], [tuple(range(ranks))]),
+            operation=operation,
+            transport=transport,
+            bytes_=size,
+            host_memory=where.host_memory,
+            access=where.access or "write",
+            ccl_mode=where.ccl_mode,
+        )
+        name, _, version = (where.library or "NCCL 2.29.1").rpartition(" ")
+        libraries = {key: {"name": name, "version": version} for key in ("ccl", "mpi")}
+        environment = {**where.environment, **({"NCCL_NVLS_ENABLE": "0"} if where.in_switch is False else {})}
+        run = named(made, *self.device, environment=environment, libraries=libraries)
+        judge = SystemJudge(self.topology, None, POLICY, parts=PARTS, published=self.published)
+        (first,) = judge.judge_alone(run).judgements
+        metric = Metric("made", where.quantity, first.samples)
+        level = in_unit(self.value * share, self.unit, metric, first.expectation)
+        assert level is not None
+        assert matches(where, metric, Facts(run, self.topology)), "its site is not what it is about"
+        (found,) = judge.judge(_at(run, metric, level)).judgements
+        return found
+
+    def all_judged(self, share: float) -> list[Judgement]:
+        where = self.where
+        return [self.judged(share, one, by) for one in where.operations for by in where.transports]
+
+
+def _at(run: Run, metric: Metric, level: float) -> Run:
+    """The run, with this value of the metric."""
+    (samples,) = run.samples
+    slower = metric.value / level if metric.better == "higher" else level / metric.value
+    return replace(run, samples=(replace(samples, times_ns=(samples.times_ns * slower).astype("int64")),))
+
+
+def _site(part: Part, where: Where) -> Topology:
+    if part.board is None:
+        return system(SYSTEMS[part.part])
+    board = part.board
+    assert board.between is not None
+    if wanted := re.fullmatch(r"(\d+) x (.*)", where.links or ""):
+        field = "host" if where.operations[0].startswith(("host", "device")) else "between"
+        own = getattr(board, field)
+        told = {"count": int(wanted[1]), "technology": wanted[2], "rate": OTHER_LINKS.get(wanted[2], own.rate)}
+        board = board.model_copy(update={field: own.model_copy(update=told)})
+    gpus = board.gpus
+    if where.scope == "node" and where.operations[0] not in PAIRS:
+        gpus = where.ranks or gpus
+    count, _, rate = (where.nics or "8 x 400 Gb/s").partition(" x ")
+    rate = rate.removesuffix(" Gb/s")
+    nics = tuple(Nic(f"nic{number}", "Cassini-1", float(rate), "made") for number in range(int(count)))
+    return board.node(part.part.replace("NVIDIA ", ""), gpus, nics)
+
+
+def cases() -> Iterator[Case]:
+    for part in PARTS:
+        device = part.names[0].replace("*", ""), sum(part.memory_gib) / 2
+        for number, one in enumerate(part.values):
+            name = f"{part.part} {number} {one.value:g} {one.unit}"
+            alarm = one.alarm_of is not None
+            yield Case(name, one.where, one.value, one.unit, alarm, device, _site(part, one.where))
+    for path in sorted((FOLDER / "published").glob("*.yaml")):
+        values = load_published(path)
+        for number, value in enumerate(values):
+            if value.judges is not None and value.alarm_of is not None:
+                name = f"{path.stem} {number} {value.low:g} {value.unit}"
+                yield Case(
+                    *(name, value.judges, value.low, value.unit, True, ("no part", 80.0), system(path.stem), values)
+                )
+
+
+ALL = [*cases()]
+
+
+@pytest.mark.parametrize("case", [one for one in ALL if not one.alarm], ids=lambda one: one.name)
+def test_a_machine_that_gives_what_was_measured_passes(case: Case) -> None:
+    for found in case.all_judged(1.0):
+        assert found.verdict is Verdict.PASS, found.reason
+
+
+@pytest.mark.parametrize("case", [one for one in ALL if one.alarm], ids=lambda one: one.name)
+def test_just_under_an_alarm_is_degraded(case: Case) -> None:
+    for found in case.all_judged(0.99):
+        assert found.verdict in RED, found.reason
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A machine that nobody has measured before: what it gives while healthy and its owners' alarm, GB/s busbw."""
+
+    system: str
+    device: tuple[str, float]
+    hosts: int
+    operation: str
+    transport: str
+    healthy: float
+    alarm: float
+
+
+A100, H200, H100 = ("NVIDIA A100-SXM4-40GB", 40), ("NVIDIA H200", 139.8), ("NVIDIA H100 80GB HBM3", 79.6)
+GH200, MI250X = ("NVIDIA GH200 120GB", 95), ("AMD Instinct MI250X", 64)
+LOSSES = [
+    Loss("dgx-a100", A100, 1, "allreduce", "ccl", 231.0, 228.0),
+    Loss("dgx-a100", A100, 1, "unidirectional", "ccl", 276.0, 235.0),
+    Loss("hgx-h200:gpu8", H200, 1, "allreduce", "ccl", 480.0, 440.0),
+    Loss("hgx-h200:gpu8", H200, 1, "pingpong", "ccl", 367.0, 335.0),
+    Loss("hgx-h100:gpu8", H100, 1, "allreduce", "ccl", 480.0, 460.0),
+    Loss("alps", GH200, 2, "allreduce", "ccl", 150.0, 135.0),
+    Loss("alps", GH200, 2, "pingpong", "ccl", 24.0, 22.8),
+    Loss("lumi", MI250X, 2, "allreduce", "ccl", 85.0, 80.75),
+    Loss("lumi", MI250X, 1, "allreduce", "ccl", 130.0, 125.0),
+]
+
+
+@pytest.mark.parametrize("case", LOSSES, ids=lambda one: f"{one.system} {one.operation} {one.healthy:g}")
+def test_a_machine_without_references_is_held_against_what_its_owners_require(case: Loss) -> None:
+    judge = SystemJudge.of(case.system, ROOT)
+    assert judge.topology is not None
+    collective = case.operation == "allreduce"
+    ranks = len(judge.topology.gpus) * case.hosts if collective else 2
+    where = [f"n{rank * case.hosts // ranks}" for rank in range(ranks)]
+    to_bus = bus_factor(case.operation, ranks) if collective else 1.0
+
+    def judged(level: float) -> Judgement:
+        ways = [tuple(range(ranks))]
+        of = {"operation": case.operation, "transport": case.transport, "bytes_": 8 << 30}
+        made = run_of(where, ways, level=8 * level / to_bus, **of)  # type: ignore[arg-type]
+        (found,) = judge.judge(named(made, *case.device)).judgements
+        return found
+
+    assert judged(case.healthy).verdict is Verdict.PASS, judged(case.healthy).reason
+    assert judged(0.85 * case.healthy).verdict in RED
+    under = judged(0.99 * case.alarm)
+    assert (under.verdict, under.yardstick is not None and under.yardstick.alarm) == (Verdict.DEGRADED, True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("    unit: GB/s busbw\n", "", "unit: is missing"),
+        ('    conditions: "8 H100 at 16 GB"\n', "", "has no conditions"),
+        ("value: 440\n", "value: 470\n", "above the 466.33 GB/s busbw that was measured"),
+        ("    value: 440\n    unit: GB/s busbw\n", "    value: 440\n    unit: us\n", "'us' is no unit of a goodput"),
+    ],
+)
+def test_a_row_that_cannot_judge_is_refused_in_one_line(tmp_path: Path, before: str, after: str, said: str) -> None:
+    text = (FOLDER / "parts" / "h100.yaml").read_text()
+    assert before in text
+    path = tmp_path / "h100.yaml"
+    path.write_text(text.replace(before, after, 1))
+    with pytest.raises(UserError, match=said) as error:
+        load_part(path)
+    assert "\n" not in str(error.value)
