@@ -227,7 +227,7 @@ def _few_cores(run: Run) -> Iterator[Evidence]:
         if cores < 2 * len(of_ranks):
             text = f"{cores} cores for {len(of_ranks)} ranks, whose libraries need some for the threads that send"
             advice = "give each rank more cores: processor or cores of the partition (docs/add-your-system.md)"
-            yield Evidence(host, "", text, advice, Verdict.PASS, same="few cores")
+            yield Evidence("few-cores", host, "", text, advice, Verdict.PASS, same="few cores")
 
 
 def _remarks(run: Run) -> Iterator[Evidence]:
@@ -241,7 +241,7 @@ def _remarks(run: Run) -> Iterator[Evidence]:
             continue
         more = f" (on {each['of_ranks']} ranks)" if each["of_ranks"] > 1 else ""
         verb, verdict = ("warns", Verdict.PASS) if each["warning"] else ("says", None)
-        yield Evidence(host, "", f"{library} {verb}: {each['text']}{more}", "", verdict)
+        yield Evidence("library-remark", host, "", f"{library} {verb}: {each['text']}{more}", "", verdict)
 
 
 def _settings(run: Run) -> Iterator[Evidence]:
@@ -254,7 +254,7 @@ def _settings(run: Run) -> Iterator[Evidence]:
     ]
     if told and run.ranks:
         for host in dict.fromkeys(short_name(rank.host) for rank in run.ranks):
-            yield Evidence(host, "", f"in effect: {', '.join(told)}", "", None)
+            yield Evidence("settings-in-effect", host, "", f"in effect: {', '.join(told)}", "", None)
 
 
 def _clocks(nodes: Sequence[Node]) -> Iterator[Evidence]:

@@ -256,8 +256,9 @@ def _problems(
         count = sum(len(each.outlier.members) for each in found)
         centre = _value(one.centre, most.unit)
         slow = _value(one.centre + one.excess, most.unit)
+        verb = "are" if both else "is"
         text = (
-            f"{_where(places, one)} {'are' if both else 'is'} slow: {count} metric{'' if count == 1 else 's'} slower than "
+            f"{_where(places, one)} {verb} slow: {count} metric{'' if count == 1 else 's'} slower than "
             f"{'its' if count == 1 else 'their'} equals; worst: {most.what}, {apart(slow, centre)} {one.equals} equals "
             f"({centre:.4g} {most.unit}; p = {one.p:.1g}); look at its links, error counters, clocks and other "
             f"processes{_gpus_in(places, addresses)}"

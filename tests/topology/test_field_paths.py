@@ -34,7 +34,9 @@ SWITCHED = nvlinks(("gpu0", "nvswitch"), ("gpu1", "nvswitch"))
 
 def right(paths: Paths, *taken: str) -> bool:
     proof = {"paths": dict.fromkeys(taken, 1), "evidence": "NCCL_DEBUG"}
-    return not list(path_mistakes(proof, *map(compile_patterns, (paths.forbidden, paths.required)), paths.described))
+    return not list(
+        path_mistakes(proof, compile_patterns(paths.forbidden), compile_patterns(paths.required), paths.described)
+    )
 
 
 ROCE, IB, CXI, EFA = "RoCE 400 Gb/sec (4X NDR)", "InfiniBand 400 Gb/sec (4X NDR)", "Slingshot (cxi)", "EFA 400 Gb/sec"
