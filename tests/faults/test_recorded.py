@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from fabricheck.commands.judge import judge as command
+from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from tests.faults.matrix import Outcome, settle
 from tests.support.result_files import settle as settle_totals
@@ -21,93 +22,101 @@ from tests.support.result_files import write
 DATA = Path(__file__).resolve().parents[1] / "data" / "emulated"
 
 
-def judge(name: str) -> tuple[int, str, list[str]]:
-    """Exit status, verdict, and all that is not PASS, problems first."""
-    return judge_file(DATA / f"{name}.jsonl")
-
-
-def judge_file(file: Path) -> tuple[int, str, list[str]]:
+def judge(file: Path) -> tuple[int, str, list[Finding], list[str]]:
+    """Exit status, verdict, its problems, and the names of metrics that are not PASS."""
     done = CliRunner().invoke(command, [str(file), "--system", "emulated", "--json"])
     (judged,) = json.loads(done.stdout)
-    problems = [f"{one['verdict']}: {one['message']}" for one in judged["problems"]]
-    bad = [one for one in judged["metrics"] if one["verdict"] != "PASS"]
-    return (
-        done.exit_code,
-        judged["verdict"],
-        problems + [f"{one['verdict']}: {one['name']}: {one['reason']}" for one in bad],
-    )
+    bad = [one["name"] for one in judged["metrics"] if one["verdict"] != "PASS"]
+    return done.exit_code, judged["verdict"], [Finding.from_json(each) for each in judged["problems"]], bad
 
 
 @pytest.mark.parametrize(
-    ("name", "fault", "how", "said"),
+    ("name", "fault", "how", "code", "component"),
     [
         (
             "one-way-port",
             "a port is 30% slower in one direction, without references",
             "fault slow nid002:hsn0 30 --one-side",
-            "nid002 sending is slow",
+            "slow-part",
+            "nid002 sending",
         ),
         (
             "one-way-trunk",
             "a trunk is 40% slower in one direction, without references",
             "fault slow leaf0--spine0 40 --one-side",
-            "leaf0--spine0 from leaf0",
+            "slow-link",
+            "leaf0 → spine0",
         ),
         (
             "two-of-four",
             "two of four nodes are 20% slower, without references",
             "fault slow nid001:hsn0 20, nid002:hsn0 20",
-            "10 of 12 equals are slow, so no healthy majority is left",
+            "slow-nic",
+            "nid001:hsn0",
         ),
         (
             "all",
             "all nodes are 30% slower, without references",
             "fault slow nid001:hsn0 30, and the others",
-            "no healthy one is left to compare with",
+            "all-slow",
+            "",
         ),
         (
             "three-of-four",
             "three of four nodes are 30% slower, without references",
             "fault slow nid001:hsn0 30, nid002:hsn0 30, nid003:hsn0 30",
-            "no healthy one is left to compare with",
+            "all-slow",
+            "",
         ),
         (
             "three-of-eight-10",
             "three of eight nodes are 10% slower, without references",
             "fault slow nid001:hsn0 10, nid003:hsn0 10, nid006:hsn0 10",
-            "nid006, nid006:hsn0 or nid006:hsn0--leaf1 loses",
+            "slow-part",
+            "nid006:hsn0",
         ),
         (
             "three-of-eight-30",
             "three of eight nodes are 30% slower, three of one leaf, without references",
             "fault slow nid001:hsn0 30, nid002:hsn0 30, nid003:hsn0 30",
-            "nid001, nid001:hsn0 or nid001:hsn0--leaf0 loses",
+            "slow-nic",
+            "nid003:hsn0",
         ),
         (
             "now-and-then",
             "a port has a fifth of its rate for a tenth of the time, without references",
             "fault slow nid002:hsn0 80 for 0.3 s of each 3 s",
-            "nid002 is slow now and then",
+            "slow-now-and-then",
+            "nid002",
         ),
         (
             "twentieth-of-the-time",
             "a port has a fifth of its rate for a twentieth of the time, without references",
             "fault slow nid002:hsn0 80 for 0.15 s of each 3 s, NodePairs.budget=5",
-            "nid002 is slow now and then",
+            "slow-now-and-then",
+            "nid002",
         ),
         (
             "slow-at-first",
             "a port has 30% of its rate for the first two seconds, without references",
             "fault slow nid002:hsn0 70, cleared after 2 s",
-            "nid002:hsn0 → nid003:hsn0 was slow at first",
+            "slow-at-first",
+            "nid002:hsn0 → nid003:hsn0",
         ),
     ],
 )
 @pytest.mark.filterwarnings("error::RuntimeWarning")
-def test_what_medians_of_pairs_alone_do_not_show(name: str, fault: str, how: str, said: str) -> None:
-    status, verdict, problems = judge(name)
-    line = next((each for each in problems if said in each), "\n".join(problems))
-    settle(Outcome(fault, how, verdict, status, line), Verdict.DEGRADED, said)
+def test_what_medians_of_pairs_alone_do_not_show(name: str, fault: str, how: str, code: str, component: str) -> None:
+    status, verdict, problems, _ = judge(DATA / f"{name}.jsonl")
+    found = next((each for each in problems if each.code == code and named(each, component)), None)
+    assert found is not None, problems
+    settle(Outcome(fault, how, verdict, status, f"{verdict}: {found.message}"), Verdict.DEGRADED, "")
+
+
+def named(finding: Finding, component: str) -> bool:
+    """Whether a finding names a component, or none where that is empty."""
+    names = [each.text for each in finding.components]
+    return any(each.startswith(component) for each in names) if component else not names
 
 
 def test_the_healthy_cluster_10_percent_slower_is_not(tmp_path: Path) -> None:
@@ -117,9 +126,9 @@ def test_the_healthy_cluster_10_percent_slower_is_not(tmp_path: Path) -> None:
         if "times_ns" in each:
             each["times_ns"] = [round(time / 0.9) for time in each["times_ns"]]
     settle_totals(lines)
-    status, verdict, problems = judge_file(write(tmp_path / "slower.jsonl", lines))
+    status, verdict, problems, _ = judge(write(tmp_path / "slower.jsonl", lines))
     assert (status, verdict) == (1, "DEGRADED"), problems
-    assert "24 equals have 90% of the 0.0957 Gb/s that links carry of data: no healthy one is left" in problems[0]
+    assert {each.code for each in problems} == {"all-slow"}
 
 
 def test_a_cable_with_more_delay_is_named(tmp_path: Path) -> None:
@@ -129,13 +138,13 @@ def test_a_cable_with_more_delay_is_named(tmp_path: Path) -> None:
     for each in late:
         each["times_ns"] = [time + 400_000 for time in each["times_ns"]]
     settle_totals(lines)
-    status, verdict, problems = judge_file(write(tmp_path / "late.jsonl", lines))
+    status, verdict, problems, bad = judge(write(tmp_path / "late.jsonl", lines))
     assert (status, verdict) == (1, "DEGRADED"), problems
-    assert problems[0].startswith("DEGRADED: nid002:hsn0 or nid002 is slow: 6 metrics are slower than their equals")
-    of_pairs = {f"DEGRADED: unidirectional_contended_{a}_{b}_8b_latency" for a, b in (each["ranks"] for each in late)}
-    assert {each[: each.index("_latency") + 8] for each in problems[1:]} == of_pairs
+    (found,) = problems
+    assert {each.text for each in found.components} == {"nid002:hsn0", "nid002"}
+    assert set(bad) == {f"unidirectional_contended_{a}_{b}_8b_latency" for a, b in (each["ranks"] for each in late)}
 
 
 @pytest.mark.parametrize("name", ["healthy", "healthy-latencies"])
 def test_the_healthy_cluster_is_green(name: str) -> None:
-    assert judge(name) == (0, "PASS", [])
+    assert judge(DATA / f"{name}.jsonl") == (0, "PASS", [], [])
