@@ -12,7 +12,7 @@ help:
 	@echo "make lint    check style, types and warnings"
 	@echo "make format  bring the style in order, where a tool can"
 	@echo "make build   build fabricbench into build/ with every MPI of this machine"
-	@echo "make docs    write the page of commands, and the documentation as a site into build/site"
+	@echo "make docs    write the pages of commands and of findings, and the documentation as a site into build/site"
 	@echo "make mutation  change what judges in a few hundred places, and count the changes that no unit test notices"
 	@echo "make clean   remove what was built and measured (.venv stays)"
 
@@ -35,6 +35,7 @@ build:
 docs:
 	@tools/setup.sh lint
 	@python -m tools.commands_page
+	@python -m tools.catalogue_page
 	@mkdocs build --quiet --strict
 
 mutation:

@@ -19,12 +19,17 @@ import polars as pl
 from ci.drain import Node
 from ci.drain import main as drain_main
 from fabricheck.cli import main as fabricheck
+from fabricheck.records.component import Component, Kind
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
+from fabricheck.report.machine import write_json
 from fabricheck.store import tables
 from fabricheck.store.folders import METRICS, RUNS, SAMPLES, SUMS
 from fabricheck.store.tables import to_parquet
 from fabricheck.store.writing import append
 from tests.support.result_files import HOST
 from tests.support.sessions import NOW, add, make_suite, result_file, session_of
+from tests.support.synthetic import pair_run
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "tests" / "data"
@@ -33,7 +38,7 @@ Words = Sequence[str | Path]
 COMMANDS = (
     "judge", "observations", "report", "pairwise locate", "pairwise plan", "expected",
     "store import", "store ls", "store verify", "store prune", "watch", "ledger", "replay", "compare", "calibrate",
-    "bundle", "init", "validate", "drain.py",
+    "bundle", "init", "validate", "drain.py", "explain",
 )  # fmt: skip
 
 
@@ -222,6 +227,7 @@ def targets(folder: Path) -> Iterator[Target]:
     yield from _of_a_run(folder, suite)
     yield from _of_a_site(folder)
     yield from _of_drain(folder)
+    yield Target("explain", [_verdict(folder / "explained")], lambda file, _: ["explain", file])
 
 
 def _of_results(folder: Path) -> Iterator[Target]:
@@ -466,3 +472,17 @@ def _of_drain(folder: Path) -> Iterator[Target]:
     yield Target("drain.py", verdicts, lambda file, _: [file], program=drain)
     yield Target("drain.py --after", verdicts, lambda file, _: [verdicts[0], "--after", file], program=drain)
     yield Target("drain.py --waivers", [waivers], lambda file, _: [verdicts[0], "--waivers", file], program=drain)
+
+
+def _verdict(folder: Path) -> Path:
+    """A verdict.json with problems of a session, of a run and of its metrics."""
+    found = [
+        Finding(
+            "slow-gpu", Verdict.DEGRADED, "it is slow", (Component(Kind.GPU, "gpu2", "nid001"),), 90.0, 95.5, "Gb/s"
+        ),
+        Finding("test-failed", Verdict.INCOMPLETE, "PingPong: no output"),
+    ]
+    run = pair_run(bad={(2, 1): Verdict.FAIL}, problems=found[1:])
+    folder.mkdir()
+    write_json([run], folder / "verdict.json", system="alps", problems=found, findings=[])
+    return folder / "verdict.json"

@@ -44,6 +44,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("judge", "fabricheck.commands.judge", "Judge result files of fabricbench."),
     Command("observations", "fabricheck.commands.judge", "Which of the SC24 paper's observations hold on this system."),
     Command("report", "fabricheck.commands.report", "Judge result files, or a stored session, and write an HTML file."),
+    Command("explain", "fabricheck.commands.explain", "What a finding means and what to do: of a code, or of a run."),
     Command("bundle", "fabricheck.commands.bundle", "A run as one archive, for a vendor."),
     Command("store", "fabricheck.commands.store", "The sample store: list, verify, prune, import."),
     Command("replay", "fabricheck.commands.store", "Judge stored runs again, by another policy or reference."),

@@ -30,6 +30,7 @@ def _metric(judged: Judgement) -> dict[str, Any]:
     return {
         "name": judged.name,
         "verdict": judged.verdict.value,
+        **({"code": judged.code} if judged.code else {}),
         "reason": judged.reason,
         "value": _finite(judged.value),
         "unit": judged.unit,

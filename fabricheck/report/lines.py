@@ -76,10 +76,10 @@ def figures(finding: Finding) -> str:
 def steps(finding: Finding, *, system: str = "", run: str = "") -> tuple[str, ...]:
     """What to do, the first first, with the finding's own names in the commands."""
     names = _names(finding, system, run)
-    return tuple(plain(filled(each, names)) for each in finding.entry.steps)
+    return tuple(plain(named(each, names)) for each in finding.entry.steps)
 
 
-def filled(step: str, names: dict[str, str]) -> str:
+def named(step: str, names: dict[str, str]) -> str:
     """A step with `names` in place of `{node}` and so on; what has no name keeps a word such as NODE."""
     return step.format(**{name: names.get(name) or word for name, word in _UNKNOWN.items()})
 
@@ -91,28 +91,27 @@ def plain(text: str) -> str:
 
 def in_detail(finding: Finding, *, system: str = "", run: str = "", width: int = 100) -> Iterator[str]:
     """What is one level deeper than the line: the message, what decides it, how sure it is, and every step."""
-    yield from _wrapped(finding.message, "  ", width)
+    yield from _wrapped(finding.message, width)
     yield from of_entry(finding.entry, steps(finding, system=system, run=run), width)
 
 
 def of_entry(entry: Entry, its_steps: tuple[str, ...], width: int = 100) -> Iterator[str]:
     """What a row of the catalogue says beside its sentence."""
-    yield from _wrapped(f"What decides it: {plain(entry.decides)}", "  ", width)
-    yield from _wrapped(f"How sure it is: {entry.certainty.value}", "  ", width)
-    for place, each in enumerate(its_steps, start=1):
-        yield from _wrapped(f"{place}. {each}", "  ", width, more="   ")
+    yield from _wrapped(f"What decides it: {plain(entry.decides)}", width)
+    yield from _wrapped(f"How sure it is: {entry.certainty.value}", width)
+    # A command is pasted from one line.
+    yield from (f"  {place}. {each}" for place, each in enumerate(its_steps, start=1))
 
 
 def general_steps(entry: Entry) -> tuple[str, ...]:
     """The steps of a row of the catalogue for no finding in particular."""
-    return tuple(plain(filled(each, {})) for each in entry.steps)
+    return tuple(plain(named(each, {})) for each in entry.steps)
 
 
-def _wrapped(text: str, indent: str, width: int, more: str = "") -> list[str]:
-    # A command is pasted from one line.
+def _wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(
-        text, width, initial_indent=indent, subsequent_indent=indent + more, break_long_words=False
-    ) or [indent]
+        text, width, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _names(finding: Finding, system: str, run: str) -> dict[str, str]:

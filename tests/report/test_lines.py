@@ -17,6 +17,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.lines import LONGEST, figures, general_steps, headline, in_detail, line, steps, summary
 from fabricheck.topology.model import load_topology
+from tools.catalogue_page import PAGE, render
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU, NIC = Component(Kind.GPU, "gpu2", "nid001"), Component(Kind.NIC, "hsn0", "nid001")
@@ -143,3 +144,8 @@ def test_the_name_of_a_gpu_ends_with_its_index(file: Path) -> None:
     for gpu in load_topology(file).gpus:
         assert re.search(r"\d+$", gpu.name), gpu
         assert int(re.search(r"\d+$", gpu.name)[0]) == gpu.index  # type: ignore[index]
+
+
+def test_the_page_of_the_catalogue_is_current() -> None:
+    """`make docs` writes it."""
+    assert (ROOT / PAGE).read_text(encoding="utf-8") == render()

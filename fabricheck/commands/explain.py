@@ -1,0 +1,73 @@
+"""`fabricheck explain`: what a finding means, what decides it, how sure it is and what to do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fabricheck.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@click.command()
+@click.argument("what", required=False, metavar="[CODE|RUN]")
+@click.option("--system", default="local", show_default=True, help="Without CODE and RUN: whose latest run.")
+@click.option("--list", "list_all", is_flag=True, help="List all codes.")
+def explain(*, what: str | None, system: str, list_all: bool) -> None:
+    """Explain a CODE of a finding, or each finding of a RUN.
+
+    RUN is the folder of a run below output/runs/, or its verdict.json; without it and CODE, the latest run of --system.
+    Each finding is told with its line, its message, what decides it, how sure it is, and what to do. The exit status is
+    0, whatever was found, or 2 where there is no such code or run.
+
+    \b
+    fabricheck explain slow-gpu
+    fabricheck explain --system alps
+    fabricheck explain output/runs/alps-20261122T020000Z
+    """
+    from fabricheck.report.explain import all_codes, explain_code
+
+    if list_all and what is not None:
+        raise UserError(f"--list lists all codes: leave out {what}, or --list")
+    if list_all:
+        lines = all_codes()
+    elif what is None:
+        lines = _of_run(_latest(system))
+    else:
+        lines = _of_run(Path(what)) if Path(what).exists() else explain_code(what)
+    click.echo("\n".join(lines))
+
+
+def _of_run(run: Path) -> Iterator[str]:
+    from fabricheck.jsonfile import read_json
+    from fabricheck.report.explain import explain_run
+    from fabricheck.session.reading import VERDICT
+
+    file = run / VERDICT if run.is_dir() else run
+    if not file.exists():
+        raise UserError(f"{run} has no {VERDICT}: it is no run, or was not judged yet: name one below output/runs/")
+    content = read_json(file)
+    try:
+        yield from explain_run(content, str(file.parent))
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise UserError(f"{file}: is no {VERDICT} of a run: {error!r}") from None
+
+
+def _latest(system: str) -> Path:
+    """The folder of the latest run of a system that was judged. Raises UserError."""
+    from fabricheck.session.reading import VERDICT
+    from fabricheck.suite import output_folder
+
+    runs, name = output_folder() / "runs", system.partition(":")[0]
+    # The name of another system may begin like this one.
+    folder = re.compile(re.escape(name) + r"-(\d{8}T\d{6}Z)(?:-(\d+))?")
+    named = ((each.parent, folder.fullmatch(each.parent.name)) for each in runs.glob(f"*/{VERDICT}"))
+    found = {(match[1], int(match[2] or 1)): run for run, match in named if match is not None}
+    if not found:
+        raise UserError(f"there is no run of {name} below {runs}: name a run, a code, or --system of another")
+    return found[max(found)]

@@ -1,0 +1,88 @@
+"""What the catalogue says of a code, and of each finding of a run, as text."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fabricheck.errors import UserError
+from fabricheck.judge.overall import SEVERITY
+from fabricheck.records.catalogue import CATALOGUE, SYMPTOMS
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
+from fabricheck.report.content import plural
+from fabricheck.report.lines import general_steps, line, of_entry, steps
+
+# Of one code in a run, such as of a metric of many pairs.
+_MOST_NAMED = 5
+
+
+def explain_code(code: str) -> Iterator[str]:
+    """The entry whole. Raises UserError for a code that there is not, with those that are nearly it."""
+    entry = CATALOGUE.get(code)
+    if entry is None:
+        near = difflib.get_close_matches(code, CATALOGUE, n=3, cutoff=0.5)
+        which = f"perhaps {' or '.join(near)}" if near else "`fabricheck explain --list` lists all"
+        raise UserError(f"{code!r} is no code of a finding and no run: {which}")
+    yield f"{code}: {entry.alone}"
+    yield f"  Symptom: {entry.symptom}"
+    yield from of_entry(entry, general_steps(entry))
+
+
+def all_codes() -> Iterator[str]:
+    """A line for each code, by symptom."""
+    width = max(map(len, CATALOGUE))
+    for symptom in SYMPTOMS:
+        yield symptom
+        yield from (f"  {code:{width}}  {each.alone}" for code, each in CATALOGUE.items() if each.symptom == symptom)
+
+
+def findings_in(content: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """All findings of a verdict.json, worst first: of the session, of its runs, of metrics, and those that are told.
+
+    Raises KeyError, ValueError or TypeError for anything else.
+    """
+    found = [Finding.from_json(each) for each in content["problems"]]
+    for run in content["runs"]:
+        found += map(Finding.from_json, run["problems"])
+        found += [_of_metric(each) for each in run["metrics"] if each["verdict"] != Verdict.PASS.value]
+    found += map(Finding.from_json, content["findings"])
+    return tuple(sorted(found, key=lambda each: -SEVERITY[each.verdict]))
+
+
+def _of_metric(content: Mapping[str, Any]) -> Finding:
+    """As `Judgement.finding`; metrics had no code in earlier versions."""
+    yardstick = content["yardstick"]
+    return Finding.from_json(
+        {
+            "code": content.get("code", "recorded"),
+            "verdict": content["verdict"],
+            "message": f"{content['name']}: {content['reason']}",
+            "measured": content["value"],
+            "expected": yardstick["value"] if yardstick else None,
+            "unit": content["unit"],
+            "metrics": [content["name"]],
+        }
+    )
+
+
+def explain_run(content: Mapping[str, Any], run: str) -> Iterator[str]:
+    """Each finding of a run with its line, its message, what decides it and what to do; what they share once.
+
+    `content`: its verdict.json; `run`: its folder. Raises KeyError, ValueError or TypeError for another content.
+    """
+    system, found = str(content["system"]), findings_in(content)
+    count = sum(each.is_problem for each in found)
+    yield f"{Verdict(content['verdict']).value}: {plural(count, 'problem')} and {len(found) - count} told, in {run}"
+    for code in dict.fromkeys(each.code for each in found):
+        own = [each for each in found if each.code == code]
+        first = own[0]
+        yield ""
+        yield f"{code}: {first.entry.alone}"
+        for each in own[:_MOST_NAMED]:
+            yield f"  {line(each, system=system, run=run)}"
+            yield f"    {each.message}"
+        if more := own[_MOST_NAMED:]:
+            yield f"  and {len(more)} more"
+        yield from of_entry(first.entry, steps(first, system=system, run=run))
