@@ -7,10 +7,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fabricheck.records.verdict import Verdict
+from fabricheck.records.component import only_node
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict, worst
 
 #: The folder of the nodes of a fleet, each with one of its own, among the files of a test.
 NODES = "nodes"
+
+
+@dataclass(frozen=True)
+class CheckJudgement:
+    """What a check came to: its verdict, and what it found; of one that is stored, the verdict alone."""
+
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+
+    @classmethod
+    def of(cls, findings: Iterable[Finding]) -> CheckJudgement:
+        """The worst of what was found; PASS for nothing."""
+        found = tuple(findings)
+        return cls(worst([Verdict.PASS, *(each.verdict for each in found)]), found)
 
 
 @dataclass(frozen=True)
@@ -19,11 +35,12 @@ class Case:
 
     `name` starts with that of the test class, which its parameters follow; `partition` is `system:partition`.
     `attributes` are those of the test that are text or whole numbers, by which references may be indexed. `folder` is
-    where ReFrame left its files, `None` where it did not get that far. `not_applicable`: it was skipped because the
-    site's own description leaves nothing to measure. `declared_unsupported`: what it needs
-    and the site says that the machine does not support. `launches`: the verdicts of all, where it was launched several
-    times in the session, in order. `of_nodes`: of a test over a fleet, nodes of which another launch counts, each with
-    the folder of the test in that launch.
+    where ReFrame left its files, `None` where it did not get that far. `reason` is ReFrame's, for people. `judged`:
+    what its check came to, if it got so far. `foreign`: it is no check of Fabricheck and may leave no judgement.
+    `not_applicable`: it was skipped because the site's own description leaves nothing to measure.
+    `declared_unsupported`: what it needs and the site says that the machine does not support. `launches`: the verdicts
+    of all, where it was launched several times in the session, in order. `of_nodes`: of a test over a fleet, nodes of
+    which another launch counts, each with the folder of the test in that launch.
     """
 
     name: str
@@ -36,6 +53,8 @@ class Case:
     folder: Path | None
     is_build: bool
     tags: tuple[str, ...] = ()
+    judged: CheckJudgement | None = None
+    foreign: bool = False
     not_applicable: bool = False
     declared_unsupported: str = ""
     launches: tuple[Verdict, ...] = ()
@@ -51,7 +70,7 @@ class Case:
 
     @property
     def verdict(self) -> Verdict:
-        """What ReFrame's result comes to: what the test says itself, else INCOMPLETE where nothing was judged."""
+        """That of its check; INCOMPLETE where nothing was judged, FAIL of a foreign test that measured and failed."""
         return self._verdict(measured=bool(self.result_files()))
 
     @property
@@ -65,12 +84,11 @@ class Case:
         return verdict is not Verdict.INVALID and (verdict is not Verdict.INCOMPLETE or self.phase == "performance")
 
     def _verdict(self, *, measured: bool) -> Verdict:
-        if self.result == "pass":
-            return Verdict.PASS
-        named = named_verdict(self.reason or "")
-        if named is not None:
-            return named
-        return Verdict.FAIL if measured and self.phase in ("sanity", "performance") else Verdict.INCOMPLETE
+        found = self.judged.verdict if self.judged is not None else Verdict.PASS
+        if self.result == "pass" or found is not Verdict.PASS:
+            return found
+        is_judged = self.phase in ("sanity", "performance") and self.judged is None
+        return Verdict.FAIL if self.foreign and measured and is_judged else Verdict.INCOMPLETE
 
     @property
     def does_not_apply(self) -> bool:
@@ -94,21 +112,32 @@ class Case:
         return sorted(file for file in (*self.folder.glob("*.jsonl"), *own, *again) if file.stat().st_size > 0)
 
     def with_nodes_of(self, other: Case, nodes: Iterable[str]) -> Case:
-        """The test over a fleet with another launch's files of some nodes, which its check has not seen together."""
-        folder = other.folder
-        new = {**dict(self.of_nodes), **({node: folder for node in nodes} if folder is not None else {})}
-        found = replace(self, of_nodes=tuple(new.items()))
-        # Who is slow the judge says, by the files that count now.
-        slow = self.verdict is Verdict.DEGRADED
-        return replace(found, result="pass", phase=None, reason=None) if slow else found
+        """The test over the fleet with another launch's files of some nodes, and with what its check found of them.
+
+        Who is slow is left out: the judge of the session says that, by the files that count now.
+        """
+        if other.folder is None:
+            return self
+        again = frozenset(nodes)
+        of_nodes = {**dict(self.of_nodes), **dict.fromkeys(sorted(again), other.folder)}
+        mine, theirs = (each.judged or CheckJudgement(each.verdict) for each in (self, other))
+        found = [
+            *(each for each in mine.findings if _node_of(each) not in again),
+            *(each for each in theirs.findings if _node_of(each) in again),
+        ]
+        judged = CheckJudgement.of(each for each in found if each.verdict is not Verdict.DEGRADED)
+        if not mine.findings and mine.verdict is not Verdict.DEGRADED:  # nobody knows of which nodes that is
+            judged = replace(judged, verdict=worst([mine.verdict, judged.verdict]))
+        all_pass = {"result": "pass", "phase": None, "reason": None} if judged.verdict is Verdict.PASS else {}
+        return replace(self, of_nodes=tuple(of_nodes.items()), judged=judged, **all_pass)  # type: ignore[arg-type]
+
+
+def _node_of(found: Finding) -> str:
+    """The one node that a finding is about, by its result files or its components; empty where there is none."""
+    of_files = {node_of_file(Path(file)) for file in found.files}
+    return of_files.pop() if len(of_files) == 1 else only_node(found.components)
 
 
 def node_of_file(file: Path) -> str:
     """The node of a result file of a test over a fleet; empty for any other."""
     return file.parent.name if file.parent.parent.name == NODES else ""
-
-
-def named_verdict(reason: str) -> Verdict | None:
-    """The verdict that a check gave as the reason for which it failed; None where it named none."""
-    named = re.search(rf"\b({'|'.join(one.value for one in Verdict if one is not Verdict.PASS)})\b", reason)
-    return Verdict(named[1]) if named else None

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from reframe.core.builtins import variable
-from reframe.core.exceptions import SanityError
 
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
@@ -17,7 +16,7 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.rfm.command_line import Plan
 from fabricheck.rfm.launch import launch_command
 from fabricheck.rfm.measure import FabricbenchCheck
-from fabricheck.rfm.outcome import EXIT_STATUS, RESULT
+from fabricheck.rfm.outcome import EXIT_STATUS, RESULT, not_judged
 from fabricheck.rfm.suite_parts import ERRORS, SuiteParts, library_path
 from fabricheck.suites.benchmarks import Asked, lengths_file, options, peer
 from fabricheck.suites.cross_check import compare_rounds, table
@@ -98,7 +97,8 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
             files = [folder / f"ours-{turn}", folder / f"theirs-{turn}"]
             lost = [file.name for file in files if not file.exists()]
             if lost:
-                raise SanityError(f"INCOMPLETE: round {turn} of {self.rounds} left no {lost[0]}{self.last_words()}")
+                text = f"round {turn} of {self.rounds} left no {lost[0]}"
+                raise not_judged(folder, [Finding("not-measured", Verdict.INCOMPLETE, text)], self.last_words())
             run = read_run(files[0])
             output = parse(asked, files[1].read_text(errors="replace"), files[1].name)
             problems += [*run.problems, *check_output(output, asked)]

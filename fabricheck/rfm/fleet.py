@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import reframe as rfm
-from reframe.core.exceptions import SanityError
 
 from fabricheck.fleet.record import TROUBLES, Fleet, read_troubles
 from fabricheck.fleet.settings import KEY
@@ -19,7 +18,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.bounds import attributes_of
-from fabricheck.rfm.outcome import EXIT_STATUS, RESULT, UNSUPPORTED, unsupported_reason
+from fabricheck.rfm.outcome import EXIT_STATUS, RESULT, UNSUPPORTED, not_judged, unsupported_reason
 
 #: What a test over a fleet leaves beside what every test does.
 FILES_OF_NODES = (NODES, TROUBLES)
@@ -44,7 +43,7 @@ def judge_nodes(test: rfm.RegressionTest) -> RunJudgement:
     """Judges the files of all nodes; what is wrong with a node is a problem of the test, and costs no other's result.
 
     The judgement that is returned is that of the test as a whole, and has no metrics: those are the nodes' own. Raises
-    SanityError where no node left a result, or no node supports it.
+    `not_judged` where no node left a result, or no node supports it.
     """
     stage = Path(test.stagedir)
     fleet = Fleet.read(Path(test.current_partition.extras[KEY]))
@@ -75,7 +74,8 @@ def judge_nodes(test: rfm.RegressionTest) -> RunJudgement:
         runs.append(judge.judge_anyhow(run, type(test).__name__, attributes_of(test)))
     if not runs:
         why = f": {fleet.ended}" if fleet.ended else test.last_words()
-        raise SanityError(f"INCOMPLETE: none of {len(fleet.nodes)} nodes left a result{why}")
+        none = Finding("no-result", Verdict.INCOMPLETE, f"none of {len(fleet.nodes)} nodes left a result{why}")
+        raise not_judged(stage, [none, *problems])
     if fleet.ended:
         problems.append(
             Finding(
@@ -88,18 +88,20 @@ def judge_nodes(test: rfm.RegressionTest) -> RunJudgement:
 
 
 def _bad(judged: tuple[RunJudgement, ...]) -> Iterator[Finding]:
-    """The worst that is said of each node that is not PASS."""
+    """The worst of each node that is not PASS, as the session finds it in the node's file."""
     for each in judged:
         verdict = verdict_of(each)
         if verdict is not Verdict.PASS:
             host = each.run.ranks[0].host if each.run.ranks else each.run.path
             found = [one for one in each.problems if one.verdict is verdict]
             found += [one.finding for one in each.judgements if one.verdict is verdict]
-            yield _of_node(found[0] if found else NOTHING_JUDGED, host)
+            worst = found[0] if found else NOTHING_JUDGED
+            # What one node did wrong must not cost the others' results.
+            mild = Verdict.INCOMPLETE if verdict is Verdict.INVALID else verdict
+            yield replace(worst, verdict=mild, message=f"{host}: {worst.message}", files=(each.run.path,))
 
 
-def _of_node(found: Finding, host: str) -> Finding:
-    """What is wrong with a node, as the test over all of them has it: what one did wrong must not cost the others."""
-    verdict = Verdict.INCOMPLETE if found.verdict is Verdict.INVALID else found.verdict
-    at_fault = found.components or (Component.of_node(host),)
-    return replace(found, verdict=verdict, message=f"{host}: {found.message}", components=at_fault)
+def _of_node(found: Finding, node: str) -> Finding:
+    """A problem of a node whose file is judged no more, as the test over all of them has it."""
+    at_fault = found.components or (Component.of_node(node),)
+    return replace(found, verdict=Verdict.INCOMPLETE, message=f"{node}: {found.message}", components=at_fault)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,17 +15,17 @@ from reframe.core.exceptions import PerformanceError, ReframeError, SanityError
 from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck import mpi
+from fabricheck.errors import reason_of
 from fabricheck.extras import Effort, effort_problems, renamed_keys, unsupported_settings
 from fabricheck.findings.of_session import with_what_it_tells
 from fabricheck.fleet.settings import KEY
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.finding import Finding
+from fabricheck.records.finding import Finding, with_files
 from fabricheck.records.metrics import expected_metric_names
 from fabricheck.records.operations import COLLECTIVES_ONLY, backend_of
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
-from fabricheck.results.fabricbench import read_run
-from fabricheck.results.guards import require, require_fresh
+from fabricheck.results.check_judgement import JUDGEMENT, write_judgement
 from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.bounds import attributes_of, record_bounds
 from fabricheck.rfm.build import BuildFabricbench
@@ -34,6 +33,7 @@ from fabricheck.rfm.command_line import Plan, ranks_together
 from fabricheck.rfm.duration import fitted_plan
 from fabricheck.rfm.fleet import FILES_OF_NODES, judge_nodes
 from fabricheck.rfm.foreign import adopt
+from fabricheck.rfm.guarded import read_guarded
 from fabricheck.rfm.launch import (
     cores_of,
     enter_container,
@@ -53,14 +53,13 @@ from fabricheck.rfm.outcome import (
     describe_end,
     lost_words,
     no_results,
-    own_status,
+    not_judged,
     read_exit_status,
     read_words,
     summary,
     unsupported_reason,
-    words_of_job,
 )
-from fabricheck.rfm.paths import goes_by_host, nics_of, paths_of, with_logs
+from fabricheck.rfm.paths import goes_by_host, paths_of
 from fabricheck.rfm.state import ask_nodes
 from fabricheck.topology.transport_paths import Paths
 from fabricheck.tuning import Library, Profile, libraries_of
@@ -97,11 +96,13 @@ class FabricbenchCheck(RegressionTestPlugin):
       reason by the setting that needs it, such as `host_numa=remote`. The test runs all the same, and where the machine
       has it, it is measured.
     - *run*: `result.jsonl`, the exit status and what nodes said are left in the stage directory, and kept.
+    - At the end `judgement.json` has the verdict and all findings (`fabricheck.results.check_judgement`), also where
+      the test fails or is skipped.
     - *sanity*: raises SanityError where something else was measured than was asked for, or not all of it.
     - *performance*: every metric that the plan promises becomes a performance variable; PerformanceError where the
       verdict is not PASS. ReFrame judges nothing, and reports what judged each metric (`fabricheck.rfm.bounds`).
 
-    The messages begin with the verdict, which `fabricheck run` reads. There is one hook a phase, which calls what
+    The messages are for people; `fabricheck run` reads the judgement. There is one hook a phase, which calls what
     another mixin may replace: `fitting_systems`, `fitting_environments`, `choose_operations`, `set_ranks`,
     `write_command`, `clean_up`, `judge`, `further_metrics` and `further_problems`.
     """
@@ -143,6 +144,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: Minutes that measuring may take (`fabricheck.rfm.duration`), and for ReFrame's report what was left out for that.
     minutes = variable(float, value=10.0)
     shortened = variable(str, value="")
+    #: The file with what the check came to, likewise: ReFrame's report names it, and the session reads it.
+    judgement_file = variable(str, value=JUDGEMENT)
     #: Passed on to fabricbench as it is.
     more_options = variable(typ.List[str], value=[])
     #: Over a fleet: seconds that a node has beyond what its equals took, at least, before it is ended.
@@ -178,7 +181,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.valid_systems = self.fitting_systems()
         self.valid_prog_environs = self.fitting_environments()
         self.sourcesdir = None
-        self.keep_files = [RESULT, EXIT_STATUS, *FILES_OF_NODES, *self.further_files, *[FOLDER] * self.node_state]
+        own = (RESULT, EXIT_STATUS, JUDGEMENT, *FILES_OF_NODES)
+        self.keep_files = [*own, *self.further_files, *[FOLDER] * self.node_state]
         if any(getattr(self, name) not in values for name, values in self.nightly_only.items()):
             self.tags -= {"nightly"}
 
@@ -208,6 +212,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         if condition:
             self.left_out = reason
             self.not_applicable = described
+            code, verdict = ("does-not-apply", Verdict.PASS) if described else ("not-measured", Verdict.INCOMPLETE)
+            write_judgement(Path(self.stagedir), [Finding(code, verdict, reason)])
             self.skip(reason)
 
     @run_after("setup")
@@ -351,23 +357,38 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @sanity_function
     def measured_what_was_asked_for(self) -> bool:
-        self.judgement = self.judge()
+        try:
+            self.judgement = self.judge()
+            write_judgement(Path(self.stagedir), self.found())
+        except Exception as error:
+            if not (Path(self.stagedir) / JUDGEMENT).exists():
+                text = f"it cannot be told what was measured: {reason_of(error)}"
+                write_judgement(Path(self.stagedir), [Finding("cannot-be-judged", Verdict.INCOMPLETE, text)])
+            raise
         # What is slower than it should be was measured all the same.
         if any(each.verdict is not Verdict.DEGRADED for each in self.judgement.problems):
             raise SanityError(summary(self.judgement.problems, describe_end(self.errors())))
         return True
 
     def judge(self) -> RunJudgement:
-        """What the result file comes to. Raises SanityError where there is none."""
+        """What the result file comes to. Raises what `not_judged` returns where there is none."""
         if KEY in self.current_partition.extras:
             return judge_nodes(self)
         status, file = self.exit_status(), Path(self.stagedir) / RESULT
         if not file.exists() or file.stat().st_size == 0:
-            raise SanityError(no_results(file, status, self.last_words(), self.current_partition.fullname))
+            none = no_results(file, status, self.last_words(), self.current_partition.fullname)
+            raise not_judged(Path(self.stagedir), [none])
         run = self.read_guarded(file, status, self.wanted_environment(), self.paths())
         judge = self.system_judge()
         alone = judge.judge_anyhow(run, type(self).__name__, attributes_of(self))
         return with_what_it_tells(alone, judge, self.current_partition.fullname)
+
+    def found(self) -> list[Finding]:
+        """All that keeps the check from passing: its metrics, what it compares beside them, and its run."""
+        file = self.judgement.run.path
+        metrics = [each.finding for each in self.judgement.judgements if each.verdict is not Verdict.PASS]
+        own = (*with_files(metrics, file), *self.further_problems(), *with_files(self.judgement.problems, file))
+        return list(dict.fromkeys(own))
 
     def system_judge(self) -> SystemJudge:
         from fabricheck.judge.system import SystemJudge
@@ -382,35 +403,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         return paths_of(self.transport, self.current_partition.fullname, self.num_nodes, self.current_environ.extras)
 
     def read_guarded(self, file: Path, status: int, environment: Mapping[str, str | None], paths: Paths) -> Run:
-        """The run in a result file, with all that keeps it from being the run that this test asked for as problems.
-
-        `status`: fabricbench's exit status. `environment`: variables that have to be in effect (`None`: unset).
-        """
-        run = read_run(file)
-        if self.transport == "mpi" and self.num_nodes > 1:
-            run = with_logs(run, self.output() + self.errors())
-        problems = require(
-            run,
-            transport=self.transport,
-            backend=self.backend,
-            ranks=self.num_tasks,
-            nodes=self.num_nodes,
-            devices=self.backend != "host" and not self.current_environ.extras.get("share_devices", False),
-            exit_code=own_status(run, status, self.errors()),
-            operations=self.operations,
-            environment=environment,
-            mpi_library=mpi.LIBRARIES.get(self.current_environ.extras.get("mpi", "")),
-            plan=self.chosen_settings(),
-            paths_forbidden=paths.forbidden,
-            paths_required=paths.required,
-            described=paths.described,
-            interfaces=self.current_partition.extras.get("network_interfaces", []) if self.num_nodes > 1 else [],
-            nics=nics_of(self.current_partition.fullname) if self.num_nodes > 1 else [],
-            verified=self.verified,
-        )
-        told = (*self.away, *words_of_job(self, run, status, self.errors()), *run.problems, *problems)
-        said = self.output() if file.parent.samefile(self.stagedir) else ""  # other launches of the job are --quiet
-        return replace(run, problems=(*told, *require_fresh(run, not_before=self.started, output=said)))
+        return read_guarded(self, file, status, environment, paths)
 
     def last_words(self) -> str:
         """What ended a job that left no results, for the end of a message."""
@@ -437,12 +430,12 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_after("performance")
     def all_metrics_pass(self) -> None:
-        recorded = {key.rsplit(":", 1)[1] for key in self.perfvalues}
-        if lost := [name for name in expected_metric_names(self.judgement.run.header) if name not in recorded]:
-            raise PerformanceError(f"INCOMPLETE: ReFrame did not record {', '.join(lost[:3])}")
         record_bounds(self.perfvalues, self.current_partition.fullname, self.judgement.judgements)
-        bad = [each for each in self.judgement.judgements if each.verdict is not Verdict.PASS]
-        problems = [each.finding for each in bad] or [*self.further_problems()]
-        problems += self.judgement.problems
-        if problems:
-            raise PerformanceError(summary(problems, ""))
+        recorded = {key.rsplit(":", 1)[1] for key in self.perfvalues}
+        found = self.found()
+        if lost := [name for name in expected_metric_names(self.judgement.run.header) if name not in recorded]:
+            text = f"ReFrame did not record {', '.join(lost[:3])}"
+            found.append(Finding("metrics-missing", Verdict.INCOMPLETE, text))
+            write_judgement(Path(self.stagedir), found)
+        if found:
+            raise PerformanceError(summary(found, ""))

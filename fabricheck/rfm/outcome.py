@@ -7,15 +7,18 @@ import json
 import re
 import signal
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import reframe as rfm
 from reframe.core.exceptions import SanityError
 
 from fabricheck.judge.node_state import evidence_without_run
+from fabricheck.judge.overall import SEVERITY
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.results.check_judgement import write_judgement
 from fabricheck.results.fabricbench import read_unsupported
 from fabricheck.results.guards import require_arrival, require_words_of_all_nodes
 from fabricheck.results.node_state import read_states
@@ -49,15 +52,15 @@ _OTHERS_ENDED = re.compile(r"Terminating StepId|\*\*\* STEP .* CANCELLED")
 def read_exit_status(folder: Path, more: str) -> int:
     """The exit status that the job left in `folder`; LOST_AFTERWARDS where it left none and all was measured.
 
-    SanityError, which ends with `more`, where there is none and fabricbench had not come to its end.
+    `not_judged`, with `more` at its end, where there is none and fabricbench had not come to its end.
     """
     try:
         return int((folder / EXIT_STATUS).read_text())
     except (OSError, ValueError):
         if _has_footer(folder / RESULT):
             return LOST_AFTERWARDS
-        text = f"the job ended before fabricbench did and left no exit status{more}"
-        raise SanityError(f"INCOMPLETE: {text}") from None
+        text = "the job ended before fabricbench did and left no exit status"
+        raise not_judged(folder, [Finding("result-incomplete", Verdict.INCOMPLETE, text)], more) from None
 
 
 def _has_footer(result: Path) -> bool:
@@ -90,14 +93,15 @@ def read_words(file: Path) -> str:
     return file.read_text(encoding="utf-8", errors="replace")
 
 
-def no_results(result: Path, status: int, more: str, where: str) -> str:
-    """What is said of a job that left nothing in `result`, with the worst of what its nodes say of themselves.
+def no_results(result: Path, status: int, more: str, where: str) -> Finding:
+    """Of a job that left nothing in `result`, with the worst of what its nodes report of themselves.
 
     `where`: its `system:partition`.
     """
     nodes = [each.short for each in evidence_without_run(read_states(result), topology_of(where))]
     told = f"; and {'; '.join(nodes[:_MOST_TOLD])}" if nodes else ""
-    return f"INCOMPLETE: fabricbench left no results (exit status {status}){more}{told}"
+    text = f"fabricbench left no results (exit status {status}){more}{told}"
+    return Finding("no-result", Verdict.INCOMPLETE, text)
 
 
 def unsupported_reason(folder: Path, status: int) -> str | None:
@@ -144,9 +148,23 @@ def what_ended(lines: Sequence[str]) -> str:
     return next(found, "")
 
 
+def not_judged(folder: Path, findings: Iterable[Finding], more: str = "") -> SanityError:
+    """What to raise where there is nothing to judge: the findings, the worst first, are the judgement in `folder`.
+
+    `more` belongs to the first of them.
+    """
+    first, *others = worst_first(findings)
+    found = (replace(first, message=f"{first.message}{more}"), *others)
+    write_judgement(folder, found)
+    return SanityError(summary(found, ""))
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda each: -SEVERITY[each.verdict])
+
+
 def summary(problems: Iterable[Finding], more: str) -> str:
     """One line: the worst first, with how many others there are, and `more` at its end."""
-    order = list(Verdict)
-    ranked = sorted(problems, key=lambda each: order.index(each.verdict), reverse=True)
+    ranked = worst_first(problems)
     others = f" (and {len(ranked) - 1} more)" if len(ranked) > 1 else ""
     return f"{ranked[0].verdict.value}: {ranked[0].message}{others}{more}"

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import reframe.core.runtime as rt
-from reframe.core.exceptions import SanityError
 
 from fabricheck.fleet.record import TROUBLES, Fleet, read_troubles
 from fabricheck.fleet.screen import LAUNCHES
@@ -17,6 +16,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.measure import FabricbenchCheck
+from fabricheck.rfm.outcome import not_judged
 
 
 class FleetScreen(FabricbenchCheck):
@@ -66,8 +66,9 @@ class FleetScreen(FabricbenchCheck):
                 continue
             problems += self.read_guarded(file, 0, self.wanted_environment(), self.paths()).problems
         if not launches:
-            raise SanityError(problems[0].message if problems else f"nothing was launched{self.last_words()}")
+            none = Finding("not-measured", Verdict.INCOMPLETE, f"nothing was launched{self.last_words()}")
+            raise not_judged(stage, problems or [none])
         if any(one.verdict is Verdict.INVALID for one in problems):
-            raise SanityError("; ".join(f"{one.verdict.value}: {one.message}" for one in problems[:3]))
+            raise not_judged(stage, problems)
         self.fleet_problems = tuple(problems)
         return RunJudgement(Run(str(stage), {}, (), (), None), Verdict.PASS, (), ())

@@ -14,7 +14,7 @@ from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck.errors import UserError
 from fabricheck.interleaved.rounds import FOLDER, Launch, Sides, launches, require_alike, write_sides
-from fabricheck.interleaved.tuning_effect import FEWEST_ROUNDS, Kind, compare_rounds
+from fabricheck.interleaved.tuning_effect import FEWEST_ROUNDS, Comparison, Kind, compare_rounds
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
@@ -67,6 +67,8 @@ class InterleavedCheck(FabricbenchCheck):
 
     job_time = "60m"
     further_files = (FOLDER,)
+    #: None where the sides cannot be compared.
+    comparison: Comparison | None = None
 
     @run_after("init")
     def need_rounds(self) -> None:
@@ -105,7 +107,7 @@ class InterleavedCheck(FabricbenchCheck):
 
     def judge(self) -> RunJudgement:
         judged = super().judge()
-        if judged.problems:
+        if any(each.verdict is not Verdict.DEGRADED for each in judged.problems):
             return judged
         case = Path(self.stagedir)
         runs = {
@@ -122,7 +124,7 @@ class InterleavedCheck(FabricbenchCheck):
             except UserError as error:
                 problems.append(Finding("not-measured", Verdict.INCOMPLETE, str(error)))
         verdict = worst([judged.verdict, *(each.verdict for each in problems)])
-        return replace(judged, problems=tuple(problems), verdict=verdict)
+        return replace(judged, problems=(*judged.problems, *problems), verdict=verdict)
 
     def read_side(self, case: Path, launch: Launch) -> Run:
         environment = {**self.wanted_environment(), **self.compared.of(launch.side)}
@@ -130,11 +132,11 @@ class InterleavedCheck(FabricbenchCheck):
         return self.read_guarded(launch.result(case), 0, environment, paths)
 
     def further_metrics(self) -> Iterable[tuple[str, float]]:
-        for each in self.comparison.effects:
+        for each in self.comparison.effects if self.comparison is not None else ():
             yield "".join(letter if letter.isalnum() else "_" for letter in each.name.lower()) + "_gain", each.gain
 
     def further_problems(self) -> Iterable[Finding]:
-        if self.comparison.verdict is not Verdict.PASS:
+        if self.comparison is not None and self.comparison.verdict is not Verdict.PASS:
             hurt = f"{len(self.comparison.of(Kind.HURTS))} of {len(self.comparison.effects)} metrics"
             yield Finding("setting-hurts", self.comparison.verdict, f"{self.compared.title} hurts {hurt}")
 

@@ -6,8 +6,6 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from reframe.core.exceptions import SanityError
-
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.operations import backend_of
@@ -20,7 +18,7 @@ from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.rfm.command_line import place_options
 from fabricheck.rfm.launch import launch_command
 from fabricheck.rfm.measure import FabricbenchCheck
-from fabricheck.rfm.outcome import EXIT_STATUS, RESULT, summary
+from fabricheck.rfm.outcome import EXIT_STATUS, RESULT, not_judged
 from fabricheck.rfm.suite_parts import ERRORS, OUTPUT, SuiteParts, library_path
 from fabricheck.suites.benchmarks import NCCL_REPORT, Asked, lengths_file, nccl_report_command, options
 from fabricheck.suites.outputs import parse
@@ -108,8 +106,9 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
         asked = self.asked()
         if not (folder / OUTPUT).exists():
             if (checked := self.checked_output(asked)) is not None:
-                raise SanityError(summary([*checked.problems, AT_CHECKING], self.last_words()))
-            raise SanityError(f"INCOMPLETE: {self.tool} left no output (exit status {status}){self.last_words()}")
+                raise not_judged(folder, [*checked.problems, AT_CHECKING], self.last_words())
+            text = f"{self.tool} left no output (exit status {status})"
+            raise not_judged(folder, [Finding("no-result", Verdict.INCOMPLETE, text)], self.last_words())
         text = (folder / OUTPUT).read_text(errors="replace")
         output = parse_report(folder, asked) or parse(asked, text, OUTPUT)
         samples, problems = choose_samples(output, asked), list(check_output(output, asked))
@@ -131,11 +130,11 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
     def read_place(self) -> Run:
         file = Path(self.stagedir) / PLACE
         if not file.exists():
-            raise SanityError("INCOMPLETE: fabricbench, which tells where the ranks are, did not run")
+            text = "fabricbench, which tells where the ranks are, did not run"
+            raise not_judged(file.parent, [Finding("not-measured", Verdict.INCOMPLETE, text)])
         place = read_run(file)
         if place.problems:
-            worst_of = place.problems[0]
-            raise SanityError(f"{worst_of.verdict.value}: {worst_of.message}")
+            raise not_judged(file.parent, place.problems)
         return place
 
 

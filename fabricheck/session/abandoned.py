@@ -23,6 +23,7 @@ from fabricheck.locks import exclusive
 from fabricheck.records.case import NODES, Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
+from fabricheck.results.check_judgement import read_judgement
 from fabricheck.session.reading import VERDICT, Session, SessionInfo, read_session
 
 #: What a run was to be, in its folder.
@@ -168,4 +169,5 @@ def _cases_without_report(folder: Path, system: str) -> Iterator[Case]:
                 reason=None if place == "output" else _UNFINISHED,
                 folder=test_folder,
                 is_build=False,
+                judged=read_judgement(test_folder),
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from fabricheck.records.rehearsal import as_rehearsal
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.session.problems import failure_of
+from fabricheck.session.problems import Known, problems_of_cases
 from fabricheck.session.reading import Session
 from fabricheck.site.validation import test_classes
 from fabricheck.suite import Suite
@@ -79,7 +78,9 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
         *_tuning_effects(session.cases, judge),
     ]
     problems, findings = split(told)
-    problems = (*not_said(session, judged, problems), *diagnose(judged, problems, findings).problems)
+    known = Known.of_session(judged, told)
+    own = (*session.problems, *problems_of_cases(session.cases, known))
+    problems = (*own, *diagnose(judged, problems, findings).problems)
     fleet = _fleet_of(session, judged, problems)
     if fleet is not None:
         problems = (*problems, *_left_out(fleet))
@@ -120,23 +121,6 @@ def read_result(file: Path, suite: Suite, system: str) -> Run:
     return as_rehearsal(run) if suite.is_miniature(system) else run
 
 
-def not_said(session: Session, judged: Sequence[RunJudgement], told: Sequence[Finding]) -> Iterator[Finding]:
-    """The session's problems, without those of test cases whose runs say the same themselves, and no word less.
-
-    `told`: what is said of all runs together. A check that failed says its worst, and may add what only it knows, such
-    as the launcher's last lines of stderr.
-    """
-    said: dict[str, set[str]] = {}
-    for each in judged:
-        lines = said.setdefault(each.test, set())
-        lines |= {f"{one.verdict.value}: {one.message}" for one in each.problems}
-        lines |= {f"{one.verdict.value}: {one.name}: {one.reason}" for one in each.judgements}
-    failed = (case for case in session.cases if case.result == "fail")
-    together = {f"{each.verdict.value}: {each.message}" for each in told}
-    repeated = {failure_of(case) for case in failed if _worst_of(case) in said.get(str(case), set()) | together}
-    return (each for each in session.problems if each not in repeated)
-
-
 def _twice(judged: Sequence[RunJudgement]) -> Iterator[Finding]:
     """Result files of one and the same run of the benchmark, which then stands for two test cases."""
     seen: dict[str, str] = {}
@@ -145,12 +129,6 @@ def _twice(judged: Sequence[RunJudgement]) -> Iterator[Finding]:
         if run_id is not None and seen.setdefault(run_id, each.run.path) != each.run.path:
             text = f"{each.run.path}: is of the same run as {seen[run_id]}: the file was handed in again"
             yield Finding("same-result-twice", Verdict.INVALID, text)
-
-
-def _worst_of(case: Case) -> str:
-    """What a check said that failed, without ReFrame's words before it and the number of others after it."""
-    (first, *_) = (case.reason or "").splitlines() or [""]
-    return re.sub(r" \(and \d+ more\)$", "", first.partition(" error: ")[2])
 
 
 def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterator[Finding]:

@@ -5,21 +5,55 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
+from fabricheck.judge.overall import SEVERITY, problems_of
+from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
-from fabricheck.records.finding import Finding
+from fabricheck.records.component import Component
+from fabricheck.records.finding import Finding, with_files
 from fabricheck.records.verdict import Verdict
 
-# What ReFrame and a check say before what is wrong, where the check says its verdict itself.
-_NAMED = re.compile(rf"^(?:\w+ )*error: (?:{'|'.join(each.value for each in Verdict)}): ")
 # What a scheduler's command for a job says where it refuses one.
 _REFUSED = re.compile(r"(?:sbatch|srun|salloc|qsub|bsub|flux)\b.*?\berror: .+", re.IGNORECASE)
 # Where a build says why it ended, before all that failed for that reason.
 _ERROR = re.compile(r"^fabricheck: |\berror\b[: ]", re.IGNORECASE)
 
 
+class Known:
+    """Findings, to tell which others are the same: of one code, about the same components, metrics and files.
+
+    A check sees its own files only: where the session finds the same in several, that is the same finding; and so it is
+    where they disagree about some of its metrics. It is not where the check's verdict is worse.
+    """
+
+    def __init__(self, findings: Iterable[Finding] = ()) -> None:
+        self._found: dict[tuple[str, tuple[Component, ...]], list[Finding]] = {}
+        for each in findings:
+            self._found.setdefault((each.code, each.components), []).append(each)
+
+    @classmethod
+    def of_session(cls, judged: Iterable[RunJudgement], told: Iterable[Finding]) -> Known:
+        """What is found in the runs of a session, and in all of them together."""
+        found = list(told)
+        for run in judged:
+            bad = (each.finding for each in run.judgements if each.verdict is not Verdict.PASS)
+            found += (each if each.files else replace(each, files=(run.run.path,)) for each in problems_of(run))
+            found += with_files(bad, run.run.path)
+        return cls(found)
+
+    def __contains__(self, finding: Finding) -> bool:
+        metrics, files = set(finding.metrics), set(finding.files)
+        return any(
+            files <= set(one.files)
+            and ((not metrics and not one.metrics) or bool(metrics & set(one.metrics)))
+            and SEVERITY[finding.verdict] <= SEVERITY[one.verdict]
+            for one in self._found.get((finding.code, finding.components), ())
+        )
+
+
 def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: str = "") -> tuple[Finding, ...]:
-    """Everything that keeps a session from being green, whatever its measurements are worth.
+    """What keeps a session from being green beside its test cases (`problems_of_cases`) and its measurements.
 
     `listed`: how many test cases ReFrame said it would run. `status`: its exit status. `last_error`: what it said last,
     which counts where no test case explains the status.
@@ -29,18 +63,12 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
         problems.append(
             Finding("tests-missing", Verdict.INCOMPLETE, f"{listed} test cases were selected and {len(cases)} were run")
         )
-    failed = [case for case in cases if case.result != "pass" and not case.does_not_apply]
-    problems += [failure_of(case) for case in failed if case.result_files()]
-    for members in _alike(case for case in failed if not case.result_files()):
-        problems.append(Finding("test-failed", members[0].verdict, _say(members, _how(members[0]))))
-    for case in cases:
-        if case.result == "pass" and not case.is_build and not case.result_files():
-            problems.append(Finding("no-result", Verdict.INCOMPLETE, f"{case}: passed without leaving a result file"))
     if not any(not case.is_build and not case.not_applicable for case in cases):
         problems.append(Finding("nothing-measured", Verdict.INCOMPLETE, "not one measurement was run"))
     # With --reruns ReFrame's status is 1 where any launch failed, also one that others outvoted.
     is_outvoted = status == 1 and not last_error and any(set(case.launches) - {Verdict.PASS} for case in cases)
-    if status != 0 and not problems and not is_outvoted:
+    is_explained = bool(problems) or any(True for _ in problems_of_cases(cases))
+    if status != 0 and not is_explained and not is_outvoted:
         why = last_error or "it does not say why"
         problems.append(
             Finding("reframe-failed", Verdict.INCOMPLETE, f"ReFrame ended with exit status {status}: {why}")
@@ -48,12 +76,47 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
     return tuple(problems)
 
 
+def problems_of_cases(cases: Iterable[Case], known: Known | None = None) -> Iterator[Finding]:
+    """What keeps test cases from being green, by what their checks found; without what is `known` of their runs.
+
+    Cases without a result of which the same is found are one line.
+    """
+    known = known or Known()
+    lost: dict[tuple[str, str, Finding], list[Case]] = {}
+    for case in cases:
+        if case.does_not_apply:
+            continue
+        measured = bool(case.result_files())
+        for one in _found_in(case):
+            if one in known:
+                continue
+            if measured:
+                yield replace(one, message=_say([case], one.message))
+            else:
+                lost.setdefault((case.partition, case.environment, one), []).append(case)
+        if case.result == "pass" and not case.is_build and not measured:
+            yield Finding("no-result", Verdict.INCOMPLETE, f"{case}: passed without leaving a result file")
+    for (_, _, one), members in lost.items():
+        yield replace(one, message=_say(members, one.message))
+
+
+def _found_in(case: Case) -> list[Finding]:
+    """What keeps a case from being green: all that its check found, else why it ended."""
+    if case.verdict is Verdict.PASS:
+        return []
+    found = [each for each in case.judged.findings if each.is_problem] if case.judged is not None else []
+    return found or [Finding("test-failed", case.verdict, f"{_how(case)}: {_why(case)}")]
+
+
 def find_what_applies(cases: Sequence[Case]) -> Iterator[Finding]:
     """Which tests do not apply to the system, were launched again, or could be measured although the site denies it."""
-    for members in _alike(case for case in cases if case.does_not_apply):
-        yield Finding(
-            "does-not-apply", Verdict.PASS, _say(members, "does not apply" if len(members) == 1 else "do not apply")
-        )
+    without: dict[tuple[str, str, str], list[Case]] = {}
+    for case in cases:
+        if case.does_not_apply:
+            without.setdefault((case.partition, case.environment, _why(case)), []).append(case)
+    for (_, _, why), members in without.items():
+        verb = "does not apply" if len(members) == 1 else "do not apply"
+        yield Finding("does-not-apply", Verdict.PASS, _say(members, f"{verb}: {why}"))
     for case in cases:
         if case.launches:
             said = ", ".join(each.value for each in case.launches)
@@ -69,25 +132,17 @@ def find_what_applies(cases: Sequence[Case]) -> Iterator[Finding]:
             yield Finding("is-supported", Verdict.PASS, f"{case}: {text}: take that out of the partition's unsupported")
 
 
-def failure_of(case: Case) -> Finding:
-    """What keeps a case from being green that did not pass."""
-    return Finding("test-failed", case.verdict, _say([case], _how(case)))
-
-
 def _how(case: Case) -> str:
     """In which way a case did not pass."""
     return f"{case.result} in the {case.phase} phase" if case.phase else case.result
 
 
 def _why(case: Case) -> str:
-    """The first line of the reason, and what the scheduler said where it took no job.
-
-    Without the verdict that a check named in it, which the line has, and ReFrame's words before that.
-    """
+    """The first line of the reason, and what the scheduler said where it took no job."""
     unsaid = "what it needs did not pass" if case.result == "fail_deps" else "no reason given"
     first, *more = (case.reason or unsaid).splitlines()
     said = next((line.strip() for line in more if _REFUSED.match(line.strip())), "") or _of_build(case)
-    return _NAMED.sub("", f"{first}: {said}" if said and said not in first else first)
+    return f"{first}: {said}" if said and said not in first else first
 
 
 def _of_build(case: Case) -> str:
@@ -102,19 +157,10 @@ def _of_build(case: Case) -> str:
     return f"{found[0]} ({file})" if found else ""
 
 
-def _alike(cases: Iterable[Case]) -> list[list[Case]]:
-    """Cases of one partition and environment that say the same; in the order of the first of each."""
-    found: dict[tuple[str, str, str, str], list[Case]] = {}
-    for case in cases:
-        found.setdefault((case.partition, case.environment, _how(case), _why(case)), []).append(case)
-    return list(found.values())
-
-
 def _say(alike: Sequence[Case], what: str) -> str:
-    """One line about cases that say the same."""
+    """One line about cases of one partition and environment of which the same is to be said."""
     first, names = alike[0], Counter(case.test for case in alike)
-    what = "" if _NAMED.match(first.reason or "") else f"{what}: "
     if len(alike) == 1:
-        return f"{first}: {what}{_why(first)}"
+        return f"{first}: {what}"
     named = ", ".join(name if times == 1 else f"{name} ({times})" for name, times in names.items())
-    return f"{len(alike)} tests @{first.partition}+{first.environment}: {what}{_why(first)}: {named}"
+    return f"{len(alike)} tests @{first.partition}+{first.environment}: {what}: {named}"

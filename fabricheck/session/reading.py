@@ -14,8 +14,14 @@ from fabricheck.jsonfile import read_json
 from fabricheck.records.case import Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
+from fabricheck.results.check_judgement import (
+    is_foreign,
+    is_of_before,
+    judgement_of_old_reason,
+    read_judgement,
+)
 from fabricheck.session.launches import Launched, read_launched
-from fabricheck.session.problems import failure_of, find_problems, find_what_applies
+from fabricheck.session.problems import find_problems, find_what_applies
 
 #: The name of ReFrame's run report in the folder of a session.
 REPORT = "reframe.json"
@@ -71,7 +77,7 @@ class SessionInfo:
 
 @dataclass(frozen=True)
 class Session:
-    """What ReFrame left in `folder`: every test case, and what they say beside their measurements.
+    """What ReFrame left in `folder`: every test case, and what is found of the session beside them and their runs.
 
     `without_report`: what is known of a session as a whole of which ReFrame left no report. `interrupted`: a signal was
     to end it.
@@ -95,9 +101,7 @@ class Session:
         (before,) = (each for each in self.cases if str(each) == str(case))
         case = before.with_nodes_of(case, [node]) if node else case
         cases = tuple(case if each is before else each for each in self.cases)
-        problems = [each for each in self.problems if each != failure_of(before)]
-        problems += [failure_of(case)] if case.result != "pass" else []
-        return replace(self, cases=cases, problems=tuple(problems), findings=tuple(find_what_applies(cases)))
+        return replace(self, cases=cases, findings=tuple(find_what_applies(cases)))
 
     def with_launches(self, launched: Iterable[Launched]) -> Session:
         """With the launches that count in place of the first. Raises `UserError` where their reports are damaged."""
@@ -177,7 +181,8 @@ def read_cases(report: Path, moved: Callable[[Case], Case] = lambda case: case) 
     launches: dict[tuple[str, str, str], list[Case]] = {}
     try:
         for one in (case for run in content["runs"] for case in run["testcases"]):
-            launches.setdefault((one["unique_name"], one["partition"], one["environ"]), []).append(moved(_case(one)))
+            found = _judged(moved(_case(one)), one)
+            launches.setdefault((one["unique_name"], one["partition"], one["environ"]), []).append(found)
     except (KeyError, TypeError, AttributeError):
         raise UserError(f"{report}: is no report of a run that ReFrame 4.10 wrote to its end") from None
     return tuple(map(_that_decides, launches.values()))
@@ -229,9 +234,18 @@ def _case(record: Mapping[str, object]) -> Case:
         folder=Path(folder) if folder else None,
         is_build=bool(record["fixture"]),
         tags=_texts(record.get("tags")),
+        foreign=is_foreign(record),
         not_applicable=record.get("not_applicable") is True,
         declared_unsupported=text("declared_unsupported") or "",
     )
+
+
+def _judged(case: Case, record: Mapping[str, object]) -> Case:
+    """The case with what its check came to, by the file that it left."""
+    judged = read_judgement(case.folder) if case.folder is not None else None
+    if judged is None and is_of_before(record):
+        judged = judgement_of_old_reason(case.reason)
+    return replace(case, judged=judged)
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -23,11 +23,12 @@ from fabricheck.expectation.components import components_of
 from fabricheck.judge.as_json import run_as_json
 from fabricheck.judge.statistics import median_interval
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.case import Case
+from fabricheck.records.case import Case, CheckJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import metrics_of
 from fabricheck.records.run import Groups, Run, Samples
 from fabricheck.records.verdict import Verdict, worst
+from fabricheck.results.check_judgement import judgement_of_old_reason
 from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.results.node_state import states_as_json
 from fabricheck.store.values import (
@@ -39,6 +40,8 @@ from fabricheck.store.values import (
     record_of,
 )
 
+# Among the attributes of a test: what its check came to. Before there was such, the reason alone had it.
+_VERDICT = "$verdict"
 _KEPT_OF, _RANK_ERROR = "order statistics of ", " with a rank error of "
 
 _UTC = pl.Datetime("us", "UTC")
@@ -188,7 +191,12 @@ def runs_table(measured: Sequence[Measured], session: str, started: datetime) ->
             "phase": each.case.phase,
             "result_reason": each.case.reason,
             "verdict": each.judged.verdict.value,
-            "attributes": _ascii({name: value for name, value in each.case.attributes.items() if name != "perfvalues"}),
+            "attributes": _ascii(
+                {
+                    **{name: value for name, value in each.case.attributes.items() if name != "perfvalues"},
+                    _VERDICT: each.case.verdict.value,
+                }
+            ),
             "record": _record(each.judged.run),
             "judgement": judgement_bytes(each.judged).decode("ascii"),
         }
@@ -325,17 +333,22 @@ def _samples(row: Mapping[str, Any], kept: pl.Series) -> Samples:
 
 
 def _case(row: Mapping[str, Any]) -> Case:
+    attributes = attributes_of(row["attributes"])
+    verdict = attributes.pop(_VERDICT, None)
+    judged = judgement_of_old_reason(row["result_reason"]) if verdict is None else CheckJudgement(Verdict(verdict))
     return Case(
         name=row["test"],
         environment=row["environment"],
         partition=f"{row['system']}:{row['partition']}",
-        attributes=attributes_of(row["attributes"]),
+        attributes=attributes,
         result=row["result"],
         phase=row["phase"],
         reason=row["result_reason"],
         folder=None,
         is_build=False,
         tags=tuple(row["tags"]),
+        judged=judged,
+        foreign=verdict is None,  # who named no verdict then, and measured something, failed
     )
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
+from fabricheck.results.check_judgement import JUDGEMENT, write_judgement
 from fabricheck.session.reading import read_session
 from fabricheck.store import history
 from tests.support.sessions import result_file
@@ -38,12 +40,19 @@ def folder_of(toy: ToySuite) -> Path:
     return folder
 
 
+def judged(toy: ToySuite, verdict: Verdict) -> Path:
+    """What a check of Fabricheck leaves that found one thing."""
+    folder = toy.suite.root / verdict.value
+    folder.mkdir()
+    write_judgement(folder, [Finding("slow-part", verdict, "slow")])
+    return folder / JUDGEMENT
+
+
 def slow_in(toy: ToySuite, *launches: int) -> None:
     """The check says DEGRADED in these launches, counted from 1; its measurement is the same."""
     count = f"echo >> {toy.output}/launched; launch=$(wc -l < {toy.output}/launched)"
     slow = " || ".join(f"test $launch -eq {each}" for each in launches)
-    toy.plant("; true", f"; {count}; ! {{ {slow}; }}")
-    toy.plant("exitcode, 0)", 'exitcode, 0, msg="DEGRADED: slow")')
+    toy.plant("; true", f"; {count}; ! {{ {{ {slow}; }} && cp {judged(toy, Verdict.DEGRADED)} .; }}")
 
 
 @pytest.mark.parametrize(
@@ -98,12 +107,9 @@ def test_nothing_is_launched_again_where_that_is_not_wanted(toy: ToySuite) -> No
 
 
 def test_wrong_data_in_a_later_launch_stand(toy: ToySuite) -> None:
-    count = f"echo >> {toy.output}/launched; exit $(wc -l < {toy.output}/launched)"
-    toy.plant("; true", f"; {count}")
-    toy.plant(
-        "return sn.assert_eq(self.job.exitcode, 0)",
-        'return sn.assert_true(False, "DEGRADED: slow" if self.job.exitcode == 1 else "FAIL: wrong data")',
-    )
+    count = f"echo >> {toy.output}/launched; test $(wc -l < {toy.output}/launched) -eq 1"
+    first, second = (judged(toy, each) for each in (Verdict.DEGRADED, Verdict.FAIL))
+    toy.plant("; true", f"; if {count}; then cp {first} .; else cp {second} .; fi; false")
     job = fabricheck_run(toy)
     assert job.returncode == 3, job.stdout + job.stderr
     assert "was launched 2 times: DEGRADED, FAIL; FAIL counts" in " ".join(job.stdout.split())

@@ -15,6 +15,7 @@ from fabricheck.findings.observations import TAG
 from fabricheck.findings.of_session import find_all, find_unmeasured_nodes, find_unused_gpus, with_what_it_tells
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.system import SystemJudge
+from fabricheck.records.case import CheckJudgement
 from fabricheck.records.finding import Finding, split
 from fabricheck.records.run import Groups
 from fabricheck.records.verdict import Verdict
@@ -112,7 +113,7 @@ def test_the_command_reads_a_stored_session(tmp_path: Path) -> None:
     result = CliRunner().invoke(observations, options, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert "8: cannot be tested here" in result.stdout
-    failed = [case(result="fail", phase="sanity", reason="sanity error: INVALID: another transport")]
+    failed = [case(result="fail", phase="sanity", judged=CheckJudgement(Verdict.INVALID))]
     bad, _ = add(root, store, 2, runs=1, cases=failed)
     assert CliRunner().invoke(observations, ["--session", bad.session, "--store", str(store)]).exit_code == 0
 

@@ -13,6 +13,7 @@ from fabricheck.errors import UserError
 from fabricheck.history.ledger import Checked, Ledger, LedgerNode, read_ledger
 from fabricheck.history.text import ledger_lines
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.case import CheckJudgement
 from fabricheck.records.verdict import Verdict
 from fabricheck.store.nodes import node_records
 from fabricheck.store.session import NodeRecord, VerdictName
@@ -77,7 +78,7 @@ def test_nobody_has_a_turn_before_who_waited_longer(waiting: Sequence[tuple[str,
 
 def test_of_a_session_of_before_the_runs_tell_its_nodes(root: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    failed = case(result="fail", phase="sanity", reason="INCOMPLETE: something was missing")
+    failed = case(result="fail", phase="sanity", judged=CheckJudgement(Verdict.INCOMPLETE))
     add(root, store, 1, nodes=None)
     add(root, store, 2, nodes=None, cases=[failed])
     (node,) = read_ledger(store, "local").nodes
@@ -109,7 +110,7 @@ def test_links_are_the_nics_of_pairs_with_other_nodes() -> None:
         "n0": ("FAIL", [nics[1]]),
         "n1.site": ("DEGRADED", [nics[0]]),
     }
-    failed = case(result="fail", phase="sanity", reason="INVALID: another transport")
+    failed = case(result="fail", phase="sanity", judged=CheckJudgement(Verdict.INVALID))
     assert {each.verdict for each in node_records([failed], [both]).values()} == {"INVALID"}
     assert {each.verdict for each in node_records([case()], [both], {}).values()} == {"INCOMPLETE"}
     # Where nodes have verdicts of their own, those count, also of a node that left no run.

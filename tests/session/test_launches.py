@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from scipy.stats import binom
 from benchmarks.launches import degraded
 from fabricheck.commands.run import run
 from fabricheck.errors import UserError
-from fabricheck.records.case import NODES
+from fabricheck.records.case import NODES, CheckJudgement
+from fabricheck.records.component import Component
+from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.launches import (
     FALSE_ALARMS,
@@ -27,6 +30,7 @@ from fabricheck.session.launches import (
     that_counts,
     write_launched,
 )
+from fabricheck.session.problems import problems_of_cases
 from fabricheck.session.reading import Session
 from tests.support.effort import effort
 from tests.support.sessions import case
@@ -170,14 +174,38 @@ def test_of_a_fleet_the_files_of_one_node_are_those_of_another_launch(tmp_path: 
         for node in nodes:
             (folder / NODES / node).mkdir(parents=True)
             (folder / NODES / node / "result.jsonl").write_text("{}\n")
-    why = "performance error: DEGRADED: nid002: slow"
-    slow = case(name="Smoke", folder=first, result="fail", phase="performance", reason=why)
+
+    def judged(*found: Finding) -> dict[str, Any]:
+        return {"result": "fail", "phase": "performance", "judged": CheckJudgement.of(found)}
+
+    def of_node(node: str, verdict: Verdict) -> Finding:
+        return Finding("recorded", verdict, "x", files=(str(first / NODES / node / "result.jsonl"),))
+
+    bad = of_node("nid002", Verdict.DEGRADED)
+    slow = case(name="Smoke", folder=first, **judged(bad))
     session = Session.of(tmp_path / "run", [slow], 1)
-    assert [each.verdict for each in session.problems] == [Verdict.DEGRADED]
     again = session.instead(case(name="Smoke", folder=second), "nid002")
     assert [file.relative_to(tmp_path / "run").parts[0] for file in again.files] == ["launch-2", "stage"]
-    assert again.problems == ()
-    # What else is wrong with the test stays.
-    hung = case(name="Smoke", folder=first, result="fail", phase="performance", reason="INCOMPLETE: nid001: hung")
-    session = Session.of(tmp_path / "run", [hung], 1)
-    assert session.instead(case(name="Smoke", folder=second), "nid002").problems == session.problems
+    assert again.cases[0].verdict is Verdict.PASS and not list(problems_of_cases(again.cases))
+    # What else is wrong with the test stays, and what is wrong with the node in the launch that counts.
+    hung = of_node("nid001", Verdict.INCOMPLETE)
+    session = Session.of(tmp_path / "run", [case(name="Smoke", folder=first, **judged(bad, hung))], 1)
+    again = session.instead(case(name="Smoke", folder=second), "nid002")
+    assert again.cases[0].judged == CheckJudgement.of([hung])
+    lost = Finding("node-did-not-run", Verdict.INCOMPLETE, "x", (Component.of_node("nid002"),))
+    again = session.instead(case(name="Smoke", folder=second, **judged(lost)), "nid002")
+    assert again.cases[0].judged == CheckJudgement.of([hung, lost])
+
+
+def test_two_slow_nodes_of_a_fleet_and_another_problem_come_to_a_verdict(tmp_path: Path) -> None:
+    """Each node has launches of its own; the second one met a case that passed with the first one's."""
+    first, second = (tmp_path / each / "stage" / "Smoke" for each in ("run", "run/launch-2"))
+    for folder, node in ((folder, node) for folder in (first, second) for node in ("nid001", "nid002")):
+        (folder / NODES / node).mkdir(parents=True)
+        (folder / NODES / node / "result.jsonl").write_text("{}\n")
+    slow = case(name="Smoke", folder=first, result="fail", phase="performance", judged=CheckJudgement(Verdict.DEGRADED))
+    session = Session.of(tmp_path / "run", [slow], 2)
+    for node in ("nid001", "nid002"):
+        session = session.instead(case(name="Smoke", folder=second), node)
+    assert [each.code for each in (*session.problems, *problems_of_cases(session.cases))] == ["tests-missing"]
+    assert {file.relative_to(tmp_path / "run").parts[0] for file in session.files} == {"launch-2"}

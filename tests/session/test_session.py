@@ -11,16 +11,17 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.findings.case_runs import CaseRun
-from fabricheck.records.case import Case
+from fabricheck.records.case import Case, CheckJudgement
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.outcome import judge_session, not_said, read_result
-from fabricheck.session.problems import failure_of, find_problems, find_what_applies
+from fabricheck.results.check_judgement import JUDGEMENT, read_judgement, write_judgement
+from fabricheck.session.outcome import judge_session, read_result
+from fabricheck.session.problems import Known, find_problems, find_what_applies, problems_of_cases
 from fabricheck.session.reading import Session, read_cases
 from fabricheck.session.reframe import Selection, run_suite
 from fabricheck.suite import MINIATURE, Suite, suite_root
-from tests.support.findings import bad_finding
 from tests.support.made_runs import made_run
 from tests.support.result_files import HOST
 from tests.support.sessions import make_suite
@@ -32,11 +33,16 @@ def case(folder: Path, result: str = "pass", *, with_file: bool = True, is_build
     if with_file:
         (folder / "result.jsonl").write_text("{}\n")
     phase, reason = (None, None) if result == "pass" else ("sanity", "sanity error: it is broken\nand more")
-    return Case("T %size=8", "openmpi", "local:default", {}, result, phase, reason, folder, is_build)
+    return Case("T %size=8", "openmpi", "local:default", {}, result, phase, reason, folder, is_build, foreign=True)
+
+
+def problems_of(*cases: Case, listed: int | None = None, status: int = 0, error: str = "") -> list[Finding]:
+    listed = len(cases) if listed is None else listed
+    return [*find_problems(listed, status, cases, error), *problems_of_cases(cases)]
 
 
 def verdicts(*cases: Case, listed: int | None = None, status: int = 0) -> list[Verdict]:
-    return [one.verdict for one in find_problems(len(cases) if listed is None else listed, status, cases)]
+    return [one.verdict for one in problems_of(*cases, listed=listed, status=status)]
 
 
 def test_a_clean_run_has_no_problem(tmp_path: Path) -> None:
@@ -63,7 +69,7 @@ def test_whatever_is_not_a_pass_is_a_problem(tmp_path: Path, result: str) -> Non
 
 def test_what_could_not_run_for_another_says_so(tmp_path: Path) -> None:
     (one,) = read(tmp_path, [record(result="fail_deps", fail_reason=None, outputdir=None, stagedir=None)])
-    (problem,) = find_problems(1, 0, [one])
+    (problem,) = problems_of(one)
     assert problem.message.endswith("what it needs did not pass")
 
 
@@ -72,7 +78,7 @@ UNSUPPORTED = "nid001: all memory is on one NUMA node, so none is remote"
 
 def test_a_skip_says_what_the_node_does_not_support(tmp_path: Path) -> None:
     (one,) = read(tmp_path, [record(result="skip", fail_phase=None, fail_reason=None, left_out=UNSUPPORTED)])
-    (problem,) = find_problems(1, 0, [one])
+    (problem,) = problems_of(one)
     assert problem.verdict is Verdict.INCOMPLETE
     assert problem.message.endswith(f": skip: {UNSUPPORTED}")
 
@@ -81,7 +87,7 @@ def test_what_the_site_says_that_it_lacks_does_not_apply(tmp_path: Path) -> None
     skipped = record(result="skip", fail_reason=None, left_out=UNSUPPORTED, not_applicable=True)
     (one,) = read(tmp_path, [skipped])
     cases = [one, case(tmp_path / "run")]
-    assert find_problems(2, 0, cases) == ()
+    assert problems_of(*cases) == []
     (finding,) = find_what_applies(cases)
     assert finding.message.endswith(f": does not apply: {UNSUPPORTED}")
 
@@ -92,7 +98,7 @@ def test_tests_that_do_not_apply_for_one_reason_are_one_line(tmp_path: Path) -> 
     records = [record(unique_name=f"x{index}", name=name, **few) for index, name in enumerate(named)]
     records.append(record(unique_name="x3", **{**few, "left_out": "needs 4 ranks"}))
     cases = [*read(tmp_path, records), case(tmp_path / "run")]
-    assert find_problems(5, 0, cases) == ()
+    assert problems_of(*cases) == []
     first, second = find_what_applies(cases)
     assert first == Finding(
         "does-not-apply", Verdict.PASS, "3 tests @local:default+openmpi: do not apply: needs 2 ranks: T (2), U"
@@ -103,14 +109,15 @@ def test_tests_that_do_not_apply_for_one_reason_are_one_line(tmp_path: Path) -> 
 
 
 def test_tests_that_left_nothing_for_one_reason_are_one_line(tmp_path: Path) -> None:
-    lost = {"result": "fail", "fail_phase": "sanity", "fail_reason": "sanity error: INCOMPLETE: is a GPU missing?"}
-    records = [record(unique_name=f"x{index}", name=name, **lost) for index, name in enumerate(["T %size=8", "U"])]
-    (problem,) = find_problems(2, 1, read(tmp_path, records))
-    assert problem == Finding(
-        "test-failed",
-        Verdict.INCOMPLETE,
-        "2 tests @local:default+openmpi: is a GPU missing?: T, U",
-    )
+    found = Finding("no-result", Verdict.INCOMPLETE, "is a GPU missing?")
+    records = []
+    for name in ("T", "U"):
+        (tmp_path / name).mkdir()
+        write_judgement(tmp_path / name, [found])
+        lost = {"result": "fail", "fail_phase": "sanity", "stagedir": str(tmp_path / name)}
+        records.append(record(unique_name=name, name=f"{name} %size=8", **lost))
+    (problem,) = problems_of(*read(tmp_path, records), status=1)
+    assert problem == replace(found, message="2 tests @local:default+openmpi: is a GPU missing?: T, U")
 
 
 def test_an_empty_file_is_no_result(tmp_path: Path) -> None:
@@ -122,13 +129,13 @@ def test_an_empty_file_is_no_result(tmp_path: Path) -> None:
 
 def test_a_lack_that_is_declared_and_not_there_is_said(tmp_path: Path) -> None:
     measured = replace(case(tmp_path / "run"), declared_unsupported="host_numa=remote: one NUMA node")
-    assert find_problems(1, 0, [measured]) == ()
+    assert problems_of(measured) == []
     (finding,) = find_what_applies([measured])
     assert "was measured, although the site says that this machine does not support host_numa=remote" in finding.message
 
 
 def test_the_problem_names_the_case_the_phase_and_the_reason_in_one_line(tmp_path: Path) -> None:
-    (problem,) = find_problems(1, 1, [case(tmp_path / "run", "fail")])
+    (problem,) = problems_of(case(tmp_path / "run", "fail"), status=1)
     assert problem.message == "T %size=8 @local:default+openmpi: fail in the sanity phase: sanity error: it is broken"
 
 
@@ -142,22 +149,24 @@ def test_a_finding_has_a_code_of_the_catalogue() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "phase", "reason", "trusted"),
+    ("result", "phase", "judged", "trusted"),
     [
+        ("pass", None, "PASS", True),
         ("pass", None, None, True),
-        ("fail", "performance", "performance error: DEGRADED: it is slow", True),
-        ("fail", "sanity", "sanity error: FAIL: wrong bytes", True),
-        ("fail", "sanity", "sanity error: it is broken", True),
-        ("fail", "sanity", "sanity error: INVALID: another transport", False),
-        ("fail", "sanity", "sanity error: INCOMPLETE: a GPU is missing", False),
-        ("fail", "run", "job error: time-out", False),
+        ("fail", "performance", "DEGRADED", True),
+        ("fail", "sanity", "FAIL", True),
+        ("fail", "sanity", None, False),
+        ("fail", "sanity", "INVALID", False),
+        ("fail", "sanity", "INCOMPLETE", False),
+        ("fail", "run", None, False),
         ("abort", None, None, False),
     ],
 )
 def test_a_run_is_trusted_by_one_rule_while_its_files_are_there_and_when_it_comes_out_of_the_store(
-    tmp_path: Path, result: str, phase: str | None, reason: str | None, trusted: bool
+    tmp_path: Path, result: str, phase: str | None, judged: str | None, trusted: bool
 ) -> None:
-    ended = replace(case(tmp_path / "run"), result=result, phase=phase, reason=reason)
+    found = CheckJudgement(Verdict(judged)) if judged else None
+    ended = replace(case(tmp_path / "run"), result=result, phase=phase, judged=found, foreign=False)
     run = made_run(["x"] * 2, [])
     assert CaseRun.of_case(run, ended).trusted is trusted
     assert CaseRun.of_case(run, replace(ended, folder=None)).trusted is trusted
@@ -182,6 +191,7 @@ def record(**changes: Any) -> dict[str, Any]:
         "fail_phase": None,
         "fail_reason": None,
         "fixture": False,
+        "left_out": "",
         "outputdir": "/output/T",
         "stagedir": "/stage/T",
         **changes,
@@ -217,13 +227,72 @@ def test_what_references_are_indexed_by(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verdict", [Verdict.DEGRADED, Verdict.FAIL, Verdict.INCOMPLETE, Verdict.INVALID])
 @pytest.mark.parametrize("with_file", [False, True])
 def test_a_check_that_says_its_verdict_is_believed(tmp_path: Path, verdict: Verdict, with_file: bool) -> None:
-    failed = replace(case(tmp_path / "run", "fail", with_file=with_file), reason=f"sanity error: {verdict.value}: why")
-    assert verdicts(failed) == [verdict]
+    failed = case(tmp_path / "run", "fail", with_file=with_file)
+    assert failed.folder is not None
+    write_judgement(failed.folder, [Finding("wrong-plan", verdict, "why")])
+    judged = read_judgement(failed.folder)
+    for foreign in (False, True):
+        assert verdicts(replace(failed, judged=judged, foreign=foreign)) == [verdict]
 
 
 def test_a_failed_check_that_says_pass_is_not(tmp_path: Path) -> None:
-    failed = replace(case(tmp_path / "run", "fail"), reason="sanity error: expected PASS")
-    assert verdicts(failed) == [Verdict.FAIL]
+    failed = replace(case(tmp_path / "run", "fail"), judged=CheckJudgement(Verdict.PASS))
+    assert verdicts(failed) == [Verdict.INCOMPLETE]
+
+
+@pytest.mark.parametrize("reason", ["cc: error: FAIL to find the header", "sanity error: FAIL: wrong bytes"])
+@pytest.mark.parametrize("phase", ["compile", "run", "setup", "sanity", "performance"])
+def test_what_left_no_judgement_is_incomplete_whatever_reframe_says(tmp_path: Path, phase: str, reason: str) -> None:
+    """The reason is for people: a compiler that says FAIL measured nothing."""
+    (tmp_path / "result.jsonl").write_text("{}\n")
+    ended = {"result": "fail", "fail_phase": phase, "fail_reason": reason, "stagedir": str(tmp_path)}
+    (one,) = read(tmp_path, [record(**ended, judgement_file=JUDGEMENT)])
+    assert one.verdict is Verdict.INCOMPLETE
+    # A test that is none of ours leaves no judgement: what it measured and found bad FAILs.
+    foreign = record(**ended)
+    del foreign["left_out"]
+    (one,) = read(tmp_path, [foreign])
+    assert one.verdict is (Verdict.FAIL if phase in ("sanity", "performance") else Verdict.INCOMPLETE)
+
+
+@pytest.mark.parametrize(
+    ("reason", "verdict"),
+    [
+        ("sanity error: INVALID: another transport", Verdict.INVALID),
+        ("performance error: DEGRADED: it is slow", Verdict.DEGRADED),
+        ("build error: cc: error: FAIL to find the header", Verdict.INCOMPLETE),
+    ],
+)
+def test_a_report_of_before_there_was_a_judgement_is_read(tmp_path: Path, reason: str, verdict: Verdict) -> None:
+    (one,) = read(tmp_path, [record(result="fail", fail_phase="sanity", fail_reason=reason)])
+    assert one.verdict is verdict
+
+
+def test_a_judgement_that_is_damaged_is_incomplete(tmp_path: Path) -> None:
+    for text in (
+        "",
+        "[]",
+        '{"verdict": "PASS"}',
+        '{"verdict": "GREEN", "findings": []}',
+        '{"verdict": "PASS", "findings": [3]}',
+    ):
+        (tmp_path / JUDGEMENT).write_text(text)
+        (one,) = read(tmp_path, [record(outputdir=str(tmp_path), judgement_file=JUDGEMENT)])
+        assert one.verdict is Verdict.INCOMPLETE
+        assert "result-damaged" in [each.code for each in problems_of(one)]
+
+
+def test_a_judgement_comes_back_where_its_folder_is_now(tmp_path: Path) -> None:
+    before, now = tmp_path / "before", tmp_path / "now"
+    before.mkdir()
+    gpu = Component(Kind.GPU, "gpu2", "nid001")
+    file = str(before / "result.jsonl")
+    found = Finding("slow-gpu", Verdict.DEGRADED, "slow", (gpu,), 1.0, 2.0, "Gb/s", ("copy",), (file,))
+    write_judgement(before, [found])
+    before.rename(now)
+    judged = read_judgement(now)
+    assert judged is not None and judged == CheckJudgement(Verdict.DEGRADED, (found,))
+    assert judged.findings[0].files == (str(now / "result.jsonl"),)
 
 
 def test_the_same_test_in_two_environments_is_two_cases(tmp_path: Path) -> None:
@@ -268,6 +337,7 @@ def test_files_of_launches_are_looked_for_where_they_were_moved_to(tmp_path: Pat
     """Of wrong data only the files may tell: they are what a FAIL without a word is known by."""
     moved = case(tmp_path / "now").folder
     failed = record(result="fail", fail_phase="sanity", fail_reason="sanity error: assertion")
+    del failed["left_out"]  # it is none of ours
     report = tmp_path / "report.json"
     report.write_text(json.dumps({"runs": [{"testcases": [failed]}, {"testcases": [record()]}]}))
     (one,) = read_cases(report, lambda each: replace(each, folder=moved))
@@ -296,7 +366,8 @@ def test_a_build_that_failed_says_why_and_where(tmp_path: Path, text: str, says:
     (stage / "rfm_build.err").write_text(text)
     reason = "build error: build job failed with exit code: 1"
     (one,) = read(tmp_path, [record(result="fail", fail_phase="compile_wait", fail_reason=reason, stagedir=str(stage))])
-    message = failure_of(one).message
+    (problem,) = [each for each in problems_of(one) if each.code == "test-failed"]
+    message = problem.message
     assert reason in message and says in message and str(stage / "rfm_build.err") in message
     assert "\n" not in message
 
@@ -310,30 +381,29 @@ def test_an_unknown_system(tmp_path: Path) -> None:
         run_suite(Suite(suite_root()), Selection("nowhere:gpu"), tmp_path)
 
 
-def test_what_a_run_says_itself_is_said_once() -> None:
+def test_what_the_session_finds_itself_is_told_once(tmp_path: Path) -> None:
+    """By code, components, metrics and files, whatever the words."""
     one = judgement(samples((0, 1), GIB), verdict=Verdict.FAIL, reason="16 Gb/s is under the limit")
     good = judgement(samples((1, 0), GIB))
-
-    def failed(transport: str, reason: str) -> Case:
-        text = f"performance error: FAIL: {reason}"
-        name = f"PingPong %transport={transport}"
-        return Case(name, "openmpi", "local:default", {}, "fail", "performance", text, None, False)
-
-    itself = failed("mpi", f"{one.name}: {one.reason} (and 3 more)")
-    cases = (
-        itself,
-        failed("mpi", "something that only the check knows"),
-        failed("mpi", f"{one.name}: {one.reason}; srun: error: nid003: task 2: Killed"),
-        failed("ccl", f"{one.name}: {one.reason} (and 3 more)"),
-    )
-    run = replace(judged([one, good]), test=str(itself))
-    others = (
-        *map(failure_of, cases[1:]),
-        bad_finding(Verdict.DEGRADED, failure_of(itself).message),
-        bad_finding(Verdict.INCOMPLETE, "2 test cases were selected and 1 were run"),
-    )
-    session = Session(Path("x"), cases, (failure_of(itself), *others))
-    assert tuple(not_said(session, [run], ())) == others
+    run = judged([one, good])
+    file = (run.run.path,)
+    gpu = Finding("slow-gpu", Verdict.DEGRADED, "x", (Component(Kind.GPU, "gpu0", "n"),), files=(*file, "other"))
+    same = [
+        replace(one.finding, message="in other words", files=file),
+        replace(gpu, message="seen in one file", files=file),
+    ]
+    others = [
+        replace(one.finding, metrics=("another",), files=file),
+        replace(one.finding, files=("another",)),
+        replace(gpu, verdict=Verdict.FAIL, files=file),
+        replace(gpu, components=(), files=file),
+        Finding("rank-crashed", Verdict.INCOMPLETE, "only its check knows"),
+    ]
+    failed = case(tmp_path / "run", "fail")
+    known = Known.of_session([run], [gpu])
+    assert not list(problems_of_cases([replace(failed, judged=CheckJudgement.of(same))], known))
+    left = list(problems_of_cases([replace(failed, judged=CheckJudgement.of([*same, *others]))], known))
+    assert left == [replace(each, message=f"{failed}: {each.message}") for each in others]
 
 
 def test_what_runs_on_a_miniature_is_a_rehearsal_also_without_gpus(tmp_path: Path) -> None:
@@ -367,7 +437,7 @@ def test_what_the_scheduler_said_is_not_dropped(tmp_path: Path) -> None:
         "sbatch: error: Batch job submission failed: Requested node configuration is not available\n"
     )
     (one,) = read(tmp_path, [record(result="fail", fail_phase="run", fail_reason=reason)])
-    (problem,) = find_problems(1, 1, [one])
+    (problem,) = problems_of(one, status=1)
     assert problem.message.endswith(
         "sbatch: error: Batch job submission failed: Requested node configuration is not available"
     )

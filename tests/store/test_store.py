@@ -19,6 +19,7 @@ from fabricheck.history.series import check_history
 from fabricheck.judge.judge import NO_EXPECTATION, judge_run
 from fabricheck.judge.statistics import median_interval
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.case import CheckJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict
@@ -66,7 +67,7 @@ def test_runs_come_back_exactly(root: Path, store: Path) -> None:
         assert_same(before.run, after.run)
         assert after.judgement == tables.judgement_bytes(before)
         assert after.run_id == before.run.header["run_id"]
-        assert after.case == case()
+        assert after.case == case(judged=CheckJudgement(Verdict.PASS))
 
 
 def cut(lines: list[Line]) -> None:
@@ -205,10 +206,10 @@ def test_filters(root: Path, store: Path) -> None:
     [
         ({}, (), {"PASS"}),
         # the wrong transport: ReFrame's check refused it, though its numbers are fine
-        ({"result": "fail", "phase": "sanity", "reason": "INVALID: it was TCP"}, (), {"INVALID"}),
+        ({"result": "fail", "phase": "sanity", "judged": CheckJudgement(Verdict.INVALID)}, (), {"INVALID"}),
         ({"result": "fail", "phase": "run", "reason": None, "folder": None}, (), {"INCOMPLETE"}),
         # the check saw a slow metric that is none by the files of now
-        ({"result": "fail", "phase": "performance", "reason": "DEGRADED: slow"}, (), {"DEGRADED"}),
+        ({"result": "fail", "phase": "performance", "judged": CheckJudgement(Verdict.DEGRADED)}, (), {"DEGRADED"}),
     ],
 )
 def test_what_concerns_a_run_concerns_each_of_its_metrics(
@@ -219,19 +220,36 @@ def test_what_concerns_a_run_concerns_each_of_its_metrics(
     assert set(history(store, system="local")["verdict"]) == expected
 
 
+@pytest.mark.parametrize("verdict", [Verdict.DEGRADED, Verdict.INVALID, Verdict.INCOMPLETE])
+def test_a_run_that_was_stored_before_checks_left_judgements_is_what_its_reason_says(
+    root: Path, verdict: Verdict
+) -> None:
+    words = f"performance error: {verdict.value}: it is slow"
+    failed = case(result="fail", phase="sanity", reason=words, judged=CheckJudgement(verdict))
+    (judged,) = session_of(root, 0, [result_file(root, 0)], cases=[failed]).judged
+    measured = [tables.Measured(failed, judged, "{}", "{}")]
+    now, kept = tables.runs_table(measured, "s", FIRST_NIGHT), tables.samples_table(measured)
+    before = now.with_columns(attributes=pl.lit(json.dumps(dict(failed.attributes))))
+    for table in (now, before):
+        (found,) = tables.stored_runs(table, kept)
+        assert found.case.verdict is verdict
+        assert found.case.trusts_its_run is (verdict is Verdict.DEGRADED)
+        assert found.case.attributes == failed.attributes
+
+
 def test_a_slow_metric_does_not_blame_the_others(root: Path, store: Path) -> None:
     def slow(lines: list[Line]) -> None:
         line = max((each for each in lines if "times_ns" in each), key=lambda each: int(each["bytes"]))
         line["times_ns"] = [1000 * time for time in line["times_ns"]]
 
-    failed = case(result="fail", phase="performance", reason="FAIL: it is slow")
+    failed = case(result="fail", phase="performance", judged=CheckJudgement(Verdict.FAIL))
     new = session_of(root, 0, [result_file(root, 0, change=slow)], cases=[failed])
     append(store, new, NOW)
     assert sorted(history(store, system="local")["verdict"]) == ["FAIL", "PASS"]
 
 
 def test_what_nothing_could_judge_was_measured_all_the_same(root: Path, store: Path) -> None:
-    unjudged = case(result="fail", phase="performance", reason="INCOMPLETE: a metric: unjudged")
+    unjudged = case(result="fail", phase="performance", judged=CheckJudgement(Verdict.INCOMPLETE))
     new = session_of(root, 0, [result_file(root, 0)], cases=[unjudged])
     judged = judge_run(new.judged[0].run, lambda *_: NO_EXPECTATION, {})
     assert judged.verdict is Verdict.INCOMPLETE
@@ -240,7 +258,7 @@ def test_what_nothing_could_judge_was_measured_all_the_same(root: Path, store: P
     assert set(found["verdict"]) == {UNJUDGED}
     assert check_history(found, "local", now=NOW).height == found.height  # calibrate takes them
     assert unjudged.trusts_its_run
-    assert not case(result="fail", phase="sanity", reason="INCOMPLETE: no footer").trusts_its_run
+    assert not case(result="fail", phase="sanity", judged=CheckJudgement(Verdict.INCOMPLETE)).trusts_its_run
 
 
 def test_repetitions_are_runs_of_one_test(root: Path, store: Path) -> None:

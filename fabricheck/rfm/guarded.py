@@ -1,0 +1,52 @@
+"""Reads what a test left, with all that keeps it from being what the test asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import reframe as rfm
+
+from fabricheck import mpi
+from fabricheck.records.run import Run
+from fabricheck.results.fabricbench import read_run
+from fabricheck.results.guards import require, require_fresh
+from fabricheck.rfm.outcome import own_status, words_of_job
+from fabricheck.rfm.paths import nics_of, with_logs
+from fabricheck.topology.transport_paths import Paths
+
+
+def read_guarded(
+    test: rfm.RegressionTest, file: Path, status: int, environment: Mapping[str, str | None], paths: Paths
+) -> Run:
+    """The run in a result file, with all that keeps it from being the run that `test` asked for as problems.
+
+    `status`: fabricbench's exit status. `environment`: variables that have to be in effect (`None`: unset).
+    """
+    run = read_run(file)
+    extras, is_over_nodes = test.current_environ.extras, test.num_nodes > 1
+    if test.transport == "mpi" and is_over_nodes:
+        run = with_logs(run, test.output() + test.errors())
+    problems = require(
+        run,
+        transport=test.transport,
+        backend=test.backend,
+        ranks=test.num_tasks,
+        nodes=test.num_nodes,
+        devices=test.backend != "host" and not extras.get("share_devices", False),
+        exit_code=own_status(run, status, test.errors()),
+        operations=test.operations,
+        environment=environment,
+        mpi_library=mpi.LIBRARIES.get(extras.get("mpi", "")),
+        plan=test.chosen_settings(),
+        paths_forbidden=paths.forbidden,
+        paths_required=paths.required,
+        described=paths.described,
+        interfaces=test.current_partition.extras.get("network_interfaces", []) if is_over_nodes else [],
+        nics=nics_of(test.current_partition.fullname) if is_over_nodes else [],
+        verified=test.verified,
+    )
+    told = (*test.away, *words_of_job(test, run, status, test.errors()), *run.problems, *problems)
+    said = test.output() if file.parent.samefile(test.stagedir) else ""  # other launches of the job are --quiet
+    return replace(run, problems=(*told, *require_fresh(run, not_before=test.started, output=said)))
