@@ -4,6 +4,7 @@ files of a system do, which may be outside of it."""
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +18,7 @@ MINIATURE = "miniature.json"
 SUITE = "FABRICHECK_SUITE"
 #: Names folders with site_configs/ and reference_values/ of systems that are not in the suite, separated by colons.
 SITES = "FABRICHECK_SITES"
+_PLAIN = re.compile(r"[\w./+,=@~-]")
 #: Where an installed package has the suite (tools/wheel.py).
 INSTALLED = Path(__file__).resolve().parent / "installed"
 
@@ -62,6 +64,18 @@ def _trusted(variable: str, folder: Path) -> Path:
                 "user's; chown it to root, or run as that user"
             )
     return folder
+
+
+def require_plain(what: str, path: Path) -> None:
+    """Raises UserError for a path with more in it than ReFrame and the scripts of jobs take for a name.
+
+    ReFrame runs what stands in `$(…)`, and takes `:` and `%` for its own.
+    """
+    if odd := sorted(set(str(path)) - set(filter(_PLAIN.match, str(path)))):
+        raise UserError(
+            f"{what} is in {str(path)!r}, and ReFrame reads {' '.join(map(repr, odd))} in a path as more than a name: "
+            "choose a folder with letters, digits and . _ - + , = @ in its path"
+        )
 
 
 def output_folder(root: Path | None = None) -> Path:

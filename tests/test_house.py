@@ -15,7 +15,20 @@ PACKAGE = ROOT / "fabricheck"
 
 #: From the ground up, as in CONTRIBUTING.md: a room imports from its own floor and those below.
 FLOORS = (
-    ("errors", "units", "visible", "jsonfile", "locks", "patterns", "yamlfile", "suite", "building", "mpi", "__init__"),
+    (
+        "errors",
+        "units",
+        "visible",
+        "jsonfile",
+        "locks",
+        "patterns",
+        "yamlfile",
+        "suite",
+        "building",
+        "wholefile",
+        "mpi",
+        "__init__",
+    ),
     ("records",),
     ("results",),
     ("tuning", "extras"),

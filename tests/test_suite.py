@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from fabricheck import suite as suites
+from fabricheck.cli import main
 from fabricheck.errors import UserError
-from fabricheck.suite import MINIATURE, Suite, output_folder, outside_roots, site_root, suite_root
+from fabricheck.suite import MINIATURE, Suite, output_folder, outside_roots, require_plain, site_root, suite_root
 from tests.support.users import give
 
 
@@ -102,3 +103,27 @@ def test_root_runs_nothing_of_another_user(public: Path, monkeypatch: pytest.Mon
         suite_root()
     give(suite, os.geteuid())
     assert suite_root() == suite
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "$(touch x)", "${HOME}", "`id`", "it's", '"', "a:b", "100%", "a;b", "a\nb", "a*"]
+)
+def test_a_path_that_is_more_than_a_name_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="more than a name"):
+        require_plain("the suite", Path("/shared") / name)
+    require_plain("the suite", Path("/shared/größe_1.2-3+4,5=6@7~8"))
+
+
+def test_a_folder_whose_name_is_a_command_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = folder_with(tmp_path / "$(touch PLANTED)", "toy")
+    (suite / "checks").mkdir()
+    monkeypatch.setenv("FABRICHECK_SUITE", str(suite))
+    monkeypatch.chdir(tmp_path)
+    for words in (["run", "--list"], ["run"], ["run", f"--output={tmp_path / '$(touch PLANTED)' / 'o'}"]):
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--system=toy"])
+        assert ended.value.code == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not [*tmp_path.rglob("PLANTED")]

@@ -119,13 +119,15 @@ def run(
     """
     from fabricheck.commands.fleet import Wanted, fleet_of
     from fabricheck.session.reframe import Selection, run_suite
-    from fabricheck.suite import Suite, output_folder, suite_root
+    from fabricheck.suite import Suite, output_folder, require_plain, suite_root
 
     if store is not None and no_store:
         raise UserError("--store and --no-store exclude each other")
     wanted = Wanted(nodes, resume, minutes)
     wanted.check(is_short=is_short, only_list=only_list)
     suite = Suite(suite_root())
+    if built is not None:
+        require_plain("the program of --built", built)
     prebuilt = (f"--setvar=BuildFabricbench.prebuilt={built}",) if built else ()
     selection = Selection(system, tags, names, environments, (*prebuilt, *reframe_options))
     output = output or output_folder(suite.root)

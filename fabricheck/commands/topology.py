@@ -40,12 +40,14 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
     from fabricheck.expectation.estimates import estimates
     from fabricheck.judge.expected_table import rows
     from fabricheck.topology.drawing import draw
+    from fabricheck.wholefile import whole_file
 
     topology, references, published = _load(system)
     table = list(rows(topology, references))
     if svg is not None:
         try:
-            svg.write_text(draw(topology), encoding="utf-8")
+            with whole_file(svg) as file:
+                file.write_text(draw(topology), encoding="utf-8")
         except OSError as error:
             raise UserError(f"{svg}: cannot be written: {error.strerror}") from None
     if layout == "json":

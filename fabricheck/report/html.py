@@ -9,7 +9,6 @@ would still not run.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import zlib
 from collections.abc import Sequence
@@ -37,6 +36,7 @@ from fabricheck.report.past_view import comparison_view, history_view
 from fabricheck.report.run_view import NotPassed, RunView, not_passed_of, run_detail, run_view
 from fabricheck.report.summary import counted, numbers, standing
 from fabricheck.units import format_size
+from fabricheck.wholefile import whole_file
 
 # What keeps the page short where a session is large; what is left out is counted where it would stand.
 _MOST_NOT_PASSED = 30
@@ -98,13 +98,10 @@ def write_html(
     if path.is_file() and not _is_page(path):
         raise UserError(f"{path} is there already and is no HTML page: give the report another name")
     text = render_html(runs, title=title, system=system, problems=problems, findings=findings, past=past)
-    unfinished = path.with_name(f".{path.name}.unfinished")
     try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
+        with whole_file(path) as unfinished:
+            unfinished.write_text(text, encoding="utf-8")
     except OSError as error:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
         raise UserError(f"the report {path} cannot be written: {error.strerror}") from None
 
 

@@ -21,6 +21,7 @@ from fabricheck.records.rehearsal import EMULATED, is_rehearsal, marked
 from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.report.content import facts_of, printable, quantity_of
 from fabricheck.units import size_label
+from fabricheck.wholefile import whole_file
 
 # The verdict and the message of what failed.
 _Failure = tuple[Verdict, str]
@@ -60,9 +61,8 @@ def write_json(
         "runs": [{"test": each.test, **run_as_json(each)} for each in runs],
     }
     # Renamed in place: that the file is there says that the session was judged.
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    new.replace(path)
+    with whole_file(path) as new:
+        new.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def write_junit(runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Finding]) -> None:

@@ -17,6 +17,7 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.session.reading import REPORT, VERDICT, Session, read_info, read_session
 from fabricheck.state.paths import ADDRESSES
 from fabricheck.topology.network import fold
+from fabricheck.wholefile import whole_file
 
 _LARGEST = 256 << 20
 # The page is left out where names are hidden: what it carries is packed, and names in it would not be found.
@@ -34,10 +35,9 @@ def write_bundle(folder: Path, output: Path, *, hide: bool, more: Iterable[str] 
     session = read_session(folder)
     names = _names(session, folder, more) if hide else {}
     members = [file for file in _files(folder) if not (hide and file.suffix == _PACKED)]
-    unfinished = output.with_name(f".{output.name}.unfinished")
     written = []
     try:
-        with tarfile.open(unfinished, "w:gz") as archive:
+        with whole_file(output) as unfinished, tarfile.open(unfinished, "w:gz") as archive:
             for file in members:
                 name = _hidden(str(file.relative_to(folder)), names)
                 content = _hidden(file.read_bytes().decode("utf-8", "surrogateescape"), names)
@@ -46,9 +46,7 @@ def write_bundle(folder: Path, output: Path, *, hide: bool, more: Iterable[str] 
                 info.size, info.mtime = len(data), int(file.stat().st_mtime)
                 archive.addfile(info, io.BytesIO(data))
                 written.append(name)
-        unfinished.replace(output)
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         raise UserError(f"the bundle {output} cannot be written: {error.strerror}") from None
     return tuple(written)
 

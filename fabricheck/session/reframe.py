@@ -38,7 +38,7 @@ from fabricheck.session.progress import Progress, past_seconds
 from fabricheck.session.reading import REPORT, Session, read_cases, read_info
 from fabricheck.session.scrub import scrub, scrub_database
 from fabricheck.state.programs import NOT_HERE
-from fabricheck.suite import Suite
+from fabricheck.suite import Suite, require_plain
 
 #: ReFrame's, beside the runs (config/common.py).
 DATABASE = "results.db"
@@ -277,10 +277,13 @@ def _last_error(log: Path) -> str:
 
 
 def _environment(suite: Suite, selection: Selection, output: Path, *, has_locks: bool = True) -> dict[str, str]:
+    site = suite.site(selection.whole_system)
+    for what, path in (("the suite", suite.root), ("the output", output.resolve()), (selection.whole_system, site)):
+        require_plain(what, path)
     ours = {
         "RFM_CONFIG_FILES": ":".join(map(str, suite.config_files(selection.whole_system))),
         "RFM_PREFIX": str(output.resolve()),
-        "RFM_REFERENCE_PREFIX": str(suite.site(selection.whole_system).parent.parent / "reference_values"),
+        "RFM_REFERENCE_PREFIX": str(site.parent.parent / "reference_values"),
         # Whatever ReFrame would only warn of ends the run. ReFrame 4.9 does not know this and would refuse the option:
         # there `_listing` finds the warnings.
         "RFM_WARN_AS_ERROR": "yes",

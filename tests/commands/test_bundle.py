@@ -90,6 +90,16 @@ def test_the_sites_policy_hides_without_being_asked(
     assert not any(name in text for name in hidden)
 
 
+def test_links_that_others_left_are_not_followed(run: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("")
+    for name in ("b.tar.gz", ".b.tar.gz.unfinished"):
+        (tmp_path / name).symlink_to(mine)
+    write_bundle(run, tmp_path / "b.tar.gz", hide=False)
+    assert mine.read_text() == ""
+    assert not (tmp_path / "b.tar.gz").is_symlink() and contents(tmp_path / "b.tar.gz")
+
+
 def test_a_folder_that_is_no_run_is_refused_and_leaves_nothing(tmp_path: Path, run: Path) -> None:
     with pytest.raises(UserError, match=r"has no verdict\.json"):
         write_bundle(tmp_path, tmp_path / "b.tar.gz", hide=False)
