@@ -24,6 +24,7 @@ FLOORS = (
     ("expectation",),
     ("judge",),
     ("localization",),
+    ("diagnosis",),
     ("findings",),
     ("interleaved",),
     ("store",),

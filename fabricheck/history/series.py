@@ -15,6 +15,8 @@ import polars as pl
 
 from fabricheck.errors import UserError
 from fabricheck.history.node_effects import without_node_effects
+from fabricheck.history.software import software_crossed
+from fabricheck.records.component import Component, read_keys
 from fabricheck.records.rehearsal import REHEARSAL
 
 Floats = npt.NDArray[np.float64]
@@ -138,14 +140,15 @@ class Series:
 
     `values`: float64, shape (metrics, sessions), in each metric's unit; NaN where it was not measured. Where a session
     measured a metric more than once, their median; where sessions take turns on nodes, less what each node usually
-    differs by. `components`: by metric, the names that its path crossed in all runs
-    of its last sessions: where the nodes of a fleet take turns, none of them.
+    differs by. `components`: by metric, what its path crossed in all runs of its last sessions, hardware and software:
+    where the nodes of a fleet take turns, none of them. `software`: the texts of versions, and `versions`, shape
+    (metrics, sessions), which of them each value has.
     """
 
     keys: tuple[MetricKey, ...]
     units: tuple[str, ...]
     better: tuple[Better, ...]
-    components: tuple[tuple[str, ...], ...]
+    components: tuple[tuple[Component, ...], ...]
     sessions: tuple[Session, ...]
     values: Floats
     software: tuple[str, ...]
@@ -177,8 +180,17 @@ class Series:
 
 
 def crossed_by_all(runs: pl.DataFrame) -> pl.DataFrame:
-    """The KEY of each metric of `runs`, and the `components` that its path crosses in every one of them."""
-    found = runs.group_by(KEY).agg("components")
+    """The KEY of each metric of `runs`, and the `components` that its path crosses in every one of them, by their keys:
+    the parts of machines that are stored with it, and the software that its data pass."""
+    software = runs.select("test", "software").unique()
+    keys = [[each.key for each in software_crossed(*row)] for row in software.iter_rows()]
+    software = software.with_columns(pl.Series("passed", keys, dtype=pl.List(pl.String)))
+    found = (
+        runs.join(software, on=("test", "software"), maintain_order="left")
+        .with_columns(pl.concat_list("components", "passed").alias("components"))
+        .group_by(KEY)
+        .agg("components")
+    )
     crossed = [
         [name for name in paths[-1] if all(name in path for path in paths)] for paths in found["components"].to_list()
     ]
@@ -188,7 +200,9 @@ def crossed_by_all(runs: pl.DataFrame) -> pl.DataFrame:
 def _latest(frame: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
     """The runs of each metric in its last sessions."""
     newest_first = pl.col("place").rank("dense", descending=True).over(KEY)
-    rows = frame.select("session", *KEY, "components").join(sessions.select("session", "place"), on="session")
+    rows = frame.select("session", *KEY, "components", "software").join(
+        sessions.select("session", "place"), on="session"
+    )
     return rows.filter(newest_first <= _PATH_SESSIONS)
 
 
@@ -240,7 +254,7 @@ def series_of(frame: pl.DataFrame) -> Series:
         keys=tuple(MetricKey(*row) for row in keys.select(KEY).iter_rows()),
         units=tuple(keys["unit"]),
         better=tuple(keys["better"]),
-        components=tuple(tuple(each) for each in keys["components"].to_list()),
+        components=tuple(map(read_keys, keys["components"].to_list())),
         sessions=tuple(Session(*row) for row in sessions.select("session", "started").iter_rows()),
         values=values,
         software=tuple(software),

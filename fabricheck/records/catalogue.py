@@ -138,6 +138,8 @@ CATALOGUE: Mapping[str, Entry] = {
         (
             "Compare versions and settings: fabricheck compare OLD NEW --system {system}",
             "Run the earlier version on the same nodes: does the loss go away?",
+            "Several are named: go back with one of them alone",
+            "No version changed: its settings, module list and the site's tuning",
         ),
     ),
     "all-slow": Entry(
@@ -205,6 +207,16 @@ CATALOGUE: Mapping[str, Entry] = {
         "Worse than the bound of the reference that was measured on this system, and noise does not explain it.",
         (
             "fabricheck compare: what changed since the reference?",
+            _AGAIN,
+        ),
+    ),
+    "slower-than-before": Entry(
+        "is slower than before",
+        _SLOW,
+        Certainty.MEASURED,
+        "Worse than its own level in the sessions before, by more than these differ; nothing else got slow with it.",
+        (
+            "What changed since the last good session: fabricheck compare",
             _AGAIN,
         ),
     ),
@@ -912,5 +924,5 @@ def code_of_slow(components: Iterable[Component]) -> str:
     parts = [each for each in components if each.kind is not Kind.LINK]
     own = {(each.node, each.name) for each in parts}
     with_links = all(not own.isdisjoint((end.node, end.name) for end in each.ends) for each in components)
-    kinds = {each.kind for each in (parts if parts and with_links else components)}
-    return _OF_KIND.get(kinds.pop(), "slow-part") if len(kinds) == 1 else "slow-part"
+    codes = {_OF_KIND.get(each.kind, "slow-part") for each in (parts if parts and with_links else components)}
+    return codes.pop() if len(codes) == 1 else "slow-part"

@@ -13,10 +13,10 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from fabricheck.diagnosis.blame import blamed, count_crossing, groups
 from fabricheck.errors import UserError
 from fabricheck.expectation.components import components_of
 from fabricheck.history.compare import Comparison
-from fabricheck.history.shared import blamed, count_crossing, groups
 from fabricheck.history.text import incident_evidence, incident_name
 from fabricheck.history.watch import WatchResult
 from fabricheck.judge.overall import SEVERITY, problems_of
@@ -293,10 +293,9 @@ def _of_history(watched: WatchResult | None) -> Iterator[Suspect]:
 
 
 def _of_comparison(found: Comparison) -> Iterator[Suspect]:
-    for each in found.suspects:
-        others = "".join(f", or {other}" for other in each.others)
-        evidence = f"{each.affected} of {each.measured} metrics that cross it regressed since {found.base.selection}"
-        yield Suspect(each.component + others, Verdict.DEGRADED, "comparison", evidence, (), (), "comparison")
+    for each in found.findings:
+        evidence = f"{each.message}; since {found.base.selection}"
+        yield Suspect(each.place, Verdict.DEGRADED, "comparison", evidence, (), (), "comparison")
 
 
 def _slow_in(judged: RunJudgement, link: str) -> Iterator[_Slow]:
@@ -336,10 +335,7 @@ def _sharing(judged: RunJudgement, link: str, mixed: Iterable[Group]) -> Iterato
     if len(slow) < 2:
         return
     try:
-        paths = {
-            id(each): frozenset(one.key for one in components_of(judged.run, each.samples, judged.topology))
-            for each in pairs
-        }
+        paths = {id(each): frozenset(components_of(judged.run, each.samples, judged.topology)) for each in pairs}
     except UserError:  # a device that the topology does not know; the judge says so
         return
     crossing = count_crossing(paths.values())
@@ -347,9 +343,9 @@ def _sharing(judged: RunJudgement, link: str, mixed: Iterable[Group]) -> Iterato
     # What a good pair crosses is not at fault.
     suspect = {name for name, count in affected.items() if count == crossing[name]}
     for group in groups({index: paths[id(each)] & suspect for index, each in enumerate(slow)}, crossing):
-        component, others = blamed(group.components, crossing)
-        if component is not None and len(group.members) > 1:
-            yield _Slow(judged, link, tuple(slow[index] for index in group.members), component, others)
+        component, *others = [each.key for each in blamed(group.components, crossing)] or [""]
+        if component and len(group.members) > 1:
+            yield _Slow(judged, link, tuple(slow[index] for index in group.members), component, tuple(others))
 
 
 def _differ(group: Group) -> bool:

@@ -370,7 +370,7 @@ def past_named(name: str) -> Past:
     found = watched(metrics, **more, partition=name, environment=name)
     metrics.append(Made(f"{name}gone", [*[1.0] * 30, *[None] * 10], test=name))
     comparison = compared(metrics, "2026-01-20..2026-01-30", "2026-01-31..", **more, partition=name, environment=name)
-    assert found.result.open_incidents and comparison.suspects and comparison.vanished
+    assert found.result.open_incidents and comparison.findings and comparison.vanished
     return Past(found, comparison, (name,))
 
 
