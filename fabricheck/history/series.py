@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal, NoReturn
 
 import numpy as np
@@ -182,19 +182,26 @@ class Series:
 def crossed_by_all(runs: pl.DataFrame) -> pl.DataFrame:
     """The KEY of each metric of `runs`, and the `components` that its path crosses in every one of them, by their keys:
     the parts of machines that are stored with it, and the software that its data pass."""
-    software = runs.select("test", "software").unique()
-    keys = [[each.key for each in software_crossed(*row)] for row in software.iter_rows()]
-    software = software.with_columns(pl.Series("passed", keys, dtype=pl.List(pl.String)))
-    found = (
-        runs.join(software, on=("test", "software"), maintain_order="left")
-        .with_columns(pl.concat_list("components", "passed").alias("components"))
-        .group_by(KEY)
-        .agg("components")
-    )
+    found = runs.group_by(KEY).agg("components", pl.col("software").unique())
     crossed = [
-        [name for name in paths[-1] if all(name in path for path in paths)] for paths in found["components"].to_list()
+        [*_in_all(paths), *_in_all([_software(test, each) for each in texts])]
+        for test, paths, texts in found.select("test", "components", "software").iter_rows()
     ]
-    return found.with_columns(pl.Series("components", crossed, dtype=pl.List(pl.String)))
+    return found.select(KEY).with_columns(pl.Series("components", crossed, dtype=pl.List(pl.String)))
+
+
+def _in_all(lists: Sequence[Sequence[str]]) -> list[str]:
+    return [name for name in lists[-1] if all(name in each for each in lists)]
+
+
+@lru_cache(maxsize=4096)
+def _software(test: str, software: str) -> tuple[str, ...]:
+    return tuple(each.key for each in software_crossed(test, software))
+
+
+@lru_cache(maxsize=65536)  # metrics of a node have few paths
+def _read_keys(keys: tuple[str, ...]) -> tuple[Component, ...]:
+    return read_keys(keys)
 
 
 def _latest(frame: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
@@ -254,7 +261,7 @@ def series_of(frame: pl.DataFrame) -> Series:
         keys=tuple(MetricKey(*row) for row in keys.select(KEY).iter_rows()),
         units=tuple(keys["unit"]),
         better=tuple(keys["better"]),
-        components=tuple(map(read_keys, keys["components"].to_list())),
+        components=tuple(_read_keys(tuple(each)) for each in keys["components"].to_list()),
         sessions=tuple(Session(*row) for row in sessions.select("session", "started").iter_rows()),
         values=values,
         software=tuple(software),

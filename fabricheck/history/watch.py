@@ -19,6 +19,7 @@ from fabricheck.history.incidents import AFTER, BEFORE, Alert, Incident, inciden
 from fabricheck.history.monitor import MetricAlert, MetricImprovement, Monitored, monitor
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, check_history, differences, series_of
 from fabricheck.history.usual import Options
+from fabricheck.records.component import Component
 
 Floats = npt.NDArray[np.float64]
 
@@ -168,10 +169,15 @@ def _with_whole_system(series: Series, common: Floats) -> Series:
         keys=(*series.keys, WHOLE_SYSTEM),
         units=(*series.units, "%"),
         better=(*series.better, "higher"),
-        components=(*series.components, tuple(sorted(frozenset.intersection(*map(frozenset, series.components))))),
+        components=(*series.components, _crossed_by_all(series.components)),
         values=np.vstack([series.values, 100 * np.exp(-common)]),
         versions=np.vstack([series.versions, series.versions[like]]),
     )
+
+
+def _crossed_by_all(paths: Sequence[tuple[Component, ...]]) -> tuple[Component, ...]:
+    first, *rest = {id(each): frozenset(each) for each in paths}.values()
+    return tuple(sorted(first.intersection(*rest)))
 
 
 def _improvement(series: Series, found: MetricImprovement) -> Improvement:
