@@ -44,6 +44,7 @@ from fabricheck.history.watch import watch, watch_of
 from fabricheck.judge.judge import judge_run
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import Quantity
 from fabricheck.records.order_statistics import kept_ranks
@@ -162,7 +163,10 @@ def healthy_series(metrics: int, nights: int) -> Series:
         keys=tuple(MetricKey("gpu", "mpi", "Made", f"{node}_{number}") for number, node in enumerate(nodes)),
         units=("Gb/s",) * metrics,
         better=tuple("higher" for _ in range(metrics)),
-        components=tuple((node, f"{node}:gpu{number % 4}") for number, node in enumerate(nodes)),
+        components=tuple(
+            (Component.of_node(node), Component(Kind.GPU, f"gpu{number % 4}", node))
+            for number, node in enumerate(nodes)
+        ),
         sessions=sessions,
         values=GBPS * np.exp(NOISE * drawn.standard_normal((metrics, nights))),
         software=("{}",),

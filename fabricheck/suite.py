@@ -71,7 +71,7 @@ def require_plain(what: str, path: Path) -> None:
 
     ReFrame runs what stands in `$(…)`, and takes `:` and `%` for its own.
     """
-    if odd := sorted(set(str(path)) - set(filter(_PLAIN.match, str(path)))):
+    if odd := sorted(each for each in set(str(path)) if not _PLAIN.match(each)):
         raise UserError(
             f"{what} is in {str(path)!r}, and ReFrame reads {' '.join(map(repr, odd))} in a path as more than a name: "
             "choose a folder with letters, digits and . _ - + , = @ in its path"

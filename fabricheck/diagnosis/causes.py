@@ -12,8 +12,8 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from fabricheck.diagnosis.blame import blamed, count_crossing, groups
 from fabricheck.diagnosis.table import Group, Row, groups_of, software_of
-from fabricheck.history.shared import blamed, count_crossing, groups
 from fabricheck.judge.overall import SEVERITY, problems_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.catalogue import code_of_slow
@@ -151,17 +151,14 @@ def _shared(members: Sequence[Group], *, by_bytes: bool) -> Iterator[tuple[tuple
     bad = [row for row in rows if (row.wrong if by_bytes else row.slow)]
     if len(bad) < 2:
         return
-    names = {f"{one}|{one.kind.value}": one for row in rows for one in row.components}
-    paths = {id(row): frozenset(f"{one}|{one.kind.value}" for one in row.components) for row in rows}
-    crossing = count_crossing(paths.values())
-    affected = count_crossing(paths[id(row)] for row in bad)
+    crossing = count_crossing(row.components for row in rows)
+    affected = count_crossing(row.components for row in bad)
     # What a good pair crosses is not at fault.
-    suspect = {name for name, count in affected.items() if count == crossing[name]}
-    for group in groups({index: paths[id(row)] & suspect for index, row in enumerate(bad)}, crossing):
-        component, others = blamed(group.components, crossing)
-        if component is not None and len(group.members) > 1:
-            alike = (component, *(each for each in others if crossing[each] == crossing[component]))
-            yield _fewest(names[each] for each in alike), [bad[index] for index in group.members]
+    suspect = {each for each, count in affected.items() if count == crossing[each]}
+    for group in groups({index: row.components & suspect for index, row in enumerate(bad)}, crossing):
+        components = blamed(group.components, crossing)
+        if components and len(group.members) > 1:
+            yield _fewest(components), [bad[index] for index in group.members]
 
 
 def _fewest(components: Iterable[Component]) -> tuple[Component, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -13,10 +13,10 @@ import numpy as np
 import polars as pl
 from scipy.stats import t
 
+from fabricheck.diagnosis.blame import Evidence, blamed, count_crossing, evidence_of, gains, groups
 from fabricheck.errors import UserError
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import KEY, NO_MEASUREMENT, MetricKey, check_history, crossed_by_all
-from fabricheck.history.shared import blamed, count_crossing, groups
 from fabricheck.history.shift_test import (
     BASE,
     CANDIDATE,
@@ -28,6 +28,11 @@ from fabricheck.history.shift_test import (
     Tested,
     shift_test,
 )
+from fabricheck.history.software import Changed, named_with_versions, software_crossed, upgrades, what_to_try
+from fabricheck.records.catalogue import code_of_slow
+from fabricheck.records.component import Component, read_keys
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 
 # Earlier sessions that are looked at, the latest: how much a metric varied long ago does not matter.
 _EARLIER = 60
@@ -49,9 +54,9 @@ class MetricChange:
     """One metric in both sets. What counts is a session: runs of one session are one value, their median.
 
     `base` and `candidate` are robust centres in `unit`. `change` is candidate / base - 1, with its confidence
-    `interval`; `effect` is the change in spreads between sessions, positive where it is better. `smallest_change` is
-    the least relative loss that sessions as many and as noisy would have shown as regressed with the power of the
-    options.
+    `interval`, and `error` the standard error of its logarithm; `effect` is the change in spreads between sessions,
+    positive where it is better. `smallest_change` is the least relative loss that sessions as many and as noisy would
+    have shown as regressed with the power of the options.
     `p_worse` and `p_better` are one-sided and not corrected for the number of metrics.
     """
 
@@ -64,6 +69,7 @@ class MetricChange:
     candidate_sessions: int
     change: float
     interval: tuple[float, float]
+    error: float
     effect: float
     spread: float  # between sessions, relative
     correlation: float  # of neighbouring sessions; NaN where those of each side are equal
@@ -72,20 +78,7 @@ class MetricChange:
     smallest_change: float
     verdict: Change
     unequal: tuple[str, ...]
-    components: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Suspect:
-    """A component that several regressed metrics share: `affected` of the `measured` ones whose paths cross it.
-
-    `others` are components that would explain it as well.
-    """
-
-    component: str
-    others: tuple[str, ...]
-    affected: int
-    measured: int
+    components: tuple[Component, ...]
 
 
 @dataclass(frozen=True)
@@ -101,7 +94,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The metrics that both sides have, worst first, `suspects` for what regressed, and metrics of one side only.
+    """The metrics that both sides have, worst first, `findings` of what explains several that regressed, and metrics of
+    one side only.
 
     `vanished` are those of the base, `new` those of the candidate.
     """
@@ -111,7 +105,7 @@ class Comparison:
     candidate: Side
     options: CompareOptions
     metrics: tuple[MetricChange, ...]
-    suspects: tuple[Suspect, ...]
+    findings: tuple[Finding, ...]
     vanished: tuple[MetricKey, ...]
     new: tuple[MetricKey, ...]
     software_changes: tuple[str, ...]
@@ -170,7 +164,7 @@ def compare(
         candidate=_side(candidate, sides[1], chosen[1]),
         options=options,
         metrics=metrics,
-        suspects=_suspects(metrics),
+        findings=_findings(metrics, *(_software(rows) for rows in chosen)),
         vanished=_only(keys[0], keys[1]),
         new=_only(keys[1], keys[0]),
         software_changes=tuple(
@@ -215,15 +209,75 @@ def _alike(metrics: Sequence[MetricChange], earlier: pl.DataFrame) -> tuple[str,
     )
 
 
-def _suspects(metrics: Sequence[MetricChange]) -> tuple[Suspect, ...]:
+def _findings(metrics: Sequence[MetricChange], base: _Versions, candidate: _Versions) -> tuple[Finding, ...]:
+    """What explains metrics that regressed, of groups of several; `base` and `candidate` have the software of each."""
     crossing = count_crossing(each.components for each in metrics)
     worse = {row: each.components for row, each in enumerate(metrics) if each.verdict is Change.REGRESSED}
+    changed = {
+        each: Changed(", ".join(sorted(base[each])), ", ".join(sorted(versions)))
+        for each, versions in candidate.items()
+        if each in base and not versions <= base[each]
+    }
+    versions = {each: ", ".join(sorted(found)) for each, found in candidate.items()}
     found = []
-    for group in groups(worse, crossing):
-        component, others = blamed(group.components, crossing)
-        if component is not None and len(group.members) > 1:
-            found.append(Suspect(component, others, len(group.members), crossing[component]))
+    for group in groups(worse, crossing, _evidence(metrics, [metrics[row] for row in worse], same_test=True)):
+        members = [metrics[row] for row in group.members]
+        evidence = (_evidence(metrics, members, same_test=same_test) for same_test in (True, False))
+        components = blamed(group.components, crossing, evidence, frozenset(changed))
+        if components and len(members) > 1:
+            named = named_with_versions(components, changed, versions)
+            found.append(_finding(members, named, crossing[components[0]], changed))
     return tuple(found)
+
+
+def _evidence(metrics: Sequence[MetricChange], regressed: Sequence[MetricChange], *, same_test: bool) -> Evidence:
+    """By component, what the metrics that did not regress say of it: those of the same tests as the regressed ones, or
+    of others. Only those of the same units count: a link that lost goodput may keep its latency."""
+    kinds = {(each.key.partition, each.key.environment, each.key.test, each.unit) for each in regressed}
+    units = {each.unit for each in regressed}
+    others = [
+        each
+        for each in metrics
+        if each.verdict is not Change.REGRESSED
+        and each.unit in units
+        and ((each.key.partition, each.key.environment, each.key.test, each.unit) in kinds) is same_test
+    ]
+    loss = float(np.median([abs(math.log1p(each.change)) for each in regressed])) if regressed else 0.0
+    shift = [math.log1p(each.change) * (-1 if each.better == "higher" else 1) for each in others]
+    gained = gains(
+        np.asarray(shift, dtype=np.float64), np.asarray([each.error for each in others], dtype=np.float64), loss
+    )
+    return evidence_of(zip(gained.tolist(), (each.components for each in others), strict=True))
+
+
+def _finding(
+    regressed: Sequence[MetricChange], named: tuple[Component, ...], crossing: int, changed: Mapping[Component, Changed]
+) -> Finding:
+    worst = max(regressed, key=lambda each: abs(each.change))
+    was = "".join(f"; {each.name} {old.before} -> {old.after}" for each, old in upgrades(named, changed).items())
+    advice = what_to_try(named, changed)
+    return Finding(
+        code_of_slow(named),
+        Verdict.DEGRADED,
+        f"{len(regressed)} of {crossing} metrics that cross it regressed{was}" + (f"; {advice}" if advice else ""),
+        named,
+        worst.candidate,
+        worst.base,
+        worst.unit,
+        tuple(str(each.key) for each in regressed),
+    )
+
+
+_Versions = Mapping[Component, set[str]]
+
+
+def _software(rows: pl.DataFrame) -> _Versions:
+    """The versions of all software that the data of these rows passed."""
+    found: dict[Component, set[str]] = {}
+    for test, software in rows.select("test", "software").unique().iter_rows():
+        for each, version in software_crossed(test, software).items():
+            found.setdefault(each, set()).add(version)
+    return found
 
 
 def _side(selection: str, rows: pl.DataFrame, measured: pl.DataFrame) -> Side:
@@ -290,6 +344,7 @@ def _metrics(
                 candidate_sessions=int(counts[1][row]),
                 change=math.expm1(sign[row] * tested.shift[row]),
                 interval=(_relative(ends[0]), _relative(ends[1])),
+                error=float(tested.error[row]),
                 effect=float(-tested.shift[row] / tested.spread[row]),
                 spread=float(tested.spread[row]),
                 correlation=float(tested.correlation[row]),
@@ -298,7 +353,7 @@ def _metrics(
                 smallest_change=_loss(sign[row], tested.smallest[row]),
                 verdict=_verdict(row, tested, sign[row], options),
                 unequal=_unequal(facts[0], facts[1], row),
-                components=tuple(facts[1]["components"][row]),
+                components=read_keys(facts[1]["components"][row]),
             )
         )
     order = list(Change)

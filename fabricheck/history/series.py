@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal, NoReturn
 
 import numpy as np
@@ -15,6 +15,8 @@ import polars as pl
 
 from fabricheck.errors import UserError
 from fabricheck.history.node_effects import without_node_effects
+from fabricheck.history.software import software_crossed
+from fabricheck.records.component import Component, read_keys
 from fabricheck.records.rehearsal import REHEARSAL
 
 Floats = npt.NDArray[np.float64]
@@ -138,14 +140,15 @@ class Series:
 
     `values`: float64, shape (metrics, sessions), in each metric's unit; NaN where it was not measured. Where a session
     measured a metric more than once, their median; where sessions take turns on nodes, less what each node usually
-    differs by. `components`: by metric, the names that its path crossed in all runs
-    of its last sessions: where the nodes of a fleet take turns, none of them.
+    differs by. `components`: by metric, what its path crossed in all runs of its last sessions, hardware and software:
+    where the nodes of a fleet take turns, none of them. `software`: the texts of versions, and `versions`, shape
+    (metrics, sessions), which of them each value has.
     """
 
     keys: tuple[MetricKey, ...]
     units: tuple[str, ...]
     better: tuple[Better, ...]
-    components: tuple[tuple[str, ...], ...]
+    components: tuple[tuple[Component, ...], ...]
     sessions: tuple[Session, ...]
     values: Floats
     software: tuple[str, ...]
@@ -177,18 +180,36 @@ class Series:
 
 
 def crossed_by_all(runs: pl.DataFrame) -> pl.DataFrame:
-    """The KEY of each metric of `runs`, and the `components` that its path crosses in every one of them."""
-    found = runs.group_by(KEY).agg("components")
+    """The KEY of each metric of `runs`, and the `components` that its path crosses in every one of them, by their keys:
+    the parts of machines that are stored with it, and the software that its data pass."""
+    found = runs.group_by(KEY).agg("components", pl.col("software").unique())
     crossed = [
-        [name for name in paths[-1] if all(name in path for path in paths)] for paths in found["components"].to_list()
+        [*_in_all(paths), *_in_all([_software(test, each) for each in texts])]
+        for test, paths, texts in found.select("test", "components", "software").iter_rows()
     ]
-    return found.with_columns(pl.Series("components", crossed, dtype=pl.List(pl.String)))
+    return found.select(KEY).with_columns(pl.Series("components", crossed, dtype=pl.List(pl.String)))
+
+
+def _in_all(lists: Sequence[Sequence[str]]) -> list[str]:
+    return [name for name in lists[-1] if all(name in each for each in lists)]
+
+
+@lru_cache(maxsize=4096)
+def _software(test: str, software: str) -> tuple[str, ...]:
+    return tuple(each.key for each in software_crossed(test, software))
+
+
+@lru_cache(maxsize=65536)  # metrics of a node have few paths
+def _read_keys(keys: tuple[str, ...]) -> tuple[Component, ...]:
+    return read_keys(keys)
 
 
 def _latest(frame: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
     """The runs of each metric in its last sessions."""
     newest_first = pl.col("place").rank("dense", descending=True).over(KEY)
-    rows = frame.select("session", *KEY, "components").join(sessions.select("session", "place"), on="session")
+    rows = frame.select("session", *KEY, "components", "software").join(
+        sessions.select("session", "place"), on="session"
+    )
     return rows.filter(newest_first <= _PATH_SESSIONS)
 
 
@@ -240,7 +261,7 @@ def series_of(frame: pl.DataFrame) -> Series:
         keys=tuple(MetricKey(*row) for row in keys.select(KEY).iter_rows()),
         units=tuple(keys["unit"]),
         better=tuple(keys["better"]),
-        components=tuple(tuple(each) for each in keys["components"].to_list()),
+        components=tuple(_read_keys(tuple(each)) for each in keys["components"].to_list()),
         sessions=tuple(Session(*row) for row in sessions.select("session", "started").iter_rows()),
         values=values,
         software=tuple(software),

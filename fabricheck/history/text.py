@@ -11,12 +11,15 @@ from enum import Enum
 from typing import Any
 
 from fabricheck.history.calibrate import Calibration
-from fabricheck.history.compare import Change, Comparison, MetricChange, Side, Suspect
+from fabricheck.history.compare import Change, Comparison, MetricChange, Side
+from fabricheck.history.incidents import Alert, Incident
 from fabricheck.history.ledger import Checked, Ledger, LedgerNode
 from fabricheck.history.series import MetricKey
-from fabricheck.history.shared import say
+from fabricheck.history.shares import percent, size
 from fabricheck.history.shift_test import FEWEST_SESSIONS
-from fabricheck.history.watch import Alert, Improvement, Incident, WatchResult
+from fabricheck.history.watch import Improvement, WatchResult
+from fabricheck.records.component import Component
+from fabricheck.records.finding import Finding
 
 _NEVER = "never"
 # More of what is in order, or of one kind of message, would hide what is not.
@@ -34,6 +37,8 @@ def to_json(result: Calibration | Comparison | WatchResult | Ledger) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, (Component, Finding)):
+        return value.as_json()
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, (list, tuple)):
@@ -45,18 +50,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     return value
-
-
-def percent(value: float) -> str:
-    """`+3.1%`, with as many places as small changes need; `any` for an endless one."""
-    if not math.isfinite(value):
-        return "any"
-    return f"{value:+.2%}" if abs(value) < 0.01 else f"{value:+.1%}"
-
-
-def size(value: float) -> str:
-    """A share without its sign."""
-    return percent(abs(value)).lstrip("+")
 
 
 def calibration_lines(found: Calibration) -> Iterator[str]:
@@ -105,8 +98,8 @@ def comparison_lines(found: Comparison) -> Iterator[str]:
     for each in found.advice:
         yield f"  TOO FEW: {each}"
     yield comparison_counts(found)
-    for suspect in found.suspects:
-        yield f"  suspect: {suspect_line(suspect)}"
+    for suspect in found.findings:
+        yield f"  suspect: {suspect.place}: {suspect.message}"
     for verdict in Change:
         members = [each for each in found.metrics if each.verdict is verdict]
         most = len(members) if verdict is Change.REGRESSED else _MOST_LINES
@@ -133,11 +126,6 @@ def side_runs(side: Side) -> str:
     """How many runs a side of a comparison has."""
     left_out = f"; {side.not_measured} rows were INVALID or INCOMPLETE" if side.not_measured else ""
     return f"{side.runs} runs in {len(side.sessions)} sessions{left_out}"
-
-
-def suspect_line(suspect: Suspect) -> str:
-    what = say(suspect.component, suspect.others)
-    return f"{what}: {suspect.affected} of {suspect.measured} metrics that cross it regressed"
 
 
 def versions(software: str) -> str:
@@ -203,22 +191,13 @@ def nothing_watched(found: WatchResult) -> str:
 
 def incident_name(incident: Incident) -> str:
     """The most probable place of an incident; without one, the metric."""
-    return str(incident.alerts[0].key) if incident.component is None else say(incident.component, incident.others)
+    return incident.finding.place or str(incident.alerts[0].key)
 
 
 def incident_evidence(incident: Incident) -> str:
-    """What an incident rests on: how many metrics, by how much, and since when."""
-    first = incident.alerts[0]
-    several = incident.component is not None
-    how_many = (
-        f"{incident.affected} of {incident.watched} metrics that cross it got worse; the most " if several else ""
-    )
-    changed = f"; changed then: {', '.join(first.software)}" if first.software else ""
-    what = f"{first.key} " if several else ""
-    return (
-        f"{how_many}{what}{percent(first.change)} since {first.first_bad}, last good {first.last_good}{changed}; "
-        f"raised {incident.raised}"
-    )
+    """What an incident rests on: how many metrics, by how much, and since when; then what to try."""
+    step = f"; {incident.next_step}" if incident.next_step else ""
+    return f"{incident.finding.message}; raised {incident.raised}{step}"
 
 
 def closed_line(incident: Incident) -> str:
@@ -238,7 +217,7 @@ def improvement_line(found: Improvement) -> str:
 
 
 def _what(incident: Incident) -> str:
-    if incident.component is None:
+    if not incident.finding.components:
         return incident_name(incident)
     return f"{incident_name(incident)}: {incident.affected} of {incident.watched} metrics"
 
@@ -249,6 +228,8 @@ def _incident_lines(incident: Incident) -> Iterator[str]:
         yield f"  {alert_line(alert)}"
     if len(incident.alerts) > _MOST_LINES:
         yield f"  {len(incident.alerts) - _MOST_LINES} more; --json has them all"
+    if incident.next_step:
+        yield f"  next: {incident.next_step}"
 
 
 def alert_line(alert: Alert) -> str:

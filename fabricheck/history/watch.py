@@ -15,76 +15,21 @@ from scipy.stats import norm
 from fabricheck.errors import UserError
 from fabricheck.history.accepted import Accepted, accepted_sessions
 from fabricheck.history.hazard import CHARTS, CLIP
+from fabricheck.history.incidents import AFTER, BEFORE, Alert, Incident, incidents_of
 from fabricheck.history.monitor import MetricAlert, MetricImprovement, Monitored, monitor
-from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, check_history, differences, series_of
-from fabricheck.history.shared import blamed, count_crossing, groups
 from fabricheck.history.usual import Options
+from fabricheck.records.component import Component
 
 Floats = npt.NDArray[np.float64]
 
-# Sessions before and after an alert among which the change is looked for.
-_BEFORE, _AFTER = 60, 30
 # An alert that was over after fewer sessions was about a few sessions.
 _BRIEF = 10
-# Alerts this many sessions apart can have one cause.
-_SAME_CAUSE_SESSIONS = 14
 # A metric is missed when it was not measured for this many times as long as it usually is not.
 _MISSED = 3
 _WEEK = 7
 _POWER = float(norm.isf(0.05))  # of 95%
 _OF_STREAK = 1.1
-# Log likelihood that one metric adds to the evidence for a component.
-_MOST_EVIDENCE = 4.0
-
-
-@dataclass(frozen=True)
-class Alert:
-    """One metric that got worse and, with `ended` None, still is.
-
-    `raised`: the session on which the chart crossed its threshold. `last_good` and `first_bad`: the sessions between
-    which the change lies. `ended`: when it was back, or `accepted`, or `worsened`: then a later alert has what it lost
-    on top. `before` and `after`: medians in `unit`; `change`
-    is after / before - 1. `spread`: of the baseline, relative, from session to session. `sum` and `threshold` are those
-    of the chart, `software` what changed between the two sessions.
-    """
-
-    key: MetricKey
-    unit: str
-    raised: Session
-    last_good: Session
-    first_bad: Session
-    ended: Session | None
-    accepted: bool
-    worsened: bool
-    before: float
-    after: float
-    change: float
-    spread: float
-    chart: str
-    sum: float
-    threshold: float
-    software: tuple[str, ...]
-    components: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Incident:
-    """Alerts of one cause, the one message about them. `component` is what their paths share, None where nothing is.
-
-    `affected`: how many of the `watched` metrics whose paths cross the component raised an alert; without a component
-    the alert alone counts.
-    `new`: raised on the last session.
-    """
-
-    component: str | None
-    others: tuple[str, ...]  # components that would explain the alerts as well
-    raised: Session
-    open: bool
-    new: bool
-    affected: int
-    watched: int
-    alerts: tuple[Alert, ...]
 
 
 @dataclass(frozen=True)
@@ -199,7 +144,8 @@ def watch_of(series: Series, system: str, accepted: Iterable[Accepted] = (), opt
     monitored = monitor(series.worse, options, starts, days=days, kept=kept)
     series = _with_whole_system(series, monitored.common)
     located = [_alert(series, each) for each in monitored.alerts]
-    incidents = _incidents(series, monitored, located)
+    rows = np.flatnonzero(monitored.watched_sessions > 0).tolist()
+    incidents = incidents_of(series, rows, located)
     result = WatchResult(
         system=system,
         sessions=series.sessions,
@@ -223,10 +169,15 @@ def _with_whole_system(series: Series, common: Floats) -> Series:
         keys=(*series.keys, WHOLE_SYSTEM),
         units=(*series.units, "%"),
         better=(*series.better, "higher"),
-        components=(*series.components, ()),
+        components=(*series.components, _crossed_by_all(series.components)),
         values=np.vstack([series.values, 100 * np.exp(-common)]),
         versions=np.vstack([series.versions, series.versions[like]]),
     )
+
+
+def _crossed_by_all(paths: Sequence[tuple[Component, ...]]) -> tuple[Component, ...]:
+    first, *rest = {id(each): frozenset(each) for each in paths}.values()
+    return tuple(sorted(first.intersection(*rest)))
 
 
 def _improvement(series: Series, found: MetricImprovement) -> Improvement:
@@ -251,7 +202,7 @@ def _alert(series: Series, found: MetricAlert) -> Alert:
     row = found.metric
     until = found.ended if found.ended is not None else len(series.sessions)
     window = range(
-        max(found.since, found.session - _BEFORE), min(until, found.session + _AFTER, len(series.sessions) - 1) + 1
+        max(found.since, found.session - BEFORE), min(until, found.session + AFTER, len(series.sessions) - 1) + 1
     )
     sessions = [session for session in window if np.isfinite(series.values[row, session])]
     alert = sessions.index(found.session)
@@ -301,102 +252,6 @@ def change_point(scores: Floats) -> int:
     # The sum of squares within the segments is that of all values less this.
     between = sums**2 / first + (kept.sum() - sums) ** 2 / (kept.size - first)
     return int(first[np.argmax(between)])
-
-
-@dataclass
-class _Cause:
-    """Alerts, by index, that are taken to have one cause; `shared` are the components of all of them."""
-
-    session: int
-    alerts: list[int]
-    shared: set[str]
-
-
-def _incidents(series: Series, monitored: Monitored, alerts: Sequence[Alert]) -> tuple[Incident, ...]:
-    watched = monitored.watched_sessions > 0
-    crossing = count_crossing(series.components[row] for row in np.flatnonzero(watched))
-    over = _rows_over(series)
-    causes: list[_Cause] = []
-    by_session: dict[int, list[int]] = {}
-    for index, each in enumerate(monitored.alerts):
-        by_session.setdefault(each.session, []).append(index)
-    for session, raised in by_session.items():
-        rest = [index for index in raised if not _joins(causes, index, alerts[index], session)]
-        for group in groups({index: alerts[index].components for index in rest}, crossing):
-            causes.append(_Cause(session, list(group.members), set(group.components)))
-    return tuple(_incident(series, each, alerts, crossing, over) for each in causes)
-
-
-def _rows_over(series: Series) -> dict[str, list[int]]:
-    """The metrics whose paths cross each component."""
-    found: dict[str, list[int]] = {}
-    for row, components in enumerate(series.components):
-        for each in components:
-            found.setdefault(each, []).append(row)
-    return found
-
-
-def _joins(causes: Sequence[_Cause], index: int, alert: Alert, session: int) -> bool:
-    """Whether an alert belongs to a recent cause, which then blames only what that alert's path crosses too."""
-    for each in reversed(causes):
-        if session - each.session <= _SAME_CAUSE_SESSIONS and each.shared & set(alert.components):
-            each.shared &= set(alert.components)
-            each.alerts.append(index)
-            return True
-    return False
-
-
-def _incident(
-    series: Series, cause: _Cause, alerts: Sequence[Alert], crossing: dict[str, int], over: dict[str, list[int]]
-) -> Incident:
-    members = sorted((alerts[index] for index in cause.alerts), key=lambda each: (-abs(each.change), each.key))
-    component, others = blamed(cause.shared, crossing, _evidence(series, cause, members, over))
-    is_open = any(each.ended is None for each in members)
-    last = series.sessions[-1]
-    return Incident(
-        component=component,
-        others=others,
-        raised=series.sessions[cause.session],
-        open=is_open,
-        new=is_open and any(each.raised == last for each in members),
-        affected=len({each.key for each in members}),
-        watched=crossing[component] if component is not None else 1,
-        alerts=tuple(members),
-    )
-
-
-def _evidence(series: Series, cause: _Cause, alerts: Sequence[Alert], over: dict[str, list[int]]) -> dict[str, float]:
-    """By component that the alerts share, what the metrics without an alert say of it.
-
-    The log likelihood that those which cross it lost what the alerted ones did, over that they lost nothing. Only
-    metrics of the same tests and unit count: a link that lost goodput may keep its latency.
-    """
-    if len(cause.shared) < 2:  # there is nothing to choose from
-        return {}
-    alerted = {each.key for each in alerts}
-    kinds = {(each.key.partition, each.key.environment, each.key.test, each.unit) for each in alerts}
-    rows = [
-        row
-        for row in sorted({row for each in cause.shared for row in over[each]})
-        if (key := series.keys[row]) not in alerted
-        and (key.partition, key.environment, key.test, series.units[row]) in kinds
-    ]
-    since = min(series.sessions.index(each.first_bad) for each in alerts)
-    worse = series.worse[rows]
-    usual = centre_and_spread(worse[:, max(0, since - _BEFORE) : since])
-    now = centre_and_spread(worse[:, since : since + _AFTER])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error = usual.spread * np.sqrt(1 / usual.count + 1 / now.count)
-        loss = np.median([abs(math.log1p(each.change)) for each in alerts])
-        shift = (now.centre - usual.centre) / error
-        gain = shift * loss / error - (loss / error) ** 2 / 2
-    # A single metric, however wild, is not to decide.
-    gain = np.clip(np.nan_to_num(gain, nan=0.0), -_MOST_EVIDENCE, _MOST_EVIDENCE)
-    found = dict.fromkeys(cause.shared, 0.0)
-    for row, each in zip(rows, gain.tolist(), strict=True):
-        for component in cause.shared.intersection(series.components[row]):
-            found[component] += each
-    return found
 
 
 def _state(

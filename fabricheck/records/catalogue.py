@@ -143,6 +143,9 @@ CATALOGUE: Mapping[str, Entry] = {
         "above its limit.",
         (_EXPECTED, "The pair matrix of the report: one row and column slow is a GPU, one cell a link, all a setting",
          _AGAIN), "A metric"),
+    "slower-than-before": Entry("is slower than before", _SLOW, _MEASURED,
+        "Worse than its own level in the sessions before, by more than these differ; nothing else got slow with it.",
+        ("What changed since the last good session? " + _COMPARE, _AGAIN), "A metric"),
     "slower-than-reference": Entry("is slower than its reference", _SLOW, _MEASURED,
         "It is beyond the bound of the reference that was measured on this system, and noise does not explain it; "
         "or many metrics of one part are a little slower, more than noise explains for all of them together.",
@@ -490,5 +493,5 @@ def code_of_slow(components: Iterable[Component]) -> str:
     parts = [each for each in components if each.kind is not Kind.LINK]
     own = {(each.node, each.name) for each in parts}
     with_links = all(not own.isdisjoint((end.node, end.name) for end in each.ends) for each in components)
-    kinds = {each.kind for each in (parts if parts and with_links else components)}
-    return _OF_KIND.get(kinds.pop(), "slow-part") if len(kinds) == 1 else "slow-part"
+    codes = {_OF_KIND.get(each.kind, "slow-part") for each in (parts if parts and with_links else components)}
+    return codes.pop() if len(codes) == 1 else "slow-part"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -35,6 +36,7 @@ class Kind(str, Enum):
 
 _SOFTWARE = frozenset((Kind.LIBRARY, Kind.MPI, Kind.DRIVER, Kind.KERNEL, Kind.FIRMWARE, Kind.SETTING))
 _OF_TWO = frozenset((Kind.LINK, Kind.PATH))
+_GPU = re.compile(r"gpu\d+")
 
 
 @dataclass(frozen=True, order=True)
@@ -91,7 +93,12 @@ class Component:
 
     @property
     def key(self) -> str:
-        """The name under which the store keeps it with each metric: a link of a node as `nid001:gpu0-gpu1`."""
+        """The name under which the store keeps it with each metric: a link of a node as `nid001:gpu0-gpu1`.
+
+        Of software it is `library=NCCL`: whatever its version, it is the same in all sessions. `read_keys` reads them.
+        """
+        if self.kind.is_software:
+            return f"{self.kind.value}={self.name}"
         if self.kind is Kind.LINK and self.node and self.node == self.far_node:
             return f"{self.node}:{self.name}-{self.far}"
         return self.text
@@ -124,6 +131,30 @@ def _at(node: str, name: str) -> str:
 def _end(node: str, name: str) -> Component:
     kind = (Kind.DEVICE if name else Kind.NODE) if node else Kind.SWITCH
     return Component(kind, name, node)
+
+
+def read_keys(keys: Iterable[str]) -> tuple[Component, ...]:
+    """The components of one metric's path, by their keys: the one reader of the form in which the store has them.
+
+    That form has no kinds of parts. A link is known by its ends, which the path crosses too, and a GPU by the name that
+    `fabricheck init` gives it, `gpu2`; any other part is a DEVICE.
+    """
+    known = tuple(keys)
+    return tuple(_read_key(each, frozenset(known)) for each in known)
+
+
+def _read_key(key: str, known: frozenset[str]) -> Component:
+    kind, equals, name = key.partition("=")
+    if equals and kind in {each.value for each in _SOFTWARE}:
+        return Component(Kind(kind), name)
+    node, _, part = key.partition(":")
+    if not node or not part:
+        return Component(Kind.NODE, node=key)
+    for hyphen in (place for place, letter in enumerate(part) if letter == "-"):
+        near, far = part[:hyphen], part[hyphen + 1 :]
+        if f"{node}:{near}" in known and f"{node}:{far}" in known:
+            return Component(Kind.LINK, near, node, far, node)
+    return Component(Kind.GPU if _GPU.fullmatch(part) else Kind.DEVICE, part, node)
 
 
 def only_node(components: Iterable[Component]) -> str:

@@ -194,10 +194,9 @@ def _of_history(watched: WatchResult | None) -> Iterator[Card]:
 
 
 def _of_comparison(found: Comparison) -> Iterator[Card]:
-    for each in found.suspects:
-        others = "".join(f", or {other}" for other in each.others)
-        evidence = f"{each.affected} of {each.measured} metrics that cross it regressed since {found.base.selection}"
-        yield Card(each.component + others, Verdict.DEGRADED, "comparison", evidence, (), (), "comparison")
+    for each in found.findings:
+        evidence = f"{each.message}; since {found.base.selection}"
+        yield Card(each.place, Verdict.DEGRADED, "comparison", evidence, (), (), "comparison", code=each.code)
 
 
 def _named(rows: Sequence[Row], world: int) -> str:

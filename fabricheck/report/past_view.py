@@ -13,7 +13,6 @@ from fabricheck.history.text import (
     incident_name,
     nothing_watched,
     side_runs,
-    suspect_line,
     versions,
     watch_summary,
 )
@@ -114,7 +113,7 @@ def comparison_view(found: Comparison) -> ComparisonView:
         ),
         software=found.software_changes,
         unequal=found.unequal,
-        suspects=tuple(map(suspect_line, found.suspects)),
+        suspects=tuple(f"{each.place}: {each.message}" for each in found.findings),
         vanished=tuple(map(str, vanished)),
         new=tuple(map(str, new)),
         more_keys=len(found.vanished) + len(found.new) - len(vanished) - len(new),

@@ -59,11 +59,11 @@ def test_what_regressed_metrics_share_is_named() -> None:
         for a, b in pairs
     ]
     found = compared(metrics)
-    (suspect,) = found.suspects
-    assert (suspect.component, suspect.others) == ("n2:nic0", ("n2",))
-    assert (suspect.affected, suspect.measured) == (6, 6)
-    assert "suspect: n2:nic0 (or n2): 6 of 6 metrics" in "\n".join(comparison_lines(found))
-    assert compared(fleet(10)).suspects == ()
+    (suspect,) = found.findings
+    assert [each.key for each in suspect.components] == ["n2:nic0", "n2"]
+    assert len(suspect.metrics) == 6
+    assert "suspect: n2:nic0 or n2: 6 of 6 metrics" in "\n".join(comparison_lines(found))
+    assert compared(fleet(10)).findings == ()
 
 
 def test_nothing_changed() -> None:

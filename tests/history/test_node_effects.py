@@ -47,7 +47,7 @@ def test_a_loss_of_all_is_found_that_the_nodes_would_have_hidden() -> None:
     (found,) = watch(taking_turns(0.03), SYSTEM, now=NOW).open_incidents
     (alert,) = found.alerts
     assert alert.change == pytest.approx(-0.03, abs=0.007)
-    assert found.component is None
+    assert found.finding.components == ()
 
 
 def test_a_session_depends_on_none_of_later() -> None:

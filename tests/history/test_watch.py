@@ -15,6 +15,7 @@ from scipy.signal import lfilter
 from fabricheck.errors import UserError
 from fabricheck.history.accepted import Accepted, load_accepted
 from fabricheck.history.hazard import CHARTS, CLIP, KINDS, false_alarm_rate, log_rates, thresholds
+from fabricheck.history.incidents import Incident
 from fabricheck.history.monitor import monitor
 from fabricheck.history.noise import kinds_of_noise
 from fabricheck.history.peaks import upper_tail
@@ -30,6 +31,10 @@ SESSIONS = 120
 
 def watched(metrics: list[Made], *accepted: Accepted, **more: object) -> WatchResult:
     return watch(history(metrics, **more), SYSTEM, accepted, now=NOW)  # type: ignore[arg-type]
+
+
+def named(incident: Incident) -> list[str]:
+    return [each.key for each in incident.finding.components]
 
 
 def quiet(count: int, sessions: int = SESSIONS) -> list[Made]:
@@ -98,7 +103,7 @@ def test_one_alert_is_told_by_what_the_others_lost(slow: str) -> None:
     """Either end of the pair explains its alert; that other pairs of one of them lost something tells which."""
     (incident,) = watched(pairs(slow, ("n1", "n2"), 60)).incidents
     assert (incident.affected, incident.watched) == (1, 6)
-    assert (incident.component, incident.others) == (f"{slow}:hsn0", (slow,))
+    assert named(incident) == [f"{slow}:hsn0", slow]
 
 
 def test_alerts_with_a_shared_component_are_one_incident() -> None:
@@ -111,15 +116,15 @@ def test_alerts_with_a_shared_component_are_one_incident() -> None:
     rest = [Made(f"y{each}", normal(70 + each, SESSIONS), components=["n0", f"n0:gpu{each}"]) for each in range(8)]
     found = watched([*shared, *rest])
     (incident,) = found.incidents
-    assert (incident.component, incident.affected, incident.watched) == ("n0:nic1", 4, 4)
+    assert (named(incident), incident.affected, incident.watched) == (["n0:nic1"], 4, 4)
     assert "n0:nic1: 4 of 4 metrics" in "\n".join(watch_lines(found))
 
 
 def test_alerts_without_one_are_several_incidents() -> None:
     two = [lost(100), Made("other", normal(2, SESSIONS, drop=0.1, onset=100), components=["n7"])]
-    assert {incident.component for incident in watched([*quiet(3), *two]).incidents} == {"n0:nic1", "n7"}
+    assert sorted(map(named, watched([*quiet(3), *two]).incidents)) == [["n0:nic1", "n0"], ["n7"]]
     bare = [Made(f"x{each}", normal(each, SESSIONS, drop=0.1, onset=100)) for each in range(2)]
-    assert [incident.component for incident in watched(bare).incidents] == [None, None]
+    assert list(map(named, watched(bare).incidents)) == [[], []]
 
 
 def test_a_history_without_a_measurement_is_one_line() -> None:
@@ -339,7 +344,7 @@ def test_what_one_node_loses_is_not_the_whole_system() -> None:
         for each in range(30)
     ]
     (incident,) = watched(metrics).incidents
-    assert (incident.component, incident.affected) == ("n0", 10)
+    assert (named(incident), incident.affected) == (["n0"], 10)
 
 
 def test_a_quiet_metric_is_judged_by_its_own_spread_on_the_first_session() -> None:

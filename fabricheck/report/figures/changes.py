@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fabricheck.history.compare import Change, Comparison, MetricChange
-from fabricheck.history.text import percent, size
+from fabricheck.history.shares import percent, size
 from fabricheck.report.content import number, plural
 from fabricheck.report.figures.history import short_names
 from fabricheck.report.figures.plot import (

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fabricheck.history.incidents import Incident
 from fabricheck.history.series import MetricKey, Series, Session
-from fabricheck.history.text import incident_name, percent, size
-from fabricheck.history.watch import Incident, MetricState, Watched
+from fabricheck.history.shares import percent, size
+from fabricheck.history.text import incident_name
+from fabricheck.history.watch import MetricState, Watched
 from fabricheck.report.content import number, plural
 from fabricheck.report.figures.plot import (
     COLORS,

@@ -1,0 +1,144 @@
+"""Which component explains what got slow: plain functions over what measurements cross.
+
+A measurement crosses components: parts of machines, and the software that its data pass. A component explains the slow
+ones that cross it, and is contradicted by those that cross it and are as fast as ever.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fabricheck.records.component import Component, Kind
+
+Floats = npt.NDArray[np.float64]
+
+#: By component, the log likelihood of measurements that are not among the slow ones: that all those which cross it lost
+#: as much as these, over that they lost nothing.
+Evidence = Mapping[Component, float]
+
+# Log likelihood by which the true one of two hypotheses falls behind in 1 of 100 cases at most (docs/pairwise.md).
+_DOUBT = 2.7
+# What one measurement can add to it: a single one, however wild, is not to decide.
+_MOST_OF_ONE = 4.0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Measurements, by index, that got slow and share what is in `components`; that may be nothing."""
+
+    members: tuple[int, ...]
+    components: frozenset[Component]
+
+
+def count_crossing(paths: Iterable[Iterable[Component]]) -> dict[Component, int]:
+    """How many of the paths, each the components of a measurement, cross each component."""
+    found: dict[Component, int] = {}
+    for path in paths:
+        for each in set(path):
+            found[each] = found.get(each, 0) + 1
+    return found
+
+
+def gains(shift: Floats, error: Floats, loss: float) -> Floats:
+    """The log likelihood of measurements that each lost `loss`, over that it lost nothing; 0 where nothing is known.
+
+    `shift`: by how much they got worse, with its standard `error`, both relative, as is `loss`.
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        found = np.asarray((shift * loss - loss**2 / 2) / np.square(error))
+    return np.asarray(np.clip(np.where(np.isnan(found), 0.0, found), -_MOST_OF_ONE, _MOST_OF_ONE))
+
+
+def evidence_of(gained: Iterable[tuple[float, Iterable[Component]]]) -> dict[Component, float]:
+    """The sum by component of what measurements gain, each with what it crosses."""
+    found: dict[Component, list[float]] = {}
+    for gain, crossed in gained:
+        for each in crossed:
+            found.setdefault(each, []).append(gain)
+    return {each: math.fsum(values) for each, values in found.items()}
+
+
+def groups(
+    slow: Mapping[int, Iterable[Component]], crossing: Mapping[Component, int], evidence: Evidence | None = None
+) -> list[Group]:
+    """What got slow, by index with what it crosses, in groups of one cause: what explains most of it first.
+
+    A group is what shares the component that explains most of the rest: slow ones that cross it count for it, and the
+    `evidence` of others for or against it. Of equal ones it is that which the fewest others cross.
+    """
+    rest = {index: frozenset(path) for index, path in slow.items()}
+    found = []
+    while rest:
+        affected = count_crossing(rest.values())
+        explained = {each: _MOST_OF_ONE * count + (evidence or {}).get(each, 0.0) for each, count in affected.items()}
+        best = next(iter(_likeliest(affected, [explained], crossing)), None)
+        members = tuple(index for index, path in rest.items() if best in path) if best is not None else (min(rest),)
+        found.append(Group(members, frozenset.intersection(*(rest.pop(index) for index in members))))
+    return found
+
+
+def blamed(
+    components: Collection[Component],
+    crossing: Mapping[Component, int],
+    evidence: Iterable[Evidence] = (),
+    changed: Collection[Component] = (),
+) -> tuple[Component, ...]:
+    """Those of the components that slow measurements share which explain them best, the likeliest first.
+
+    Several cannot be told apart; none where there are none. `evidence`: that of measurements which would have lost as
+    much as the slow ones if they crossed what is at fault, such as those of the same test; then that of others, such as
+    what moves the data by another library. Each is asked only as far as those before leave several. Where it tells
+    nothing, what the fewest others cross explains best that only these got slow.
+
+    `changed`: software that got another version when they became slow. Of what the measurements do not tell apart, it
+    goes before everything else, and hardware before software that is what it was. As not all that crosses software has
+    to suffer of a fault in it, it is named, too, where only measurements by other means speak against it.
+    """
+    kept, asked = list(components), []
+    alike = kept
+    for each in evidence:
+        asked.append(each)
+        kept = _near_best(kept, each)
+        alike = kept if len(asked) == 1 else alike
+        if len(kept) < 2:
+            break
+    kept = _likeliest(kept, asked, crossing)
+    first = min((_order(each, changed) for each in kept), default=0)
+    kept = [each for each in kept if _order(each, changed) == first]
+    if first != _CHANGED:
+        kept += _likeliest([each for each in alike if each in changed], asked, crossing)
+    return tuple(kept)
+
+
+_CHANGED, _HARDWARE, _UNCHANGED = range(3)
+
+
+def _order(each: Component, changed: Collection[Component]) -> int:
+    if each in changed:
+        return _CHANGED
+    return _UNCHANGED if each.kind.is_software else _HARDWARE
+
+
+def _near_best(components: Collection[Component], evidence: Evidence) -> list[Component]:
+    best = max((evidence.get(each, 0.0) for each in components), default=0.0)
+    return [each for each in components if best - evidence.get(each, 0.0) < _DOUBT]
+
+
+def _likeliest(
+    components: Collection[Component], evidence: Iterable[Evidence], crossing: Mapping[Component, int]
+) -> list[Component]:
+    """Those that no evidence rules out; where none tells them apart at all, those which the fewest cross. Likeliest
+    first; of equals a part of a node, not the node."""
+    kept, told = list(components), {each: 0.0 for each in components}
+    for one in evidence:
+        kept = _near_best(kept, one)
+        told = {each: told[each] + one.get(each, 0.0) for each in kept}
+    if all(math.isclose(told[each], told[kept[0]], abs_tol=1e-9) for each in kept):
+        fewest = min((crossing[each] for each in kept), default=0)
+        kept = [each for each in kept if crossing[each] == fewest]
+    return sorted(kept, key=lambda each: (-round(told[each], 9), crossing[each], each.kind is Kind.NODE, each))

@@ -1,0 +1,259 @@
+"""Alerts of one cause as one incident, with a finding of what explains them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from fabricheck.diagnosis.blame import Evidence, blamed, count_crossing, evidence_of, gains, groups
+from fabricheck.history.robust import centre_and_spread
+from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session
+from fabricheck.history.shares import percent
+from fabricheck.history.software import ANY_MOVER, Changed, named_with_versions, software_crossed, what_to_try
+from fabricheck.records.catalogue import code_of_slow
+from fabricheck.records.component import Component
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
+
+Ints = npt.NDArray[np.int64]
+
+#: Sessions before and after an alert among which its change is looked for.
+BEFORE, AFTER = 60, 30
+# Alerts this many sessions apart can have one cause.
+_SAME_CAUSE_SESSIONS = 14
+# Metrics that are asked about a component, of all that cross it: a fleet has 100,000 that cross its driver.
+_MOST_ROWS = 256
+# A change can be found in a session so much before or after its own: of a loss of three spreads or more, a session is
+# taken for one of the other side in 1 of 15, and two in a row in 1 of 200.
+_NEAR = 2
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One metric that got worse and, with `ended` None, still is.
+
+    `raised`: the session on which the chart crossed its threshold. `last_good` and `first_bad`: the sessions between
+    which the change lies. `ended`: when it was back, or `accepted`, or `worsened`: then a later alert has what it lost
+    on top. `before` and `after`: medians in `unit`; `change`
+    is after / before - 1. `spread`: of the baseline, relative, from session to session. `sum` and `threshold` are those
+    of the chart, `software` what changed between the two sessions.
+    """
+
+    key: MetricKey
+    unit: str
+    raised: Session
+    last_good: Session
+    first_bad: Session
+    ended: Session | None
+    accepted: bool
+    worsened: bool
+    before: float
+    after: float
+    change: float
+    spread: float
+    chart: str
+    sum: float
+    threshold: float
+    software: tuple[str, ...]
+    components: tuple[Component, ...]
+
+
+@dataclass(frozen=True)
+class Incident:
+    """Alerts of one cause, the one message about them.
+
+    `finding`: what explains them, its components the likeliest first; none where the paths of the alerts share nothing.
+    `affected`: how many of the `watched` metrics whose paths cross the first component raised an alert; without a
+    component the alert alone counts. `new`: raised on the last session. `next_step`: what tells more of software that
+    is named; empty where none is.
+    """
+
+    finding: Finding
+    raised: Session
+    open: bool
+    new: bool
+    affected: int
+    watched: int
+    next_step: str
+    alerts: tuple[Alert, ...]
+
+
+def incidents_of(series: Series, watched: Sequence[int], alerts: Sequence[Alert]) -> tuple[Incident, ...]:
+    """The incidents of all alerts, which are in the order of their sessions; `watched` are the numbers of the metrics
+    on which an alert was possible."""
+    return _Incidents(series, watched, alerts).found()
+
+
+@dataclass
+class _Cause:
+    """Alerts, by index, that are taken to have one cause; all of them cross what is `shared`, and `named` explains
+    those of its first session."""
+
+    session: int
+    alerts: list[int]
+    shared: frozenset[Component]
+    named: frozenset[Component]
+
+
+class _Incidents:
+    def __init__(self, series: Series, watched: Sequence[int], alerts: Sequence[Alert]) -> None:
+        self._series, self._alerts = series, alerts
+        self._place = {each.session: number for number, each in enumerate(series.sessions)}
+        self._row = {key: row for row, key in enumerate(series.keys)}
+        self._crossing = count_crossing(series.components[row] for row in watched)
+        self._unit = _numbers(series.units)
+        self._kind = _numbers(
+            (key.partition, key.environment, key.test, unit)
+            for key, unit in zip(series.keys, series.units, strict=True)
+        )
+
+    @cached_property
+    def _rows_over(self) -> dict[Component, Ints]:
+        """The metrics whose paths cross each component."""
+        found: dict[Component, list[int]] = {}
+        for row, (key, components) in enumerate(zip(self._series.keys, self._series.components, strict=True)):
+            for each in components if key != WHOLE_SYSTEM else ():
+                found.setdefault(each, []).append(row)
+        return {each: np.asarray(rows, dtype=np.int64) for each, rows in found.items()}
+
+    def found(self) -> tuple[Incident, ...]:
+        causes: list[_Cause] = []
+        by_session: dict[int, list[int]] = {}
+        for index, each in enumerate(self._alerts):
+            by_session.setdefault(self._place[each.raised.session], []).append(index)
+        for session, raised in by_session.items():
+            whole = [index for index in raised if self._alerts[index].key == WHOLE_SYSTEM]
+            causes += [_Cause(session, [each], frozenset(self._alerts[each].components), frozenset()) for each in whole]
+            rest = [index for index in raised if index not in whole and not self._joins(causes, index)]
+            causes += self._new(session, rest)
+        return tuple(map(self._incident, causes))
+
+    def _new(self, session: int, rest: Sequence[int]) -> Iterator[_Cause]:
+        alerts = [self._alerts[index] for index in rest]
+        evidence = self._evidence(alerts, same_test=True) if len(alerts) > 1 else None
+        for group in groups({index: self._alerts[index].components for index in rest}, self._crossing, evidence):
+            members = [self._alerts[index] for index in group.members]
+            named = self._named(group.components, members, self._changed(members))
+            yield _Cause(session, list(group.members), group.components, frozenset(named))
+
+    def _joins(self, causes: Sequence[_Cause], index: int) -> bool:
+        """Whether an alert belongs to a recent cause: its path crosses what explains that, and it began with it."""
+        alert = self._alerts[index]
+        raised, began = self._place[alert.raised.session], self._place[alert.first_bad.session]
+        for each in reversed(causes):
+            explained = each.named.intersection(alert.components)
+            if explained and raised - each.session <= _SAME_CAUSE_SESSIONS and began - each.session <= _NEAR:
+                each.shared, each.named = each.shared.intersection(alert.components), explained
+                each.alerts.append(index)
+                return True
+        return False
+
+    def _incident(self, cause: _Cause) -> Incident:
+        members = sorted((self._alerts[each] for each in cause.alerts), key=lambda each: (-abs(each.change), each.key))
+        changed = self._changed(members)
+        components = self._named(cause.shared, members, changed)
+        named = named_with_versions(components, changed, self._versions(members))
+        is_open = any(each.ended is None for each in members)
+        last = self._series.sessions[-1]
+        raised = self._series.sessions[cause.session]
+        affected, watched = len({each.key for each in members}), self._crossing.get(components[0], 1) if named else 1
+        return Incident(
+            finding=_finding(members, named, watched),
+            raised=raised,
+            open=is_open,
+            new=is_open and any(each.raised == last for each in members),
+            affected=affected,
+            watched=watched,
+            next_step=what_to_try(named, changed),
+            alerts=tuple(members),
+        )
+
+    def _named(
+        self, shared: frozenset[Component], alerts: Sequence[Alert], changed: Mapping[Component, Changed]
+    ) -> tuple[Component, ...]:
+        """What explains alerts that cross all that is shared. What all metrics lose is no part's fault; software that
+        changed then is named for it."""
+        if any(each.key == WHOLE_SYSTEM for each in alerts):
+            return tuple(sorted(each for each in shared if each in changed))
+        evidence = (self._evidence(alerts, same_test=same_test) for same_test in (True, False))
+        return blamed(shared, self._crossing, evidence, frozenset(changed))
+
+    def _evidence(self, alerts: Sequence[Alert], *, same_test: bool) -> Evidence:
+        """By component of the alerts, what the metrics without an alert say of it: those of the same tests, or of
+        others. Only those of the same unit count: a link that lost goodput may keep its latency."""
+        series, alerted = self._series, [self._row[each.key] for each in alerts]
+        components = {each for alert in alerts for each in alert.components}
+        chosen: set[int] = set()
+        for each in components:
+            over = self._rows_over[each]
+            same_kind = np.isin(self._kind[over], self._kind[alerted])
+            telling = np.isin(self._unit[over], self._unit[alerted]) & (same_kind == same_test)
+            over = over[telling & ~np.isin(over, alerted)]
+            chosen.update(over[np.linspace(0, over.size - 1, min(over.size, _MOST_ROWS)).astype(np.int64)].tolist())
+        rows = sorted(chosen)
+        since = min(self._place[each.first_bad.session] for each in alerts)
+        worse = series.worse[rows]
+        usual = centre_and_spread(worse[:, max(0, since - BEFORE) : since])
+        now = centre_and_spread(worse[:, since : since + AFTER])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            error = usual.spread * np.sqrt(1 / usual.count + 1 / now.count)
+        loss = float(np.median([abs(math.log1p(each.change)) for each in alerts]))
+        gained = gains(now.centre - usual.centre, error, loss)
+        return evidence_of(
+            (gain, components.intersection(series.components[row]))
+            for row, gain in zip(rows, gained.tolist(), strict=True)
+        )
+
+    def _changed(self, alerts: Sequence[Alert]) -> dict[Component, Changed]:
+        """The software that had another version when these were raised than before they got worse."""
+        found: dict[Component, Changed] = {}
+        for alert in alerts:
+            before = self._last_measured(alert, self._place[alert.last_good.session] - _NEAR)
+            old, new = (self._software(alert, each) for each in (before, self._place[alert.raised.session]))
+            found |= {
+                each: Changed(old[each], version) for each, version in new.items() if old.get(each, version) != version
+            }
+        return found
+
+    def _last_measured(self, alert: Alert, session: int) -> int:
+        measured = np.flatnonzero(np.isfinite(self._series.values[self._row[alert.key]]))
+        return int(measured[max(0, int(np.searchsorted(measured, session, side="right")) - 1)])
+
+    def _software(self, alert: Alert, session: int) -> Mapping[Component, str]:
+        test = ANY_MOVER if alert.key == WHOLE_SYSTEM else alert.key.test
+        return software_crossed(test, self._series.software[self._series.versions[self._row[alert.key], session]])
+
+    def _versions(self, alerts: Sequence[Alert]) -> dict[Component, str]:
+        """The software of alerts when they were raised."""
+        found: dict[Component, str] = {}
+        for alert in alerts:
+            found |= self._software(alert, self._place[alert.raised.session])
+        return found
+
+
+def _numbers(names: Iterable[Hashable]) -> Ints:
+    """Each name as a number, equal ones as the same."""
+    known: dict[Hashable, int] = {}
+    return np.asarray([known.setdefault(each, len(known)) for each in names], dtype=np.int64)
+
+
+def _finding(alerts: Sequence[Alert], named: tuple[Component, ...], watched: int) -> Finding:
+    worst, affected = alerts[0], len({each.key for each in alerts})
+    whole = any(each.key == WHOLE_SYSTEM for each in alerts)
+    several = f"{affected} of {watched} metrics that cross it got worse; the most {worst.key} " if named else ""
+    software = f"; changed then: {', '.join(worst.software)}" if worst.software else ""
+    return Finding(
+        code_of_slow(named) if named else "all-slow" if whole else "slower-than-before",
+        Verdict.DEGRADED,
+        f"{several}{percent(worst.change)} since {worst.first_bad}, last good {worst.last_good}{software}",
+        named,
+        worst.after,
+        worst.before,
+        worst.unit,
+        tuple(dict.fromkeys(str(each.key) for each in alerts)),
+    )

@@ -1,0 +1,85 @@
+"""Which software the data of a metric pass, as stored sessions tell it: the one reader of their names of software."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import MappingProxyType
+
+from fabricheck.records.component import Component, Kind, either
+
+#: The name of a test whose data may pass any software, for `software_crossed`.
+ANY_MOVER = "%transport=mpi"
+
+# A header names the collective library only of a run that used it.
+_COLLECTIVE = ("NCCL", "RCCL", "oneCCL")
+# All names that a header can have for the MPI library, which every run has, if only to start its ranks.
+_MPI = ("Open MPI", "Cray MPICH", "MVAPICH", "Intel MPI", "MPICH")
+_BY_MPI = ("%transport=mpi", "%transport=staging")
+_PROGRAMS_OF_MPI = ("osu", "IMB")
+_DRIVER = " driver"
+# The benchmark itself: another version may measure otherwise.
+_PROGRAM = "fabricbench"
+
+
+@lru_cache(maxsize=4096)
+def software_crossed(test: str, software: str) -> Mapping[Component, str]:
+    """The software that the data of a run of a test pass, without its version, which is the value.
+
+    `test` is its name with parameters, `software` the stored JSON of names and versions. Where the name does not tell
+    that MPI moves the data, and the run used no tool of MPI's, the MPI library is not among it.
+    """
+    known: dict[str, str] = json.loads(software)
+    by_mpi = any(each in test.split() for each in _BY_MPI) or any(each.startswith(_PROGRAMS_OF_MPI) for each in known)
+    found: dict[Component, str] = {}
+    for name, version in known.items():
+        if name in (*_COLLECTIVE, _PROGRAM) or f"{name}{_DRIVER}" in known:
+            found[Component(Kind.LIBRARY, name)] = version
+        elif name.endswith(_DRIVER):
+            found[Component(Kind.DRIVER, name)] = version
+        elif name in _MPI and by_mpi:
+            found[Component(Kind.MPI, name)] = version
+        elif name == "kernel":
+            found[Component(Kind.KERNEL, name)] = version
+    return MappingProxyType(found)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Versions of one piece of software before and after; several of a side are joined by commas."""
+
+    before: str
+    after: str
+
+
+def named_with_versions(
+    components: Iterable[Component], changed: Mapping[Component, Changed], versions: Mapping[Component, str]
+) -> tuple[Component, ...]:
+    """The components, software with the version that it had when something got slow."""
+    return tuple(
+        replace(each, version=changed[each].after if each in changed else versions.get(each, "")) for each in components
+    )
+
+
+def upgrades(components: Iterable[Component], changed: Mapping[Component, Changed]) -> dict[Component, Changed]:
+    """Those of the components, as `named_with_versions` has them, that changed."""
+    found = {each: changed.get(replace(each, version="")) for each in components}
+    return {each: versions for each, versions in found.items() if versions is not None}
+
+
+def what_to_try(components: Sequence[Component], changed: Mapping[Component, Changed]) -> str:
+    """What tells more of the software among components that `named_with_versions` gave; empty where there is none."""
+    software = [each for each in components if each.kind.is_software]
+    upgraded = upgrades(software, changed)
+    if not software:
+        return ""
+    if not upgraded:
+        return (
+            f"no version changed: suspect {either(replace(each, version='') for each in software)} or a setting of it"
+        )
+    earlier = either(replace(each, version=old.before) for each, old in upgraded.items())
+    if len(components) > 1:
+        return f"cannot be told apart: run again with {earlier} alone"
+    return f"does it go away with {earlier}?"
