@@ -228,6 +228,29 @@ CATALOGUE: Mapping[str, Entry] = {
             _AGAIN,
         ),
     ),
+    "under-alarm": Entry(
+        "is under what owners of equal machines require",
+        _SLOW,
+        Certainty.MEASURED,
+        "Worse than the bound that the owner of an equal system, or of the same part, runs machines against.",
+        (
+            "Owner and conditions stand beside it: are they yours?",
+            "fabricheck expected {system}: what the links allow",
+            _AGAIN,
+        ),
+    ),
+    "nvls-not-used": Entry(
+        "does not reduce in the switch",
+        _SLOW,
+        Certainty.MEASURED,
+        "An allreduce between the GPUs of a node is too slow and no faster than the links allow without NVLink SHARP, "
+        "which their switch has; no variable of the run keeps NCCL from it.",
+        (
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NVLS: is `NVLS multicast support` available?",
+            "nvidia-smi -q | grep -A 3 Fabric, and the state of nvidia-fabricmanager on {node}",
+            "In a virtual machine: does the host pass multicast on?",
+        ),
+    ),
     "slower-than-siblings": Entry(
         "is slower than its equals",
         _SLOW,
