@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fabricheck.expectation.gpus import algorithm_of, collective, in_switch
 from fabricheck.expectation.payload import Payload, least_payload
 from fabricheck.expectation.question import Question
 from fabricheck.records.operations import COLLECTIVES, PAIRS
@@ -12,7 +13,7 @@ from fabricheck.topology.graph import node_graph
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.network import node_of
-from fabricheck.topology.nic import nic_of
+from fabricheck.topology.nic import gpus_gbps, nic_of
 
 # Whose packets a transport's data travel in; copy engines move what MPI sends between the GPUs of a node.
 _MOVERS = {"copy": "copy", "kernel": "kernel", "ccl": "ccl", "mpi": "copy"}
@@ -22,6 +23,8 @@ _START_UP_US = {"copy": 10.0, "kernel": 12.0, "ccl": 15.0, "mpi": 20.0}
 _COLLECTIVES = {"ccl": COLLECTIVES, "copy": ("alltoall", "allgather", "broadcast")}
 # Below, more than the links decides.
 _LEAST_BYTES = 16 << 20
+# Over more, nobody has measured how much of the NICs is left (reference_values/parts).
+_MOST_NODES = 8
 _LEAST_START_UPS = 1000
 
 
@@ -41,6 +44,8 @@ def achievable(question: Question, expected: float | None) -> Achievable | None:
     """
     if not expected or question.bytes < _LEAST_BYTES:
         return None
+    if question.nodes > 1 and question.operation == "allreduce":
+        return _allreduce_between_nodes(question)
     data = _payload(question)
     if data is None:
         return None
@@ -50,6 +55,27 @@ def achievable(question: Question, expected: float | None) -> Achievable | None:
         expected * data.share * ideal_us / (ideal_us + start_up_us),
         f"{data.share:.1%} of {expected:.4g} Gb/s is data by {data.mover} over {data.technology}: {data.source}",
     )
+
+
+def _allreduce_between_nodes(question: Question) -> Achievable | None:
+    """By NCCL over a few nodes, at what rings get of the NICs, over two nodes trees, and what a node's own links
+    allow: the buffer crosses a node's NICs once between two nodes, and 2 (n - 1) / n times on a ring of n ranks."""
+    topology, n = question.topology, question.ranks
+    if question.transport != "ccl" or not question.gpus or question.nodes > _MOST_NODES:
+        return None
+    nic_data = least_payload([one.model for one in topology.nics], "nic")
+    if nic_data is None:
+        return None
+    crossings = 1.0 if question.nodes == 2 else 2 * (n - 1) / n
+    rate = gpus_gbps(topology, question.node_gpus) * nic_data.share / crossings
+    data = nic_data
+    if len(question.node_gpus) > 1:
+        inside, expected = _inside(question), collective(question).expected
+        if inside is None or expected is None:
+            return None
+        if expected * inside.share < rate:
+            rate, data = expected * inside.share, inside
+    return Achievable(rate, f"{data.share:.1%} is data by {data.mover} over {data.technology}: {data.source}")
 
 
 def between_hosts(topology: Topology, expected: float | None, bytes_: int) -> float | None:
@@ -81,8 +107,16 @@ def _payload(question: Question) -> Payload | None:
     if operation in PAIRS and distinct == 2:
         return least_payload(_on_the_way(question, *question.gpus), "ccl pair" if mover == "ccl" else mover)
     if operation in _COLLECTIVES.get(question.transport, ()) and distinct == len(question.gpus) > 1:
-        return least_payload(_between_gpus(question), mover)
+        return _inside(question)
     return None
+
+
+def _inside(question: Question) -> Payload | None:
+    """Of a collective between the GPUs of a node."""
+    mover = _MOVERS[question.transport]
+    found = algorithm_of(question.topology, question.operation, mover, question.node_gpus)
+    reduced = in_switch(question, found) is not None
+    return least_payload(_between_gpus(question), "ccl in switch" if reduced else mover)
 
 
 def _on_the_way(question: Question, source: Gpu, destination: Gpu) -> Iterable[str]:

@@ -22,6 +22,9 @@ from fabricheck.topology.flows import widest_rates
 from fabricheck.topology.graph import Edge, NodeGraph
 from fabricheck.topology.model import Gpu
 
+#: The name of the one in which a switch adds.
+IN_SWITCH = "reduced in the switch (NVLink SHARP)"
+
 
 @dataclass(frozen=True)
 class Algorithm:
@@ -121,6 +124,23 @@ def allreduce(graph: NodeGraph) -> Algorithm:
     if len(graph.wide_islands) > 1:
         candidates.append(Algorithm(ring_over_islands(graph) / moved, "one ring, through the CPUs, both steps"))
     return _best(candidates)
+
+
+def allreduce_in_switch(graph: NodeGraph) -> Algorithm | None:
+    """Every GPU's buffer goes to the switch once, which adds them; each GPU then sends its share of the sum to the
+    switch, which sends it to all: n + 1 shares over each link, both ways (NVLink SHARP, NCCL's NVLS; Hot Chips 34).
+
+    None where a GPU is on no switch that reduces.
+    """
+    n = len(graph.topology.gpus)
+    able = {switch.name for switch in graph.topology.switches if switch.in_network_reduction}
+    rates = [
+        max((graph.path_rate((gpu.name, name)) for name in able if graph.graph.has_edge(gpu.name, name)), default=0.0)
+        for gpu in graph.topology.gpus
+    ]
+    if n < 2 or not min(rates):
+        return None
+    return Algorithm(min(rates) * n / (n + 1), IN_SWITCH)
 
 
 def allreduce_over_rings(graph: NodeGraph) -> float:

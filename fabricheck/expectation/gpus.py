@@ -48,7 +48,9 @@ def collective(question: Question) -> Limits:
     # The messages of a list are what copies send, without a library's rings and trees.
     mover = "copy" if question.implementation == "transfers" else question.transport
     found = algorithm_of(question.topology, operation, mover, question.node_gpus)
-    graph = node_graph(_part(question.topology, frozenset(question.gpus)))
+    if reduced := in_switch(question, found):
+        found = reduced
+    graph = node_graph(node_part(question.topology, frozenset(question.gpus)))
     # A GPU sends, or receives, all of a rooted collective's buffer; of the others' the own share does not travel.
     injection = graph.least_injection_gbps * (1 if operation in ROOTED or operation == "allreduce" else n / (n - 1))
     # No library is known to keep more peers busy than a GPU has links for.
@@ -57,10 +59,22 @@ def collective(question: Question) -> Limits:
     return Limits(max(injection, best), found.gbps, best, start_up, found.name, floor_share)
 
 
+def in_switch(question: Question, other: algorithms.Algorithm) -> algorithms.Algorithm | None:
+    """What NCCL does where the switch reduces and that is faster than the `other`; None where it does not.
+
+    NCCL does so by itself unless a variable keeps it from that.
+    """
+    library = question.transport == "ccl" and question.implementation == "library"
+    if question.operation != "allreduce" or not library or question.without_switch:
+        return None
+    found = algorithms.allreduce_in_switch(node_graph(node_part(question.topology, frozenset(question.node_gpus))))
+    return found if found is not None and found.gbps > other.gbps else None
+
+
 @lru_cache(maxsize=1024)
 def algorithm_of(topology: Topology, operation: str, transport: str, gpus: tuple[Gpu, ...]) -> algorithms.Algorithm:
     """What a transport is expected to do, and what that gives, in Gb/s; the root of a rooted operation first."""
-    graph = node_graph(_part(topology, frozenset(gpus)))
+    graph = node_graph(node_part(topology, frozenset(gpus)))
     root, by_copy = gpus[0], transport in _ONE_PATH
     if operation == "alltoall":
         return algorithms.alltoall(graph)
@@ -146,7 +160,7 @@ def host_share(operation: str, n: int) -> float:
 
 
 @lru_cache(maxsize=64)
-def _part(topology: Topology, gpus: frozenset[Gpu]) -> Topology:
+def node_part(topology: Topology, gpus: frozenset[Gpu]) -> Topology:
     """The node as these GPUs alone use it. The others forward where no way leads round them, and are left out else."""
     if len(gpus) == len(topology.gpus):
         return topology

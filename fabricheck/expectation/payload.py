@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-#: Who moves data: copy engines, a kernel on the GPU's SMs, NCCL or RCCL in collectives and between pairs, a NIC.
-MOVERS = ("copy", "kernel", "ccl", "ccl pair", "nic")
+#: Who moves data: copy engines, a kernel on the GPU's SMs, a NIC; NCCL or RCCL: collectives, what the switch adds,
+#: and pairs.
+MOVERS = ("copy", "kernel", "ccl", "ccl in switch", "ccl pair", "nic")
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,11 @@ class Payload:
 
 _H200 = "measured on four H200 (nvbandwidth 0.8, nccl-tests 2.19.6, 2026-11-21)"
 _LAUNCHES = "measured on H200 (docs/results/h200-2026-11-22)"
+_ML = "stas00/ml-engineering@744d01e network/README.md"
+_A100 = "Azure/AI-benchmarking-guide@8fd0c6e: 231.58 of 300 GB/s, 8 A100 at 8 GB"
+_B200 = f"{_ML}: 682.2 of 900 GB/s, 8 B200 at 8 GiB without NVLink SHARP"
+_XGMI3 = "rocm.blogs.amd.com mi300x-rccl-xgmi: about 48 of 64 GB/s"
+_C2C = f"{_ML}: 359.05 and 377.15 of 450 GB/s on a DGX Station"
 _PCIE = "packets of 256 B with 24 B of header and framing, 128b/130b (PCI Express Base Specification 3.0)"
 
 # NVLink: copy engines send 256 B of data in a packet, SMs 128 B (NVIDIA/nccl-tests issue 149).
@@ -33,6 +39,15 @@ PAYLOADS = (
     Payload("NVLink4", "kernel", 0.836, f"128 B a packet, {_H200}"),
     Payload("NVLink4", "ccl", 0.788, f"128 B a packet, {_H200}"),
     Payload("NVLink4", "ccl pair", 0.815, f"128 B a packet, 2,934 of 3,600 Gb/s {_LAUNCHES}"),
+    Payload("NVLink4", "ccl in switch", 480 / 700, f"{_ML}: 480 GB/s busbw, 8 H200 at 16 GiB, where links allow 700"),
+    Payload("NVLink3", "copy", 276.3 / 300, "NVIDIA/nvbandwidth@66746a3 README.md: 276.3 of 300 GB/s, 8 A100"),
+    Payload("NVLink3", "ccl", 231.58 / 300, _A100),
+    Payload("NVLink3", "ccl pair", 231.58 / 300, f"a pair is no slower than the ring: {_A100}"),
+    Payload("NVLink5", "copy", 746 / 900, f"{_ML}: 746 of 900 GB/s, GB200"),
+    Payload("NVLink5", "ccl", 682.2 / 900, _B200),
+    Payload("NVLink5", "ccl in switch", 838 / 1400, f"{_ML}: 838 GB/s busbw, 8 B200 at 8 GiB, where links allow 1,400"),
+    Payload("NVLink5", "ccl pair", 682.2 / 900, f"a pair is no slower than the ring: {_B200}"),
+    Payload("NVLink-C2C", "copy", 359.05 / 450, _C2C),
     Payload("GPU memory", "copy", 0.87, f"a copy reads and writes: 1.67e4 of 1.92e4 Gb/s {_LAUNCHES}"),
     Payload("GPU memory", "kernel", 0.857, f"a copy reads and writes: 1.65e4 of 1.92e4 Gb/s {_LAUNCHES}"),
     Payload("NVLink2", "copy", 47 / 50, "OpenPOWER Table 1: 47 of 50 GB/s (70.56 of 75, 94.1%, on Sierra)"),
@@ -40,10 +55,18 @@ PAYLOADS = (
     Payload("X-Bus", "copy", 58.01 / 64, "OpenPOWER Table 1: 58.01 of 64 GB/s"),
     Payload("Infinity Fabric", "copy", 0.70, "De Sensi §III-D: about 70% on any pair, copies and MPI"),
     Payload("Infinity Fabric to the CPU", "copy", 28.3 / 36, "Schieffer §IV-A: 28.3 of 36 GB/s, pinned memory"),
+    Payload("Infinity Fabric 3", "copy", 48 / 64, _XGMI3),
+    Payload("Infinity Fabric 3", "kernel", 48 / 64, _XGMI3),
+    Payload("Infinity Fabric 3", "ccl", 48 / 64, _XGMI3),
     Payload("PCIe", "copy", 256 / 280 * 128 / 130, _PCIE),
     Payload("InfiniBand EDR", "nic", 11.82 / 12.5, "OpenPOWER Table 1: 11.82 of 12.5 GB/s"),
     Payload("Cassini", "nic", 0.95, "De Sensi §V-B1: 95% on one switch"),
-    Payload("Slingshot-11", "nic", 0.95, "its NIC is a Cassini; De Sensi §V-B1: 95% on one switch"),
+    Payload("Slingshot", "nic", 0.95, "its NIC is a Cassini; De Sensi §V-B1: 95% on one switch"),
+    Payload("InfiniBand HDR", "nic", 24 / 25, "NVIDIA/nccl-tests issue 119: 24 of 25 GB/s at best"),
+    Payload(
+        "ConnectX-7", "nic", 390 / 400, "Azure/azurehpc-health-checks@0e0a1ac: 390 of 400 Gb/s required of ib_write_bw"
+    ),
+    Payload("EFA", "nic", 364.9 / 400, f"{_ML}: 364.9 of 400 GB/s a node, 4 nodes of 8 H200"),
     Payload("ConnectX-6", "nic", 0.95, "De Sensi §V-B1: 95% on one switch"),
     Payload("shaped veth", "nic", 0.957, "TCP in Ethernet frames of 1,500 B, measured on emulated links"),
 )

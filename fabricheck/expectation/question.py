@@ -60,6 +60,7 @@ class Question:
     transports: tuple[str, ...] = ()  # of each step
     implementation: str = "library"  # of a collective; `transfers`: each message of its definition, whoever moves it
     beside: Company | None = None  # of a pair that goes with others at the same time, where they are known
+    without_switch: str = ""  # the variable that keeps NCCL from reducing in the switch
 
     @property
     def per_node(self) -> int:

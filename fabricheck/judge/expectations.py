@@ -13,6 +13,7 @@ from fabricheck.expectation.of_metric import expectation
 from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
 from fabricheck.expectation.question import FLOOR_FRACTION
 from fabricheck.judge.judge import Expect
+from fabricheck.judge.known import switch_is_left_out
 from fabricheck.judge.policy import Policy, host_memory_of
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import Quantity
@@ -38,6 +39,7 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
     ends = ends_of_ranks(run, topology)
     loads = _loads_of_rounds(run, topology.network, ends)
     beside = company_of_pairs(run, topology)
+    without_switch = switch_is_left_out(run.header.get("environment", {}))
 
     def expect(samples: Samples, quantity: Quantity) -> Expectation:
         if not ranks.keys() >= set(samples.ranks):
@@ -72,9 +74,12 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
             places=[hosts.index(each.host) for each in members],
             step_transports=run.header["plan"].get("step_transports") or (),
             company=len(ranks) - len(members) if _has_company(samples) else 0,
+            without_switch=without_switch,
         )
         if rule is not None and quantity == "goodput":
             found = replace(found, source=f"{found.source}; floor: {rule.source}")
+        if without_switch and samples.operation == "allreduce" and _can_reduce(topology):
+            found = replace(found, source=f"{found.source}; {without_switch} keeps NCCL from reducing in the switch")
         # What links carry of data is measured with NCCL as it is by default: each mode has kernels of its own.
         return replace(found, achievable=None) if run.header["plan"].get("ccl_mode") else found
 
@@ -90,6 +95,10 @@ def _with_nics_in_use(run: Run, topology: Topology) -> Topology:
     told = {word for name, value in set_ if name in _INTERFACES and value for word in re.split("[,:]", value)}
     used = tuple(nic for nic in topology.nics if nic.name in told)
     return replace(topology, nics=used) if used else topology
+
+
+def _can_reduce(topology: Topology) -> bool:
+    return any(switch.in_network_reduction for switch in topology.switches)
 
 
 def _has_company(samples: Samples) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from fabricheck.errors import UserError, reason_of
 from fabricheck.judge.evidence import short_name
 from fabricheck.judge.expectations import expect_from_topology
+from fabricheck.judge.in_switch import switch_not_used
 from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
 from fabricheck.judge.known import Facts, Part, is_comparable, load_parts, yardsticks_of_parts
 from fabricheck.judge.levels import is_of, level_on
@@ -121,6 +122,9 @@ class SystemJudge:
         expect = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
         known = self._known(run, topology)
         judged = judge_run(run, expect, self._references(run, test, attributes), self.policy, known)
+        unused = switch_not_used(judged, topology) if topology is not None else None
+        if unused is not None:
+            judged = replace(judged, problems=(*judged.problems, unused))
         other = problem_of_gpus(run, topology) if topology is not None else None
         if other is not None:
             judged = replace(judged, verdict=worst([judged.verdict, other.verdict]), problems=(*judged.problems, other))

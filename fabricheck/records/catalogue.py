@@ -157,6 +157,17 @@ CATALOGUE: Mapping[str, Entry] = {
         "It is below what a paper measured on such a system, or below the limit at which an owner of equal machines "
         "raises an alert.",
         (_EXPECTED, "The conditions of that value stand beside it in the report: are they yours?", _AGAIN), "A metric"),
+    "under-alarm": Entry("is under what owners of equal machines require", _SLOW, _MEASURED,
+        "Worse than the bound that the owner of an equal system, or of the same part, runs machines against.",
+        ("Owner and conditions stand beside it: are they yours?",
+         "fabricheck expected {system}: what the links allow",
+         _AGAIN), "A node"),
+    "nvls-not-used": Entry("does not reduce in the switch", _SLOW, _MEASURED,
+        "An allreduce between the GPUs of a node is too slow and no faster than the links allow without NVLink "
+        "SHARP, which their switch has; no variable of the run keeps NCCL from it.",
+        ("NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NVLS: is `NVLS multicast support` available?",
+         "nvidia-smi -q | grep -A 3 Fabric, and the state of nvidia-fabricmanager on {node}",
+         "In a virtual machine: does the host pass multicast on?"), "A node"),
     "slower-than-siblings": Entry("is slower than its peers", _SLOW, _CONTRAST,
         "It is slower than equal measurements of the same session by more than noise explains.",
         (_DOCTOR, _LOOK, _AGAIN), "A metric"),

@@ -98,9 +98,10 @@ class Judgement:
         if self.verdict is Verdict.FAIL:
             return "wrong-bytes" if self.samples.wrong_bytes > 0 else "below-floor"
         by = self.yardstick.kind if self.yardstick is not None else "reference"
+        alarm = self.yardstick is not None and self.yardstick.alarm
         return {
             Verdict.PASS: "",
-            Verdict.DEGRADED: f"slower-than-{by}",
+            Verdict.DEGRADED: "under-alarm" if alarm else f"slower-than-{by}",
             Verdict.INCOMPLETE: "no-baseline",
             Verdict.INVALID: "implausible-value",
         }[self.verdict]

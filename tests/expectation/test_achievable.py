@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from fabricheck.expectation.of_metric import expectation
+from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Expectation
-from tests.support.nodes import system
+from tests.support.nodes import ROOT, system
 
 GIB = 1 << 30
 
@@ -45,6 +46,38 @@ def test_recorded_goodput_is_what_can_be_achieved(
     assert found.expected is not None and found.achievable is not None
     assert found.achievable < found.expected
     assert found.achievable_source
+
+
+# Of published machines: busbw in GB/s (reference_values).
+@pytest.mark.parametrize(
+    ("name", "devices", "nodes", "busbw", "more"),
+    [
+        ("dgx-a100", 8, 1, 231.58, {}),
+        ("hgx-h200:gpu8", 8, 1, 480.0, {}),
+        ("hgx-h200:gpu8", 8, 1, 367.6, {"without_switch": "NCCL_NVLS_ENABLE=0"}),
+        ("hgx-h200:gpu8", 4, 1, 363.3, {}),
+        ("alps", 4, 2, 150.0, {}),
+        ("alps", 4, 8, 91.04, {}),
+    ],
+)
+def test_a_published_allreduce_is_what_can_be_achieved(
+    name: str, devices: int, nodes: int, busbw: float, more: dict[str, Any]
+) -> None:
+    site, _, partition = name.partition(":")
+    topology = SystemJudge.of(name, ROOT).topology_of(name) if partition else system(site)
+    assert topology is not None
+    ranks = devices * nodes
+    given = {"schedule": "uncontended", "bytes": 8 * GIB, "quantity": "goodput", "host_copy_gbps": 80.0, "nodes": nodes}
+    found = expectation(
+        topology,
+        operation="allreduce",
+        implementation="library",
+        transport="ccl",
+        devices=[*range(devices)] * nodes,
+        **{**given, **more},
+    )
+    assert found.achievable is not None
+    assert 0.75 * found.achievable < 8 * busbw * ranks / (2 * (ranks - 1)) <= 1.05 * found.achievable
 
 
 @pytest.mark.parametrize(

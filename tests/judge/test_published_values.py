@@ -206,3 +206,27 @@ def test_a_row_that_cannot_judge_is_refused_in_one_line(tmp_path: Path, before: 
     with pytest.raises(UserError, match=said) as error:
         load_part(path)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("level", "environment", "found"),
+    [
+        (480.0, {}, []),
+        (367.6, {}, ["nvls-not-used", "under-alarm"]),
+        (367.6, {"NCCL_NVLS_ENABLE": "0"}, []),
+        (367.6, {"NCCL_ALGO": "Ring"}, []),
+        (367.6, {"NCCL_ALGO": "^NVLS,NVLSTree"}, []),
+        (367.6, {"NCCL_ALGO": "allreduce:nvls,tree;broadcast:ring"}, ["nvls-not-used", "under-alarm"]),
+        (300.0, {"NCCL_NVLS_ENABLE": "0"}, ["slower-than-part"]),
+    ],
+)
+def test_eight_gpus_have_to_reduce_in_the_switch_unless_a_variable_says_not_to(
+    level: float, environment: dict[str, str], found: list[str]
+) -> None:
+    made = run_of(["n"] * 8, [tuple(range(8))], level=8 * level / 1.75, operation="allreduce", transport="ccl")
+    made = replace(made, samples=tuple(replace(each, implementation="library") for each in made.samples))
+    judged = SystemJudge.of("hgx-h200:gpu8", ROOT).judge(named(made, *H200, environment=environment))
+    codes = {each.code for each in judged.problems} | {each.code for each in judged.judgements}
+    assert sorted(codes - {""}) == found
+    if environment and not found:
+        assert next(iter(environment)) in judged.judgements[0].expectation.source
