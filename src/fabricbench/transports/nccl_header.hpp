@@ -11,11 +11,18 @@
 #include <string>
 
 #include "fabricbench/errors.hpp"
+#include "fabricbench/private_log.hpp"
+#include "fabricbench/proof_logs.hpp"
 
 namespace fabricbench {
 
+// What fails says the library's first warning too, which is nearest to the cause: `/dev/shm` is full.
 inline void check(ncclResult_t result, const char* call) {
-  if (result != ncclSuccess) throw RunError("library", std::string(call) + " failed: " + ncclGetErrorString(result));
+  if (result == ncclSuccess) return;
+  const auto facts = reasons_in_ccl_log(read_private_log());
+  const auto warning = facts.find("warning");
+  throw RunError("library", std::string(call) + " failed: " + ncclGetErrorString(result) +
+                                (warning != facts.end() ? ": " + warning->second : ""));
 }
 
 }  // namespace fabricbench
