@@ -81,7 +81,9 @@ def adopt(system: Any) -> None:
     """Completes the partitions and environments of a system of ReFrame that say nothing of backends."""
     remote = any(_scheduler(partition) != "local" for partition in system.partitions)
     for partition in system.partitions:
-        for line in _adopt(partition, login=remote and _scheduler(partition) == "local"):
+        # Whoever declares GPUs of a local partition means this machine.
+        login = remote and _scheduler(partition) == "local" and not partition.devices
+        for line in _adopt(partition, login=login):
             say_once(line)
     if not described(system.name):
         text = "has no topology.yaml: no model says what it should reach, and its metrics are unjudged"
