@@ -14,8 +14,13 @@ from fabricheck.topology.model import Topology
 # NVIDIA DCGM, dcgm_gpu_hardware_limits.h: one replay or recovery is too many, CRC errors matter from 100 a second on
 # (two healthy H200 had 1 to 41 a test on nearly every link: docs/results/h200x2-2026-11-22),
 # and 8 PCIe replays a minute are the most that is recommended.
-_NVLINK_ERRORS = {"replay": "replays", "recovery": "recoveries"}
-_NVLINK_CRC = {"crc_flit": "CRC errors of flits", "crc_data": "CRC errors of data"}
+_NVLINK_ERRORS = {"replay": "replays", "recovery": "recoveries", "recoveries_failed": "failed recoveries"}
+_NVLINK_CRC = {
+    "crc_flit": "CRC errors of flits",
+    "crc_data": "CRC errors of data",
+    "effective_errors": "errors that FEC did not correct",
+    "symbol_errors": "symbol errors",
+}
 _CRC_A_SECOND = 100.0
 _PCIE_REPLAYS_A_MINUTE = 8.0
 # The GPU protects itself: it is not as fast as it should be, whatever it is asked to do.
@@ -42,13 +47,14 @@ _THROTTLED_TICKS = {
 }
 # The links that NVML numbers; NVLink-C2C, to a GPU's own CPU, is none of them.
 _NVLINK = re.compile(r"NVLink ?\d")
+_PCIE = re.compile(r"PCIe (?:Gen ?)?(\d)\b")
 # Errors of programs, and not of the machine (NVIDIA, "XID Errors": 13, 31, 43, 45, 68, 69, 94 belong to applications).
 _OF_PROGRAMS = frozenset((13, 31, 43, 45, 68, 69, 94, 137))
 
 
 def evidence_of_gpus(nodes: Sequence[Node], topology: Topology | None) -> Iterator[Evidence]:
     """Of each GPU of each node, the worst last; nothing where a node told nothing of GPUs."""
-    links = _described_links(topology)
+    links, generations = _described_links(topology), _described_generations(topology)
     most = _most_links(nodes)
     for node in nodes:
         earlier = {gpu.bus_id: gpu for gpu in node.before.gpus} if node.before else {}
@@ -56,6 +62,7 @@ def evidence_of_gpus(nodes: Sequence[Node], topology: Topology | None) -> Iterat
             one = _Gpu(node, gpu, earlier.get(gpu.bus_id) if node.after else None)
             yield from _processes(one)
             yield from _pcie(one)
+            yield from _slot(one, generations.get(gpu.index, 0))
             yield from _links(one, links.get(gpu.index, most.get(gpu.name, 0)))
             yield from _throttled(one)
             yield from _memory(one)
@@ -120,6 +127,29 @@ def _pcie(one: _Gpu) -> Iterator[Evidence]:
     yield one.say("pcie-reduced", f"PCIe runs at {now} of {full}", advice, None if rests else Verdict.DEGRADED)
 
 
+def _slot(one: _Gpu, described: int) -> Iterator[Evidence]:
+    """A slot, riser or firmware setting that keeps the GPU's PCIe link under what the GPU can do.
+
+    Where the topology has no more either it is only told: so the machine was built.
+    """
+    gpu = one.gpu
+    most, own = gpu.pcie_most_generation or 0, gpu.pcie_own_generation or 0
+    if 0 < most < max(own, described):
+        text = f"its slot allows PCIe Gen {most}, and it can do Gen {max(own, described)}"
+        advice = "the slot's or riser's setting in the firmware (bifurcation, speed), and the riser itself"
+        yield one.say("pcie-reduced", text, advice, Verdict.DEGRADED if most < described else None)
+
+
+def _described_generations(topology: Topology | None) -> Mapping[int, int]:
+    """The generation of each GPU's PCIe link by the topology, where it names one."""
+    found: dict[int, int] = {}
+    for gpu in topology.gpus if topology is not None else ():
+        for link in topology.links if topology is not None else ():
+            if gpu.name in link.ends and (match := _PCIE.match(link.technology)):
+                found[gpu.index] = int(match[1])
+    return found
+
+
 def _described_links(topology: Topology | None) -> Mapping[int, int]:
     """How many NVLinks a GPU has by the topology, by the GPU's index."""
     if topology is None:
@@ -146,12 +176,21 @@ def _links(one: _Gpu, wanted: int) -> Iterator[Evidence]:
     down = [link.number for link in links if not link.active]
     was_up = {link.number for link in one.before.links if link.active} if one.before else set()
     lost = sorted(was_up - up)
-    if links and (len(up) < wanted or lost):
+    # AMD's driver lists the links of its board alone: each of them should be up.
+    amd = one.gpu.name.startswith("AMD")
+    wanted = len(links) if amd else wanted
+    if len(up) < wanted or lost:
         during = f", and link {', '.join(map(str, lost))} went down during the test" if lost else ""
         which = f" ({', '.join(map(str, down))} inactive)" if 0 < len(down) <= 6 else ""
         advice = f"nvidia-smi nvlink -s -i {one.gpu.index}, and the fabric manager's log"
+        advice = "amd-smi xgmi, and the kernel's log" if amd else advice
         text = f"{len(up)} of {max(wanted, len(up))} links to other GPUs are active{which}{during}"
-        yield one.say("gpu-links-down", text, advice, Verdict.DEGRADED)
+        # A guest may be told that all are down, whatever they are.
+        hidden = amd and not lost and not any(link.active for gpu in one.node.last.gpus for link in gpu.links)
+        verdict = Verdict.PASS if hidden else Verdict.DEGRADED
+        yield one.say(
+            "gpu-links-down", text + (", as of all GPUs: a guest may not see them" if hidden else ""), advice, verdict
+        )
     yield from _link_errors(one)
 
 

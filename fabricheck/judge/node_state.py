@@ -14,6 +14,7 @@ from fabricheck.judge.evidence_of_gpus import evidence_of_gpus
 from fabricheck.judge.evidence_of_nics import evidence_of_nics
 from fabricheck.judge.evidence_of_nodes import evidence_of_nodes
 from fabricheck.judge.evidence_of_paths import evidence_of_paths
+from fabricheck.judge.node_rules import EXPLAINS_PATHS, evidence_of_rules
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
@@ -37,6 +38,7 @@ def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
         *evidence_of_nics(nodes, topology),
         *evidence_of_paths(nodes, topology),
         *evidence_of_nodes(nodes, run),
+        *evidence_of_rules(nodes),
         *evidence_of_association(run, topology),
         *_silent(run.states, nodes, run),
     ]
@@ -67,6 +69,7 @@ def evidence_of_node(
         *evidence_of_gpus([node], topology),
         *evidence_of_nics([node], topology, alone=True),
         *evidence_of_nodes([node], None),
+        *evidence_of_rules([node]),
         *(
             Evidence("state-unknown", state.host, "", f"could not be asked: {each}", "", Verdict.INCOMPLETE)
             for each in state.notes
@@ -132,14 +135,25 @@ def findings_of(runs: Iterable[tuple[Run, Topology | None]]) -> Iterator[Finding
 
 
 def with_problems_of_nodes(judged: RunJudgement, topology: Topology | None) -> RunJudgement:
-    """The judgement with what the nodes say that keeps the run from being green."""
+    """The judgement with what the nodes say that keeps the run from being green, and why paths may be wrong."""
+    found = evidence_of(judged.run, topology)
     problems = tuple(
         _finding(each, each.verdict, topology)
-        for each in evidence_of(judged.run, topology)
+        for each in found
         if each.verdict is not None and each.verdict is not Verdict.PASS
     )
+    why = "".join(f"; {each.message}" for each in _each_once(found) if each.code in EXPLAINS_PATHS)
+    own = [
+        replace(one, message=f"{one.message}{why}") if one.code in ("path-forbidden", "path-unproven") else one
+        for one in judged.problems
+    ]
     verdict = worst([judged.verdict, *(each.verdict for each in problems)])
-    return replace(judged, verdict=verdict, problems=(*judged.problems, *problems))
+    return replace(judged, verdict=verdict, problems=(*own, *problems))
+
+
+def _each_once(found: Sequence[Evidence]) -> Iterable[Evidence]:
+    """The first of each kind: equal nodes say the same."""
+    return {each.code: each for each in reversed(found)}.values()
 
 
 def _finding(each: Evidence, verdict: Verdict, topology: Topology | None) -> Finding:

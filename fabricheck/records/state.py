@@ -37,7 +37,8 @@ class GpuState:
 
     The PCIe link now and at most; `performance_state` 0 is under load. `throttle`: names of what holds its clocks down
     now. `settings` are what an administrator chooses (ECC, MIG, persistence and compute mode). `counters` only rise:
-    errors, and nanoseconds of throttling by reason. `rows`: remapped rows that wait for a reset, or that failed.
+    errors, and nanoseconds of throttling by reason. `rows`: remapped rows (before Ampere: retired pages) that wait
+    for a reset, or that failed. `pcie_own_generation`: what the GPU can do in another slot.
     """
 
     index: int
@@ -48,6 +49,7 @@ class GpuState:
     pcie_width: int | None = None
     pcie_most_generation: int | None = None
     pcie_most_width: int | None = None
+    pcie_own_generation: int | None = None
     performance_state: int | None = None
     clock_mhz: int | None = None
     clock_most_mhz: int | None = None
@@ -102,12 +104,23 @@ class Xid:
 
 
 @dataclass(frozen=True)
+class KernelEvent:
+    """What the kernel's log says of a device, `at_s` seconds after the node started. `kind`: a row of
+    `fabricheck.state.host.EVENTS`; `part` as the log names it, a PCI address or a port."""
+
+    kind: str
+    part: str
+    at_s: float
+    text: str
+
+
+@dataclass(frozen=True)
 class NodeState:
     """A node at one moment. `time_s` is its own clock, in seconds since 1970.
 
     `versions`: kernel, drivers, firmware. `settings`: governor and the like. `busy_cores` of `cores` were at work, and
-    `busiest` says which programs, before the run: others'. `xids` is None where the kernel's log cannot be read. `tcp`
-    has the kernel's counters. `blocked`: on which ways to other nodes large packets are lost,
+    `busiest` says which programs, before the run: others'. `xids` and `events` are None where the kernel's log cannot
+    be read. `tcp` has the kernel's counters. `blocked`: on which ways to other nodes large packets are lost,
     after the run. `notes`: what could not be asked, and why, a line each.
     """
 
@@ -122,6 +135,7 @@ class NodeState:
     memory_bytes: int = 0
     memory_free_bytes: int = 0
     xids: tuple[Xid, ...] | None = None
+    events: tuple[KernelEvent, ...] | None = None
     tcp: Mapping[str, int] = field(default_factory=dict)
     gpus: tuple[GpuState, ...] = ()
     nics: tuple[NicState, ...] = ()

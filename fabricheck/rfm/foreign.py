@@ -8,13 +8,18 @@ line for each environment, so that nothing is measured or left out in silence.
 from __future__ import annotations
 
 import functools
+import json
+import os
 import re
+import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fabricheck import mpi
 from fabricheck.suite import described
+from fabricheck.topology.products import GpuProduct, gpu_product
 
 #: What a word in a module's name, a compiler, a variable or a feature says, the first that fits.
 _MPI = (
@@ -28,17 +33,9 @@ _MPI = (
 #: By backend: what compiles for its GPUs, its library of collectives, and what brings that.
 _TOOLS = {"cuda": r"cuda|nvhpc|nvidia", "hip": r"rocm|hip(cc)?\b|craype-accel-amd", "sycl": r"oneapi|icpx|sycl|dpc"}
 _CCL = {"cuda": ("nccl", r"nccl|nvhpc"), "hip": ("rccl", r"rccl|rocm"), "sycl": ("oneccl", r"ccl|oneapi")}
+#: Modules by their usual names, to be changed to the site's.
+_SNIPPET = {"cuda": ("OpenMPI", "CUDA", "NCCL"), "hip": ("OpenMPI", "ROCm"), "sycl": ("impi", "intel-compilers")}
 _ARCHITECTURES = (("cuda", r"sm_?(\d+a?)$"), ("hip", r"(gfx\w+)$"), ("sycl", r"(intel_gpu_\w+|pvc)$"))
-#: Of GPUs that are named by their model.
-_MODELS = (
-    ("cuda", "90", r"h100|h200|gh200|hopper"),
-    ("cuda", "80", r"a100|ampere"),
-    ("cuda", "70", r"v100|volta"),
-    ("cuda", "60", r"p100|pascal"),
-    ("hip", "gfx942", r"mi300"),
-    ("hip", "gfx90a", r"mi2[0-9]0"),
-    ("sycl", "pvc", r"pvc|ponte|max ?1[0-9]{3}"),
-)
 _GPU_AWARE = (
     r"(gpu|cuda|rocm|hip|device)[-_]?aware|ucx-(cuda|rocm)|[+](cuda|rocm)"
     r"|mpich_gpu_support_enabled=1|i_mpi_offload=[1-9]"
@@ -82,8 +79,11 @@ class Derived:
 
 def adopt(system: Any) -> None:
     """Completes the partitions and environments of a system of ReFrame that say nothing of backends."""
+    remote = any(_scheduler(partition) != "local" for partition in system.partitions)
     for partition in system.partitions:
-        for line in _adopt(partition):
+        # Whoever declares GPUs of a local partition means this machine.
+        login = remote and _scheduler(partition) == "local" and not partition.devices
+        for line in _adopt(partition, login=login):
             say_once(line)
     if not described(system.name):
         text = "has no topology.yaml: no model says what it should reach, and its metrics are unjudged"
@@ -96,17 +96,25 @@ def say_once(text: str) -> None:
     print(f"fabricheck: {text}", file=sys.stderr)
 
 
-def _adopt(partition: Any) -> Iterable[str]:
+def _adopt(partition: Any, *, login: bool) -> Iterable[str]:
     if "gpu" not in partition.features and any(each.device_type == "gpu" for each in partition.devices):
         partition.features.append("gpu")
     foreign = [each for each in partition.environs if "backend" not in each.extras]
     if not foreign:
         return
-    gpus, unknown = gpus_of_devices(partition.devices)
+    if login:
+        yield f"{partition.fullname} is left out: it runs on this machine, a login node of others ({DOCUMENT})"
+        return
+    gpus, unknown = gpus_of_devices(partition.devices, _words_of(partition))
     if unknown:
         yield f"{partition.fullname}: its GPUs are left out: {unknown} ({DOCUMENT})"
+    elif gpus is None and (hint := _hint(partition)):
+        yield f"{partition.fullname}: its GPUs are left out: {hint} ({DOCUMENT})"
+    if gpus is not None and (line := _ask_for_gpus(partition)):
+        yield f"{partition.fullname}: {line}"
     if "nodes" not in partition.extras and "multinode" not in partition.features:
         yield f"{partition.fullname}: its network is left out: nodes in its extras does not say how many it has"
+    drives = False
     for environ in foreign:
         where = f"{partition.fullname}+{environ.name}"
         words = said(partition, environ)
@@ -116,13 +124,85 @@ def _adopt(partition: Any) -> Iterable[str]:
             why = reason or "no MPI library is named by its modules, compilers, variables or features"
             yield f"{where} is left out: {why} ({DOCUMENT})"
             continue
+        drives = drives or found.backend != "host"
         environ.features.extend(each for each in found.features if each not in environ.features)
         environ.extras.update(_extras(found, environ))
         yield f"{where} is not described for Fabricheck; taken for {found} ({DOCUMENT})"
+    if gpus is not None and not drives:
+        yield f"{partition.fullname}: no environment drives its GPUs; add to environments and to its environs: " + (
+            json.dumps(
+                {
+                    "name": "gpu",
+                    "target_systems": [partition.fullname.partition(":")[0]],
+                    "modules": [*_SNIPPET[gpus.backend]],
+                    "features": ["mpi"],
+                }
+            )
+        )
 
 
-def gpus_of_devices(devices: Iterable[Any]) -> tuple[Gpus | None, str]:
-    """The GPUs of ReFrame's `devices`, and why they cannot be known; neither where there are none."""
+def _hint(partition: Any) -> str:
+    """What to add to a partition without devices whose words name GPUs; empty where none do."""
+    words = _words_of(partition)
+    if not re.search(r"\bgpus?\b|gres|_rfm_gpu", words):
+        return ""
+    name, product = _model_in(words)
+    count = re.search(rf"\b(\d+) {re.escape(name)}\b", words) if name else None
+    arch = (f"sm_{product.arch}" if product.backend == "cuda" else product.arch) if product is not None else "sm_90"
+    device = {"type": "gpu", "arch": arch, "num_devices": int(count[1]) if count else 4}
+    return f'add "devices": [{json.dumps(device)}], as its nodes are'
+
+
+def _words_of(partition: Any) -> str:
+    """What a partition says of itself, in lower case: name, description, options, features."""
+    options = [option for name, options in partition.resources.items() for option in (name, *options)]
+    features = [*partition.features, *map(str, partition.extras.values())]
+    words = (partition.name, getattr(partition, "descr", ""), *partition.access, *options, *features)
+    return re.sub(r"[_:=,/-]|(?<=\d)x(?=[a-z])", " ", " ".join(map(str, words)).lower())
+
+
+#: What an option that asks a scheduler for GPUs looks like.
+_ASKS = re.compile(r"gpu|--gres=")
+_PLACE = re.compile(r"\{[^{}]*\}")
+
+
+def _asks_for_gpus(name: str, options: Sequence[str]) -> bool:
+    """Whether a resource is GPUs by another name, with their number to be filled in and nothing else."""
+    return len(options) == 1 and len(_PLACE.findall(options[0])) == 1 and "gpu" in f"{name} {options[0]}".lower()
+
+
+def _ask_for_gpus(partition: Any) -> str:
+    """Makes the partition's jobs ask for GPUs, by ReFrame's resource `_rfm_gpu`; what was changed or is missing, in a
+    line.
+
+    A resource of another name with one number to fill in is taken for it. In PBS, GPUs belong into the chunk, which are
+    options without a dash.
+    """
+    if (scheduler := _scheduler(partition)) == "local":
+        return ""
+    resources: dict[str, list[str]] = partition._resources  # there is no other way to add one
+    line = ""
+    if not resources.get("_rfm_gpu"):
+        other = next((name for name, options in resources.items() if _asks_for_gpus(name, options)), None)
+        if other is None:
+            if any(_ASKS.search(str(each)) for each in partition.access):
+                return ""
+            return 'its jobs ask for no GPU: add the resource {"name": "_rfm_gpu", "options": [...{num_gpus_per_node}]}'
+        resources["_rfm_gpu"] = [_PLACE.sub("{num_gpus_per_node}", option) for option in resources[other]]
+        line = f"its resource {other} is taken for _rfm_gpu: {resources['_rfm_gpu'][0]}"
+    if scheduler == "pbs":
+        chunk = [re.sub(r"^-l\s*(?=ngpus=)", "", option) for option in resources["_rfm_gpu"]]
+        if chunk != resources["_rfm_gpu"]:
+            resources["_rfm_gpu"] = chunk
+            line = f"GPUs of PBS belong into the chunk: _rfm_gpu is taken for {chunk[0]}"
+    return line
+
+
+def gpus_of_devices(devices: Iterable[Any], words: str = "") -> tuple[Gpus | None, str]:
+    """The GPUs of ReFrame's `devices`, and why they cannot be known; neither where there are none.
+
+    Where they name neither architecture nor model, `words` of the partition may: `gpu_rome_a100_40`.
+    """
     found = next((each.info for each in devices if each.device_type == "gpu"), None)
     if found is None:
         return None, ""
@@ -131,11 +211,22 @@ def gpus_of_devices(devices: Iterable[Any]) -> tuple[Gpus | None, str]:
     for backend, pattern in _ARCHITECTURES:
         if (match := re.match(pattern, arch)) is not None:
             return Gpus(count, backend, match[1]), ""
-    for backend, known, pattern in _MODELS:
-        if re.search(pattern, f"{arch} {model}"):
-            return Gpus(count, backend, known), ""
-    named = f"nobody knows their architecture {arch!r}" if arch else "their devices name no architecture"
+    product = gpu_product(f"{arch} {model}") or (None if arch or model else _model_in(words)[1])
+    if product is not None:
+        return Gpus(count, product.backend, product.arch), ""
+    named = (
+        f"nobody knows their architecture {arch or model!r}" if arch or model else "their devices name no architecture"
+    )
     return None, f"{named}: give arch, such as sm_90 or gfx90a"
+
+
+def _model_in(words: str) -> tuple[str, GpuProduct | None]:
+    """The first word, with the one behind it, that names a model of GPUs."""
+    split = words.split()
+    for at, word in enumerate(split):
+        if (product := gpu_product(word)) is not None:
+            return word, gpu_product(" ".join(split[at : at + 2])) or product
+    return "", None
 
 
 def derive(words: str, gpus: Gpus | None) -> Derived | None:
@@ -161,8 +252,24 @@ def said(partition: Any, environ: Any) -> str:
         # ReFrame's own compilers, where the settings name none, say nothing.
         *(each for each in (environ.cc, environ.cxx) if each not in ("cc", "CC")),
         environ.name,
+        *_on_path(partition, environ),
     ]
     return " ".join(map(str, words)).lower()
+
+
+def _on_path(partition: Any, environ: Any) -> Iterable[str]:
+    """What this machine's PATH has, for an environment that names no modules, compilers or commands of its own: so
+    ReFrame would find it."""
+    own = (*partition.local_env.modules, *environ.modules, *getattr(environ, "prepare_cmds", ()), *environ.env_vars)
+    if own or environ.cc not in ("", "cc") or environ.cxx not in ("", "CC"):
+        return
+    if os.environ.get("CRAY_MPICH_VERSION"):
+        yield "cray-mpich"
+    elif (name := next((name for name in mpi.NAMES if shutil.which("mpicxx") and mpi.find(name)), None)) is not None:
+        yield name
+    for compiler, word in (("nvcc", "cuda"), ("hipcc", "rocm"), ("icpx", "oneapi")):
+        if shutil.which(compiler):
+            yield word
 
 
 def _extras(found: Derived, environ: Any) -> dict[str, Any]:
@@ -174,6 +281,10 @@ def _extras(found: Derived, environ: Any) -> dict[str, Any]:
     if found.backend != "host" and not found.gpu_aware:
         extras["not_gpu_aware"] = f"the MPI library of {environ.name}, by all that its settings say,"
     return {name: value for name, value in extras.items() if name not in environ.extras}
+
+
+def _scheduler(partition: Any) -> str:
+    return str(partition.scheduler.registered_name)
 
 
 def _launcher(partition: Any) -> str:

@@ -25,10 +25,14 @@ _THROTTLE = {
 def gpu_states() -> tuple[str, tuple[GpuState, ...], tuple[str, ...]] | None:
     """The driver's version, the GPUs, and a line for each call that gave no answer; None where there is no amd-smi."""
     answers, notes = {}, []
-    for what in ("static", "metric", "process"):
+    xgmi: list[dict[str, Any]] = []
+    for what in ("static", "metric", "process", "xgmi"):
         got = ask(["amd-smi", what, "--json"], _PATIENCE_S)
         if got.missing:
             return None
+        if what == "xgmi":  # GPUs that have none, and older versions, have no answer
+            xgmi = link_marks(got.output) if got.given else []
+            continue
         try:
             answers[what] = entries_of(got.output) if got.given else []
         except ValueError:
@@ -39,7 +43,7 @@ def gpu_states() -> tuple[str, tuple[GpuState, ...], tuple[str, ...]] | None:
     if not any(answers.values()):
         # Without AMD's driver amd-smi may be there, and say so in words of its own.
         return ("", (), tuple(notes)) if notes else None
-    driver, gpus = read_gpus(answers["static"], answers["metric"], answers["process"])
+    driver, gpus = read_gpus(answers["static"], answers["metric"], answers["process"], xgmi)
     return driver, gpus, tuple(notes)
 
 
@@ -53,10 +57,30 @@ def entries_of(text: str) -> list[dict[str, Any]]:
     return [each for each in content if isinstance(each, dict)]
 
 
+def link_marks(text: str) -> list[dict[str, Any]]:
+    """The entries with `link_status` in the answer of `amd-smi xgmi --json`, wherever a version has them."""
+    try:
+        todo: list[Any] = [json.loads(text)]
+    except ValueError:
+        return []
+    found = []
+    while todo:
+        one = todo.pop(0)
+        if isinstance(one, dict) and isinstance(one.get("link_status"), list):
+            found.append(one)
+        elif isinstance(one, (dict, list)):
+            todo += one.values() if isinstance(one, dict) else one
+    return found
+
+
 def read_gpus(
-    static: Sequence[Mapping[str, Any]], metric: Sequence[Mapping[str, Any]], process: Sequence[Mapping[str, Any]]
+    static: Sequence[Mapping[str, Any]],
+    metric: Sequence[Mapping[str, Any]],
+    process: Sequence[Mapping[str, Any]],
+    xgmi: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[str, tuple[GpuState, ...]]:
-    """The driver's version and the GPUs, from the entries of `amd-smi static`, `metric` and `process`."""
+    """The driver's version and the GPUs, from the entries of `amd-smi static`, `metric`, `process` and `xgmi`."""
+    links = {_index(each): each for each in xgmi}
     now = {_index(each): each for each in metric}
     users = {_index(each): each for each in process}
     driver = ""
@@ -65,11 +89,17 @@ def read_gpus(
         index = _index(each)
         index = position if index is None else index
         driver = driver or _text(each, "driver", "version") or _text(each, "driver", "driver_version")
-        gpus.append(_gpu(index, each, now.get(index, {}), users.get(index, {})))
+        gpus.append(_gpu(index, each, now.get(index, {}), users.get(index, {}), links.get(index, {})))
     return driver, tuple(gpus)
 
 
-def _gpu(index: int, static: Mapping[str, Any], now: Mapping[str, Any], users: Mapping[str, Any]) -> GpuState:
+def _gpu(
+    index: int,
+    static: Mapping[str, Any],
+    now: Mapping[str, Any],
+    users: Mapping[str, Any],
+    xgmi: Mapping[str, Any],
+) -> GpuState:
     power, clock = _section(now, "power"), _section(now, "clock")
     clocks = [value for name, one in clock.items() if name.startswith("gfx") and (value := _number(one, "clk"))]
     most = [value for name, one in clock.items() if name.startswith("gfx") and (value := _number(one, "max_clk"))]
@@ -91,7 +121,7 @@ def _gpu(index: int, static: Mapping[str, Any], now: Mapping[str, Any], users: M
         temperature_c=_whole(_number(now, "temperature", "hotspot")),
         throttle=("throttled",) if power.get("throttle_status") == "THROTTLED" else (),
         counters=_counters(now),
-        links=_links(now),
+        links=_links(xgmi.get("link_status", now.get("xgmi_link_status"))),
         processes=_processes(users),
     )
 
@@ -106,9 +136,8 @@ def _counters(now: Mapping[str, Any]) -> dict[str, int]:
     return {name: int(value) for name, value in named.items() if value is not None}
 
 
-def _links(now: Mapping[str, Any]) -> tuple[GpuLink, ...]:
-    """`xgmi_link_status`: U is up, D down, X not there."""
-    status = now.get("xgmi_link_status")
+def _links(status: Any) -> tuple[GpuLink, ...]:
+    """U is up, D down, X not there."""
     marks = status if isinstance(status, list) else []
     return tuple(GpuLink(number, mark == "U") for number, mark in enumerate(marks) if mark in ("U", "D"))
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from fabricheck.records.state import BlockedPath, GpuState, NicState, NodeState, When
-from fabricheck.state import amd, host, intel, nics, paths
+from fabricheck.state import amd, host, intel, nics, paths, platform
 
 #: Seconds that one source may take; then its absence is noted and the others stand.
 PATIENCE_S = 10.0
@@ -52,13 +52,17 @@ def collect(when: When, folder: Path | None = None) -> NodeState:
         when=when,
         time_s=time.time(),
         versions={**versions, **({"GPU driver": driver} if driver else {})},
-        settings=_within("settings", host.settings, unknown, notes),
+        settings={
+            **_within("settings", host.settings, unknown, notes),
+            **_within("the platform", platform.platform, unknown, notes),
+        },
         cores=os.cpu_count() or 0,
         busy_cores=round(busy, 2),
         busiest=busiest,
         memory_bytes=total,
         memory_free_bytes=free,
         xids=_within("the kernel's log", host.xids, None, notes),
+        events=_within("the kernel's log of devices", host.events, None, notes),
         tcp=_within("TCP", nics.tcp_counters, {}, notes),
         gpus=gpus,
         nics=ports,

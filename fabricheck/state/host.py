@@ -7,13 +7,28 @@ import platform
 import re
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
-from fabricheck.records.state import Xid
+from fabricheck.records.state import KernelEvent, Xid
 from fabricheck.state.sysfs import read
 
 # NVRM: Xid (PCI:0000:18:00): 79, pid=…, GPU has fallen off the bus.
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+),? ?(.*)")
+_ADDRESS = r"(?P<part>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
+#: What is looked for beside XIDs: NVSwitch's errors (NVIDIA Fabric Manager User Guide, SXid), resets and lost XGMI of
+#: AMD's GPUs (Linux, amdgpu_device.c and amdgpu_ras.c), PCIe errors (aer.c), links of ports (their drivers).
+EVENTS: Mapping[str, re.Pattern[str]] = {
+    "sxid": re.compile(r"nvidia-nvswitch\d*: SXid \(PCI:(?P<part>[0-9a-fA-F:.]+)\): \d+, .*"),
+    "gpu-reset": re.compile(rf"amdgpu {_ADDRESS}: (?:amdgpu: )?GPU reset (?:begin|\(\d+\) failed).*"),
+    "amd-ras": re.compile(
+        rf"amdgpu {_ADDRESS}: (?:amdgpu: )?(?:.*uncorrectable .*error.*detected|socket: .*XGMI.*error).*"
+    ),
+    "pcie-aer": re.compile(rf"{_ADDRESS}: (?:AER: )?PCIe Bus Error: severity=.*"),
+    "link-down": re.compile(
+        r"(?:mlx5_core|bnxt_en|ionic|ice) [0-9a-f:.]+ (?P<part>[\w.-]+): (?:NIC )?Link (?:is )?[Dd]own.*"
+    ),
+}
 _MOST_XIDS = 100
 _MOST_NAMED = 3
 
@@ -101,21 +116,43 @@ def _spent(proc: Path) -> dict[int, tuple[str, int]]:
 def xids(log: Path = Path("/dev/kmsg")) -> tuple[Xid, ...] | None:
     """The errors of NVIDIA's GPUs since the node started, as far back as the kernel's log reaches; None where it may
     not be read."""
+    found = _matches(log, {"xid": _XID})
+    if found is None:
+        return None
+    return tuple(
+        Xid(int(match[2]), match[1].lower(), at, match[3].strip()[:200]) for _, match, at in found[-_MOST_XIDS:]
+    )
+
+
+def events(log: Path = Path("/dev/kmsg")) -> tuple[KernelEvent, ...] | None:
+    """What else the log says of GPUs, switches and ports (`EVENTS`); None where it may not be read."""
+    found = _matches(log, EVENTS)
+    if found is None:
+        return None
+    return tuple(
+        KernelEvent(kind, (match.groupdict().get("part") or "").lower(), at, match[0].strip()[:200])
+        for kind, match, at in found[-_MOST_XIDS:]
+    )
+
+
+def _matches(log: Path, patterns: Mapping[str, re.Pattern[str]]) -> list[tuple[str, re.Match[str], float]] | None:
+    """Of each line that fits a pattern, by its kind, the match and when it was written."""
     try:
         descriptor = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
-    found: list[Xid] = []
+    found: list[tuple[str, re.Match[str], float]] = []
     try:
         while record := _record(descriptor):
             # 6,1234,987654321,-;text: level, number, microseconds since the start.
             head, _, text = record.partition(";")
-            if match := _XID.search(text):
-                at = head.split(",")[2] if head.count(",") >= 2 else "0"
-                found.append(Xid(int(match[2]), match[1].lower(), int(at) / 1e6, match[3].strip()[:200]))
+            at = head.split(",")[2] if head.count(",") >= 2 else "0"
+            for kind, pattern in patterns.items():
+                if match := pattern.search(text):
+                    found.append((kind, match, int(at) / 1e6))
     finally:
         os.close(descriptor)
-    return tuple(found[-_MOST_XIDS:])
+    return found
 
 
 def _record(descriptor: int) -> str:

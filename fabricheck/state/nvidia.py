@@ -32,6 +32,13 @@ _LINK_ERRORS = {
     "crc_flit": pynvml.NVML_NVLINK_ERROR_DL_CRC_FLIT,
     "crc_data": pynvml.NVML_NVLINK_ERROR_DL_CRC_DATA,
 }
+# Since NVLink5 the driver counts by fields; errors that FEC does not correct, and what the link did about them.
+_LINK_FIELDS = {
+    "effective_errors": pynvml.NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS,
+    "symbol_errors": pynvml.NVML_FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS,
+    "recoveries_failed": pynvml.NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS,
+}
+_FABRIC_STATES = {1: "not started", 2: "in progress", 3: "completed"}
 _COMPUTE_MODES = {0: "default", 2: "prohibited", 3: "exclusive process"}
 
 
@@ -56,6 +63,8 @@ def _gpu(handle: Any, index: int) -> GpuState:
     if reasons is None:
         reasons = ask("CurrentClocksThrottleReasons") or 0
     rows = ask("RemappedRows")
+    # Before Ampere memory has pages that are retired, and not rows.
+    retired = ask("RetiredPagesPendingStatus") if rows is None else None
     return GpuState(
         index=index,
         name=text(pynvml.nvmlDeviceGetName(handle)),
@@ -65,6 +74,7 @@ def _gpu(handle: Any, index: int) -> GpuState:
         pcie_width=ask("CurrPcieLinkWidth"),
         pcie_most_generation=ask("MaxPcieLinkGeneration"),
         pcie_most_width=ask("MaxPcieLinkWidth"),
+        pcie_own_generation=ask("GpuMaxPcieLinkGeneration"),
         performance_state=ask("PerformanceState"),
         clock_mhz=ask("ClockInfo", pynvml.NVML_CLOCK_SM),
         clock_most_mhz=ask("MaxClockInfo", pynvml.NVML_CLOCK_SM),
@@ -76,7 +86,7 @@ def _gpu(handle: Any, index: int) -> GpuState:
         throttle=tuple(name for bit, name in _THROTTLE.items() if reasons & bit),
         settings=_settings(handle),
         counters=_counters(handle),
-        rows_pending=bool(rows and rows[2]),
+        rows_pending=bool(rows and rows[2]) or bool(retired),
         rows_failed=bool(rows and rows[3]),
         links=tuple(link for number in range(LINKS_A_GPU) if (link := _link(handle, number)) is not None),
         processes=_processes(handle),
@@ -92,8 +102,21 @@ def _settings(handle: Any) -> dict[str, str]:
         "persistence mode": answer(pynvml.nvmlDeviceGetPersistenceMode, handle),
     }
     settings = {name: "on" if value else "off" for name, value in found.items() if value is not None}
+    settings |= _fabric(handle)
     mode = answer(pynvml.nvmlDeviceGetComputeMode, handle)
     return settings if mode is None else {**settings, "compute mode": _COMPUTE_MODES.get(mode, str(mode))}
+
+
+def _fabric(handle: Any) -> dict[str, str]:
+    """Of GPUs on NVSwitches from Hopper on: whether the fabric manager has taken them in, and the domain of NVLink that
+    joins nodes, if any (nvml.h, nvmlGpuFabricInfo_t)."""
+    info = pynvml.c_nvmlGpuFabricInfo_t()
+    if answer(pynvml.nvmlDeviceGetGpuFabricInfo, handle, info) is None or info.state not in _FABRIC_STATES:
+        return {}
+    state = _FABRIC_STATES[info.state]
+    found = {"fabric": f"{state}, error {info.status}" if info.status else state}
+    # Which domain it is differs between racks, and is no setting.
+    return {**found, "NVLink domain": "of several nodes"} if any(info.clusterUuid) else found
 
 
 def _counters(handle: Any) -> dict[str, int]:
@@ -122,6 +145,8 @@ def _link(handle: Any, number: int) -> GpuLink | None:
         name: answer(pynvml.nvmlDeviceGetNvLinkErrorCounter, handle, number, counter)
         for name, counter in _LINK_ERRORS.items()
     }
+    if all(value is None for value in errors.values()):
+        errors = {name: field(handle, number_of, number) for name, number_of in _LINK_FIELDS.items()}
     return GpuLink(
         number=number,
         active=state == pynvml.NVML_FEATURE_ENABLED,

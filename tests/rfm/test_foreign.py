@@ -60,6 +60,20 @@ class Device:
         ({"arch": "a100"}, Gpus(1, "cuda", "80")),
         ({"arch": "zen3", "model": "AMD Instinct MI300A"}, Gpus(1, "hip", "gfx942")),
         ({"arch": "pvc", "num_devices": 6}, Gpus(6, "sycl", "pvc")),
+        ({"model": "NVIDIA B200", "num_devices": 8}, Gpus(8, "cuda", "100")),
+        ({"arch": "sm_100a", "num_devices": 4}, Gpus(4, "cuda", "100a")),
+        ({"model": "NVIDIA GB200", "num_devices": 4}, Gpus(4, "cuda", "100")),
+        ({"model": "NVIDIA GB300", "num_devices": 4}, Gpus(4, "cuda", "103")),
+        ({"model": "NVIDIA L40S", "num_devices": 4}, Gpus(4, "cuda", "89")),
+        ({"model": "RTX PRO 6000 Blackwell", "num_devices": 8}, Gpus(8, "cuda", "120")),
+        ({"model": "Tesla T4"}, Gpus(1, "cuda", "75")),
+        ({"model": "NVIDIA A30"}, Gpus(1, "cuda", "80")),
+        ({"model": "NVIDIA A10G"}, Gpus(1, "cuda", "86")),
+        ({"arch": "gfx950"}, Gpus(1, "hip", "gfx950")),
+        ({"model": "MI355X", "num_devices": 8}, Gpus(8, "hip", "gfx950")),
+        ({"model": "AMD Instinct MI325X"}, Gpus(1, "hip", "gfx942")),
+        ({"model": "AMD Instinct MI210"}, Gpus(1, "hip", "gfx90a")),
+        ({"arch": "ampere", "num_devices": 4}, Gpus(4, "cuda", "80")),
     ],
 )
 def test_the_gpus_of_a_partition(info: dict[str, Any], gpus: Gpus) -> None:
@@ -70,6 +84,20 @@ def test_gpus_that_nobody_knows_are_named() -> None:
     assert gpus_of_devices([Device({"type": "gpu", "arch": "vortex"})])[1].startswith("nobody knows their architecture")
     assert gpus_of_devices([Device({"type": "gpu"})])[1].startswith("their devices name no architecture")
     assert gpus_of_devices([]) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "gpus"),
+    [
+        ("gpu nvidia a100 gpu partition", Gpus(4, "cuda", "80")),
+        ("gpu rome a100 40 gpu nodes", Gpus(4, "cuda", "80")),
+        ("gpus nvidia v100", Gpus(4, "cuda", "70")),
+        ("standard g mi250x", Gpus(4, "hip", "gfx90a")),
+        ("gpu nodes", None),
+    ],
+)
+def test_a_partition_may_name_the_model_of_its_gpus(words: str, gpus: Gpus | None) -> None:
+    assert gpus_of_devices([Device({"type": "gpu", "num_devices": 4})], words)[0] == gpus
 
 
 SETTINGS = """
@@ -87,6 +115,62 @@ site_configuration = {
     ],
 }
 """
+
+
+# After public settings of sites (EESSI's Snellius and Hortense, CSCS' Clariden), shortened.
+SITES = """
+def gpu(name, scheduler="slurm", launcher="srun", environs=("default",), resources=(), **more):
+    device = {"type": "gpu", "num_devices": 4, **more.pop("device", {})}
+    return {"name": name, "scheduler": scheduler, "launcher": launcher, "environs": [*environs], "devices": [device],
+            "resources": [{"name": each, "options": [option]} for each, option in resources], **more}
+
+site_configuration = {
+    "systems": [{"name": "theirs", "hostnames": [".*"], "partitions": [
+        {"name": "login", "scheduler": "local", "launcher": "mpirun", "environs": ["foss"]},
+        gpu("snellius", descr="Nvidia A100 GPU partition", launcher="mpirun", prepare_cmds=["source init"],
+            resources=[("_rfm_gpu", "--gpus-per-node={num_gpus_per_node}")]),
+        gpu("gpu_rome_a100_40", modules=["vsc-mympirun"], resources=[("_rfm_gpu", "--gpus={num_gpus_per_node}")]),
+        gpu("clariden", environs=["gcc"], device={"arch": "sm_90"}, access=["--account=a"],
+            resources=[("gres", "--gres={gres}")]),
+        gpu("b200", environs=["foss"], device={"model": "NVIDIA B200"}, resources=[("gpu", "--gres=gpu:{count}")]),
+        gpu("whole", environs=["foss"], device={"arch": "sm_90"}, access=["--gres=gpu:4"]),
+        gpu("pbs", "pbs", environs=["foss"], device={"arch": "sm_90"},
+            resources=[("_rfm_gpu", "-l ngpus={num_gpus_per_node}")]),
+        {"name": "t4", "scheduler": "slurm", "launcher": "srun", "environs": ["foss"], "access": ["-C 8xT4"],
+         "resources": [{"name": "_rfm_gpu", "options": ["--gpus-per-node=T4:{num_gpus_per_node}"]}]},
+    ]}],
+    "environments": [
+        {"name": "default", "cc": "gcc", "cxx": "", "ftn": ""},
+        {"name": "gcc", "cc": "gcc", "cxx": "g++"},
+        {"name": "foss", "modules": ["foss/2023b", "CUDA/12.8", "NCCL/2.26"]},
+    ],
+}
+"""
+
+
+@pytest.mark.e2e
+def test_settings_of_sites_select_gpus_or_say_what_to_add(tmp_path: Path) -> None:
+    (tmp_path / "theirs.py").write_text(SITES)
+    command = ["reframe", "-C", "theirs.py", "-c", str(suite_root() / "checks" / "smoke.py"), "--list=C"]
+    job = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert job.returncode == 0, job.stdout + job.stderr
+    found = {(line.split()[1], line.split("@")[1]) for line in job.stdout.splitlines() if line.startswith("- ")}
+    with_gpus = {where.partition("+")[0] for name, where in found if name == "SmokePeers"}
+    assert with_gpus == {"theirs:b200", "theirs:whole", "theirs:pbs"}
+    assert not any("login" in where for _, where in found)
+    said = [line.removeprefix("fabricheck: ") for line in job.stderr.splitlines() if line.startswith("fabricheck: ")]
+    begin = [
+        "theirs:login is left out: it runs on this machine",
+        'theirs:snellius: no environment drives its GPUs; add to environments and to its environs: {"name": "gpu"',
+        "theirs:gpu_rome_a100_40: no environment drives its GPUs",
+        "theirs:clariden: its jobs ask for no GPU: add the resource",
+        "theirs:clariden: no environment drives its GPUs",
+        "theirs:b200: its resource gpu is taken for _rfm_gpu: --gres=gpu:{num_gpus_per_node}",
+        "theirs:pbs: GPUs of PBS belong into the chunk: _rfm_gpu is taken for ngpus={num_gpus_per_node}",
+        'theirs:t4: its GPUs are left out: add "devices": [{"type": "gpu", "arch": "sm_75", "num_devices": 8}]',
+    ]
+    assert [one for one in begin if not any(line.startswith(one) for line in said)] == []
+    assert not any(line.startswith("theirs:whole: ") and "GPU" in line for line in said)
 
 
 @pytest.mark.e2e

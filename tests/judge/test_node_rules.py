@@ -1,0 +1,198 @@
+"""What a node's firmware, kernel, limits and log say: each fault has a code, and a healthy machine has none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fabricheck.judge.judge import judge_run
+from fabricheck.judge.node_rules import EVENT_RULES, GPU_RULES, NODE_RULES
+from fabricheck.judge.node_state import evidence_of, evidence_of_node, with_problems_of_nodes
+from fabricheck.records.catalogue import CATALOGUE
+from fabricheck.records.finding import Finding
+from fabricheck.records.judgement import Expectation
+from fabricheck.records.state import GpuLink, KernelEvent, NodeState
+from fabricheck.records.verdict import Verdict
+from fabricheck.topology.model import Cpu, Gpu, Link, Topology
+from tests.support.states import gpu, nic, node, run_with
+
+IB = nic("mlx5_0", kind="infiniband", rate_gbps=400.0)
+HEALTHY = {
+    "ACS redirect": "off",
+    "IOMMU": "passthrough",
+    "relaxed ordering": "on",
+    "peer memory": "nvidia_peermem",
+    "NVIDIA kernel module": "proprietary",
+    "NUMA balancing": "off",
+    "locked memory": "unlimited",
+    "/dev/shm": "1 GiB or more",
+    "IMEX channels": "0",
+}
+
+
+def state(settings: Mapping[str, str], **more: Any) -> NodeState:
+    return node("nid001", **{"nics": (IB,), **more, "settings": {**HEALTHY, **settings}})
+
+
+def codes(one: NodeState, topology: Topology | None = None) -> set[tuple[str, str, Verdict | None]]:
+    return {(each.code, each.part, each.verdict) for each in evidence_of_node(one, topology)}
+
+
+def of_gpus(**settings: str) -> tuple[Any, ...]:
+    return tuple(gpu(index, settings={**gpu().settings, **settings}) for index in (0, 1))
+
+
+CASES: dict[str, tuple[NodeState, set[tuple[str, str, Verdict | None]]]] = {
+    "healthy": (state({}), set()),
+    "ACS on": (state({"ACS redirect": "on: 0000:1a:00.0"}), {("acs-on", "", None)}),
+    "IOMMU": (state({"IOMMU": "translating"}), {("iommu-on", "", None)}),
+    "relaxed ordering": (state({"relaxed ordering": "off: 0000:18:00.0"}), {("relaxed-ordering-off", "", None)}),
+    "no peer memory": (state({"peer memory": "none"}), {("no-peer-memory", "", None)}),
+    "the open module gives DMA-BUF": (state({"peer memory": "none", "NVIDIA kernel module": "open"}), set()),
+    "no RDMA port": (state({"peer memory": "none", "locked memory": "64 KiB"}, nics=(nic(),)), set()),
+    "AMD's driver gives DMA-BUF": (
+        state(
+            {"peer memory": "none", "NVIDIA kernel module": ""},
+            gpus=(gpu(0, name="AMD Instinct MI300X", links=()),),
+        ),
+        set(),
+    ),
+    "NUMA balancing": (state({"NUMA balancing": "on"}), {("numa-balancing-on", "", None)}),
+    "locked memory": (state({"locked memory": "8192 KiB"}), {("memlock-limited", "", None)}),
+    "a container's /dev/shm": (state({"/dev/shm": "64 MiB"}), {("shm-small", "", None)}),
+    "fabric manager not there": (
+        state({}, gpus=of_gpus(fabric="in progress")),
+        {("fabric-not-ready", f"GPU {index}", Verdict.DEGRADED) for index in (0, 1)},
+    ),
+    "fabric with an error": (
+        state({}, gpus=(of_gpus(fabric="completed")[0], of_gpus(fabric="completed, error 20")[1])),
+        {("fabric-not-ready", "GPU 1", Verdict.DEGRADED), ("nodes-differ", "GPU 1", Verdict.DEGRADED)},
+    ),
+    "a domain without IMEX": (
+        state({}, gpus=of_gpus(fabric="completed", **{"NVLink domain": "of several nodes"})),
+        {("imex-off", "", None)},
+    ),
+    "a domain with IMEX": (
+        state({"IMEX channels": "1"}, gpus=of_gpus(fabric="completed", **{"NVLink domain": "of several nodes"})),
+        set(),
+    ),
+    "a reset before": (
+        state({}, events=(KernelEvent("gpu-reset", "0000:c1:00.0", 5.0, "GPU reset begin!"),)),
+        {("gpu-reset", "0000:c1:00.0", Verdict.PASS)},
+    ),
+    "a port that was plugged in": (
+        state({}, events=(KernelEvent("link-down", "eth0", 5.0, "Link down"),)),
+        {("nic-flaps", "eth0", None)},
+    ),
+    "pages that wait for a reset": (
+        state({}, gpus=(gpu(0), gpu(1, rows_pending=True))),
+        {("gpu-memory-errors", "GPU 1", Verdict.DEGRADED)},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_node_by_itself(case: str) -> None:
+    one, wanted = CASES[case]
+    assert codes(one) == wanted
+
+
+def test_every_rule_has_a_row_of_the_catalogue_and_a_step() -> None:
+    for rule in (*NODE_RULES, *GPU_RULES, *EVENT_RULES.values()):
+        assert rule.code in CATALOGUE and rule.step
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "code", "verdict"),
+    [
+        ("sxid", "0000:83:00.0", "nvswitch-error", Verdict.DEGRADED),
+        ("gpu-reset", "0000:c1:00.0", "gpu-reset", Verdict.DEGRADED),
+        ("link-down", "eth0", "nic-flaps", Verdict.DEGRADED),
+        ("pcie-aer", "0000:c1:00.0", "pcie-errors", None),
+    ],
+)
+def test_what_the_kernel_logs_during_a_test(kind: str, part: str, code: str, verdict: Verdict | None) -> None:
+    old, new = (KernelEvent(kind, part, at, "as the log has it") for at in (1.0, 100.0))
+    before, after = node("nid001", events=(old,)), node("nid001", "after", events=(old, new))
+    found = [(each.code, each.verdict) for each in evidence_of(run_with([before], [after]), None) if each.part == part]
+    assert (code, verdict) in found and len(found) == 2
+
+
+def test_equal_nodes_are_compared() -> None:
+    before = [node(host, settings=dict(HEALTHY)) for host in ("a", "b", "c")]
+    before[1] = replace(before[1], settings={**HEALTHY, "IOMMU": "translating"})
+    after = [replace(each, when="after") for each in before]
+    found = {(each.code, each.host) for each in evidence_of(run_with(before, after), None)}
+    assert ("nodes-differ", "b") in found and ("iommu-on", "b") in found
+
+
+def test_a_wrong_path_has_beside_it_what_the_node_says() -> None:
+    before = [node(host, nics=(IB,), settings={**HEALTHY, "peer memory": "none"}) for host in ("a", "b")]
+    after = [replace(each, when="after") for each in before]
+    alone = judge_run(run_with(before, after), lambda *_: Expectation(100, 100, 120, 0.5, "made"), {})
+    wrong = replace(alone, problems=(Finding("path-forbidden", Verdict.INVALID, "the data went by NET/IB/0"),))
+    (problem,) = with_problems_of_nodes(wrong, None).problems
+    assert problem.code == "path-forbidden" and "nvidia_peermem" in problem.message
+
+
+def topology(technology: str = "PCIe 5 x16", nvlinks: int = 18) -> Topology:
+    gpus = tuple(Gpu(f"gpu{at}", at, "H200") for at in (0, 1))
+    links = [Link((each.name, "numa0"), technology, 1, 512.0, "a test") for each in gpus]
+    links += [Link(("gpu0", "gpu1"), "NVLink4", nvlinks, 200.0, "a test")] if nvlinks else []
+    return Topology("made-up", "a test", gpus, (Cpu("numa0"),), links=tuple(links))
+
+
+DOWN = {("gpu-links-down", "GPU 1", Verdict.DEGRADED)}
+
+
+@pytest.mark.parametrize("told", [(), tuple(GpuLink(at, False) for at in range(18))])
+def test_a_gpu_of_which_no_link_is_there(told: tuple[GpuLink, ...]) -> None:
+    one = state({}, gpus=(gpu(0), gpu(1, links=told)))
+    assert codes(one, topology()) == DOWN
+    assert codes(one) == DOWN
+    assert codes(state({}, gpus=(gpu(0, links=()), gpu(1, links=()))), topology("PCIe 5 x16", 0)) == set()
+
+
+def marks(text: str) -> tuple[GpuLink, ...]:
+    return tuple(GpuLink(at, mark == "U") for at, mark in enumerate(text))
+
+
+@pytest.mark.parametrize("known", [None, topology(nvlinks=0)], ids=["", "with a topology"])
+@pytest.mark.parametrize(
+    ("of_gpus", "wanted"),
+    [
+        (("UUUUUUU", "UUUUUUU"), set()),
+        (("UUUUUUU", "UUDUUUU"), DOWN),
+        (("UUUUUUU", "DDDDDDD"), DOWN),
+        (("DDDDDDD", "DDDDDDD"), {("gpu-links-down", f"GPU {at}", Verdict.PASS) for at in (0, 1)}),
+    ],
+)
+def test_links_of_amd(of_gpus: tuple[str, str], wanted: set[Any], known: Topology | None) -> None:
+    gpus = tuple(gpu(at, name="AMD Instinct MI300X", links=marks(text)) for at, text in enumerate(of_gpus))
+    assert codes(state({}, gpus=gpus), known) == wanted
+
+
+@pytest.mark.parametrize(
+    ("most", "own", "known", "verdict"),
+    [
+        (5, 5, topology(), ()),
+        (4, 5, None, (None,)),
+        (4, 5, topology(), (Verdict.DEGRADED,)),
+        (4, 5, topology("PCIe 4 x16"), (None,)),
+    ],
+)
+def test_a_slot_that_limits_pcie(most: int, own: int, known: Topology | None, verdict: tuple[Any, ...]) -> None:
+    slow = gpu(1, pcie_generation=most, pcie_most_generation=most, pcie_own_generation=own)
+    found = codes(state({}, gpus=(gpu(0, pcie_own_generation=5), slow)), known)
+    assert found == {("pcie-reduced", "GPU 1", each) for each in verdict}
+
+
+def test_errors_of_nvlink5_are_fields_of_their_own() -> None:
+    before = (GpuLink(0, True, None, {"effective_errors": 5, "recoveries_failed": 0}),)
+    after = (GpuLink(0, True, None, {"effective_errors": 9, "recoveries_failed": 1}),)
+    run = run_with([node("a", gpus=(gpu(0, links=before),))], [node("a", "after", gpus=(gpu(0, links=after),))])
+    found = {(each.code, each.verdict) for each in evidence_of(run, None)}
+    assert found >= {("gpu-link-errors", Verdict.DEGRADED), ("gpu-link-errors", None)}
