@@ -156,7 +156,7 @@ void Proof::begin_counting(const World& world) {
 }
 
 std::string Proof::collect(const World& world, const CclProof& modes) const {
-  std::string lines, said;
+  std::string lines;
   if (!path_.empty()) {
     const std::string log = read_private_log();
     const auto read = evidence_ == "NCCL_DEBUG"      ? paths_in_ccl_log
@@ -164,9 +164,6 @@ std::string Proof::collect(const World& world, const CclProof& modes) const {
                                                      : paths_in_ucx_log;
     for (const auto& [path, times] : read(log)) {
       lines += std::to_string(times) + ' ' + path + '\n';
-    }
-    if (evidence_ == "NCCL_DEBUG") {
-      for (const auto& [name, value] : reasons_in_ccl_log(log)) said += name + '\t' + value + '\n';
     }
   }
   std::map<std::string, long> paths;
@@ -181,18 +178,7 @@ std::string Proof::collect(const World& world, const CclProof& modes) const {
       ranks[path].push_back(static_cast<int>(rank));
     }
   }
-<<<<<<< HEAD
   const auto remarks = remarks_of_all_ranks(world, evidence_ == "NCCL_DEBUG");
-=======
-  std::map<std::string, std::string> facts;
-  for (const std::string& each : world.strings_at_first(said)) {
-    std::istringstream stream(each);
-    for (std::string line; std::getline(stream, line);) {
-      const std::size_t tab = line.find('\t');
-      facts.emplace(line.substr(0, tab), line.substr(tab + 1));
-    }
-  }
->>>>>>> mach40
   const CclProof all = of_all_ranks(world, modes);
   // Between windows NCCL makes no channels, of which the log would tell: in a node it offers them only where all GPUs
   // reach each other's memory (`symmetricSupport` in init.cc of 2.28), and kernels or copy engines do so.
@@ -208,11 +194,6 @@ std::string Proof::collect(const World& world, const CclProof& modes) const {
     json.null();
   } else {
     json.value(evidence_);
-  }
-  if (!facts.empty()) {
-    json.key("facts").begin_object();
-    for (const auto& [name, value] : facts) json.field(name, value);
-    json.end_object();
   }
   json.key("only");
   only_json(json, world, ranks);

@@ -19,16 +19,6 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(" \t\r") - first + 1));
 }
 
-// What follows `mark` in a line; empty where it is not there.
-std::string after(std::string_view line, std::string_view mark) {
-  const std::size_t at = line.find(mark);
-  if (at == std::string_view::npos) return {};
-  std::string text = trimmed(line.substr(at + mark.size()));
-  constexpr std::size_t kMost = 300;
-  if (text.size() > kMost) text.resize(kMost);
-  return redacted(text);
-}
-
 // The plugin's versions write Provider and provider.
 constexpr char kProvider[] = "NET/OFI Selected ";
 
@@ -61,7 +51,6 @@ std::map<std::string, long> paths_in_ccl_log(const std::string& log) {
   return paths;
 }
 
-<<<<<<< HEAD
 std::vector<Remark> remarks_in_ccl_log(const std::string& log, std::size_t most) {
   constexpr std::size_t kLongest = 240;
   constexpr char kMarks[][sizeof " WARN "] = {" WARN ", " INFO "};
@@ -77,7 +66,7 @@ std::vector<Remark> remarks_in_ccl_log(const std::string& log, std::size_t most)
       const std::size_t place = line.find(mark);
       if (place == std::string::npos || place < 4 || line.compare(place - 3, 3, "CCL") != 0) continue;
       const bool warning = mark == kMarks[0];
-      std::string text = trimmed(std::string_view(line).substr(place + std::strlen(mark), kLongest));
+      std::string text = redacted(trimmed(std::string_view(line).substr(place + std::strlen(mark), kLongest)));
       const bool told =
           !text.empty() && (warning || (text.find("/Plugin") == std::string::npos &&
                                         std::any_of(std::begin(kReasons), std::end(kReasons), [&](const char* word) {
@@ -99,23 +88,6 @@ std::string warnings_in_ccl_log(const std::string& log) {
     if (warning && found.size() < kFew) found.push_back(text);
   }
   return join(found, "; ");
-=======
-std::map<std::string, std::string> reasons_in_ccl_log(const std::string& log) {
-  // "… NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'", "… NET/IB : No device found.",
-  // "… misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-…". The first is nearest to the cause.
-  std::map<std::string, std::string> facts;
-  std::istringstream stream(log);
-  for (std::string line; std::getline(stream, line);) {
-    if (const std::string disabled = after(line, "GPU Direct RDMA Disabled "); !disabled.empty()) {
-      facts.emplace("GPUDirect RDMA", "Disabled " + disabled);
-    } else if (const std::string warning = after(line, "NCCL WARN "); !warning.empty()) {
-      facts.emplace("warning", warning);
-    } else if (line.find("NET/IB : No device found") != std::string::npos) {
-      facts.emplace("NET/IB", "no device found");
-    }
-  }
-  return facts;
->>>>>>> mach40
 }
 
 std::map<std::string, long> paths_in_oneccl_log(const std::string& log) {

@@ -16,7 +16,6 @@ std::map<std::string, long> paths_in_ucx_log(const std::string& log);
 // and NET/OFI: between nodes, over MPI or libfabric.
 std::map<std::string, long> paths_in_oneccl_log(const std::string& log);
 
-<<<<<<< HEAD
 // What a library says of itself beside its paths.
 struct Remark {
   std::string text;
@@ -28,10 +27,5 @@ struct Remark {
 std::vector<Remark> remarks_in_ccl_log(const std::string& log, std::size_t most);
 // The first warnings, joined by "; ".
 std::string warnings_in_ccl_log(const std::string& log);
-=======
-// What NCCL or RCCL says of why it took its paths, by the names that fabricheck/results/proof_logs.py gives them:
-// `GPUDirect RDMA`, `NET/IB`, `warning`, the first of them.
-std::map<std::string, std::string> reasons_in_ccl_log(const std::string& log);
->>>>>>> mach40
 
 }  // namespace fabricbench

@@ -24,7 +24,6 @@ TEST(ccl_log_names_the_paths_of_its_channels) {
   CHECK_EQUAL(paths.at("NET/Socket/0"), 1);
 }
 
-<<<<<<< HEAD
 // Lines as NCCL 2.28 prints them where /dev/shm is full, and without RDMA.
 TEST(ccl_log_warns_and_gives_reasons) {
   const std::string log =
@@ -45,21 +44,6 @@ TEST(ccl_log_warns_and_gives_reasons) {
   CHECK_EQUAL(warnings_in_ccl_log(log),
               "Error: failed to extend /dev/shm/nccl-a to 9 bytes, error: No space left on device (28)");
   CHECK(remarks_in_ccl_log("", 10).empty());
-=======
-TEST(ccl_log_says_why_it_took_a_path_or_failed) {
-  const auto facts = reasons_in_ccl_log(
-      "n1:9:30 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'\n"
-      "n1:9:30 [3] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-abc123 to 33030532 bytes, "
-      "error: "
-      "No space left on device (28)\r\n"
-      "n1:9:30 [3] NCCL WARN Call to connect failed\n"
-      "n1:9:30 [3] NCCL INFO transport/shm.cc:114 -> 2\n");
-  CHECK_EQUAL(facts.size(), 2u);
-  CHECK_EQUAL(facts.at("GPUDirect RDMA"), "Disabled for HCA 0 'mlx5_0'");
-  CHECK(facts.at("warning").find("No space left on device") != std::string::npos);
-  CHECK(reasons_in_ccl_log("n1:9:30 [0] NCCL INFO NET/IB : No device found.\n").at("NET/IB") == "no device found");
-  CHECK(reasons_in_ccl_log("").empty());
->>>>>>> mach40
 }
 
 // Lines as aws-ofi-nccl and aws-ofi-rccl print them, and the channels that NCCL makes over them.

@@ -16,22 +16,12 @@
 
 namespace fabricbench {
 
-<<<<<<< HEAD
 // What the library itself gives as the reason of a failure, as "; NCCL says: …"; empty where it says nothing.
 std::string words_of_ccl();
 
 inline void check(ncclResult_t result, const char* call) {
   if (result == ncclSuccess) return;
   throw RunError("library", std::string(call) + " failed: " + ncclGetErrorString(result) + words_of_ccl());
-=======
-// What fails says the library's first warning too, which is nearest to the cause: `/dev/shm` is full.
-inline void check(ncclResult_t result, const char* call) {
-  if (result == ncclSuccess) return;
-  const auto facts = reasons_in_ccl_log(read_private_log());
-  const auto warning = facts.find("warning");
-  throw RunError("library", std::string(call) + " failed: " + ncclGetErrorString(result) +
-                                (warning != facts.end() ? ": " + warning->second : ""));
->>>>>>> mach40
 }
 
 }  // namespace fabricbench
