@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from fabricheck.diagnosis.blame import blamed, count_crossing, groups
 from fabricheck.diagnosis.table import Group, Row, groups_of, software_of
-from fabricheck.judge.overall import SEVERITY, problems_of
+from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.catalogue import code_of_slow
 from fabricheck.records.component import Component, Kind
@@ -62,7 +62,7 @@ class Diagnosis:
 
 def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings: Sequence[Finding] = ()) -> Diagnosis:
     """What explains a session of `runs` with these `problems` and, told beside, `findings`."""
-    of_runs = [(number, each) for number, run in enumerate(runs) for each in problems_of(run)]
+    of_runs = [(number, each) for number, run in enumerate(runs) for each in run.all_problems]
     if any(each.code in _IDENTITY for each in (*problems, *(each for _, each in of_runs))):
         return Diagnosis((), tuple(problems))
     in_network = any(_is_of_network(one) for each in problems for one in each.components)

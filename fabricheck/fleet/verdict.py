@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.fleet.record import Fleet, Trouble, Unchecked
-from fabricheck.judge.overall import problems_of, verdict_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, only_node
 from fabricheck.records.finding import Finding
@@ -102,10 +101,10 @@ def _node(host: str, nodes: frozenset[str]) -> str:
 
 def _of_run(run: RunJudgement, host: str) -> Iterator[Finding]:
     """What a run on one node alone says against it."""
-    if verdict_of(run) is Verdict.PASS:
+    if run.final_verdict is Verdict.PASS:
         return
     own = (Component.of_node(host),)
-    for problem in problems_of(run):
+    for problem in run.all_problems:
         yield problem if problem.components else replace(problem, components=own)
     test = run.test.partition(" @")[0]
     for verdict in _ORDER:

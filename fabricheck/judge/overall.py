@@ -14,24 +14,7 @@ from fabricheck.records.verdict import Verdict, worst
 #: How bad a verdict is, from 0 for PASS: for sorting.
 SEVERITY: Mapping[Verdict, int] = {verdict: number for number, verdict in enumerate(Verdict)}
 
-NOTHING_JUDGED = Finding("nothing-measured", Verdict.INVALID, "the run has no metric, so there is nothing to judge")
 NO_RUNS = Finding("nothing-measured", Verdict.INCOMPLETE, "there is no run, so nothing was measured")
-
-
-def problems_of(judged: RunJudgement) -> tuple[Finding, ...]:
-    """The problems of a run, the cause before what follows from it; having nothing to judge is one."""
-    return judged.problems if judged.judgements or judged.problems else (NOTHING_JUDGED,)
-
-
-def verdict_of(judged: RunJudgement) -> Verdict:
-    """The verdict of the run, and never a better one than that of any of its parts."""
-    return worst(
-        [
-            judged.verdict,
-            *(each.verdict for each in problems_of(judged)),
-            *(each.verdict for each in judged.judgements),
-        ]
-    )
 
 
 def overall(runs: Sequence[RunJudgement], problems: Sequence[Finding] = ()) -> tuple[Verdict, tuple[Finding, ...]]:
@@ -40,7 +23,7 @@ def overall(runs: Sequence[RunJudgement], problems: Sequence[Finding] = ()) -> t
     No runs are no pass.
     """
     found = tuple(problems) if runs else (*problems, NO_RUNS)
-    verdicts = [*(verdict_of(each) for each in runs), *(each.verdict for each in found)]
+    verdicts = [*(each.final_verdict for each in runs), *(each.verdict for each in found)]
     return worst(verdicts), tuple(sorted(found, key=lambda each: -SEVERITY[each.verdict]))
 
 
@@ -51,7 +34,7 @@ def rehearsed(runs: Iterable[RunJudgement]) -> bool:
 
 def worst_first(runs: Sequence[RunJudgement]) -> tuple[RunJudgement, ...]:
     """The runs by their verdicts, in their own order where these are the same."""
-    return tuple(sorted(runs, key=lambda each: -SEVERITY[verdict_of(each)]))
+    return tuple(sorted(runs, key=lambda each: -SEVERITY[each.final_verdict]))
 
 
 def count(verdicts: Iterable[Verdict]) -> tuple[tuple[Verdict, int], ...]:
@@ -86,6 +69,6 @@ def coverage(runs: Iterable[RunJudgement]) -> Coverage:
     runs = tuple(runs)
     nodes = max((each.nodes or (each.topology.nodes if each.topology else 0) for each in runs), default=0)
     lost = (Verdict.INVALID, Verdict.INCOMPLETE)
-    measured = (each for each in runs if each.trusted and verdict_of(each) not in lost)
+    measured = (each for each in runs if each.trusted and each.final_verdict not in lost)
     hosts = [{rank.host for rank in each.run.ranks} for each in measured]
     return Coverage(len(set().union(*hosts)), nodes, any(len(each) > 1 for each in hosts))

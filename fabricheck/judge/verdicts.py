@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Verdict
+from fabricheck.records.verdict import Verdict, worst
 
 if TYPE_CHECKING:
     from fabricheck.topology.model import Topology
+
+
+#: What is wrong with a run that has no metric and says nothing else.
+NOTHING_JUDGED = Finding("nothing-measured", Verdict.INVALID, "the run has no metric, so there is nothing to judge")
 
 
 @dataclass(frozen=True)
@@ -31,3 +35,14 @@ class RunJudgement:
     topology: Topology | None = None
     nodes: int = 0
     trusted: bool = True
+
+    @property
+    def all_problems(self) -> tuple[Finding, ...]:
+        """Its problems, the cause before what follows from it; having nothing to judge is one."""
+        return self.problems if self.judgements or self.problems else (NOTHING_JUDGED,)
+
+    @property
+    def final_verdict(self) -> Verdict:
+        """Its verdict, and never a better one than that of any of its parts."""
+        verdicts = [self.verdict, *(each.verdict for each in self.all_problems)]
+        return worst([*verdicts, *(each.verdict for each in self.judgements)])

@@ -13,7 +13,7 @@ from fabricheck.diagnosis.table import Group, Row
 from fabricheck.history.compare import Comparison
 from fabricheck.history.text import incident_evidence, incident_name
 from fabricheck.history.watch import WatchResult
-from fabricheck.judge.overall import SEVERITY, problems_of
+from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
@@ -172,7 +172,7 @@ def _of_problems(runs: Sequence[RunJudgement], diagnosis: Diagnosis, system: str
         if not each.components:
             found.setdefault((each.verdict, each.code, each.message), []).append(("session", ""))
     for position, judged in enumerate(runs, start=1):
-        for each in problems_of(judged)[:1]:
+        for each in judged.all_problems[:1]:
             if (each.code, each.message) not in shown:
                 key = (each.verdict, each.code, short_message(each, judged))
                 found.setdefault(key, []).append((facts_of(judged).name, f"run{position}"))

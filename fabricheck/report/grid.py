@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from fabricheck.judge.overall import SEVERITY, problems_of, verdict_of
+from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Kind
 from fabricheck.records.finding import Finding
@@ -128,13 +128,13 @@ def _by_host(run: RunJudgement) -> Mapping[str, tuple[Verdict, int]]:
                 found[host].append(verdict)
                 counts[host] += 1
         pairs = [each for each in pairs if not each[0] & most]
-    for problem in problems_of(run):
+    for problem in run.all_problems:
         named = {host for each in problem.components for host in each.nodes} & found.keys()
         for host in named or found:
             found[host].append(problem.verdict)
-    if verdict_of(run) not in ({one for verdicts in found.values() for one in verdicts} or {Verdict.PASS}):
+    if run.final_verdict not in ({one for verdicts in found.values() for one in verdicts} or {Verdict.PASS}):
         # Nothing says which node it is of.
-        found = {host: [*verdicts, verdict_of(run)] for host, verdicts in found.items()}
+        found = {host: [*verdicts, run.final_verdict] for host, verdicts in found.items()}
     return {host: (worst(verdicts) if verdicts else Verdict.PASS, counts[host]) for host, verdicts in found.items()}
 
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
 from fabricheck.fleet.verdict import FleetVerdict, as_json
 from fabricheck.judge.as_json import run_as_json
-from fabricheck.judge.overall import coverage, overall, problems_of, rehearsed, verdict_of
+from fabricheck.judge.overall import coverage, overall, rehearsed
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
@@ -75,7 +75,7 @@ def write_junit(runs: Sequence[RunJudgement], path: Path, *, system: str, proble
     root = ElementTree.Element("testsuites", name=marked(f"fabricheck {system}", rehearsal=rehearsal))
     _suite(root, marked("session", rehearsal=rehearsal), [("everything was measured", _failures(found))])
     for each in runs:
-        cases = [("results", _failures(problems_of(each)))]
+        cases = [("results", _failures(each.all_problems))]
         for one in each.judgements:
             cases.append((one.name, [] if one.verdict is Verdict.PASS else [(one.verdict, one.reason)]))
         _suite(root, marked(each.test or each.run.path, rehearsal=is_rehearsal(each.run)), cases)
@@ -118,12 +118,12 @@ def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, p
     }
     metric_passed = gauge("metric_passed", "Whether the verdict on a metric is PASS", *of_metric)
     verdict, found = overall(runs, problems)
-    count = len(found) + sum(len(problems_of(each)) for each in runs)
+    count = len(found) + sum(len(each.all_problems) for each in runs)
     for name, text, number in (
         ("exit_status", "0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID", EXIT_CODES[verdict]),
         ("problems", "Problems of the session and of its runs", count),
         ("runs", "Result files that were judged", len(runs)),
-        ("runs_passed", "Result files whose verdict is PASS", sum(verdict_of(each) is Verdict.PASS for each in runs)),
+        ("runs_passed", "Result files whose verdict is PASS", sum(each.final_verdict is Verdict.PASS for each in runs)),
     ):
         gauge(name, text).labels(*session.values()).set(number)
     for run in runs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from fabricheck.judge.overall import count, problems_of, verdict_of
+from fabricheck.judge.overall import count
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
@@ -114,13 +114,13 @@ def run_view(judged: RunJudgement, name: str, *, marks: bool) -> RunView:
     facts = facts_of(judged)
     return RunView(
         id=name,
-        verdict=verdict_of(judged),
+        verdict=judged.final_verdict,
         facts=replace(facts, name=marked(facts.name, rehearsal=marks and is_rehearsal(judged.run))),
         check=short_name(judged),
         transport=str(judged.run.header.get("transport", "")),
         hosts=tuple(dict.fromkeys(each.host for each in judged.run.ranks)),
         counts=count(each.verdict for each in judged.judgements),
-        problems=tuple((each.verdict, short_message(each, judged)) for each in problems_of(judged)),
+        problems=tuple((each.verdict, short_message(each, judged)) for each in judged.all_problems),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fabricheck.history.shares import percent as signed_percent
 from fabricheck.history.watch import WatchResult
-from fabricheck.judge.overall import count, verdict_of
+from fabricheck.judge.overall import count
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS
@@ -49,7 +49,7 @@ def standing(verdict: Verdict, runs: Sequence[RunJudgement], watched: WatchResul
 def counted(runs: Sequence[RunJudgement]) -> str:
     """How many runs and metrics there are, and of each verdict how many."""
     metrics = [each for run in runs for each in run.judgements]
-    of_runs = _counts(verdict_of(each) for each in runs)
+    of_runs = _counts(each.final_verdict for each in runs)
     of_metrics = _counts(each.verdict for each in metrics) or "none"
     of_metrics += f", judged by {ladder(metrics)}" if ladder(metrics) else ""
     return f"{plural(len(runs), 'run')}: {of_runs or 'none'}; {plural(len(metrics), 'metric')}: {of_metrics}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import click
 
-from fabricheck.judge.overall import count, coverage, overall, problems_of, rehearsed, verdict_of, worst_first
+from fabricheck.judge.overall import count, coverage, overall, rehearsed, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
@@ -149,12 +149,14 @@ def _lines(
     without_part = ((each.verdict, each.message) for each in problems if not each.components)
     yield from _problem_lines(without_part, detail.suspects, detail, width)
     marks = is_mixed(each.run for each in ranked)
-    bad = [each for each in ranked if verdict_of(each) is not Verdict.PASS]
+    bad = [each for each in ranked if each.final_verdict is not Verdict.PASS]
     passes = ranked[len(bad) :]
     for each in bad[: detail.runs]:
         yield from _run_lines(each, detail, width, marks=marks)
     if rest := bad[detail.runs :]:
-        yield _Line(None, f"{_INDENT}and {plural(len(rest), 'more run')}: {_counts(verdict_of(each) for each in rest)}")
+        yield _Line(
+            None, f"{_INDENT}and {plural(len(rest), 'more run')}: {_counts(each.final_verdict for each in rest)}"
+        )
     yield from _finding_lines(findings, detail, width)
     for each in passes[: detail.passes]:
         yield from _run_lines(each, detail, width, marks=marks)
@@ -182,7 +184,7 @@ def _totals(runs: Sequence[RunJudgement]) -> str:
     metrics = [each for run in runs for each in run.judgements]
     text = plural(len(runs), "run")
     if runs:
-        text += f": {_counts(verdict_of(each) for each in runs)}"
+        text += f": {_counts(each.final_verdict for each in runs)}"
     text += f"; {plural(len(metrics), 'metric')}"
     if metrics:
         text += f": {_counts(each.verdict for each in metrics)}"
@@ -196,7 +198,7 @@ def _counts(verdicts: Iterable[Verdict]) -> str:
 
 def _run_lines(judged: RunJudgement, detail: _Detail, width: int, *, marks: bool) -> Iterator[_Line]:
     """`marks`: whether a rehearsal says so here; where all are, the first line does."""
-    facts, verdict = facts_of(judged), verdict_of(judged)
+    facts, verdict = facts_of(judged), judged.final_verdict
     title = marked(f"{facts.name}, {facts.where}", rehearsal=marks and is_rehearsal(judged.run))
     if verdict is Verdict.PASS and not detail.passes_whole:
         end = f": {plural(len(judged.judgements), 'metric')}"
@@ -205,7 +207,7 @@ def _run_lines(judged: RunJudgement, detail: _Detail, width: int, *, marks: bool
     yield _Line(verdict, _clip(title, width - 12))
     if verdict is not Verdict.PASS:
         yield _Line(None, _clip_left(f"{_INDENT}{printable(facts.path)}", width))
-    messages = ((each.verdict, short_message(each, judged)) for each in problems_of(judged))
+    messages = ((each.verdict, short_message(each, judged)) for each in judged.all_problems)
     yield from _problem_lines(messages, detail.problems, detail, width)
     groups = groups_of(judged)
     for group in groups[: detail.groups]:

@@ -10,8 +10,7 @@ import reframe as rfm
 
 from fabricheck.fleet.record import TROUBLES, Fleet, read_troubles
 from fabricheck.fleet.settings import KEY
-from fabricheck.judge.overall import NOTHING_JUDGED, verdict_of
-from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.judge.verdicts import NOTHING_JUDGED, RunJudgement
 from fabricheck.records.case import NODES
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
@@ -90,7 +89,7 @@ def judge_nodes(test: rfm.RegressionTest) -> RunJudgement:
 def _bad(judged: tuple[RunJudgement, ...]) -> Iterator[Finding]:
     """The worst of each node that is not PASS, as the session finds it in the node's file."""
     for each in judged:
-        verdict = verdict_of(each)
+        verdict = each.final_verdict
         if verdict is not Verdict.PASS:
             host = each.run.ranks[0].host if each.run.ranks else each.run.path
             found = [one for one in each.problems if one.verdict is verdict]

@@ -11,7 +11,6 @@ from pathlib import Path
 from fabricheck.errors import UserError, reason_of_system
 from fabricheck.fleet.record import Fleet
 from fabricheck.judge.evidence import short_name
-from fabricheck.judge.overall import verdict_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case, node_of_file
 from fabricheck.records.finding import Finding
@@ -202,7 +201,7 @@ def launches_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) 
     by_file: dict[str, Key] = {}
     for key, judged in _by_key(outcome):
         by_file[judged.run.path] = key
-        found.setdefault(key, []).append(verdict_of(judged))
+        found.setdefault(key, []).append(judged.final_verdict)
         names = slow.setdefault(key, set())
         own = {each.name for each in judged.judgements if each.verdict is Verdict.DEGRADED}
         names |= own

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from fabricheck.judge.overall import SEVERITY, problems_of
+from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
 from fabricheck.records.component import Component
@@ -38,7 +38,7 @@ class Known:
         found = list(told)
         for run in judged:
             bad = (each.finding for each in run.judgements if each.verdict is not Verdict.PASS)
-            found += (each if each.files else replace(each, files=(run.run.path,)) for each in problems_of(run))
+            found += (each if each.files else replace(each, files=(run.run.path,)) for each in run.all_problems)
             found += with_files(bad, run.run.path)
         return cls(found)
 

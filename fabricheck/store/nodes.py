@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fabricheck.expectation.components import links_of_pairs
-from fabricheck.judge.overall import verdict_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
 from fabricheck.records.verdict import Verdict, worst
@@ -26,7 +25,7 @@ def node_records(
     verdicts: dict[str, Verdict] = dict(said or {})
     links: dict[str, set[str]] = {}
     for case, one in zip(cases, judged, strict=True):
-        verdict = worst([verdict_of(one), verdict_of_whole(case, one)])
+        verdict = worst([one.final_verdict, verdict_of_whole(case, one)])
         for host in {rank.host for rank in one.run.ranks}:
             name = _node(host, said or {})
             if said is None:

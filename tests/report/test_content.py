@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricheck.judge.overall import count, overall, problems_of, verdict_of, worst_first
+from fabricheck.judge.overall import count, overall, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
@@ -65,7 +65,7 @@ def test_a_run_is_never_better_than_a_part_of_it(own: Verdict, metrics: list[Ver
     run = RunJudgement(run.run, own, run.problems, run.judgements)
     order = list(Verdict)
     worst = max([own, *metrics, *problems], key=order.index)
-    assert verdict_of(run) is worst
+    assert run.final_verdict is worst
     assert overall([run])[0] is worst
     assert overall([pair_run(), run])[0] is worst
 
@@ -73,8 +73,8 @@ def test_a_run_is_never_better_than_a_part_of_it(own: Verdict, metrics: list[Ver
 def test_nothing_is_no_pass() -> None:
     assert overall([])[0] is Verdict.INCOMPLETE
     empty = RunJudgement(Run("x", {}, (), (), None), Verdict.PASS, (), ())
-    assert verdict_of(empty) is Verdict.INVALID
-    assert "nothing to judge" in problems_of(empty)[0].message
+    assert empty.final_verdict is Verdict.INVALID
+    assert "nothing to judge" in empty.all_problems[0].message
     assert overall([pair_run()], [bad_finding(Verdict.INCOMPLETE, "a check did not run")])[0] is Verdict.INCOMPLETE
 
 
