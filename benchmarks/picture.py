@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import sync_playwright
 
+from fabricheck.diagnosis.causes import diagnose
 from fabricheck.judge.siblings import Compared
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
@@ -42,15 +43,15 @@ def main() -> None:
         found = judged(Path(folder) / "raw" / "acceptance")
         title = "hgx-h200, acceptance (GPU 2 made 5% slower)"
         page = Path(folder) / "report.html"
-        write_html(found.runs, page, title=title, system="hgx-h200", problems=found.problems, findings=found.findings)
+        diagnosis = diagnose(found.runs, found.problems, found.findings)
+        write_html(found.runs, page, title=title, system="hgx-h200", diagnosis=diagnosis)
         photograph(page, IMAGES / "report.png")
     text = render(
         found.runs,
         width=80,
         height=LINES,
         color=False,
-        problems=found.problems,
-        findings=found.findings,
+        diagnosis=diagnosis,
         system="hgx-h200",
     )
     (IMAGES / "terminal.txt").write_text(text + "\n", encoding="utf-8")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.report.html import write_html
 from fabricheck.report.machine import write_json
 from fabricheck.wholefile import whole_file
+from tests.support.pages import write_html
 from tests.support.synthetic import pair_run
 
 

@@ -84,6 +84,7 @@ def report(
     fabricheck report *.jsonl --system alps --output report.html
     fabricheck report --system alps --output report.html --base software:nccl=2.28.3
     """
+    from fabricheck.diagnosis.causes import diagnose
     from fabricheck.judge.overall import overall
     from fabricheck.records.verdict import EXIT_CODES
     from fabricheck.report.html import write_html
@@ -104,13 +105,13 @@ def report(
         if candidate is not None and base is None:
             raise UserError(f"--candidate {candidate}: say with --base what to compare it with")
         shown = _of_store(store, system, session, base, candidate)
+    diagnosis = diagnose(shown.judged, shown.problems, shown.findings)
     write_html(
         shown.judged,
         output,
         title=title or shown.title,
         system=system,
-        problems=shown.problems,
-        findings=shown.findings,
+        diagnosis=diagnosis,
         past=shown.past,
     )
     size = shutil.get_terminal_size((120, 40))
@@ -121,15 +122,14 @@ def report(
             width=size.columns,
             color=color,
             height=size.lines - 2,
-            problems=shown.problems,
-            findings=shown.findings,
+            diagnosis=diagnosis,
             system=system,
         )
     )
     for note in shown.past.notes if shown.past is not None else ():
         click.echo(f"fabricheck: {note}", err=True)
     click.echo(f"the report is in {output}")
-    context.exit(EXIT_CODES[overall(shown.judged, shown.problems)[0]])
+    context.exit(EXIT_CODES[overall(shown.judged, diagnosis.problems)[0]])
 
 
 def _of_files(files: Sequence[Path], output: Path, system: str, test: str | None, keys: Sequence[str]) -> _Shown:

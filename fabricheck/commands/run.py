@@ -207,10 +207,7 @@ def _say(outcome: Outcome, system: str, *, is_short: bool) -> None:
 
     width, color = shutil.get_terminal_size((80, 40)).columns, sys.stdout.isatty()
     if not is_short:
-        problems, findings = outcome.problems, outcome.findings
-        click.echo(
-            render(outcome.judged, width=width, color=color, problems=problems, findings=findings, system=system)
-        )
+        click.echo(render(outcome.judged, width=width, color=color, diagnosis=outcome.diagnosis, system=system))
     if outcome.fleet is not None:
         parts = Parts.of(outcome.judged)
         click.echo("\n".join(short(outcome.fleet) if is_short else table(outcome.fleet, parts, width)))

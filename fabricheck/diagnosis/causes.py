@@ -54,17 +54,19 @@ class Cause:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The causes, the most probable first; `problems`: those of the session without what a cause withdraws."""
+    """What a session shows beside its runs: the causes, the most probable first; `problems` that keep it from being
+    green, without what a cause withdraws; and `findings`, which are only told."""
 
-    causes: tuple[Cause, ...]
-    problems: tuple[Finding, ...]
+    causes: tuple[Cause, ...] = ()
+    problems: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings: Sequence[Finding] = ()) -> Diagnosis:
     """What explains a session of `runs` with these `problems` and, told beside, `findings`."""
     of_runs = [(number, each) for number, run in enumerate(runs) for each in run.all_problems]
     if any(each.code in _IDENTITY for each in (*problems, *(each for _, each in of_runs))):
-        return Diagnosis((), tuple(problems))
+        return Diagnosis((), tuple(problems), tuple(findings))
     in_network = any(_is_of_network(one) for each in problems for one in each.components)
     slow_runs = [
         (number, run)
@@ -87,7 +89,7 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     left = [each for each in problems if each.components and id(each) not in told and not _is_explained(each, merged)]
     alone = [_alone(members, table) for members in _by_components(left).values()]
     causes = [*alone, *merged, *(each for each in whole if each not in crossed)]
-    return Diagnosis(tuple(sorted(causes, key=_rank)), tuple(problems))
+    return Diagnosis(tuple(sorted(causes, key=_rank)), tuple(problems), tuple(findings))
 
 
 def _rank(cause: Cause) -> tuple[bool, int]:

@@ -8,14 +8,13 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fabricheck.diagnosis.causes import Cause, Diagnosis, diagnose, ratio_of, share_of_expected
+from fabricheck.diagnosis.causes import Cause, Diagnosis, ratio_of, share_of_expected
 from fabricheck.diagnosis.table import Group, Row
 from fabricheck.history.compare import Comparison
 from fabricheck.history.text import incident_evidence, incident_name
 from fabricheck.history.watch import WatchResult
-from fabricheck.judge.overall import SEVERITY
+from fabricheck.judge.overall import SEVERITY, worst_first
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.advice import advice_for
 from fabricheck.report.content import facts_of, name_of_group, number, percent, plural, short_message, who
@@ -50,19 +49,18 @@ class Card:
 
 def cards_of(
     runs: Sequence[RunJudgement],
-    problems: Sequence[Finding],
+    found: Diagnosis,
     *,
-    findings: Sequence[Finding] = (),
     system: str = "",
     watched: WatchResult | None = None,
     comparison: Comparison | None = None,
 ) -> tuple[Card, ...]:
-    """All causes, those that name a component first; none where nothing is wrong. `runs` in the order of the page."""
-    found = diagnose(runs, problems, findings)
-    writer = _Writer(runs, Parts.of(runs), system)
+    """All causes, those that name a component first; none where nothing is wrong. `found`: the diagnosis of `runs`."""
+    places = {id(each): place for place, each in enumerate(worst_first(runs), start=1)}
+    writer = _Writer(runs, tuple(f"run{places[id(each)]}" for each in runs), Parts.of(runs), system)
     return (
         *(writer.card(each) for each in found.causes if each.finding.components),
-        *_of_problems(runs, found, system),
+        *writer.of_problems(found),
         *(writer.card(each) for each in found.causes if not each.finding.components),
         *_of_history(watched),
         *(_of_comparison(comparison) if comparison is not None else ()),
@@ -71,7 +69,10 @@ def cards_of(
 
 @dataclass(frozen=True)
 class _Writer:
+    """`links`: the id of each run on the page, where the worst come first."""
+
     runs: Sequence[RunJudgement]
+    links: Sequence[str]
     parts: Parts
     system: str
 
@@ -99,7 +100,7 @@ class _Writer:
             loss,
             _cut(evidence),
             tuple(filter(None, steps)),
-            f"run{cause.runs[0] + 1}" if cause.rows else "",
+            self.links[cause.runs[0]] if cause.rows else "",
             code=finding.code,
         )
 
@@ -163,27 +164,28 @@ class _Writer:
         how_many = f"all {len(rows)} {kind}s over it" if is_part and len(rows) > 1 else plural(len(rows), kind)
         return f"{name}: {how_many} at {value}{against} ({_named(rows, world)})"
 
-
-def _of_problems(runs: Sequence[RunJudgement], diagnosis: Diagnosis, system: str) -> Iterator[Card]:
-    """What was not measured, or not what was asked for: the first problem of each run, which is the cause."""
-    found: dict[tuple[Verdict, str, str], list[tuple[str, str]]] = {}
-    shown = {(each.code, each.message) for cause in diagnosis.causes for each in cause.told}
-    for each in diagnosis.problems:
-        if not each.components:
-            found.setdefault((each.verdict, each.code, each.message), []).append(("session", ""))
-    for position, judged in enumerate(runs, start=1):
-        for each in judged.all_problems[:1]:
-            if (each.code, each.message) not in shown:
-                key = (each.verdict, each.code, short_message(each, judged))
-                found.setdefault(key, []).append((facts_of(judged).name, f"run{position}"))
-    for (verdict, code, message), where in sorted(found.items(), key=lambda item: -SEVERITY[item[0][0]]):
-        names = [name for name, link in where if link]
-        title = message if len(message) <= _LONGEST_TITLE else f"{message[:_LONGEST_TITLE]}…"
-        steps = [advice_for(message), _again(names, system)]
-        named = "; ".join(names[:_MOST_NAMED])
-        named += f" and {len(names) - _MOST_NAMED} more" if names[_MOST_NAMED:] else ""
-        loss = f"in {named}" if named else ""
-        yield Card(title, verdict, "session", loss, (), tuple(filter(None, steps)), where[0][1], known=False, code=code)
+    def of_problems(self, diagnosis: Diagnosis) -> Iterator[Card]:
+        """What was not measured, or not what was asked for: the first problem of each run, which is the cause."""
+        found: dict[tuple[Verdict, str, str], list[tuple[str, str]]] = {}
+        shown = {(each.code, each.message) for cause in diagnosis.causes for each in cause.told}
+        for each in diagnosis.problems:
+            if not each.components:
+                found.setdefault((each.verdict, each.code, each.message), []).append(("session", ""))
+        for judged, link in zip(self.runs, self.links, strict=True):
+            for each in judged.all_problems[:1]:
+                if (each.code, each.message) not in shown:
+                    key = (each.verdict, each.code, short_message(each, judged))
+                    found.setdefault(key, []).append((facts_of(judged).name, link))
+        for (verdict, code, message), where in sorted(found.items(), key=lambda item: -SEVERITY[item[0][0]]):
+            names = [name for name, link in where if link]
+            title = message if len(message) <= _LONGEST_TITLE else f"{message[:_LONGEST_TITLE]}…"
+            steps = [advice_for(message), _again(names, self.system)]
+            named = "; ".join(names[:_MOST_NAMED])
+            named += f" and {len(names) - _MOST_NAMED} more" if names[_MOST_NAMED:] else ""
+            loss = f"in {named}" if named else ""
+            yield Card(
+                title, verdict, "session", loss, (), tuple(filter(None, steps)), where[0][1], known=False, code=code
+            )
 
 
 def _of_history(watched: WatchResult | None) -> Iterator[Card]:

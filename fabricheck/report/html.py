@@ -19,11 +19,11 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from fabricheck.diagnosis.causes import Diagnosis
 from fabricheck.errors import UserError
 from fabricheck.judge.overall import SEVERITY, coverage, overall, rehearsed, worst_first
 from fabricheck.judge.overall import count as count_verdicts
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.finding import Finding
 from fabricheck.records.rehearsal import REHEARSAL, is_mixed
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import cards_of
@@ -85,11 +85,10 @@ def write_html(
     *,
     title: str,
     system: str,
-    problems: Sequence[Finding] = (),
-    findings: Sequence[Finding] = (),
+    diagnosis: Diagnosis,
     past: Past | None = None,
 ) -> None:
-    """Writes the report of `runs` to `path`; `problems` and `findings` are those of the session that belong to no run.
+    """Writes the report of `runs` to `path`; `diagnosis`: what the session shows beside its runs.
 
     The file appears whole or not at all. Raises UserError where it cannot be written, or is there and is no page.
     """
@@ -97,7 +96,7 @@ def write_html(
         raise UserError(f"the report cannot be written to {str(path)!r}: name a file")
     if path.is_file() and not _is_page(path):
         raise UserError(f"{path} is there already and is no HTML page: give the report another name")
-    text = render_html(runs, title=title, system=system, problems=problems, findings=findings, past=past)
+    text = render_html(runs, title=title, system=system, diagnosis=diagnosis, past=past)
     try:
         with whole_file(path) as unfinished:
             unfinished.write_text(text, encoding="utf-8")
@@ -119,8 +118,7 @@ def render_html(
     *,
     title: str,
     system: str,
-    problems: Sequence[Finding] = (),
-    findings: Sequence[Finding] = (),
+    diagnosis: Diagnosis,
     past: Past | None = None,
 ) -> str:
     """The report as text. Everything that comes from a result file or a store is escaped.
@@ -128,7 +126,8 @@ def render_html(
     `past`: what the sample store adds.
     """
     past = past or Past()
-    verdict, all_problems = overall(runs, problems)
+    verdict, all_problems = overall(runs, diagnosis.problems)
+    findings = diagnosis.findings
     ranked = worst_first(runs)
     figures, bodies = _Pack(_FIGURES_PACKED), _Pack(_RUNS_PACKED)
     comparison = comparison_view(past.comparison) if past.comparison is not None else None
@@ -142,9 +141,7 @@ def render_html(
     views = [run_view(each, f"run{place}", marks=marks) for place, each in enumerate(ranked, start=1)]
     rows = _rows(ranked, views, figures, bodies)
     result = past.watched.result if past.watched is not None else None
-    suspects = cards_of(
-        ranked, all_problems, findings=findings, system=system, watched=result, comparison=past.comparison
-    )
+    suspects = cards_of(runs, diagnosis, system=system, watched=result, comparison=past.comparison)
     of_session = (NotPassed(None, each.verdict, "", each.message) for each in all_problems)
     not_passed = sorted([*of_session, *not_passed_of(ranked, views)], key=lambda each: -SEVERITY[each.verdict])
     style, script = own_file("report.css"), own_file("report.js")
@@ -161,7 +158,7 @@ def render_html(
         suspects=suspects[:_MOST_SUSPECTS],
         more_suspects=max(0, len(suspects) - _MOST_SUSPECTS),
         numbers=numbers(runs) if verdict is Verdict.PASS else (),
-        grid=grid_of(ranked, problems),
+        grid=grid_of(ranked, diagnosis.problems),
         notes=past.notes,
         comparison=comparison,
         history=history,

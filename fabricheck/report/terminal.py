@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import click
 
+from fabricheck.diagnosis.causes import Diagnosis
 from fabricheck.judge.overall import count, coverage, overall, rehearsed, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
@@ -109,8 +110,7 @@ def render(
     width: int,
     color: bool,
     height: int = 40,
-    problems: Sequence[Finding] = (),
-    findings: Sequence[Finding] = (),
+    diagnosis: Diagnosis,
     system: str = "",
 ) -> str:
     """Text of at most `width` columns and, by folding what is better to counts, at most `height` lines.
@@ -121,8 +121,8 @@ def render(
     width, height = max(width, _NARROWEST), max(height, _LOWEST)
     text: list[str] = []
     ranked = worst_first(runs)
-    verdict, problems = overall(runs, problems)
-    suspects = cards_of(ranked, problems, findings=findings, system=system)
+    verdict, problems = overall(runs, diagnosis.problems)
+    findings, suspects = diagnosis.findings, cards_of(runs, diagnosis, system=system)
     for detail in _DETAILS:
         lines = _lines(ranked, verdict, problems, findings, suspects, detail=detail, width=width)
         text = _layout(list(lines), width, color)

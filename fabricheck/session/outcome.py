@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fabricheck.diagnosis.causes import diagnose
+from fabricheck.diagnosis.causes import Diagnosis, diagnose
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.of_session import find_all
 from fabricheck.fleet.record import TROUBLES, Fleet, read_troubles
@@ -32,17 +32,26 @@ from fabricheck.topology.network import fold
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a session came to: `problems` and `findings` are those of the session, not of one result file.
+    """What a session came to. `diagnosis`: what it shows beside its runs, `judged`.
 
     `cases` are those that left the files of `judged`, in the same order. `fleet`: of a run over many nodes.
     """
 
     verdict: Verdict
-    problems: tuple[Finding, ...]
-    findings: tuple[Finding, ...]
+    diagnosis: Diagnosis
     judged: tuple[RunJudgement, ...]
     cases: tuple[Case, ...]
     fleet: FleetVerdict | None = None
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """What keeps the session from being green, beside what its result files say."""
+        return self.diagnosis.problems
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is only told."""
+        return self.diagnosis.findings
 
 
 def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
@@ -80,12 +89,12 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     problems, findings = split(told)
     known = Known.of_session(judged, told)
     own = (*session.problems, *problems_of_cases(session.cases, known))
-    problems = (*own, *diagnose(judged, problems, findings).problems)
-    fleet = _fleet_of(session, judged, problems)
+    diagnosis = diagnose(judged, (*own, *problems), findings)
+    fleet = _fleet_of(session, judged, diagnosis.problems)
     if fleet is not None:
-        problems = (*problems, *_left_out(fleet))
-    verdict, _ = overall(judged, problems)
-    return Outcome(verdict, problems, findings, judged, cases, fleet)
+        diagnosis = replace(diagnosis, problems=(*diagnosis.problems, *_left_out(fleet)))
+    verdict, _ = overall(judged, diagnosis.problems)
+    return Outcome(verdict, diagnosis, judged, cases, fleet)
 
 
 def _taken_over(session: Session) -> Iterator[Finding]:

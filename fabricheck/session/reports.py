@@ -44,8 +44,7 @@ def write_page(session: Session, outcome: Outcome, system: str, past: Past | Non
         page,
         title=f"{system}, {session.folder.name}",
         system=system,
-        problems=outcome.problems,
-        findings=outcome.findings,
+        diagnosis=outcome.diagnosis,
         past=past,
     )
     return page

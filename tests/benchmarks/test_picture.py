@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.picture import RESULTS, ROOT, judged
-from fabricheck.report.terminal import render
 from fabricheck.suites.sources import extract
+from tests.support.pages import render
 
 
 @pytest.mark.full

@@ -11,10 +11,10 @@ from playwright.sync_api import Page
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.html import render_html
 from fabricheck.results.fabricbench import read_run
 from tests.support.browsers import Open, Shown
 from tests.support.findings import bad_finding
+from tests.support.pages import render_html
 from tests.support.result_files import CUDA, HOST
 from tests.support.synthetic import pair_run, rank
 

@@ -23,13 +23,13 @@ from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding, split
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.cards import cards_of
 from fabricheck.results.fabricbench import read_run
 from fabricheck.topology.model import Topology, load_topology
 from tests.support.equal_runs import judge_of, pairs
 from tests.support.equal_runs import run_of as run_on_gpus
 from tests.support.findings import bad_finding
 from tests.support.made_runs import GIB, made_run, made_samples
+from tests.support.pages import cards_of
 
 HEALTHY = Path(__file__).resolve().parents[1] / "data" / "emulated" / "healthy.jsonl"
 

@@ -12,11 +12,12 @@ from fabricheck.records.catalogue import CATALOGUE
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.cards import Card, cards_of
+from fabricheck.report.cards import Card
 from fabricheck.report.parts import Parts
 from fabricheck.topology.model import Topology
 from tests.support.findings import at, bad_finding
 from tests.support.nodes import node
+from tests.support.pages import cards_of
 from tests.support.pasts import compared, past_with_everything, watched
 from tests.support.pasts import pair_metrics as metrics
 from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples

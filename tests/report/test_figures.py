@@ -14,8 +14,8 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.figures import Curves, Figure, Listing, Matrix, figures_of
-from fabricheck.report.html import render_html
 from tests.support.nodes import system
+from tests.support.pages import render_html
 from tests.support.synthetic import GIB, MIB, judged, judgement, pair_run, rank, samples
 
 

@@ -27,13 +27,13 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Reference
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.html import render_html, write_html
 from fabricheck.report.past import Past
 from fabricheck.topology.model import Topology
 from tests.support.effort import effort
 from tests.support.findings import at, bad_finding, note
 from tests.support.histories import START, SYSTEM, Made, normal
 from tests.support.nodes import node
+from tests.support.pages import render_html, write_html
 from tests.support.pasts import compared, pair_metrics, past_with_everything, watched
 from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
 

@@ -18,10 +18,9 @@ from fabricheck.cli import main
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.rehearsal import REHEARSAL
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.html import render_html
 from fabricheck.report.machine import write_json, write_junit, write_prometheus
-from fabricheck.report.terminal import render
 from fabricheck.suite import suite_root
+from tests.support.pages import render, render_html
 from tests.support.result_files import CUDA, lines_of, write
 from tests.support.schedulers import knows
 from tests.support.synthetic import pair_run

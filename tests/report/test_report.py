@@ -13,10 +13,9 @@ from fabricheck.errors import UserError
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.html import render_html, write_html
-from fabricheck.report.terminal import render
 from fabricheck.results.fabricbench import read_run
 from tests.support.findings import bad_finding
+from tests.support.pages import render, render_html, write_html
 from tests.support.result_files import CUDA, HOST, Line, lines_of, settle, write
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from fabricheck.records.judgement import Reference
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.terminal import render
 from tests.support.effort import effort
 from tests.support.findings import bad_finding, note
 from tests.support.nodes import system
+from tests.support.pages import render
 from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
 
 VERDICTS = st.sampled_from(list(Verdict))

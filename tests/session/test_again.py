@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from fabricheck.diagnosis.causes import Diagnosis
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.again import launches_of
 from fabricheck.session.outcome import Outcome
@@ -21,7 +22,7 @@ def test_a_launch_says_what_is_slow_and_how_many_metrics_that_has(tmp_path: Path
     judge, measured = judge_of(), case(folder=tmp_path)
     run = replace(run_of(["vm"] * 4, pairs(4), slower=crossing), path=str(file))
     found = judge.compare([replace(judge.judge_alone(run), test=str(measured))])
-    outcome = Outcome(Verdict.DEGRADED, found.problems, (), found.runs, (measured,))
+    outcome = Outcome(Verdict.DEGRADED, Diagnosis((), found.problems), found.runs, (measured,))
     (launch,) = launches_of(Session.of(tmp_path, [measured], 0), outcome).values()
     assert (launch.verdict, launch.metrics) == (Verdict.DEGRADED, 6)
     assert "vm:gpu3" in launch.slow

@@ -14,10 +14,10 @@ import pytest
 
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
-from fabricheck.report.html import write_html
 from fabricheck.report.past import Past
 from fabricheck.topology.model import Topology
 from tests.support.nodes import system
+from tests.support.pages import write_html
 from tests.support.pasts import past_with_everything
 
 if TYPE_CHECKING:
