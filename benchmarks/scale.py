@@ -39,12 +39,12 @@ import polars as pl
 
 from fabricheck.history.calibrate import calibrate
 from fabricheck.history.compare import compare
-from fabricheck.history.series import MetricKey, Series, Session
+from fabricheck.history.series import MetricKey, Series, Session, path_of
+from fabricheck.history.software import software_crossed
 from fabricheck.history.watch import watch, watch_of
 from fabricheck.judge.judge import judge_run
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import Quantity
 from fabricheck.records.order_statistics import kept_ranks
@@ -60,6 +60,7 @@ NODES, PORTS, ITERATIONS = 512, 8, 1000
 SIZE, GBPS, NOISE = 1 << 24, 400.0, 0.02
 MINUTES = 10.0
 FIRST, A_NODE = datetime(2026, 1, 1, tzinfo=timezone.utc), 200
+SOFTWARE = '{"CUDA":"13.0","CUDA driver":"580.159.04","NCCL":"2.28.3","fabricbench":"0.1.0"}'
 
 
 def node_pairs() -> Plan:
@@ -159,17 +160,15 @@ def healthy_series(metrics: int, nights: int) -> Series:
     drawn = np.random.default_rng(0)
     sessions = tuple(Session(f"s{night}", FIRST + timedelta(days=night)) for night in range(nights))
     nodes = [f"nid{number // A_NODE:06}" for number in range(metrics)]
+    software = [each.key for each in software_crossed("Made", SOFTWARE)]
     return Series(
         keys=tuple(MetricKey("gpu", "mpi", "Made", f"{node}_{number}") for number, node in enumerate(nodes)),
         units=("Gb/s",) * metrics,
         better=tuple("higher" for _ in range(metrics)),
-        components=tuple(
-            (Component.of_node(node), Component(Kind.GPU, f"gpu{number % 4}", node))
-            for number, node in enumerate(nodes)
-        ),
+        components=tuple(path_of((node, f"{node}:gpu{number % 4}", *software)) for number, node in enumerate(nodes)),
         sessions=sessions,
         values=GBPS * np.exp(NOISE * drawn.standard_normal((metrics, nights))),
-        software=("{}",),
+        software=(SOFTWARE,),
         versions=np.zeros((metrics, nights), dtype=np.int64),
     )
 
@@ -189,7 +188,7 @@ def made_history(metrics: int, nights: int) -> pl.DataFrame:
     drawn = np.random.default_rng(0)
     night, number = np.unravel_index(np.arange(metrics * nights), (nights, metrics))
     texts = {"environment": "mpi", "partition": "gpu", "test": "Made", "unit": "Gb/s", "better": "higher"}
-    texts |= {"verdict": "PASS", "software": "{}", "tuning": "{}", "system": "simulated"}
+    texts |= {"verdict": "PASS", "software": SOFTWARE, "tuning": "{}", "system": "simulated"}
     return (
         pl.DataFrame({"night": night.astype(np.int32), "number": number.astype(np.int32), "value": GBPS})
         .with_columns(

@@ -16,7 +16,7 @@ from scipy.stats import t
 from fabricheck.diagnosis.blame import Evidence, blamed, count_crossing, evidence_of, gains, groups
 from fabricheck.errors import UserError
 from fabricheck.history.select import select_runs
-from fabricheck.history.series import KEY, NO_MEASUREMENT, MetricKey, check_history, crossed_by_all
+from fabricheck.history.series import KEY, NO_MEASUREMENT, MetricKey, check_history, crossed_by_all, path_of
 from fabricheck.history.shift_test import (
     BASE,
     CANDIDATE,
@@ -30,7 +30,7 @@ from fabricheck.history.shift_test import (
 )
 from fabricheck.history.software import Changed, named_with_versions, software_crossed, upgrades, what_to_try
 from fabricheck.records.catalogue import code_of_slow
-from fabricheck.records.component import Component, read_keys
+from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 
@@ -353,7 +353,7 @@ def _metrics(
                 smallest_change=_loss(sign[row], tested.smallest[row]),
                 verdict=_verdict(row, tested, sign[row], options),
                 unequal=_unequal(facts[0], facts[1], row),
-                components=read_keys(facts[1]["components"][row]),
+                components=path_of(tuple(facts[1]["components"][row])),
             )
         )
     order = list(Change)

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.
 LINK = "nid002:hsn0"
 PERCENT = 5
 # All that crosses the node crosses this one of its ports.
-NAMED = f"{LINK} (or nid002)"
+NAMED = f"{LINK} or nid002"
 # Six of the twelve pairs of four nodes have the node of the link at one end.
 PAIRS, CROSSING = 12, 6
 # What watch needs before it can raise an alert: its shortest warm-up, and the lag.
