@@ -67,7 +67,7 @@ FAULTS: dict[str, tuple[RunJudgement, tuple[Finding, ...], tuple[str, ...]]] = {
     "library": (
         slow(*PAIRS),
         (),
-        ("FAIL", "a library or a setting, not a part", "all 12 measurements equally slow", "module list"),
+        ("FAIL", "All peers are equally slow", "all 12 measurements equally slow", "fabricheck compare"),
     ),
     "node missing": (
         replace(
