@@ -42,6 +42,12 @@ class RunJudgement:
         return self.problems if self.judgements or self.problems else (NOTHING_JUDGED,)
 
     @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All that keeps it from being green: its problems, and its metrics that are not PASS."""
+        metrics = (each.finding for each in self.judgements if each.verdict is not Verdict.PASS)
+        return (*self.all_problems, *metrics)
+
+    @property
     def final_verdict(self) -> Verdict:
         """Its verdict, and never a better one than that of any of its parts."""
         verdicts = [self.verdict, *(each.verdict for each in self.all_problems)]

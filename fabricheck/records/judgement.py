@@ -101,7 +101,7 @@ class Judgement:
         alarm = self.yardstick is not None and self.yardstick.alarm
         return {
             Verdict.PASS: "",
-            Verdict.DEGRADED: "under-alarm" if alarm else f"slower-than-{by}",
+            Verdict.DEGRADED: "under-alarm" if alarm else "below-floor" if by == "floor" else f"slower-than-{by}",
             Verdict.INCOMPLETE: "no-baseline",
             Verdict.INVALID: "implausible-value",
         }[self.verdict]

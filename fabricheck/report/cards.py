@@ -16,9 +16,9 @@ from fabricheck.history.watch import WatchResult
 from fabricheck.judge.overall import SEVERITY, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.advice import advice_for
 from fabricheck.report.content import facts_of, name_of_group, number, percent, plural, short_message, who
 from fabricheck.report.grid import short_name
+from fabricheck.report.lines import headline, steps
 from fabricheck.report.parts import Parts
 
 _MOST_NAMED, _MOST_EVIDENCE = 3, 2
@@ -79,8 +79,9 @@ class _Writer:
     def card(self, cause: Cause) -> Card:
         finding = cause.finding
         tests = [self.runs[number].test for number in cause.runs]
-        steps = (
-            finding.entry.steps[0] if finding.code == "wrong-bytes" or not finding.components else "",
+        first = steps(finding, system=self.system)[:1]
+        next_ = (
+            *(first if finding.code == "wrong-bytes" or not finding.components else ()),
             *self.parts.looks(finding.components),
             _again(tests, self.system),
         )
@@ -94,12 +95,12 @@ class _Writer:
         if cause.crossed:
             loss += f"; slow, too: {plural(cause.crossed, 'collective')} over all GPUs"
         return Card(
-            self.parts.place(finding.components) or finding.entry.sentence,
+            self.parts.place(finding.components) or headline(finding),
             finding.verdict,
             self._source(cause),
             loss,
             _cut(evidence),
-            tuple(filter(None, steps)),
+            tuple(filter(None, next_)),
             self.links[cause.runs[0]] if cause.rows else "",
             code=finding.code,
         )
@@ -166,26 +167,26 @@ class _Writer:
 
     def of_problems(self, diagnosis: Diagnosis) -> Iterator[Card]:
         """What was not measured, or not what was asked for: the first problem of each run, which is the cause."""
-        found: dict[tuple[Verdict, str, str], list[tuple[str, str]]] = {}
+        found: dict[tuple[Verdict, str, str, tuple[str, ...]], list[tuple[str, str]]] = {}
         shown = {(each.code, each.message) for cause in diagnosis.causes for each in cause.told}
         for each in diagnosis.problems:
             if not each.components:
-                found.setdefault((each.verdict, each.code, each.message), []).append(("session", ""))
+                key = (each.verdict, each.code, each.message, steps(each, system=self.system)[:1])
+                found.setdefault(key, []).append(("session", ""))
         for judged, link in zip(self.runs, self.links, strict=True):
             for each in judged.all_problems[:1]:
                 if (each.code, each.message) not in shown:
-                    key = (each.verdict, each.code, short_message(each, judged))
+                    first = steps(each, system=self.system)[:1]
+                    key = (each.verdict, each.code, short_message(each, judged), first)
                     found.setdefault(key, []).append((facts_of(judged).name, link))
-        for (verdict, code, message), where in sorted(found.items(), key=lambda item: -SEVERITY[item[0][0]]):
+        for (verdict, code, message, first), where in sorted(found.items(), key=lambda item: -SEVERITY[item[0][0]]):
             names = [name for name, link in where if link]
             title = message if len(message) <= _LONGEST_TITLE else f"{message[:_LONGEST_TITLE]}…"
-            steps = [advice_for(message), _again(names, self.system)]
+            next_ = tuple(filter(None, (*first, _again(names, self.system))))
             named = "; ".join(names[:_MOST_NAMED])
             named += f" and {len(names) - _MOST_NAMED} more" if names[_MOST_NAMED:] else ""
             loss = f"in {named}" if named else ""
-            yield Card(
-                title, verdict, "session", loss, (), tuple(filter(None, steps)), where[0][1], known=False, code=code
-            )
+            yield Card(title, verdict, "session", loss, (), next_, where[0][1], known=False, code=code)
 
 
 def _of_history(watched: WatchResult | None) -> Iterator[Card]:

@@ -33,7 +33,7 @@ from fabricheck.report.figures import Figure
 from fabricheck.report.grid import grid_of
 from fabricheck.report.past import Past
 from fabricheck.report.past_view import comparison_view, history_view
-from fabricheck.report.run_view import NotPassed, RunView, not_passed_of, run_detail, run_view
+from fabricheck.report.run_view import Explained, NotPassed, RunView, not_passed_of, run_detail, run_view
 from fabricheck.report.summary import counted, numbers, standing
 from fabricheck.units import format_size
 from fabricheck.wholefile import whole_file
@@ -138,11 +138,11 @@ def render_html(
     if history is not None:
         history = replace(history, figures=_numbered(history.figures, figures))
     marks = is_mixed(each.run for each in runs)
-    views = [run_view(each, f"run{place}", marks=marks) for place, each in enumerate(ranked, start=1)]
+    views = [run_view(each, f"run{place}", system, marks=marks) for place, each in enumerate(ranked, start=1)]
     rows = _rows(ranked, views, figures, bodies)
     result = past.watched.result if past.watched is not None else None
     suspects = cards_of(runs, diagnosis, system=system, watched=result, comparison=past.comparison)
-    of_session = (NotPassed(None, each.verdict, "", each.message) for each in all_problems)
+    of_session = (NotPassed(None, each.verdict, Explained.of(each, system)) for each in all_problems)
     not_passed = sorted([*of_session, *not_passed_of(ranked, views)], key=lambda each: -SEVERITY[each.verdict])
     style, script = own_file("report.css"), own_file("report.js")
     return _template("report.html.j2").render(

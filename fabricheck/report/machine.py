@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,11 +21,9 @@ from fabricheck.records.judgement import Judgement
 from fabricheck.records.rehearsal import EMULATED, is_rehearsal, marked
 from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.report.content import facts_of, printable, quantity_of
+from fabricheck.report.lines import summary
 from fabricheck.units import size_label
 from fabricheck.wholefile import whole_file
-
-# The verdict and the message of what failed.
-_Failure = tuple[Verdict, str]
 
 # How many metrics that differ in nothing but their ranks are exported to Prometheus one by one (the pairs of four GPUs
 # are twelve), and how many of the others of a run because they did not pass.
@@ -68,31 +67,30 @@ def write_json(
 def write_junit(runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Finding]) -> None:
     """Write a test suite for the session and one for each run, with a test case for each metric.
 
-    Everything that is not PASS is a failure whose type is the verdict.
+    Everything that is not PASS is a failure: its type is the verdict, its message the line for people, and its text
+    the message of the finding and the command that explains its code.
     """
     _, found = overall(runs, problems)
     rehearsal = rehearsed(runs)
     root = ElementTree.Element("testsuites", name=marked(f"fabricheck {system}", rehearsal=rehearsal))
-    _suite(root, marked("session", rehearsal=rehearsal), [("everything was measured", _failures(found))])
+    _suite(root, marked("session", rehearsal=rehearsal), [("everything was measured", found)], system)
     for each in runs:
-        cases = [("results", _failures(each.all_problems))]
+        cases = [("results", each.all_problems)]
         for one in each.judgements:
-            cases.append((one.name, [] if one.verdict is Verdict.PASS else [(one.verdict, one.reason)]))
-        _suite(root, marked(each.test or each.run.path, rehearsal=is_rehearsal(each.run)), cases)
+            cases.append((one.name, () if one.verdict is Verdict.PASS else (one.finding,)))
+        _suite(root, marked(each.test or each.run.path, rehearsal=is_rehearsal(each.run)), cases, system)
     ElementTree.indent(root)
     ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
 
 
-def _failures(problems: Iterable[Finding]) -> list[_Failure]:
-    return [(each.verdict, each.message) for each in problems]
-
-
-def _suite(root: ElementTree.Element, name: str, cases: Sequence[tuple[str, Sequence[_Failure]]]) -> None:
+def _suite(root: ElementTree.Element, name: str, cases: Sequence[tuple[str, Sequence[Finding]]], system: str) -> None:
     suite = ElementTree.SubElement(root, "testsuite", name=printable(name), tests=str(len(cases)))
     for title, failures in cases:
         case = ElementTree.SubElement(suite, "testcase", classname=printable(name), name=printable(title))
-        for verdict, message in failures:
-            ElementTree.SubElement(case, "failure", type=verdict.value, message=printable(message))
+        for each in failures:
+            line = printable(summary(each, system=system))
+            failure = ElementTree.SubElement(case, "failure", type=each.verdict.value, message=line)
+            failure.text = f"{printable(each.message)}\nfabricheck explain {each.code}"
     suite.set("failures", str(sum(bool(failures) for _, failures in cases)))
 
 
@@ -103,7 +101,8 @@ def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, p
     a rehearsal have the label `platform="emulated"`, which no measurement has. Of a question that a run has answered
     for more than a dozen pairs or groups there is the lowest, the median and the highest value, with `many` and the
     statistic in place of ranks, and in addition the worst metrics that did not pass, ten of a run at most: a session
-    has as many lines as runs, and not as pairs of nodes.
+    has as many lines as runs, and not as pairs of nodes. Of the findings of a code ten
+    components are named.
     """
     registry = CollectorRegistry()
     session = {"system": system, **({"platform": EMULATED} if rehearsed(runs) else {})}
@@ -126,12 +125,24 @@ def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, p
         ("runs_passed", "Result files whose verdict is PASS", sum(each.final_verdict is Verdict.PASS for each in runs)),
     ):
         gauge(name, text).labels(*session.values()).set(number)
+    of_finding = gauge("finding", "1 for each finding that keeps the session from PASS", "code", "component", "verdict")
+    for each in _named([*found, *(one for run in runs for one in run.findings)]):
+        of_finding.labels(*session.values(), *each).set(1)
     for run in runs:
         labels = (*session.values(), marked(facts_of(run).name, rehearsal=is_rehearsal(run.run)), _nodes(run))
         for name, quantity, value, passed in _exported(run.judgements):
             values[quantity].labels(*labels, name).set(value * (1e9 if quantity == "goodput" else 1e-6))
             metric_passed.labels(*labels, name).set(passed)
     write_to_textfile(str(path), registry)
+
+
+def _named(found: Iterable[Finding]) -> Iterator[tuple[str, str, str]]:
+    """Code, component and verdict of each finding, of ten components of a code and a verdict at most."""
+    left: Counter[tuple[str, Verdict]] = Counter()
+    for code, component, verdict in dict.fromkeys((each.code, each.place, each.verdict) for each in found):
+        left[code, verdict] += 1
+        if left[code, verdict] <= _MOST_NAMED:
+            yield code, component, verdict.value
 
 
 def _nodes(run: RunJudgement) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from fabricheck.judge.overall import count
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.rehearsal import is_rehearsal, marked
@@ -30,6 +31,7 @@ from fabricheck.report.content import (
 )
 from fabricheck.report.figures import Figure, figures_of
 from fabricheck.report.grid import short_name
+from fabricheck.report.lines import plain, steps, summary
 from fabricheck.report.node import Node, node_of_run
 from fabricheck.units import size_label
 
@@ -75,8 +77,28 @@ class _Table:
 
 
 @dataclass(frozen=True)
+class Explained:
+    """A finding with its line, and one level deeper its message, what decides it and what to do."""
+
+    verdict: Verdict
+    code: str
+    line: str
+    message: str
+    decides: str
+    steps: tuple[str, ...]
+
+    @classmethod
+    def of(cls, finding: Finding, system: str, message: str | None = None) -> Explained:
+        """`message`: a shorter one than the finding's own."""
+        message = finding.message if message is None else message
+        line = summary(finding, system=system, message=message)
+        entry = finding.entry
+        return cls(finding.verdict, finding.code, line, message, plain(entry.decides), steps(finding, system=system))
+
+
+@dataclass(frozen=True)
 class RunView:
-    """A run as its row shows it; `problems` are verdicts with messages, `check` its short name."""
+    """A run as its row shows it; `check`: its short name."""
 
     id: str
     verdict: Verdict
@@ -85,7 +107,7 @@ class RunView:
     transport: str
     hosts: tuple[str, ...]
     counts: tuple[tuple[Verdict, int], ...]
-    problems: tuple[tuple[Verdict, str], ...]
+    problems: tuple[Explained, ...]
 
 
 @dataclass(frozen=True)
@@ -101,15 +123,19 @@ class RunDetail:
 
 @dataclass(frozen=True)
 class NotPassed:
-    """Something that is not PASS, for the top of the page; of the session where there is no `run`."""
+    """Something that is not PASS, for the top of the page; of the session where there is no `run`.
+
+    A finding, or of metrics `what` they are and the `reason` of the worst.
+    """
 
     run: RunView | None
     verdict: Verdict
-    what: str
-    reason: str
+    finding: Explained | None = None
+    what: str = ""
+    reason: str = ""
 
 
-def run_view(judged: RunJudgement, name: str, *, marks: bool) -> RunView:
+def run_view(judged: RunJudgement, name: str, system: str, *, marks: bool) -> RunView:
     """`marks`: whether a rehearsal says so in its row."""
     facts = facts_of(judged)
     return RunView(
@@ -120,7 +146,7 @@ def run_view(judged: RunJudgement, name: str, *, marks: bool) -> RunView:
         transport=str(judged.run.header.get("transport", "")),
         hosts=tuple(dict.fromkeys(each.host for each in judged.run.ranks)),
         counts=count(each.verdict for each in judged.judgements),
-        problems=tuple((each.verdict, short_message(each, judged)) for each in judged.all_problems),
+        problems=tuple(Explained.of(each, system, short_message(each, judged)) for each in judged.all_problems),
     )
 
 
@@ -210,7 +236,7 @@ def not_passed_of(ranked: Sequence[RunJudgement], runs: Sequence[RunView]) -> li
     """The problems of runs, and what is not PASS of each group of metrics: who, and the reason of the worst."""
     found: list[NotPassed] = []
     for judged, run in zip(ranked, runs, strict=True):
-        found += [NotPassed(run, verdict, "", message) for verdict, message in run.problems]
+        found += [NotPassed(run, each.verdict, each) for each in run.problems]
         for group in groups_of(judged):
             for verdict, alike in group.by_verdict.items():
                 if verdict is Verdict.PASS:
@@ -218,5 +244,5 @@ def not_passed_of(ranked: Sequence[RunJudgement], runs: Sequence[RunView]) -> li
                 named = [who(each.samples, len(judged.run.ranks)) for each in alike[:_MOST_NAMED]]
                 more = f" and {len(alike) - _MOST_NAMED} more" if len(alike) > _MOST_NAMED else ""
                 what = f"{group.name} {', '.join(named)}{more}"
-                found.append(NotPassed(run, verdict, what, reason_without_source(alike[0])))
+                found.append(NotPassed(run, verdict, None, what, reason_without_source(alike[0])))
     return found

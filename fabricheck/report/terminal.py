@@ -31,6 +31,7 @@ from fabricheck.report.content import (
     weakest,
     who,
 )
+from fabricheck.report.lines import summary
 from fabricheck.report.text_matrix import matrices
 from fabricheck.units import format_size
 
@@ -68,6 +69,11 @@ class _Detail:
     reason_lines: int
     suspects: int
     matrices: int = 0
+
+    @property
+    def messages(self) -> bool:
+        """Whether there is room for the level below a finding's line."""
+        return self.reason_lines > 3
 
 
 _ALL = 1_000_000
@@ -124,7 +130,7 @@ def render(
     verdict, problems = overall(runs, diagnosis.problems)
     findings, suspects = diagnosis.findings, cards_of(runs, diagnosis, system=system)
     for detail in _DETAILS:
-        lines = _lines(ranked, verdict, problems, findings, suspects, detail=detail, width=width)
+        lines = _lines(ranked, verdict, problems, findings, suspects, detail=detail, width=width, system=system)
         text = _layout(list(lines), width, color)
         if len(text) <= height:
             break
@@ -140,26 +146,27 @@ def _lines(
     *,
     detail: _Detail,
     width: int,
+    system: str,
 ) -> Iterator[_Line]:
     first, *more = _wrap(marked(_totals(ranked), rehearsal=rehearsed(ranked)), width - 12, _MOST_LINES)
     yield _Line(verdict, first)
     yield from (_Line(None, f"{_INDENT}{line}") for line in more)
     # What names no part has its own line among the problems.
     yield from _suspect_lines([each for each in suspects if each.known], detail, width)
-    without_part = ((each.verdict, each.message) for each in problems if not each.components)
-    yield from _problem_lines(without_part, detail.suspects, detail, width)
+    without_part = [(each, each.message) for each in problems if not each.components]
+    yield from _problem_lines(without_part, detail.suspects, detail, width, system)
     marks = is_mixed(each.run for each in ranked)
     bad = [each for each in ranked if each.final_verdict is not Verdict.PASS]
     passes = ranked[len(bad) :]
     for each in bad[: detail.runs]:
-        yield from _run_lines(each, detail, width, marks=marks)
+        yield from _run_lines(each, detail, width, system, marks=marks)
     if rest := bad[detail.runs :]:
         yield _Line(
             None, f"{_INDENT}and {plural(len(rest), 'more run')}: {_counts(each.final_verdict for each in rest)}"
         )
     yield from _finding_lines(findings, detail, width)
     for each in passes[: detail.passes]:
-        yield from _run_lines(each, detail, width, marks=marks)
+        yield from _run_lines(each, detail, width, system, marks=marks)
     if passes[detail.passes :]:
         yield _folded(passes[detail.passes :])
     for lines in matrices(ranked, width, detail.matrices):
@@ -196,7 +203,7 @@ def _counts(verdicts: Iterable[Verdict]) -> str:
     return ", ".join(f"{number_} {verdict.value}" for verdict, number_ in count(verdicts))
 
 
-def _run_lines(judged: RunJudgement, detail: _Detail, width: int, *, marks: bool) -> Iterator[_Line]:
+def _run_lines(judged: RunJudgement, detail: _Detail, width: int, system: str, *, marks: bool) -> Iterator[_Line]:
     """`marks`: whether a rehearsal says so here; where all are, the first line does."""
     facts, verdict = facts_of(judged), judged.final_verdict
     title = marked(f"{facts.name}, {facts.where}", rehearsal=marks and is_rehearsal(judged.run))
@@ -207,8 +214,8 @@ def _run_lines(judged: RunJudgement, detail: _Detail, width: int, *, marks: bool
     yield _Line(verdict, _clip(title, width - 12))
     if verdict is not Verdict.PASS:
         yield _Line(None, _clip_left(f"{_INDENT}{printable(facts.path)}", width))
-    messages = ((each.verdict, short_message(each, judged)) for each in judged.all_problems)
-    yield from _problem_lines(messages, detail.problems, detail, width)
+    told = [(each, short_message(each, judged)) for each in judged.all_problems]
+    yield from _problem_lines(told, detail.problems, detail, width, system)
     groups = groups_of(judged)
     for group in groups[: detail.groups]:
         yield from _group_lines(group, len(judged.run.ranks), detail, width)
@@ -216,15 +223,19 @@ def _run_lines(judged: RunJudgement, detail: _Detail, width: int, *, marks: bool
         yield _Line(None, f"{_INDENT}and {plural(len(rest), 'more metric')}: {_counts(each.verdict for each in rest)}")
 
 
-def _problem_lines(messages: Iterable[tuple[Verdict, str]], most: int, detail: _Detail, width: int) -> Iterator[_Line]:
-    all_ = list(messages)
-    for verdict, message in all_[:most]:
-        first, *more = _wrap(message, width - 12, detail.reason_lines)
-        yield _Line(verdict, first)
-        yield from (_Line(None, f"{_INDENT}{line}") for line in more)
-    if rest := all_[most:]:
+def _problem_lines(
+    told: Sequence[tuple[Finding, str]], most: int, detail: _Detail, width: int, system: str
+) -> Iterator[_Line]:
+    """The line of each finding and, where there is room for it, its message below."""
+    for each, message in told[:most]:
+        line = summary(each, system=system, message=message)
+        first, *more = _wrap(line, width - 12, detail.reason_lines)
+        yield _Line(each.verdict, first)
+        below = _wrap(message, width - 12, detail.reason_lines) if detail.messages and message not in line else ()
+        yield from (_Line(None, f"{_INDENT}{text}") for text in (*more, *below))
+    if rest := told[most:]:
         yield _Line(
-            None, f"{_INDENT}and {plural(len(rest), 'more problem')}: {_counts(verdict for verdict, _ in rest)}"
+            None, f"{_INDENT}and {plural(len(rest), 'more problem')}: {_counts(each.verdict for each, _ in rest)}"
         )
 
 

@@ -67,10 +67,14 @@ FAULTS: dict[str, tuple[RunJudgement, tuple[Finding, ...], tuple[str, ...]]] = {
     "library": (
         slow(*PAIRS),
         (),
-        ("FAIL", "a library or a setting, not a part", "all 12 measurements equally slow", "module list"),
+        ("FAIL", "All peers are equally slow", "all 12 measurements equally slow", "fabricheck compare"),
     ),
     "node missing": (
-        replace(pair_run(problems=[bad_finding(Verdict.INCOMPLETE, MISSING)]), test="NodePairs @alps:gpu+gnu", nodes=4),
+        replace(
+            pair_run(problems=[bad_finding(Verdict.INCOMPLETE, MISSING, code="node-did-not-report")]),
+            test="NodePairs @alps:gpu+gnu",
+            nodes=4,
+        ),
         (),
         ("INCOMPLETE", "nid003 (rank 2) did not report", "0 of 4 nodes were checked", "sinfo -R"),
     ),

@@ -13,6 +13,7 @@ from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import Card
+from fabricheck.report.lines import general_steps, steps
 from fabricheck.report.parts import Parts
 from fabricheck.topology.model import Topology
 from tests.support.findings import at, bad_finding
@@ -161,7 +162,7 @@ def test_wrong_bytes_are_said_as_such() -> None:
     wrong = [replace(each, samples=replace(each.samples, wrong_bytes=7)) for each in run.judgements]
     (found,) = suspects(replace(run, judgements=tuple(wrong)), topology=SQUARE)
     assert found.loss == "1 measurement in 1 run brought wrong bytes"
-    assert (found.code, found.next_[0]) == ("wrong-bytes", CATALOGUE["wrong-bytes"].steps[0])
+    assert (found.code, found.next_[0]) == ("wrong-bytes", general_steps(CATALOGUE["wrong-bytes"])[0])
 
 
 def test_one_wrong_byte_where_all_is_slow_is_a_suspect_of_its_own() -> None:
@@ -197,14 +198,13 @@ def test_wrong_bytes_beside_a_loss_are_counted() -> None:
 
 
 def test_a_problem_is_told_once_with_the_runs_that_have_it_and_a_first_step() -> None:
-    problem = bad_finding(
-        Verdict.INCOMPLETE, "out/result.jsonl: nid003 (rank 2) did not report when the others gave up"
-    )
+    text = "out/result.jsonl: nid003 (rank 2) did not report when the others gave up"
+    problem = bad_finding(Verdict.INCOMPLETE, text, code="node-did-not-report")
     runs = [replace(pair_run(problems=[problem]), test=f"Test{each} @s:gpu+e") for each in range(5)]
     (found,) = suspects(*runs, system="s")
     assert found.part == "nid003 (rank 2) did not report when the others gave up"
     assert found.loss == "in Test0 @s:gpu+e; Test1 @s:gpu+e; Test2 @s:gpu+e and 2 more"
-    assert found.next_[0].startswith("sinfo -R")
+    assert found.next_[0] == steps(problem, system="s")[0]
 
 
 def test_a_problem_with_control_characters_or_without_end_has_a_title() -> None:

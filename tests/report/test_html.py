@@ -69,6 +69,7 @@ KNOWN = {
         "output",
         "i",
         "ul",
+        "ol",
         "li",
         "dl",
         "dt",

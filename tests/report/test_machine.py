@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fabricheck.records.state import GpuProcess, States
 from fabricheck.records.verdict import EXIT_CODES, Verdict
+from fabricheck.report.lines import summary
 from fabricheck.report.machine import write_json, write_junit, write_prometheus
 from tests.support.findings import bad_finding, note
 from tests.support.states import gpu, node
@@ -38,6 +39,7 @@ def test_json_holds_the_verdict_the_problems_and_every_metric(tmp_path: Path) ->
     assert (only["hosts"], only["busy"]) == (["nid001"], [])
     assert [each["name"] for each in only["metrics"]] == [each.name for each in run.judgements]
     assert [each["verdict"] for each in only["metrics"]].count("FAIL") == 1
+    assert {each["verdict"]: each.get("code") for each in only["metrics"]} == {"PASS": None, "FAIL": "below-floor"}
 
 
 @pytest.mark.parametrize("used", [{"busy_cores": 60.0}, {"gpus": (gpu(processes=(GpuProcess(7, "python"),)),)}])
@@ -61,6 +63,10 @@ def test_junit_counts_every_verdict_but_pass_as_a_failure(tmp_path: Path, bad: V
     assert suite.get("failures") == "2"
     assert int(suite.get("tests", "")) == len(run.judgements) + 1 == len(suite.findall("testcase"))
     assert {each.get("type") for each in suite.iter("failure")} == {bad.value}
+    of_metric = next(each for each in run.judgements if each.verdict is bad).finding
+    *_, failure = suite.iter("failure")
+    assert failure.get("message") == summary(of_metric, system="example")
+    assert failure.text == f"{of_metric.message}\nfabricheck explain {of_metric.code}"
     assert "\x1b" not in (tmp_path / "junit.xml").read_text(encoding="utf-8")
 
 
@@ -85,6 +91,22 @@ def test_prometheus_has_base_units_and_the_exit_status(tmp_path: Path) -> None:
         each.name for each in run.judgements if each.verdict is not Verdict.PASS
     ]
     assert not list(tmp_path.glob("*.prom.*"))
+
+
+def test_prometheus_names_findings_by_code_and_component(tmp_path: Path) -> None:
+    gpus = [bad_finding(Verdict.DEGRADED, "slow", f"nid001:gpu{each}", code="slow-gpu") for each in range(30)]
+    either = bad_finding(Verdict.DEGRADED, "slow", "nid002, nid002:hsn0 or leaf0", code="slow-part")
+    run = pair_run(bad={(2, 1): Verdict.FAIL, (1, 2): Verdict.FAIL}, problems=[either, either])
+    write_prometheus([run], tmp_path / "metrics.prom", system="example", problems=gpus)
+    found = prometheus(tmp_path / "metrics.prom")["fabricheck_finding"]
+    assert {value for _, value in found} == {1}
+    assert sorted((labels["code"], labels["component"], labels["verdict"]) for labels, _ in found) == [
+        ("below-floor", "", "FAIL"),
+        *(("slow-gpu", f"nid001:gpu{each}", "DEGRADED") for each in range(10)),
+        ("slow-part", "nid002, nid002:hsn0 or leaf0", "DEGRADED"),
+    ]
+    write_prometheus([pair_run()], tmp_path / "green.prom", system="example", problems=[])
+    assert prometheus(tmp_path / "green.prom")["fabricheck_finding"] == []
 
 
 def test_prometheus_names_a_few_of_many_pairs_and_no_list_of_hosts(tmp_path: Path) -> None:

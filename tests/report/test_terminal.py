@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fabricheck.records.judgement import Reference
 from fabricheck.records.verdict import Verdict
+from fabricheck.report.lines import summary
 from tests.support.effort import effort
 from tests.support.findings import bad_finding, note
 from tests.support.nodes import system
@@ -92,10 +93,22 @@ def test_what_a_suspect_has_as_evidence_is_no_line_again() -> None:
 
 
 def test_each_problem_has_a_line() -> None:
-    problems = [bad_finding(Verdict.INCOMPLETE, f"out/result.jsonl:{each}: a line is missing") for each in range(5)]
-    lines = render([pair_run(problems=problems)], width=120, color=False).splitlines()
-    for each in range(5):
-        assert f"INCOMPLETE  line {each}: a line is missing" in lines
+    problems = [
+        bad_finding(Verdict.INCOMPLETE, f"out/result.jsonl:{each}: a line is missing", code="result-damaged")
+        for each in range(5)
+    ]
+    lines = render([pair_run(problems=problems)], width=200, color=False, system="s").splitlines()
+    for place, each in enumerate(problems):
+        assert f"INCOMPLETE  {summary(each, system='s', message=f'line {place}: a line is missing')}" in lines
+
+
+def test_below_the_line_of_a_problem_is_its_message_where_there_is_room() -> None:
+    slow = bad_finding(Verdict.DEGRADED, "GPU 2: 12 of 13 replays", "nid001:gpu2", code="gpu-link-errors")
+    for many, below in ((1, True), (60, False)):
+        run = pair_run(problems=[slow] * many)
+        lines = render([run], width=160, height=30, color=False, system="s").splitlines()
+        place = lines.index(f"DEGRADED    {summary(slow, system='s')}")
+        assert (lines[place + 1].strip() == slow.message) is below
 
 
 def test_a_finding_has_a_line_and_no_verdict() -> None:

@@ -32,9 +32,11 @@ def _one(text: str) -> Component:
     return Component(kind, name, host, direction=direction)
 
 
-def bad_finding(verdict: Verdict, message: str, place: str = "", files: tuple[str, ...] = ()) -> Finding:
+def bad_finding(
+    verdict: Verdict, message: str, place: str = "", files: tuple[str, ...] = (), *, code: str = "recorded"
+) -> Finding:
     """Something that keeps a session from being green; `place` as `at` takes it."""
-    return Finding("recorded", verdict, message, at(place), files=files)
+    return Finding(code, verdict, message, at(place), files=files)
 
 
 def note(message: str) -> Finding:
