@@ -30,10 +30,11 @@ _LEAST_START_UPS = 1000
 
 @dataclass(frozen=True)
 class Achievable:
-    """Gb/s, and whose packets or measurements say so."""
+    """Gb/s, whose packets or measurements say so, and the margin of healthy links where these know it."""
 
     gbps: float
     source: str
+    margin: float | None
 
 
 def achievable(question: Question, expected: float | None) -> Achievable | None:
@@ -54,6 +55,7 @@ def achievable(question: Question, expected: float | None) -> Achievable | None:
     return Achievable(
         expected * data.share * ideal_us / (ideal_us + start_up_us),
         f"{data.share:.1%} of {expected:.4g} Gb/s is data by {data.mover} over {data.technology}: {data.source}",
+        data.margin,
     )
 
 
@@ -95,7 +97,9 @@ def _payload(question: Question) -> Payload | None:
     if mover is None or not question.gpus or question.buffers is not None:
         return None
     if question.nodes > 1:
-        return _between_nodes(question) if operation in PAIRS else None
+        # Two ranks that add up send and receive as a pair does.
+        both = operation == "allreduce" and mover == "ccl" and question.ranks == 2
+        return _between_nodes(question) if operation in PAIRS or both else None
     distinct = len(question.node_gpus)
     if operation == "local_copy":
         alone = question.ranks == 1 and mover in ("copy", "kernel")
