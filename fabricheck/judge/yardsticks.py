@@ -52,7 +52,7 @@ def _with_alarms(
 
 
 def _closest(metric: Metric, found: Iterable[Yardstick]) -> Yardstick | None:
-    """The strongest; in place of its bound a tighter one of a weaker yardstick that its value keeps.
+    """The strongest; in place of its bound a tighter one of a weaker yardstick, which all that was measured keeps.
 
     Who knows more must not be told less: a reference of few runs, or a part of which one machine is known, has a wide
     bound. A system, or a part, that is known to give less has a value out of the other's bound, which is not for it
@@ -64,9 +64,14 @@ def _closest(metric: Metric, found: Iterable[Yardstick]) -> Yardstick | None:
         return level
     sign = 1 if metric.better == "higher" else -1
     weaker = ("part",) if level.kind == "reference" else ("published", "achievable")
+    measured = [level.value] if level.kind == "reference" else [one.value for one in found if one.kind != "achievable"]
     others = (strongest(each for each in found if each.kind == kind) for kind in weaker)
     tighter = [
-        each for each in others if each is not None and sign * level.bound < sign * each.bound <= sign * level.value
+        each
+        for each in others
+        if each is not None
+        and sign * level.bound < sign * each.bound
+        and all(sign * each.bound <= sign * value for value in measured)
     ]
     return max(tighter, key=lambda each: sign * each.bound, default=level)
 
