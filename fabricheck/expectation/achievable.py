@@ -34,7 +34,7 @@ class Achievable:
 
     gbps: float
     source: str
-    margin: float | None
+    margin: float | None = None
 
 
 def achievable(question: Question, expected: float | None) -> Achievable | None:
@@ -77,7 +77,8 @@ def _allreduce_between_nodes(question: Question) -> Achievable | None:
             return None
         if expected * inside.share < rate:
             rate, data = expected * inside.share, inside
-    return Achievable(rate, f"{data.share:.1%} is data by {data.mover} over {data.technology}: {data.source}")
+    margin = data.margin if n == 2 else None  # two ranks that add up send and receive as a pair does
+    return Achievable(rate, f"{data.share:.1%} is data by {data.mover} over {data.technology}: {data.source}", margin)
 
 
 def between_hosts(topology: Topology, expected: float | None, bytes_: int) -> float | None:
@@ -97,9 +98,7 @@ def _payload(question: Question) -> Payload | None:
     if mover is None or not question.gpus or question.buffers is not None:
         return None
     if question.nodes > 1:
-        # Two ranks that add up send and receive as a pair does.
-        both = operation == "allreduce" and mover == "ccl" and question.ranks == 2
-        return _between_nodes(question) if operation in PAIRS or both else None
+        return _between_nodes(question) if operation in PAIRS else None
     distinct = len(question.node_gpus)
     if operation == "local_copy":
         alone = question.ranks == 1 and mover in ("copy", "kernel")

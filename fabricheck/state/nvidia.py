@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import pynvml
@@ -111,7 +112,11 @@ def _fabric(handle: Any) -> dict[str, str]:
     """Of GPUs on NVSwitches from Hopper on: whether the fabric manager has taken them in, and the domain of NVLink that
     joins nodes, if any (nvml.h, nvmlGpuFabricInfo_t)."""
     info = pynvml.c_nvmlGpuFabricInfo_t()
-    if answer(pynvml.nvmlDeviceGetGpuFabricInfo, handle, info) is None or info.state not in _FABRIC_STATES:
+    # pynvml hands it on as it is: without its address NVML writes somewhere, and the program ends.
+    if (
+        answer(pynvml.nvmlDeviceGetGpuFabricInfo, handle, ctypes.byref(info)) is None
+        or info.state not in _FABRIC_STATES
+    ):
         return {}
     state = _FABRIC_STATES[info.state]
     found = {"fabric": f"{state}, error {info.status}" if info.status else state}
