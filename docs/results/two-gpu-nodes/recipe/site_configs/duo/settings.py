@@ -1,4 +1,4 @@
-"""Two nodes with one GPU each, in network namespaces of one machine; written by hand as docs/add-your-system.md says. DUO_GPU=1: with GPUs."""
+"""Two nodes with one GPU each, in network namespaces of one machine; DUO_GPU=1: with GPUs."""
 
 import os
 from pathlib import Path
