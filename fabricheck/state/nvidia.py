@@ -66,6 +66,7 @@ def _gpu(handle: Any, index: int) -> GpuState:
     rows = ask("RemappedRows")
     # Before Ampere memory has pages that are retired, and not rows.
     retired = ask("RetiredPagesPendingStatus") if rows is None else None
+    usage, memory = ask("UtilizationRates"), ask("MemoryInfo", pynvml.nvmlMemory_v2)
     return GpuState(
         index=index,
         name=text(pynvml.nvmlDeviceGetName(handle)),
@@ -91,6 +92,8 @@ def _gpu(handle: Any, index: int) -> GpuState:
         rows_failed=bool(rows and rows[3]),
         links=tuple(link for number in range(LINKS_A_GPU) if (link := _link(handle, number)) is not None),
         processes=_processes(handle),
+        busy_percent=None if usage is None else max(usage.gpu, usage.memory),
+        memory_used_bytes=None if memory is None else int(memory.used),
     )
 
 
