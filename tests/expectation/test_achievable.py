@@ -91,7 +91,11 @@ def test_shaped_links_are_exact_for_two_ranks_of_two_nodes(operation: str) -> No
         transport="ccl",
         devices=[0, 0],
         ends=["nid001:hsn0", "nid002:hsn0"] if operation == "unidirectional" else (),
-        **{"schedule": "uncontended", "bytes": 64 << 20, "quantity": "goodput", "host_copy_gbps": 80.0, "nodes": 2},
+        schedule="uncontended",
+        bytes=64 << 20,
+        quantity="goodput",
+        host_copy_gbps=80.0,
+        nodes=2,
     )
     assert found.achievable == pytest.approx(9.57, rel=0.001)
     assert found.achievable_margin == 0.04
