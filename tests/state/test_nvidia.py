@@ -19,10 +19,10 @@ def test_nvml_writes_of_the_fabric_where_it_is_told_to(
 ) -> None:
     pointer = ctypes.POINTER(pynvml.c_nvmlGpuFabricInfo_t)
 
-    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, pointer)
     def call(handle: int, info: Any) -> int:
         info.contents.state, info.contents.status = state, status
         return 0
 
-    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer", lambda name: call)
+    by_address = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, pointer)(call)
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer", lambda name: by_address)
     assert _fabric(None).get("fabric") == said
