@@ -30,10 +30,11 @@ _LEAST_START_UPS = 1000
 
 @dataclass(frozen=True)
 class Achievable:
-    """Gb/s, and whose packets or measurements say so."""
+    """Gb/s, whose packets or measurements say so, and the margin of healthy links where these know it."""
 
     gbps: float
     source: str
+    margin: float | None = None
 
 
 def achievable(question: Question, expected: float | None) -> Achievable | None:
@@ -54,6 +55,7 @@ def achievable(question: Question, expected: float | None) -> Achievable | None:
     return Achievable(
         expected * data.share * ideal_us / (ideal_us + start_up_us),
         f"{data.share:.1%} of {expected:.4g} Gb/s is data by {data.mover} over {data.technology}: {data.source}",
+        data.margin,
     )
 
 
@@ -75,7 +77,8 @@ def _allreduce_between_nodes(question: Question) -> Achievable | None:
             return None
         if expected * inside.share < rate:
             rate, data = expected * inside.share, inside
-    return Achievable(rate, f"{data.share:.1%} is data by {data.mover} over {data.technology}: {data.source}")
+    margin = data.margin if n == 2 else None  # two ranks that add up send and receive as a pair does
+    return Achievable(rate, f"{data.share:.1%} is data by {data.mover} over {data.technology}: {data.source}", margin)
 
 
 def between_hosts(topology: Topology, expected: float | None, bytes_: int) -> float | None:

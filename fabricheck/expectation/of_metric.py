@@ -122,7 +122,9 @@ def expectation(
         ceiling *= _MARGIN
     found = Expectation(_finite(limits.nominal), _finite(limits.expected), ceiling, floor, limits.source)
     data = achievable(question, found.expected)
-    return replace(found, achievable=data.gbps, achievable_source=data.source) if data is not None else found
+    if data is None:
+        return found
+    return replace(found, achievable=data.gbps, achievable_source=data.source, achievable_margin=data.margin)
 
 
 def _transports(question: Question, step_transports: Sequence[str]) -> tuple[str, ...]:

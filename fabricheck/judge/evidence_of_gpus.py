@@ -61,6 +61,7 @@ def evidence_of_gpus(nodes: Sequence[Node], topology: Topology | None) -> Iterat
         for gpu in node.last.gpus:
             one = _Gpu(node, gpu, earlier.get(gpu.bus_id) if node.after else None)
             yield from _processes(one)
+            yield from _unseen(one)
             yield from _pcie(one)
             yield from _slot(one, generations.get(gpu.index, 0))
             yield from _links(one, links.get(gpu.index, most.get(gpu.name, 0)))
@@ -68,6 +69,10 @@ def evidence_of_gpus(nodes: Sequence[Node], topology: Topology | None) -> Iterat
             yield from _memory(one)
         yield from _gone(node)
         yield from _xids(node)
+
+
+# Of the last moment; a context of CUDA takes at least so much of a GPU's memory.
+_LEAST_BUSY, _LEAST_OF_CONTEXT = 5, 100_000_000
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,25 @@ def _processes(one: _Gpu) -> Iterator[Evidence]:
         else:
             advice = "a GPU that others use measures them too: end it, or give the test nodes of its own"
             yield one.say("gpu-in-use", f"is in use by {who}", advice, Verdict.INVALID)
+
+
+def _unseen(one: _Gpu) -> Iterator[Evidence]:
+    """A GPU at work before the test, of which the driver lists no process: it does not list those of other containers.
+
+    Memory alone is no sign: the operating system may have it on a Grace Hopper, and who rests disturbs nobody.
+    """
+    before = one.before
+    if before is None or before.processes or not before.busy_percent or not before.memory_used_bytes:
+        return
+    if before.busy_percent >= _LEAST_BUSY and before.memory_used_bytes >= _LEAST_OF_CONTEXT:
+        power = f", {before.power_w:.0f} W" if before.power_w else ""
+        clock = f", {before.clock_mhz} MHz" if before.clock_mhz else ""
+        text = (
+            f"was {before.busy_percent}% busy before the test, with {before.memory_used_bytes / 1e9:.3g} GB in use"
+            f"{power}{clock}, and the driver lists no process"
+        )
+        advice = "a process of another container uses it: look at the node's containers, and end it"
+        yield one.say("gpu-in-use", text, advice, Verdict.INVALID)
 
 
 def _pcie(one: _Gpu) -> Iterator[Evidence]:

@@ -52,18 +52,28 @@ def _with_alarms(
 
 
 def _closest(metric: Metric, found: Iterable[Yardstick]) -> Yardstick | None:
-    """The strongest; a part's bound in place of a wider one of a reference that is itself within it.
+    """The strongest; in place of its bound a tighter one of a weaker yardstick, which all that was measured keeps.
 
-    A reference of few runs has a wide bound, and must not hide what the part alone had told. A system that is known to
-    give less than the part does elsewhere has a reference out of the part's bound, which is not for it then.
+    Who knows more must not be told less: a reference of few runs, or a part of which one machine is known, has a wide
+    bound. A system, or a part, that is known to give less has a value out of the other's bound, which is not for it
+    then. What links could carry says nothing beside what this very system was measured to give.
     """
     found = list(found)
     level = strongest(found)
-    part = strongest(each for each in found if each.kind == "part")
-    if level is None or part is None or level.kind != "reference":
+    if level is None:
         return level
     sign = 1 if metric.better == "higher" else -1
-    return part if sign * level.bound < sign * part.bound <= sign * level.value else level
+    weaker = ("part",) if level.kind == "reference" else ("published", "achievable")
+    measured = [level.value] if level.kind == "reference" else [one.value for one in found if one.kind != "achievable"]
+    others = (strongest(each for each in found if each.kind == kind) for kind in weaker)
+    tighter = [
+        each
+        for each in others
+        if each is not None
+        and sign * level.bound < sign * each.bound
+        and all(sign * each.bound <= sign * value for value in measured)
+    ]
+    return max(tighter, key=lambda each: sign * each.bound, default=level)
 
 
 def of_reference(metric: Metric, reference: Reference) -> Yardstick:
@@ -79,6 +89,7 @@ def of_reference(metric: Metric, reference: Reference) -> Yardstick:
 
 def _achievable(metric: Metric, expectation: Expectation, value: float, policy: Policy) -> Yardstick:
     collective = metric.samples.operation in COLLECTIVES
-    margin = policy.achievable_margin_of_collectives if collective else policy.achievable_margin
+    usual = policy.achievable_margin_of_collectives if collective else policy.achievable_margin
+    margin = usual if expectation.achievable_margin is None else expectation.achievable_margin
     source = f"{expectation.achievable_source}; {expectation.source}; margin {margin:.0%}"
     return Yardstick("achievable", value, value * (1 - margin), source)

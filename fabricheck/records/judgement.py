@@ -17,7 +17,8 @@ class Expectation:
     `nominal`: what the hardware allows; `expected`: what an ideal algorithm gets; `ceiling`: above it a value is
     implausible (for a latency: below it); `floor_fraction`: share of `expected` under which a goodput fails.
     `achievable`: what of `expected` is data, and no headers and no start-up; its source says by which packets or
-    measurements. `source` says where the other numbers come from.
+    measurements, and `achievable_margin` how far below healthy parts are, where that is known of these. `source` says
+    where the other numbers come from.
     """
 
     nominal: float | None
@@ -27,6 +28,7 @@ class Expectation:
     source: str
     achievable: float | None = None
     achievable_source: str = ""
+    achievable_margin: float | None = None
 
 
 @dataclass(frozen=True)

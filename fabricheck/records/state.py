@@ -38,7 +38,9 @@ class GpuState:
     The PCIe link now and at most; `performance_state` 0 is under load. `throttle`: names of what holds its clocks down
     now. `settings` are what an administrator chooses (ECC, MIG, persistence and compute mode). `counters` only rise:
     errors, and nanoseconds of throttling by reason. `rows`: remapped rows (before Ampere: retired pages) that wait
-    for a reset, or that failed. `pcie_own_generation`: what the GPU can do in another slot.
+    for a reset, or that failed. `busy_percent`: of the last moment in which something computed or its memory was at
+    work; `memory_used_bytes`: without what the driver keeps for itself. `pcie_own_generation`: what the GPU can
+    do in another slot.
     """
 
     index: int
@@ -65,6 +67,8 @@ class GpuState:
     rows_failed: bool = False
     links: tuple[GpuLink, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
+    busy_percent: int | None = None
+    memory_used_bytes: int | None = None
 
 
 @dataclass(frozen=True)

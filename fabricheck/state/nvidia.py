@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import pynvml
@@ -65,6 +66,7 @@ def _gpu(handle: Any, index: int) -> GpuState:
     rows = ask("RemappedRows")
     # Before Ampere memory has pages that are retired, and not rows.
     retired = ask("RetiredPagesPendingStatus") if rows is None else None
+    usage, memory = ask("UtilizationRates"), ask("MemoryInfo", pynvml.nvmlMemory_v2)
     return GpuState(
         index=index,
         name=text(pynvml.nvmlDeviceGetName(handle)),
@@ -90,6 +92,8 @@ def _gpu(handle: Any, index: int) -> GpuState:
         rows_failed=bool(rows and rows[3]),
         links=tuple(link for number in range(LINKS_A_GPU) if (link := _link(handle, number)) is not None),
         processes=_processes(handle),
+        busy_percent=None if usage is None else max(usage.gpu, usage.memory),
+        memory_used_bytes=None if memory is None else int(memory.used),
     )
 
 
@@ -111,7 +115,11 @@ def _fabric(handle: Any) -> dict[str, str]:
     """Of GPUs on NVSwitches from Hopper on: whether the fabric manager has taken them in, and the domain of NVLink that
     joins nodes, if any (nvml.h, nvmlGpuFabricInfo_t)."""
     info = pynvml.c_nvmlGpuFabricInfo_t()
-    if answer(pynvml.nvmlDeviceGetGpuFabricInfo, handle, info) is None or info.state not in _FABRIC_STATES:
+    # pynvml hands it on as it is: without its address NVML writes somewhere, and the program ends.
+    if (
+        answer(pynvml.nvmlDeviceGetGpuFabricInfo, handle, ctypes.byref(info)) is None
+        or info.state not in _FABRIC_STATES
+    ):
         return {}
     state = _FABRIC_STATES[info.state]
     found = {"fabric": f"{state}, error {info.status}" if info.status else state}

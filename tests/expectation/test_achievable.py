@@ -9,6 +9,7 @@ import pytest
 from fabricheck.expectation.of_metric import expectation
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Expectation
+from fabricheck.topology.model import find_topology
 from tests.support.nodes import ROOT, system
 
 GIB = 1 << 30
@@ -78,6 +79,26 @@ def test_a_published_allreduce_is_what_can_be_achieved(
     )
     assert found.achievable is not None
     assert 0.75 * found.achievable < 8 * busbw * ranks / (2 * (ranks - 1)) <= 1.05 * found.achievable
+
+
+@pytest.mark.parametrize("operation", ["unidirectional", "allreduce"])
+def test_shaped_links_are_exact_for_two_ranks_of_two_nodes(operation: str) -> None:
+    recipe = ROOT / "docs" / "results" / "two-gpu-nodes" / "recipe" / "site_configs"
+    found = expectation(
+        find_topology("duo", recipe),
+        operation=operation,
+        implementation="library" if operation == "allreduce" else "transfers",
+        transport="ccl",
+        devices=[0, 0],
+        ends=["nid001:hsn0", "nid002:hsn0"] if operation == "unidirectional" else (),
+        schedule="uncontended",
+        bytes=64 << 20,
+        quantity="goodput",
+        host_copy_gbps=80.0,
+        nodes=2,
+    )
+    assert found.achievable == pytest.approx(9.57, rel=0.001)
+    assert found.achievable_margin == 0.04
 
 
 @pytest.mark.parametrize(

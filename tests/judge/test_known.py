@@ -99,11 +99,11 @@ def test_the_papers_values_judge_their_systems(case: tuple[str, str, str, float,
 
     for parts in (True, False):
         (good,) = judgements(run(value), name, parts)
-        assert (good.verdict, good.judged_by in ("part", "published")) == (Verdict.PASS, True)
+        assert (good.verdict, good.judged_by in ("part", "published", "achievable")) == (Verdict.PASS, True)
         if not parts:
-            assert good.judged_by == "published"
+            assert good.judged_by in ("published", "achievable")  # the tighter of the two
     (bad,) = judgements(run(0.8 * value), name, parts=False)
-    assert (bad.verdict, bad.judged_by) == (Verdict.DEGRADED, "published")
+    assert (bad.verdict, bad.judged_by) == (Verdict.DEGRADED, good.judged_by)
 
 
 # What the ALCF user guide has of one tile of Aurora, and of all twelve, in GB/s and both directions together.

@@ -69,6 +69,7 @@ GPU_FAULTS: tuple[tuple[dict[str, Any], dict[str, Any], Verdict | None, str], ..
     ({"processes": (PYTHON,)}, {}, Verdict.INVALID, "GPU 1: is in use by process 4242 (python, 1.07 GB)"),
     ({}, {"processes": (PYTHON,)}, Verdict.INVALID, "GPU 1: is in use by process 4242 (python, 1.07 GB)"),
     ({}, {"processes": (GpuProcess(7, "nvidia-cuda-mps-server"),)}, Verdict.PASS, "GPU 1: CUDA MPS is on"),
+    ({"busy_percent": 98, "memory_used_bytes": 1_600_000_000}, {}, Verdict.INVALID, "GPU 1: was 98% busy before"),
     ({}, {"pcie_generation": 3}, Verdict.DEGRADED, "GPU 1: PCIe runs at Gen 3 x16 of Gen 5 x16"),
     ({}, {"pcie_width": 8, "performance_state": 8}, Verdict.DEGRADED, "GPU 1: PCIe runs at Gen 5 x8 of Gen 5 x16"),
     # At rest a GPU lowers its link by itself: that counts beside a slow metric alone.
@@ -107,6 +108,16 @@ def test_a_fault_of_a_gpu(before: dict[str, Any], after: dict[str, Any], verdict
     found = [each for each in told(run) if said in each[1]]
     assert found == [(verdict, found[0][1])], told(run)
     assert found[0][1].startswith("nid001: ")
+
+
+@pytest.mark.parametrize(
+    ("busy", "used"),
+    [(0, 90 << 30), (100, 0), (100, 1 << 20), (None, None)],
+    ids=["memory of the system", "the driver's own", "no context", "not told"],
+)
+def test_a_gpu_that_rests_or_has_no_context_is_nobodys(busy: int | None, used: int | None) -> None:
+    at_work = node("nid001", gpus=(gpu(0, busy_percent=busy, memory_used_bytes=used),))
+    assert told(run_with([at_work], [node("nid001", "after")])) == []
 
 
 def test_a_gpu_that_no_rank_drove_is_told_and_not_judged() -> None:

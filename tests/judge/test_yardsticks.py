@@ -12,6 +12,32 @@ from tests.support.made_runs import MIB, made_samples
 
 
 @pytest.mark.parametrize(
+    ("value", "bound", "decides"),
+    [
+        (95.0, 76.0, "achievable"),  # 20% below what one machine gave, and 12% below what links carry is 88
+        (95.0, 90.0, "part"),
+        (87.0, 70.0, "part"),  # it is known not to reach what links could carry
+    ],
+)
+@pytest.mark.parametrize("kind", ["part", "published"])
+def test_who_knows_more_is_told_no_less(value: float, bound: float, decides: str, kind: str) -> None:
+    metric = Metric("made", "goodput", made_samples("pingpong", (0, 1), MIB, 100.0))
+    links = Expectation(None, 110.0, None, 0.0, "made", achievable=100.0, achievable_source="packets")
+    level = strongest_level(metric, links, None, [Yardstick(kind, value, bound, "elsewhere")], Policy())
+    assert level is not None
+    assert level.kind == (kind if decides == "part" else decides)
+    assert level.bound == (bound if decides == "part" else 88.0)
+
+
+def test_links_whose_rate_is_exact_have_a_margin_of_their_own() -> None:
+    metric = Metric("made", "goodput", made_samples("pingpong", (0, 1), MIB, 100.0))
+    links = Expectation(None, 110.0, None, 0.0, "made", 100.0, "packets", achievable_margin=0.04)
+    level = strongest_level(metric, links, None, [], Policy())
+    assert level is not None
+    assert level.bound == 96.0
+
+
+@pytest.mark.parametrize(
     ("value", "below", "decides"),
     [
         (100.0, 0.03, "reference"),  # tighter than the part's bound of 95
