@@ -5,12 +5,15 @@ Everything that a run leaves behind lies below RFM_PREFIX, or below output/ in t
 set; where the suite came with an installed package, below output/ in the current directory.
 """
 
+import os
 from pathlib import Path
 
 from fabricheck.suite import output_folder
 
 output = output_folder(Path(__file__).resolve().parent.parent)
 output.mkdir(parents=True, exist_ok=True)
+mask = os.umask(0)
+os.umask(mask)
 
 site_configuration = {
     "general": [
@@ -60,6 +63,8 @@ site_configuration = {
             "enable": True,
             "backend": "sqlite",
             "sqlite_db_file": str(output / "results.db"),
+            # As the user wants new files to be: a group that shares the suite shares this too.
+            "sqlite_db_file_mode": f"{0o666 & ~mask:o}",
             "sqlite_conn_timeout": 10,
         }
     ],

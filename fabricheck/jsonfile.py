@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
+from fabricheck.wholefile import read_file
+
+# ReFrame's report of a session of 10,000 test cases has some 50 MB.
+_MOST_BYTES = 512 << 20
 
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file. Raises UserError if it cannot be read, or is no JSON or too deep."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_file(path, _MOST_BYTES).decode("utf-8"))
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

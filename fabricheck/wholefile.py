@@ -1,12 +1,15 @@
-"""Files that appear whole or not at all, and where nobody can lead them elsewhere."""
+"""Files that appear whole or not at all, where nobody can lead them elsewhere; and files of others, within bounds."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 
 @contextlib.contextmanager
@@ -29,3 +32,29 @@ def whole_file(path: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             unfinished.unlink()
         raise
+
+
+def open_file(path: Path, most: int) -> BinaryIO:
+    """Opens a file that somebody else may have made, to be read.
+
+    `OSError` where it is a pipe or a device, which may have no end, or has more than `most` bytes.
+    """
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(number)
+        if stat.S_ISDIR(found.st_mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "is a pipe or a device, and no file")
+        if found.st_size > most:
+            raise OSError(errno.EFBIG, f"has {found.st_size:,} bytes, and {most:,} are allowed")
+    except OSError:
+        os.close(number)
+        raise
+    return os.fdopen(number, "rb")
+
+
+def read_file(path: Path, most: int) -> bytes:
+    """The content of a file; `OSError` as `open_file`."""
+    with open_file(path, most) as file:
+        return file.read(most)

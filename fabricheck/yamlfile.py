@@ -16,6 +16,7 @@ from ruamel.yaml.scanner import Scanner
 from ruamel.yaml.tokens import TagToken
 
 from fabricheck.errors import UserError
+from fabricheck.wholefile import read_file
 
 Place = tuple[str | int, ...]
 
@@ -95,7 +96,7 @@ def format_place(place: Sequence[str | int]) -> str:
 def read_yaml(path: Path) -> YamlFile:
     """Read one YAML document. Raises UserError if it cannot be read or parsed, or names a key twice."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path, 4 * _MOST_CHARACTERS).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
         raise UserError(f"{path}: cannot be read: {reason}") from None

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import click
+
+from fabricheck.errors import UserError
+
+_MOST_LEFT = 40
 
 
 @click.command()
@@ -14,14 +19,15 @@ import click
     type=click.Path(dir_okay=False, path_type=Path),
     help="The archive to write.  [default: the folder's name with .tar.gz]",
 )
-@click.option("--hide-names", is_flag=True, help="Call nodes node1, node2 and so on, and hide the folders of users.")
+@click.option("--hide-names", is_flag=True, help="Hide nodes, users, projects, addresses and folders: node1 and so on.")
 @click.option("--hide", "more", multiple=True, metavar="NAME", help="Hide this name too; may be repeated.")
 def bundle(*, folder: Path, output: Path | None, hide_names: bool, more: tuple[str, ...]) -> None:
     """Write what a vendor asks for as one archive.
 
     FOLDER is that of a run, below output/runs/. The archive has the verdict, the report, every raw result, what the
-    nodes said of themselves, and the logs. With hidden names the report is left out, since what it carries is packed.
-    What the site always hides stands in config/policy.yaml (hide_names, hide).
+    nodes said of themselves, and the logs. With hidden names the report is left out, since what it carries is packed,
+    and the command lists words that are left and may be names: look at them before you send the archive. What the
+    site always hides stands in config/policy.yaml (hide_names, hide).
 
     \b
     fabricheck bundle output/runs/alps-20261122T020000Z --hide-names
@@ -33,5 +39,25 @@ def bundle(*, folder: Path, output: Path | None, hide_names: bool, more: tuple[s
     output = output or Path(f"{folder.resolve().name}.tar.gz")
     policy = load_policy(suite_root() / "config" / "policy.yaml")
     more = (*policy.hide, *more)
-    written = write_bundle(folder, output, hide=hide_names or policy.hide_names or bool(more), more=more)
-    click.echo(f"{output}: {len(written)} files, {output.stat().st_size:,} bytes")
+    hide = hide_names or policy.hide_names or bool(more)
+    written = write_bundle(folder, output, hide=hide, more=more, nodes=_nodes(folder) if hide else ())
+    click.echo(f"{output}: {len(written.files)} files, {output.stat().st_size:,} bytes")
+    if written.left:
+        named = ", ".join(written.left[:_MOST_LEFT])
+        count = f" and {len(written.left) - _MOST_LEFT:,} more" if len(written.left) > _MOST_LEFT else ""
+        click.echo(f"look at these before you send it, and hide what is a name with --hide: {named}{count}")
+
+
+def _nodes(folder: Path) -> tuple[str, ...]:
+    """The names of all nodes and switches, by the topology of the run's system and by Slurm, where they say them."""
+    from fabricheck.jsonfile import read_json
+    from fabricheck.state.programs import ask
+    from fabricheck.suite import site_root
+    from fabricheck.topology.model import find_topology
+
+    found = [*ask(["sinfo", "--all", "--noheader", "--Node", "--format=%N"], 10).output.split()]
+    with contextlib.suppress(UserError, TypeError, LookupError):
+        system = str(read_json(folder / "verdict.json")["system"])
+        network = find_topology(system, site_root(system) / "site_configs").network
+        found += [*network.nodes, *(each.name for each in network.switches)] if network is not None else []
+    return tuple(found)

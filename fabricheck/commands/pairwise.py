@@ -11,6 +11,7 @@ import click
 
 from fabricheck.errors import UserError
 from fabricheck.records.verdict import Verdict
+from fabricheck.wholefile import read_file
 
 if TYPE_CHECKING:
     from fabricheck.localization.routes import Routing, Ways
@@ -30,6 +31,8 @@ _ROUTES = click.option(
     type=_FILE,
     help="Known routes: a line for each pair, SOURCE DESTINATION and the parts that tell its route.",
 )
+
+_MOST_BYTES = 64 << 20  # of a file with known routes
 
 
 @click.group()
@@ -212,7 +215,7 @@ def _routing(network: Network, path: Path | None) -> Routing | None:
     if path is None:
         return None
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_file(path, _MOST_BYTES).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     known: dict[tuple[str, str], tuple[str, ...]] = {}

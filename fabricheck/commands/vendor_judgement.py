@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.vendor import not_judged, read_vendor_outputs
 from fabricheck.results.vendor_output import VendorOutput
+from fabricheck.wholefile import open_file
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class VendorJudgement:
 def judge_vendor_file(file: Path, ranks: int | None, tool: str | None) -> tuple[VendorJudgement, ...]:
     """The outputs of vendor tools in a file; none where it is another file, such as a result of fabricbench."""
     try:
-        with file.open("rb") as stream:
+        with open_file(file, sys.maxsize) as stream:
             begin = stream.read(4096)
     except OSError:
         return ()  # whoever reads the result file says why it cannot be read

@@ -46,12 +46,15 @@ from fabricheck.results.guards import list_ranks
 from fabricheck.results.node_names import mistaken_names
 from fabricheck.results.node_state import read_states
 from fabricheck.results.strict_json import BadLineError, parse_line, validate
+from fabricheck.wholefile import open_file
 
 # What the GPU runtime calls an allocation of each kind.
 _ALLOCATED = {"managed": "managed", "migrated": "managed"}
 
 # A longer list of the same complaint says nothing more.
 _LONGEST_LIST = 5
+# A thousand iterations of each of 100,000 pairs and sizes: no run has so many.
+_MOST_BYTES = 1 << 30
 
 
 def read_run(path: str | PathLike[str]) -> Run:
@@ -76,7 +79,7 @@ def read_unsupported(path: str | PathLike[str]) -> str | None:
 def _read(path: str | PathLike[str]) -> _Reader:
     try:
         reader = _Reader(str(path))
-        with Path(path).open("rb") as file:
+        with open_file(Path(path), _MOST_BYTES) as file:
             reader.read(file)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

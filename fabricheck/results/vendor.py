@@ -18,6 +18,7 @@ from fabricheck.results.other_tools import other_tool
 from fabricheck.results.proof_logs import FALL_BACKS, TransportProof, read_nccl_log, reasons_of
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import read_lines
+from fabricheck.wholefile import read_file
 
 _LARGEST = 64 << 20
 
@@ -41,11 +42,9 @@ def read_vendor_outputs(path: Path, *, ranks: int | None = None, tool: str | Non
     `ranks` and `tool` are for outputs that do not say them themselves. Raises UserError for a file that cannot be read.
     """
     try:
-        content = path.read_bytes()
+        content = read_file(path, _LARGEST)
     except OSError as error:
         raise UserError(f"{str(path)!r} cannot be read: {error.strerror}") from None
-    if len(content) > _LARGEST:
-        raise UserError(f"{path}: has {len(content)} bytes, and an output of a vendor's tool has {_LARGEST} at most")
     return vendor_outputs(content.decode("utf-8", "replace"), str(path), ranks=ranks, tool=tool)
 
 

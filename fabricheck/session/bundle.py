@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
+import pwd
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from fabricheck.errors import UserError
@@ -14,9 +15,10 @@ from fabricheck.fleet.record import Fleet
 from fabricheck.jsonfile import read_json
 from fabricheck.records.run import Run
 from fabricheck.results.fabricbench import read_run
+from fabricheck.results.node_state import FOLDER as STATES
+from fabricheck.session.hiding import HOME, RUN, SUITE, Hiding
 from fabricheck.session.reading import REPORT, VERDICT, Session, read_info, read_session
-from fabricheck.state.paths import ADDRESSES
-from fabricheck.topology.network import fold
+from fabricheck.suite import suite_root
 from fabricheck.wholefile import whole_file
 
 _LARGEST = 256 << 20
@@ -24,31 +26,43 @@ _LARGEST = 256 << 20
 _PACKED = ".html"
 
 
-def write_bundle(folder: Path, output: Path, *, hide: bool, more: Iterable[str] = ()) -> tuple[str, ...]:
-    """Writes the text files of the run in `folder` to the archive `output` (tar.gz), and returns their names in it.
+@dataclass(frozen=True)
+class Bundle:
+    """The names of the files in an archive; `left`: words in it that may be names, where names were hidden."""
 
-    `hide`: nodes, users and folders are called node1, user1 and so on everywhere, and so is what `more` names. Raises
-    UserError where the folder is no run that was judged, or the archive cannot be written.
+    files: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+def write_bundle(
+    folder: Path, output: Path, *, hide: bool, more: Iterable[str] = (), nodes: Iterable[str] = ()
+) -> Bundle:
+    """Writes the text files of the run in `folder` to the archive `output` (tar.gz).
+
+    `hide`: nodes, users, addresses and folders are called node1, user1 and so on everywhere, and so is what `more`
+    names; `nodes` are those of the system, whether they ran or not. Raises UserError where the folder is no run that
+    was judged, or the archive cannot be written.
     """
     if not (folder / VERDICT).is_file():
         raise UserError(f"{folder}: has no {VERDICT}: name the folder of a run, below output/runs/")
     session = read_session(folder)
-    names = _names(session, folder, more) if hide else {}
+    hiding = _hiding(session, folder, more, nodes) if hide else None
+    called: Callable[[str], str] = hiding or str
     members = [file for file in _files(folder) if not (hide and file.suffix == _PACKED)]
     written = []
     try:
         with whole_file(output) as unfinished, tarfile.open(unfinished, "w:gz") as archive:
             for file in members:
-                name = _hidden(str(file.relative_to(folder)), names)
-                content = _hidden(file.read_bytes().decode("utf-8", "surrogateescape"), names)
-                info = tarfile.TarInfo(f"{_hidden(folder.name, names)}/{name}")
+                name = called(str(file.relative_to(folder)))
+                content = called(file.read_bytes().decode("utf-8", "surrogateescape"))
+                info = tarfile.TarInfo(f"{called(folder.name)}/{name}")
                 data = content.encode("utf-8", "surrogateescape")
                 info.size, info.mtime = len(data), int(file.stat().st_mtime)
                 archive.addfile(info, io.BytesIO(data))
                 written.append(name)
     except OSError as error:
         raise UserError(f"the bundle {output} cannot be written: {error.strerror}") from None
-    return tuple(written)
+    return Bundle(tuple(written), hiding.left if hiding is not None else ())
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -61,49 +75,40 @@ def _files(folder: Path) -> Iterator[Path]:
                 yield file
 
 
-def _names(session: Session, folder: Path, more: Iterable[str]) -> dict[str, str]:
-    """What stands for each name that is hidden, the longest first: a host is part of its full name."""
-    runs = [read_run(file) for file in session.files]
+def _hiding(session: Session, folder: Path, more: Iterable[str], nodes: Iterable[str]) -> Hiding:
     info = read_info(folder / REPORT)
-    nodes = list(dict.fromkeys([*_hosts(runs), info.host, *_of_fleet(folder)]))
-    found = {each: f"node{number}" for number, each in enumerate(nodes, start=1)}
-    found |= {str(folder.resolve()): "/run", str(Path.home()): "/home/user"}
-    user = read_json(folder / REPORT)["session_info"].get("user")
-    if user and user != "root":  # which is a word, too, and nobody's name
-        found[str(user)] = "user1"
-    found |= {each: f"address{number}" for number, each in enumerate(_addresses(folder), start=1)}
-    found |= {each: f"name{number}" for number, each in enumerate(more, start=1)}
-    return dict(sorted(found.items(), key=lambda item: -len(item[0])))
+    told = read_json(folder / REPORT)["session_info"]
+    known = [*_hosts([read_run(file) for file in session.files]), info.host, *_of_fleet(folder), *nodes]
+    users = {str(told.get("user") or ""), *_owners(folder)} - {"root"}  # which is a word, too, and nobody's name
+    # A run that came from another machine names its folder there.
+    paths = {folder.resolve(): RUN, info.outputs.parent: RUN, suite_root(): SUITE, Path.home(): HOME}
+    called = {str(path): name for path, name in paths.items() if len(path.parts) > 1}
+    return Hiding(known, users, more, _processes(folder), called)
 
 
-def _addresses(folder: Path) -> list[str]:
-    """Those that the nodes left for each other, by which they are known as well as by their names."""
-    found: set[str] = set()
-    for file in folder.rglob(f"*{ADDRESSES}"):
-        with contextlib.suppress(UserError, TypeError, AttributeError, IndexError):
-            found.update(str(each[0]) for each in read_json(file).values())
-    return sorted(found)
+def _processes(folder: Path) -> Iterator[str]:
+    """What others ran on the nodes."""
+    for file in folder.rglob(f"{STATES}/*.json"):
+        with contextlib.suppress(UserError, TypeError, AttributeError, LookupError):
+            state = read_json(file)
+            yield from (str(one["name"]) for gpu in state["gpus"] for one in gpu["processes"])
+            yield from (str(each).rpartition(" ")[0] for each in state["busiest"])
+
+
+def _owners(folder: Path) -> Iterator[str]:
+    """The users whose files these are."""
+    for user in {file.lstat().st_uid for file in (folder, *folder.iterdir())}:
+        with contextlib.suppress(KeyError):
+            yield pwd.getpwuid(user).pw_name
 
 
 def _of_fleet(folder: Path) -> tuple[str, ...]:
-    """The nodes of a run over many, and the lists of them in short form that it says."""
+    """The nodes of a run over many, also those that it did not get."""
     fleet = Fleet.of_run(folder)
-    if fleet is None:
-        return ()
-    left = [each.node for each in fleet.unchecked]
-    lists = (fleet.asked, *(fold(each) for each in (fleet.nodes, left, [*fleet.nodes, *left]) if each))
-    return (*fleet.nodes, *left, *(each for each in lists if "[" in each))
+    return (*fleet.nodes, *(each.node for each in fleet.unchecked)) if fleet is not None else ()
 
 
 def _hosts(runs: Iterable[Run]) -> Iterator[str]:
     for run in runs:
         for rank in run.ranks:
             yield rank.host
-            yield rank.host.partition(".")[0]
-
-
-def _hidden(text: str, names: dict[str, str]) -> str:
-    for name, shown in names.items():
-        if len(name) > 1:
-            text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", shown, text)
-    return text

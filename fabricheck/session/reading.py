@@ -135,9 +135,17 @@ def read_session(folder: Path) -> Session:
 
 
 def _moved_cases(folder: Path) -> tuple[Case, ...]:
-    """Those in the report of a folder, with their files where the folder is now."""
-    info = read_info(folder / REPORT)
-    return read_cases(folder / REPORT, lambda case: _move(case, info, folder))
+    """Those in the report of a folder, with their files where the folder is now.
+
+    Raises `UserError` where a test has its files in another folder: what was measured there is no result of this run.
+    """
+    info, whole = read_info(folder / REPORT), folder.resolve()
+    cases = read_cases(folder / REPORT, lambda case: _move(case, info, folder))
+    for case in cases:
+        for file in (*([case.folder] if case.folder is not None else []), *case.result_files()):
+            if not file.resolve().is_relative_to(whole):
+                raise UserError(f"{folder / REPORT}: {case} has its files in {file}, which is not in this run's folder")
+    return cases
 
 
 def read_info(report: Path) -> SessionInfo:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import getpass
 import importlib.util
 import itertools
 import os
@@ -291,8 +292,14 @@ def _environment(suite: Suite, selection: Selection, output: Path, *, has_locks:
         # CMake may come from a wheel, beside this Python.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
     }
-    if not has_locks:
+    # Those that another user of a shared suite made first may not be everybody's.
+    files = [file for name in (DATABASE, ".db.lock") if (file := output / name).exists()]
+    if not has_locks or not all(os.access(file, os.W_OK) for file in files):
         ours["RFM_ENABLE_RESULTS_STORAGE"] = "no"
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):  # in a container; ReFrame needs a name
+        ours["LOGNAME"] = f"user{os.getuid()}"
     return {**os.environ, **ours}
 
 

@@ -282,6 +282,9 @@ def from_parquet(
         if list(found.items()) != list(schema.items()):
             odd = next((name for name in {**schema, **found} if found.get(name) != schema.get(name)), "their order")
             raise ValueError(f"its columns are not those of this format ({odd})")
+        rows = pl.scan_parquet(io.BytesIO(content)).select(pl.len()).collect().item()
+        if rows > len(content):  # what was measured differs from row to row, and takes some bytes of each
+            raise ValueError(f"has {rows:,} rows in {len(content):,} bytes, which is nothing that was measured")
         table = pl.read_parquet(io.BytesIO(content), columns=list(columns) if columns is not None else None)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise ValueError(f"is no Parquet file: {str(error).splitlines()[0]}") from None

@@ -68,7 +68,7 @@ def test_hidden_names_are_nowhere_and_what_is_like_them_stays(run: Path, tmp_pat
     for name in ("login7.site", "site.example", "secret-project", "curie", str(tmp_path), "10.7.3.21"):
         assert name not in text
     errors = found["toy-20261122T000000Z/output/toy/Measures/rfm_job.err"]
-    assert errors == "node2: link down; login77 is another; /home of name1\n"
+    assert errors == "node1: link down; login77 is another; /home of name1\n"
     assert not any(name.endswith(".html") for name in found)
 
 
@@ -107,6 +107,36 @@ def test_a_folder_that_is_no_run_is_refused_and_leaves_nothing(tmp_path: Path, r
     with pytest.raises(UserError, match="cannot be written"):
         write_bundle(run, tmp_path / "none" / "b.tar.gz", hide=False)
     assert not (tmp_path / "b.tar.gz").exists()
+
+
+SECRETS = (
+    "nid0123 nid0123-ib0 nid0123.hsn0 NID0123 Nid0124s nid[0123-0125,0130]",
+    "fe80::506b:4b03:00f5:a1b2%ib0 2001:db8::17 10.7.3.21 10.7.3.255:4242",
+    "50:6b:4b:00:a1:b2 80:00:02:08:fe:80:00:00:00:00:00:00:50:6b:4b:03:00:f5:a1:b2 506b:4b03:00f5:a1b2",
+    "0x506b4b0300f5a1b2 /scratch/project_465000123/marie/run/libx.so.4 /home/marie/bin/x /lustre/p465/data",
+    "marie@site.example /users/marie /users/marie/",
+    "--account=project_465 -A project_466 Account=project_467 --reservation=marie-res",
+    "uid=54021(marie) gid=54022(phys) /run/user/54021 process 4711 (gmx_mpi, 3 GB)",
+)
+KEPT = "/usr/lib/libmpi.so.40 0000:0f:00.0 NVIDIA H200 GPU-0a1b2c3d 12:30:45 std::abc 580.95.05 127.0.0.1 Gb/s 64 ranks"
+
+
+def test_what_only_looks_like_a_name_is_hidden_too(run: Path, tmp_path: Path) -> None:
+    state = {"gpus": [{"processes": [{"pid": 4711, "name": "gmx_mpi"}]}], "busiest": ["vasp_std 12.5"]}
+    stage = run / "output" / "toy" / "Measures"
+    (stage / "node-state" / "login7.before.json").write_text(json.dumps(state))
+    (stage / "rfm_job.out").write_text("\n".join([*SECRETS, "vasp_std 12.5", KEPT, "leaf07sw odd.site.other"]))
+    bundle = write_bundle(run, tmp_path / "b.tar.gz", hide=True, nodes=["nid0001", "LEAF07sw"])
+    found = contents(tmp_path / "b.tar.gz")
+    text = found["toy-20261122T000000Z/output/toy/Measures/rfm_job.out"]
+    secrets = ["nid", "506b", "fe80", "2001", "10.7", "project", "465", "marie", "phys", "540", "4711", "gmx", "vasp"]
+    for secret in secrets:
+        assert secret not in text.lower().replace("nvidia", ""), text
+    assert KEPT in text and "leaf07" not in text and "/path/libx.so.4" in text
+    assert "gmx_mpi" not in "".join([*found, *found.values()])
+    # What nobody can know is a name a person is told of.
+    assert "odd.site.other" in bundle.left
+    assert write_bundle(run, tmp_path / "c.tar.gz", hide=False).left == ()
 
 
 def test_nodes_of_a_fleet_that_nothing_was_measured_on_are_hidden(run: Path, tmp_path: Path) -> None:

@@ -60,16 +60,21 @@ class ToySuite:
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToySuite:
     """The suite, which commands use; it has measured what two ranks of the host backend could have."""
-    root = tmp_path / "suite"
-    for folder in ("checks", "config", "site_configs/toy", "reference_values"):
-        (root / folder).mkdir(parents=True)
+    made = make_toy(tmp_path)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(made.suite.root))
+    return made
+
+
+def make_toy(folder: Path) -> ToySuite:
+    root = folder / "suite"
+    for name in ("checks", "config", "site_configs/toy", "reference_values"):
+        (root / name).mkdir(parents=True)
     for file in ("config/common.py", "config/policy.yaml", "config/tuning.yaml", "config/vendor.yaml"):
         shutil.copy(suite_root() / file, root / file)
     (root / "site_configs" / "toy" / "settings.py").write_text(SETTINGS)
     (root / "site_configs" / "toy" / "topology.yaml").write_text(TOPOLOGY)
-    result = tmp_path / "measured.jsonl"
+    result = folder / "measured.jsonl"
     shutil.copy(suite_root() / "tests" / "data" / "fabricbench" / "synthetic_host_2ranks.jsonl", result)
     check = root / "checks" / "check.py"
     check.write_text(CHECK.replace("RESULT", str(result)))
-    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
     return ToySuite(Suite(root), check, result)

@@ -1,0 +1,137 @@
+"""Names in a bundle and what stands for them: those of nodes, users, projects and addresses, known ones and others.
+
+A name is called the same throughout. What neither is known nor looks like a name is left; `Hiding.left` lists what a
+person should look at before the bundle goes to others.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+# Paths below these say what is installed, and not whose it is.
+_SYSTEM = ("usr", "lib", "lib64", "bin", "sbin", "etc", "proc", "sys", "dev", "opt", "boot", "cvmfs", "run")
+#: What folders of a run are called.
+RUN, SUITE, HOME = "/RUN", "/SUITE", "/HOME"
+_HEX = "[0-9A-Fa-f]"
+# The hardware addresses of InfiniBand (20 bytes) and of ports (8 and 6), GUIDs as sysfs and ibstat have them.
+_BYTES = "|".join(rf"(?:{_HEX}{{2}}[:-]){{{count - 1}}}{_HEX}{{2}}" for count in (20, 8, 6))
+_HARDWARE = re.compile(rf"(?<![\w:])(?:{_BYTES}|(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}}|0x{_HEX}{{16}})(?![\w:])")
+_ADDRESS = re.compile(
+    rf"(?<![\w:.])(?:{_HEX}{{0,4}}:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(?![\w:])|[0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{3}}(?![\w.]))"
+)
+_MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_PATH = re.compile(r"(?<![\w:/.~<-])/([\w.+@~-]+)(?:/[\w.+@~:-]+)+/?")
+_OWNER = re.compile(
+    r"((?:--(?:account|reservation|wckey|qos|user|uid)|\b(?:Account|Reservation|UserId|GroupId|User)|(?<![\w-])-A)"
+    r"(?:[= ]|\":\s*\"))([\w.()+-]+)"
+)
+_NUMBER = re.compile(
+    r"(\b(?:uid|gid|euid|UID|GID|user|pid|PID|process)[=: ]+|/run/user/)([0-9]+)(?![0-9])(\([^)\s]*\))?"
+)
+_SERIAL = re.compile(r"(?<![\w./-])(?:[A-Za-z][A-Za-z_-]*[0-9]{2,}[a-z]?|[a-z][\w-]*(?:\.[a-z][\w-]*){2,})(?![\w./-])")
+_FILES = (".so", ".json", ".jsonl", ".py", ".log", ".txt", ".sh", ".yaml", ".out", ".err", ".prom", ".xml", ".html")
+
+
+@dataclass
+class Hiding:
+    """Gives a text without names. `paths`: what folders are called; the others are names that are known."""
+
+    nodes: Iterable[str] = ()
+    users: Iterable[str] = ()
+    more: Iterable[str] = ()
+    processes: Iterable[str] = ()
+    paths: dict[str, str] = field(default_factory=dict)
+    _called: dict[str, str] = field(default_factory=dict)
+    _counts: Counter[str] = field(default_factory=Counter)
+    _rules: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = field(default_factory=list)
+    _words: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        for path, name in sorted(self.paths.items(), key=lambda each: -len(each[0])):
+            self._rules.append((re.compile(rf"{re.escape(path)}(?![\w.-])"), partial(_always, name)))
+        nodes = dict.fromkeys(self.nodes)
+        hosts = {each.partition(".")[0] for each in nodes}
+        domains = {each.partition(".")[2] for each in nodes}
+        stems = {each: stem for each in hosts if (stem := _stem(each))}
+        self._rules.append((_MAIL, partial(self._named, "mail")))
+        self._add_names("name", self.more)
+        self._add_names("process", self.processes)
+        self._add_names("user", self.users)
+        self._add_names("domain", domains)
+        # Those that are numbered as the known ones are nodes too, such as those that were down, and lists of them.
+        for stem in sorted(set(stems.values()), key=len, reverse=True):
+            self._rules.append((re.compile(stem, re.IGNORECASE), partial(self._named, "node")))
+        self._add_names("node", hosts - set(stems))
+        self._rules += [
+            (_HARDWARE, partial(self._named, "address")),
+            (_ADDRESS, self._address),
+            (_OWNER, lambda found: found[1] + self._call("name", found[2])),
+            (_NUMBER, lambda found: found[1] + self._call("number", found[2])),
+            (_PATH, self._path),
+        ]
+
+    def __call__(self, text: str) -> str:
+        for pattern, called in self._rules:
+            text = pattern.sub(called, text)
+        self._words.update(set(_SERIAL.findall(text)))
+        return text
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Words that are still there and may be names, those of most files first."""
+        own = {f"{kind}{number}" for kind, most in self._counts.items() for number in range(1, most + 1)}
+        found = (each for each, _ in self._words.most_common() if each not in own and not each.endswith(_FILES))
+        return tuple(found)
+
+    def _add_names(self, kind: str, names: Iterable[str]) -> None:
+        for each in sorted({each for each in names if len(each) > 1}, key=lambda each: (-len(each), each)):
+            self._rules.append((re.compile(_of(each), re.IGNORECASE), partial(self._named, kind)))
+
+    def _named(self, kind: str, found: re.Match[str]) -> str:
+        return self._call(kind, found[0])
+
+    def _call(self, kind: str, name: str) -> str:
+        key = f"{kind} {name.lower()}"
+        if key not in self._called:
+            self._counts[kind] += 1
+            self._called[key] = f"{kind}{self._counts[kind]}"
+        return self._called[key]
+
+    def _address(self, found: re.Match[str]) -> str:
+        text = found[0].rstrip(".")
+        try:
+            address = ipaddress.ip_address(text.rstrip(":") if text.endswith(":") and not text.endswith("::") else text)
+        except ValueError:
+            return found[0]
+        return found[0] if address.is_loopback or address.is_unspecified else self._call("address", text)
+
+    def _path(self, found: re.Match[str]) -> str:
+        if found[1] in _SYSTEM or f"/{found[1]}" in (RUN, SUITE):
+            return found[0]
+        *_, folder, name = found[0].rstrip("/").split("/")
+        # A file or a program says what it is; a folder may be a user's or a project's.
+        return f"/path/{name}" if "." in name or folder == "bin" else "/path"
+
+
+def _always(text: str, _: re.Match[str]) -> str:
+    return text
+
+
+def _of(name: str) -> str:
+    """A name wherever it stands, also in capitals or with a suffix, as of the address of a port."""
+    return rf"(?<![A-Za-z0-9]){re.escape(name)}(?![0-9{'' if name[-1].isdigit() else 'A-Za-z'}])"
+
+
+def _stem(node: str) -> str:
+    """What names that are numbered as this one look like, and lists of them; empty where it has no number or no word
+    before it."""
+    parts = re.split("([0-9]+)", node)
+    if len(parts) < 3 or len(re.sub("[^A-Za-z]", "", parts[0])) < 2:
+        return ""
+    numbered = "".join(f"[0-9]{{{len(each)}}}" if each.isdigit() else re.escape(each) for each in parts)
+    return rf"(?<![A-Za-z0-9])(?:{numbered}(?![0-9])|{re.escape(parts[0])}\[[0-9,-]+\])"
