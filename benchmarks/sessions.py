@@ -27,11 +27,13 @@ from benchmarks.noise import SHAPES, Floats, Generator, Shape
 from benchmarks.regression import share
 from fabricheck.history.calibrate import ALONE
 from fabricheck.history.together import Drawn, together_of
-from fabricheck.judge.outliers import Parts, may_be_outliers, outliers
+from fabricheck.judge.outliers import Outlier, Parts, may_be_outliers, outliers
 from fabricheck.judge.parts import CUT, Part, parts_of, scores_of, standardised
 from fabricheck.judge.policy import load_policy
+from fabricheck.records.component import Component, Kind
+from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.launches import MOST, Chance, Launch, is_open, that_counts
+from fabricheck.session.launches import MOST, Chance, Launch, Sign, beyond_chance, is_open, that_counts
 from fabricheck.suite import suite_root
 
 GPUS, RUNS = 8, 20
@@ -39,8 +41,8 @@ PAIRS = tuple(itertools.permutations(range(GPUS), 2))
 PARTS = [Parts((f"gpu{a}", f"gpu{b}"), (f"gpu{min(a, b)}--gpu{max(a, b)}",)) for a, b in PAIRS]
 FALSE_ALARMS = 0.01
 Flags = npt.NDArray[np.bool_]
-#: By test, what is slow and how many metrics that has.
-Slow = Mapping[int, tuple[frozenset[str], int]]
+#: By test, what is slow, how many metrics that has, and what chance may not explain.
+Slow = Mapping[int, tuple[frozenset[str], int, tuple[Sign, ...]]]
 #: What is slow, and which pairs have it.
 FAULTS = {
     "a GPU, in its 14 pairs": [place for place, pair in enumerate(PAIRS) if 0 in pair],
@@ -79,7 +81,8 @@ def launched_again(
     most: int = MOST,
 ) -> Mapping[int, Launch]:
     """The launch that counts of each test that is DEGRADED in the `first`, by number, of a session of so many metrics;
-    `again` launches some once more, `most` times in all, and has those that are DEGRADED then."""
+    or one that does not and that chance does not explain. `again` launches some once more, `most` times in all, and has
+    those that are DEGRADED then."""
     launches = {test: [launch] for test, launch in first.items()}
     for _ in range(1, most):
         chance = Chance.of(metrics, launches.values())
@@ -87,7 +90,9 @@ def launched_again(
         found = again(left) if left else {}
         for test in left:
             launches[test].append(found.get(test, Launch(Verdict.PASS)))
-    return {test: each[that_counts(each)] for test, each in launches.items()}
+    chance = Chance.of(metrics, launches.values())
+    beyond = {test: signs[0][0] - 1 for test, each in launches.items() if (signs := beyond_chance(each, chance))}
+    return {test: each[beyond.get(test, that_counts(each))] for test, each in launches.items()}
 
 
 def red_in_the_end(sessions: int, metrics: int, slow_in: Callable[[int, Sequence[int] | None], Slow]) -> Flags:
@@ -95,7 +100,7 @@ def red_in_the_end(sessions: int, metrics: int, slow_in: Callable[[int, Sequence
 
     def launch(number: int, tests: Sequence[int] | None = None) -> dict[int, Launch]:
         found = slow_in(number, tests)
-        return {test: Launch(Verdict.DEGRADED, names, broad) for test, (names, broad) in found.items()}
+        return {test: Launch(Verdict.DEGRADED, names, broad, signs) for test, (names, broad, signs) in found.items()}
 
     def is_red(numbers: Iterator[int]) -> bool:
         decided = launched_again(launch(next(numbers)), lambda left: launch(next(numbers), left), metrics)
@@ -145,7 +150,9 @@ def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
     def slow_in(place: int, tests: Sequence[int] | None) -> Slow:
         found = slow_of(place)
         return {
-            test: (frozenset(names), len(own)) for test, (names, own) in found.items() if tests is None or test in tests
+            test: (frozenset(names), len(own), ())
+            for test, (names, own) in found.items()
+            if tests is None or test in tests
         }
 
     sessions = shares.shape[1] // MOST
@@ -170,12 +177,17 @@ def red_by_equals(made: Made, values: Floats) -> Iterator[Flags]:
             slow = outliers(own[node], np.zeros(len(PAIRS)), PARTS, least, error) if may_be[node] else ()
             members = {member for each in slow for member in each.members}
             if members := members & set(made.slow or members):
-                found[node] = frozenset(map(str, members)), len(members)
+                found[node] = frozenset(map(str, members)), len(members), tuple(map(_sign, slow))
         return found
 
     sessions = by_node.shape[-1] // MOST
     yield np.array([bool(slow_in(session * MOST, None)) for session in range(sessions)])
     yield red_in_the_end(sessions, made.metrics, slow_in)
+
+
+def _sign(found: Outlier[str]) -> Sign:
+    at_fault = tuple(Component(Kind.DEVICE, each) for each in found.parts)
+    return Sign(Finding("slow-part", Verdict.DEGRADED, "", at_fault, p=found.p), len(found.members))
 
 
 Judge = Callable[[Made, Floats], Iterator[Flags]]

@@ -26,6 +26,13 @@ from fabricheck.topology.model import Topology
 
 #: More evidence beside one metric says nothing more.
 _MOST_BESIDE = 3
+#: Codes of errors that hardware counts, which nothing but a fault of it or of its link raises.
+_COUNTED = frozenset(
+    (
+        *("gpu-links-down", "gpu-link-errors", "gpu-memory-errors", "gpu-xid", "pcie-reduced", "pcie-errors"),
+        *("nic-down", "nic-slow", "nic-errors", "nic-drops", "packets-lost"),
+    )
+)
 _SLOW = (Verdict.DEGRADED, Verdict.FAIL)
 _ORDER = (Verdict.INVALID, Verdict.INCOMPLETE, Verdict.DEGRADED, Verdict.PASS, None)
 
@@ -132,6 +139,14 @@ def findings_of(runs: Iterable[tuple[Run, Topology | None]]) -> Iterator[Finding
             if each.verdict is Verdict.PASS:
                 told.setdefault(each.same or each.message, _finding(each, Verdict.PASS, topology))
     return iter(told.values())
+
+
+def errors_counted(run: Run, topology: Topology | None) -> Iterator[Finding]:
+    """What counters of the hardware a run shows of its GPUs, links and, between nodes, ports, beside what is slow."""
+    several = len({rank.host for rank in run.ranks}) > 1
+    for each in evidence_of(run, topology):
+        if each.code in _COUNTED and each.verdict in (Verdict.DEGRADED, None) and (several or not each.network):
+            yield _finding(each, Verdict.DEGRADED, topology)
 
 
 def with_problems_of_nodes(judged: RunJudgement, topology: Topology | None) -> RunJudgement:

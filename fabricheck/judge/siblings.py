@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,6 +27,7 @@ from fabricheck.units import apart
 # Yardsticks that siblings are stronger than, where all is well.
 _WEAKER = ("", "unjudged", "achievable", "floor")
 _MOST_NAMED = 3
+_SLOW = (Verdict.DEGRADED, Verdict.FAIL)
 # Of names in a line.
 _LONGEST = 200
 # A group has lost something as a whole where no metric of it passes but so many in a hundred.
@@ -36,7 +37,8 @@ _WHOLE = 0.9
 @dataclass(frozen=True)
 class Unequal:
     """Metrics of one group of equals, in run `run`, that are slower than the rest, and the `places` that they have in
-    common, all of them where they are `both`. `group` is None where they are those of several runs."""
+    common, all of them where they are `both`. `group` is None where the run as a whole is slower than other nodes'.
+    `slow`: their numbers among the judgements of the run."""
 
     run: int
     what: str
@@ -44,11 +46,12 @@ class Unequal:
     outlier: Outlier[Component]
     unit: str
     group: _Group | None = None
+    slow: tuple[int, ...] = ()
 
     @property
     def numbers(self) -> list[int]:
         """Those of the judgements that are slow, where they are of one run."""
-        return [self.group.equals.members[position].number for position in self.outlier.members] if self.group else []
+        return list(self.slow) if self.group else []
 
 
 @dataclass(frozen=True)
@@ -87,11 +90,15 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
         unequal += _judge_nodes(alike, runs, verdicts, policy, each_error)
     judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
     links = {number: link for number, run in enumerate(judged) if (link := _slow_link(run)) is not None}
-    rest = [each for each in unequal if not _is_of_link(each, judged, links)]
+    explained = [each for each in unequal if _is_of_link(each, judged, links)]
+    rest = [each for each in unequal if each not in explained]
     addresses = _addresses(runs) if unequal or links else {}
     paths = [run.run.path for run in judged]
-    problems = [_problem_of_link(link, addresses, paths[number]) for number, link in links.items()]
-    problems += _problems(rest, addresses, paths)
+    problems = [
+        _problem_of_link(link, addresses, judged[number], [each for each in explained if each.run == number])
+        for number, link in links.items()
+    ]
+    problems += _problems(rest, addresses, judged)
     problems += _without_majority(groups, rest, judged, policy)
     for each in groups if policy.tails_of_equals else ():
         error = each_error * len(each.equals.members)
@@ -114,14 +121,19 @@ def _is_of_link(one: Unequal, runs: Sequence[RunJudgement], links: Mapping[int, 
     return link is not None and bool(pairs) and link.pairs.issuperset(pairs)
 
 
-def _problem_of_link(link: SlowLink, addresses: Mapping[Component, str], file: str) -> Finding:
+def _problem_of_link(
+    link: SlowLink, addresses: Mapping[Component, str], run: RunJudgement, explained: Sequence[Unequal]
+) -> Finding:
     count = f"{link.others} other{'' if link.others == 1 else 's'}"
     others = f", beside {count}" if link.others else ", and no others"
     text = (
         f"the link {link.component} is slow: all {len(link.pairs)} pairs whose data cross it are{others}; look at its "
         f"state and error counters{_gpus_in([link.component], addresses)}"
     )
-    return Finding("slow-link", Verdict.DEGRADED, text, (link.component,), files=(file,))
+    slow = [each for each in run.judgements if each.verdict in _SLOW and tuple(each.samples.ranks) in link.pairs]
+    p = min((each.outlier.p for each in explained), default=None)
+    names = tuple(each.name for each in slow)
+    return Finding("slow-link", Verdict.DEGRADED, text, (link.component,), metrics=names, files=(run.run.path,), p=p)
 
 
 def _equals(run: RunJudgement) -> tuple[Equals, ...]:
@@ -164,7 +176,7 @@ def _judge_group(
             number = members[position].number
             judgements[number] = _slower(judgements[number], one, _where(places, one), equals.kind)
             slow.add(position)
-        yield Unequal(group.run, equals.what, places, one, equals.kind, group)
+        yield Unequal(group.run, equals.what, places, one, equals.kind, group, _numbers(group, one.members))
     rest = [each for position, each in enumerate(members) if position not in slow]
     if len(rest) < 2:
         return
@@ -196,11 +208,16 @@ def _judge_nodes(
             for member in group.equals.members:
                 judgements = verdicts[group.run]
                 judgements[member.number] = _slower(judgements[member.number], one, host, equals.kind, "node")
-            yield Unequal(group.run, equals.what, (Component.of_node(host),), one, equals.kind)
+            every = _numbers(group, range(len(group.equals.members)))
+            yield Unequal(group.run, equals.what, (Component.of_node(host),), one, equals.kind, slow=every)
 
 
 def _where(places: Sequence[Component], found: Outlier[Component]) -> str:
     return (" and " if found.both else " or ").join(each.text for each in places[:_MOST_NAMED])
+
+
+def _numbers(group: _Group, members: Iterable[int]) -> tuple[int, ...]:
+    return tuple(group.equals.members[each].number for each in members)
 
 
 def _slower(judged: Judgement, found: Outlier[Component], where: str, unit: str, what: str = "") -> Judgement:
@@ -244,9 +261,9 @@ def _with(run: RunJudgement, judgements: Sequence[Judgement]) -> RunJudgement:
 
 
 def _problems(
-    unequal: Sequence[Unequal], addresses: Mapping[Component, str], paths: Sequence[str]
+    unequal: Sequence[Unequal], addresses: Mapping[Component, str], runs: Sequence[RunJudgement]
 ) -> Iterator[Finding]:
-    """One finding for each part, by the group in which it lost most; `paths`: the files of the runs."""
+    """One finding for each part, by the group in which it lost most."""
     by_part: dict[tuple[tuple[Component, ...], bool], list[Unequal]] = {}
     for each in unequal:
         by_part.setdefault((each.places, each.outlier.both), []).append(each)
@@ -263,12 +280,12 @@ def _problems(
             f"({centre:.4g} {most.unit}; p = {one.p:.1g}); look at its links, error counters, clocks and other "
             f"processes{_gpus_in(places, addresses)}"
         )
-        files = tuple(dict.fromkeys(paths[each.run] for each in found))
+        files = tuple(dict.fromkeys(runs[each.run].run.path for each in found))
+        names = tuple(dict.fromkeys(runs[each.run].judgements[one].name for each in found for one in each.slow))
+        figures = (slow, centre, most.unit, names, files, min(each.outlier.p for each in found))
         # Of two that are slow at once each is at fault; of several that cannot be told apart, one.
         for at_fault in [(each,) for each in places] if both else [places]:
-            yield Finding(
-                code_of_slow(at_fault), Verdict.DEGRADED, text, at_fault, slow, centre, most.unit, files=files
-            )
+            yield Finding(code_of_slow(at_fault), Verdict.DEGRADED, text, at_fault, *figures)
 
 
 def _without_majority(

@@ -20,7 +20,7 @@ class Finding:
     the session; PASS where it is only told. `message`: what was seen, in one line with its figures, for the level below
     the catalogue's sentence; nothing reads it but people. `components`: what is at fault; several where nobody can tell
     which of them it is. `measured` and `expected` are in `unit`, and `metrics` the names of what is affected. `files`:
-    the result files that show it.
+    the result files that show it. `p`: the probability that healthy equals show it by chance, where that is known.
 
     Raises ValueError for a code that the catalogue does not have.
     """
@@ -34,6 +34,7 @@ class Finding:
     unit: str = ""
     metrics: tuple[str, ...] = ()
     files: tuple[str, ...] = field(default=(), compare=False)
+    p: float | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.code not in CATALOGUE:
@@ -56,7 +57,7 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         """All of it; figures and lists that it does not have are left out."""
-        figures = {name: getattr(self, name) for name in ("measured", "expected")}
+        figures = {name: getattr(self, name) for name in ("measured", "expected", "p")}
         return {
             "verdict": self.verdict.value,
             "code": self.code,
@@ -75,8 +76,8 @@ class Finding:
         """
         if not isinstance(content["message"], str):
             raise TypeError("the message of a finding is text")
-        measured, expected = (
-            None if (value := content.get(name)) is None else float(value) for name in ("measured", "expected")
+        measured, expected, p = (
+            None if (value := content.get(name)) is None else float(value) for name in ("measured", "expected", "p")
         )
         return cls(
             str(content.get("code", "recorded")),
@@ -88,6 +89,7 @@ class Finding:
             str(content.get("unit", "")),
             tuple(map(str, content.get("metrics", ()))),
             tuple(map(str, content.get("files", ()))),
+            p,
         )
 
 

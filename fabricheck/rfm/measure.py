@@ -362,8 +362,8 @@ class FabricbenchCheck(RegressionTestPlugin):
             write_judgement(Path(self.stagedir), self.found())
         except Exception as error:
             if not (Path(self.stagedir) / JUDGEMENT).exists():
-                text = f"it cannot be told what was measured: {reason_of(error)}"
-                write_judgement(Path(self.stagedir), [Finding("cannot-be-judged", Verdict.INCOMPLETE, text)])
+                text = f"its result could not be looked at: {reason_of(error)}"
+                write_judgement(Path(self.stagedir), [Finding("test-failed", Verdict.INCOMPLETE, text)])
             raise
         # What is slower than it should be was measured all the same.
         if any(each.verdict is not Verdict.DEGRADED for each in self.judgement.problems):

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError, reason_of_system
 from fabricheck.fleet.record import Fleet
 from fabricheck.judge.evidence import short_name
+from fabricheck.judge.node_state import errors_counted
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case, node_of_file
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict, worst
-from fabricheck.session.launches import Chance, Launch, Launched, is_open, that_counts, write_launched
+from fabricheck.session.launches import (
+    Chance,
+    Launch,
+    Launched,
+    Sign,
+    Thing,
+    beyond_chance,
+    is_open,
+    that_counts,
+    write_launched,
+)
 from fabricheck.session.outcome import Outcome, judge_session
 from fabricheck.session.progress import Progress
 from fabricheck.session.reading import Session
@@ -169,7 +179,7 @@ class _Tried:
         return f"{self.case} on {self.node}" if self.node else str(self.case)
 
     def add(self, launch: Launch, said: str = "", folder: str = "") -> None:
-        seen = frozenset[str]().union(*(each.slow for each in self.launches))
+        seen = frozenset[Thing]().union(*(each.slow for each in self.launches))
         other = " by something else" if launch.slow and not launch.slow & seen else ""
         self.launches.append(launch)
         self.said.append(said or f"{launch.verdict.value}{other}")
@@ -180,7 +190,15 @@ class _Tried:
         verdict = self.launches[counts].verdict
         several = verdict is Verdict.DEGRADED and sum(bool(each.slow) for each in self.launches) > 1
         p = chance.p_value(self.launches) if several else None
-        return Launched(str(self.case), tuple(self.said), verdict.value, self.folders[counts], self.node, p)
+        found = tuple(self._intermittent(*each, chance) for each in beyond_chance(self.launches, chance))
+        return Launched(str(self.case), tuple(self.said), verdict.value, self.folders[counts], self.node, p, found)
+
+    def _intermittent(self, number: int, sign: Sign, chance: Chance) -> Finding:
+        """What chance does not explain in the launch of this number, beside others that passed."""
+        passed = sum(each.verdict is Verdict.PASS for each in self.launches)
+        text = f"{self.name}: in launch {number} and not in {passed} others: {sign.finding.message}"
+        p = None if sign.finding.p is None else chance.p_of_one(sign)
+        return replace(sign.finding, code="intermittent", verdict=Verdict.DEGRADED, message=text, p=p)
 
 
 def launches_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) -> dict[Key, Launch]:
@@ -190,7 +208,7 @@ def launches_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) 
     Without builds, and without what ReFrame's own options launched several times.
     """
     found: dict[Key, list[Verdict]] = {}
-    slow: dict[Key, set[str]] = {}
+    slow: dict[Key, set[Thing]] = {}
     metrics: Counter[Key] = Counter()
     several = {str(case) for case in session.cases if case.launches}
     for case in session.cases if fleet is None else ():
@@ -199,39 +217,58 @@ def launches_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) 
             found[key] = [case.verdict, *([] if case.result_files() else [Verdict.INCOMPLETE])]
             slow[key] = set()
     by_file: dict[str, Key] = {}
+    runs: dict[Key, list[RunJudgement]] = {}
+    told: dict[Key, list[Finding]] = {}
     for key, judged in _by_key(outcome):
         by_file[judged.run.path] = key
+        runs.setdefault(key, []).append(judged)
         found.setdefault(key, []).append(judged.final_verdict)
-        names = slow.setdefault(key, set())
         own = {each.name for each in judged.judgements if each.verdict is Verdict.DEGRADED}
-        names |= own
         metrics[key] += len(own)
-        for problem in judged.problems:
-            names |= _names(problem)
+        slow.setdefault(key, set()).update(own, *map(_things, judged.problems))
+        told.setdefault(key, []).extend(judged.problems)
     for problem in outcome.problems:
         for key in {by_file[file] for file in problem.files if file in by_file}:
             found[key].append(problem.verdict)
-            slow[key] |= _names(problem)
-    for case in session.cases:  # only its check says so
-        if case.verdict is Verdict.DEGRADED and slow.get((str(case), "")) == set():
-            slow[str(case), ""] = {_same(case.reason or "")}
+            slow[key] |= _things(problem)
+            told[key].append(problem)
+    for case in session.cases:  # only its check found that
+        key = str(case), ""
+        if case.verdict is Verdict.DEGRADED and slow.get(key) == set():
+            findings = case.judged.findings if case.judged is not None else ()
+            slow[key] = set[Thing]({case.test}).union(*map(_things, findings))
     return {
-        key: Launch(worst(found[key]), frozenset(slow[key]), max(metrics[key], 1))
+        key: Launch(
+            worst(found[key]),
+            frozenset(slow[key]),
+            max(metrics[key], 1),
+            tuple(_signs(told.get(key, ()), runs.get(key, ()))),
+        )
         for key in found
         if key[0] not in several
     }
 
 
-def _names(problem: Finding) -> set[str]:
-    """The parts that are slow, else what is said of them; nothing where it is not about speed."""
+def _things(problem: Finding) -> set[Thing]:
+    """The parts that are slow, else the metrics, else what its code means; nothing where it is not about speed."""
     if problem.verdict is not Verdict.DEGRADED:
         return set()
-    return set(problem.place.split(" or ")) if problem.place else {_same(problem.message)}
+    return set(problem.components or problem.metrics or (problem.code,))
 
 
-def _same(text: str) -> str:
-    """A line without its numbers, which differ from launch to launch."""
-    return re.sub(r"\d[\d.,e+-]*", "#", text)
+def _signs(told: Sequence[Finding], runs: Sequence[RunJudgement]) -> Iterator[Sign]:
+    """What chance may not explain, of what is slow in these runs: parts, and parts whose errors were counted."""
+    slow = {each.name: each for run in runs for each in run.judgements if each.verdict is Verdict.DEGRADED}
+    counted = [one for run in runs for one in errors_counted(run.run, run.topology)] if slow else []
+    for each in counted:
+        files = tuple(run.run.path for run in runs)
+        yield Sign(replace(each, metrics=tuple(slow), files=files), counted=True)
+    for each in told:
+        if each.verdict is Verdict.DEGRADED and each.p is not None and each.components:
+            pairs: dict[object, set[tuple[int, ...]]] = {}
+            for one in (slow[name].samples for name in each.metrics if name in slow):
+                pairs.setdefault((one.operation, one.schedule, one.bytes), set()).add(tuple(one.ranks))
+            yield Sign(each, max(map(len, pairs.values()), default=1))
 
 
 def _of_nodes(session: Session) -> tuple[Case, ...]:

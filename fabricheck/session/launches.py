@@ -12,6 +12,7 @@ from scipy.special import bdtrc  # that of scipy.stats.binom, which takes half a
 
 from fabricheck.errors import UserError
 from fabricheck.jsonfile import read_json
+from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 
@@ -22,6 +23,9 @@ MOST = 7
 #: The share of healthy sessions, of however many metrics, in which chance alone makes anything DEGRADED in so many
 #: launches that it counts. Another half of a per cent is left for what is not launched again, the network of a fleet.
 FALSE_ALARMS = 0.005
+#: The share of these in which chance makes anything so slow in one launch that it is `intermittent`; the rest is for
+#: what is slow again.
+OF_ONE_LAUNCH = FALSE_ALARMS / 10
 # Where few things say so, healthy ones are taken to be slow in no fewer launches than this: of the noises of
 # benchmarks.sessions tenfold outliers make most slow, one metric in 500.
 _RATE_OF_FEW = 1 / 500
@@ -37,7 +41,8 @@ class Launched:
 
     `folder`: where ReFrame left the launch that counts, inside that of the session; empty for the first. `node`: the
     one of a fleet on which it was. `p`: of DEGRADED, the probability that chance makes anything of a healthy session so
-    in as many launches; None where nothing was slow twice.
+    in as many launches; None where nothing was slow twice. `intermittent`: where PASS counts, what chance does not
+    explain in a launch that does not.
     """
 
     case: str
@@ -46,6 +51,7 @@ class Launched:
     folder: str = ""
     node: str = ""
     p: float | None = None
+    intermittent: tuple[Finding, ...] = ()
 
     @property
     def finding(self) -> Finding:
@@ -59,13 +65,28 @@ class Launched:
 
 
 @dataclass(frozen=True)
+class Sign:
+    """What is DEGRADED in a launch. `breadth`: so many measurements of it beside each other, such as pairs, are slow in
+    one and the same question; `counted`: hardware counted errors where it is."""
+
+    finding: Finding
+    breadth: int = 1
+    counted: bool = False
+
+
+#: What can be slow in two launches: a part, a metric by its name, or what a code means.
+Thing = Component | str
+
+
+@dataclass(frozen=True)
 class Launch:
-    """What one launch came to; `slow`: by name the metrics and parts that are DEGRADED in it, `metrics`: how many of
-    these are metrics."""
+    """What one launch came to; `slow`: the metrics and parts that are DEGRADED in it, `metrics`: how many of these are
+    metrics; `signs`: what was found of them."""
 
     verdict: Verdict
-    slow: frozenset[str] = frozenset()
+    slow: frozenset[Thing] = frozenset()
     metrics: int = 1
+    signs: tuple[Sign, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,6 +113,27 @@ class Chance:
         refuted = max(sum(each >= broad for each in self.refuted), 1)
         rate = refuted / max(things, 1 / _RATE_OF_FEW)
         return min(1.0, things * float(bdtrc(_most(launches)[1] - 1, _ended(launches), min(rate, 1.0))))
+
+    def p_of_one(self, sign: Sign) -> float:
+        """The probability that chance shows anything like that in one launch of a healthy session (Bonferroni).
+
+        By its own p; and, since single values have tails that no distribution knows, by how often a metric is slow by
+        chance, for as many metrics at once.
+        """
+        if sign.finding.p is None:
+            return 1.0
+        metrics = max(self.metrics, 1 / _RATE_OF_FEW)
+        rate = min(max(sum(self.refuted) / metrics, _RATE_OF_FEW), 1.0)
+        return float(min(1.0, max(metrics * sign.finding.p, metrics / sign.breadth * rate**sign.breadth)))
+
+
+def beyond_chance(launches: Sequence[Launch], chance: Chance) -> tuple[tuple[int, Sign], ...]:
+    """Of launches of which PASS counts, what chance does not explain in one of the others, with the number of that."""
+    if launches[that_counts(launches)].verdict is not Verdict.PASS:
+        return ()
+    every = [(number, sign) for number, each in enumerate(launches, start=1) for sign in each.signs]
+    found = [each for each in every if each[1].counted or chance.p_of_one(each[1]) <= OF_ONE_LAUNCH]
+    return tuple({sign.finding.components: (number, sign) for number, sign in reversed(found)}.values())[::-1]
 
 
 def that_counts(launches: Sequence[Launch]) -> int:
@@ -122,7 +164,7 @@ def is_open(launches: Sequence[Launch], most: int, chance: Chance) -> bool:
         return False
     if 2 * times < ended and _last(launches, Verdict.PASS) >= 0:
         return False
-    return 2 * times <= most and (times < _FEWEST or chance.p_value(launches) > FALSE_ALARMS)
+    return 2 * times <= most and (times < _FEWEST or chance.p_value(launches) > FALSE_ALARMS - OF_ONE_LAUNCH)
 
 
 def _ended(launches: Sequence[Launch]) -> int:
@@ -130,9 +172,9 @@ def _ended(launches: Sequence[Launch]) -> int:
     return sum(each.verdict in (Verdict.PASS, Verdict.DEGRADED) for each in launches)
 
 
-def _most(launches: Sequence[Launch]) -> tuple[str, int]:
+def _most(launches: Sequence[Launch]) -> tuple[Thing, int]:
     """What is slow in most launches, and in how many."""
-    found = Counter(name for each in launches for name in sorted(each.slow))
+    found = Counter(thing for each in launches for thing in sorted(each.slow, key=str))
     return max(found.items(), key=lambda one: one[1])
 
 
@@ -142,7 +184,8 @@ def _last(launches: Sequence[Launch], verdict: Verdict) -> int:
 
 def write_launched(folder: Path, launched: Iterable[Launched]) -> None:
     """Writes what was launched again in the session of `folder`. OSError where that cannot be."""
-    (folder / LAUNCHES).write_text(json.dumps([asdict(each) for each in launched], indent=1) + "\n", encoding="utf-8")
+    content = [{**asdict(each), "intermittent": [one.as_json() for one in each.intermittent]} for each in launched]
+    (folder / LAUNCHES).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def read_launched(folder: Path) -> tuple[Launched, ...]:
@@ -159,6 +202,7 @@ def read_launched(folder: Path) -> tuple[Launched, ...]:
                 Path(each["folder"]).name,
                 each["node"],
                 None if each.get("p") is None else float(each["p"]),
+                tuple(map(Finding.from_json, each.get("intermittent", ()))),
             )
             for each in read_json(file)
         )

@@ -112,7 +112,11 @@ class Session:
             for case in reports.get(each.folder, ()):
                 if str(case) == each.case:
                     session = session.instead(case, each.node)
-        return replace(session, findings=(*session.findings, *(each.finding for each in launched)))
+        findings = (*session.findings, *(each.finding for each in launched))
+        # What several tests show of one part is one.
+        every = [one for each in launched for one in each.intermittent]
+        found = {one.components or one.message: one for one in reversed(every)}
+        return replace(session, problems=(*session.problems, *list(found.values())[::-1]), findings=findings)
 
     @property
     def info(self) -> SessionInfo:

@@ -60,7 +60,12 @@ def store_session(
         root=suite.root,
         host_facts=facts_of_this_host() if just_now else {},
         level=info.level,
-        nodes=node_records(outcome.cases, outcome.judged, outcome.fleet.verdicts if outcome.fleet else None),
+        nodes=node_records(
+            outcome.cases,
+            outcome.judged,
+            outcome.fleet.verdicts if outcome.fleet else None,
+            outcome.problems,
+        ),
     )
     return append(store, new)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fabricheck.expectation.components import links_of_pairs
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
+from fabricheck.records.component import only_node
+from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.store.folders import RUNS, Entry
 from fabricheck.store.reading import read_table
@@ -15,9 +17,12 @@ from fabricheck.store.tables import verdict_of_whole
 
 
 def node_records(
-    cases: Sequence[Case], judged: Sequence[RunJudgement], said: Mapping[str, Verdict] | None = None
+    cases: Sequence[Case],
+    judged: Sequence[RunJudgement],
+    said: Mapping[str, Verdict] | None = None,
+    problems: Iterable[Finding] = (),
 ) -> dict[str, NodeRecord]:
-    """By node, the worst verdict of the runs that it had a part in.
+    """By node, the worst verdict of the runs that it had a part in, and of `problems` of the session that are its own.
 
     `cases` are those of `judged`. `said`: the verdicts by node of a run over many nodes, which count then: a node that
     had a part and has none is INCOMPLETE.
@@ -34,6 +39,9 @@ def node_records(
                 verdicts.setdefault(name, Verdict.INCOMPLETE)
         for host, names in links_of_pairs(one.run, one.topology).items():
             links.setdefault(_node(host, said or {}), set()).update(names)
+    for each in problems if said is None else ():
+        if (name := only_node(each.components)) in verdicts:
+            verdicts[name] = worst([verdicts[name], each.verdict])
     return {
         name: NodeRecord(verdict=verdict.value, links=sorted(links.get(name, ()))) for name, verdict in verdicts.items()
     }

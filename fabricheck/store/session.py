@@ -40,6 +40,7 @@ class FindingRecord(_Model):
     unit: str = ""
     metrics: list[str] = []
     files: list[str] = []
+    p: float | None = None
 
     @property
     def finding(self) -> Finding:

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from fabricheck.errors import UserError
+from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
+from fabricheck.results.check_judgement import JUDGEMENT, write_judgement
+from fabricheck.session.problems import problems_of_cases
 from fabricheck.session.reading import Session
 from fabricheck.session.reframe import Selection, reframe_program, run_suite
 from tests.support.toy import CHECK, SETTINGS, ToySuite
@@ -20,12 +23,16 @@ def run(toy: ToySuite, selection: Selection | None = None) -> Session:
 
 
 def verdicts(session: Session) -> list[Verdict]:
-    return [one.verdict for one in session.problems]
+    return [one.verdict for one in problems(session)]
+
+
+def problems(session: Session) -> list[Finding]:
+    return [*session.problems, *problems_of_cases(session.cases)]
 
 
 def test_a_healthy_suite_is_green_and_leaves_everything_below_output(toy: ToySuite) -> None:
     session = run(toy, Selection("toy:default", tags=("toy",), names=("Measures",), environments=("none",)))
-    assert session.problems == ()
+    assert problems(session) == []
     assert [file.read_text() for file in session.files] == [toy.result.read_text()]
     assert all(file.is_relative_to(session.folder) for file in session.files)
     assert (toy.output / "results.db").exists()
@@ -47,10 +54,11 @@ def test_a_failing_check_keeps_its_result_file_and_is_red_whatever_its_next_laun
 
 
 def test_a_slow_launch_that_the_others_outvote_is_told_and_keeps_nothing_from_green(toy: ToySuite) -> None:
-    toy.plant("; true", f"; mkdir {toy.output}/launched; test $? -ne 0")
-    toy.plant("exitcode, 0)", 'exitcode, 0, msg="DEGRADED: slow")')
+    write_judgement(toy.suite.root, [Finding("slow-part", Verdict.DEGRADED, "slow")])
+    slow = f"cp {toy.suite.root / JUDGEMENT} . && false"
+    toy.plant("; true", f"; if mkdir {toy.output}/launched; then {slow}; fi")
     session = run(toy, Selection("toy", more=("--reruns=2",)))
-    assert session.problems == ()
+    assert problems(session) == []
     said = "was launched 3 times: DEGRADED, PASS, PASS; PASS counts"
     assert [one.message.endswith(said) for one in session.findings] == [True]
 
@@ -59,7 +67,7 @@ def test_a_check_that_measures_nothing(toy: ToySuite) -> None:
     toy.plant("> result.jsonl", "")
     session = run(toy)
     assert verdicts(session) == [Verdict.INCOMPLETE]
-    assert "passed without leaving a result file" in session.problems[0].message
+    assert "passed without leaving a result file" in problems(session)[0].message
 
 
 def test_a_skipped_check(toy: ToySuite) -> None:

@@ -5,13 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from fabricheck.diagnosis.causes import Diagnosis
+from fabricheck.records.component import Component, Kind
+from fabricheck.records.finding import Finding
+from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.again import launches_of
-from fabricheck.session.outcome import Outcome
+from fabricheck.session.again import Again, launches_of
+from fabricheck.session.launches import MOST, Thing, read_launched
+from fabricheck.session.outcome import Outcome, judge_session
 from fabricheck.session.reading import Session
+from fabricheck.session.reframe import Selection
+from fabricheck.store.nodes import node_records
+from fabricheck.suite import Suite
 from tests.support.equal_runs import judge_of, pairs, run_of
-from tests.support.sessions import case
+from tests.support.sessions import case, make_suite
 
 
 def test_a_launch_says_what_is_slow_and_how_many_metrics_that_has(tmp_path: Path) -> None:
@@ -25,5 +34,69 @@ def test_a_launch_says_what_is_slow_and_how_many_metrics_that_has(tmp_path: Path
     outcome = Outcome(Verdict.DEGRADED, Diagnosis((), found.problems), found.runs, (measured,))
     (launch,) = launches_of(Session.of(tmp_path, [measured], 0), outcome).values()
     assert (launch.verdict, launch.metrics) == (Verdict.DEGRADED, 6)
-    assert "vm:gpu3" in launch.slow
+    gpu = Component(Kind.GPU, "gpu3", "vm")
+    assert gpu in launch.slow
     assert len(launch.slow) == 7
+    # Beside each other: six pairs of one operation and size.
+    (sign,) = launch.signs
+    assert (sign.finding.components, sign.breadth, sign.counted) == ((gpu,), 6, False)
+    assert sign.finding.p is not None and sign.finding.p < 1e-6
+    assert len(sign.finding.metrics) == 6
+
+
+def test_what_is_the_same_is_told_by_parts_and_metrics_and_by_no_word(tmp_path: Path) -> None:
+    """Two lines about one part are one thing; what names no part is its metrics."""
+    measured = case(folder=tmp_path)
+    (tmp_path / "result.jsonl").write_text("{}\n")
+    run = replace(run_of(["vm"] * 2, pairs(2)), path=str(tmp_path / "result.jsonl"))
+    alone = replace(judge_of().judge_alone(run), test=str(measured), judgements=())
+    switch = Component(Kind.SWITCH, "leaf or spine")
+
+    def slow(message: str, *components: Component) -> frozenset[Thing]:
+        found = Finding("slow-part", Verdict.DEGRADED, message, components, metrics=("a_goodput",), files=(run.path,))
+        outcome = Outcome(Verdict.DEGRADED, Diagnosis((), (found,)), (alone,), (measured,))
+        (launch,) = launches_of(Session.of(tmp_path, [measured], 0), outcome).values()
+        return launch.slow
+
+    assert slow("3 Gb/s", switch) == slow("in other words", switch) == {switch}
+    assert slow("x") == {"a_goodput"}
+
+
+@pytest.mark.parametrize(
+    ("losses", "verdict"),
+    [
+        # Far beyond chance and gone: so looks a flapping optic.
+        ((0.05, 0.0, 0.0), Verdict.DEGRADED),
+        # By no more than what a launch may be off by.
+        ((0.006, 0.0, 0.0), Verdict.PASS),
+    ],
+)
+def test_what_was_slow_in_one_launch_beyond_chance_is_intermittent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, losses: tuple[float, ...], verdict: Verdict
+) -> None:
+    root = make_suite(tmp_path / "suite")
+    runs = tmp_path / "run"
+    cases = [case("hgx-h200", folder=runs / f"launch-{number}") for number in range(1, len(losses) + 1)]
+    results: dict[Path, Run] = {}
+    for one, loss in zip(cases, losses, strict=True):
+        assert one.folder is not None
+        one.folder.mkdir(parents=True)
+        file = one.folder / "result.jsonl"
+        file.write_text("{}\n")
+        crossing = {way: loss for way in pairs(4) if 3 in way}
+        results[file] = replace(run_of(["vm"] * 4, pairs(4), slower=crossing), path=str(file))
+    monkeypatch.setattr("fabricheck.session.outcome.read_result", lambda file, *_: results[file])
+    again = Again(Suite(root), Selection("hgx-h200"), tmp_path, MOST, lambda _: None, lambda: None)
+    left = iter(cases[1:])
+    monkeypatch.setattr("fabricheck.session.again.launch", lambda *_, **__: ((next(left),), ""))
+    monkeypatch.setattr("fabricheck.session.reading._moved_cases", lambda folder: (cases[int(folder.name[-1]) - 1],))
+    session, _ = again.judge(Session.of(runs, cases[:1], 1))
+    outcome = judge_session(session, Suite(root), "hgx-h200")
+    assert outcome.verdict is verdict, outcome.problems
+    assert session.files == (runs / "launch-3" / "result.jsonl",)
+    found = [each for each in outcome.problems if each.code == "intermittent"]
+    assert [each.components for each in found] == [(Component(Kind.GPU, "gpu3", "vm"),)] * (verdict is Verdict.DEGRADED)
+    # Who reads the folder later finds the same.
+    assert [one.code for each in read_launched(runs) for one in each.intermittent] == ["intermittent"] * len(found)
+    nodes = node_records(outcome.cases, outcome.judged, problems=outcome.problems)
+    assert nodes["vm"].verdict == verdict.value

@@ -15,7 +15,7 @@ from benchmarks.launches import degraded
 from fabricheck.commands.run import run
 from fabricheck.errors import UserError
 from fabricheck.records.case import NODES, CheckJudgement
-from fabricheck.records.component import Component
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.launches import (
@@ -25,6 +25,8 @@ from fabricheck.session.launches import (
     Chance,
     Launch,
     Launched,
+    Sign,
+    beyond_chance,
     is_open,
     read_launched,
     that_counts,
@@ -133,6 +135,35 @@ def test_healthy_sessions_keep_their_budget_whatever_is_slow_by_chance(things: i
     sessions = effort(300)
     red = degraded(np.random.default_rng(things), things, broad, slow / things, sessions)
     assert binom.sf(red - 1, sessions, 2 * FALSE_ALARMS) > 1e-3
+
+
+def sign(p: float | None, breadth: int = 14, *, counted: bool = False) -> Sign:
+    gpu = Component(Kind.GPU, "gpu0", "nid001")
+    return Sign(Finding("slow-gpu", Verdict.DEGRADED, "slow", (gpu,), p=p), breadth, counted=counted)
+
+
+@pytest.mark.parametrize(
+    ("one", "chance", "is_beyond"),
+    [
+        (sign(2e-12), Chance(1000), True),
+        (sign(1e-5), Chance(1000), False),
+        # The tails of single values, and of a link's two directions, are those of no distribution.
+        (sign(1e-30, 1), Chance(1000), False),
+        (sign(1e-30, 2), Chance(1000), False),
+        # Where much else was slow once and not again, it is noise.
+        (sign(1e-30, 3), Chance(1000), True),
+        (sign(1e-30, 3), Chance(1000, (1,) * 100), False),
+        (sign(None), Chance(1000), False),
+        # What hardware counts is no noise.
+        (sign(None, counted=True), Chance(1000, (1,) * 100), True),
+    ],
+)
+def test_what_chance_does_not_explain_in_one_launch_is_told(one: Sign, chance: Chance, is_beyond: bool) -> None:
+    slow = Launch(Verdict.DEGRADED, frozenset("a"), signs=(one,))
+    assert beyond_chance((slow, P, P), chance) == (((1, one),) if is_beyond else ())
+    # What counts says it itself, also where it was slow again.
+    assert not beyond_chance((slow, slow), chance) and not beyond_chance((slow,), chance)
+    assert not beyond_chance((slow, F, P), chance)
 
 
 def test_a_run_launches_as_often_as_the_budget_was_measured_with() -> None:
