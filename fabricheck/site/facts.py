@@ -178,9 +178,30 @@ def _nics(entries: Sequence[dict[str, Any]], notes: list[str]) -> tuple[FoundNic
     special = [one for one in physical or entries if one["kind"] != "net"]
     found = [_nic(one) for one in special or physical or entries]
     if special:
-        return tuple(found)
+        return _rails(found, notes)
     fastest = max((one.rate_gbps or 0 for one in found), default=0)
     return tuple(one for one in found if one.rate_gbps == fastest)
+
+
+def _rails(nics: Sequence[FoundNic], notes: list[str]) -> tuple[FoundNic, ...]:
+    """Ports without those of a front-end or for management: of another network or card than most, slower, and few."""
+    kinds: dict[tuple[str, str], list[FoundNic]] = {}
+    for nic in nics:
+        kinds.setdefault((nic.model.partition(" ")[0], nic.card), []).append(nic)
+
+    def total(ports: Sequence[FoundNic]) -> float:
+        return sum(nic.rate_gbps or 0.0 for nic in ports)
+
+    main = max(kinds.values(), key=total)
+    few = [
+        nic.name
+        for ports in kinds.values()
+        if 2 * len(ports) < len(main) and max(nic.rate_gbps or 0.0 for nic in ports) < (main[0].rate_gbps or 0.0)
+        for nic in ports
+    ]
+    if few:
+        notes.append(f"{', '.join(few)}: slower than the {len(main)} others and of another kind: a front-end, left out")
+    return tuple(nic for nic in nics if nic.name not in few)
 
 
 def _nic(one: Mapping[str, Any]) -> FoundNic:
