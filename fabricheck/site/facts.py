@@ -67,7 +67,9 @@ def _read_facts(directory: Path) -> Facts:
         )
     association, nics, of_nics = associate(gpus, nics, table)
     notes += of_nics
-    gdr = gpudirect(vendor, gpus, links, software, association) if association is not None else None
+    gdr = None
+    if association is not None:
+        gdr = gpudirect(vendor, gpus, nics, links, software=software, association=association)
     if gdr is not None:
         notes.append(f"GPUDirect RDMA is expected of {'no channel' if gdr[0] == 'none' else 'some channels'}: {gdr[1]}")
     notes += [f"the rate of {link.technology} is not in the captures" for link in links if link.rate_gbps is None]

@@ -66,6 +66,18 @@ PATHS: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         "OFI/efa",
         None,
     ),
+    "EFA of an instance without NVLinks": (
+        {"nvml": nvidia_gpus("NVIDIA A10G", "sm_86", 8), "nics": [nic("rdmap0s0", "EFA", "100 Gb/sec", driver="efa")]},
+        "NET/OFI",
+        "OFI/efa",
+        "none",
+    ),
+    "GeForce and RoCE": (
+        {"nvml": nvidia_gpus("NVIDIA GeForce RTX 4090", "sm_89", 4), "nics": [nic("mlx5_0", "Ethernet")]},
+        "NET/IB",
+        "RoCE",
+        "none",
+    ),
     "Slingshot": (
         {"amd": mi300x(), "nics": [nic(f"cxi{at}", "cxi", "BS_200G") for at in range(4)]},
         "NET/OFI/GDRDMA",
