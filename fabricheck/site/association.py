@@ -57,7 +57,7 @@ def gpudirect(
         return "none", f"{source}: {levels}, beyond which {library} does not use GPUDirect RDMA by default"
     if not all(near):
         return "some", f"{source}: {levels}: {library} uses GPUDirect RDMA of some GPUs by default"
-    old = [gpu for gpu in gpus if gpu.arch.startswith("sm_") and int(gpu.arch[3:].rstrip("af") or 0) < 80]
+    old = [gpu for gpu in gpus if (arch := re.fullmatch(r"sm_(\d{2,3})[af]?", gpu.arch)) and int(arch[1]) < 80]
     if len(gpus) > 1 and any(f"gpu{gpu.index}" not in nvlinked for gpu in old):
         return "some", "before Ampere and without NVLink, NCCL receives by GPUDirect RDMA, and does not send by it"
     return None

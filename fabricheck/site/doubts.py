@@ -22,7 +22,7 @@ SLOW_PORT, SLOW_PCIE, MISSING_LINKS, HIDDEN_GPUS, UNLIKE_PRODUCT, SLOW_CABLE = C
     "unlike-product",
     "slow-cable",
 )
-_PCIE = re.compile(r"PCIe (\d+) x(\d+)")
+_PCIE = re.compile(r"PCIe (\d{1,2}) x(\d{1,3})")
 
 
 @dataclass(frozen=True)
