@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "fabricbench/secrets.hpp"
 #include "fabricbench/text.hpp"
 
 namespace fabricbench {

@@ -11,6 +11,8 @@
 #include <string>
 
 #include "fabricbench/errors.hpp"
+#include "fabricbench/private_log.hpp"
+#include "fabricbench/proof_logs.hpp"
 
 namespace fabricbench {
 
