@@ -93,7 +93,7 @@ def init(
     written = Site(root, name, network)
     for file in write_site(facts, planned, written):
         click.echo(str(file))
-    like = likeness(facts)
+    like = likeness(facts.gpus, facts.nics)
     seems = f" (looks like {like.name})" if like is not None and not like.lacks else ""
     click.echo(f"{name}: {what(facts)}{seems}, {_where(planned.partitions)}")
     for line in facts.problems:

@@ -41,7 +41,7 @@ def doubts_of(facts: Facts) -> tuple[Doubt, ...]:
 
 def _unlike(facts: Facts) -> Iterator[Doubt]:
     """What a product has and this node has not, where it is not told by its own code: a port that is down, a GPU."""
-    like = likeness(corrected(facts, ()))
+    like = likeness(facts.gpus, corrected(facts, ()).nics)
     if like is not None and like.lacks:
         text = (
             f"looks like {like.name}, but for {' and '.join(like.lacks)}: ibstat, ip link, lspci and the kernel's log"

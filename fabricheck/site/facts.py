@@ -19,6 +19,7 @@ from fabricheck.site.amd import from_kfd, from_rocm_topo
 from fabricheck.site.association import associate, gpudirect, one_a_card
 from fabricheck.site.found import Facts, FoundGpu, FoundLink, FoundNic
 from fabricheck.site.nvidia import TopoTable, from_nvidia_topo, from_nvml, nvlink_domain, read_topo, switch_reduces
+from fabricheck.site.shapes import likeness
 from fabricheck.site.slurm import as_captured, read_slurm
 from fabricheck.site.software import Software, software_of
 from fabricheck.site.xpu_smi import from_xpu_smi, read_json
@@ -70,6 +71,14 @@ def _read_facts(directory: Path) -> Facts:
     gdr = None
     if association is not None:
         gdr = gpudirect(vendor, gpus, nics, links, software=software, association=association)
+    like = likeness(gpus, nics)
+    if gdr is not None and like is not None and not like.lacks and all("C2C" not in one.technology for one in links):
+        # In a guest the PCI tree is flat, and NCCL is given a topology file; the product has its NICs behind switches.
+        notes.append(
+            f"by distance NCCL would not use GPUDirect RDMA everywhere ({gdr[1]}); {like.name} has it, so it is "
+            "expected everywhere, else give gpudirect_rdma in topology.yaml"
+        )
+        gdr = None
     if gdr is not None:
         notes.append(f"GPUDirect RDMA is expected of {'no channel' if gdr[0] == 'none' else 'some channels'}: {gdr[1]}")
     notes += [f"the rate of {link.technology} is not in the captures" for link in links if link.rate_gbps is None]

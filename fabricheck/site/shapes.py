@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fabricheck.site.found import Facts, FoundNic
+from fabricheck.site.found import FoundGpu, FoundNic
 
 
 @dataclass(frozen=True)
 class Shape:
     """A product by its data sheet or its cloud's documentation: `gpus` of a model (a pattern of its name in lower case)
-    and `ports` of so many Gb/s that serve them between nodes; of a `kind` as `Facts` words models."""
+    and `ports` of so many Gb/s that serve them between nodes; of a `kind` as `FoundNic` words models."""
 
     name: str
     model: str
@@ -61,21 +61,21 @@ class Likeness:
     lacks: tuple[str, ...]
 
 
-def likeness(facts: Facts) -> Likeness | None:
-    """Of the shapes with the node's GPUs the one that it lacks least of; None where it is like none of them.
+def likeness(gpus: Sequence[FoundGpu], nics: Sequence[FoundNic]) -> Likeness | None:
+    """Of the shapes with these GPUs the one that a node lacks least of; None where it is like none of them.
 
     Whoever has more, such as ports for storage, is like it.
     """
     found: list[tuple[int, int, Likeness]] = []
-    models = {gpu.model.lower() for gpu in facts.gpus}
+    models = {gpu.model.lower() for gpu in gpus}
     for shape in SHAPES:
         if not models or not all(re.search(shape.model, model) for model in models):
             continue
-        ports = _ports(facts.nics, shape)
-        no_gpus, no_ports = shape.gpus - len(facts.gpus), shape.ports - ports
+        ports = _ports(nics, shape)
+        no_gpus, no_ports = shape.gpus - len(gpus), shape.ports - ports
         if not (0 <= no_gpus <= _MOST_MISSING and no_ports <= _MOST_MISSING) or ports < shape.ports / 2:
             continue
-        lacks = [f"{len(facts.gpus)} of {shape.gpus} GPUs"] if no_gpus else []
+        lacks = [f"{len(gpus)} of {shape.gpus} GPUs"] if no_gpus else []
         lacks += [f"{ports} of {shape.ports} ports of {shape.gbps:g} Gb/s"] if no_ports > 0 else []
         missing = no_gpus + max(no_ports, 0)
         found.append((missing, abs(no_ports), Likeness(shape.name, tuple(lacks))))

@@ -117,7 +117,7 @@ PRODUCTS: dict[str, tuple[dict[str, Any], str, float, float]] = {
 def test_a_product_is_known_and_has_what_its_data_sheet_says(product: str, tmp_path: Path) -> None:
     files, name, node, pair = PRODUCTS[product]
     facts = read_facts(capture_of(tmp_path / "kept", **{"numa": 2, **files}))
-    like = likeness(facts)
+    like = likeness(facts.gpus, facts.nics)
     assert like is not None and like.name.startswith(name) and not like.lacks
     assert doubts_of(facts) == ()
     topology = topology_of(facts, tmp_path)
@@ -154,4 +154,5 @@ def test_a_part_that_is_not_there_is_missed(product: str, change: Any, tmp_path:
     ids=["half the ports", "four GPUs", "no known product", "no ports"],
 )
 def test_another_machine_is_like_none(files: dict[str, Any], tmp_path: Path) -> None:
-    assert likeness(read_facts(capture_of(tmp_path, numa=2, **files))) is None
+    facts = read_facts(capture_of(tmp_path, numa=2, **files))
+    assert likeness(facts.gpus, facts.nics) is None

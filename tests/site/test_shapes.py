@@ -94,6 +94,22 @@ PATHS: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         "InfiniBand",
         "none",
     ),
+    "eight H100 and NICs in a guest, whose PCI tree is flat": (
+        {
+            "nvml": h100(),
+            "nics": [nic(f"mlx5_ib{at}") for at in range(8)],
+            "nvidia_topo": topo(dict.fromkeys(range(8), "NODE " * 8), [f"mlx5_ib{at}" for at in range(8)]),
+        },
+        "NET/IB/GDRDMA",
+        "InfiniBand",
+        None,
+    ),
+    "eight H100 and one NIC beyond the CPU": (
+        {"nvml": h100(), "nics": [nic("mlx5_0")], "nvidia_topo": level("NODE", 8)},
+        "NET/IB",
+        "InfiniBand",
+        "none",
+    ),
     "L40S, a host bridge in common": (
         {"nvml": nvidia_gpus("NVIDIA L40S", "sm_89", 4), "nics": [nic("mlx5_0")], "nvidia_topo": level("PHB")},
         "NET/IB",
