@@ -77,6 +77,7 @@ def init(
     from fabricheck.site.doubts import CODES, corrected, doubts_of, doubts_of_network
     from fabricheck.site.facts import read_facts
     from fabricheck.site.plan import Choices, plan
+    from fabricheck.site.shapes import likeness
     from fabricheck.site.write import Site, what, write_site
 
     if unknown := set(accept) - set(CODES):
@@ -92,7 +93,9 @@ def init(
     written = Site(root, name, network)
     for file in write_site(facts, planned, written):
         click.echo(str(file))
-    click.echo(f"{name}: {what(facts)}, {_where(planned.partitions)}")
+    like = likeness(facts.gpus, facts.nics)
+    seems = f" (looks like {like.name})" if like is not None and not like.lacks else ""
+    click.echo(f"{name}: {what(facts)}{seems}, {_where(planned.partitions)}")
     for line in facts.problems:
         click.echo(f"wrong or unknown: {line}", err=True)
     for doubt in open_:

@@ -293,6 +293,7 @@ class RemarkModel(_Line):
 class ProofModel(_Line):
     paths: dict[str, Positive]
     evidence: str | None
+    facts: dict[str, str] = {}
     only: dict[str, list[Count]] = {}
     interfaces: dict[str, dict[str, Count]] = {}
     remarks: list[RemarkModel] = []

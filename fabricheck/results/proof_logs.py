@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fabricheck.results.environment import is_recorded, redacted
 from fabricheck.results.vendor_text import read_lines
@@ -46,6 +47,14 @@ def merge_proofs(*proofs: TransportProof) -> TransportProof:
         facts.update(proof.facts)
     evidence = ", ".join(dict.fromkeys(proof.evidence for proof in proofs if proof.evidence is not None))
     return TransportProof(dict(paths), evidence or None, facts)
+
+
+def facts_of_remarks(remarks: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+    """What fabricbench kept of NCCL's log (`remarks` of a footer's proof), as `read_nccl_log` would have it."""
+    return read_nccl_log("".join(_AS_LOGGED[bool(each["warning"])].format(each["text"]) for each in remarks)).facts
+
+
+_AS_LOGGED = {True: "NCCL WARN {}\n", False: "NCCL INFO {}\n"}
 
 
 def _proof(paths: Counter[str], evidence: str, facts: Mapping[str, str]) -> TransportProof:

@@ -249,6 +249,9 @@ def said(partition: Any, environ: Any) -> str:
         *environ.modules,
         *environ.features,
         *(f"{name}={value}" for name, value in environ.env_vars.items()),
+        # `spack load openmpi+cuda nccl`, `uenv start prgenv-gnu`
+        *partition.local_env.prepare_cmds,
+        *environ.prepare_cmds,
         # ReFrame's own compilers, where the settings name none, say nothing.
         *(each for each in (environ.cc, environ.cxx) if each not in ("cc", "CC")),
         environ.name,
@@ -260,7 +263,7 @@ def said(partition: Any, environ: Any) -> str:
 def _on_path(partition: Any, environ: Any) -> Iterable[str]:
     """What this machine's PATH has, for an environment that names no modules, compilers or commands of its own: so
     ReFrame would find it."""
-    own = (*partition.local_env.modules, *environ.modules, *getattr(environ, "prepare_cmds", ()), *environ.env_vars)
+    own = (*partition.local_env.modules, *environ.modules, *environ.prepare_cmds, *environ.env_vars)
     if own or environ.cc not in ("", "cc") or environ.cxx not in ("", "CC"):
         return
     if os.environ.get("CRAY_MPICH_VERSION"):

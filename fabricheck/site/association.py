@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,6 +12,7 @@ from fabricheck.site.software import Software
 
 # Nearest first: one bridge, several bridges, the same host bridge, the same NUMA node, the other socket.
 _LEVELS = ("PIX", "PXB", "PHB", "NODE", "SYS")
+_CONSUMER = re.compile(r"GeForce|TITAN")
 _SCHEMES: Mapping[str, Callable[[int, int, int], int]] = {
     "one-to-one": lambda at, nics, gpus: at if nics == gpus else -1,
     "packed": lambda at, nics, gpus: at * nics // gpus,
@@ -19,7 +21,13 @@ _SCHEMES: Mapping[str, Callable[[int, int, int], int]] = {
 
 
 def gpudirect(
-    vendor: str, gpus: Sequence[FoundGpu], links: Sequence[FoundLink], software: Software, association: Association
+    vendor: str,
+    gpus: Sequence[FoundGpu],
+    nics: Sequence[FoundNic],
+    links: Sequence[FoundLink],
+    *,
+    software: Software,
+    association: Association,
 ) -> tuple[str, str] | None:
     """Whether all channels of NCCL or RCCL, some or none use GPUDirect RDMA by default, and why; None for all of them,
     or where nobody says how near the NICs are.
@@ -28,6 +36,11 @@ def gpudirect(
     NVLink-C2C, from 2.27 on. RCCL takes a host bridge in common too (PHB). GPUs before Ampere without NVLink do not
     send by it.
     """
+    nvlinked = {end for link in links if link.technology.startswith("NVLink") for end in link.ends}
+    if vendor == "nvidia" and all(_CONSUMER.search(gpu.model) for gpu in gpus):
+        return "none", "NVIDIA's GPUDirect RDMA documentation: data center and professional GPUs only"
+    if vendor == "nvidia" and not nvlinked and all(nic.model.startswith("EFA") for nic in nics):
+        return "none", "AWS documentation of EFA: GPUDirect RDMA with P instances only, whose GPUs have NVLinks"
     if vendor not in ("nvidia", "amd") or not association.distances:
         return None
     source = association.source
@@ -44,8 +57,7 @@ def gpudirect(
         return "none", f"{source}: {levels}, beyond which {library} does not use GPUDirect RDMA by default"
     if not all(near):
         return "some", f"{source}: {levels}: {library} uses GPUDirect RDMA of some GPUs by default"
-    nvlinked = {end for link in links if link.technology.startswith("NVLink") for end in link.ends}
-    old = [gpu for gpu in gpus if gpu.arch.startswith("sm_") and int(gpu.arch[3:].rstrip("af") or 0) < 80]
+    old = [gpu for gpu in gpus if (arch := re.fullmatch(r"sm_(\d{2,3})[af]?", gpu.arch)) and int(arch[1]) < 80]
     if len(gpus) > 1 and any(f"gpu{gpu.index}" not in nvlinked for gpu in old):
         return "some", "before Ampere and without NVLink, NCCL receives by GPUDirect RDMA, and does not send by it"
     return None

@@ -10,17 +10,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fabricheck.site.found import Facts, FoundGpu, FoundLink, FoundNic, pcie_link
+from fabricheck.site.shapes import likeness
 from fabricheck.topology.products import GpuProduct, gpu_product
 from fabricheck.units import parse_rate
 
-SLOW_PORT, SLOW_PCIE, MISSING_LINKS, HIDDEN_GPUS, SLOW_CABLE = CODES = (
+SLOW_PORT, SLOW_PCIE, MISSING_LINKS, HIDDEN_GPUS, UNLIKE_PRODUCT, SLOW_CABLE = CODES = (
     "slow-port",
     "slow-pcie",
     "missing-links",
     "hidden-gpus",
+    "unlike-product",
     "slow-cable",
 )
-_PCIE = re.compile(r"PCIe (\d+) x(\d+)")
+_PCIE = re.compile(r"PCIe (\d{1,2}) x(\d{1,3})")
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,17 @@ class Doubt:
 
 def doubts_of(facts: Facts) -> tuple[Doubt, ...]:
     """All of a node, in the order of their weight."""
-    return (*_hidden(facts), *_links(facts), *_pcie(facts), *_ports(facts))
+    return (*_hidden(facts), *_links(facts), *_pcie(facts), *_ports(facts), *_unlike(facts))
+
+
+def _unlike(facts: Facts) -> Iterator[Doubt]:
+    """What a product has and this node has not, where it is not told by its own code: a port that is down, a GPU."""
+    like = likeness(facts.gpus, corrected(facts, ()).nics)
+    if like is not None and like.lacks:
+        text = (
+            f"looks like {like.name}, but for {' and '.join(like.lacks)}: ibstat, ip link, lspci and the kernel's log"
+        )
+        yield Doubt(UNLIKE_PRODUCT, (), text)
 
 
 def _hidden(facts: Facts) -> Iterator[Doubt]:

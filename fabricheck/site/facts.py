@@ -19,6 +19,7 @@ from fabricheck.site.amd import from_kfd, from_rocm_topo
 from fabricheck.site.association import associate, gpudirect, one_a_card
 from fabricheck.site.found import Facts, FoundGpu, FoundLink, FoundNic
 from fabricheck.site.nvidia import TopoTable, from_nvidia_topo, from_nvml, nvlink_domain, read_topo, switch_reduces
+from fabricheck.site.shapes import likeness
 from fabricheck.site.slurm import as_captured, read_slurm
 from fabricheck.site.software import Software, software_of
 from fabricheck.site.xpu_smi import from_xpu_smi, read_json
@@ -67,7 +68,17 @@ def _read_facts(directory: Path) -> Facts:
         )
     association, nics, of_nics = associate(gpus, nics, table)
     notes += of_nics
-    gdr = gpudirect(vendor, gpus, links, software, association) if association is not None else None
+    gdr = None
+    if association is not None:
+        gdr = gpudirect(vendor, gpus, nics, links, software=software, association=association)
+    like = likeness(gpus, nics)
+    if gdr is not None and like is not None and not like.lacks and all("C2C" not in one.technology for one in links):
+        # In a guest the PCI tree is flat, and NCCL is given a topology file; the product has its NICs behind switches.
+        notes.append(
+            f"by distance NCCL would not use GPUDirect RDMA everywhere ({gdr[1]}); {like.name} has it, so it is "
+            "expected everywhere, else give gpudirect_rdma in topology.yaml"
+        )
+        gdr = None
     if gdr is not None:
         notes.append(f"GPUDirect RDMA is expected of {'no channel' if gdr[0] == 'none' else 'some channels'}: {gdr[1]}")
     notes += [f"the rate of {link.technology} is not in the captures" for link in links if link.rate_gbps is None]
@@ -178,9 +189,30 @@ def _nics(entries: Sequence[dict[str, Any]], notes: list[str]) -> tuple[FoundNic
     special = [one for one in physical or entries if one["kind"] != "net"]
     found = [_nic(one) for one in special or physical or entries]
     if special:
-        return tuple(found)
+        return _rails(found, notes)
     fastest = max((one.rate_gbps or 0 for one in found), default=0)
     return tuple(one for one in found if one.rate_gbps == fastest)
+
+
+def _rails(nics: Sequence[FoundNic], notes: list[str]) -> tuple[FoundNic, ...]:
+    """Ports without those of a front-end or for management: of another network or card than most, slower, and few."""
+    kinds: dict[tuple[str, str], list[FoundNic]] = {}
+    for nic in nics:
+        kinds.setdefault((nic.model.partition(" ")[0], nic.card), []).append(nic)
+
+    def total(ports: Sequence[FoundNic]) -> float:
+        return sum(nic.rate_gbps or 0.0 for nic in ports)
+
+    main = max(kinds.values(), key=total)
+    few = [
+        nic.name
+        for ports in kinds.values()
+        if 2 * len(ports) < len(main) and max(nic.rate_gbps or 0.0 for nic in ports) < (main[0].rate_gbps or 0.0)
+        for nic in ports
+    ]
+    if few:
+        notes.append(f"{', '.join(few)}: slower than the {len(main)} others and of another kind: a front-end, left out")
+    return tuple(nic for nic in nics if nic.name not in few)
 
 
 def _nic(one: Mapping[str, Any]) -> FoundNic:

@@ -67,7 +67,7 @@ def _gpu(gpu: Mapping[str, Any], numa: int | None) -> FoundGpu:
         memory_gbps(clock, bits),
         source,
         len(gpu["nvlinks"]),
-        gpu.get("nvlinks_total") or 0,
+        int(gpu.get("nvlinks_total") or 0),
     )
 
 

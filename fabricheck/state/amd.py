@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fabricheck.records.state import GpuLink, GpuProcess, GpuState
@@ -25,14 +26,17 @@ _THROTTLE = {
 def gpu_states() -> tuple[str, tuple[GpuState, ...], tuple[str, ...]] | None:
     """The driver's version, the GPUs, and a line for each call that gave no answer; None where there is no amd-smi."""
     answers, notes = {}, []
-    xgmi: list[dict[str, Any]] = []
-    for what in ("static", "metric", "process", "xgmi"):
-        got = ask(["amd-smi", what, "--json"], _PATIENCE_S)
-        if got.missing:
-            return None
-        if what == "xgmi":  # GPUs that have none, and older versions, have no answer
-            xgmi = link_marks(got.output) if got.given else []
-            continue
+    calls = ("static", "metric", "process", "xgmi")
+    # Each takes a second or two to start, most of it by itself.
+    with ThreadPoolExecutor(len(calls)) as pool:
+        said = dict(
+            zip(calls, pool.map(lambda what: ask(["amd-smi", what, "--json"], _PATIENCE_S), calls), strict=True)
+        )
+    if any(got.missing for got in said.values()):
+        return None
+    # GPUs that have no XGMI, and older versions, have no answer.
+    xgmi = link_marks(got.output) if (got := said.pop("xgmi")).given else []
+    for what, got in said.items():
         try:
             answers[what] = entries_of(got.output) if got.given else []
         except ValueError:

@@ -74,7 +74,7 @@ def node_gbps(topology: Topology, k: int | None = None) -> float:
     """Gb/s that a node sends when its first k GPUs are active (all: None), by its scheme (CommBench §5.2.1).
 
     A dynamic association can use all NICs whatever k (DGX A100 with its plugin). 0 without NICs. All NICs of a node
-    have one rate in the papers' model; otherwise the least counts.
+    have one rate in the papers' model; where each has its GPUs, the least counts otherwise.
     """
     nics = topology.nics
     if not nics:
@@ -82,7 +82,7 @@ def node_gbps(topology: Topology, k: int | None = None) -> float:
     f_nic = min(nic.rate_gbps for nic in nics)
     gpus = len(topology.gpus)
     if not gpus or topology.nic_scheme in (None, "dynamic"):
-        return f_nic * len(nics)
+        return sum(nic.rate_gbps for nic in nics)
     active = gpus if k is None else k
     if topology.nic_scheme == "round-robin":
         return round_robin(f_nic, active, len(nics))

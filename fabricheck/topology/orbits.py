@@ -16,7 +16,6 @@ from fabricheck.topology.nic import nic_of
 _MOST_DEVICES = 64
 
 
-@lru_cache(maxsize=4096)
 def orbit(topology: Topology, gpus: tuple[Gpu, ...], *, hosts: bool = False, nics: bool = False) -> int:
     """A number that two tuples of GPUs share if and only if a symmetry of the node maps one onto the other, in order.
 
@@ -24,23 +23,30 @@ def orbit(topology: Topology, gpus: tuple[Gpu, ...], *, hosts: bool = False, nic
     GPUs reach each other; `hosts`: also those to CPUs; `nics`: also which NIC each GPU uses. Without symmetries that
     could be found, every tuple has a number of its own.
     """
-    known = _known(topology, hosts, nics)
     if len(topology.names) > _MOST_DEVICES:
         return hash(tuple(gpu.name for gpu in gpus))
-    graph = _graph(topology, hosts, nics)
-    marked = _marked(graph, gpus)
-    digest = _digest(marked)
-    for number, (other_digest, other) in enumerate(known):
-        if digest == other_digest and nx.is_isomorphic(marked, other, node_match=_same, edge_match=_same):
-            return number
-    known.append((digest, marked))
-    return len(known) - 1
+    numbers, known = _known(topology, hosts, nics)
+    if gpus not in numbers:
+        marked = _marked(_graph(topology, hosts, nics), gpus)
+        digest = _digest(marked)
+        same = (
+            number
+            for number, (other_digest, other) in enumerate(known)
+            if digest == other_digest and nx.is_isomorphic(marked, other, node_match=_same, edge_match=_same)
+        )
+        numbers[gpus] = next(same, len(known))
+        if numbers[gpus] == len(known):
+            known.append((digest, marked))
+    return numbers[gpus]
 
 
 @lru_cache(maxsize=64)
-def _known(topology: Topology, hosts: bool, nics: bool) -> list[tuple[str, nx.DiGraph[str]]]:
-    """Of each orbit that was seen, one tuple as a marked graph."""
-    return []
+def _known(
+    topology: Topology, hosts: bool, nics: bool
+) -> tuple[dict[tuple[Gpu, ...], int], list[tuple[str, nx.DiGraph[str]]]]:
+    """The numbers of the tuples that were seen, and of each orbit one tuple as a marked graph: kept and forgotten
+    together, since a number means nothing without the others."""
+    return {}, []
 
 
 def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:

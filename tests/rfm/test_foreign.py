@@ -133,6 +133,7 @@ site_configuration = {
         gpu("clariden", environs=["gcc"], device={"arch": "sm_90"}, access=["--account=a"],
             resources=[("gres", "--gres={gres}")]),
         gpu("b200", environs=["foss"], device={"model": "NVIDIA B200"}, resources=[("gpu", "--gres=gpu:{count}")]),
+        gpu("spack", environs=["loaded"], device={"arch": "sm_90"}, access=["--gpus=4"]),
         gpu("whole", environs=["foss"], device={"arch": "sm_90"}, access=["--gres=gpu:4"]),
         gpu("pbs", "pbs", environs=["foss"], device={"arch": "sm_90"},
             resources=[("_rfm_gpu", "-l ngpus={num_gpus_per_node}")]),
@@ -142,6 +143,7 @@ site_configuration = {
     "environments": [
         {"name": "default", "cc": "gcc", "cxx": "", "ftn": ""},
         {"name": "gcc", "cc": "gcc", "cxx": "g++"},
+        {"name": "loaded", "cc": "gcc", "cxx": "g++", "prepare_cmds": ["spack load openmpi+cuda cuda nccl"]},
         {"name": "foss", "modules": ["foss/2023b", "CUDA/12.8", "NCCL/2.26"]},
     ],
 }
@@ -156,7 +158,7 @@ def test_settings_of_sites_select_gpus_or_say_what_to_add(tmp_path: Path) -> Non
     assert job.returncode == 0, job.stdout + job.stderr
     found = {(line.split()[1], line.split("@")[1]) for line in job.stdout.splitlines() if line.startswith("- ")}
     with_gpus = {where.partition("+")[0] for name, where in found if name == "SmokePeers"}
-    assert with_gpus == {"theirs:b200", "theirs:whole", "theirs:pbs"}
+    assert with_gpus == {"theirs:b200", "theirs:whole", "theirs:pbs", "theirs:spack"}
     assert not any("login" in where for _, where in found)
     said = [line.removeprefix("fabricheck: ") for line in job.stderr.splitlines() if line.startswith("fabricheck: ")]
     begin = [

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fabricheck.errors import UserError
+from fabricheck.site.doubts import doubts_of
 from fabricheck.site.fabric import network_of_lldp
 from fabricheck.site.facts import read_facts
 from fabricheck.site.found import Facts
@@ -15,6 +16,7 @@ from fabricheck.site.slurm import read_slurm
 from fabricheck.site.sysfs import nic_facts
 from fabricheck.site.write import topology_text
 from fabricheck.topology.model import Topology, load_topology
+from fabricheck.topology.nic import node_gbps
 from fabricheck.topology.transport_paths import ccl_paths, mpi_paths
 from tests.support.captured import amd_gpu, capture_of, nic, nvidia_gpus, topo, xgmi
 from tests.support.nodes import ROOT
@@ -64,6 +66,18 @@ PATHS: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         "OFI/efa",
         None,
     ),
+    "EFA of an instance without NVLinks": (
+        {"nvml": nvidia_gpus("NVIDIA A10G", "sm_86", 8), "nics": [nic("rdmap0s0", "EFA", "100 Gb/sec", driver="efa")]},
+        "NET/OFI",
+        "OFI/efa",
+        "none",
+    ),
+    "GeForce and RoCE": (
+        {"nvml": nvidia_gpus("NVIDIA GeForce RTX 4090", "sm_89", 4), "nics": [nic("mlx5_0", "Ethernet")]},
+        "NET/IB",
+        "RoCE",
+        "none",
+    ),
     "Slingshot": (
         {"amd": mi300x(), "nics": [nic(f"cxi{at}", "cxi", "BS_200G") for at in range(4)]},
         "NET/OFI/GDRDMA",
@@ -76,6 +90,22 @@ PATHS: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
             "nics": [nic("mlx5_0", rate="100 Gb/sec (4X EDR)")],
             "nvidia_topo": level("NODE"),
         },
+        "NET/IB",
+        "InfiniBand",
+        "none",
+    ),
+    "eight H100 and NICs in a guest, whose PCI tree is flat": (
+        {
+            "nvml": h100(),
+            "nics": [nic(f"mlx5_ib{at}") for at in range(8)],
+            "nvidia_topo": topo(dict.fromkeys(range(8), "NODE " * 8), [f"mlx5_ib{at}" for at in range(8)]),
+        },
+        "NET/IB/GDRDMA",
+        "InfiniBand",
+        None,
+    ),
+    "eight H100 and one NIC beyond the CPU": (
+        {"nvml": h100(), "nics": [nic("mlx5_0")], "nvidia_topo": level("NODE", 8)},
         "NET/IB",
         "InfiniBand",
         "none",
@@ -181,6 +211,31 @@ RAILS = {
 def test_what_a_node_sends_by_its_ports(case: str, tmp_path: Path) -> None:
     nics, wanted = RAILS[case]
     assert rate_of(read_facts(capture_of(tmp_path, nvml=h100(1), nics=nics))) == wanted
+
+
+FRONT_ENDS = {
+    "Ethernet beside InfiniBand": [*(nic(one) for one in NAMES), nic("mlx5_an0", "Ethernet", "100 Gb/sec (4X EDR)")],
+    "another card": [
+        *(nic(one, "Ethernet", card="MT4129") for one in NAMES),
+        nic("mlx5_8", "Ethernet", "100 Gb/sec (4X EDR)", card="MT4125"),
+    ],
+    "Slingshot and a card for storage": [
+        *(nic(f"cxi{at}", "cxi", "BS_400G") for at in range(8)),
+        nic("mlx5_0", rate="200 Gb/sec (4X HDR)"),
+    ],
+}
+
+
+@pytest.mark.parametrize("case", FRONT_ENDS)
+def test_a_front_end_port_is_no_rail(case: str, tmp_path: Path) -> None:
+    assert rate_of(read_facts(capture_of(tmp_path, nvml=h100(), nics=FRONT_ENDS[case]))) == 3200
+
+
+def test_two_kinds_of_rails_in_a_node(tmp_path: Path) -> None:
+    nics = [nic(f"mlx5_{at}", card="MT4129") for at in range(4)]
+    nics += [nic(f"mlx5_{at}", rate="200 Gb/sec (4X HDR)", card="MT4123") for at in range(4, 8)]
+    facts = read_facts(capture_of(tmp_path / "kept", nvml=h100(), nics=nics))
+    assert doubts_of(facts) == () and node_gbps(topology_of(facts, tmp_path)) == 2400
 
 
 def test_a_front_end_port_that_is_near_no_gpu_is_no_rail(tmp_path: Path) -> None:

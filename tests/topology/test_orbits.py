@@ -47,3 +47,14 @@ def test_direction_counts_in_a_chain() -> None:
     chain = node(3, [(0, 1, 1, 100.0), (1, 2, 1, 100.0)])
     # From the middle, to the middle, and from end to end.
     assert sizes(chain) == [2, 2, 2]
+
+
+def test_numbers_of_many_systems_in_one_process_are_not_mixed() -> None:
+    """What is kept of a node is kept for some nodes at a time: half of its tuples before, half of them after others."""
+    topology = replace(system("sierra"))
+    pairs = list(permutations(topology.gpus, 2))
+    for each in pairs[::2]:
+        orbit(topology, each)
+    for _ in range(100):
+        orbit(other := replace(topology), (other.gpus[0], other.gpus[1]))
+    assert sizes(topology) == [4, 8]

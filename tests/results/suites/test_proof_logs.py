@@ -11,6 +11,7 @@ from fabricheck.results.proof_logs import (
     FALL_BACKS,
     HOST_STAGING,
     TransportProof,
+    facts_of_remarks,
     merge_proofs,
     read_intel_mpi_log,
     read_libfabric_log,
@@ -20,6 +21,7 @@ from fabricheck.results.proof_logs import (
     read_oneccl_log,
     read_open_mpi_log,
     read_ucx_log,
+    reasons_of,
 )
 from tests.results.suites.mutations import DATA
 
@@ -221,3 +223,14 @@ def test_a_provider_that_nothing_goes_over_is_no_path() -> None:
     across = "n1:10:11 [0] NCCL INFO Channel 00/0 : 1[1] -> 2[0] [send] via NET/AWS Libfabric/0/GDRDMA\n"
     assert set(read_nccl_log(provider + inside).paths) == {"P2P/CUMEM"}
     assert "NET/OFI provider cxi" in read_nccl_log(provider + inside + across).paths
+
+
+def test_what_fabricbench_kept_of_a_log_gives_the_same_reasons() -> None:
+    remarks = [
+        {"text": "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'", "warning": False, "ranks": [0], "of_ranks": 1},
+        {"text": "Error: No space left on device (28)", "warning": True, "ranks": [3], "of_ranks": 1},
+    ]
+    facts = facts_of_remarks(remarks)
+    assert facts == {"GPUDirect RDMA": "Disabled for HCA 0 'mlx5_0'", "warning": "Error: No space left on device (28)"}
+    reasons = reasons_of(facts, "NET/IB/GDRDMA", ["NET/IB/0"])
+    assert any("HCA 0" in each for each in reasons) and any("No space" in each for each in reasons)
