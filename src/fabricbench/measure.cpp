@@ -270,9 +270,8 @@ class Loop {
   }
 
   bool converged() const {
-    return std::all_of(times_.begin(), times_.end(), [](const auto& times) {
-      return median_interval(times).relative_half_width() <= kWantedHalfWidth;
-    });
+    return std::all_of(times_.begin(), times_.end(),
+                       [](const auto& times) { return knows_median(times, kWantedHalfWidth); });
   }
 
   std::vector<Record> records(std::int64_t warmup, const char* stopped) {
