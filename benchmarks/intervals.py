@@ -32,6 +32,7 @@ LENGTHS = (40, 100, 400, 1000)
 KNOWN = (8, 20)  # launches
 # As in src/fabricbench/measure.cpp: half the interval over the median, iterations first, and at most.
 WANTED, FIRST, MOST = 0.01, 100, 1000
+LEAST_CORRELATION_TIMES = 50  # as in src/fabricbench/statistics.cpp
 
 
 def covers(series: Iterable[Floats], truths: Iterable[float], *, in_order: bool) -> float:
@@ -105,13 +106,34 @@ def print_next_session(shape: Shape, number: int) -> None:
     print("|", " | ".join([shape.name, str(number), "", "", *cells]), "|", flush=True)
 
 
-def iterations(series: Floats, *, in_order: bool) -> int:
+def correlation_time(series: Floats) -> float:
+    """As in src/fabricbench/statistics.cpp, which names the source."""
+    sides = np.sign(series - np.median(series))
+    sides -= sides.mean()
+    variance = float(sides @ sides)
+    if variance == 0:
+        return 1.0
+    time = longest = 1.0
+    for lag in range(1, series.size // 2):
+        time += 2 * float(sides[:-lag] @ sides[lag:]) / variance
+        longest = max(longest, time)
+        if lag >= 5 * longest:
+            break
+    return longest
+
+
+def is_known(series: Floats, *, in_order: bool, long_enough: bool = True) -> bool:
+    """Whether the stopping rule takes the median for known to ±1%; `long_enough`: with the rule for the length."""
+    low, high = median_interval(series, in_order=in_order)
+    if (high - low) / 2 > WANTED * np.median(series):
+        return False
+    return not long_enough or series.size >= LEAST_CORRELATION_TIMES * correlation_time(series)
+
+
+def iterations(series: Floats, *, in_order: bool, long_enough: bool = True) -> int:
     """After how many iterations the median is known to ±1%, asked each time that there are twice as many."""
     count = FIRST
-    while count < MOST:
-        low, high = median_interval(series[:count], in_order=in_order)
-        if (high - low) / 2 <= WANTED * np.median(series[:count]):
-            break
+    while count < MOST and not is_known(series[:count], in_order=in_order, long_enough=long_enough):
         count *= 2
     return min(count, MOST)
 
@@ -151,6 +173,20 @@ def print_stopping_of_shape(shape: Shape, number: int) -> None:
     print("|", " | ".join([f"{shape.name}, spread 2%", *stopped(list(1 + 0.02 * series))]), "|", flush=True)
 
 
+def print_converged(shape: Shape, number: int) -> None:
+    """Of iterations with a spread of 2%, whose median is 1: how often a series ends as converged, and how often its
+    interval then holds the median."""
+    series = shape.make(np.random.default_rng(7), number, 20 * MOST)
+    series -= np.median(series, axis=1, keepdims=True)
+    cells = []
+    for long_enough in (False, True):
+        ended = [each[: iterations(each, in_order=True, long_enough=long_enough)] for each in 1 + 0.02 * series]
+        known = [each for each in ended if is_known(each, in_order=True, long_enough=long_enough)]
+        held = covers(known, [1.0] * len(known), in_order=True) if known else float("nan")
+        cells += [f"{len(known) / number:.0%}", f"{np.mean([each.size for each in ended]):.0f}", f"{held:.0%}"]
+    print("|", shape.name, "|", " | ".join(cells), "|", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--series", type=int, default=300, help="of each kind")
@@ -182,6 +218,11 @@ def main() -> int:
         print_stopping(archive, number)
     for shape in (SHAPES[0], SHAPES[6], AR_09, SHAPES[7]):
         print_stopping_of_shape(shape, min(number, 100))
+    print("\n## Converged: how often, after how many iterations, and whether the interval holds the median\n")
+    head = ("iterations", "converged", "iterations", "holds", "with 50 correlation times", "iterations", "holds")
+    print("|", " | ".join(head), "|\n" + "|---" * len(head) + "|")
+    for correlation in (0.0, 0.5, 0.9, 0.98):
+        print_converged(Shape(f"AR {correlation}", autocorrelated(correlation)), number)
     return 0
 
 

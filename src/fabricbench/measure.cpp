@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
+#include "fabricbench/caches.hpp"
 #include "fabricbench/contention.hpp"
 #include "fabricbench/environment.hpp"
 #include "fabricbench/statistics.hpp"
@@ -21,6 +23,8 @@ constexpr std::int64_t kFewestIterations = 8;
 constexpr double kWantedHalfWidth = 0.01;
 constexpr double kWarmupShare = 0.2;
 constexpr std::int64_t kLargestBatch = 500;
+// Of smaller copies latency is what is looked at, of which an application's data are in a cache.
+constexpr std::uint64_t kLeastUncached = std::uint64_t{64} << 10;
 
 // What rank 0 decides after each batch.
 struct Decision {
@@ -46,6 +50,7 @@ class Loop {
     if (measurement.aggressor) contention_.emplace(context.world, context.shared, measurement);
     if (const Group* group = find_group(); group != nullptr) {
       work_ = transport.prepare(measurement, *group);
+      uncached_ = host_memory(*group);
       // Who receives is ready before a rank that only sends at first starts its clock.
       if (!is_collective(measurement.operation) && !contention_) {
         wait_for_ = awaited_by(context.world.rank, group->steps);
@@ -80,6 +85,21 @@ class Loop {
     return std::find(group.ranks.begin(), group.ranks.end(), context_.world.rank) != group.ranks.end();
   }
 
+  // Of large copies between memories, what lies in the host's: it comes from there and not from a cache. Pages that
+  // migrate are left alone, as the processor would draw them to it.
+  std::vector<std::pair<const std::byte*, std::size_t>> host_memory(const Group& group) const {
+    std::vector<std::pair<const std::byte*, std::size_t>> found;
+    if (!is_memory_path(measurement_.operation) || context_.host_kind == device::HostKind::migrated) return found;
+    for (const Step& step : group.steps) {
+      for (const Transfer& each : step) {
+        if (each.source != context_.world.rank || each.bytes < kLeastUncached) continue;
+        if (each.source_place == Place::host) found.emplace_back(source_of(each, context_), each.bytes);
+        if (each.destination_place == Place::host) found.emplace_back(destination_of(each, context_), each.bytes);
+      }
+    }
+    return found;
+  }
+
   bool verifies() const { return options_.verify != Verify::off; }
 
   // Iterations in which nothing but the operation happens between the barriers. With an aggressor each is two: alone,
@@ -90,6 +110,7 @@ class Loop {
       const bool has_part = work_ && (i % 2 == 1 || !contention_ || !contention_->is_aggressor());
       if (verifies() && read_later_) context_.shared.barrier();
       if (has_part) stamp();
+      for (const auto& [data, bytes] : uncached_) take_out_of_caches(data, bytes);
       if (work_) work_->rewind();
       context_.shared.barrier(wait_for_, notify_);
       plant_hang();
@@ -249,9 +270,8 @@ class Loop {
   }
 
   bool converged() const {
-    return std::all_of(times_.begin(), times_.end(), [](const auto& times) {
-      return median_interval(times).relative_half_width() <= kWantedHalfWidth;
-    });
+    return std::all_of(times_.begin(), times_.end(),
+                       [](const auto& times) { return knows_median(times, kWantedHalfWidth); });
   }
 
   std::vector<Record> records(std::int64_t warmup, const char* stopped) {
@@ -301,6 +321,7 @@ class Loop {
   Totals& totals_;
   Verifier verifier_;
   std::unique_ptr<Work> work_;
+  std::vector<std::pair<const std::byte*, std::size_t>> uncached_;
   std::vector<int> wait_for_;
   std::vector<int> notify_;
   std::optional<Contention> contention_;

@@ -69,8 +69,9 @@ Pages& Pages::operator=(Pages&& other) noexcept {
   return *this;
 }
 
-MemoryPolicy::MemoryPolicy(int node) : node_(node) {
-  if (node != kAnyNode && syscall(SYS_set_mempolicy, MPOL_BIND, NodeMask(node).words, kMostNodes) != 0)
+MemoryPolicy::MemoryPolicy(int node, bool strictly) : node_(node) {
+  const int policy = strictly ? MPOL_BIND : MPOL_PREFERRED;
+  if (node != kAnyNode && syscall(SYS_set_mempolicy, policy, NodeMask(node).words, kMostNodes) != 0 && strictly)
     throw RunError("memory", "no memory on NUMA node " + std::to_string(node) + ": " + std::strerror(errno));
 }
 MemoryPolicy::~MemoryPolicy() {

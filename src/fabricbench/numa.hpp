@@ -27,7 +27,8 @@ class Pages {
 // them): for memory that a driver allocates. Throws RunError where the node has no memory.
 class MemoryPolicy {
  public:
-  explicit MemoryPolicy(int node);
+  // `strictly`: there or nowhere; else there where it has room.
+  explicit MemoryPolicy(int node, bool strictly = true);
   ~MemoryPolicy();
   MemoryPolicy(const MemoryPolicy&) = delete;
   MemoryPolicy& operator=(const MemoryPolicy&) = delete;

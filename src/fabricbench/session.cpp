@@ -123,8 +123,12 @@ class Session {
     const bool uses_host = host.send + host.receive > 0;
     const int node = uses_host ? host_node(options_, world, device_index) : kAnyNode;
     require(world, uses_host ? device::why_unsupported(kind, options_.transport == "kernel") : "");
+    // Unless it is to lie elsewhere: near the device, whichever core this rank runs on.
+    std::optional<MemoryPolicy> near;
+    if (node == kAnyNode && device_index >= 0) near.emplace(device::info(device_index).numa_node, false);
     device::HostMemory host_send(host.send, kind, node);
     device::HostMemory host_receive(host.receive, kind, node);
+    near.reset();
     shared.advance();
     const Context context{world,
                           shared,

@@ -69,6 +69,42 @@ MedianInterval median_interval(const std::vector<std::int64_t>& times) {
           static_cast<double>(samples[static_cast<std::size_t>(high - 1)])};
 }
 
+double correlation_time(const std::vector<std::int64_t>& times) {
+  if (times.size() < 2) return 1;
+  std::vector<std::int64_t> sorted = times;
+  std::sort(sorted.begin(), sorted.end());
+  const double median = quantile(sorted, 0.5);
+  std::vector<double> sides;
+  for (const std::int64_t time : times) {
+    const auto value = static_cast<double>(time);
+    sides.push_back(value > median ? 1 : value < median ? -1 : 0);
+  }
+  const auto count = static_cast<double>(sides.size());
+  const double mean = std::accumulate(sides.begin(), sides.end(), 0.0) / count;
+  double variance = 0;
+  for (double& side : sides) {
+    side -= mean;
+    variance += side * side;
+  }
+  if (variance == 0) return 1;
+  double time = 1;
+  double longest = 1;
+  for (std::size_t lag = 1; lag < sides.size() / 2; ++lag) {
+    double product = 0;
+    for (std::size_t i = 0; i + lag < sides.size(); ++i) product += sides[i] * sides[i + lag];
+    time += 2 * product / variance;
+    longest = std::max(longest, time);
+    if (static_cast<double>(lag) >= 5 * longest) break;
+  }
+  return longest;
+}
+
+bool knows_median(const std::vector<std::int64_t>& times, double half_width) {
+  constexpr double kCorrelationTimes = 50;
+  return median_interval(times).relative_half_width() <= half_width &&
+         static_cast<double>(times.size()) >= kCorrelationTimes * correlation_time(times);
+}
+
 std::int64_t typical_iteration_ns(const std::vector<std::int64_t>& times, std::size_t parts) {
   std::vector<std::int64_t> iterations;
   for (std::size_t i = 0; i + parts <= times.size(); i += parts) {

@@ -24,6 +24,16 @@ MedianInterval median_interval(const std::vector<std::int64_t>& times);
 // The standard error of the rank of the median of times in this order, by ten batches; 0 for fewer than two a batch.
 double rank_error(const std::vector<std::int64_t>& times);
 
+// Over how many iterations the times of a series depend on each other: the integrated autocorrelation time of whether
+// each is above or below the median, the most that its sum comes to up to five times that (A. Sokal, Monte Carlo
+// Methods in Statistical Mechanics, 1997, section 3). 1 where they do not.
+double correlation_time(const std::vector<std::int64_t>& times);
+
+// Whether the median is known: half its interval is `half_width` of it at most, and the series is so long that what the
+// interval takes the dependence of its iterations for can be trusted, which is 50 times their correlation time (Sokal;
+// D. Foreman-Mackey et al., emcee, 2013, section 4).
+bool knows_median(const std::vector<std::int64_t>& times, double half_width);
+
 // Quantile q in [0, 1] of `sorted` (not empty), linear between neighbours.
 double quantile(const std::vector<std::int64_t>& sorted, double q);
 
