@@ -15,6 +15,7 @@ from fabricheck.expectation.in_rounds import Company
 from fabricheck.expectation.latency import least_plausible_us
 from fabricheck.expectation.listed import listed
 from fabricheck.expectation.memory_paths import host_and_device, memory_path, same_gpu, shared_memory
+from fabricheck.expectation.nvlink_domain import in_domains
 from fabricheck.expectation.question import FLOOR_FRACTION, Limits, Question
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.operations import COLLECTIVES, LISTED, MEMORY_PATHS, PAIRS, STRIPING
@@ -110,6 +111,7 @@ def expectation(
             company=company,
         )
         question = replace(question, transports=_transports(question, step_transports))
+    question = in_domains(question) or question
     limits = _limits(question)
     if quantity == "latency":
         return _latency(question, limits)

@@ -104,7 +104,10 @@ def _site(part: Part, where: Where) -> Topology:
     count, _, rate = (where.nics or "8 x 400 Gb/s").partition(" x ")
     rate = rate.removesuffix(" Gb/s")
     nics = tuple(Nic(f"nic{number}", "Cassini-1", float(rate), "made") for number in range(int(count)))
-    return board.node(part.part.replace("NVIDIA ", ""), gpus, nics)
+    node = board.node(part.part.replace("NVIDIA ", ""), gpus, nics)
+    # NVLink joins as many nodes as the value is about, or the 18 trays of a rack.
+    joined = where.nodes or 1 if where.nvlink_domain else 18 if (where.nodes or 1) > 18 else 1
+    return replace(node, nvlink_domain_nodes=joined)
 
 
 def cases() -> Iterator[Case]:
@@ -230,3 +233,28 @@ def test_eight_gpus_have_to_reduce_in_the_switch_unless_a_variable_says_not_to(
     assert sorted(codes - {""}) == found
     if environment and not found:
         assert next(iter(environment)) in judged.judgements[0].expectation.source
+
+
+@pytest.mark.parametrize(
+    ("operation", "level", "verdict"),
+    [
+        ("allreduce", 841.0, Verdict.PASS),
+        ("allreduce", 180.0, Verdict.FAIL),  # over InfiniBand, which is the fallback there
+        ("pingpong", 700.0, Verdict.PASS),
+        ("pingpong", 48.0, Verdict.FAIL),
+        ("pingpong", 1000.0, Verdict.INVALID),
+    ],
+)
+def test_two_trays_that_nvlink_joins_are_judged_by_nvlink(operation: str, level: float, verdict: Verdict) -> None:
+    part = next(one for one in PARTS if one.part == "NVIDIA GB200")
+    assert part.board is not None
+    nics = tuple(Nic(f"nic{number}", "ConnectX-7", 400.0, "made") for number in range(4))
+    node = replace(part.board.node("GB200", 4, nics), nvlink_domain_nodes=18)
+    ranks = 8 if operation == "allreduce" else 2
+    hosts = [f"n{rank * 2 // ranks}" for rank in range(ranks)]
+    to_bus = bus_factor(operation, ranks) if operation == "allreduce" else 1.0
+    way = [tuple(range(ranks))]
+    made = run_of(hosts, way, operation=operation, transport="ccl", bytes_=8 << 30, level=8 * level / to_bus)
+    made = replace(made, samples=tuple(replace(each, implementation="library") for each in made.samples))
+    (found,) = SystemJudge(node, None, POLICY, parts=PARTS).judge(named(made, "NVIDIA GB200", 185)).judgements
+    assert found.verdict is verdict, found.reason
