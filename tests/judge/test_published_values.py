@@ -45,6 +45,7 @@ class Case:
     device: tuple[str, float]
     topology: Topology
     published: tuple[Published, ...] = ()
+    spread_by_source: bool = False
 
     def judged(self, share: float, operation: str, transport: str) -> Judgement:
         """What is said of a run at so much of the value."""
@@ -116,7 +117,10 @@ def cases() -> Iterator[Case]:
         for number, one in enumerate(part.values):
             name = f"{part.part} {number} {one.value:g} {one.unit}"
             alarm = one.alarm_of is not None
-            yield Case(name, one.where, one.value, one.unit, alarm, device, _site(part, one.where))
+            site = _site(part, one.where)
+            yield Case(
+                *(name, one.where, one.value, one.unit, alarm, device, site), spread_by_source=one.range is not None
+            )
     for path in sorted((FOLDER / "published").glob("*.yaml")):
         values = load_published(path)
         for number, value in enumerate(values):
@@ -131,9 +135,12 @@ ALL = [*cases()]
 
 
 @pytest.mark.parametrize("case", [one for one in ALL if not one.alarm], ids=lambda one: one.name)
-def test_a_machine_that_gives_what_was_measured_passes(case: Case) -> None:
+def test_a_machine_that_gives_what_was_measured_passes_and_15_percent_less_does_not(case: Case) -> None:
     for found in case.all_judged(1.0):
         assert found.verdict is Verdict.PASS, found.reason
+    if case.where.quantity == "goodput" and not case.spread_by_source:
+        for found in case.all_judged(0.85):
+            assert found.verdict in RED, found.reason
 
 
 @pytest.mark.parametrize("case", [one for one in ALL if one.alarm], ids=lambda one: one.name)
