@@ -18,7 +18,7 @@ from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run, describe_places
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench_format import parse_utc
-from fabricheck.results.proof_logs import read_nccl_log, reasons_of
+from fabricheck.results.proof_logs import facts_of_remarks, reasons_of
 
 
 def list_ranks(ranks: Iterable[int]) -> str:
@@ -89,8 +89,7 @@ def require(
     mistakes = []
     if run.footer is not None:
         proof = dict(run.footer["proof"])
-        log = (f"NCCL {'WARN' if each['warning'] else 'INFO'} {each['text']}" for each in proof.get("remarks", ()))
-        proof["facts"] = {**run.header["environment"], **read_nccl_log("\n".join(log)).facts}
+        proof["facts"] = {**run.header["environment"], **facts_of_remarks(proof)}
         mistakes = [("path-forbidden", path_mistakes(proof, forbidden, required, described, _where(run)))]
         sent = run.footer["proof"].get("interfaces", {})
         stray = _interface_mistakes(sent, interfaces) if interfaces else _management_mistakes(run, sent, nics)

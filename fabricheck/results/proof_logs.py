@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from fabricheck.results.environment import is_recorded, redacted
 from fabricheck.results.vendor_text import read_lines
@@ -63,6 +64,7 @@ _NO_DEVICE = re.compile(r"NET/(IB|OFI) : No device found")
 _NO_GPUDIRECT = re.compile(
     r"(?:GPU Direct RDMA|GDRDMA|DMA-BUF) (?:\(\w+\) )?(Disabled for .*|is not available.*)", re.IGNORECASE
 )
+_NO_MULTICAST = re.compile(r"NVLS (multicast support is not available.*?)(?: on dev \d+)?\s*$")
 _WARNING = re.compile(r"NCCL WARN (?:\[[^\]]*\] )?(\S.*?)\s*$")
 # Variables with which a user or a module turns a path off, or chooses another, and the paths that they are about.
 _CHOOSERS = (
@@ -112,6 +114,12 @@ def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str])
     return tuple(dict.fromkeys(found))
 
 
+def facts_of_remarks(proof: Mapping[str, Any]) -> Mapping[str, str]:
+    """What NCCL or RCCL said of itself by the remarks that fabricbench keeps in the footer's `proof`."""
+    log = (f"NCCL {'WARN' if each['warning'] else 'INFO'} {each['text']}" for each in proof.get("remarks", ()))
+    return read_nccl_log("\n".join(log)).facts
+
+
 def read_nccl_log(text: str) -> TransportProof:
     """Paths of the channels in a log of `NCCL_DEBUG=INFO` (subsystems INIT, NET, ENV), of NCCL or RCCL.
 
@@ -136,6 +144,8 @@ def read_nccl_log(text: str) -> TransportProof:
             facts[f"NET/{match[1]}"] = "no device found"
         elif (match := _NO_GPUDIRECT.search(line.text)) is not None:
             facts.setdefault("GPUDirect RDMA", match[1])
+        elif (match := _NO_MULTICAST.search(line.text)) is not None:
+            facts["NVLS"] = match[1]
         elif (match := _WARNING.search(line.text)) is not None:
             # The first is nearest to the cause; others follow from it.
             facts.setdefault("warning", redacted(match[1])[:300])

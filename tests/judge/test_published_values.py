@@ -242,6 +242,15 @@ def test_eight_gpus_have_to_reduce_in_the_switch_unless_a_variable_says_not_to(
         assert next(iter(environment)) in judged.judgements[0].expectation.source
 
 
+def test_why_the_switch_is_not_used_is_what_nccl_says() -> None:
+    made = run_of(["n"] * 8, [tuple(range(8))], level=8 * 367 / 1.75, operation="allreduce", transport="ccl")
+    remark = {"text": "NVLS multicast support is not available on dev 0", "warning": False, "ranks": [0], "of_ranks": 8}
+    made = replace(made, footer={"records": 1, "proof": {"remarks": [remark]}})
+    judged = SystemJudge.of("hgx-h200:gpu8", ROOT).judge(named(made, *H200))
+    (found,) = (each for each in judged.problems if each.code == "nvls-not-used")
+    assert found.message.endswith("the library: multicast support is not available")
+
+
 @pytest.mark.parametrize(
     ("operation", "level", "verdict"),
     [
