@@ -17,7 +17,6 @@ def in_domains(question: Question) -> Question | None:
     """The same question, with each domain as one large node that has the GPUs and NICs of all; None where NVLink ends
     at the node, and for who cannot use it between nodes.
 
-    Which nodes are a domain nobody says: those of so few are taken to be of one.
     """
     topology, nodes = question.topology, question.nodes
     size = min(nodes, topology.nvlink_domain_nodes)
@@ -33,6 +32,15 @@ def in_domains(question: Question) -> Question | None:
     alone = nodes <= size
     ends = () if alone else question.ends
     return replace(question, topology=whole, gpus=used, nodes=math.ceil(nodes / size), ends=ends)
+
+
+def unknown_domain(question: Question) -> bool:
+    """Whether nobody can say if these nodes are in one domain: the system has several, and so few nodes may be of two.
+
+    Then NICs say what is expected, and NVLink what is plausible.
+    """
+    topology = question.topology
+    return question.nodes <= topology.nvlink_domain_nodes < topology.nodes
 
 
 @lru_cache(maxsize=64)

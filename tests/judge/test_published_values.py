@@ -19,6 +19,7 @@ from fabricheck.records.operations import PAIRS, bus_factor
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Nic, Topology
+from fabricheck.topology.schema import FabricEntry
 from fabricheck.units import parse_size
 from tests.judge.test_known import named
 from tests.support.equal_runs import POLICY, run_of
@@ -273,4 +274,16 @@ def test_two_trays_that_nvlink_joins_are_judged_by_nvlink(operation: str, level:
     made = run_of(hosts, way, operation=operation, transport="ccl", bytes_=8 << 30, level=8 * level / to_bus)
     made = replace(made, samples=tuple(replace(each, implementation="library") for each in made.samples))
     (found,) = SystemJudge(node, None, POLICY, parts=PARTS).judge(named(made, "NVIDIA GB200", 185)).judgements
+    assert found.verdict is verdict, found.reason
+
+
+@pytest.mark.parametrize(("level", "verdict"), [(48.0, Verdict.PASS), (700.0, Verdict.PASS), (1000.0, Verdict.INVALID)])
+def test_of_several_racks_nobody_says_which_two_nodes_nvlink_joins(level: float, verdict: Verdict) -> None:
+    part = next(one for one in PARTS if one.part == "NVIDIA GB200")
+    assert part.board is not None
+    nics = tuple(Nic(f"nic{number}", "ConnectX-7", 400.0, "made") for number in range(4))
+    fabric = FabricEntry(nodes=36, source="made")
+    node = replace(part.board.node("GB200", 4, nics), nvlink_domain_nodes=18, fabric=fabric)
+    made = run_of(["a", "b"], [(0, 1)], operation="pingpong", transport="ccl", level=8 * level)
+    (found,) = SystemJudge(node, None, POLICY).judge(named(made, "NVIDIA GB200", 185)).judgements
     assert found.verdict is verdict, found.reason
