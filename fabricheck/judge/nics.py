@@ -1,4 +1,4 @@
-"""What NICs gave below MPI and NCCL, and what owners require of them (reference_values/nics.yaml)."""
+"""What NICs gave below MPI and NCCL, and what owners require of them (reference_values/nics/known.yaml)."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def is_normal(text: str, path: str, asked: Asked, root: Path) -> Normal:
     points = read_points(text)
     nic = [each for each in points if each.transport == "nic"]
     if nic:
-        return _of_nic(nic[0], path, asked, load_nics(root / "reference_values" / "nics.yaml"))
+        return _of_nic(nic[0], path, asked, load_nics(root / "reference_values" / "nics" / "known.yaml"))
     parts = load_parts(root / "reference_values" / "parts")
     part = _part(parts, asked, text)
     numbers = [*map(_of_point, points), *_of_outputs(vendor_outputs(text, path))]

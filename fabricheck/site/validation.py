@@ -78,7 +78,7 @@ def problems(root: Path, system: str) -> Iterator[str]:
             load_published(published)
         except UserError as error:
             yield str(error)
-    for load, name in ((load_parts, "parts"), (load_nics, "nics.yaml")):
+    for load, name in ((load_parts, "parts"), (load_nics, "nics/known.yaml")):
         try:
             load(root / "reference_values" / name)
         except UserError as error:

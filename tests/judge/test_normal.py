@@ -120,5 +120,5 @@ def test_the_command_says_it_without_a_site(tmp_path: Path) -> None:
 
 
 def test_every_nic_of_today_has_a_rate_and_its_payload() -> None:
-    nics = load_nics(ROOT / "reference_values" / "nics.yaml")
+    nics = load_nics(ROOT / "reference_values" / "nics" / "known.yaml")
     assert {one.nic for one in nics} >= {*(f"ConnectX-{n}" for n in range(5, 9)), "Cassini", "EFA", "Thor 2"}
