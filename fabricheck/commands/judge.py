@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from fabricheck.judge.published import Published
     from fabricheck.judge.references import References
     from fabricheck.judge.verdicts import RunJudgement
+    from fabricheck.records.verdict import Verdict
     from fabricheck.topology.model import Topology
 
+_LARGEST_TEXT = 64 << 20
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -48,6 +50,14 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--ranks", type=click.IntRange(min=2), help="Of a vendor tool's output: how many took part, if it is silent."
 )
 @click.option("--tool", help="Of an nccl-tests output: the program, such as alltoall_perf, if it does not say it.")
+@click.option("--part", help="Is it normal? The GPU, such as H200, or the NIC that the text is of; without a site.")
+@click.option(
+    "--gpus", type=click.IntRange(min=1, max=1024), help="With --part: GPUs of a node, if the text is silent."
+)
+@click.option(
+    "--nodes", type=click.IntRange(min=1, max=10_000), default=1, help="With --part: how many nodes took part."
+)
+@click.option("--nics", help="With --part: NICs of a node, such as '8 x 400 Gb/s'.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def judge(
@@ -62,6 +72,10 @@ def judge(
     policy: Path | None,
     ranks: int | None,
     tool: str | None,
+    part: str | None,
+    gpus: int | None,
+    nodes: int,
+    nics: str | None,
     as_json: bool,
 ) -> None:
     """Judge result files of fabricbench, and read outputs of vendor tools.
@@ -71,12 +85,16 @@ def judge(
     shown, also several in one file; it proves nothing of where it ran, so it is INCOMPLETE at best
     (docs/vendor-formats.md).
 
+    With --part an output of nccl-tests, rccl-tests, OMB, IMB, nvbandwidth, TransferBench or perftest is held against
+    what the links of that part allow and what others measured of it and require: is my number normal?
+
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in what was given.
 
     \b
     fabricheck judge result.jsonl --system alps
     fabricheck judge mail.txt --ranks 256 --tool alltoall_perf
+    fabricheck judge output.txt --part H200 --gpus 8
     """
     from fabricheck.commands.vendor_judgement import VendorJudgement, judge_vendor_file
     from fabricheck.commands.vendor_judgement import as_json as vendor_as_json
@@ -86,6 +104,13 @@ def judge(
     from fabricheck.judge.system import SystemJudge, as_printed, choose_test, parse_attribute, read_to_judge
     from fabricheck.records.verdict import EXIT_CODES, worst
 
+    if part is not None or gpus is not None or nics is not None:
+        asked_beside = system or topology or references or test or keys
+        if asked_beside or as_json:
+            raise UserError(
+                "--part asks whether a number is normal, without a site: leave out --system and its like, and --json"
+            )
+        context.exit(EXIT_CODES[worst(_normal(file, part, gpus, nodes, nics) for file in files)])
     rules = _policy(policy)
     model = _topology(system, topology)
     known = _references(system, references)
@@ -197,6 +222,21 @@ def _lines(found: Iterable[Observation], width: int) -> Iterator[str]:
                 subsequent_indent=" " * 10,
                 break_on_hyphens=False,
             )
+
+
+def _normal(file: Path, part: str | None, gpus: int | None, nodes: int, nics: str | None) -> Verdict:
+    """Says whether the numbers in a file are normal."""
+    from fabricheck.judge.normal import Asked, is_normal
+    from fabricheck.suite import suite_root
+
+    try:
+        text = file.read_bytes()[:_LARGEST_TEXT].decode("utf-8", "replace")
+    except OSError as error:
+        raise UserError(f"{str(file)!r} cannot be read: {error.strerror}") from None
+    answer = is_normal(text, str(file), Asked(part, gpus, nodes, nics), suite_root())
+    for line in answer.lines:
+        click.echo(line)
+    return answer.verdict
 
 
 def _policy(path: Path | None) -> Policy:

@@ -106,9 +106,11 @@ def _payload(question: Question) -> Payload | None:
     if operation in ("host_to_device", "device_to_host"):
         alone = question.ranks == 1 and question.host_memory == "pinned"
         links = host_links(question.topology, question.gpus)
-        return least_payload([link.technology for link in links], mover) if alone else None
+        return least_payload([link.technology for link in links], mover) if alone and mover == "copy" else None
     if operation in PAIRS and distinct == 2:
-        return least_payload(_on_the_way(question, *question.gpus), "ccl pair" if mover == "ccl" else mover)
+        on_the_way = [*_on_the_way(question, *question.gpus)]
+        together = least_payload(on_the_way, f"{mover} both ways") if operation == "bidirectional" else None
+        return together or least_payload(on_the_way, "ccl pair" if mover == "ccl" else mover)
     if operation in _COLLECTIVES.get(question.transport, ()) and distinct == len(question.gpus) > 1:
         return _inside(question)
     return None

@@ -15,6 +15,7 @@ from fabricheck.expectation.in_rounds import Company
 from fabricheck.expectation.latency import least_plausible_us
 from fabricheck.expectation.listed import listed
 from fabricheck.expectation.memory_paths import host_and_device, memory_path, same_gpu, shared_memory
+from fabricheck.expectation.nvlink_domain import in_domains, unknown_domain
 from fabricheck.expectation.question import FLOOR_FRACTION, Limits, Question
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.operations import COLLECTIVES, LISTED, MEMORY_PATHS, PAIRS, STRIPING
@@ -110,7 +111,12 @@ def expectation(
             company=company,
         )
         question = replace(question, transports=_transports(question, step_transports))
+    by_nvlink = in_domains(question)
+    if by_nvlink is not None and not unknown_domain(question):
+        question = by_nvlink
     limits = _limits(question)
+    if by_nvlink is not None and by_nvlink is not question and limits.ceiling is not None:
+        limits = replace(limits, ceiling=max(limits.ceiling, _limits(by_nvlink).ceiling or 0.0))
     if quantity == "latency":
         return _latency(question, limits)
     floor = floor_fraction * limits.floor_share

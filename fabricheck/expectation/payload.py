@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 #: Who moves data: copy engines, a kernel on the GPU's SMs, a NIC; NCCL or RCCL: collectives, what the switch adds,
-#: and pairs.
-MOVERS = ("copy", "kernel", "ccl", "ccl in switch", "ccl pair", "nic")
+#: and pairs. `both ways`: of each direction where both are in use and that makes a difference.
+MOVERS = ("copy", "copy both ways", "kernel", "kernel both ways", "ccl", "ccl in switch", "ccl pair", "nic")
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,11 @@ _LAUNCHES = "measured on H200 (docs/results/h200-2026-11-22)"
 _ML = "stas00/ml-engineering@744d01e network/README.md"
 _A100 = "Azure/AI-benchmarking-guide@8fd0c6e: 231.58 of 300 GB/s, 8 A100 at 8 GB"
 _B200 = f"{_ML}: 682.2 of 900 GB/s, 8 B200 at 8 GiB without NVLink SHARP"
+_SMS = "SMs send as much on every NVLink that somebody measured, or more"
 _XGMI3 = "rocm.blogs.amd.com mi300x-rccl-xgmi: about 48 of 64 GB/s"
 _C2C = f"{_ML}: 359.05 and 377.15 of 450 GB/s on a DGX Station"
+_LUMI = "Lumi-supercomputer/lumi-reframe-tests@a6d7984 rccl_test.py, comm_scope over four, two and one links"
+_ALCF = "ALCF user guide, Aurora, Single node GPU-Peak benchmarks"
 _PCIE = "packets of 256 B with 24 B of header and framing, 128b/130b (PCI Express Base Specification 3.0)"
 _SHAPED = "measured on emulated links, by NCCL within 0.2% in 12 series (docs/results/two-gpu-nodes)"
 
@@ -45,13 +48,14 @@ PAYLOADS = (
     Payload("NVLink4", "ccl", 0.788, f"128 B a packet, {_H200}"),
     Payload("NVLink4", "ccl pair", 0.815, f"128 B a packet, 2,934 of 3,600 Gb/s {_LAUNCHES}"),
     Payload("NVLink4", "ccl in switch", 480 / 700, f"{_ML}: 480 GB/s busbw, 8 H200 at 16 GiB, where links allow 700"),
+    Payload("NVLink", "kernel", 682.2 / 900, f"{_SMS}: {_B200}"),
+    Payload("NVLink", "ccl", 682.2 / 900, f"{_SMS}: {_B200}"),
+    Payload("NVLink", "ccl pair", 682.2 / 900, f"{_SMS}: {_B200}"),
     Payload("NVLink3", "copy", 276.3 / 300, "NVIDIA/nvbandwidth@66746a3 README.md: 276.3 of 300 GB/s, 8 A100"),
     Payload("NVLink3", "ccl", 231.58 / 300, _A100),
     Payload("NVLink3", "ccl pair", 231.58 / 300, f"a pair is no slower than the ring: {_A100}"),
     Payload("NVLink5", "copy", 746 / 900, f"{_ML}: 746 of 900 GB/s, GB200"),
-    Payload("NVLink5", "ccl", 682.2 / 900, _B200),
     Payload("NVLink5", "ccl in switch", 838 / 1400, f"{_ML}: 838 GB/s busbw, 8 B200 at 8 GiB, where links allow 1,400"),
-    Payload("NVLink5", "ccl pair", 682.2 / 900, f"a pair is no slower than the ring: {_B200}"),
     Payload("NVLink-C2C", "copy", 359.05 / 450, _C2C),
     Payload("GPU memory", "copy", 0.87, f"a copy reads and writes: 1.67e4 of 1.92e4 Gb/s {_LAUNCHES}"),
     Payload("GPU memory", "kernel", 0.857, f"a copy reads and writes: 1.65e4 of 1.92e4 Gb/s {_LAUNCHES}"),
@@ -59,6 +63,12 @@ PAYLOADS = (
     Payload("NVLink2 to the CPU", "copy", 45.9 / 50, "OpenPOWER Table 1: 45.9 of 50 GB/s (68.78 of 75 on Sierra)"),
     Payload("X-Bus", "copy", 58.01 / 64, "OpenPOWER Table 1: 58.01 of 64 GB/s"),
     Payload("Infinity Fabric", "copy", 0.70, "De Sensi §III-D: about 70% on any pair, copies and MPI"),
+    Payload("Infinity Fabric", "kernel", 148 / 200, f"{_LUMI}: 148, 76 and 38 GB/s of 200, 100 and 50"),
+    Payload("Infinity Fabric", "kernel both ways", 0.43, "Schieffer §V-B: STREAM kernel, 43% of both directions"),
+    Payload("MDFI", "copy", 159 / 256, f"{_ALCF}: copies that write 159, MPI 185 of 256 GB/s"),
+    Payload("MDFI", "copy both ways", 269 / 512, f"{_ALCF}: MPI, 269 of 512 GB/s"),
+    Payload("Xe Link", "copy", 15 / 20, f"{_ALCF}: MPI, 15 of 20 GB/s"),
+    Payload("Xe Link", "copy both ways", 23 / 40, f"{_ALCF}: MPI, 23 of 40 GB/s"),
     Payload("Infinity Fabric to the CPU", "copy", 28.3 / 36, "Schieffer §IV-A: 28.3 of 36 GB/s, pinned memory"),
     Payload("Infinity Fabric 3", "copy", 48 / 64, _XGMI3),
     Payload("Infinity Fabric 3", "kernel", 48 / 64, _XGMI3),

@@ -33,6 +33,7 @@ class Board(BaseModel):
 
     `between`: the links of a GPU to the switch, or to each other GPU (`over`: direct); None where GPUs only meet on the
     host's links. `in_switch`: the switch reduces (NVLink SHARP). `host`: to the CPU, at the least rate over the path.
+    `nvlink_domain_nodes`: how many boards the switches join.
     """
 
     model_config = _STRICT
@@ -44,6 +45,7 @@ class Board(BaseModel):
     host: LinksOfPart
     memory: Rate
     source: _Text
+    nvlink_domain_nodes: Annotated[int, Field(gt=0)] = 1
 
     def node(self, model: str, gpus: int, nics: tuple[Nic, ...] = ()) -> Topology:
         """A node with so many of its GPUs; NICs are dealt to them one after another."""
@@ -66,4 +68,5 @@ class Board(BaseModel):
             nic_scheme="packed" if nics and gpus % len(nics) == 0 else None,
             gpu_memory_gbps=parse_rate(self.memory),
             host_memory_measured=True,
+            nvlink_domain_nodes=self.nvlink_domain_nodes,
         )

@@ -11,6 +11,7 @@ from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.operations import bus_factor
 from fabricheck.records.verdict import Verdict
+from fabricheck.results.proof_logs import facts_of_remarks
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import Topology
 
@@ -39,6 +40,8 @@ def switch_not_used(judged: RunJudgement, topology: Topology) -> Finding | None:
             f"allreduce of {len(used)} GPUs: {each.value * to_bus:.4g} GB/s busbw, within the {most * to_bus:.4g} "
             f"that links allow without the switch's reduction ({reduced.gbps * to_bus:.4g} with it)"
         )
+        told = facts_of_remarks((run.footer or {}).get("proof") or {}).get("NVLS")
+        text += f"; the library: {told}" if told else ""
         name, _, version = facts.library.partition(" ")
         library = Component(Kind.LIBRARY, name or "NCCL", version=version)
         figures = (each.value, reduced.gbps, each.unit)

@@ -55,7 +55,7 @@ class Where(BaseModel):
     `bytes`: sizes. `links`: those on the way from a GPU, as `links_on_the_way` writes them. `library`: the beginning of
     name and version of the library that moves the data. `environment`: variables that have to be in effect. Between
     nodes: how many `nodes`, and the `nics` of each, as `nics_of_a_node` writes them. `in_switch`: whether NCCL may
-    reduce in the switch between the GPUs (NVLink SHARP).
+    reduce in the switch between the GPUs (NVLink SHARP). `nvlink_domain`: whether NVLink joins the nodes.
     """
 
     model_config = _STRICT
@@ -79,6 +79,7 @@ class Where(BaseModel):
     nodes: Annotated[int, Field(gt=1)] | None = None
     nics: _Text | None = None
     in_switch: bool | None = None
+    nvlink_domain: bool | None = None
 
 
 class PartValue(BaseModel):
@@ -184,6 +185,10 @@ class Facts:
     def nodes(self, samples: Samples) -> int:
         return len({each.host for each in self.run.ranks if each.rank in samples.ranks})
 
+    def in_domain(self, samples: Samples) -> bool:
+        """Whether NVLink joins the nodes of a measurement."""
+        return self.topology is not None and 1 < self.nodes(samples) <= self.topology.nvlink_domain_nodes
+
     def distance(self, samples: Samples) -> str | None:
         network = self.topology.network if self.topology is not None else None
         nodes = [node_of(self.ends[rank]) for rank in samples.ranks if rank in self.ends]
@@ -261,6 +266,7 @@ def matches(where: Where, metric: Metric, facts: Facts) -> bool:
         and where.nodes in (None, facts.nodes(samples))
         and where.nics in (None, facts.nics_of_a_node)
         and where.in_switch in (None, facts.in_switch)
+        and where.nvlink_domain in (None, facts.in_domain(samples))
     )
 
 

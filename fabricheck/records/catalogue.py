@@ -157,7 +157,7 @@ CATALOGUE: Mapping[str, Entry] = {
         "It is below what a paper measured on such a system, or below the limit at which an owner of equal machines "
         "raises an alert.",
         (_EXPECTED, "The conditions of that value stand beside it in the report: are they yours?", _AGAIN), "A metric"),
-    "under-alarm": Entry("is under what owners of equal machines require", _SLOW, _MEASURED,
+    "under-alarm": Entry("is below an alarm of other owners", _SLOW, _MEASURED,
         "Worse than the bound that the owner of an equal system, or of the same part, runs machines against.",
         ("Owner and conditions stand beside it: are they yours?", _EXPECTED, _AGAIN), "A node"),
     "nvls-not-used": Entry("does not reduce in the switch", _SLOW, _MEASURED,

@@ -89,8 +89,7 @@ def require(
     mistakes = []
     if run.footer is not None:
         proof = dict(run.footer["proof"])
-        said = facts_of_remarks(proof.get("remarks", ()))
-        proof["facts"] = {**run.header["environment"], **said, **proof.get("facts", {})}
+        proof["facts"] = {**run.header["environment"], **facts_of_remarks(proof), **proof.get("facts", {})}
         mistakes = [("path-forbidden", path_mistakes(proof, forbidden, required, described, _where(run)))]
         sent = run.footer["proof"].get("interfaces", {})
         stray = _interface_mistakes(sent, interfaces) if interfaces else _management_mistakes(run, sent, nics)

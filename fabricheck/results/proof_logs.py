@@ -49,14 +49,6 @@ def merge_proofs(*proofs: TransportProof) -> TransportProof:
     return TransportProof(dict(paths), evidence or None, facts)
 
 
-def facts_of_remarks(remarks: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
-    """What fabricbench kept of NCCL's log (`remarks` of a footer's proof), as `read_nccl_log` would have it."""
-    return read_nccl_log("".join(_AS_LOGGED[bool(each["warning"])].format(each["text"]) for each in remarks)).facts
-
-
-_AS_LOGGED = {True: "NCCL WARN {}\n", False: "NCCL INFO {}\n"}
-
-
 def _proof(paths: Counter[str], evidence: str, facts: Mapping[str, str]) -> TransportProof:
     return TransportProof(dict(sorted(paths.items())), evidence if paths else None, dict(facts))
 
@@ -72,6 +64,7 @@ _NO_DEVICE = re.compile(r"NET/(IB|OFI) : No device found")
 _NO_GPUDIRECT = re.compile(
     r"(?:GPU Direct RDMA|GDRDMA|DMA-BUF) (?:\(\w+\) )?(Disabled for .*|is not available.*)", re.IGNORECASE
 )
+_NO_MULTICAST = re.compile(r"NVLS (multicast support is not available.*?)(?: on dev \d+)?\s*$")
 _WARNING = re.compile(r"NCCL WARN (?:\[[^\]]*\] )?(\S.*?)\s*$")
 # Variables with which a user or a module turns a path off, or chooses another, and the paths that they are about.
 _CHOOSERS = (
@@ -121,6 +114,12 @@ def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str])
     return tuple(dict.fromkeys(found))
 
 
+def facts_of_remarks(proof: Mapping[str, Any]) -> Mapping[str, str]:
+    """What NCCL or RCCL said of itself by the remarks that fabricbench keeps in the footer's `proof`."""
+    log = (f"NCCL {'WARN' if each['warning'] else 'INFO'} {each['text']}" for each in proof.get("remarks", ()))
+    return read_nccl_log("\n".join(log)).facts
+
+
 def read_nccl_log(text: str) -> TransportProof:
     """Paths of the channels in a log of `NCCL_DEBUG=INFO` (subsystems INIT, NET, ENV), of NCCL or RCCL.
 
@@ -145,6 +144,8 @@ def read_nccl_log(text: str) -> TransportProof:
             facts[f"NET/{match[1]}"] = "no device found"
         elif (match := _NO_GPUDIRECT.search(line.text)) is not None:
             facts.setdefault("GPUDirect RDMA", match[1])
+        elif (match := _NO_MULTICAST.search(line.text)) is not None:
+            facts["NVLS"] = match[1]
         elif (match := _WARNING.search(line.text)) is not None:
             # The first is nearest to the cause; others follow from it.
             facts.setdefault("warning", redacted(match[1])[:300])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from fabricheck.site.found import (
     short_model,
 )
 
-# Infinity Fabric between GPUs: 50 GB/s a link (Schieffer et al., §II-A), on the MI200 series.
+# Gb/s of a link of Infinity Fabric between GPUs in one direction, and its generation: 50 GB/s on the MI200 series
+# (Schieffer et al., §II-A), 64 on MI300 and 76.8 on MI350 (AMD's CDNA 3 and 4 white papers). Drivers may say 50 of all.
 _XGMI_GBPS = 400.0
+_XGMI = {"gfx940": (3, 512.0), "gfx941": (3, 512.0), "gfx942": (3, 512.0), "gfx950": (4, 614.4)}
 # Weights of XGMI with no GPU between (Linux, drivers/gpu/drm/amd/amdkfd/kfd_crat.c): one hop; partitions of one GPU;
 # partitions of two GPUs, whose link all of them share. 30 and 45 are two and three hops.
 _ONE_HOP, _SAME_GPU, _OF_TWO_GPUS = 15, 13, 41
@@ -53,9 +56,12 @@ def from_kfd(
         for link in entry["links"]:
             peer, rate, count = of_node.get(link["to"]), *_parallel(link)
             if peer is None and link["kind"] == "xgmi":
-                to_cpu = FoundLink((f"gpu{index}", cpu_of(numa, numa_nodes)), "Infinity Fabric", count, rate, _KFD)
+                to_cpu = FoundLink(
+                    (f"gpu{index}", cpu_of(numa, numa_nodes)), "Infinity Fabric to the CPU", count, rate, _KFD
+                )
             elif peer is not None and peer > index and link["kind"] == "xgmi" and link["weight"] in _DIRECT:
-                links.append(FoundLink((f"gpu{index}", f"gpu{peer}"), "Infinity Fabric", count, rate, _KFD))
+                found = FoundLink((f"gpu{index}", f"gpu{peer}"), "Infinity Fabric", count, rate, _KFD)
+                links.append(_of_arch(found, entry["arch"]) if link["weight"] == _ONE_HOP else found)
         generation, width = pcie_generation(entry["link_speed"] or ""), entry["link_width"] or ""
         if to_cpu is not None:
             links.append(to_cpu)
@@ -64,6 +70,15 @@ def from_kfd(
         else:
             links.append(FoundLink((f"gpu{index}", cpu_of(numa, numa_nodes)), "link to the CPU", 1, None, _KFD))
     return tuple(gpus), links
+
+
+def _of_arch(link: FoundLink, arch: str) -> FoundLink:
+    """The links of two GPUs at the rate of their architecture, where that has one of its own."""
+    if arch not in _XGMI:
+        return link
+    generation, rate = _XGMI[arch]
+    source = f"AMD's white papers, {arch}; {link.source}"
+    return replace(link, technology=f"Infinity Fabric {generation}", rate_gbps=rate, source=source)
 
 
 def _parallel(link: Mapping[str, Any]) -> tuple[float | None, int]:

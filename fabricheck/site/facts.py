@@ -17,7 +17,7 @@ from fabricheck.errors import UserError, reason_of
 from fabricheck.site import capture as names
 from fabricheck.site.amd import from_kfd, from_rocm_topo
 from fabricheck.site.association import associate, gpudirect, one_a_card
-from fabricheck.site.found import Facts, FoundGpu, FoundLink, FoundNic
+from fabricheck.site.found import Facts, FoundGpu, FoundLink, FoundNic, pcie_generation
 from fabricheck.site.nvidia import TopoTable, from_nvidia_topo, from_nvml, nvlink_domain, read_topo, switch_reduces
 from fabricheck.site.shapes import likeness
 from fabricheck.site.slurm import as_captured, read_slurm
@@ -123,7 +123,8 @@ def _gpus(
         numa = {one["bus_id"][-12:]: one["numa_node"] for one in on_bus if one["numa_node"] is not None}
         of_table = table.numa if table is not None else {}
         numa |= {gpu["bus_id"][-12:]: of_table[gpu["index"]] for gpu in nvml["gpus"] if gpu["index"] in of_table}
-        gpus, links = from_nvml(nvml["gpus"], numa, numa_nodes, problems)
+        speeds = {one["bus_id"][-12:]: pcie_generation(one.get("path_speed") or "") for one in on_bus}
+        gpus, links = from_nvml(nvml["gpus"], numa, numa_nodes, problems, speeds)
         places = {one["bus_id"][-12:]: one["pci"] for one in on_bus}
         of_bus = {gpu["index"]: places.get(gpu["bus_id"][-12:]) for gpu in nvml["gpus"]}
         return "nvidia", tuple(replace(gpu, pci=of_bus[gpu.index]) for gpu in gpus), links

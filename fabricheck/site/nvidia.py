@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fabricheck.errors import UserError
@@ -14,7 +15,7 @@ from fabricheck.site.found import FoundGpu, FoundLink, cpu_of, known_numa, memor
 
 # NVML counts versions of NVLink in steps (nvml.h, NVML_NVLINK_VERSION_*): 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0.
 _NVLINK_GENERATION = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5}
-_NVLINK_OF_ARCH = {"sm_60": 1, "sm_70": 2, "sm_80": 3, "sm_90": 4, "sm_100": 5}
+_NVLINK_OF_ARCH = {"sm_60": 1, "sm_70": 2, "sm_80": 3, "sm_90": 4, "sm_100": 5, "sm_103": 5}
 # Nominal Gb/s of one link in one direction by generation (NVIDIA's architecture papers). What the driver tells
 # (26,562 MB/s for the fourth) is the speed on the wire.
 _NVLINK_GBPS = {1: 160.0, 2: 200.0, 3: 200.0, 4: 200.0, 5: 400.0}
@@ -25,9 +26,14 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def from_nvml(
-    entries: Sequence[dict[str, Any]], numa: Mapping[str, int], numa_nodes: tuple[int, ...], problems: list[str]
+    entries: Sequence[dict[str, Any]],
+    numa: Mapping[str, int],
+    numa_nodes: tuple[int, ...],
+    problems: list[str],
+    of_paths: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
-    """GPUs and links of `fabricheck.state.nvml.gpu_facts`. `numa`: by PCI address, where NVML does not say it.
+    """GPUs and links of `fabricheck.state.nvml.gpu_facts`. `numa`: by PCI address, where NVML does not say it;
+    `of_paths`: by PCI address, the least PCIe generation on the way to the CPU, which can be less than the GPU's own.
 
     A GPU in MIG mode is left out, since what a program sees of it is no GPU of the node.
     """
@@ -46,7 +52,9 @@ def from_nvml(
             rate = gpu["c2c_mbps"] * 8 / 1000
             links.append(FoundLink((f"gpu{gpu['index']}", cpu), "NVLink-C2C", gpu["c2c_links"], rate, "NVML"))
         elif gpu["pcie_generation"] and gpu["pcie_width"]:
-            links.append(pcie_link(gpu["index"], cpu, gpu["pcie_generation"], gpu["pcie_width"], "NVML"))
+            own, path = gpu["pcie_generation"], of_paths.get(gpu["bus_id"][-12:])
+            least, source = (path, "the kernel: the slowest link to the CPU") if path and path < own else (own, "NVML")
+            links.append(pcie_link(gpu["index"], cpu, least, gpu["pcie_width"], source))
     return found, links
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fabricheck.state.pcie import generation_of_text
 from fabricheck.state.sysfs import infiniband_ports, interfaces_of, is_virtual, read, slingshot_ports
 
 #: By PCI vendor: whose GPUs they are.
@@ -13,6 +14,8 @@ VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
 # PCI classes of GPUs: VGA, 3D controller, processing accelerator.
 _GPU_CLASSES = ("0x0300", "0x0302", "0x1200")
 # NVIDIA's and AMD's server GPUs are no VGA devices; that of a management controller, or a laptop's, is.
+# Makers of virtual machines' bridges: Red Hat (QEMU), VMware, Microsoft.
+_VIRTUAL = ("0x1b36", "0x15ad", "0x1414")
 _HEADLESS = ("0x0302", "0x1200")
 
 
@@ -90,7 +93,7 @@ def intel_facts(sysfs: Path) -> list[dict[str, Any]]:
                 {
                     "bus_id": device.name,
                     "numa_node": int(numa) if numa else None,
-                    "link_speed": read(device / "max_link_speed") or None,
+                    "link_speed": _path_speed(device),
                     "link_width": read(device / "max_link_width") or None,
                 }
             )
@@ -99,7 +102,7 @@ def intel_facts(sysfs: Path) -> list[dict[str, Any]]:
 
 def pci_gpus(sysfs: Path) -> list[dict[str, Any]]:
     """GPUs on the PCI bus, whatever a driver, a container or a scheduler shows of them: vendor, address, driver, NUMA
-    node, place on the PCI tree."""
+    node, place on the PCI tree, and the least speed of the links on the way to it."""
     found = []
     for device in sorted(sysfs.glob("bus/pci/devices/*")):
         kind, vendor = read(device / "class")[:6], VENDORS.get(read(device / "vendor"))
@@ -116,6 +119,7 @@ def pci_gpus(sysfs: Path) -> list[dict[str, Any]]:
                 "driver": driver,
                 "numa_node": int(numa) if numa else None,
                 "pci": _place(device),
+                "path_speed": _path_speed(device),
             }
         )
     return found
@@ -150,7 +154,7 @@ def amd_facts(sysfs: Path) -> list[dict[str, Any]]:
                 "memory_bus_bits": memory[0].get("width") if memory else None,
                 "memory_clock_mhz": memory[0].get("mem_clk_max") if memory else None,
                 "memory_mib": memory[0].get("size_in_bytes", 0) >> 20 if memory else None,
-                "link_speed": read(device / "max_link_speed") or None,
+                "link_speed": _path_speed(device),
                 "link_width": read(device / "max_link_width") or None,
                 "links": [_amd_link(_properties(each / "properties")) for each in sorted(node.glob("io_links/[0-9]*"))],
                 "pci": _place(device) if device.exists() else None,
@@ -182,6 +186,18 @@ def _numa(device: Path) -> int | None:
 
 def _pci_place(device: Path) -> str | None:
     return _place(device / "device") if (device / "device").exists() else None
+
+
+def _path_speed(device: Path) -> str | None:
+    """The kernel's word for the slowest link between a device and its root port, at its best: a PCIe 6 GPU at a CPU of
+    PCIe 5 has `32.0 GT/s PCIe`. None where nobody says; what virtual machines have for bridges says nothing."""
+    found = []
+    place = Path(os.path.realpath(device))
+    for each in (place, *place.parents):
+        if each.name.count(":") == 2 and read(each / "vendor") not in _VIRTUAL:
+            speed = read(each / "max_link_speed")
+            found += [(generation, speed)] if (generation := generation_of_text(speed)) else []
+    return min(found)[1] if found else None
 
 
 def _place(device: Path) -> str:

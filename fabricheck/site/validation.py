@@ -22,6 +22,7 @@ from fabricheck.extras import (
     unsupported_problems,
 )
 from fabricheck.judge.known import load_parts
+from fabricheck.judge.nics import load_nics
 from fabricheck.judge.published import load_published
 from fabricheck.judge.references import ALL_OTHERS, References, load_references
 from fabricheck.records.metrics import MetricName, parse_metric_name
@@ -77,10 +78,11 @@ def problems(root: Path, system: str) -> Iterator[str]:
             load_published(published)
         except UserError as error:
             yield str(error)
-    try:
-        load_parts(root / "reference_values" / "parts")
-    except UserError as error:
-        yield str(error)
+    for load, name in ((load_parts, "parts"), (load_nics, "nics/known.yaml")):
+        try:
+            load(root / "reference_values" / name)
+        except UserError as error:
+            yield str(error)
 
 
 def reference_problems(references: References, topologies: Mapping[str, Topology]) -> Iterator[str]:

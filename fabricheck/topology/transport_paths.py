@@ -170,7 +170,8 @@ def _between(topology: Topology, nodes: int) -> Paths:
     """Between nodes, by the file, else by the hardware: NVLink where one domain holds the nodes, else the NICs."""
     if topology.ccl_path_between_nodes is not None:
         return _BETWEEN_NODES[topology.ccl_path_between_nodes]
-    if nodes <= topology.nvlink_domain_nodes:
+    # Of a system with several domains, nobody says which nodes are in one.
+    if max(nodes, topology.nodes) <= topology.nvlink_domain_nodes:
         return _BETWEEN_NODES[_MNNVL]
     fabrics = fabrics_of(topology)
     found = {fabric.value[0] for fabric in fabrics}

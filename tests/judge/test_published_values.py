@@ -19,6 +19,7 @@ from fabricheck.records.operations import PAIRS, bus_factor
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Nic, Topology
+from fabricheck.topology.schema import FabricEntry
 from fabricheck.units import parse_size
 from tests.judge.test_known import named
 from tests.support.equal_runs import POLICY, run_of
@@ -45,6 +46,7 @@ class Case:
     device: tuple[str, float]
     topology: Topology
     published: tuple[Published, ...] = ()
+    spread_by_source: bool = False
 
     def judged(self, share: float, operation: str, transport: str) -> Judgement:
         """What is said of a run at so much of the value."""
@@ -104,7 +106,10 @@ def _site(part: Part, where: Where) -> Topology:
     count, _, rate = (where.nics or "8 x 400 Gb/s").partition(" x ")
     rate = rate.removesuffix(" Gb/s")
     nics = tuple(Nic(f"nic{number}", "Cassini-1", float(rate), "made") for number in range(int(count)))
-    return board.node(part.part.replace("NVIDIA ", ""), gpus, nics)
+    node = board.node(part.part.replace("NVIDIA ", ""), gpus, nics)
+    # NVLink joins as many nodes as the value is about, or the 18 trays of a rack.
+    joined = where.nodes or 1 if where.nvlink_domain else 18 if (where.nodes or 1) > 18 else 1
+    return replace(node, nvlink_domain_nodes=joined)
 
 
 def cases() -> Iterator[Case]:
@@ -113,7 +118,10 @@ def cases() -> Iterator[Case]:
         for number, one in enumerate(part.values):
             name = f"{part.part} {number} {one.value:g} {one.unit}"
             alarm = one.alarm_of is not None
-            yield Case(name, one.where, one.value, one.unit, alarm, device, _site(part, one.where))
+            site = _site(part, one.where)
+            yield Case(
+                *(name, one.where, one.value, one.unit, alarm, device, site), spread_by_source=one.range is not None
+            )
     for path in sorted((FOLDER / "published").glob("*.yaml")):
         values = load_published(path)
         for number, value in enumerate(values):
@@ -128,9 +136,12 @@ ALL = [*cases()]
 
 
 @pytest.mark.parametrize("case", [one for one in ALL if not one.alarm], ids=lambda one: one.name)
-def test_a_machine_that_gives_what_was_measured_passes(case: Case) -> None:
+def test_a_machine_that_gives_what_was_measured_passes_and_15_percent_less_does_not(case: Case) -> None:
     for found in case.all_judged(1.0):
         assert found.verdict is Verdict.PASS, found.reason
+    if case.where.quantity == "goodput" and not case.spread_by_source:
+        for found in case.all_judged(0.85):
+            assert found.verdict in RED, found.reason
 
 
 @pytest.mark.parametrize("case", [one for one in ALL if one.alarm], ids=lambda one: one.name)
@@ -230,3 +241,49 @@ def test_eight_gpus_have_to_reduce_in_the_switch_unless_a_variable_says_not_to(
     assert sorted(codes - {""}) == found
     if environment and not found:
         assert next(iter(environment)) in judged.judgements[0].expectation.source
+
+
+def test_why_the_switch_is_not_used_is_what_nccl_says() -> None:
+    made = run_of(["n"] * 8, [tuple(range(8))], level=8 * 367 / 1.75, operation="allreduce", transport="ccl")
+    remark = {"text": "NVLS multicast support is not available on dev 0", "warning": False, "ranks": [0], "of_ranks": 8}
+    made = replace(made, footer={"records": 1, "proof": {"remarks": [remark]}})
+    judged = SystemJudge.of("hgx-h200:gpu8", ROOT).judge(named(made, *H200))
+    (found,) = (each for each in judged.problems if each.code == "nvls-not-used")
+    assert found.message.endswith("the library: multicast support is not available")
+
+
+@pytest.mark.parametrize(
+    ("operation", "level", "verdict"),
+    [
+        ("allreduce", 841.0, Verdict.PASS),
+        ("allreduce", 180.0, Verdict.FAIL),  # over InfiniBand, which is the fallback there
+        ("pingpong", 700.0, Verdict.PASS),
+        ("pingpong", 48.0, Verdict.FAIL),
+        ("pingpong", 1000.0, Verdict.INVALID),
+    ],
+)
+def test_two_trays_that_nvlink_joins_are_judged_by_nvlink(operation: str, level: float, verdict: Verdict) -> None:
+    part = next(one for one in PARTS if one.part == "NVIDIA GB200")
+    assert part.board is not None
+    nics = tuple(Nic(f"nic{number}", "ConnectX-7", 400.0, "made") for number in range(4))
+    node = replace(part.board.node("GB200", 4, nics), nvlink_domain_nodes=18)
+    ranks = 8 if operation == "allreduce" else 2
+    hosts = [f"n{rank * 2 // ranks}" for rank in range(ranks)]
+    to_bus = bus_factor(operation, ranks) if operation == "allreduce" else 1.0
+    way = [tuple(range(ranks))]
+    made = run_of(hosts, way, operation=operation, transport="ccl", bytes_=8 << 30, level=8 * level / to_bus)
+    made = replace(made, samples=tuple(replace(each, implementation="library") for each in made.samples))
+    (found,) = SystemJudge(node, None, POLICY, parts=PARTS).judge(named(made, "NVIDIA GB200", 185)).judgements
+    assert found.verdict is verdict, found.reason
+
+
+@pytest.mark.parametrize(("level", "verdict"), [(48.0, Verdict.PASS), (700.0, Verdict.PASS), (1000.0, Verdict.INVALID)])
+def test_of_several_racks_nobody_says_which_two_nodes_nvlink_joins(level: float, verdict: Verdict) -> None:
+    part = next(one for one in PARTS if one.part == "NVIDIA GB200")
+    assert part.board is not None
+    nics = tuple(Nic(f"nic{number}", "ConnectX-7", 400.0, "made") for number in range(4))
+    fabric = FabricEntry(nodes=36, source="made")
+    node = replace(part.board.node("GB200", 4, nics), nvlink_domain_nodes=18, fabric=fabric)
+    made = run_of(["a", "b"], [(0, 1)], operation="pingpong", transport="ccl", level=8 * level)
+    (found,) = SystemJudge(node, None, POLICY).judge(named(made, "NVIDIA GB200", 185)).judgements
+    assert found.verdict is verdict, found.reason

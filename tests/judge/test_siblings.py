@@ -227,3 +227,35 @@ def test_a_link_that_explains_what_most_lost_leaves_the_others_healthy() -> None
     found = judge.compare([judge.judge_alone(run_of(["vm"] * 6, pairs(6), slower=crossing, level=330.0))])
     (problem,) = found.problems
     assert problem.message.startswith("the link vm:root ↔ vm:switch0 is slow: all 16 pairs whose data cross it are")
+
+
+@pytest.mark.parametrize(
+    ("name", "ways", "operation", "transport"),
+    [
+        ("dgx-a100", pairs(8), "unidirectional", "kernel"),
+        ("dgx-a100", pairs(8), "pingpong", "ccl"),
+        ("leonardo", pairs(4), "bidirectional", "copy"),
+        ("perlmutter", pairs(4), "unidirectional", "ccl"),
+        ("lumi", pairs(8), "unidirectional", "kernel"),
+        ("lumi", pairs(8), "unidirectional", "copy"),
+        ("aurora", [(0, 2), (0, 4), (2, 4), (2, 6)], "unidirectional", "copy"),
+        ("sierra", [(0, 1), (1, 0)], "unidirectional", "ccl"),
+    ],
+)
+@pytest.mark.parametrize("share", [0.56, 0.85])
+def test_equals_that_all_lose_alike_are_degraded(
+    name: str, ways: list[tuple[int, ...]], operation: str, transport: str, share: float
+) -> None:
+    """Two thirds of what the links give while healthy: no equal can show it, and what links carry of data does."""
+    judge = judge_of(name)
+    ranks = 1 + max(rank for way in ways for rank in way)
+    made = run_of(["n"] * ranks, ways, operation=operation, transport=transport, level=10.0)
+    expected = [each.expectation.expected or 0.0 for each in judge.judge_alone(made).judgements]
+    samples = [
+        replace(each, times_ns=(each.times_ns * 10.0 / (share * most)).astype("int64"))
+        for each, most in zip(made.samples, expected, strict=True)
+    ]
+    found = judge.compare([judge.judge_alone(replace(made, samples=tuple(samples)))])
+    verdicts = {each.verdict for run in found.runs for each in run.judgements}
+    assert verdicts == ({Verdict.DEGRADED} if share < 0.6 else {Verdict.PASS})
+    assert ("all-slow" in {each.code for each in found.findings}) == (share < 0.6)

@@ -325,6 +325,71 @@ def test_an_architecture_that_is_a_number_is_one_line(tmp_path: Path) -> None:
         read_facts(tmp_path)
 
 
+def sysfs_tree(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n", encoding="utf-8")
+
+
+def test_a_gpu_of_pcie_6_is_linked_at_the_speed_of_its_cpu(tmp_path: Path) -> None:
+    """A B300 says 6, its CPU has 5; what a virtual machine has for a bridge says nothing."""
+    real, of_vm = "devices/pci0000:17/0000:17:01.0", "devices/pci0000:80/0000:80:01.0"
+    for number, (port, vendor, speed) in enumerate(((real, "0x8086", "32.0"), (of_vm, "0x1b36", "16.0"))):
+        gpu = f"{port}/0000:{number + 1:02x}:00.0"
+        sysfs_tree(
+            tmp_path / "sys",
+            {
+                f"{port}/vendor": vendor,
+                f"{port}/max_link_speed": f"{speed} GT/s PCIe",
+                f"{gpu}/vendor": "0x10de",
+                f"{gpu}/class": "0x030200",
+                f"{gpu}/max_link_speed": "64.0 GT/s PCIe",
+            },
+        )
+        (tmp_path / "sys/bus/pci/devices").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"sys/bus/pci/devices/0000:{number + 1:02x}:00.0").symlink_to(tmp_path / "sys" / gpu)
+    on_bus = sysfs_of.pci_gpus(tmp_path / "sys")
+    assert [one["path_speed"] for one in on_bus] == ["32.0 GT/s PCIe", "64.0 GT/s PCIe"]
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    nvml = json.loads((H200 / capturing.NVML).read_text(encoding="utf-8"))
+    nvml["gpus"] = nvml["gpus"][:2]
+    for number, gpu in enumerate(nvml["gpus"]):
+        gpu |= {"name": "NVIDIA B300 SXM6 AC", "arch": "sm_103", "pcie_generation": 6}
+        gpu["bus_id"] = f"00000000:{number + 1:02x}:00.0"
+    (kept / capturing.NVML).write_text(json.dumps(nvml), encoding="utf-8")
+    (kept / capturing.PCI_GPUS).write_text(json.dumps(on_bus), encoding="utf-8")
+    links = {
+        link.ends[0]: (link.technology, link.rate_gbps) for link in read_facts(kept).links if "PCIe" in link.technology
+    }
+    assert links == {"gpu0": ("PCIe 5 x16", 512.0), "gpu1": ("PCIe 6 x16", 1024.0)}
+
+
+@pytest.mark.parametrize(
+    ("version", "arch", "technology", "rate"),
+    [(90402, "gfx942", "Infinity Fabric 3", 512.0), (90500, "gfx950", "Infinity Fabric 4", 614.4)],
+)
+def test_xgmi_has_the_rate_of_its_gpus(tmp_path: Path, version: int, arch: str, technology: str, rate: float) -> None:
+    """The driver says 50 GB/s of all."""
+    nodes = "class/kfd/kfd/topology/nodes"
+    link = "weight 15\nmin_bandwidth 50000\nmax_bandwidth 50000"
+    files = {f"{nodes}/0/properties": "cpu_cores_count 64\nsimd_count 0"}
+    for node, other in ((1, 2), (2, 1)):
+        about = f"simd_count 440\ngfx_target_version {version}\nlocation_id {node << 8}\ndomain 0"
+        files |= {
+            f"{nodes}/{node}/properties": about,
+            f"{nodes}/{node}/io_links/0/properties": f"type 11\nnode_to {other}\n{link}",
+        }
+    sysfs_tree(tmp_path / "sys", files)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / capturing.AMD).write_text(json.dumps(sysfs_of.amd_facts(tmp_path / "sys")), encoding="utf-8")
+    facts = read_facts(tmp_path / "kept")
+    assert {gpu.arch for gpu in facts.gpus} == {arch}
+    (found,) = (one for one in facts.links if one.ends == ("gpu0", "gpu1"))
+    assert (found.technology, found.count, found.rate_gbps) == (technology, 1, rate)
+
+
 def test_amds_gpus_by_the_kernel(tmp_path: Path) -> None:
     """Two GCDs of an MI250X, as KFD lists them: four links between them, one to the CPU."""
 

@@ -1,0 +1,290 @@
+"""Is a number normal? What somebody's tool printed, against what the links of a part allow and what others measured."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from fabricheck.errors import UserError
+from fabricheck.judge.known import Facts, Part, PartValue, in_unit, load_parts, matches
+from fabricheck.judge.nics import KnownNic, load_nics
+from fabricheck.judge.policy import Policy, load_policy
+from fabricheck.judge.system import SystemJudge
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.catalogue import CATALOGUE
+from fabricheck.records.finding import Finding
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.metrics import Metric
+from fabricheck.records.operations import COLLECTIVES, HOST_PATHS, OPERATIONS, PAIRS, bus_factor
+from fabricheck.records.run import Device, Rank, Run, Samples
+from fabricheck.records.verdict import Verdict, worst
+from fabricheck.results.point_tools import Point, read_points
+from fabricheck.results.vendor import vendor_outputs
+from fabricheck.results.vendor_output import VendorOutput
+from fabricheck.topology.model import Nic, Topology
+from fabricheck.units import apart, format_size, parse_rate
+
+_NICS = re.compile(r"(\d+) x (\d+(?:\.\d+)?) Gb/s", re.ASCII)
+_MPI = ("osu", "IMB")
+_ORDER = (Verdict.INVALID, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCOMPLETE, Verdict.PASS)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is known of where a number comes from: the part, GPUs of a node, nodes, and NICs as `8 x 400 Gb/s`."""
+
+    part: str | None
+    gpus: int | None
+    nodes: int = 1
+    nics: str | None = None
+
+
+@dataclass(frozen=True)
+class Normal:
+    """The answer: a verdict, and the lines that say why, six at most."""
+
+    verdict: Verdict
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Number:
+    """One number: by what it was measured, how many ranks took part if the tool says it, and its samples."""
+
+    tool: str
+    transport: str
+    ranks: int | None
+    samples: Samples
+    environment: Mapping[str, str]
+    library: Mapping[str, str]
+    access: str = "write"
+    problem: Finding | None = None
+
+    def verdict(self, judged: RunJudgement) -> Verdict:
+        """That of the number, no better than what is wrong with the output."""
+        return worst([judged.verdict, *([self.problem.verdict] if self.problem is not None else [])])
+
+
+def is_normal(text: str, path: str, asked: Asked, root: Path) -> Normal:
+    """What has to be said of the numbers in a text: of the worst of them, as nobody else's are.
+
+    Raises UserError where nothing in it is a number that is read here, and for a part that is not known.
+    """
+    points = read_points(text)
+    nic = [each for each in points if each.transport == "nic"]
+    if nic:
+        return _of_nic(nic[0], path, asked, load_nics(root / "reference_values" / "nics" / "known.yaml"))
+    parts = load_parts(root / "reference_values" / "parts")
+    part = _part(parts, asked, text)
+    numbers = [*map(_of_point, points), *_of_outputs(vendor_outputs(text, path))]
+    if not numbers:
+        known = "nccl-tests, rccl-tests, OMB, IMB, nvbandwidth, TransferBench or perftest"
+        raise UserError(f"{path}: has no number by {known} that is read here")
+    policy = load_policy(root / "config" / "policy.yaml")
+    judged = [(one, *_judged(one, part, parts, asked, policy)) for one in numbers]
+    number, run, topology = min(judged, key=lambda each: _ORDER.index(each[0].verdict(each[1])))
+    lines = tuple(_lines(number, run, topology, (part, parts), path))
+    return Normal(number.verdict(run), lines)
+
+
+def _part(parts: Sequence[Part], asked: Asked, text: str) -> Part:
+    """The part that is asked for, or whose name is in the text; of several the first whose board has so many GPUs."""
+    if asked.part is None:
+        found = [part for part in parts if any(re.search(fnmatch.translate(f"*{name}*"), text) for name in part.names)]
+    else:
+        words = asked.part.upper().split()
+        found = [part for part in parts if all(word in re.split(r"[ _-]", part.part.upper()) for word in words)]
+    able = [part for part in found if part.board is not None and (asked.gpus or 1) <= part.board.gpus]
+    if not able:
+        known = ", ".join(part.part for part in parts if part.board is not None)
+        told = f"--part {asked.part}" if asked.part is not None else "no --part is given, and the text"
+        raise UserError(f"{told} names none of the parts that are known with so many GPUs: {known}")
+    return max(able, key=lambda part: len(part.values) + 1000 * (part.board is not None and part.board.gpus == 8))
+
+
+def _of_point(point: Point) -> _Number:
+    ranks = (0, 1) if point.operation in PAIRS else (0,)
+    size = point.bytes or 1 << 30
+    times = np.array([round(8 * size / point.value)], dtype=np.int64)
+    where = (point.operation, "transfers", "uncontended", -1, ranks, size, 0, "fixed", 0, times)
+    samples = Samples(*where, statistic="mean")
+    return _Number(f"{point.tool} {point.what}", point.transport, None, samples, {}, {}, point.access)
+
+
+def _of_outputs(outputs: Sequence[VendorOutput]) -> Iterator[_Number]:
+    for output in outputs:
+        mpi = output.tool.startswith(_MPI)
+        if mpi and output.facts.get("accelerator") is None and "GPU" not in output.tool:
+            continue  # between hosts
+        largest: dict[str, Samples] = {}
+        for each in output.samples:
+            one = replace(each, operation="bidirectional", ranks=(0, 1)) if each.operation == "sendrecv" else each
+            if one.operation in OPERATIONS and one.placement != "in-place":
+                known = largest.get(one.operation)
+                largest[one.operation] = one if known is None or known.bytes < one.bytes else known
+        environment = {name: value for name, value in output.facts.items() if name.startswith(("NCCL_", "RCCL_"))}
+        for one in largest.values():
+            library = {} if mpi else _library(output.facts.get("nccl_library", ""))
+            wrong = min(output.problems, key=lambda each: _ORDER.index(each.verdict), default=None)
+            by = "mpi" if mpi else "ccl"
+            yield _Number(output.tool, by, output.ranks, one, environment, library, problem=wrong)
+
+
+def _library(code: str) -> dict[str, str]:
+    """`NCCL 2.28.3` of nccl-tests' 22803."""
+    if not code.isdecimal() or len(code) < 5:
+        return {}
+    return {"name": "NCCL", "version": f"{int(code[:-4])}.{int(code[-4:-2])}.{int(code[-2:])}"}
+
+
+def _judged(
+    one: _Number, part: Part, parts: Sequence[Part], asked: Asked, policy: Policy
+) -> tuple[RunJudgement, Topology]:
+    assert part.board is not None
+    operation, nodes = one.samples.operation, asked.nodes
+    collective = operation in COLLECTIVES
+    ranks = one.ranks if collective and one.ranks else len(one.samples.ranks)
+    gpus = asked.gpus or (-(-ranks // nodes) if collective else part.board.gpus)
+    if collective:
+        ranks = ranks if one.ranks else gpus * nodes
+        if ranks != gpus * nodes:
+            raise UserError(f"{ranks} ranks are not {nodes} x {gpus} GPUs: say what took part with --gpus and --nodes")
+    topology = part.board.node(part.part.removeprefix("NVIDIA "), gpus, _nics(asked.nics))
+    device = (part.names[0].replace("*", ""), int(sum(part.memory_gib) / 2 * 2**30))
+    members = []
+    for rank in range(ranks):
+        node = rank * nodes // ranks
+        local = rank - -(-node * ranks // nodes)
+        gpu = Device(local, device[0], f"0000:{local:02x}:00.0", f"node{node}-gpu{local}", 0, device[1])
+        members.append(Rank(rank, f"node{node}", local, 1, "0", 0, gpu))
+    samples = replace(one.samples, ranks=tuple(range(ranks)), wrong_bytes=max(0, one.samples.wrong_bytes))
+    series = {"operation": operation, "schedule": "uncontended", "ranks": [*range(ranks)], "bytes": [samples.bytes]}
+    plan = {"series": [{**series, "round": -1}], "access": one.access, "injected": None, "shared_devices": False}
+    header = {
+        "program": one.tool,
+        "transport": one.transport,
+        "backend": "cuda",
+        "environment": dict(one.environment),
+        "host_copy_gbps": None,
+        "oversubscribed": False,
+        "plan": {**plan, "host_memory": "pinned" if operation in HOST_PATHS else None},
+        "ranks": [{"rank": each.rank} for each in members],
+        "libraries": {one.transport: one.library},
+    }
+    run = Run(one.tool, header, tuple(members), (replace(samples, placement=""),), {"records": 1})
+    judge = SystemJudge(topology, None, policy, parts=tuple(parts))
+    return judge.judge_alone(run), topology
+
+
+def _nics(text: str | None) -> tuple[Nic, ...]:
+    if text is None:
+        return ()
+    match = _NICS.fullmatch(text.strip())
+    if match is None or not 0 < int(match[1]) <= 64:
+        raise UserError(f"--nics {text!r}: say how many a node has, and of what rate, such as '8 x 400 Gb/s'")
+    return tuple(Nic(f"nic{each}", "NIC", float(match[2]), "--nics") for each in range(int(match[1])))
+
+
+def _lines(
+    number: _Number, run: RunJudgement, topology: Topology, known: tuple[Part, Sequence[Part]], path: str
+) -> Iterator[str]:
+    part, parts = known
+    if not run.judgements:
+        yield f"{run.verdict.value}  {path}: {number.tool}: no number of a size that says anything"
+        return
+    (judged,) = run.judgements[-1:]
+    nodes = len({each.host for each in run.run.ranks})
+    where = f"{nodes} nodes of {len(topology.gpus)}" if nodes > 1 else f"{len(judged.samples.ranks)}"
+    size = format_size(judged.samples.bytes)
+    what = f"{path}: {number.tool}, {where} x {part.part}, {size}"
+    yield f"{number.verdict(run).value}  {what}: {_say(judged, judged.value)}"
+    expected, achievable = judged.expectation.expected, judged.expectation.achievable
+    if number.problem is not None:
+        yield f"  problem      {number.problem.message}"
+    elif expected is not None:
+        of_data = f", {_say(judged, achievable)} of it data" if achievable is not None else ""
+        yield f"  links allow  {_say(judged, expected)}{of_data}: {judged.expectation.source.partition(';')[0]}"
+    rows = [*_rows(judged, run, topology, parts)]
+    measured = next((one for one in rows if one[1].alarm_of is None), None)
+    if measured is not None:
+        of, row = measured
+        conditions = row.conditions or f"{row.machines} machines"
+        yield f"  measured     {row.value:g} {row.unit}: {conditions} ({of.sources[row.source].source})"
+    yard = judged.yardstick
+    alarms = [one for one in rows if one[1].alarm_of is not None]
+    if yard is not None and yard.alarm:
+        yield f"  alarm        {apart(judged.value, yard.value)} the {yard.source}"
+    elif alarms:
+        told = "; ".join(f"{row.value:g} {row.unit} ({row.alarm_of})" for _, row in alarms[:3])
+        yield f"  alarms       {told}"
+    problems = [*([number.problem] if number.problem is not None else []), *run.problems]
+    code = next((each.code for each in problems if each.is_problem), judged.code)
+    if not code:
+        yield "  next         nothing: it is what others have. For every run: fabricheck init, then fabricheck run"
+        return
+    yield f"  likely       {CATALOGUE[code].sentence}: fabricheck explain {code}"
+    if CATALOGUE[code].steps:
+        yield f"  next         {CATALOGUE[code].steps[0].format(system='SYSTEM', node='the node', part='N', file=path)}"
+
+
+def _rows(
+    judged: Judgement, run: RunJudgement, topology: Topology, parts: Sequence[Part]
+) -> Iterator[tuple[Part, PartValue]]:
+    """What the parts' files say of it."""
+    metric = Metric(judged.name, "goodput" if judged.better == "higher" else "latency", judged.samples)
+    facts = Facts(run.run, topology)
+    for part in parts:
+        if all(part.is_of(each) for each in facts.devices.values()):
+            for row in sorted(part.values, key=lambda one: -one.machines):
+                known = in_unit(row.value, row.unit, metric, judged.expectation) is not None
+                if known and matches(row.where, metric, facts):
+                    yield part, row
+
+
+def _say(judged: Judgement, value: float) -> str:
+    if judged.unit != "Gb/s":
+        return f"{value:.4g} {judged.unit}"
+    operation, ranks = judged.samples.operation, len(judged.samples.ranks)
+    if operation in COLLECTIVES and ranks > 1:
+        return f"{value / 8 * bus_factor(operation, ranks):.4g} GB/s busbw"
+    return f"{value / 8:.4g} GB/s"
+
+
+def _of_nic(point: Point, path: str, asked: Asked, nics: Sequence[KnownNic]) -> Normal:
+    """Of what crossed a NIC alone."""
+    wanted = (asked.part or "").lower().replace(" ", "")
+    nic = next(
+        (one for one in nics if wanted and one.nic.lower().replace(" ", "") in (wanted, f"connectx-{wanted}")), None
+    )
+    if nic is None:
+        known = ", ".join(one.nic for one in nics)
+        raise UserError(f"{path}: is of a NIC: name it with --part: {known}")
+    rows = [one for one in nic.values if (one.tool, one.memory, one.unit) == (point.what, point.memory, point.unit)]
+    better = point.unit != "us"
+    bounds = sorted((one for one in rows if one.alarm_of is not None), key=lambda one: one.value, reverse=better)
+    broken = [one for one in bounds if (point.value < one.value if better else point.value > one.value)]
+    verdict = Verdict.DEGRADED if broken else Verdict.PASS if bounds else Verdict.INCOMPLETE
+    size = f", {format_size(point.bytes)}" if point.bytes else ""
+    lines = [
+        f"{verdict.value}  {path}: {point.what}, {nic.nic}, {point.memory} memory{size}: {point.value:.4g} {point.unit}"
+    ]
+    if better:
+        rate = parse_rate(nic.rate)
+        lines.append(f"  links allow  {rate:g} Gb/s a port ({nic.source}); payload {nic.payload}")
+    for one in (broken or bounds)[:1]:
+        side = apart(point.value, one.value)
+        required = f"{one.value:g} {one.unit} that {one.alarm_of} requires: {one.conditions}"
+        lines.append(f"  alarm        {side} the {required} ({one.source})")
+    if broken:
+        lines.append(
+            "  likely       the NIC, its slot or cable, or the memory that it reads: fabricheck explain slow-nic"
+        )
+        lines.append(
+            "  next         lspci -vv: LnkSta of the NIC; ibstat: rate; and the NUMA node that the tool ran on"
+        )
+    return Normal(verdict, tuple(lines))

@@ -1,0 +1,118 @@
+"""Bandwidths that nvbandwidth, TransferBench and perftest print, one number for each kind of transfer.
+
+They say nothing that proves where they ran, so that they are never a result of the suite; `fabricheck judge --part`
+says whether the number is normal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+
+
+@dataclass(frozen=True)
+class Point:
+    """The lowest of `count` numbers of one kind, in Gb/s, or us of a latency, and their median.
+
+    `operation` and `transport`: as of fabricbench, or `nic` where the data crossed a network alone; `bytes` is 0 where
+    the tool does not say it; `memory`: of a NIC, `host` or `gpu`.
+    """
+
+    tool: str
+    what: str
+    operation: str
+    transport: str
+    bytes: int
+    value: float
+    middle: float
+    count: int
+    access: str = "write"
+    memory: str = ""
+    unit: str = "Gb/s"
+
+
+_NVBANDWIDTH = re.compile(r"^Running (\w+?)_(ce|sm)\.?$")
+# nvbandwidth's default buffer (--bufferSize).
+_BUFFER = 512 << 20
+_CELLS = re.compile(r"^\s*\d+((?:\s+(?:N/A|[0-9.]+))+)\s*$")
+_KINDS = {
+    "host_to_device_memcpy": ("host_to_device", "write", 1),
+    "device_to_host_memcpy": ("device_to_host", "write", 1),
+    "device_to_device_memcpy_read": ("unidirectional", "read", 1),
+    "device_to_device_memcpy_write": ("unidirectional", "write", 1),
+    # Both directions together.
+    "device_to_device_bidirectional_memcpy_read": ("bidirectional", "read", 2),
+    "device_to_device_bidirectional_memcpy_write": ("bidirectional", "write", 2),
+    "device_local_copy": ("local_copy", "write", 1),
+}
+_TRANSFER = re.compile(
+    r"Transfer +\d+ *\| *([0-9.]+) GB/s *\|.*?\| *(\d+) bytes *\| *"
+    r"\(?([CGHFBMN])(\d+)\)? *-> *(GFX|DMA|CPU|G|D|C):?\d*[^>]*-> *\(?([CGHFBMN])(\d+)\)?"
+)
+_PERFTEST = re.compile(r"^ *(RDMA_Write|RDMA_Read|Send)\b.* (BW|Latency) Test", re.MULTILINE)
+_PERFTEST_NAMES = {"RDMA_Write": "ib_write", "RDMA_Read": "ib_read", "Send": "ib_send"}
+_UNITS = {"Gb/sec": 1.0, "MB/sec": 8 * (1 << 20) / 1e9, "MiB/sec": 8 * (1 << 20) / 1e9}
+_ROW = re.compile(r"^ *(\d+) +(\d+) +([0-9.]+) +([0-9.]+)(?: +[0-9.]+)* *$", re.MULTILINE)
+
+
+def read_points(text: str) -> tuple[Point, ...]:
+    """What the tools printed in a text; none where it is of another one."""
+    return (*_nvbandwidth(text), *_transferbench(text), *_perftest(text))
+
+
+def _nvbandwidth(text: str) -> Iterator[Point]:
+    name, mover = "", ""
+    cells: list[float] = []
+    for line in (*text.splitlines(), "Running end_ce."):
+        if match := _NVBANDWIDTH.match(line.strip()):
+            if name in _KINDS and cells:
+                operation, access, directions = _KINDS[name]
+                values = [8 * each / directions for each in cells]
+                by = "copy" if mover == "ce" else "kernel"
+                what = f"{name}_{mover}"
+                yield Point("nvbandwidth", what, operation, by, _BUFFER, *_of(values), access=access)
+            name, mover, cells = match[1], match[2], []
+        elif match := _CELLS.match(line):
+            words = match[1].split()
+            # The first line of a matrix has the numbers of GPUs.
+            cells += [float(each) for each in words if "." in each]
+
+
+def _transferbench(text: str) -> Iterator[Point]:
+    if "TransferBench" not in text[:4096] and not re.search(r"^Test \d+:", text, re.MULTILINE):
+        return
+    found: dict[tuple[str, str, int], list[float]] = {}
+    for rate, size, source, from_, mover, target, to in _TRANSFER.findall(text):
+        ends = ("G" in source or "F" in source, "G" in target or "F" in target)
+        operation = {(True, True): "unidirectional", (True, False): "device_to_host", (False, True): "host_to_device"}
+        if ends not in operation or (ends == (True, True) and from_ == to):
+            continue
+        by = "copy" if mover.startswith("D") else "kernel"
+        found.setdefault((operation[ends], by, int(size)), []).append(8 * float(rate))
+    for (operation_, by, bytes_), values in found.items():
+        yield Point("TransferBench", f"{operation_} by {by}", operation_, by, bytes_, *_of(values))
+
+
+def _perftest(text: str) -> Iterator[Point]:
+    title = _PERFTEST.search(text)
+    rows = [match.groups() for match in _ROW.finditer(text)]
+    if title is None or not rows:
+        return
+    latency = title[2] == "Latency"
+    name = f"{_PERFTEST_NAMES[title[1]]}_{'lat' if latency else 'bw'}"
+    memory = "gpu" if re.search(r"use_cuda|use_rocm|cuda|CUDA device|ROCm device|hip", text) else "host"
+    unit = re.search(r"BW average\[([^\]]+)\]", text)
+    size, _, _, average = (min if latency else max)(rows, key=lambda row: int(row[0]))
+    if latency:
+        typical = re.search(rf"^ *{size} +\d+ +[0-9.]+ +[0-9.]+ +([0-9.]+)", text, re.MULTILINE)
+        value = float(typical[1]) if typical else float(average)
+        yield Point("perftest", name, "nic", "nic", int(size), *_of([value]), memory=memory, unit="us")
+    elif unit is not None and unit[1] in _UNITS:
+        value = float(average) * _UNITS[unit[1]]
+        yield Point("perftest", name, "nic", "nic", int(size), *_of([value]), memory=memory)
+
+
+def _of(values: list[float]) -> tuple[float, float, int]:
+    return min(values), median(values), len(values)

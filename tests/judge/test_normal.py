@@ -1,0 +1,124 @@
+"""Is my number normal: outputs of tools as people paste them, against parts and what others measured of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fabricheck.cli import cli
+from fabricheck.errors import UserError
+from fabricheck.judge.nics import load_nics
+from fabricheck.judge.normal import Asked, is_normal
+from fabricheck.records.catalogue import CATALOGUE
+from fabricheck.records.verdict import Verdict
+from fabricheck.results.point_tools import read_points
+from tests.support.nodes import ROOT
+
+DATA = ROOT / "tests" / "data"
+OPTIONS = (
+    "# nThread 1 nGpus 8 minBytes 17179869184 maxBytes 17179869184 step: 2(factor) "
+    "warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0"
+)
+NCCL = """\
+# nccl-tests version 2.17.6 nccl-headers=22707 nccl-library=22707
+# Collective test starting: all_reduce_perf
+{options}
+#
+# Using devices
+{devices}
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+ 17179869184    4294967296     float     sum      -1  {half}  {half}
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : {bus:.4f}
+#
+"""
+PERFTEST = """\
+---------------------------------------------------------------------------------------
+                    RDMA_Write BW Test
+ Dual-port       : OFF          Device         : mlx5_0
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 8388608    5000             {rate:.2f}             {rate:.2f}             0.005825
+---------------------------------------------------------------------------------------
+"""
+TRANSFERBENCH = """\
+TransferBench v1.59.00
+Test 1:
+ Executor: GPU 00    |   {rate:.3f} GB/s |    1.418 ms |     67108864 bytes | 47.9 GB/s (sum)
+     Transfer 00     |   {rate:.3f} GB/s |    1.418 ms |     67108864 bytes | G0 -> GFX:0:4 -> G1
+"""
+
+
+def nccl(bus: float, gpu: str = "NVIDIA H200") -> str:
+    size = 17179869184
+    time = round(size / (bus / 1.75) / 1e3)
+    algbw = size / time / 1e3
+    lines = [f"#  Rank  {n} Group  0 Pid   1 on  vm device  {n} [0000:00:0{n}] {gpu}" for n in range(8)]
+    half = f"{time:.0f}  {algbw:.2f}  {algbw * 1.75:.2f}  0"
+    return NCCL.format(options=OPTIONS, devices="\n".join(lines), half=half, bus=algbw * 1.75)
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "verdict", "code"),
+    [
+        (nccl(480), Asked("H200", 8), Verdict.PASS, None),
+        (nccl(480), Asked(None, None), Verdict.PASS, None),
+        (nccl(367), Asked("H200", 8), Verdict.DEGRADED, "nvls-not-used"),
+        (nccl(225, "NVIDIA A100-SXM4-80GB"), Asked("A100", 8), Verdict.DEGRADED, "under-alarm"),
+        (nccl(840, "NVIDIA GB300"), Asked("GB300", 4, 2), Verdict.PASS, None),
+        (nccl(180, "NVIDIA GB300"), Asked("GB300", 4, 2), Verdict.FAIL, "below-floor"),
+        (PERFTEST.format(rate=391), Asked("ConnectX-7", None), Verdict.PASS, None),
+        (PERFTEST.format(rate=300), Asked("ConnectX-7", None), Verdict.DEGRADED, "slow-nic"),
+        (TRANSFERBENCH.format(rate=48.2), Asked("MI300X", 8), Verdict.PASS, None),
+        (TRANSFERBENCH.format(rate=40), Asked("MI300X", 8), Verdict.DEGRADED, "under-alarm"),
+    ],
+)
+def test_a_number_is_held_against_the_part(text: str, asked: Asked, verdict: Verdict, code: str | None) -> None:
+    found = is_normal(text, "mail.txt", asked, ROOT)
+    assert found.verdict is verdict, found.lines
+    assert len(found.lines) <= 6
+    told = [word for line in found.lines for word in line.split() if word in CATALOGUE]
+    assert told == ([code] if code else [])
+
+
+def test_of_several_numbers_the_worst_counts() -> None:
+    """One direction of the recorded pair has half of the other's."""
+    text = (DATA / "field_reports" / "nvbandwidth.txt").read_text()
+    (point,) = read_points(text)
+    assert (point.operation, point.transport, point.access, point.count) == ("unidirectional", "copy", "read", 2)
+    assert point.value == pytest.approx(8 * 196.1)
+    assert is_normal(text, "mail.txt", Asked(None, None), ROOT).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "said"),
+    [
+        ("hello", Asked("H200", 8), "has no number"),
+        (nccl(480), Asked("H2000", 8), "names none of the parts"),
+        (nccl(480), Asked("H200", 4), "8 ranks are not 1 x 4 GPUs"),
+        (nccl(480), Asked("H200", 8, 1, "many"), "8 x 400 Gb/s"),
+        (PERFTEST.format(rate=300), Asked("H200", 8), "name it with --part"),
+    ],
+)
+def test_what_cannot_be_answered_is_one_line(text: str, asked: Asked, said: str) -> None:
+    with pytest.raises(UserError, match=said) as error:
+        is_normal(text, "mail.txt", asked, ROOT)
+    assert "\n" not in str(error.value)
+
+
+def test_the_command_says_it_without_a_site(tmp_path: Path) -> None:
+    file = tmp_path / "mail.txt"
+    file.write_text(nccl(367), encoding="utf-8")
+    found = CliRunner().invoke(cli, ["judge", str(file), "--part", "H200", "--gpus", "8"])
+    assert found.exit_code == 1
+    assert 4 <= len(found.output.splitlines()) <= 6
+    assert "OCI" in found.output and "nvls-not-used" in found.output
+
+
+def test_every_nic_of_today_has_a_rate_and_its_payload() -> None:
+    nics = load_nics(ROOT / "reference_values" / "nics" / "known.yaml")
+    assert {one.nic for one in nics} >= {*(f"ConnectX-{n}" for n in range(5, 9)), "Cassini", "EFA", "Thor 2"}
