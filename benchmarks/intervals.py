@@ -219,8 +219,8 @@ def main() -> int:
     for shape in (SHAPES[0], SHAPES[6], AR_09, SHAPES[7]):
         print_stopping_of_shape(shape, min(number, 100))
     print("\n## Converged: how often, after how many iterations, and whether the interval holds the median\n")
-    head = ("iterations", "converged", "iterations", "holds", "with 50 correlation times", "iterations", "holds")
-    print("|", " | ".join(head), "|\n" + "|---" * len(head) + "|")
+    columns = ("iterations", "converged", "iterations", "holds", "with 50 correlation times", "iterations", "holds")
+    print("|", " | ".join(columns), "|\n" + "|---" * len(columns) + "|")
     for correlation in (0.0, 0.5, 0.9, 0.98):
         print_converged(Shape(f"AR {correlation}", autocorrelated(correlation)), number)
     return 0

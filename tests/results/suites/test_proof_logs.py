@@ -230,7 +230,7 @@ def test_what_fabricbench_kept_of_a_log_gives_the_same_reasons() -> None:
         {"text": "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'", "warning": False, "ranks": [0], "of_ranks": 1},
         {"text": "Error: No space left on device (28)", "warning": True, "ranks": [3], "of_ranks": 1},
     ]
-    facts = facts_of_remarks(remarks)
+    facts = facts_of_remarks({"remarks": remarks})
     assert facts == {"GPUDirect RDMA": "Disabled for HCA 0 'mlx5_0'", "warning": "Error: No space left on device (28)"}
     reasons = reasons_of(facts, "NET/IB/GDRDMA", ["NET/IB/0"])
     assert any("HCA 0" in each for each in reasons) and any("No space" in each for each in reasons)
