@@ -46,6 +46,7 @@ _ASK_S = 60
 #: Hours after which a verdict is old: a nightly run's is until the next.
 _HOURS = 24.0
 _SLOW = ("FAIL", "DEGRADED")
+_PASSING = "intermittent"
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,15 @@ Ask = Callable[[str], Mapping[str, Node]]
 
 def proven_bad(verdict: Mapping[str, Any]) -> dict[str, str]:
     """Why each host is to be drained, by the content of a verdict.json."""
-    if "fleet" in verdict:
-        return {
-            _text(each["node"]): f"{_text(each['evidence'][0]['part'])}: {_text(each['evidence'][0]['message'])}"
-            for each in verdict["fleet"]["bad"]
-            if each["verdict"] in _SLOW
-        }
     reasons: dict[str, str] = {}
+    if "fleet" in verdict:
+        # What came and went is to be watched; it is no proof that the node is bad now.
+        for each in verdict["fleet"]["bad"]:
+            worst = each["evidence"][0]
+            proofs = [one for one in each["evidence"] if one["verdict"] in _SLOW and one.get("code") != _PASSING]
+            if worst["verdict"] in _SLOW and proofs:
+                reasons[_text(each["node"])] = f"{_text(proofs[0]['part'])}: {_text(proofs[0]['message'])}"
+        return reasons
     for run in verdict["runs"]:
         if run["verdict"] == "FAIL" and len(hosts := _hosts(run)) == 1:
             found = [*run["problems"], *({"message": f"{m['name']}: {m['reason']}", **m} for m in run["metrics"])]

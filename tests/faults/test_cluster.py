@@ -146,7 +146,7 @@ def test_a_slow_link_without_references(site: Site) -> None:
     (site.root / "reference_values/emulated.yaml").write_text("$uncalibrated: {'*': lost}\n", encoding="utf-8")
     faults.slow(site.cluster, "nid002:hsn0", 50)
     how = "fault slow nid002:hsn0, no references"
-    expect(site.run(LEAF), "references are missing, and a link is 50% slower", how, Verdict.FAIL, "is under the floor")
+    expect(site.run(LEAF), "references are missing, and a link is 50% slower", how, Verdict.FAIL, "[below-floor]")
 
 
 @pytest.mark.full
@@ -159,7 +159,7 @@ def test_a_link_that_is_slow_in_one_direction(site: Site) -> None:
 def test_the_port_and_the_direction_of_a_loss_are_named(site: Site) -> None:
     faults.slow(site.cluster, "nid002:hsn0", 30, one_side=True)
     fault, how = "a port is 30% slower in one direction", "fault slow nid002:hsn0 30 --one-side, with references"
-    expect(site.run(LEAF), fault, how, Verdict.DEGRADED, "nid002:hsn0 sending or nid002 sending is slow")
+    expect(site.run(LEAF), fault, how, Verdict.DEGRADED, "[slow-part nid002:hsn0 sending or nid002 sending]")
 
 
 @pytest.mark.full
@@ -179,7 +179,7 @@ def test_a_cable_with_more_delay(site: Site, monkeypatch: pytest.MonkeyPatch) ->
     done = until(site, lambda done: done.status != 0)
     assert done is not None
     fault, how = "a cable has 0.4 ms more delay, without references", "fault delay nid002:hsn0 400"
-    said = "nid002:hsn0 or nid002 is slow: 6 metrics are slower than their equals"
+    said = "[slow-part nid002:hsn0 or nid002]"
     expect(done, fault, how, Verdict.DEGRADED, said, "unidirectional contended mpi 8B")
     late = {name for name, value in done.metrics.items() if name.endswith("_8b_latency") and value > 0}
     assert len(late) == 12
@@ -234,7 +234,7 @@ def test_a_switchs_port_that_drops_large_packets(site: Site) -> None:
     finally:
         set_mtu(port, 1500)
     how = "ip link set l1 mtu 1400 on leaf0, the port to nid002"
-    said = "nid002: hsn0: packets of 1,500 bytes do not get through to or from it, of 1,400 they do"
+    said = "[packets-too-large nid002:hsn0]"
     expect(done, "a port of a switch has a smaller MTU", how, Verdict.INCOMPLETE, said)
 
 
@@ -353,7 +353,7 @@ def test_mpi_without_evidence(site: Site) -> None:
     settings = site.root / "site_configs/emulated/settings.py"
     replace(settings, '"mpi": name.partition("-")[0],', '"mpi": "a name of its own",')
     done = site.run("pair")
-    said = "no library reported which way the data went, and TCP has to be proven"
+    said = "[path-forbidden]"
     expect(done, "MPI does not say over what it sends", "its log is not asked for", Verdict.INVALID, said)
 
 
@@ -362,7 +362,7 @@ def test_a_variable_that_the_launcher_does_not_pass_on(site: Site) -> None:
     settings = site.root / "site_configs/emulated/settings.py"
     replace(settings, 'if "-" in name else []', 'if "-" in name else ["--export=PATH,SLURM_MPI_TYPE"]')
     done = site.run(LEAF)
-    said = "OMPI_MCA_btl_tcp_if_include was unset"
+    said = "[setting-not-in-effect]"
     expect(done, "the launcher does not pass a variable on", "srun --export", Verdict.INVALID, said)
 
 

@@ -194,7 +194,7 @@ PLANTED = {
         "NCCL_IGNORE_CPU_AFFINITY",
     ),
     "reference_missed": Planted(
-        "the goodput is below the reference", "the reference was raised", Verdict.DEGRADED, "of the reference"
+        "the goodput is below the reference", "the reference was raised", Verdict.DEGRADED, "below the reference"
     ),
     "reference_in_another_unit": Planted(
         "the reference is in another unit", "it was given in GB/s", Verdict.INVALID, "GB/s"

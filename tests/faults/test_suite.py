@@ -14,6 +14,7 @@ import pytest
 from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
 from tests.faults.matrix import Outcome, settle
+from tests.support.findings import line_of
 from tests.support.toy import ToySuite
 
 pytestmark = pytest.mark.e2e
@@ -42,9 +43,9 @@ def run(toy: ToySuite) -> Finished:
     if not written:
         return Finished(job.returncode, None, tuple(job.stderr.strip().splitlines()), results)
     (verdict,) = written
-    lines = [one["message"] for one in verdict["problems"]]
+    lines = [line_of(one) for one in verdict["problems"]]
     for measured in verdict["runs"]:
-        lines += [one["message"] for one in measured["problems"]]
+        lines += map(line_of, measured["problems"])
     return Finished(job.returncode, verdict["verdict"], tuple(lines), results)
 
 

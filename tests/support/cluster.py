@@ -18,6 +18,7 @@ from fabricheck.emulation.cluster import Cluster, emulated_cluster, require_mach
 from fabricheck.errors import UserError
 from fabricheck.suite import suite_root
 from tests.support.effort import is_full
+from tests.support.findings import line_of
 from tools import build
 
 TOPOLOGY = suite_root() / "site_configs" / "emulated" / "topology.yaml"
@@ -106,11 +107,11 @@ class Site:
         assert (folder / "verdict.json").exists(), output
         written = json.loads((folder / "verdict.json").read_text(encoding="utf-8"))
         metrics = {one["name"]: one["value"] for run in written["runs"] for one in run["metrics"]}
-        problems = [each["message"] for each in written["problems"]]
+        problems = [line_of(each) for each in written["problems"]]
         for run in written["runs"]:
-            problems += [f"{each['verdict']}: {each['message']}" for each in run["problems"]]
+            problems += map(line_of, run["problems"])
             bad = [each for each in run["metrics"] if each["verdict"] != "PASS"]
-            problems += [f"{each['verdict']}: {each['name']}: {each['reason']}" for each in bad]
+            problems += [f"{each['verdict']}: {each['name']}: {each['reason']} [{each['code']}]" for each in bad]
         findings = tuple(each["message"] for each in written["findings"])
         return Finished(status, written["verdict"], folder, output, tuple(problems), findings, metrics)
 
