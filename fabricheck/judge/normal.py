@@ -174,7 +174,7 @@ def _judged(
         "oversubscribed": False,
         "plan": {**plan, "host_memory": "pinned" if operation in HOST_PATHS else None},
         "ranks": [{"rank": each.rank} for each in members],
-        "libraries": {one.transport: one.library},
+        "libraries": {one.transport: one.library} if one.library else {},
     }
     run = Run(one.tool, header, tuple(members), (replace(samples, placement=""),), {"records": 1})
     judge = SystemJudge(topology, None, policy, parts=tuple(parts))

@@ -33,10 +33,12 @@ class Point:
     unit: str = "Gb/s"
 
 
+# More than any link or memory has, in Gb/s or us.
+_MOST = 1e9
 _NVBANDWIDTH = re.compile(r"^Running (\w+?)_(ce|sm)\.?$")
 # nvbandwidth's default buffer (--bufferSize).
 _BUFFER = 512 << 20
-_CELLS = re.compile(r"^\s*\d+((?:\s+(?:N/A|[0-9.]+))+)\s*$")
+_CELLS = re.compile(r"^\s*\d+((?:\s+(?:N/A|[0-9]+(?:\.[0-9]+)?))+)\s*$")
 _KINDS = {
     "host_to_device_memcpy": ("host_to_device", "write", 1),
     "device_to_host_memcpy": ("device_to_host", "write", 1),
@@ -48,18 +50,21 @@ _KINDS = {
     "device_local_copy": ("local_copy", "write", 1),
 }
 _TRANSFER = re.compile(
-    r"Transfer +\d+ *\| *([0-9.]+) GB/s *\|.*?\| *(\d+) bytes *\| *"
+    r"Transfer +\d+ *\| *([0-9]+(?:\.[0-9]+)?) GB/s *\|.*?\| *(\d+) bytes *\| *"
     r"\(?([CGHFBMN])(\d+)\)? *-> *(GFX|DMA|CPU|G|D|C):?\d*[^>]*-> *\(?([CGHFBMN])(\d+)\)?"
 )
 _PERFTEST = re.compile(r"^ *(RDMA_Write|RDMA_Read|Send)\b.* (BW|Latency) Test", re.MULTILINE)
 _PERFTEST_NAMES = {"RDMA_Write": "ib_write", "RDMA_Read": "ib_read", "Send": "ib_send"}
 _UNITS = {"Gb/sec": 1.0, "MB/sec": 8 * (1 << 20) / 1e9, "MiB/sec": 8 * (1 << 20) / 1e9}
-_ROW = re.compile(r"^ *(\d+) +(\d+) +([0-9.]+) +([0-9.]+)(?: +[0-9.]+)* *$", re.MULTILINE)
+_ROW = re.compile(
+    r"^ *(\d+) +(\d+) +([0-9]+(?:\.[0-9]+)?) +([0-9]+(?:\.[0-9]+)?)(?: +[0-9]+(?:\.[0-9]+)?)* *$", re.MULTILINE
+)
 
 
 def read_points(text: str) -> tuple[Point, ...]:
-    """What the tools printed in a text; none where it is of another one."""
-    return (*_nvbandwidth(text), *_transferbench(text), *_perftest(text))
+    """What the tools printed in a text; none where it is of another one, and no number that is none."""
+    found = (*_nvbandwidth(text), *_transferbench(text), *_perftest(text))
+    return tuple(each for each in found if 0 < each.value < _MOST and 0 <= each.bytes <= 1 << 50)
 
 
 def _nvbandwidth(text: str) -> Iterator[Point]:
@@ -106,7 +111,9 @@ def _perftest(text: str) -> Iterator[Point]:
     unit = re.search(r"BW average\[([^\]]+)\]", text)
     size, _, _, average = (min if latency else max)(rows, key=lambda row: int(row[0]))
     if latency:
-        typical = re.search(rf"^ *{size} +\d+ +[0-9.]+ +[0-9.]+ +([0-9.]+)", text, re.MULTILINE)
+        typical = re.search(
+            rf"^ *{size} +\d+ +[0-9]+(?:\.[0-9]+)? +[0-9]+(?:\.[0-9]+)? +([0-9]+(?:\.[0-9]+)?)", text, re.MULTILINE
+        )
         value = float(typical[1]) if typical else float(average)
         yield Point("perftest", name, "nic", "nic", int(size), *_of([value]), memory=memory, unit="us")
     elif unit is not None and unit[1] in _UNITS:

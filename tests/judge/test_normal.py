@@ -122,3 +122,11 @@ def test_the_command_says_it_without_a_site(tmp_path: Path) -> None:
 def test_every_nic_of_today_has_a_rate_and_its_payload() -> None:
     nics = load_nics(ROOT / "reference_values" / "nics" / "known.yaml")
     assert {one.nic for one in nics} >= {*(f"ConnectX-{n}" for n in range(5, 9)), "Cassini", "EFA", "Thor 2"}
+
+
+def test_damaged_outputs_are_no_traceback() -> None:
+    """What a fuzzer found: a blot for a number, a number that is none, an output that does not say which library."""
+    text = (DATA / "field_reports" / "nvbandwidth.txt").read_text()
+    assert read_points(text.replace("196.10", ".").replace("393.34", "0")) == ()
+    osu = (DATA / "suites" / "osu" / "h200_osu_bw_DD.txt").read_text()
+    assert is_normal(osu, "mail.txt", Asked("H200", None, 3), ROOT).lines
