@@ -131,6 +131,14 @@ EVENT_RULES = {
         "look the SXid up in the Fabric Manager User Guide, and see its log",
         Verdict.DEGRADED,
     ),
+    "out-of-memory": Rule(
+        "out-of-memory",
+        "",
+        lambda *_: True,
+        "the kernel ended a process for want of memory",
+        "ask for the whole memory of the node (--mem=0), or measure smaller sizes (most_bytes of the partition)",
+        Verdict.INCOMPLETE,
+    ),
     "gpu-reset": Rule(
         "gpu-reset", "", lambda *_: True, "the driver reset a GPU", "dmesg; amd-smi reset; drain it", Verdict.DEGRADED
     ),
@@ -188,7 +196,7 @@ def _events(node: Node) -> Iterator[Evidence]:
         if watched and event not in known:
             text = f"{rule.text} during the test: {event.text}"
             yield Evidence(rule.code, node.host, event.part, text, rule.step, rule.verdict, network=rule.network)
-        else:
+        elif rule.verdict is not Verdict.INCOMPLETE:  # which was of another job
             earlier[event.kind, event.part] = earlier.get((event.kind, event.part), 0) + 1
     for (kind, part), count in earlier.items():
         rule = EVENT_RULES[kind]

@@ -299,6 +299,10 @@ CATALOGUE: Mapping[str, Entry] = {
         "The benchmark or the launcher reports a signal. Signal 11 of MPI on device memory is mostly a library that "
         "is not GPU-aware.",
         (_GPU_AWARE, "Was it out of memory? `dmesg -T` on {node}; then rfm_job.err in the stage folder")),
+    "out-of-memory": Entry("A process was ended for want of memory", _ENDED, _REPORTED,
+        "The kernel's log has it, during the test: the limit of the job's cgroup, or the node's memory.",
+        ("Ask for the whole memory of the node: `--mem=0` in `access` of the partition",
+         "Measure smaller sizes: `most_bytes` in `extras` of the partition")),
     "rank-hangs": Entry("A rank hangs", _ENDED, _REPORTED,
         "No rank made progress for the time-out, and these had not arrived. What NCCL's RAS knows of processes on "
         "all nodes is in the last line of the result file (`library`): one that is dead or does not answer comes "

@@ -17,7 +17,8 @@ from fabricheck.state.sysfs import read
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+),? ?(.*)")
 _ADDRESS = r"(?P<part>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 #: What is looked for beside XIDs: NVSwitch's errors (NVIDIA Fabric Manager User Guide, SXid), resets and lost XGMI of
-#: AMD's GPUs (Linux, amdgpu_device.c and amdgpu_ras.c), PCIe errors (aer.c), links of ports (their drivers).
+#: AMD's GPUs (Linux, amdgpu_device.c and amdgpu_ras.c), PCIe errors (aer.c), links of ports (their drivers),
+#: and processes that the kernel ended for want of memory, a cgroup's or the node's (mm/oom_kill.c).
 EVENTS: Mapping[str, re.Pattern[str]] = {
     "sxid": re.compile(r"nvidia-nvswitch\d*: SXid \(PCI:(?P<part>[0-9a-fA-F:.]+)\): \d+, .*"),
     "gpu-reset": re.compile(rf"amdgpu {_ADDRESS}: (?:amdgpu: )?GPU reset (?:begin|\(\d+\) failed).*"),
@@ -25,6 +26,7 @@ EVENTS: Mapping[str, re.Pattern[str]] = {
         rf"amdgpu {_ADDRESS}: (?:amdgpu: )?(?:.*uncorrectable .*error.*detected|socket: .*XGMI.*error).*"
     ),
     "pcie-aer": re.compile(rf"{_ADDRESS}: (?:AER: )?PCIe Bus Error: severity=.*"),
+    "out-of-memory": re.compile(r"(?:Memory cgroup out|Out) of memory: Killed process \d+ \([^)]*\)"),
     "link-down": re.compile(
         r"(?:mlx5_core|bnxt_en|ionic|ice) [0-9a-f:.]+ (?P<part>[\w.-]+): (?:NIC )?Link (?:is )?[Dd]own.*"
     ),

@@ -121,6 +121,15 @@ def test_what_the_kernel_logs_during_a_test(kind: str, part: str, code: str, ver
     assert (code, verdict) in found and len(found) == 2
 
 
+def test_a_process_that_the_kernel_ended_during_the_test() -> None:
+    old, new = (KernelEvent("out-of-memory", "", at, "Out of memory: Killed process 1 (a)") for at in (1.0, 100.0))
+    before, after = node("nid001", events=(old,)), node("nid001", "after", events=(old, new))
+    (found,) = evidence_of(run_with([before], [after]), None)
+    assert (found.code, found.verdict) == ("out-of-memory", Verdict.INCOMPLETE)
+    # That of an earlier job says nothing.
+    assert evidence_of(run_with([before], [replace(before, when="after")]), None) == ()
+
+
 def test_equal_nodes_are_compared() -> None:
     before = [node(host, settings=dict(HEALTHY)) for host in ("a", "b", "c")]
     before[1] = replace(before[1], settings={**HEALTHY, "IOMMU": "translating"})

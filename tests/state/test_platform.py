@@ -116,6 +116,12 @@ def test_modules_limits_and_channels(tmp_path: Path) -> None:
         ("pcieport 0000:40:01.1: AER: PCIe Bus Error: severity=Corrected, type=Data Link", "pcie-aer", "0000:40:01.1"),
         ("mlx5_core 0000:1a:00.0 eth0: Link down", "link-down", "eth0"),
         ("bnxt_en 0000:1a:00.0 ens1np0: NIC Link is Down", "link-down", "ens1np0"),
+        (
+            "Memory cgroup out of memory: Killed process 4242 (fabricbench) total-vm:1kB, anon-rss:1kB",
+            "out-of-memory",
+            "",
+        ),
+        ("Out of memory: Killed process 4242 (python3) total-vm:1kB", "out-of-memory", ""),
         ("mlx5_core 0000:1a:00.0 eth0: Link up", "", ""),
         ("amdgpu 0000:c1:00.0: amdgpu: ring gfx uses VM inv eng 0", "", ""),
     ],
