@@ -21,6 +21,7 @@ from fabricheck.judge.published import Published, load_published, yardsticks_of_
 from fabricheck.judge.references import Key, References, load_references
 from fabricheck.judge.siblings import Compared, compare_siblings
 from fabricheck.judge.slow_parts import judge_parts
+from fabricheck.judge.stalls import find_stalls
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Expectation, Reference, Yardstick
@@ -97,7 +98,8 @@ class SystemJudge:
         and, of slow ones, their nodes say."""
         compared = compare_siblings(runs, self.policy)
         judged, problems = judge_parts(compared.runs, self.references)
-        findings = (*compared.findings, *self._other_nodes(judged))
+        told = (each for run in judged for each in find_stalls(run) if not each.is_problem)
+        findings = (*compared.findings, *self._other_nodes(judged), *told)
         return Compared(tuple(map(beside_metrics, judged)), (*compared.problems, *problems), findings)
 
     def _other_nodes(self, runs: Sequence[RunJudgement]) -> Iterator[Finding]:
@@ -128,7 +130,10 @@ class SystemJudge:
         other = problem_of_gpus(run, topology) if topology is not None else None
         if other is not None:
             judged = replace(judged, verdict=worst([judged.verdict, other.verdict]), problems=(*judged.problems, other))
-        return replace(with_problems_of_nodes(judged, topology), topology=topology)
+        judged = replace(with_problems_of_nodes(judged, topology), topology=topology)
+        stalls = tuple(each for each in find_stalls(judged) if each.is_problem)
+        verdict = worst([judged.verdict, *(each.verdict for each in stalls)])
+        return replace(judged, verdict=verdict, problems=(*judged.problems, *stalls))
 
     def _known(self, run: Run, topology: Topology | None) -> Known:
         if not is_comparable(run):
