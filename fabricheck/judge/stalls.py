@@ -41,7 +41,8 @@ def find_stalls(judged: RunJudgement) -> Iterator[Finding]:
         hosts = dict.fromkeys(short_name(run.ranks[each].host) for each in samples.ranks if each < len(run.ranks))
         text = (
             f"{samples.operation} of {samples.bytes:,} bytes stood still for {seconds:.3g} s, its median is "
-            f"{usual:.3g} ms: {count} of {total:,} iterations of the run took seconds{'; a link went down' if flapped else ''}"
+            f"{usual:.3g} ms: {count} of {total:,} iterations of the run took seconds"
+            f"{'; a link went down' if flapped else ''}"
         )
         verdict = Verdict.DEGRADED if count > 1 or flapped else Verdict.PASS
         yield Finding("stalled", verdict, text, tuple(map(Component.of_node, hosts)), seconds, usual / 1e3, "s")

@@ -33,6 +33,7 @@ from fabricheck.report.figures import Figure
 from fabricheck.report.grid import grid_of
 from fabricheck.report.past import Past
 from fabricheck.report.past_view import comparison_view, history_view
+from fabricheck.report.plotly_js import plotly_notice
 from fabricheck.report.run_view import Explained, NotPassed, RunView, not_passed_of, run_detail, run_view
 from fabricheck.report.summary import counted, numbers, standing
 from fabricheck.units import format_size
@@ -175,6 +176,7 @@ def render_html(
         ),
         # Base64 of megabytes, in which nothing has to be escaped.
         plotly=Markup(packed_plotly()),
+        plotly_notice=Markup(plotly_notice()),
         plots=Markup(packed(f"[{','.join(figures.texts)}]".encode())),
         packed=Markup(packed(json.dumps(bodies.texts).encode())),
     )

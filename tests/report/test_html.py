@@ -569,3 +569,11 @@ def test_a_page_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"report\.html cannot be written: "):
         write_html([pair_run()], tmp_path / "report.html", title="t", system="s")
     assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_page_says_whose_the_script_is_that_it_carries(tmp_path: Path) -> None:
+    """As its licence asks for; the script itself is packed."""
+    write_html([pair_run()], tmp_path / "report.html", title="t", system="alps")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    (notice,) = re.findall("<!-- Packed below:(.*?)-->", text, re.DOTALL)
+    assert re.search(r"Copyright \S+, Plotly, Inc\.", notice) and "Permission is hereby granted" in notice
