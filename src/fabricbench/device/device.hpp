@@ -160,8 +160,8 @@ class TrainClock {
 
  private:
   HostMemory flag_;
-  void* first_ = nullptr;
-  void* last_ = nullptr;
+  [[maybe_unused]] void* first_ = nullptr;  // not on the host
+  [[maybe_unused]] void* last_ = nullptr;
 };
 // Why this backend has none; empty where it has.
 std::string why_no_trains();
