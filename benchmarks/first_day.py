@@ -110,7 +110,7 @@ def tried(name: str, place: str, found: Compared) -> Tried:
     bad = [each for run in found.runs for each in run.judgements if each.verdict is Verdict.DEGRADED]
     lines = [*(each.message for each in found.problems), *(each.message for each in found.findings)]
     by = ", ".join(sorted({each.judged_by for each in bad}))
-    named = not place or any(place in each.place.split(" or ") for each in found.problems)
+    named = not place or any(place == one.text for each in found.problems for one in each.components)
     return Tried(name, place, bool(bad), named, by, lines[0] if lines else "")
 
 
@@ -177,7 +177,7 @@ def _one_nic(rng: np.random.Generator, runs: Sequence[Run]) -> Tried:
     bad = int(rng.integers(8))
     slow = slower([made], 0.05, lambda run, each: bad in each.ranks or bad + 8 in each.ranks)
     found = judged(SystemJudge.of("dgx-a100"), slow)
-    return tried("one NIC of eight, -5%", f"nid001:gpu{bad}-nid002:gpu{bad}", found)
+    return tried("one NIC of eight, -5%", f"nid001:gpu{bad} ↔ nid002:gpu{bad}", found)
 
 
 def _one_node(rng: np.random.Generator, judge: SystemJudge, sessions: Sessions) -> Tried:

@@ -27,7 +27,7 @@ class EveryMessage(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     operations = ["alltoall"]
     budget = 2.0
     least_iterations = 1000
-    sizes = {"host": "1MiB", "other": "64MiB"}
+    sizes = {"host": "1MiB", "other": "8MiB"}
     tags = {"smoke", "nightly", "acceptance"}
 
 

@@ -12,8 +12,9 @@ import pytest
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.reframe import Selection, run_suite
-from fabricheck.suite import suite_root
 from tests.support.toy import ToySuite
+
+ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.e2e
 
@@ -35,7 +36,7 @@ ERROR = {"record": "error", "run_id": "0" * 32, "kind": "unsupported", "message"
 def told(toy: ToySuite, extras: str) -> tuple[list[Finding], list[Finding]]:
     root = toy.suite.root
     (root / "site_configs/toy/settings.py").write_text(SETTINGS.replace("EXTRAS", extras), encoding="utf-8")
-    shutil.copy(suite_root() / "checks/memory_paths.py", toy.check)
+    shutil.copy(ROOT / "checks/memory_paths.py", toy.check)
     program = root / "built/none/fabricbench"
     program.parent.mkdir(parents=True, exist_ok=True)
     said = json.dumps(ERROR)

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from fabricheck.records.verdict import Verdict
-from fabricheck.suite import suite_root
 from tests.faults.matrix import Outcome, settle
 from tests.support.findings import line_of
 from tests.support.toy import ToySuite
 
 pytestmark = pytest.mark.e2e
 
-DATA = suite_root() / "tests" / "data" / "fabricbench"
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "tests" / "data" / "fabricbench"
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def test_two_ranks_on_one_device(toy: ToySuite) -> None:
     header = json.loads(lines[0])
     header["ranks"][1]["device"] = header["ranks"][0]["device"]
     toy.result.write_text("\n".join([json.dumps(header), *lines[1:], ""]))
-    topology = (suite_root() / "site_configs" / "hgx-h200" / "topology.yaml").read_text()
+    topology = (ROOT / "site_configs" / "hgx-h200" / "topology.yaml").read_text()
     file = toy.suite.root / "site_configs" / "toy" / "topology.yaml"
     file.write_text(topology.replace("system: hgx-h200", "system: toy"))
     done = run(toy)

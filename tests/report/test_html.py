@@ -24,6 +24,7 @@ from fabricheck.history.series import Better, MetricKey, Series, Session
 from fabricheck.history.text import watch_lines
 from fabricheck.history.watch import watch_of
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Reference
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
@@ -384,7 +385,7 @@ def test_no_name_of_the_past_makes_an_element(name: str) -> None:
             title="t",
             system="s",
             past=past_named(each),
-            problems=[bad_finding(Verdict.FAIL, each, each or "x")],
+            problems=[replace(bad_finding(Verdict.FAIL, each), components=(Component(Kind.DEVICE, each, "n"),))],
         )
         for each in (name, "a")
     )
