@@ -24,7 +24,6 @@ class Traits:
     section 4.3); `striping`, a message in stripes, its parts, or whole (section 4.2); `sparse`, the messages of a
     matrix (section 4.4); `victim`, a pattern alone and beside an aggressor; `memory`, a path of a GPU by itself.
     `round_trip`: its times are those of there and back. `rooted`: a collective with one root, the first rank.
-    `shared`: a collective whose buffer has a share of each rank.
     `host`: between a GPU's own memory and that of the host. `victim`: the pattern that an aggressor disturbs.
     `pattern`: family and direction of a pattern between groups.
     """
@@ -32,7 +31,6 @@ class Traits:
     family: Family
     round_trip: bool = False
     rooted: bool = False
-    shared: bool = False
     host: bool = False
     victim: str = ""
     pattern: tuple[str, str] = ("", "")
@@ -42,10 +40,10 @@ OPERATIONS: Mapping[str, Traits] = {
     "pingpong": Traits("pair", round_trip=True),
     "unidirectional": Traits("pair"),
     "bidirectional": Traits("pair"),
-    "alltoall": Traits("collective", shared=True),
+    "alltoall": Traits("collective"),
     "allreduce": Traits("collective"),
-    "allgather": Traits("collective", shared=True),
-    "reduce_scatter": Traits("collective", shared=True),
+    "allgather": Traits("collective"),
+    "reduce_scatter": Traits("collective"),
     "broadcast": Traits("collective", rooted=True),
     "reduce": Traits("collective", rooted=True),
     "rail_unidirectional": Traits("group", pattern=("rail", "unidirectional")),
@@ -127,7 +125,7 @@ def bus_factor(operation: str, ranks: int) -> float:
     """What nccl-tests multiplies size / time of a collective by, to compare it with links (its PERFORMANCE.md)."""
     if operation == "allreduce":
         return 2 * (ranks - 1) / ranks
-    return (ranks - 1) / ranks if OPERATIONS[operation].shared else 1.0
+    return (ranks - 1) / ranks if operation in ("alltoall", "allgather", "reduce_scatter") else 1.0
 
 
 def uses_host_memory(operation: str, buffers: str | None) -> bool:

@@ -199,7 +199,7 @@ def test_the_set_up_has_a_limit_of_its_own(openmpi: Bench, seconds: int, tmp_pat
         return
     assert job.returncode == 4, job.stdout + job.stderr
     error = json.loads((tmp_path / "result.jsonl").read_text().splitlines()[-1])
-    assert (error["kind"], error["missing_ranks"]) == ("timeout", [1])
+    assert error["kind"] == "timeout"
     assert "while allocating the buffers" in error["message"]
 
 
