@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from reframe.core.exceptions import SanityError
 
 from fabricheck.judge.node_state import evidence_without_run
 from fabricheck.judge.overall import SEVERITY
+from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
@@ -135,7 +136,20 @@ def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -
         return (Finding("ended-after-measuring", Verdict.INCOMPLETE, text),)
     lost = nodes_lost(test, (each.host for each in run.ranks)) if run.footer is None else ()
     problems = (Finding("node-lost", Verdict.INCOMPLETE, f"{run.path}: {each}") for each in lost)
-    return (*problems, *require_words_of_all_nodes(run, errors), *require_arrival(run, errors))
+    told = (*require_words_of_all_nodes(run, errors), *require_arrival(run, errors))
+    return (*problems, *told, *_first_ended(run, errors))
+
+
+def _first_ended(run: Run, errors: str) -> Iterator[Finding]:
+    """What launcher or scheduler say of the rank, node or job that ended first, with its node where they name it: the
+    result file knows those of rank 0's own node only."""
+    line = what_ended(errors.splitlines()).strip()
+    if run.footer is not None or not line:
+        return
+    words = re.findall(r"[\w.-]+", line)
+    hosts = {each.host for each in run.ranks if each.host in words}
+    code = "rank-crashed" if hosts else "benchmark-failed"
+    yield Finding(code, Verdict.INCOMPLETE, f"{run.path}: {line}", tuple(map(Component.of_node, sorted(hosts))))
 
 
 def what_ended(lines: Sequence[str]) -> str:
