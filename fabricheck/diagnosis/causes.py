@@ -168,7 +168,8 @@ def _fewest(components: Iterable[Component]) -> tuple[Component, ...]:
     found = tuple(components)
     whole = [each for each in found if not each.direction and each.kind is not Kind.PATH]
     # What can be pulled first: of a GPU and its only link the GPU, and the node last.
-    return tuple(sorted(whole, key=lambda each: (each.kind is Kind.NODE, each.kind is Kind.LINK))) or found
+    order = (Kind.NODE, Kind.LINK, Kind.DEVICE)
+    return tuple(sorted(whole, key=lambda each: [each.kind is kind for kind in order])) or found
 
 
 def _of_pairs(table: Sequence[Group]) -> Iterator[Cause]:

@@ -177,11 +177,8 @@ def require_words_of_all_nodes(run: Run, errors: str) -> tuple[Finding, ...]:
     names = ", ".join(silent)
     ranks = list_ranks(rank for rank, host in hosts.items() if host in silent)
     text = f"{names} (rank {ranks}) did not report when the other nodes gave up waiting: hung, killed, or down"
-    return (
-        Finding(
-            "node-did-not-report", Verdict.INCOMPLETE, f"{run.path}: {text}", tuple(map(Component.of_node, silent))
-        ),
-    )
+    # Of a node that was lost the others may not have had the time to report.
+    return (Finding("node-did-not-report", Verdict.INCOMPLETE, f"{run.path}: {text}"),)
 
 
 _BEHIND = re.compile(r"fabricbench: (?:no progress|nothing went on) for .*?: ranks? ([0-9,-]+) did not arrive")

@@ -15,7 +15,6 @@ from reframe.core.exceptions import SanityError
 
 from fabricheck.judge.node_state import evidence_without_run
 from fabricheck.judge.overall import SEVERITY
-from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
@@ -141,15 +140,11 @@ def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -
 
 
 def _first_ended(run: Run, errors: str) -> Iterator[Finding]:
-    """What launcher or scheduler say of the rank, node or job that ended first, with its node where they name it: the
-    result file knows those of rank 0's own node only."""
+    """What launcher or scheduler say of the rank, node or job that ended first: the result file knows those of rank 0's
+    own node only. That one ended first is no proof that it is at fault."""
     line = what_ended(errors.splitlines()).strip()
-    if run.footer is not None or not line:
-        return
-    words = re.findall(r"[\w.-]+", line)
-    hosts = {each.host for each in run.ranks if each.host in words}
-    code = "rank-crashed" if hosts else "benchmark-failed"
-    yield Finding(code, Verdict.INCOMPLETE, f"{run.path}: {line}", tuple(map(Component.of_node, sorted(hosts))))
+    if run.footer is None and line:
+        yield Finding("benchmark-failed", Verdict.INCOMPLETE, f"{run.path}: {line}")
 
 
 def what_ended(lines: Sequence[str]) -> str:
