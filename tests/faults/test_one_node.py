@@ -115,7 +115,7 @@ def test_what_is_healthy_is_green(suite: Path) -> None:
 
 def test_a_run_with_defects_is_red(planted: Finished) -> None:
     assert planted.status == 5, planted.output
-    assert "INVALID" in planted.output.splitlines()[-1]
+    assert planted.output.splitlines()[-2].startswith("INVALID: ")
     assert (planted.folder / "report.html").exists()
 
 
