@@ -11,6 +11,7 @@ import pytest
 
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
+from fabricheck.session.problems import problems_of_cases
 from fabricheck.session.reframe import Selection, run_suite
 from tests.support.toy import ToySuite
 
@@ -49,14 +50,15 @@ def told(toy: ToySuite, extras: str) -> tuple[list[Finding], list[Finding]]:
         "toy", names=("HostNuma %host_numa=remote",), more=(f"--setvar=BuildFabricbench.prebuilt={built}",)
     )
     session = run_suite(toy.suite, selection, toy.output)
-    problems = [each for each in session.problems if each.message.startswith("HostNuma")]
+    told = (*session.problems, *problems_of_cases(session.cases))
+    problems = [each for each in told if each.message.startswith("HostNuma")]
     return problems, [each for each in session.findings if each.message.startswith("HostNuma")]
 
 
 def test_what_nobody_declared_leaves_the_run_incomplete(toy: ToySuite) -> None:
     (problem,), findings = told(toy, "'unsupported': {'host_memory=managed': 'another reason'}")
     assert (problem.verdict, findings) == (Verdict.INCOMPLETE, [])
-    assert problem.message.endswith(f"skip: this node cannot run it: {REASON}")
+    assert problem.code == "not-measured" and problem.message.endswith(REASON)
 
 
 def test_what_the_site_declares_does_not_apply(toy: ToySuite) -> None:
