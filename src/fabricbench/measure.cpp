@@ -45,7 +45,6 @@ class Loop {
         verifier_(context, measurement, find_group()),
         lanes_(measurement.aggressor ? 2 : 1),
         calls_(std::max<std::int64_t>({options.ccl.graph_calls, options.train, 1})),
-        read_later_(transport.is_read_later(measurement.operation)),
         times_(measurement.groups.size() * lanes_) {
     if (measurement.aggressor) contention_.emplace(context.world, context.shared, measurement);
     if (const Group* group = find_group(); group != nullptr) {
@@ -108,7 +107,8 @@ class Loop {
     count *= static_cast<std::int64_t>(lanes_);
     for (std::int64_t i = 0; i < count; ++i) {
       const bool has_part = work_ && (i % 2 == 1 || !contention_ || !contention_->is_aggressor());
-      if (verifies() && read_later_) context_.shared.barrier();
+      // Others may still be reading what this rank sent when its own part is done.
+      if (verifies()) context_.shared.barrier();
       if (has_part) stamp();
       take_out_all();
       if (work_) work_->rewind();
@@ -341,7 +341,6 @@ class Loop {
   std::optional<Contention> contention_;
   std::size_t lanes_;   // records of a group: 2 where it is measured alone and beside an aggressor
   std::int64_t calls_;  // of the operation in an iteration, as one graph or a train; its time is that of one call
-  bool read_later_;
   std::vector<std::int64_t> local_;
   std::vector<std::vector<std::int64_t>> times_;
   std::int64_t typical_ns_ = 0;  // of an iteration of the last batch; on rank 0

@@ -30,7 +30,6 @@ class Copy final : public Transport {
     // A runtime copies from host to host with the processor.
     return on_host == 0 || (transfer.source == transfer.destination && (on_host == 1 || by_kernel_));
   }
-  bool is_read_later(Operation operation) const override { return is_reduction(operation); }
   void set_up(const Context& context) override;
   std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override;
 

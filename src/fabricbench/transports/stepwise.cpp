@@ -37,7 +37,6 @@ class Stepwise final : public Transport {
     for (const auto& [name, transport] : transports_) most = std::min(most, transport->most_bytes());
     return most;
   }
-  bool is_read_later(Operation operation) const override { return main_->is_read_later(operation); }
   void set_up(const Context& context) override {
     for (const auto& [name, transport] : transports_) transport->set_up(context);
   }

@@ -69,8 +69,6 @@ class Transport {
 
   // The largest buffer that it can send.
   virtual std::uint64_t most_bytes() const { return std::numeric_limits<std::uint64_t>::max(); }
-  // Whether other ranks may still read what this rank sends when its own part is done.
-  virtual bool is_read_later(Operation) const { return false; }
 
   // Why the machine or its libraries cannot do what this transport was made for; empty where they can.
   virtual std::string why_unsupported() const { return {}; }
