@@ -169,12 +169,7 @@ void combine_near(const Communicator& communicator, const Plan& plan, char* out,
   if (bytes == 0) return;
   const int ranks = communicator.placement.local_count();
   std::vector<const char*> inputs;
-  Origin origin{static_cast<std::uint64_t>(1000 + 10 * plan.call.operation + plan.call.type), 0};
-  for (int local = 0; local < ranks; ++local) {
-    inputs.push_back(mapped(plan.gathering->send[local]) + begin);
-    add_input(origin, inputs.back(), bytes);
-  }
-  const bool in_place = std::find(inputs.begin(), inputs.end(), out) != inputs.end();
+  for (int local = 0; local < ranks; ++local) inputs.push_back(mapped(plan.gathering->send[local]) + begin);
   // Whatever of the inputs lies where the result goes is read first.
   std::stable_partition(inputs.begin(), inputs.end(), [&](const char* each) { return each == out; });
   const auto combine_part = [&](std::size_t at, std::size_t length) {
@@ -183,16 +178,9 @@ void combine_near(const Communicator& communicator, const Plan& plan, char* out,
     for (std::size_t i = 1; i < inputs.size(); ++i)
       combine(to, to, inputs[i] + at, length / plan.element, plan.call.type, plan.call.operation);
   };
-  if (!in_place && holds(out, bytes, origin)) {
-    Changes changes;
-    for (const char* each : inputs) changes = changes.with(changes_of(each));
-    changes.for_each(bytes, combine_part);
-    wrote_like(out, changes);
-    return;
-  }
+  // Sums are made whole each time: stamps of a message lie where they like in a rank's part of it.
   wrote(out, bytes);
   combine_part(0, bytes);
-  if (!in_place) now_holds(out, bytes, origin);
 }
 
 // Sums of the nodes' sums: each node adds its part, and has the others' added parts where it wants them.
