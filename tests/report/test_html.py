@@ -385,7 +385,7 @@ def test_no_name_of_the_past_makes_an_element(name: str) -> None:
             title="t",
             system="s",
             past=past_named(each),
-            problems=[replace(bad_finding(Verdict.FAIL, each), components=(Component(Kind.DEVICE, each or "x", "n"),))],
+            problems=[replace(bad_finding(Verdict.FAIL, each), components=(Component(Kind.SWITCH, each or "x"),))],
         )
         for each in (name, "a")
     )
