@@ -247,14 +247,8 @@ def _innocent_cleared(
 
 def _is_alike(rows: Sequence[Row]) -> bool:
     """Whether all lost about as much."""
-    shares = [share if (share := share_of_expected(row)) is not None else row.judgement.value for row in rows]
+    shares = [share if (share := row.judgement.share_of_expected) is not None else row.judgement.value for row in rows]
     return min(shares) >= _ALIKE * max(shares)
-
-
-def share_of_expected(row: Row) -> float | None:
-    """The value over what an ideal algorithm gets; None where nobody can say."""
-    expected = row.judgement.expectation.expected
-    return row.judgement.value / expected if expected is not None and expected > 0 else None
 
 
 # Causes together

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -93,6 +94,15 @@ class Judgement:
     def unjudged(self) -> bool:
         """Whether a sound value met nothing to be judged by. No metric is INCOMPLETE for another reason."""
         return self.verdict is Verdict.INCOMPLETE
+
+    @property
+    def share_of_expected(self) -> float | None:
+        """The value over what an ideal algorithm gets; `None` where nobody can say. More than 1 is worse for a
+        latency."""
+        expected = self.expectation.expected
+        if expected is None or not (math.isfinite(expected) and expected > 0):
+            return None
+        return self.value / expected
 
     @property
     def code(self) -> str:

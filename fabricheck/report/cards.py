@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fabricheck.diagnosis.causes import Cause, Diagnosis, ratio_of, share_of_expected
+from fabricheck.diagnosis.causes import Cause, Diagnosis, ratio_of
 from fabricheck.diagnosis.table import Group, Row
 from fabricheck.history.compare import Comparison
 from fabricheck.history.text import incident_evidence, incident_name
@@ -124,7 +124,7 @@ class _Writer:
             return f"{what}{where} brought wrong bytes"
         more = f"; {wrong} of them brought wrong bytes" if wrong else ""
         if cause.whole:
-            shares = [share_of_expected(row) for row in rows if row.judgement.better == "higher"]
+            shares = [row.judgement.share_of_expected for row in rows if row.judgement.better == "higher"]
             against = "what is expected"
             equally = "equally " if cause.finding.code != "no-healthy-majority" else ""
             what = f"all {what} {equally}slow" if len(rows) > 1 else f"{what} slow"
@@ -153,7 +153,7 @@ class _Writer:
             )
             return f"{name}: all {len(rows)} {kind}s slow, from {worst} to {best}"
         if cause.whole:
-            known = [share for row in rows if (share := share_of_expected(row)) is not None]
+            known = [share for row in rows if (share := row.judgement.share_of_expected) is not None]
             against = f", {percent(statistics.median(known))} of expected" if known else ""
             return f"{name}: {'' if len(rows) == 1 else f'all {len(rows)} {kind}s equally slow, '}{value}{against}"
         against = ""

@@ -129,14 +129,6 @@ def reason_without_source(judged: Judgement) -> str:
     return reason
 
 
-def share_of_expected(judged: Judgement) -> float | None:
-    """The value over what an ideal algorithm gets; `None` where nobody can say. More than 1 is worse for a latency."""
-    expected = judged.expectation.expected
-    if expected is None or not (math.isfinite(expected) and expected > 0):
-        return None
-    return judged.value / expected
-
-
 def in_gigabytes(judged: Judgement) -> str:
     """A goodput in GB/s, as nvbandwidth and OSU say it; of a collective the bus bandwidth, as nccl-tests and rccl-tests
     compare it with a link (their PERFORMANCE.md). Empty for a latency.

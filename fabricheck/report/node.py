@@ -20,7 +20,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
-from fabricheck.report.content import percent, plural, printable, quantity_of, share_of_expected, who
+from fabricheck.report.content import percent, plural, printable, quantity_of, who
 from fabricheck.report.figures.matrix import span_of
 from fabricheck.report.figures.plot import SCALE
 from fabricheck.report.figures.tables import Cell, Rows
@@ -96,7 +96,7 @@ def _links(judged: RunJudgement, topology: Topology, host: str) -> list[LinkStat
     over: dict[Component, list[tuple[float, str, Judgement]]] = {}
     achievable = _is_achievable(judged)
     for each in _of_pairs(judged):
-        share = _share_of_achievable(each) if achievable else share_of_expected(each)
+        share = _share_of_achievable(each) if achievable else each.share_of_expected
         if share is None:
             continue
         if not 0 <= share < float("inf"):

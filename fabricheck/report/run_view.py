@@ -24,7 +24,6 @@ from fabricheck.report.content import (
     number,
     percent,
     reason_without_source,
-    share_of_expected,
     short_message,
     together,
     who,
@@ -199,7 +198,7 @@ def _row(judged: Judgement, world: int) -> _Row:
         value=number(judged.value),
         interval=f"{number(low)} to {number(high)}",
         expected="-" if expected is None else number(expected),
-        share=percent(share_of_expected(judged)),
+        share=percent(judged.share_of_expected),
         yardstick=_yardstick(judged),
         reason=reason_without_source(judged),
     )

@@ -14,7 +14,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import ladder, number, percent, plural, quantity_of, share_of_expected
+from fabricheck.report.content import ladder, number, percent, plural, quantity_of
 
 _MOST_NUMBERS = 4
 
@@ -113,7 +113,7 @@ def _number(kind: str, found: Sequence[tuple[Judgement, RunJudgement]]) -> Numbe
     sign = 1 if kind.startswith("latency") else -1
     best = min(by_run.values(), key=lambda some: sign * statistics.median(each.value for each, _ in some))
     judged, run = sorted(best, key=lambda item: item[0].value)[len(best) // 2]
-    share = share_of_expected(judged)
+    share = judged.share_of_expected
     over = str(run.run.header.get("transport", ""))
     remarks = [f"over {over}"] if over else []
     remarks += [f"{percent(share)} of expected"] if share is not None else []

@@ -26,7 +26,6 @@ from fabricheck.report.content import (
     percent,
     plural,
     printable,
-    share_of_expected,
     short_message,
     weakest,
     who,
@@ -179,7 +178,7 @@ def _folded(runs: Sequence[RunJudgement]) -> _Line:
     shares = [
         (share, each.name)
         for each in metrics
-        if each.better == "higher" and (share := share_of_expected(each)) is not None
+        if each.better == "higher" and (share := each.share_of_expected) is not None
     ]
     if shares:
         share, name = min(shares)
@@ -283,7 +282,7 @@ def _row(group: Group, labels: tuple[str, ...], worst: Judgement, judged_by: str
     """A row; where it is narrow without what the unit and the percentage say already. `labels`: from wide to short."""
     expected = worst.expectation.expected
     value, also = f"{number(worst.value)} {worst.unit}", in_gigabytes(worst)
-    share = percent(share_of_expected(worst)) if expected is not None else ""
+    share = percent(worst.share_of_expected) if expected is not None else ""
     of = f"of {number(expected)}" if expected is not None else ""
     name = f"{group.operation} {format_size(group.bytes)}{' contended' if group.schedule == 'contended' else ''}"
     return _Line(

@@ -19,7 +19,6 @@ from fabricheck.report.content import (
     percent,
     printable,
     reason_without_source,
-    share_of_expected,
     short_message,
     who,
 )
@@ -98,8 +97,8 @@ def test_of_a_latency_the_longest_is_the_worst() -> None:
 
 def test_shares() -> None:
     one = judgement(samples((0, 1), GIB), expected=1200.0, value=300.0)
-    assert percent(share_of_expected(one)) == "25.0 %"
-    assert share_of_expected(judgement(samples((0, 1), GIB), expected=None)) is None
+    assert percent(one.share_of_expected) == "25.0 %"
+    assert judgement(samples((0, 1), GIB), expected=None).share_of_expected is None
 
 
 def test_ranks_have_short_names() -> None:

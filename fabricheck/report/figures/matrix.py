@@ -12,7 +12,7 @@ from fabricheck.records.judgement import Judgement
 from fabricheck.records.pair_rule import planned_groups
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import Group, describe_rank, number, percent, plural, share_of_expected, who
+from fabricheck.report.content import Group, describe_rank, number, percent, plural, who
 from fabricheck.report.figures.tables import Cell, End, Figure, Listing, Matrix
 from fabricheck.topology.network import Network
 
@@ -35,7 +35,7 @@ def matrix_of(group: Group, judged: RunJudgement) -> Figure:
     sources, destinations = tuple(sorted({a for a, _ in pairs})), tuple(sorted({b for _, b in pairs}))
     if len(ranks) <= _RANKS_WITH_TEXT:
         sources = destinations = ranks
-    relative = all(share_of_expected(each) is not None for each in measured.values())
+    relative = all(each.share_of_expected is not None for each in measured.values())
     unit = "% of expected" if relative else group.unit
     known = {pair: _value(each, relative) for pair, each in measured.items()}
     low, high = span_of(list(known.values()))
@@ -98,7 +98,7 @@ def _planned_pairs(group: Group, judged: RunJudgement) -> set[tuple[int, int]]:
 
 
 def _value(judged: Judgement, relative: bool) -> float:
-    share = share_of_expected(judged)
+    share = judged.share_of_expected
     return 100 * share if relative and share is not None else judged.value
 
 
@@ -159,7 +159,7 @@ def _title(pair: tuple[int, int], found: Judgement, by_rank: dict[int, Rank]) ->
     names = [describe_rank(by_rank[each]) if each in by_rank else f"rank {each}" for each in pair]
     low, high = found.interval
     expected = found.expectation.expected
-    of = f"; {percent(share_of_expected(found))} of expected {number(expected)} {found.unit}" if expected else ""
+    of = f"; {percent(found.share_of_expected)} of expected {number(expected)} {found.unit}" if expected else ""
     return (
         f"{names[0]} → {names[1]}: {number(found.value)} {found.unit} (95%: {number(low)} to {number(high)}){of}; "
         f"{found.verdict.value}"
@@ -167,6 +167,6 @@ def _title(pair: tuple[int, int], found: Judgement, by_rank: dict[int, Rank]) ->
 
 
 def _pair_text(judged: Judgement) -> str:
-    share = share_of_expected(judged)
+    share = judged.share_of_expected
     of_expected = f" ({percent(share)} of expected)" if share is not None else ""
     return f"{who(judged.samples, 0)} {number(judged.value)} {judged.unit}{of_expected}, {judged.verdict.value}"
