@@ -64,8 +64,8 @@ class Diagnosis:
 
 def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings: Sequence[Finding] = ()) -> Diagnosis:
     """What explains a session of `runs` with these `problems` and, told beside, `findings`."""
-    of_runs = [(number, each) for number, run in enumerate(runs) for each in run.all_problems]
-    if any(each.code in _IDENTITY for each in (*problems, *(each for _, each in of_runs))):
+    of_runs = [each for run in runs for each in run.all_problems]
+    if any(each.code in _IDENTITY for each in (*problems, *of_runs)):
         return Diagnosis((), tuple(problems), tuple(findings))
     in_network = any(_is_of_network(one) for each in problems for one in each.components)
     slow_runs = [
@@ -81,9 +81,9 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     whole = [*_of_whole(table, runs, problems)]
     collectives = [each for each in whole if not any(group.pairs for group, _ in each.groups)]
     hosts = {host for each in parts for one in each.finding.components for host in one.nodes}
-    crossed = [each for each in collectives if _hosts(each.rows, runs) & hosts]
+    crossed = [each for each in collectives if any(_hosts_of(runs[number]) & hosts for number in each.runs)]
     parts = [replace(each, crossed=sum(len(one.rows) for one in crossed)) if crossed else each for each in parts]
-    state = [each for _, each in of_runs if each.components]
+    state = [each for each in of_runs if each.components]
     merged = [_with_told(each, (*problems, *state, *findings)) for each in parts]
     told = {id(one) for each in merged for one in each.told}
     left = [each for each in problems if each.components and id(each) not in told and not _is_explained(each, merged)]
@@ -216,7 +216,7 @@ def _of_whole(table: Sequence[Group], runs: Sequence[RunJudgement], problems: Se
 
 def _is_of_named_node(group: Group, runs: Sequence[RunJudgement], problems: Sequence[Finding]) -> bool:
     """Whether a finding names the one node that a group was measured on."""
-    hosts = {rank.host for rank in runs[group.run].run.ranks}
+    hosts = _hosts_of(runs[group.run])
     named = {one.node for each in problems for one in each.components if one.kind is Kind.NODE}
     return len(hosts) == 1 and hosts <= named
 
@@ -230,12 +230,8 @@ def _innocent_cleared(
     if len(libraries) != 1 or None in libraries:
         return ()
     (library,) = libraries
-    hosts = {frozenset(rank.host for rank in runs[group.run].run.ranks) for group, _ in own}
-    others = [
-        run
-        for run in runs
-        if software_of(run) != library and frozenset(rank.host for rank in run.run.ranks) in hosts and run.judgements
-    ]
+    hosts = {_hosts_of(runs[group.run]) for group, _ in own}
+    others = [run for run in runs if software_of(run) != library and _hosts_of(run) in hosts and run.judgements]
     cleared = [
         each.verdict is Verdict.PASS
         for run in others
@@ -291,7 +287,7 @@ def _without_explained(causes: Sequence[Cause], problems: Sequence[Finding], nam
     for each in causes:
         if any(each.rows and all(switch & row.components for row in each.rows) for switch in switches):
             continue
-        ends = {(end.node, end.name) for one in each.finding.components for end in one.ends}
+        ends = _ends_of(each.finding.components)
         explained = rows_of_parts.issuperset(id(row) for row in each.rows) or (single & ends)
         if not (_is_pair(each) and explained):
             left.append(each)
@@ -305,8 +301,7 @@ def _is_pair(cause: Cause) -> bool:
 def _same(first: Component, second: Component) -> bool:
     """Whether two findings are about one part, in whatever direction, or about one pair."""
     if Kind.PATH in (first.kind, second.kind):
-        ends = [{(end.node, end.name) for end in each.ends} for each in (first, second)]
-        return first.kind is second.kind and ends[0] == ends[1]
+        return first.kind is second.kind and _ends_of([first]) == _ends_of([second])
     return (first.node, first.name, first.far) == (second.node, second.name, second.far)
 
 
@@ -333,12 +328,17 @@ def _is_explained(finding: Finding, causes: Sequence[Cause]) -> bool:
     """Whether a finding is about a pair of which a cause names one end."""
     if not all(each.kind is Kind.PATH for each in finding.components):
         return False
-    ends = {(end.node, end.name) for one in finding.components for end in one.ends}
+    ends = _ends_of(finding.components)
     return any((one.node, one.name) in ends for each in causes if not _is_pair(each) for one in each.finding.components)
 
 
-def _hosts(rows: Sequence[Row], runs: Sequence[RunJudgement]) -> set[str]:
-    return {rank.host for number in {row.run for row in rows} for rank in runs[number].run.ranks}
+def _hosts_of(judged: RunJudgement) -> frozenset[str]:
+    return frozenset(rank.host for rank in judged.run.ranks)
+
+
+def _ends_of(components: Iterable[Component]) -> set[tuple[str, str]]:
+    """Node and name of what they end at, whatever kind of part that is."""
+    return {(end.node, end.name) for one in components for end in one.ends}
 
 
 def _by_components(found: Iterable[Finding]) -> Mapping[tuple[Component, ...], tuple[Finding, ...]]:
