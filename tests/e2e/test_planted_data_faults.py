@@ -26,14 +26,13 @@ static std::vector<char> held;      // what arrived last
 static std::vector<char> given;     // what was delivered last
 static long arrived = 0, dropped = 0;
 
-struct Report {
-  ~Report() {
-    if (arrived == 0) return;
-    std::FILE* file = std::fopen(std::getenv("FAULT_REPORT"), "w");
-    std::fprintf(file, "%ld %ld\n", arrived, dropped);
-    std::fclose(file);
-  }
-} report;
+// Written with each message: the launcher ends this rank once another one found wrong data.
+static void report() {
+  static std::FILE* file = std::fopen(std::getenv("FAULT_REPORT"), "w");
+  std::rewind(file);
+  std::fprintf(file, "%20ld %20ld\n", arrived, dropped);
+  std::fflush(file);
+}
 
 extern "C" int MPI_Recv(void* data, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status* status) {
   if (type != MPI_BYTE || n == 0) return PMPI_Recv(data, n, type, from, tag, comm, status);
@@ -62,6 +61,7 @@ extern "C" int MPI_Recv(void* data, int n, MPI_Datatype type, int from, int tag,
     if (std::strcmp(fault, "byte") == 0 && arrived % 50 == 0) out[length / 3] ^= 1, ++dropped;
   }
   given = now;
+  report();
   return result;
 }
 """
@@ -95,8 +95,7 @@ def faulty(library: Path, tmp_path: Path) -> Faulty:
             ranks=2,
         )
         wrong = sum(each.wrong_bytes for each in read_run(tmp_path / "result.jsonl").samples)
-        # The launcher may end the rank that counts, once another one found wrong data, before it can write that down.
-        arrived, harmed = map(int, report.read_text().split()) if report.exists() else (0, 0)
+        arrived, harmed = map(int, report.read_text().split())
         return job.returncode, wrong, arrived, harmed
 
     return run
