@@ -27,6 +27,8 @@ from fabricheck.topology.network import fold
 FILE, EXCLUDED, ENDED, FOLDER = "fleet.json", "excluded.jsonl", "ended.txt", "fleet"
 #: What a sweep or a screen leaves in the folder of its test: a `Trouble` a line.
 TROUBLES = "troubles.log"
+#: What the screen of the network launched: a list of file, operations and number of nodes.
+LAUNCHES = "launches.json"
 
 
 @dataclass(frozen=True)

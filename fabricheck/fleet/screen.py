@@ -23,7 +23,7 @@ from ClusterShell.NodeSet import NodeSet
 from fabricheck.errors import UserError
 from fabricheck.fleet.allocation import is_over
 from fabricheck.fleet.guilt import find_guilty
-from fabricheck.fleet.record import TROUBLES, Fleet, Trouble, write_troubles
+from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, Trouble, write_troubles
 from fabricheck.fleet.resume import take_launch
 from fabricheck.fleet.steps import Ended, run_step, words_of_step
 from fabricheck.judge.policy import Policy, load_policy
@@ -40,8 +40,6 @@ from fabricheck.suite import site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.network import Network, node_of
 
-#: What was launched: a list of file, operations and number of nodes.
-LAUNCHES = "launches.json"
 ROUNDS, ROUNDS_AGAIN = 8, 4
 # As often nodes may be lost in one launch.
 TRIES = 4

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -330,7 +330,16 @@ def _of_part(part: Part, one: PartValue, metric: Metric, value: float, policy: P
 
 
 def load_part(path: Path) -> Part:
-    """The values of a part. Raises UserError that names file, line and field."""
+    """The values of a part. Raises UserError that names file, line and field.
+
+    A file that did not change is read once: a run judges each of its checks, by all parts.
+    """
+    status = path.stat() if path.exists() else None
+    return _load_part(path, (status.st_ino, status.st_mtime_ns, status.st_size) if status else None)
+
+
+@lru_cache(maxsize=128)
+def _load_part(path: Path, _: object) -> Part:
     file = read_yaml(path)
     try:
         part = Part.model_validate(file.content)

@@ -63,14 +63,15 @@ class SystemJudge:
         site_configs, references = site / "site_configs", site / "reference_values" / f"{name}.yaml"
         papers = site / "reference_values" / "published" / f"{name}.yaml"
         partitions = {one: load_topology(file) for one, file in partition_files(name, site_configs).items()}
+        topology = partitions.get(partition) or find_topology(name, site_configs)
+        has_gpus = any(each.gpus for each in (topology, *partitions.values()))
+        folders = [each / "reference_values" / "parts" for each in dict.fromkeys((site, root))] if has_gpus else []
         return cls(
-            partitions.get(partition) or find_topology(name, site_configs),
+            topology,
             load_references(references) if references.exists() else None,
             load_policy(root / "config" / "policy.yaml"),
             partitions,
-            tuple(
-                part for each in dict.fromkeys((site, root)) for part in load_parts(each / "reference_values" / "parts")
-            ),
+            tuple(part for folder in folders for part in load_parts(folder)),
             load_published(papers) if papers.exists() else (),
         )
 

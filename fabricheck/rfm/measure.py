@@ -17,7 +17,6 @@ from reframe.core.pipeline import RegressionTestPlugin
 from fabricheck import mpi
 from fabricheck.errors import reason_of
 from fabricheck.extras import Effort, effort_problems, renamed_keys, unsupported_settings
-from fabricheck.findings.of_session import with_what_it_tells
 from fabricheck.fleet.settings import KEY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding, with_files
@@ -381,6 +380,9 @@ class FabricbenchCheck(RegressionTestPlugin):
         run = self.read_guarded(file, status, self.wanted_environment(), self.paths())
         judge = self.system_judge()
         alone = judge.judge_anyhow(run, type(self).__name__, attributes_of(self))
+        # A second of imports, which a list of the checks does without.
+        from fabricheck.findings.of_session import with_what_it_tells
+
         return with_what_it_tells(alone, judge, self.current_partition.fullname)
 
     def found(self) -> list[Finding]:

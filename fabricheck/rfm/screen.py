@@ -7,8 +7,7 @@ from pathlib import Path
 
 import reframe.core.runtime as rt
 
-from fabricheck.fleet.record import TROUBLES, Fleet, read_troubles
-from fabricheck.fleet.screen import LAUNCHES
+from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, read_troubles
 from fabricheck.fleet.settings import KEY
 from fabricheck.jsonfile import read_json
 from fabricheck.judge.verdicts import RunJudgement

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.fleet.record import TROUBLES, Fleet, read_troubles
-from fabricheck.fleet.screen import LAUNCHES, Screen
+from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, read_troubles
+from fabricheck.fleet.screen import Screen
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import load_topology
 from fabricheck.topology.network import unfold
