@@ -191,9 +191,10 @@ def _only_run(context: click.Context, suite: Suite, selection: Selection, output
 
 def _list(suite: Suite, selection: Selection, output: Path) -> None:
     from fabricheck.session.reframe import list_suite
+    from fabricheck.session.start import require_ready
 
     if selection.whole_system in suite.systems():
-        _get_ready(suite, selection.whole_system, None)
+        require_ready(suite, selection.whole_system, None)
     listing = list_suite(suite, selection, output)
     click.echo(listing.notes, err=True, nl=False)
     click.echo("\n".join(listing.cases))
