@@ -4,7 +4,7 @@
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 SYSTEM ?= local
 
-.PHONY: help demo test lint format build docs mutation clean
+.PHONY: help demo test lint format build lab docs mutation clean
 
 help:
 	@echo "make demo    build the benchmark, run the acceptance checks on this machine, write the report"
@@ -12,6 +12,7 @@ help:
 	@echo "make lint    check style, types and warnings"
 	@echo "make format  bring the style in order, where a tool can"
 	@echo "make build   build fabricbench into build/ with every MPI of this machine"
+	@echo "make lab     install what \`fabricheck emulate\` needs: clusters in miniature, for rehearsals"
 	@echo "make docs    write the pages of commands and of findings, and the documentation as a site into build/site"
 	@echo "make mutation  change what judges in a few hundred places, and count the changes that no unit test notices"
 	@echo "make clean   remove what was built and measured (.venv stays)"
@@ -31,6 +32,9 @@ lint:
 build:
 	@tools/setup.sh run
 	@python -m tools.build
+
+lab:
+	@tools/setup.sh lab
 
 docs:
 	@tools/setup.sh lint

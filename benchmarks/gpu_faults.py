@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.rehearse import ROOT, commit, without_paths
-from fabricheck.commands.emulate_faults import fault as command
-from fabricheck.emulation import faults
-from fabricheck.emulation.cluster import Cluster
-from fabricheck.emulation.description import bus_id
-from fabricheck.emulation.rehearsal import suite_of, up_in_miniature, variables_of
 from fabricheck.topology.model import find_topology
+from fabricheck_lab import faults
+from fabricheck_lab.cluster import Cluster
+from fabricheck_lab.description import bus_id
+from fabricheck_lab.emulate_faults import fault as command
+from fabricheck_lab.rehearsal import suite_of, up_in_miniature, variables_of
 
 NAME = "gpufaults"
 NODES = ("nid001", "nid002")

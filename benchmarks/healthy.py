@@ -22,9 +22,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from fabricheck.emulation import faults
-from fabricheck.emulation.cluster import emulated_cluster, require_machine
 from fabricheck.suite import output_folder
+from fabricheck_lab import faults
+from fabricheck_lab.cluster import emulated_cluster, require_machine
 from tests.support.cluster import TOPOLOGY, Site
 
 

@@ -24,9 +24,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from fabricheck.emulation.cluster import Cluster
-from fabricheck.emulation.description import EFFICIENCY, MEMORY_EFFICIENCY
-from fabricheck.emulation.rehearsal import suite_of, up_in_miniature, variables_of
 from fabricheck.errors import UserError
 from fabricheck.expectation.payload import payload
 from fabricheck.judge.policy import scope_of
@@ -40,6 +37,9 @@ from fabricheck.session.progress import past_seconds
 from fabricheck.session.reading import REPORT, VERDICT, read_session
 from fabricheck.suite import MINIATURE, Suite, suite_root
 from fabricheck.topology.model import Link, Topology
+from fabricheck_lab.cluster import Cluster
+from fabricheck_lab.description import EFFICIENCY, MEMORY_EFFICIENCY
+from fabricheck_lab.rehearsal import suite_of, up_in_miniature, variables_of
 
 ROOT = suite_root()
 #: Systems of the literature and their nodes in miniature; those without NICs in their topology have one.

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -55,10 +56,27 @@ COMMANDS: tuple[Command, ...] = (
     Command("expected", "fabricheck.commands.topology", "What every pair and collective of a node should give."),
     Command("pairwise", "fabricheck.commands.pairwise", "Plan pairs of all nodes in rounds, and locate what is slow."),
     Command("validate", "fabricheck.commands.topology", "Check the files of each system together."),
-    Command("emulate", "fabricheck.commands.emulate", "A Slurm cluster with shaped links on this machine."),
+    Command("emulate", "fabricheck_lab.emulate", "A Slurm cluster with shaped links on this machine."),
     Command("doctor", "fabricheck.commands.doctor", "Whether this node is fit: its state, and one rank on each GPU."),
     Command("capture", "fabricheck.commands.site", "Keep what a node says of itself, for init --from."),
 )
+
+
+#: The distribution whose command `emulate` is: the only thing of it that is named in this package.
+LAB = "fabricheck_lab"
+
+
+def _without_lab(command: Command) -> click.Command:
+    """Stands for a command of `LAB` where that is not installed, and takes whatever is given to it."""
+
+    def say() -> NoReturn:
+        raise UserError(
+            f"`fabricheck {command.name}` needs fabricheck-lab, which is not installed: `make lab` in a checkout of "
+            "Fabricheck installs it"
+        )
+
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(command.name, anything, say, help=command.help, add_help_option=False)
 
 
 def _add_site(_: click.Context, __: click.Parameter, folder: Path | None) -> None:
@@ -89,7 +107,12 @@ class _Commands(click.Group):
         found = next((each for each in COMMANDS if each.name == cmd_name), None)
         if found is None:
             return None
-        command = getattr(importlib.import_module(found.module), found.attribute or found.name)
+        try:
+            command = getattr(importlib.import_module(found.module), found.attribute or found.name)
+        except ModuleNotFoundError as error:
+            if error.name not in (LAB, f"{LAB}.{found.name}"):
+                raise
+            command = _without_lab(found)
         if not isinstance(command, click.Command):
             raise TypeError(f"{found.module} has no command {found.name}")
         if not any(each.name == _SITE.name for each in command.params):

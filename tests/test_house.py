@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fabricheck"
+LAB = ROOT / "lab" / "fabricheck_lab"
 
 #: From the ground up, as in CONTRIBUTING.md: a room imports from its own floor and those below.
 FLOORS = (
@@ -46,7 +47,6 @@ FLOORS = (
     ("fleet",),
     ("rfm",),
     ("site",),
-    ("emulation",),
     ("report",),
     ("session",),
     ("commands",),
@@ -57,20 +57,20 @@ MOST_LINES = 450
 MOST_LINES_OF_A_FUNCTION = 80
 
 
-def modules() -> Iterator[tuple[str, Path]]:
-    for file in sorted(PACKAGE.rglob("*.py")):
-        yield ".".join(file.relative_to(PACKAGE).with_suffix("").parts), file
+def modules(package: Path = PACKAGE) -> Iterator[tuple[str, Path]]:
+    for file in sorted(package.rglob("*.py")):
+        yield ".".join(file.relative_to(package).with_suffix("").parts), file
 
 
-def imported(file: Path) -> Iterator[str]:
-    """Modules of the package that a module imports anywhere, without `fabricheck.`."""
+def imported(file: Path, package: Path = PACKAGE) -> Iterator[str]:
+    """Modules of a package that a module imports anywhere, without the package's name."""
     for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("fabricheck"):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == package.name:
             for each in node.names:
-                full = PACKAGE.parent / "/".join([*node.module.split("."), each.name])
+                full = package.parent / "/".join([*node.module.split("."), each.name])
                 below = (full.with_suffix(".py"), full / "__init__.py")
                 name = f"{node.module}.{each.name}" if any(map(Path.exists, below)) else node.module
-                yield name.removeprefix("fabricheck").removeprefix(".") or "__init__"
+                yield name.removeprefix(package.name).removeprefix(".") or "__init__"
 
 
 def test_every_room_has_a_floor() -> None:
@@ -93,9 +93,19 @@ def test_imports_point_down() -> None:
     ] == []
 
 
-def test_no_imports_in_a_circle() -> None:
-    graph = nx.DiGraph((name, each) for name, file in modules() for each in imported(file) if each != name)
+@pytest.mark.parametrize("package", [PACKAGE, LAB])
+def test_no_imports_in_a_circle(package: Path) -> None:
+    files = modules(package)
+    graph = nx.DiGraph((name, each) for name, file in files for each in imported(file, package) if each != name)
     assert list(nx.simple_cycles(graph)) == []
+
+
+@pytest.mark.parametrize("folder", ["fabricheck", "checks", "config", "site_configs", "ci"])
+def test_what_a_site_runs_does_not_know_the_lab(folder: str) -> None:
+    """But for the one door: the command line has `emulate` where the lab is installed."""
+    door = ROOT / "fabricheck" / "cli.py"
+    files = (file for file in (ROOT / folder).rglob("*.py") if file != door)
+    assert [file.name for file in files if LAB.name in file.read_text(encoding="utf-8")] == []
 
 
 @pytest.mark.parametrize("room", sorted(each.name for each in PACKAGE.iterdir() if (each / "__init__.py").exists()))
@@ -119,4 +129,5 @@ def too_long(name: str, file: Path) -> Iterator[tuple[str, int]]:
 
 def test_modules_and_functions_are_short() -> None:
     """A longer one gives its reason in its docstring, after `Long because`."""
-    assert {each: lines for name, file in modules() for each, lines in too_long(name, file)} == {}
+    files = (*modules(), *modules(LAB))
+    assert {each: lines for name, file in files for each, lines in too_long(name, file)} == {}

@@ -5,7 +5,7 @@
 builds into build/TARGET. `host-openmpi` and `host-mpich` are what a laptop runs, and what is built when no target is
 named; the others treat warnings as errors, and with CI=true all do: `lint-gcc` and `lint-clang` (host backend), `cuda`
 (sm_80 and sm_90), `sycl` (by the machine's compiler, with the headers and libraries of Intel's wheels), `standins` (for
-GPU libraries, fabricheck/emulation/standins), and with these, which are built before them, `hip`, the HIP backend
+GPU libraries, lab/fabricheck_lab/standins), and with these, which are built before them, `hip`, the HIP backend
 (gfx90a) with the stand-in of RCCL, and `sycl-emulated`, the SYCL backend with those of SYCL, Level Zero and oneCCL.
 """
 
@@ -19,8 +19,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fabricheck import mpi
-from fabricheck.emulation import node
-from fabricheck.emulation.programs import MPICXX
 from fabricheck.errors import UserError
 from tools import cuda_home
 
@@ -50,7 +48,7 @@ def build(target: str, source: Path = ROOT / "src", folder: Path | None = None, 
     """
     folder = folder or ROOT / "build" / target
     if target == "standins":
-        return node.build(folder, mpicxx=MPICXX if MPICXX.exists() else None, strict=True)
+        return _build_standins(folder)
     what = [] if tests else ["--target", "fabricbench"]
     chosen = options(target)
     forget_other_options(folder, chosen)
@@ -125,6 +123,14 @@ def _hip() -> list[str]:
     ]
 
 
+def _build_standins(folder: Path) -> Path:
+    try:
+        from fabricheck_lab import node
+    except ModuleNotFoundError:
+        raise UserError("fabricheck-lab, which builds the stand-ins, is not installed: run `make lab`") from None
+    return node.build(folder, mpicxx=node.MPICXX if node.MPICXX.exists() else None, strict=True)
+
+
 def _standins_of(name: str, headers: Path) -> Path:
     """A folder with `include` and `lib`, as an installation of the real library has."""
     standins = build("standins")
@@ -137,7 +143,7 @@ def _standins_of(name: str, headers: Path) -> Path:
 
 
 def _sycl_emulated() -> list[str]:
-    root = _standins_of("sycl", node.SOURCES / "sycl" / "include")
+    root = _standins_of("sycl", ROOT / "lab" / "fabricheck_lab" / "standins" / "sycl" / "include")
     return [
         "-DFABRICHECK_BACKEND=sycl",
         STRICT,

@@ -17,7 +17,7 @@ cat >>pyproject.toml <<'END'
 [tool.mutmut]
 source_paths = ["fabricheck"]
 only_mutate = ["fabricheck/judge/*", "fabricheck/results/guards.py"]
-also_copy = ["benchmarks", "checks", "ci", "config", "docs", "reference_values", "site_configs", "src", "tests", "tools"]
+also_copy = ["benchmarks", "checks", "ci", "config", "docs", "lab", "reference_values", "site_configs", "src", "tests", "tools"]
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "no:xdist", "-k", "not reframe"]
 pytest_add_cli_args_test_selection = [
     "tests/judge", "tests/results/test_guards.py", "tests/results/test_fabricbench.py", "tests/commands/test_cli.py",

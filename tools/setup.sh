@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes .venv ready for a goal: run, lint or test (tools/setup.py says what each needs). Finds a Python for it first.
+# Makes .venv ready for a goal: run, lab, lint or test (tools/setup.py says what each needs). Finds a Python for it first.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 folder = Path(__file__).resolve().parent
-# Slurm's partitions are those of emulation/slurm.py: one for each leaf, and `all`. With more than two ranks on two
+# Slurm's partitions are those that `emulate up` makes: one for each leaf, and `all`. With more than two ranks on two
 # cores Debian's MPICH 4.0.2 often does not come back from MPI_Finalize.
 partitions = {
     "pair": ("leaf0", 2, ["openmpi", "mpich"], "two nodes on one leaf"),

@@ -12,9 +12,9 @@ import pytest
 
 from benchmarks import gpu_faults
 from benchmarks.gpu_faults import SHAPES, Fault, Row, Told, faults_of, grouped, lines_of, main, read_rows
-from fabricheck.commands.emulate_faults import fault as command
-from fabricheck.emulation.cluster import Cluster
 from fabricheck.suite import suite_root
+from fabricheck_lab.cluster import Cluster
+from fabricheck_lab.emulate_faults import fault as command
 
 ROW = Row(
     "alps", "a hung GPU", "fault x", "SmokePeers", "INCOMPLETE", 4, "INCOMPLETE: x", True, 9.5, "2026-11-22", "abc"

@@ -247,6 +247,15 @@ def test_help_imports_no_command() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize("words", [["up", "lumi"], ["fault", "slow", "--help"], ["exec", "--", "sinfo"], []])
+def test_without_the_lab_emulate_says_how_to_get_it(words: list[str]) -> None:
+    hidden = "import sys; sys.modules['fabricheck_lab'] = None; from fabricheck.cli import main; main()"
+    job = subprocess.run([sys.executable, "-c", hidden, "emulate", *words], capture_output=True, text=True, check=False)
+    assert (job.returncode, job.stdout) == (2, "")
+    (line,) = job.stderr.splitlines()
+    assert "make lab" in line
+
+
 def test_the_package_can_be_run(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fabricheck", "judge", str(tmp_path / "none")],

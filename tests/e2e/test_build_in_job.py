@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.emulation.cluster import Cluster
 from fabricheck.suite import suite_root
+from fabricheck_lab.cluster import Cluster
 from tests.support.cluster import Site
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(600)]

@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
-from fabricheck.emulation import node, node_faults
-from fabricheck.emulation.description import Choices
-from fabricheck.emulation.miniature import Miniature, write_suite, write_topology
 from fabricheck.errors import UserError
 from fabricheck.topology.model import find_topology, load_topology
+from fabricheck_lab import node, node_faults
+from fabricheck_lab.description import Choices
+from fabricheck_lab.miniature import Miniature, write_suite, write_topology
 from tools import build
 
 pytestmark = [pytest.mark.full, pytest.mark.e2e, pytest.mark.compile, pytest.mark.quiet, pytest.mark.timeout(1800)]

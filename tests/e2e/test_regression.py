@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.emulation import faults
-from fabricheck.emulation.cluster import Cluster
 from fabricheck.store.folders import scan
+from fabricheck_lab import faults
+from fabricheck_lab.cluster import Cluster
 from tests.support.cluster import Site
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(900)]

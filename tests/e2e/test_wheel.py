@@ -15,15 +15,16 @@ from fabricheck.suite import suite_root
 from tools.wheel import FOLDERS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
-def call(folder: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
+def call(folder: Path, *command: str | Path, status: int = 0) -> subprocess.CompletedProcess[str]:
     own = ("PYTHONPATH", "FABRICHECK_SUITE", "FABRICHECK_SITES", "RFM_PREFIX")
     variables = {name: value for name, value in os.environ.items() if name not in own}
     job = subprocess.run(
         list(map(str, command)), cwd=folder, capture_output=True, text=True, check=False, env=variables, timeout=500
     )
-    assert job.returncode == 0, job.stdout + job.stderr
+    assert job.returncode == status, job.stdout + job.stderr
     return job
 
 
@@ -34,18 +35,19 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = folder / "source"
     source.mkdir()
     files = call(suite_root(), "git", "ls-files", "--cached", "--others", "--exclude-standard", "-z").stdout
+    needed = (*(f"{each}/" for each in FOLDERS), "fabricheck/", "lab/", "tools/wheel.py")
     for name in files.split("\0"):
-        if name.startswith((*(f"{each}/" for each in FOLDERS), "fabricheck/", "tools/wheel.py")) or "/" not in name:
+        if name.startswith(needed) or "/" not in name:
             file = suite_root() / name
             if file.is_file():
                 (source / name).parent.mkdir(parents=True, exist_ok=True)
                 (source / name).write_bytes(file.read_bytes())
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    call(source, *pip, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", folder, ".")
+    for path in (".", "./lab"):
+        call(source, *PIP, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", folder, path)
     venv.create(folder / "venv", with_pip=False, symlinks=True)
     python = folder / "venv" / "bin" / "python"
-    (wheel,) = folder.glob("*.whl")
-    call(folder, *pip, "--python", python, "install", "--no-deps", "--no-index", wheel)
+    (wheel,) = folder.glob("fabricheck-*.whl")
+    call(folder, *PIP, "--python", python, "install", "--no-deps", "--no-index", wheel)
     packages = next((folder / "venv").glob("lib/python*/site-packages"))
     (packages / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return python.parent
@@ -71,3 +73,17 @@ def test_a_run_from_an_empty_folder(installed: Path, tmp_path: Path) -> None:
     assert job.stdout.splitlines()[-1].startswith(f"PASS: the report is {empty / 'output' / 'runs'}")
     assert [each.name for each in empty.iterdir()] == ["output"]
     assert len(list((tmp_path / "cache").glob("fabricbench-*/installed/fabricbench"))) == 1
+
+
+def test_emulate_comes_with_the_lab(installed: Path, tmp_path: Path) -> None:
+    """Last, since it installs that."""
+    without = call(tmp_path, installed / "fabricheck", "emulate", "up", status=2)
+    assert "fabricheck-lab" in without.stderr and without.stderr.count("\n") == 1
+    (wheel,) = installed.parents[1].glob("fabricheck_lab-*.whl")
+    call(tmp_path, *PIP, "--python", installed / "python", "install", "--no-deps", "--no-index", wheel)
+    assert "SYSTEM" in call(tmp_path, installed / "fabricheck", "emulate", "up", "--help").stdout
+    where = call(tmp_path, installed / "python", "-c", "from fabricheck_lab.node import SOURCES; print(SOURCES)")
+    sources = Path(where.stdout.strip())
+    tracked = call(suite_root() / "lab/fabricheck_lab/standins", "git", "ls-files").stdout.split()
+    assert sources.is_relative_to(installed.parent)
+    assert [name for name in tracked if not (sources / name).is_file()] == []

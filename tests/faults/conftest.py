@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.emulation import faults
-from fabricheck.emulation.cluster import Cluster
+from fabricheck_lab import faults
+from fabricheck_lab.cluster import Cluster
 from tests.support.cluster import Site
 from tests.support.effort import is_full
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.emulation import faults
-from fabricheck.emulation.layout import Device
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
+from fabricheck_lab import faults
+from fabricheck_lab.layout import Device
 from tests.faults.matrix import NO_COUNTERPART, Outcome, settle
 from tests.support.cluster import Finished, Site
 

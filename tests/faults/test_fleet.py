@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from fabricheck.emulation import faults
-from fabricheck.emulation.cluster import Cluster, emulated_cluster
 from fabricheck.records.verdict import Verdict
 from fabricheck.store.reading import entries_of
 from fabricheck.store.session import read_record
 from fabricheck.suite import suite_root
 from fabricheck.topology.network import unfold
+from fabricheck_lab import faults
+from fabricheck_lab.cluster import Cluster, emulated_cluster
 from tests.faults.matrix import Outcome, settle
 from tests.support.cluster import TOPOLOGY, Site
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu_faults import SHAPES, TOGETHER, Told, faults_of, keep, measure, run
-from fabricheck.commands.emulate_faults import fault as command
-from fabricheck.emulation import faults
-from fabricheck.emulation.cluster import Cluster, require_machine
-from fabricheck.emulation.rehearsal import up_in_miniature
 from fabricheck.errors import UserError
 from fabricheck.suite import suite_root
+from fabricheck_lab import faults
+from fabricheck_lab.cluster import Cluster, require_machine
+from fabricheck_lab.emulate_faults import fault as command
+from fabricheck_lab.rehearsal import up_in_miniature
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full]
 

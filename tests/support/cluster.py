@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from fabricheck import mpi
-from fabricheck.emulation.cluster import Cluster, emulated_cluster, require_machine
 from fabricheck.errors import UserError
 from fabricheck.suite import suite_root
+from fabricheck_lab import node
+from fabricheck_lab.cluster import Cluster, emulated_cluster, require_machine
 from tests.support.effort import is_full
 from tests.support.findings import line_of
 from tools import build
@@ -75,7 +76,7 @@ class Site:
 
     def let_waiting_ranks_sleep(self) -> None:
         """What ranks that spin on fewer cores wait for is each other, for milliseconds, and not the network."""
-        source = suite_root() / "fabricheck" / "emulation" / "standins" / "yield.cpp"
+        source = node.SOURCES / "yield.cpp"
         library = self.root / "libyield.so"
         subprocess.run(["c++", "-std=c++17", "-O2", "-shared", "-fPIC", source, "-o", library], check=True)
         with (self.root / "site_configs/emulated/modulefiles/fabricheck-openmpi").open("a") as module:

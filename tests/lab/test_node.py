@@ -21,8 +21,6 @@ from typing import Any
 import pytest
 
 from fabricheck import mpi
-from fabricheck.emulation import node, node_faults
-from fabricheck.emulation.description import EFFICIENCY, MOVERS, Choices, describe
 from fabricheck.errors import UserError
 from fabricheck.judge.node_state import evidence_of_node
 from fabricheck.records.state import NodeState
@@ -32,6 +30,8 @@ from fabricheck.site.doubts import doubts_of
 from fabricheck.site.facts import read_facts
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import Topology, find_topology
+from fabricheck_lab import node, node_faults
+from fabricheck_lab.description import EFFICIENCY, MOVERS, Choices, describe
 from tools import build
 
 pytestmark = [pytest.mark.full, pytest.mark.e2e, pytest.mark.compile, pytest.mark.quiet, pytest.mark.timeout(1800)]

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.emulation.cluster import Cluster
-from fabricheck.emulation.layout import check_name
-from fabricheck.emulation.state import Journal, Process, end
 from fabricheck.errors import UserError
+from fabricheck_lab.cluster import Cluster
+from fabricheck_lab.layout import check_name
+from fabricheck_lab.state import Journal, Process, end
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "*", "a*", "a-b", "a/b", "A", "1a", "a" * 17, "a\n"])
 def test_a_name_that_reaches_beyond_one_cluster_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabricheck.emulation.cluster.require_machine", lambda: None)
-    monkeypatch.setattr("fabricheck.emulation.cluster._tear_down", lambda *_: pytest.fail("something was removed"))
+    monkeypatch.setattr("fabricheck_lab.cluster.require_machine", lambda: None)
+    monkeypatch.setattr("fabricheck_lab.cluster._tear_down", lambda *_: pytest.fail("something was removed"))
     for use in (check_name, Cluster.down, Cluster.find):
         with pytest.raises(UserError, match="is no name for a cluster"):
             use(name)
@@ -42,7 +42,7 @@ def test_a_process_is_noted_before_it_is_what_was_asked_for(tmp_path: Path) -> N
 
 def test_what_cannot_be_noted_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path)
-    monkeypatch.setattr("fabricheck.emulation.state._PATIENCE_S", 0.5)
+    monkeypatch.setattr("fabricheck_lab.state._PATIENCE_S", 0.5)
     (tmp_path / "started").touch()  # no folder
     with pytest.raises(FileExistsError):
         journal.start("munged", ["touch", str(tmp_path / "ran")], tmp_path / "log", dict(os.environ))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.emulation.node_faults import FACTS, REASONS
+from fabricheck_lab.node_faults import FACTS, REASONS
 
 if TYPE_CHECKING:
-    from fabricheck.emulation.cluster import Cluster
+    from fabricheck_lab.cluster import Cluster
 
 _name = click.option("--name", default="emulated", show_default=True, help="The cluster's name.")
 
@@ -21,7 +21,7 @@ def fault() -> None:
 
 
 def cluster_of(name: str) -> Cluster:
-    from fabricheck.emulation.cluster import Cluster, require_machine
+    from fabricheck_lab.cluster import Cluster, require_machine
 
     require_machine()
     return Cluster.find(name)
@@ -45,7 +45,7 @@ def slow(*, link: str, percent: float, one_side: bool, name: str) -> None:
     \b
     fabricheck emulate fault slow nid002:hsn0 10
     """
-    from fabricheck.emulation import faults
+    from fabricheck_lab import faults
 
     _plant(name, lambda cluster: faults.slow(cluster, link, percent, one_side=one_side))
 
@@ -59,7 +59,7 @@ def unshaped(*, link: str, name: str) -> None:
     \b
     fabricheck emulate fault unshaped leaf0--spine0
     """
-    from fabricheck.emulation import faults
+    from fabricheck_lab import faults
 
     _plant(name, lambda cluster: faults.unshaped(cluster, link))
 
@@ -74,7 +74,7 @@ def flap(*, link: str, period: float, name: str) -> None:
     \b
     fabricheck emulate fault flap nid002:hsn0 --period 1
     """
-    from fabricheck.emulation import faults
+    from fabricheck_lab import faults
 
     _plant(name, lambda cluster: faults.flap(cluster, link, period))
 
@@ -88,7 +88,7 @@ def unplug(*, port: str, name: str) -> None:
     \b
     fabricheck emulate fault unplug nid002:hsn0
     """
-    from fabricheck.emulation import faults
+    from fabricheck_lab import faults
 
     _plant(name, lambda cluster: faults.unplug(cluster, port))
 
@@ -102,7 +102,7 @@ def node_down(*, node: str, name: str) -> None:
     \b
     fabricheck emulate fault node-down nid002
     """
-    from fabricheck.emulation import faults
+    from fabricheck_lab import faults
 
     _plant(name, lambda cluster: faults.node_down(cluster, node))
 
@@ -116,7 +116,7 @@ def kill_daemon(*, daemon: tuple[str, ...], name: str) -> None:
     \b
     fabricheck emulate fault kill-daemon slurmd nid002
     """
-    from fabricheck.emulation import faults
+    from fabricheck_lab import faults
 
     _plant(name, lambda cluster: faults.kill_daemon(cluster, " ".join(daemon)))
 
@@ -131,7 +131,7 @@ def loss(*, port: str, per_10000: int, name: str) -> None:
     \b
     fabricheck emulate fault loss nid002:hsn0 50
     """
-    from fabricheck.emulation import faults
+    from fabricheck_lab import faults
 
     _plant(name, lambda cluster: faults.loss(cluster, port, per_10000))
 
@@ -146,7 +146,7 @@ def delay(*, link: str, microseconds: float, name: str) -> None:
     \b
     fabricheck emulate fault delay nid002:hsn0 400
     """
-    from fabricheck.emulation import faults
+    from fabricheck_lab import faults
 
     _plant(name, lambda cluster: faults.delay(cluster, link, microseconds))
 
@@ -159,7 +159,7 @@ def clear(*, name: str) -> None:
     \b
     fabricheck emulate fault clear
     """
-    from fabricheck.emulation import faults
+    from fabricheck_lab import faults
 
     _plant(name, faults.clear)
 
@@ -177,7 +177,7 @@ def gpu_link(*, node: str, gpu: str, other: str, percent: float, one_side: bool,
     \b
     fabricheck emulate fault gpu-link nid002 gpu0 gpu1 50
     """
-    from fabricheck.emulation import gpu_faults
+    from fabricheck_lab import gpu_faults
 
     ends = gpu, other
     _plant(name, lambda cluster: gpu_faults.slow_link(cluster, node, ends, percent, one_side=one_side))
@@ -193,7 +193,7 @@ def gpu_missing(*, node: str, gpu: str, name: str) -> None:
     \b
     fabricheck emulate fault gpu-missing nid002 gpu1
     """
-    from fabricheck.emulation import gpu_faults
+    from fabricheck_lab import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.missing(cluster, node, gpu))
 
@@ -210,7 +210,7 @@ def gpu_slow(*, node: str, gpu: str, percent: float, reason: str, name: str) -> 
     \b
     fabricheck emulate fault gpu-slow nid002 gpu1 30 --reason hw_slowdown
     """
-    from fabricheck.emulation import gpu_faults
+    from fabricheck_lab import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.throttled(cluster, node, gpu, percent, reason))
 
@@ -225,7 +225,7 @@ def gpu_order(*, node: str, gpu: tuple[str, ...], name: str) -> None:
     \b
     fabricheck emulate fault gpu-order nid002 gpu1 gpu0
     """
-    from fabricheck.emulation import gpu_faults
+    from fabricheck_lab import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.reordered(cluster, node, gpu))
 
@@ -240,7 +240,7 @@ def gdr_lost(*, node: str, gpu: tuple[str, ...], name: str) -> None:
     \b
     fabricheck emulate fault gdr-lost nid002 gpu1
     """
-    from fabricheck.emulation import gpu_faults
+    from fabricheck_lab import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.gdr_lost(cluster, node, gpu))
 
@@ -256,7 +256,7 @@ def nvlink_down(*, node: str, gpu: str, number: int, name: str) -> None:
     \b
     fabricheck emulate fault nvlink-down nid002 gpu1 3
     """
-    from fabricheck.emulation import gpu_faults
+    from fabricheck_lab import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.nvlink_down(cluster, node, gpu, number))
 
@@ -273,7 +273,7 @@ def pcie(*, node: str, gpu: str, generation: int, width: int | None, name: str) 
     \b
     fabricheck emulate fault pcie nid002 gpu1 3 8
     """
-    from fabricheck.emulation import gpu_faults
+    from fabricheck_lab import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.pcie(cluster, node, gpu, generation, width))
 
@@ -288,7 +288,7 @@ def hung_gpu(*, node: str, gpu: str, name: str) -> None:
     \b
     fabricheck emulate fault hung-gpu nid002 gpu1
     """
-    from fabricheck.emulation import gpu_faults
+    from fabricheck_lab import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.hung(cluster, node, gpu))
 
@@ -305,8 +305,8 @@ def other_process(*, node: str, gpu: str, memory: str, to: str | None, name: str
     \b
     fabricheck emulate fault other-process nid002 gpu1 --memory 2GiB --to gpu0
     """
-    from fabricheck.emulation import gpu_faults
     from fabricheck.units import parse_size
+    from fabricheck_lab import gpu_faults
 
     held = parse_size(memory)
     _plant(name, lambda cluster: gpu_faults.other_process(cluster, node, gpu, held, to))
@@ -323,7 +323,7 @@ def gpu_nic(*, node: str, gpu: str, nic: str, name: str) -> None:
     \b
     fabricheck emulate fault gpu-nic nid002 gpu0 hsn1
     """
-    from fabricheck.emulation import gpu_faults
+    from fabricheck_lab import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.another_nic(cluster, node, gpu, nic))
 
@@ -337,7 +337,7 @@ def no_plugin(*, node: str, name: str) -> None:
     \b
     fabricheck emulate fault no-plugin nid002
     """
-    from fabricheck.emulation import gpu_faults
+    from fabricheck_lab import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.no_plugin(cluster, node))
 
@@ -353,7 +353,7 @@ def version(*, node: str, what: str, value: str, name: str) -> None:
     \b
     fabricheck emulate fault version nid002 ccl 22703
     """
-    from fabricheck.emulation import gpu_faults
+    from fabricheck_lab import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.version(cluster, node, what, value))
 
@@ -370,7 +370,7 @@ def nvml(*, node: str, gpu: str, fact: str, value: str, name: str) -> None:
     \b
     fabricheck emulate fault nvml nid002 gpu0 remapped_rows_pending 1
     """
-    from fabricheck.emulation import gpu_faults
+    from fabricheck_lab import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.fact(cluster, node, gpu, fact, value))
 
@@ -385,6 +385,6 @@ def variable(*, node: str, setting: str, name: str) -> None:
     \b
     fabricheck emulate fault variable nid002 NCCL_P2P_DISABLE=1
     """
-    from fabricheck.emulation import gpu_faults
+    from fabricheck_lab import gpu_faults
 
     _plant(name, lambda cluster: gpu_faults.variable(cluster, node, setting))

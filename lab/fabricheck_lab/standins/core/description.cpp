@@ -36,7 +36,7 @@ Link link_of(const Json& entry) {
 Description read_description() {
   const char* folder = std::getenv("FABRICHECK_EMULATED_NODE");
   if (folder == nullptr)
-    end_run("FABRICHECK_EMULATED_NODE is not set: start the program with `python -m fabricheck.emulation.node`");
+    end_run("FABRICHECK_EMULATED_NODE is not set: start the program with `python -m fabricheck_lab.node`");
   Description result;
   result.folder = folder;
   const std::string file = result.folder + "/node.json";

@@ -245,7 +245,7 @@ def write_topology(miniature: Miniature, root: Path, folder: Path) -> Path:
 def write_suite(miniature: Miniature, root: Path, folder: Path, topology: Path, environment: Mapping[str, Any]) -> Path:
     """Write the suite of a miniature into `folder`, and return the folder of its site's files.
 
-    `topology`: its topology.yaml. `environment`: what fabricheck.emulation.settings needs to know of the programs and
+    `topology`: its topology.yaml. `environment`: what fabricheck_lab.settings needs to know of the programs and
     libraries of the miniature.
     """
     site = folder / "site_configs" / miniature.system
@@ -299,7 +299,7 @@ _SETTINGS = '''"""Written by `fabricheck emulate up`: settings for emulated node
 
 from pathlib import Path
 
-from fabricheck.emulation.settings import of_miniature
+from fabricheck_lab.settings import of_miniature
 
 site_configuration = of_miniature(Path(__file__).with_name("miniature.json"))
 '''

@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
-from fabricheck.emulation.layout import Layout
-from fabricheck.emulation.miniature import (
+from fabricheck.errors import UserError
+from fabricheck.extras import effort_problems
+from fabricheck.judge.policy import load_policy
+from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
+from fabricheck.suite import suite_root
+from fabricheck.topology.model import Topology, find_topology, load_topology
+from fabricheck.topology.transport_paths import ccl_paths, mpi_paths
+from fabricheck_lab.layout import Layout
+from fabricheck_lab.miniature import (
     BURST_BYTES,
     LARGEST_S,
     LEAST_NIC_MBPS,
@@ -22,14 +29,7 @@ from fabricheck.emulation.miniature import (
     write_suite,
     write_topology,
 )
-from fabricheck.emulation.settings import of_miniature
-from fabricheck.errors import UserError
-from fabricheck.extras import effort_problems
-from fabricheck.judge.policy import load_policy
-from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
-from fabricheck.suite import suite_root
-from fabricheck.topology.model import Topology, find_topology, load_topology
-from fabricheck.topology.transport_paths import ccl_paths, mpi_paths
+from fabricheck_lab.settings import of_miniature
 
 ROOT = suite_root()
 SYSTEMS = sorted(file.parent.name for file in ROOT.glob("site_configs/*/topology.yaml"))

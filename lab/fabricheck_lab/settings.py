@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fabricheck.emulation.slurm import CORES
+from fabricheck_lab.slurm import CORES
 
 
 def of_miniature(file: Path) -> dict[str, Any]:

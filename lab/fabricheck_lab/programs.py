@@ -12,11 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fabricheck.emulation import node
 from fabricheck.errors import UserError
+from fabricheck_lab import node
 
-#: Debian's Open MPI: Slurm starts it, and it can be told which NIC each rank uses.
-MPICXX = Path("/usr/bin/mpicxx.openmpi")
 #: What tools/build.py calls the programs for a vendor's GPUs.
 TARGETS: Mapping[str, str] = {"nvidia": "cuda", "amd": "hip", "intel": "sycl-emulated"}
 _PROGRAM = "fabricbench"
@@ -66,7 +64,7 @@ def _state(root: Path, target: str) -> str:
     for file in _files(sources):
         digest.update(f"{file.name}\0".encode())
         digest.update(file.read_bytes())
-    digest.update(f"{target} {MPICXX.resolve()} {sys.prefix} {node.find_real()}".encode())
+    digest.update(f"{target} {node.MPICXX.resolve()} {sys.prefix} {node.find_real()}".encode())
     return digest.hexdigest()[:16]
 
 
@@ -77,8 +75,8 @@ def _files(sources: Iterable[Path]) -> list[Path]:
 
 def _build(root: Path, target: str) -> tuple[Path, Path]:
     """The folder of the stand-ins, and fabricbench."""
-    if not MPICXX.exists():
-        raise UserError(f"there is no {MPICXX}, with which emulated GPUs run: install Debian's libopenmpi-dev")
+    if not node.MPICXX.exists():
+        raise UserError(f"there is no {node.MPICXX}, with which emulated GPUs run: install Debian's libopenmpi-dev")
     environment = {**os.environ, "FABRICHECK_MPI": "machine", "PYTHONPATH": str(root)}
     command = [sys.executable, "-m", "tools.build", "--without-tests", "standins", target]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=environment)

@@ -11,15 +11,14 @@ import pytest
 from ruamel.yaml import YAML
 
 from fabricheck.cli import main
-from fabricheck.commands import emulate_faults
-from fabricheck.emulation import cluster as clusters
-from fabricheck.emulation import faults, rehearsal
-from fabricheck.emulation.cluster import Cluster
-from fabricheck.emulation.description import Choices, write_node
-from fabricheck.emulation.layout import Layout
-from fabricheck.emulation.miniature import plan, scaled_topology
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import load_topology
+from fabricheck_lab import cluster as clusters
+from fabricheck_lab import emulate_faults, faults, rehearsal
+from fabricheck_lab.cluster import Cluster
+from fabricheck_lab.description import Choices, write_node
+from fabricheck_lab.layout import Layout
+from fabricheck_lab.miniature import plan, scaled_topology
 
 NODE = "nid002"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fabricheck.emulation.layout import LOGIN, LOGIN_ADDRESS, Layout
 from fabricheck.topology.network import fold
+from fabricheck_lab.layout import LOGIN, LOGIN_ADDRESS, Layout
 
 # More than a node has ranks (Aurora: 12): all nodes share the cores of the machine.
 CORES = 16

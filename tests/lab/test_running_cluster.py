@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.emulation import faults
-from fabricheck.emulation.cluster import FOLDER, Cluster, emulated_cluster, require_machine
 from fabricheck.errors import UserError
+from fabricheck_lab import faults
+from fabricheck_lab.cluster import FOLDER, Cluster, emulated_cluster, require_machine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
 
@@ -233,7 +233,7 @@ def mine(name: str) -> list[str]:
 CRASH = """
 import os, sys
 from pathlib import Path
-from fabricheck.emulation import cluster, state
+from fabricheck_lab import cluster, state
 left = [int(sys.argv[3])]
 def run(words, run=state.subprocess.run, **others):
     done = run(words, **others)

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fabricheck.emulation import node_faults
-from fabricheck.emulation.cluster import Cluster
-from fabricheck.emulation.node_faults import FACTS
-from fabricheck.emulation.rehearsal import VARIABLES, gpu_folder
 from fabricheck.errors import UserError
 from fabricheck.topology.host import host_links
+from fabricheck_lab import node_faults
+from fabricheck_lab.cluster import Cluster
+from fabricheck_lab.node_faults import FACTS
+from fabricheck_lab.rehearsal import VARIABLES, gpu_folder
 
 #: The first word of what the journal calls these faults.
 KIND = "gpu"

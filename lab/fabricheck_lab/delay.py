@@ -1,6 +1,6 @@
 """A longer cable: holds each packet that the kernel queues for it for so long, and then lets it go on.
 
-    python -m fabricheck.emulation.delay QUEUE MICROSECONDS
+    python -m fabricheck_lab.delay QUEUE MICROSECONDS
 
 Runs in the network namespace of the cable's end, and takes the place of netem, which not every kernel has. The packets
 stay in the kernel, as large as they were (nfnetlink_queue, linux/netfilter/nfnetlink_queue.h); only their numbers come

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fabricheck.emulation import slurm
-from fabricheck.emulation.layout import LOGIN, LOGIN_ADDRESS, Cable, Device, Layout, check_name, switch_of
-from fabricheck.emulation.state import Journal, Process, end
 from fabricheck.errors import UserError
 from fabricheck.locks import Taken, exclusive
 from fabricheck.topology.model import load_topology
+from fabricheck_lab import slurm
+from fabricheck_lab.layout import LOGIN, LOGIN_ADDRESS, Cable, Device, Layout, check_name, switch_of
+from fabricheck_lab.state import Journal, Process, end
 
 #: Programs that must be there, and the Debian package of each.
 PACKAGES: Mapping[str, str] = {

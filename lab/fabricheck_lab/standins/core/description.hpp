@@ -1,5 +1,5 @@
 // What the emulated node is: `node.json` in the folder that FABRICHECK_EMULATED_NODE names, written by
-// fabricheck.emulation.node, and what is wrong with it: `faults.json` beside it, read again whenever it changes.
+// fabricheck_lab.node, and what is wrong with it: `faults.json` beside it, read again whenever it changes.
 #pragma once
 
 #include <array>

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fabricheck.emulation import node
-from fabricheck.emulation.cluster import FOLDER, TOPOLOGY, Cluster, require_machine
-from fabricheck.emulation.description import Choices, vendor_of, write_node
-from fabricheck.emulation.miniature import Miniature, node_names, plan, write_suite, write_topology
-from fabricheck.emulation.programs import MPICXX, Programs, programs
 from fabricheck.suite import MINIATURE
 from fabricheck.topology.model import Topology, load_topology
 from fabricheck.topology.nic import gpus_of_ports, nic_of
+from fabricheck_lab import node
+from fabricheck_lab.cluster import FOLDER, TOPOLOGY, Cluster, require_machine
+from fabricheck_lab.description import Choices, vendor_of, write_node
+from fabricheck_lab.miniature import Miniature, node_names, plan, write_suite, write_topology
+from fabricheck_lab.programs import Programs, programs
 
 MPI_VARIABLES = {
     "OMPI_MCA_pml": "ob1",
@@ -98,7 +98,7 @@ def _furnish(cluster: Cluster, chosen: Miniature, root: Path, built: Programs) -
             # The largest messages of a miniature are as small as those that NCCL sends through its own buffers.
             ["NCCL_P2P_LL_THRESHOLD", "1024"],
         ],
-        "extras": {"mpi": "openmpi", "mpicxx": str(MPICXX), "launcher_options": [f"--task-prolog={before}"]},
+        "extras": {"mpi": "openmpi", "mpicxx": str(node.MPICXX), "launcher_options": [f"--task-prolog={before}"]},
     }
     suite = cluster.folder / "suite"
     write_suite(chosen, root, suite, cluster.folder / TOPOLOGY, {"environment": environment})
@@ -112,7 +112,7 @@ def _furnish(cluster: Cluster, chosen: Miniature, root: Path, built: Programs) -
 
 
 def _environments(suite: Path, system: str) -> list[str]:
-    from fabricheck.emulation.settings import of_miniature
+    from fabricheck_lab.settings import of_miniature
 
     content = of_miniature(suite / "site_configs" / system / MINIATURE)
     return [each["name"] for each in content["environments"]]

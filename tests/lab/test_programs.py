@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.emulation import programs
 from fabricheck.errors import UserError
 from fabricheck.suite import suite_root
+from fabricheck_lab import programs
 
 ROOT = suite_root()
 

@@ -8,12 +8,12 @@ import subprocess
 import time
 from collections.abc import Sequence
 
-from fabricheck.emulation import gpu_faults
-from fabricheck.emulation.cluster import Cluster
-from fabricheck.emulation.layout import Cable, Device, switch_of
-from fabricheck.emulation.state import end
 from fabricheck.errors import UserError
 from fabricheck.state.programs import module_command
+from fabricheck_lab import gpu_faults
+from fabricheck_lab.cluster import Cluster
+from fabricheck_lab.layout import Cable, Device, switch_of
+from fabricheck_lab.state import end
 
 _PACKAGES = {"nft": "nftables", "iptables": "iptables"}
 # Which queues of packets of a namespace a program has asked for.
@@ -112,7 +112,7 @@ def delay(cluster: Cluster, link: str, microseconds: float) -> None:
     _clear_delay(cluster, cable.name)
     role, queue = f"delay {cable.name}", _queue(cluster, cable)
     enter = ["nsenter", f"--net=/var/run/netns/{cable.ends[0].namespace}"]
-    program = module_command("fabricheck.emulation.delay", str(queue), f"{microseconds:g}")
+    program = module_command("fabricheck_lab.delay", str(queue), f"{microseconds:g}")
     cluster.launch_helper(role, [*enter, *program])
     deadline = time.monotonic() + _PATIENCE_S
     while not _is_bound(enter, queue):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.emulation.description import Choices, describe, write_node
-from fabricheck.emulation.node_faults import plant
 from fabricheck.errors import UserError
 from fabricheck.topology.graph import node_graph
+from fabricheck_lab.description import Choices, describe, write_node
+from fabricheck_lab.node_faults import plant
 from tests.support.nodes import PAPERS
 from tests.support.nodes import system as topology_of
 

@@ -1,6 +1,6 @@
 """Builds the stand-ins for GPU libraries, and runs a command with them on one emulated node of this machine.
 
-    python -m fabricheck.emulation.node SYSTEM [--scale F] [--folder DIR] -- COMMAND…
+    python -m fabricheck_lab.node SYSTEM [--scale F] [--folder DIR] -- COMMAND…
 
 needs no GPU, no root and no network. The folder, which is on /dev/shm where none is named, holds the node while the
 command runs: `node.json` (description.py), `faults.json` where something is to be wrong, and its device memory.
@@ -19,12 +19,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fabricheck.emulation.description import LARGEST_ALLOCATION, Choices, write_node
 from fabricheck.errors import UserError
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import Topology, find_topology
+from fabricheck_lab.description import LARGEST_ALLOCATION, Choices, write_node
 
 SOURCES = Path(__file__).resolve().parent / "standins"
+#: Debian's Open MPI: Slurm starts it, and it can be told which NIC each rank uses.
+MPICXX = Path("/usr/bin/mpicxx.openmpi")
 #: Names the folder of the node that a process runs on.
 VARIABLE = "FABRICHECK_EMULATED_NODE"
 #: What the stand-ins of vendors' tools are called.
@@ -129,7 +131,7 @@ def _memory_folder() -> str | None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command on an emulated node; its exit status, or 2 for a mistake, which is said in one line."""
-    parser = argparse.ArgumentParser(prog="python -m fabricheck.emulation.node", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m fabricheck_lab.node", description=__doc__)
     parser.add_argument("system", help="a system, or SYSTEM:PARTITION, of the site configurations")
     parser.add_argument("--site-configs", type=Path, default=suite_root() / "site_configs")
     parser.add_argument("--scale", type=float, default=DEFAULT_SCALE, help="of all rates (default %(default)s)")

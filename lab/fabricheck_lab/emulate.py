@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from fabricheck.commands.emulate_faults import cluster_of, fault
 from fabricheck.errors import UserError
+from fabricheck_lab.emulate_faults import cluster_of, fault
 
 _name = click.option("--name", default="emulated", show_default=True, help="The cluster's name.")
 
@@ -39,9 +39,9 @@ def up(*, system: str | None, nodes: int, scale: float | None, topology: Path | 
     fabricheck emulate up alps --nodes 2
     fabricheck emulate exec -- fabricheck run --system alps --tag smoke
     """
-    from fabricheck.emulation.cluster import Cluster
-    from fabricheck.emulation.rehearsal import up_in_miniature
     from fabricheck.suite import suite_root
+    from fabricheck_lab.cluster import Cluster
+    from fabricheck_lab.rehearsal import up_in_miniature
 
     begin = time.monotonic()
     if system is not None and system != "emulated":
@@ -62,7 +62,7 @@ def down(*, name: str) -> None:
     \b
     fabricheck emulate down
     """
-    from fabricheck.emulation.cluster import Cluster
+    from fabricheck_lab.cluster import Cluster
 
     click.echo(f"{name}: {'is gone' if Cluster.down(name) else 'there was nothing'}")
 
@@ -100,9 +100,9 @@ def exec(*, name: str, command: tuple[str, ...]) -> None:
     \b
     fabricheck emulate exec -- sinfo
     """
-    from fabricheck.emulation.layout import LOGIN
-    from fabricheck.emulation.rehearsal import variables_of
-    from fabricheck.emulation.slurm import in_login
+    from fabricheck_lab.layout import LOGIN
+    from fabricheck_lab.rehearsal import variables_of
+    from fabricheck_lab.slurm import in_login
 
     cluster = cluster_of(name)
     words = [*in_login(cluster.layout, LOGIN), *command]
