@@ -134,7 +134,8 @@ def _build_standins(folder: Path) -> Path:
 def _standins_of(name: str, headers: Path) -> Path:
     """A folder with `include` and `lib`, as an installation of the real library has."""
     standins = build("standins")
-    root = standins / f"root-{name}"
+    # Beside it: a link to the folder that it lies in has no end for those who follow links, such as setuptools.
+    root = standins.with_name(f"standins-{name}")
     root.mkdir(exist_ok=True)
     for part, folder in {"include": headers, "lib": standins}.items():
         (root / part).unlink(missing_ok=True)
