@@ -128,7 +128,8 @@ def _build_standins(folder: Path) -> Path:
         from fabricheck_lab import node
     except ModuleNotFoundError:
         raise UserError("fabricheck-lab, which builds the stand-ins, is not installed: run `make lab`") from None
-    return node.build(folder, mpicxx=node.MPICXX if node.MPICXX.exists() else None, strict=True)
+    mpicxx = node.MPICXX if node.MPICXX.exists() else None
+    return node.build(folder, mpicxx=mpicxx, strict=True, show=lambda line: print(line, end="", flush=True))
 
 
 def _standins_of(name: str, headers: Path) -> Path:

@@ -14,10 +14,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fabricheck.errors import UserError
 from fabricheck.suite import suite_root
@@ -70,11 +72,32 @@ def _first(paths: Iterable[Path]) -> Path | None:
     return next((path for path in paths if path.exists()), None)
 
 
-def build(folder: Path, real: Real | None = None, *, mpicxx: Path | None = None, strict: bool = False) -> Path:
+def watched(command: Sequence[str], show: Callable[[str], object], **where: Any) -> tuple[int, str]:
+    """Run a command and show each line that it writes, at once. Its exit status and its last twenty lines.
+
+    `where`: of subprocess.Popen, such as cwd and env.
+    """
+    last: deque[str] = deque(maxlen=20)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **where) as job:
+        assert job.stdout is not None
+        for line in job.stdout:
+            last.append(line)
+            show(line)
+    return job.returncode, "".join(last)
+
+
+def build(
+    folder: Path,
+    real: Real | None = None,
+    *,
+    mpicxx: Path | None = None,
+    strict: bool = False,
+    show: Callable[[str], object] = lambda _: None,
+) -> Path:
     """Build the stand-ins of all that is here, and those for Intel's GPUs, into a folder and return it.
 
-    `mpicxx`: of an MPI library that is to be made GPU-aware. `strict`: compiler warnings are errors. The programs of
-    `SMI` lie there too. Raises UserError.
+    `mpicxx`: of an MPI library that is to be made GPU-aware. `strict`: compiler warnings are errors. `show` gets each
+    line of CMake's. The programs of `SMI` lie there too. Raises UserError.
     """
     real = real or find_real()
     named = {
@@ -92,10 +115,9 @@ def build(folder: Path, real: Real | None = None, *, mpicxx: Path | None = None,
         ["cmake", "-S", str(SOURCES), "-B", str(folder), *options],
         ["cmake", "--build", str(folder), "--parallel", str(os.cpu_count() or 1)],
     ):
-        done = subprocess.run(step, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-            raise UserError(f"the stand-ins do not build: '{' '.join(step)}' ended with {done.returncode}:\n{tail}")
+        status, tail = watched(step, show)
+        if status != 0:
+            raise UserError(f"the stand-ins do not build: '{' '.join(step)}' ended with {status}:\n{tail}")
     for name in SMI:
         program = folder / name
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{SOURCES / "smi.py"}" {name} "$@"\n', encoding="utf-8")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
-import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,17 +74,52 @@ def _files(sources: Iterable[Path]) -> list[Path]:
     return sorted(one for one in found if one.is_file() and one.suffix != ".pyc")
 
 
+def _require(root: Path, target: str) -> None:
+    """Raises UserError where something is missing that the build needs, naming all of it in one line."""
+    real, nvidia = node.find_real(), Path(sys.prefix) / "cuda" / "nvidia"
+    nccl = {"NCCL's header nccl.h": nvidia / "nccl" / "include" / "nccl.h"}
+    needed: Mapping[str, Mapping[str, Path | str | None]] = {
+        "cuda": {"NVIDIA's compiler nvcc": nvidia / "cu13" / "bin" / "nvcc", **nccl},
+        "hip": {"AMD's compiler hipcc": shutil.which("hipcc"), "libamdhip64": real.hip, **nccl},
+        "sycl-emulated": {},
+    }
+    every = {"cmake": shutil.which("cmake"), str(node.MPICXX): node.MPICXX, **needed[target]}
+    missing = [what for what, path in every.items() if path is None or not Path(path).exists()]
+    if missing:
+        raise UserError(f"emulated GPUs need {', '.join(missing)}: run `make lab` in {root}, which installs it")
+
+
 def _build(root: Path, target: str) -> tuple[Path, Path]:
-    """The folder of the stand-ins, and fabricbench."""
-    if not node.MPICXX.exists():
-        raise UserError(f"there is no {node.MPICXX}, with which emulated GPUs run: install Debian's libopenmpi-dev")
+    """The folder of the stand-ins, and fabricbench. Says on stderr that it compiles, and how far that is."""
+    _require(root, target)
     environment = {**os.environ, "FABRICHECK_MPI": "machine", "PYTHONPATH": str(root)}
     command = [sys.executable, "-m", "tools.build", "--without-tests", "standins", target]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=environment)
+    _say(f"compiling fabricbench and the stand-ins for emulated GPUs ({target}), once: minutes on a few cores")
+    status, tail = node.watched(command, _Progress(), cwd=root, env=environment)
     program = root / "build" / target / _PROGRAM
-    if done.returncode != 0 or not program.is_file():
-        tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+    if status != 0 or not program.is_file():
         raise UserError(
             f"fabricbench does not build for emulated GPUs: `python -m tools.build standins {target}` said\n{tail}"
         )
     return root / "build" / "standins", program
+
+
+class _Progress:
+    """Repeats a line of CMake's that tells how far it is, every ten seconds."""
+
+    def __init__(self) -> None:
+        self.due = time.monotonic()
+
+    def __call__(self, line: str) -> None:
+        if _HOW_FAR.match(line) and time.monotonic() >= self.due:
+            self.due = time.monotonic() + _EVERY_S
+            _say(line.rstrip())
+
+
+#: `[ 42%]` of make, `[17/60]` of ninja.
+_HOW_FAR = re.compile(r"\[ *\d+(%|/\d+)\]")
+_EVERY_S = 10.0
+
+
+def _say(text: str) -> None:
+    print(f"fabricheck: {text}", file=sys.stderr, flush=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.suite import suite_root
-from fabricheck_lab import programs
+from fabricheck_lab import node, programs
+from fabricheck_lab.node import Real
 
 ROOT = suite_root()
 
@@ -42,3 +44,32 @@ def test_what_was_built_is_used_again_until_a_source_changes(checkout: Path, mon
 def test_without_a_checkout_there_is_nothing_to_build_with(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"is no checkout of Fabricheck, with whose tools"):
         programs.programs(tmp_path, "nvidia")
+
+
+@pytest.mark.parametrize(
+    ("vendor", "missing"), [("nvidia", ["nvcc", "nccl.h"]), ("amd", ["hipcc", "libamdhip64", "nccl.h"]), ("intel", [])]
+)
+def test_what_is_missing_is_named_in_one_line_before_anything_compiles(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, vendor: str, missing: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(checkout))  # what `make demo` made: no GPU compiler in it
+    monkeypatch.setattr(node, "find_real", lambda: Real(None, None, None, None, None))
+    monkeypatch.setattr(node, "MPICXX", checkout / "mpicxx")
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(UserError) as caught:
+        programs.programs(checkout, vendor)
+    message = str(caught.value)
+    assert [each for each in (*missing, "mpicxx", "make lab") if each not in message] == []
+    assert "\n" not in message
+
+
+def test_while_it_compiles_it_says_how_far_it_is(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    built = "import sys\nprint('[ 42%] Building main.cpp.o')\nprint('noise')\nsys.exit(3)\n"
+    (checkout / "tools" / "build.py").write_text(built, encoding="utf-8")
+    monkeypatch.setattr(programs, "_require", lambda *_: None)
+    with pytest.raises(UserError, match="does not build"):
+        programs.programs(checkout, "nvidia")
+    said = capfd.readouterr().err
+    assert "42%" in said and "noise" not in said
