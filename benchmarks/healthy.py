@@ -25,7 +25,7 @@ from pathlib import Path
 from fabricheck.suite import output_folder
 from fabricheck_lab import faults
 from fabricheck_lab.cluster import emulated_cluster, require_machine
-from tests.support.cluster import TOPOLOGY, Site
+from fabricheck_lab.network_suite import TOPOLOGY, Site
 
 
 def main(words: Sequence[str] | None = None) -> int:

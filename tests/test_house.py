@@ -114,6 +114,13 @@ def test_a_room_says_what_may_live_in_it(room: str) -> None:
     assert docstring and "Not here:" in docstring
 
 
+@pytest.mark.parametrize("folder", ["fabricheck", "lab", "benchmarks"])
+def test_only_tests_import_tests(folder: str) -> None:
+    """What both need lives in the lab."""
+    lines = ((file.name, line) for file in (ROOT / folder).rglob("*.py") for line in file.read_text().splitlines())
+    assert [each for each in lines if re.match(r"\s*(from|import) tests\b", each[1])] == []
+
+
 def too_long(name: str, file: Path) -> Iterator[tuple[str, int]]:
     text = file.read_text()
     tree = ast.parse(text)

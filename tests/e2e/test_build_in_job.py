@@ -9,7 +9,7 @@ import pytest
 
 from fabricheck.suite import suite_root
 from fabricheck_lab.cluster import Cluster
-from tests.support.cluster import Site
+from fabricheck_lab.network_suite import Site
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(600)]
 

@@ -17,7 +17,7 @@ import pytest
 from fabricheck.store.folders import scan
 from fabricheck_lab import faults
 from fabricheck_lab.cluster import Cluster
-from tests.support.cluster import Site
+from fabricheck_lab.network_suite import Site
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(900)]
 

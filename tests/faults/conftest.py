@@ -10,7 +10,7 @@ import pytest
 
 from fabricheck_lab import faults
 from fabricheck_lab.cluster import Cluster
-from tests.support.cluster import Site
+from fabricheck_lab.network_suite import Site
 from tests.support.effort import is_full
 
 

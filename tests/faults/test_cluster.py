@@ -16,8 +16,8 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck_lab import faults
 from fabricheck_lab.layout import Device
+from fabricheck_lab.network_suite import Finished, Site
 from tests.faults.matrix import NO_COUNTERPART, Outcome, settle
-from tests.support.cluster import Finished, Site
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 

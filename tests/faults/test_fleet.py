@@ -23,8 +23,8 @@ from fabricheck.suite import suite_root
 from fabricheck.topology.network import unfold
 from fabricheck_lab import faults
 from fabricheck_lab.cluster import Cluster, emulated_cluster
+from fabricheck_lab.network_suite import TOPOLOGY, Site
 from tests.faults.matrix import Outcome, settle
-from tests.support.cluster import TOPOLOGY, Site
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(600)]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from fabricheck.records.verdict import Verdict
+from fabricheck_lab.network_suite import line_of
 from tests.faults.matrix import Outcome, settle
-from tests.support.findings import line_of
 from tests.support.toy import ToySuite
 
 pytestmark = pytest.mark.e2e

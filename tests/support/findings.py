@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
@@ -32,12 +30,6 @@ def _one(text: str) -> Component:
     if not host and kind is Kind.NODE:
         return Component.of_node(name)
     return Component(kind, name, host, direction=direction)
-
-
-def line_of(problem: Mapping[str, Any]) -> str:
-    """A finding of verdict.json as one line, with code and components at its end: what tests ask for."""
-    components = " or ".join(Component.from_json(each).text for each in problem["components"])
-    return f"{problem['verdict']}: {problem['message']} [{' '.join(filter(None, (problem['code'], components)))}]"
 
 
 def bad_finding(

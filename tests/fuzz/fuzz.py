@@ -1,8 +1,8 @@
 """Generated inputs for every command that reads a file: no traceback, no hang, no wrong green.
 
-    python -m benchmarks.fuzz [--inputs 100000] [--command NAME]... [--keep FOLDER] [--minutes MINUTES]
+    python -m tests.fuzz.fuzz [--inputs 100000] [--command NAME]... [--keep FOLDER] [--minutes MINUTES]
 
-Valid files (benchmarks/fuzz_targets.py) are damaged (benchmarks/damage.py) and given to their command, in this
+Valid files (tests/fuzz/fuzz_targets.py) are damaged (tests/fuzz/damage.py) and given to their command, in this
 process. One in twenty inputs of a batch is made by hypothesis, which prefers what is at the edge; the others by an
 ordinary generator from the batch's number, since hypothesis takes as long for an input as a quick command for reading
 it. What was given to the command before in this call is not given again. Found is: an exit status that is none of
@@ -46,8 +46,6 @@ from unittest import mock
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import fabricheck as package
-from benchmarks.damage import damaged, damaged_by_seed
-from benchmarks.fuzz_targets import Target, command_of, seen, targets
 from fabricheck import mpi
 from fabricheck.cli import main as fabricheck
 from fabricheck.history import shift_test
@@ -55,6 +53,8 @@ from fabricheck.report import html
 from fabricheck.store import changes, reading
 from fabricheck.store.folders import Entry
 from fabricheck.suite import outside_roots
+from tests.fuzz.damage import damaged, damaged_by_seed
+from tests.fuzz.fuzz_targets import Target, command_of, seen, targets
 
 LIMIT_S = 5.0
 MEMORY = 8 << 30

@@ -1,4 +1,4 @@
-"""A share of the generated inputs of benchmarks/fuzz.py, and that it finds what it looks for."""
+"""A share of the generated inputs of tests/fuzz/fuzz.py, and that it finds what it looks for."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 import pytest
 
-from benchmarks import damage, fuzz
-from benchmarks.fuzz_targets import ROOT, Copies, Target, not_as_stored, targets
 from fabricheck import cli
 from fabricheck.topology import model
+from tests.fuzz import damage, fuzz
+from tests.fuzz.fuzz_targets import ROOT, Copies, Target, not_as_stored, targets
 from tests.support.effort import is_full
 from tests.support.result_files import HOST
 

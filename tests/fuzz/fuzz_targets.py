@@ -1,4 +1,4 @@
-"""The commands that read files, as benchmarks/fuzz.py tries them: valid files of each, and how it is called."""
+"""The commands that read files, as tests/fuzz/fuzz.py tries them: valid files of each, and how it is called."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.result_files import HOST
 from tests.support.sessions import NOW, add, make_suite, result_file, session_of
 from tests.support.synthetic import pair_run
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
 SCHEMAS = {RUNS: tables.RUNS, METRICS: tables.METRICS, SAMPLES: tables.SAMPLES}
 Words = Sequence[str | Path]
