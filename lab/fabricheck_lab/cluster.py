@@ -351,7 +351,9 @@ def emulated_cluster(topology: Path, name: str = DEFAULT_NAME) -> Iterator[Clust
 
 def _tear_down(folder: Path, prefix: str) -> None:
     # What was launched, then whatever it left in the namespaces, which are ours alone.
-    end(Journal(folder).processes())
+    journal = Journal(folder)
+    journal.close()
+    end(journal.processes())
     for namespace in _namespaces(prefix):
         _kill_in(namespace)
         subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, check=False)

@@ -81,6 +81,7 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self.file = folder / "journal"
         self.started = folder / "started"
+        self.closed = folder / "closed"
 
     def start(self, role: str, command: list[str], log: Path, environment: dict[str, str]) -> Process:
         """Starts a command in a session of its own, as no child of ours. Raises UserError where it does not start.
@@ -105,10 +106,14 @@ class Journal:
 
     def processes(self) -> list[Process]:
         """All that was ever started, in order."""
-        if not self.started.exists():
-            return []
-        notes = (file for file in sorted(self.started.iterdir()) if file.suffix != ".new")
+        folders = (folder for folder in (self.closed, self.started) if folder.exists())
+        notes = (file for folder in folders for file in sorted(folder.iterdir()) if file.suffix != ".new")
         return [_read_note(file) for file in notes]
+
+    def close(self) -> None:
+        """Nothing starts any more, also what is about to note itself now: it finds no folder, and ends."""
+        with contextlib.suppress(FileNotFoundError):
+            self.started.rename(self.closed)
 
     def faults(self) -> dict[str, str]:
         found: dict[str, str] = {}

@@ -53,6 +53,23 @@ def test_what_cannot_be_noted_does_not_run(tmp_path: Path, monkeypatch: pytest.M
     assert not (tmp_path / "ran").exists()
 
 
+def test_what_is_about_to_start_while_a_cluster_ends_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    running = journal.start("munged", ["sleep", "60"], tmp_path / "log", dict(os.environ))
+    try:
+        journal.close()
+        assert journal.processes() == [running]
+        monkeypatch.setattr("fabricheck_lab.state._PATIENCE_S", 0.5)
+        monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)  # it was there when this one began
+        with pytest.raises(UserError):
+            journal.start("slurmctld", ["touch", str(tmp_path / "ran")], tmp_path / "log", dict(os.environ))
+    finally:
+        end([running])
+    assert not (tmp_path / "ran").exists()
+
+
 def test_another_process_with_the_same_number_is_left_alone(tmp_path: Path) -> None:
     child = subprocess.Popen(["sleep", "60"])
     try:
