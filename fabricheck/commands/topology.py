@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -118,10 +118,6 @@ def _load(system: str) -> tuple[Topology, References | None, tuple[Published, ..
         load_references(own) if own.exists() else None,
         load_published(published) if published.exists() else (),
     )
-
-
-def _judged_by(one: Published) -> dict[str, Any] | None:
-    return None if one.judges is None else one.judges.model_dump(exclude_defaults=True)
 
 
 def _print_csv(table: list[Row]) -> None:

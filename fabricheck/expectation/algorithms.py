@@ -39,22 +39,6 @@ def in_turn(*rates: float) -> float:
     return 1 / sum(1 / rate for rate in rates)
 
 
-def point_to_point(graph: NodeGraph, source: Gpu, destination: Gpu) -> float:
-    """Nominal and expected goodput: the single path with the highest bandwidth (De Sensi §III-D)."""
-    return graph.widest_path(source, destination).rate_gbps
-
-
-def staging(graph: NodeGraph, source: Gpu, destination: Gpu, host_copy_gbps: float) -> float:
-    """Expected goodput of a staged transfer: the times of device to host, host to host and host to device, summed.
-
-    `host_copy_gbps`: rate of the copy in the middle (infinite: it takes no time).
-    Raises UserError if a GPU has no known link to a CPU.
-    """
-    out = memory.host_device_gbps(graph.topology, [source], to_device=False)
-    back = memory.host_device_gbps(graph.topology, [destination], to_device=True)
-    return in_turn(out[source.name], host_copy_gbps, back[destination.name])
-
-
 def staging_of_two_terms(graph: NodeGraph, source: Gpu, host_copy_gbps: float) -> float:
     """The estimate of De Sensi §III-A, which leaves out the copy to the receiving device: the times of device to host
     and host to host, summed. Raises UserError if the GPU has no known link to a CPU."""
@@ -99,11 +83,6 @@ def allgather(graph: NodeGraph) -> Algorithm:
     return _best(candidates)
 
 
-def reduce_scatter(graph: NodeGraph) -> Algorithm:
-    """The traffic of an allgather the other way round: the same algorithms."""
-    return allgather(graph)
-
-
 def allreduce(graph: NodeGraph) -> Algorithm:
     """The best of: all pairs at once, reduce-scatter then allgather; edge-disjoint rings (De Sensi §IV-C), over which
     2 (n - 1) / n of the buffer are sent; a pipelined tree that reduces and then broadcasts."""
@@ -141,11 +120,6 @@ def allreduce_in_switch(graph: NodeGraph) -> Algorithm | None:
     if n < 2 or not min(rates):
         return None
     return Algorithm(min(rates) * n / (n + 1), IN_SWITCH)
-
-
-def allreduce_over_rings(graph: NodeGraph) -> float:
-    """The estimate of De Sensi §IV-C for edge-disjoint rings, over which the paper counts twice the buffer."""
-    return rings(graph).total_gbps / 2
 
 
 def allreduce_over_all_links(graph: NodeGraph) -> float:

@@ -22,14 +22,10 @@ from fabricheck.topology.model import Gpu, Topology
 
 @dataclass(frozen=True)
 class Optimum:
-    """`gbps`: what no algorithm exceeds. `reached`: what is known to be possible, the same where the optimum is known.
-
-    `theory`: where the formula comes from.
-    """
+    """`gbps`: what no algorithm exceeds. `reached`: what is known to be possible; the same where both are known."""
 
     gbps: float
     reached: float
-    theory: str
 
     @property
     def exact(self) -> bool:
@@ -40,7 +36,7 @@ class Optimum:
 def point_to_point(topology: Topology, source: Gpu, destination: Gpu) -> Optimum:
     """Over all paths at once, which striping could use: the maximum flow."""
     flow = node_graph(topology).flow_gbps(source, destination)
-    return Optimum(flow, flow, "maximum flow over all paths")
+    return Optimum(flow, flow)
 
 
 def collective(topology: Topology, operation: str, gpus: Sequence[Gpu]) -> Optimum:
@@ -56,15 +52,15 @@ def collective(topology: Topology, operation: str, gpus: Sequence[Gpu]) -> Optim
 @lru_cache(maxsize=1024)
 def _collective(topology: Topology, operation: str, gpus: frozenset[Gpu], root: Gpu | None) -> Optimum:
     if len(gpus) < 2:
-        return Optimum(math.inf, math.inf, "a single GPU")
+        return Optimum(math.inf, math.inf)
     network = node_graph(topology).network(sorted(gpus, key=lambda gpu: gpu.index))
     if root is not None:
-        bounds, theory = _ROOTED[operation](network, root.name), _THEORY[operation]
+        bounds = _ROOTED[operation](network, root.name)
     elif operation == "allreduce" and any(switch.in_network_reduction for switch in topology.switches):
-        bounds, theory = _known(least_cut(network).rate), "least cut: the switches reduce"
+        bounds = _known(least_cut(network).rate)  # the switches reduce
     else:
-        bounds, theory = _UNROOTED[operation](network), _THEORY[operation]
-    return Optimum(bounds.upper, bounds.lower, theory)
+        bounds = _UNROOTED[operation](network)
+    return Optimum(bounds.upper, bounds.lower)
 
 
 def _known(rate: float) -> Bounds:
@@ -80,6 +76,9 @@ def _broadcast(network: FlowNetwork, root: str) -> Bounds:
     return _known(broadcast_cut(network, network.terminals[network.names.index(root)]).rate)
 
 
+# Alltoall: the maximum concurrent flow. Allgather and reduce-scatter: the least cut for each GPU that sends or receives
+# (ForestColl, arXiv:2402.06787). Allreduce: the least of all cuts and divisions of the GPUs, with 2 (k - 1) buffers
+# between k parts. Broadcast and reduce: the least cut between the root and another GPU (Edmonds 1973).
 _UNROOTED: dict[str, Callable[[FlowNetwork], Bounds]] = {
     "alltoall": _alltoall,
     "allgather": lambda network: _known(network.size * gather_cut(network).rate),
@@ -89,12 +88,4 @@ _UNROOTED: dict[str, Callable[[FlowNetwork], Bounds]] = {
 _ROOTED: dict[str, Callable[[FlowNetwork, str], Bounds]] = {
     "broadcast": _broadcast,
     "reduce": lambda network, root: _broadcast(network.backwards, root),
-}
-_THEORY = {
-    "alltoall": "maximum concurrent flow",
-    "allgather": "least cut for each GPU that sends (ForestColl, arXiv:2402.06787)",
-    "reduce_scatter": "least cut for each GPU that receives (ForestColl, arXiv:2402.06787)",
-    "allreduce": "least of all cuts and divisions of the GPUs, 2 (k - 1) buffers between k parts",
-    "broadcast": "least cut between the root and another GPU (Edmonds 1973)",
-    "reduce": "least cut between another GPU and the root (Edmonds 1973)",
 }

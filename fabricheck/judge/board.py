@@ -67,6 +67,5 @@ class Board(BaseModel):
             links=tuple(links),
             nic_scheme="packed" if nics and gpus % len(nics) == 0 else None,
             gpu_memory_gbps=parse_rate(self.memory),
-            host_memory_measured=True,
             nvlink_domain_nodes=self.nvlink_domain_nodes,
         )

@@ -1,7 +1,7 @@
 """A finding in words: the one line for people, the figures in it, and the steps of its row of the catalogue.
 
 A line has one order: verdict, what, how much of what, and what to do next. The message of the finding and all that its
-row says is one level deeper: `in_detail`.
+row says is one level deeper: `of_entry`.
 """
 
 from __future__ import annotations
@@ -87,12 +87,6 @@ def named(step: str, names: dict[str, str]) -> str:
 def plain(text: str) -> str:
     """A text of the catalogue without the marks of its commands."""
     return text.replace("`", "")
-
-
-def in_detail(finding: Finding, *, system: str = "", run: str = "", width: int = 100) -> Iterator[str]:
-    """What is one level deeper than the line: the message, what decides it, how sure it is, and every step."""
-    yield from _wrapped(finding.message, width)
-    yield from of_entry(finding.entry, steps(finding, system=system, run=run), width)
 
 
 def of_entry(entry: Entry, its_steps: tuple[str, ...], width: int = 100) -> Iterator[str]:

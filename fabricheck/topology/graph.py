@@ -302,14 +302,6 @@ class NodeGraph:
         return loads
 
     @property
-    def most_loaded(self) -> tuple[LoadedEdge, ...]:
-        """The edges with the highest load for each link: where an alltoall is slowest."""
-        if not self.edge_loads:
-            return ()
-        highest = self.edge_loads[0].paths_per_link
-        return tuple(one for one in self.edge_loads if math.isclose(one.paths_per_link, highest))
-
-    @property
     def edge_forwarding_index(self) -> float:
         """Highest number of paths over any edge under shortest-path routing (De Sensi §IV-A), 0 for a single GPU.
 

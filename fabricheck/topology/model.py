@@ -106,7 +106,6 @@ class Topology:
     nic_scheme: str | None = None
     gpu_memory_gbps: float | None = None
     host_memory_gbps: float | None = None
-    host_memory_measured: bool = False
     network: Network | None = None
     fabric: FabricEntry | None = None
     ccl_path_in_node: str | None = None
@@ -187,7 +186,6 @@ def load_topology(path: Path) -> Topology:
         nic_scheme=entry.nic_association.scheme if entry.nic_association else None,
         gpu_memory_gbps=parse_rate(entry.gpu_memory.rate) if entry.gpu_memory else None,
         host_memory_gbps=parse_rate(memory.rate) if isinstance(memory, MemoryEntry) else None,
-        host_memory_measured=memory == "measured",
         network=network_from(file, entry.network, [nic.name for nic in entry.nics]) if entry.network else None,
         fabric=entry.fabric,
         ccl_path_in_node=paths.node.ccl if paths and paths.node else None,

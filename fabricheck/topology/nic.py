@@ -161,14 +161,3 @@ def alltoall_asymptotic_gbps(topology: Topology, active: int | None = None) -> f
     """Goodput of one GPU in an alltoall over very many nodes: its share of the node's NICs (De Sensi §V-C), in Gb/s."""
     gpus = len(topology.gpus) if active is None else active
     return node_gbps(topology, gpus) / gpus if gpus else 0.0
-
-
-def alltoall_between_nodes_gbps(topology: Topology, nodes: int) -> float:
-    """Goodput of one GPU in an alltoall over `nodes` full nodes, counting what leaves a GPU, in Gb/s.
-
-    The asymptotic value divided by the share of a GPU's peers that are on other nodes (De Sensi §V-C). Infinite on
-    one node, where nothing leaves it: the node's own fabric limits then.
-    """
-    gpus = len(topology.gpus)
-    peers, remote = nodes * gpus - 1, (nodes - 1) * gpus
-    return alltoall_asymptotic_gbps(topology) * peers / remote if remote else math.inf

@@ -96,7 +96,7 @@ def test_no_algorithm_is_above_the_optimum_on_the_papers_systems(transport: str,
 def test_a_pair_is_never_above_all_its_paths(topology: Topology) -> None:
     made = NodeGraph(topology)
     for a, b in pairs(topology):
-        assert algorithms.point_to_point(made, a, b) <= made.flow_gbps(a, b) * (1 + 1e-6)
+        assert made.widest_path(a, b).rate_gbps <= made.flow_gbps(a, b) * (1 + 1e-6)
         shares = made.widest_shares(a, b)
         leaving = sum(share for (start, _), share in shares.items() if start == a.name)
         arriving = sum(share for (_, end), share in shares.items() if end == b.name)
@@ -110,7 +110,7 @@ def test_a_link_never_lowers_an_optimum(topology: Topology, data: st.DataObject)
     more = with_link(topology, a, b, data.draw(COUNTS), data.draw(RATES))
     before, after = NodeGraph(topology), NodeGraph(more)
     for x, y in pairs(topology):
-        assert algorithms.point_to_point(after, x, y) >= algorithms.point_to_point(before, x, y)
+        assert after.widest_path(x, y).rate_gbps >= before.widest_path(x, y).rate_gbps
         assert after.flow_gbps(x, y) >= before.flow_gbps(x, y) * (1 - 1e-6)
         assert after.injection_gbps(x) >= before.injection_gbps(x)
     was, now = best(topology), best(more)
@@ -136,7 +136,7 @@ def test_renumbering_permutes_the_answer(topology: Topology, data: st.DataObject
     before, after = NodeGraph(topology), NodeGraph(renamed)
     for a, b in pairs(topology):
         x, y = renamed.gpu(new[a.index]), renamed.gpu(new[b.index])
-        assert algorithms.point_to_point(after, x, y) == algorithms.point_to_point(before, a, b)
+        assert after.widest_path(x, y).rate_gbps == before.widest_path(a, b).rate_gbps
         assert after.injection_gbps(x) == before.injection_gbps(a)
     was, now = best(topology), best(replace(renamed, gpus=tuple(renamed.gpu(one) for one in new)))
     assert now == pytest.approx(was, rel=1e-5)
@@ -157,8 +157,8 @@ def test_renumbering_permutes_the_answer_on_the_papers_systems(name: str) -> Non
     moved = replace(before, gpus=tuple(replace(gpu, index=order[gpu.index]) for gpu in before.gpus))
     after = NodeGraph(moved)
     for a, b in itertools.permutations(before.gpus, 2):
-        there = algorithms.point_to_point(after, moved.gpu(order[a.index]), moved.gpu(order[b.index]))
-        assert there == algorithms.point_to_point(graph(name), a, b)
+        there = after.widest_path(moved.gpu(order[a.index]), moved.gpu(order[b.index])).rate_gbps
+        assert there == graph(name).widest_path(a, b).rate_gbps
     assert best(moved) == pytest.approx(best(before))
     for transport, operation in itertools.product(("ccl", "copy"), COLLECTIVES):
         found = algorithm_of(moved, operation, transport, moved.gpus).gbps

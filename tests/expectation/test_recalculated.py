@@ -192,13 +192,12 @@ def test_staged_collectives_share_the_hosts_copies(operation: str, expected: flo
     assert found.expected == pytest.approx(expected, abs=0.05)
 
 
-def test_staging_of_two_terms_beside_the_three() -> None:
+def test_staging_of_two_terms() -> None:
     """De Sensi §III-A counts the copy from the device and that between host buffers."""
     lumi = system("lumi")
     copy = 819.2
     two = algorithms.staging_of_two_terms(graph("lumi"), lumi.gpu(0), copy)
     assert two == pytest.approx(1 / (1 / 288 + 1 / copy))
-    assert algorithms.staging(graph("lumi"), lumi.gpu(0), lumi.gpu(1), copy) < two
 
 
 @pytest.mark.parametrize("name", ["alps", "leonardo", "hgx-h200", "lumi", "summit", "aurora"])

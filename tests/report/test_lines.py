@@ -15,7 +15,7 @@ from fabricheck.records.catalogue import CATALOGUE, SYMPTOMS, Entry
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.lines import LONGEST, figures, general_steps, headline, in_detail, line, steps, summary
+from fabricheck.report.lines import LONGEST, figures, general_steps, headline, line, steps, summary
 from fabricheck.topology.model import load_topology
 from tools.catalogue_page import PAGE, render
 
@@ -122,18 +122,6 @@ def test_a_finding_without_a_component_has_its_message_in_the_line() -> None:
     long = Finding("test-failed", Verdict.FAIL, "x" * 500)
     assert len(line(long)) == LONGEST and line(long).endswith("…")
     assert summary(found, message="sanity") == summary(Finding("test-failed", Verdict.FAIL, "sanity"))
-
-
-def test_one_level_deeper_is_all_of_it() -> None:
-    found = of("slow-gpu", CATALOGUE["slow-gpu"])
-    text = "\n".join(in_detail(found, system="alps", run=RUN, width=1000))
-    for each in (
-        found.message,
-        found.entry.decides,
-        found.entry.certainty.value,
-        *steps(found, system="alps", run=RUN),
-    ):
-        assert each in text
 
 
 @pytest.mark.parametrize(
