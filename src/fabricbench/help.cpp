@@ -140,8 +140,6 @@ Safeguards
   --ranks-per-device N    so many neighbouring ranks drive one device, which they then share [1]
 Output
   --output FILE           JSON Lines: every sample, in order
-  --whole-pairs N         with more records of pairs than that, those of pairs of two nodes
-                          have order statistics in place of every iteration                 [2000]
   --quiet                 no table and no progress
   --inject DEFECT[:RANK]  plant a defect, to see it found: wrong-byte, hang, kill, crash, no-footer
   --list-operations       the operations and their properties, in JSON

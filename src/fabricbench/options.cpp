@@ -205,8 +205,6 @@ const OptionRow kOptions[] = {
      }},
     {"help", false, [](Options& o, const std::string&) { o.show_help = true; }},
     {"turns", true, [](Options& o, const std::string& text) { o.turns = parse_count(text, 1, "a number of turns"); }},
-    {"whole-pairs", true,
-     [](Options& o, const std::string& text) { o.whole_pairs = parse_integer(text, 0, "a number of records"); }},
     {"list-operations", false, [](Options& o, const std::string&) { o.show_operations = true; }},
     {"list-pairs", true,
      [](Options& o, const std::string& text) { o.list_pairs = parse_count(text, 2, "a number of ranks"); }},

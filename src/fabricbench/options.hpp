@@ -72,7 +72,6 @@ struct Options {
   std::string output;
   std::optional<std::int64_t> expected_ranks;
   std::optional<std::int64_t> expected_nodes;
-  std::int64_t whole_pairs = 2000;
   bool quiet = false;
   std::string injected;  // a planted defect: tests of the suite only
   int injected_rank = -1;

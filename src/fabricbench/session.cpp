@@ -25,6 +25,9 @@
 namespace fabricbench {
 namespace {
 
+// Of runs with more records of pairs than that, pairs of two nodes have order statistics in place of every iteration.
+constexpr std::size_t kMostWholePairs = 2000;
+
 // Times a part of the run into a total.
 class Stopwatch {
  public:
@@ -157,7 +160,7 @@ class Session {
 
     if (results_ && !options_.quiet) print_table_head(run_id, mpi_library_text());
     const std::size_t planned = record_count(plan);
-    keeps_all_ = pair_records(plan) <= static_cast<std::size_t>(options_.whole_pairs);
+    keeps_all_ = pair_records(plan) <= kMostWholePairs;
     for (const Series& series : plan) {
       for (std::size_t round = 0, count = series.rounds(); round < count; ++round)
         run_round(series, round, context, transport, planned);
