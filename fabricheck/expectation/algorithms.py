@@ -16,8 +16,7 @@ from functools import lru_cache
 import networkx as nx
 
 from fabricheck.expectation import memory
-from fabricheck.expectation.ring_over_islands import ring_over_islands
-from fabricheck.expectation.rings import Rings, edge_disjoint_rings
+from fabricheck.expectation.rings import Rings, edge_disjoint_rings, ring_over_islands
 from fabricheck.topology.flows import widest_rates
 from fabricheck.topology.graph import Edge, NodeGraph
 from fabricheck.topology.model import Gpu

@@ -9,13 +9,11 @@ from dataclasses import replace
 from fabricheck.errors import UserError
 from fabricheck.expectation import transfers
 from fabricheck.expectation.achievable import achievable
-from fabricheck.expectation.across_nodes import across_nodes
+from fabricheck.expectation.across_nodes import across_nodes, in_domains, unknown_domain
 from fabricheck.expectation.gpus import collective, pair, staging
 from fabricheck.expectation.in_rounds import Company
-from fabricheck.expectation.latency import least_plausible_us
 from fabricheck.expectation.listed import listed
 from fabricheck.expectation.memory_paths import host_and_device, memory_path, same_gpu, shared_memory
-from fabricheck.expectation.nvlink_domain import in_domains, unknown_domain
 from fabricheck.expectation.question import FLOOR_FRACTION, Limits, Question
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.operations import COLLECTIVES, LISTED, MEMORY_PATHS, PAIRS, STRIPING
@@ -146,9 +144,25 @@ def _finite(value: float | None) -> float | None:
     return None if value is None or math.isinf(value) else value
 
 
+# The least one-way time in microseconds that anything could take; well below what was ever measured, so that only a
+# wrong clock or a transfer that did not happen falls under it.
+_SHARED_MEMORY_US = 0.02  # one cache line between two cores takes tens of ns
+_DEVICE_US = 0.1  # one crossing of PCIe or NVLink; nvbandwidth reads a peer's memory in 0.8 us on an H200
+_LAUNCH_US = 0.5  # a copy or kernel that is launched and waited for
+_NETWORK_US = 0.3  # two NICs and a switch; the best of De Sensi §V-B2 is 1.02 us
+
+
+def _least_plausible_us(transport: str, *, between_nodes: bool, devices: bool) -> float:
+    """One-way time in us below which a latency cannot be right."""
+    least = _SHARED_MEMORY_US
+    if devices:
+        least = _DEVICE_US if transport == "mpi" else _LAUNCH_US
+    return max(least, _NETWORK_US) if between_nodes else least
+
+
 def _latency(question: Question, limits: Limits) -> Expectation:
     """Below the start of any transfer, or below the time that the bytes need at the highest rate, nothing is right."""
-    least = least_plausible_us(question.transport, between_nodes=question.nodes > 1, devices=bool(question.gpus))
+    least = _least_plausible_us(question.transport, between_nodes=question.nodes > 1, devices=bool(question.gpus))
     if limits.ceiling and math.isfinite(limits.ceiling):
         least = max(least, 8e-3 * question.bytes / (limits.ceiling * _MARGIN))
     return Expectation(None, None, least, 0.0, f"least plausible time; {limits.source}")

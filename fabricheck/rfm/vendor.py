@@ -21,8 +21,7 @@ from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.outcome import EXIT_STATUS, RESULT, not_judged
 from fabricheck.rfm.suite_parts import ERRORS, OUTPUT, SuiteParts, library_path
 from fabricheck.suites.benchmarks import NCCL_REPORT, Asked, lengths_file, nccl_report_command, options
-from fabricheck.suites.outputs import parse
-from fabricheck.suites.proof import LOGS, VARIABLES, proof_of
+from fabricheck.suites.outputs import LOGS, VARIABLES, parse, proof_of
 from fabricheck.suites.runs import (
     Job,
     Measured,

@@ -1,11 +1,21 @@
-"""The output of a vendor tool, read by the parser of the tool."""
+"""The output of a vendor tool, read by its parser, and what proves its transport: the logs of its libraries."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
 
 from fabricheck.results.imb import parse_imb
 from fabricheck.results.nccl_tests import parse_nccl_tests
 from fabricheck.results.oneccl_benchmark import parse_oneccl_benchmark
 from fabricheck.results.osu import parse_osu
+from fabricheck.results.proof_logs import (
+    TransportProof,
+    merge_proofs,
+    read_nccl_log,
+    read_oneccl_log,
+    read_ucx_log,
+)
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.suites.benchmarks import Asked
 
@@ -19,3 +29,26 @@ def parse(asked: Asked, text: str, path: str) -> VendorOutput:
     if asked.benchmark.tool == "oneccl":
         return parse_oneccl_benchmark(text, path, ranks=asked.ranks, sizes=asked.sizes)
     return parse_nccl_tests(text, path, ranks=asked.ranks, tool=asked.benchmark.program)
+
+
+LOGS = "transport-logs"
+
+_NCCL = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", "NCCL_DEBUG_FILE": f"$PWD/{LOGS}/%h-%p"}
+_UCX = {"UCX_PROTO_INFO": "y", "UCX_LOG_LEVEL": "info", "UCX_LOG_FILE": f"$PWD/{LOGS}/%h-%p"}
+# By tool; set for it alone, after the run that tells the place. oneCCL writes its log to the standard output.
+VARIABLES: Mapping[str, Mapping[str, str]] = {
+    "osu": _UCX,
+    "imb": _UCX,
+    "nccl-tests": _NCCL,
+    "rccl-tests": _NCCL,
+    "oneccl": {"CCL_LOG_LEVEL": "info"},
+}
+
+
+def proof_of(tool: str, folder: Path, output: str) -> TransportProof:
+    """What the logs of all ranks in `folder`, or the tool's `output`, prove; nothing where there are none."""
+    if tool == "oneccl":
+        return read_oneccl_log(output)
+    read = read_nccl_log if VARIABLES[tool] is _NCCL else read_ucx_log
+    logs = sorted(folder.glob("*")) if folder.is_dir() else []
+    return merge_proofs(*(read(log.read_text(errors="replace")) for log in logs))

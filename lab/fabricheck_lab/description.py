@@ -17,7 +17,7 @@ from typing import Any
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.algorithms import rings
-from fabricheck.expectation.ring_over_islands import best_ring
+from fabricheck.expectation.rings import best_ring
 from fabricheck.records.rehearsal import UUID_MARK
 from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.host import host_links, host_paths

@@ -20,7 +20,7 @@ from fabricheck.results.proof_logs import TransportProof
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.suite import suite_root
 from fabricheck.suites.benchmarks import Asked, benchmark, nccl_report_command, options, peer, sizes_between
-from fabricheck.suites.proof import proof_of
+from fabricheck.suites.outputs import proof_of
 from fabricheck.suites.runs import (
     Job,
     Measured,
