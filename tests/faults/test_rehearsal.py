@@ -1,6 +1,6 @@
 """Systems in miniature, two nodes each: Alps (four NVIDIA GPUs and NICs a node) and LUMI (eight of AMD's, four NICs),
-healthy, and with faults of `benchmarks.gpu_faults`, several at once where each has a line of its own. And a fleet of
-four nodes of Alps in one job.
+healthy, and with faults of `rehearse_faults`, several at once where each has a line of its own. And a fleet of four
+nodes of Alps in one job.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu_faults import SHAPES, TOGETHER, Told, faults_of, keep, measure, run
 from fabricheck.errors import UserError
 from fabricheck.suite import suite_root
 from fabricheck_lab import faults
 from fabricheck_lab.cluster import Cluster, require_machine
 from fabricheck_lab.emulate_faults import fault as command
 from fabricheck_lab.rehearsal import up_in_miniature
+from fabricheck_lab.rehearse_faults import SHAPES, TOGETHER, Told, faults_of, keep, measure, run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full]
 

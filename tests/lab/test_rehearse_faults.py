@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import gpu_faults
-from benchmarks.gpu_faults import SHAPES, Fault, Row, Told, faults_of, grouped, lines_of, main, read_rows
 from fabricheck.suite import suite_root
+from fabricheck_lab import rehearse_faults
 from fabricheck_lab.cluster import Cluster
 from fabricheck_lab.emulate_faults import fault as command
+from fabricheck_lab.rehearse_faults import SHAPES, Fault, Row, Told, faults_of, grouped, lines_of, main, read_rows
 
 ROW = Row(
     "alps", "a hung GPU", "fault x", "SmokePeers", "INCOMPLETE", 4, "INCOMPLETE: x", True, 9.5, "2026-11-22", "abc"
@@ -23,7 +23,7 @@ DOCUMENT = suite_root() / "docs" / "faults-of-gpus.md"
 
 
 def test_every_fault_of_every_system_is_red_and_named_in_the_document() -> None:
-    """As `python -m benchmarks.gpu_faults` recorded it; a row without the line that it has to have says so."""
+    """As `python -m fabricheck_lab.rehearse_faults` recorded it; a row without the line that it has to have says so."""
     cells = [line.split(" | ") for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
     found = {(row[0].removeprefix("| "), row[1]): row for row in cells[1:]}
     for shape in SHAPES:
@@ -33,11 +33,11 @@ def test_every_fault_of_every_system_is_red_and_named_in_the_document() -> None:
             assert row[3] == each.check
             assert row[4] != "PASS"
             assert row[5] != "0"
-            assert gpu_faults.NOT_NAMED not in row[6], row
+            assert rehearse_faults.NOT_NAMED not in row[6], row
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.system)
-def test_faults_are_planted_by_commands_that_are_there(shape: gpu_faults.Shape) -> None:
+def test_faults_are_planted_by_commands_that_are_there(shape: rehearse_faults.Shape) -> None:
     faults = list(faults_of(shape))
     assert len({each.what for each in faults}) == len(faults)
     for words in (shlex.split(each) for one in faults for each in one.plant):
@@ -45,7 +45,7 @@ def test_faults_are_planted_by_commands_that_are_there(shape: gpu_faults.Shape) 
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.system)
-def test_what_is_planted_at_once_is_looked_for_with_one_check(shape: gpu_faults.Shape) -> None:
+def test_what_is_planted_at_once_is_looked_for_with_one_check(shape: rehearse_faults.Shape) -> None:
     faults = list(faults_of(shape))
     together = grouped(faults)
     assert len(together) < len(faults)
@@ -89,11 +89,11 @@ def test_what_has_a_row_is_not_planted_again(tmp_path: Path, monkeypatch: pytest
         def down_now(self) -> None:
             pass
 
-    monkeypatch.setattr(gpu_faults, "measure", measured)
-    monkeypatch.setattr(gpu_faults, "up_in_miniature", lambda *_: Nothing())
+    monkeypatch.setattr(rehearse_faults, "measure", measured)
+    monkeypatch.setattr(rehearse_faults, "up_in_miniature", lambda *_: Nothing())
     monkeypatch.setattr(Cluster, "down", lambda *_: False)
     options = ["--systems=alps", "--faults=hung", f"--rows={rows}", f"--output={table}"]
     assert main(options) == 1
     assert planted == ["a hung GPU on another node"]
     assert read_rows(rows)["alps", "a hung GPU"].named
-    assert f"INCOMPLETE: x{gpu_faults.NOT_NAMED} |" in table.read_text(encoding="utf-8")
+    assert f"INCOMPLETE: x{rehearse_faults.NOT_NAMED} |" in table.read_text(encoding="utf-8")

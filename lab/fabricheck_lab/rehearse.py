@@ -1,8 +1,8 @@
 """Rehearses systems: brings each up in miniature, runs a tag's checks there, and keeps a row of what came of it.
 
-    python -m benchmarks.rehearse                                  # as root: every system, smoke and acceptance
-    python -m benchmarks.rehearse --systems alps,lumi --tags smoke
-    python -m benchmarks.rehearse --again --systems alps           # what has a row already, too
+    python -m fabricheck_lab.rehearse                                  # as root: every system, smoke and acceptance
+    python -m fabricheck_lab.rehearse --systems alps,lumi --tags smoke
+    python -m fabricheck_lab.rehearse --again --systems alps           # what has a row already, too
 
 A row is kept in --rows as soon as it is measured, and --output written again, so that a run that was ended goes on
 where it stopped. Its columns are explained at the head of the table. An acceptance makes the row of nightly, too.
@@ -368,7 +368,7 @@ def _percent(deviation: Deviation | None) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.rehearse", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m fabricheck_lab.rehearse", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="of %(default)s")
     parser.add_argument("--tags", default=",".join(TAGS))
@@ -392,7 +392,7 @@ def main(arguments: Sequence[str]) -> int:
             for each in (row, *parts):
                 rows[each.system, each.tag] = each
                 out.write(json.dumps(asdict(each)) + "\n")
-        write_table(rows, given.output, "python -m benchmarks.rehearse")
+        write_table(rows, given.output, "python -m fabricheck_lab.rehearse")
         print(f"    {row.verdict}, {row.passed} of {row.selected} in {row.wall_s:.0f} s", file=sys.stderr, flush=True)
         for problem in row.problems:
             print(f"    {problem}", file=sys.stderr, flush=True)

@@ -1,11 +1,13 @@
 """Plants the faults of clusters of GPUs on systems in miniature, and keeps a row of what came of each.
 
-    python -m benchmarks.gpu_faults                          # as root: every system and fault without a good row
-    python -m benchmarks.gpu_faults --systems lumi --minutes 5
-    python -m benchmarks.gpu_faults --again --faults "a GPU is missing"
+    python -m fabricheck_lab.rehearse_faults            # as root: every system and fault without a good row
+    python -m fabricheck_lab.rehearse_faults --systems lumi --minutes 5
+    python -m fabricheck_lab.rehearse_faults --again --faults "a GPU is missing"
 
 A row is kept in --rows as soon as it is measured, and --output written again, so that a run that was ended goes on
 where it stopped. The exit status is 1 where a fault passed, or where no line names the part that is broken.
+
+Long because the faults and what has to be said of each are one table.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from benchmarks.rehearse import ROOT, commit, without_paths
 from fabricheck.topology.model import find_topology
 from fabricheck_lab import faults
 from fabricheck_lab.cluster import Cluster
 from fabricheck_lab.description import bus_id
 from fabricheck_lab.emulate_faults import fault as command
 from fabricheck_lab.rehearsal import suite_of, up_in_miniature, variables_of
+from fabricheck_lab.rehearse import ROOT, commit, without_paths
 
 NAME = "gpufaults"
 NODES = ("nid001", "nid002")
@@ -129,7 +131,7 @@ _SLOW, _STATE, _WRONG, _ENDED = ("DEGRADED", "FAIL"), ("DEGRADED",), ("INVALID",
 
 
 def faults_of(shape: Shape) -> Iterator[Fault]:
-    """The faults that apply to a system."""
+    """The faults that apply to a system. Long because it is the table of them."""
     gpus, nics = shape.gpus, shape.nics
     topology = find_topology(shape.system, ROOT / "site_configs")
     bus = {gpu.name: bus_id(topology, gpu) for gpu in topology.gpus}
@@ -425,8 +427,9 @@ def _run_and_plant(cluster: Cluster, fault: Fault, folder: Path) -> Told:
 _HEAD = """# Faults of clusters of GPUs
 
 Planted on two nodes of each system in miniature ([emulated nodes](emulated-nodes.md)) by `fabricheck emulate fault`,
-and looked for with one check. No number here is a measurement of a real system. `python -m benchmarks.gpu_faults`
-plants one at a time, or with `--together` several that each have a line of their own, and writes this table;
+and looked for with one check. No number here is a measurement of a real system.
+`python -m fabricheck_lab.rehearse_faults` plants one at a time, or with
+`--together` several that each have a line of their own, and writes this table;
 tests/faults/test_rehearsal.py, which continuous integration runs, plants some of them again on Alps and LUMI. What is
 wrong with hosts, networks, results and the suite itself has [a table of its own](faults.md), and
 [when it is red](when-it-is-red.md) says what to do first.
@@ -479,7 +482,7 @@ def write_table(rows: Mapping[tuple[str, str], Row], file: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_faults", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m fabricheck_lab.rehearse_faults", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     systems = [shape.system for shape in SHAPES]
     parser.add_argument("--systems", default=",".join(systems), help="of %(default)s")
