@@ -55,7 +55,6 @@ class GpuState:
     performance_state: int | None = None
     clock_mhz: int | None = None
     clock_most_mhz: int | None = None
-    memory_clock_mhz: int | None = None
     power_w: float | None = None
     power_limit_w: float | None = None
     power_usual_limit_w: float | None = None

@@ -118,7 +118,6 @@ def _gpu(
         pcie_most_width=_whole(_number(static, "bus", "max_pcie_width")),
         clock_mhz=_whole(max(clocks, default=None)),
         clock_most_mhz=_whole(max(most, default=None)),
-        memory_clock_mhz=_whole(_number(clock, "mem_0", "clk")),
         power_w=_number(power, "socket_power"),
         power_limit_w=_number(static, "limit", "socket_power") or _number(static, "limit", "socket_power_limit"),
         power_usual_limit_w=_number(static, "limit", "max_power"),

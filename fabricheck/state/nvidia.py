@@ -80,7 +80,6 @@ def _gpu(handle: Any, index: int) -> GpuState:
         performance_state=ask("PerformanceState"),
         clock_mhz=ask("ClockInfo", pynvml.NVML_CLOCK_SM),
         clock_most_mhz=ask("MaxClockInfo", pynvml.NVML_CLOCK_SM),
-        memory_clock_mhz=ask("ClockInfo", pynvml.NVML_CLOCK_MEM),
         power_w=watts("PowerUsage"),
         power_limit_w=watts("EnforcedPowerLimit"),
         power_usual_limit_w=watts("PowerManagementDefaultLimit"),
