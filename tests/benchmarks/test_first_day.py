@@ -6,10 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.first_day import ACCEPTANCES, LAUNCHES, ONE_GPU, Sessions, acceptances, judged, launches, planted
+from benchmarks.first_day import (
+    ACCEPTANCES,
+    KINDS,
+    LAUNCHES,
+    ONE_GPU,
+    Sessions,
+    acceptances,
+    false_alarms,
+    judged,
+    launches,
+    planted,
+)
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.verdict import Verdict
 from tests.support.effort import effort
+from tests.support.equal_runs import POLICY
 
 JUDGE = replace(SystemJudge.of("hgx-h200"), references=None)
 
@@ -47,3 +59,10 @@ def test_recorded_healthy_runs_have_no_finding(recorded: Sessions) -> None:
 def test_no_launch_of_other_machines_has_one(archive: str) -> None:
     for runs in launches(archive).values():
         assert {run.verdict for run in judged(JUDGE, runs).runs} == {Verdict.PASS}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", KINDS)
+def test_healthy_sessions_are_hardly_ever_red(kind: str) -> None:
+    alarms = sum(false_alarms(kind, 10_000 + seed, POLICY) > 0 for seed in range(effort(140, share=14)))
+    assert alarms <= 1

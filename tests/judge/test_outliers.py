@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.first_day import KINDS, false_alarms
 from fabricheck.judge.outliers import Outlier, Parts, critical_value, may_be_outliers, outliers
-from tests.support.effort import effort
-from tests.support.equal_runs import POLICY
 
 LEAST, ERROR = 0.0015, 1.2e-5
 
@@ -110,10 +107,3 @@ def test_the_critical_value_is_where_a_single_equal_is_found() -> None:
     reach = critical_value(2, np.full(2, 0.001), LEAST, ERROR)
     assert found(np.array([0.0, reach * 1.001]), parts) != ()
     assert found(np.array([0.0, reach * 0.999]), parts) == ()
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("kind", KINDS)
-def test_healthy_sessions_are_hardly_ever_red(kind: str) -> None:
-    alarms = sum(false_alarms(kind, 10_000 + seed, POLICY) > 0 for seed in range(effort(140, share=14)))
-    assert alarms <= 1

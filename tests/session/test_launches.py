@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom
 
-from benchmarks.launches import degraded
 from fabricheck.commands.run import run
 from fabricheck.errors import UserError
 from fabricheck.records.case import NODES, CheckJudgement
@@ -34,7 +31,6 @@ from fabricheck.session.launches import (
 )
 from fabricheck.session.problems import problems_of_cases
 from fabricheck.session.reading import Session
-from tests.support.effort import effort
 from tests.support.sessions import case
 
 P, N, F = (Launch(each) for each in (Verdict.PASS, Verdict.INCOMPLETE, Verdict.FAIL))
@@ -122,19 +118,6 @@ def test_a_node_is_one_of_nodes_and_a_metric_one_of_metrics() -> None:
 def test_what_was_refuted_tells_chance() -> None:
     node = Launch(Verdict.DEGRADED, frozenset("n"), 56)
     assert Chance.of(1000, [(A, A), (A, P, P), (node, B, P), (A, N)]) == Chance(1000, (1, 56))
-
-
-@pytest.mark.parametrize(
-    ("things", "broad", "slow"),
-    [(28_672, 1, 32.0), (1008, 1, 2.0), (1008, 1, 10.0), (512, 56, 1.3), (2048, 14, 5.0)],
-    ids=["pairs of a fleet", "metrics", "metrics with tails", "nodes of a fleet", "GPUs of a fleet"],
-)
-def test_healthy_sessions_keep_their_budget_whatever_is_slow_by_chance(things: int, broad: int, slow: float) -> None:
-    """Of so many things each is slow in a launch now and then, `slow` of them on average; by two of three launches
-    up to a quarter of such sessions would be DEGRADED."""
-    sessions = effort(300)
-    red = degraded(np.random.default_rng(things), things, broad, slow / things, sessions)
-    assert binom.sf(red - 1, sessions, 2 * FALSE_ALARMS) > 1e-3
 
 
 def sign(p: float | None, breadth: int = 14, *, counted: bool = False) -> Sign:
