@@ -4,7 +4,7 @@
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 SYSTEM ?= local
 
-.PHONY: help demo test lint format build lab docs mutation clean
+.PHONY: help demo test lint format build lab docs sbom audit mutation clean
 
 help:
 	@echo "make demo    build the benchmark, run the acceptance checks on this machine, write the report"
@@ -14,6 +14,8 @@ help:
 	@echo "make build   build fabricbench into build/ with every MPI of this machine"
 	@echo "make lab     install what \`fabricheck emulate\` needs: clusters in miniature, for rehearsals"
 	@echo "make docs    write the pages of commands and of findings, and the documentation as a site into build/site"
+	@echo "make sbom    write what Fabricheck runs with into dist/fabricheck.cdx.json (CycloneDX)"
+	@echo "make audit   ask the package registry which tested versions have known vulnerabilities"
 	@echo "make mutation  change what judges in a few hundred places, and count the changes that no unit test notices"
 	@echo "make clean   remove what was built and measured (.venv stays)"
 
@@ -41,6 +43,15 @@ docs:
 	@python -m tools.commands_page
 	@python -m tools.catalogue_page
 	@mkdocs build --quiet --strict
+
+sbom:
+	@tools/setup.sh run
+	@mkdir -p dist
+	@python tools/sbom.py > dist/fabricheck.cdx.json
+
+audit:
+	@tools/setup.sh audit
+	@tools/audit.sh
 
 mutation:
 	@tools/setup.sh mutation

@@ -17,6 +17,8 @@ import time
 
 #: Seconds after which whatever still runs is left.
 ENDS_S = 4.5
+#: What is added to the status that the command ends with: one without it is Python's own, whose 1 is no DEGRADED node.
+ADDED = 64
 #: Exit statuses of what doctor found wrong with the node: DEGRADED, FAIL, INCOMPLETE.
 FAULTS = (1, 3, 4)
 _MOST = 1 << 16  # bytes of what is said that are read
@@ -32,26 +34,35 @@ def guard(seconds: float = ENDS_S) -> None:
 
     What the child says on stderr goes to the system's log too where this is no fault of the node.
     """
-    reading, writing = os.pipe()
-    sys.stdout.flush()
-    child = os.fork()
+    try:
+        while (unused := os.open(os.devnull, os.O_RDWR)) <= 2:  # else a pipe takes the number of one that was closed
+            continue
+        os.close(unused)
+        reading, writing = os.pipe()
+        child = os.fork()
+    except OSError as error:
+        _say(f"fabricheck: the prolog says nothing of this node: {error.strerror}\n".encode())
+        os._exit(0)
     if child == 0:
-        os.close(reading)
         os.dup2(writing, 2)
-        os.close(writing)
+        sys.stderr = open(2, "w", encoding="utf-8", buffering=1)  # noqa: SIM115 (the old one knows it for a file)
         return
     os.close(writing)
     said, status = _wait(child, reading, time.monotonic() + seconds)
-    with contextlib.suppress(OSError):
-        os.write(2, said)
-    if status not in (0, *FAULTS):
-        why = f"no answer in {seconds:g} s" if status is None else f"ended with {status}"
+    _say(said)
+    found = 0 if status is None else status - ADDED
+    if status is None or found not in (0, *FAULTS):
+        why = f"no answer in {seconds:g} s" if status is None else f"ended with {found if found > 0 else status}"
         lines = said.decode(errors="replace").split("\n")
         text = f"fabricheck: the prolog says nothing of this node ({why}): {lines[-2] if len(lines) > 1 else ''}"
-        with contextlib.suppress(OSError):
-            os.write(2, f"{text}\n".encode())
+        _say(f"{text}\n".encode())
         syslog.syslog(syslog.LOG_WARNING, text)
-    os._exit(status if status in FAULTS else 0)
+    os._exit(found if found in FAULTS else 0)
+
+
+def _say(text: bytes) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, text)
 
 
 def _wait(child: int, reading: int, until: float) -> tuple[bytes, int | None]:

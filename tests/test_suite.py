@@ -11,6 +11,7 @@ from fabricheck import suite as suites
 from fabricheck.cli import main
 from fabricheck.errors import UserError
 from fabricheck.suite import MINIATURE, Suite, output_folder, outside_roots, require_plain, site_root, suite_root
+from tests.support.toy import make_toy
 from tests.support.users import give
 
 
@@ -117,9 +118,8 @@ def test_a_path_that_is_more_than_a_name_is_refused(name: str) -> None:
 def test_a_folder_whose_name_is_a_command_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    suite = folder_with(tmp_path / "$(touch PLANTED)", "toy")
-    (suite / "checks").mkdir()
-    monkeypatch.setenv("FABRICHECK_SUITE", str(suite))
+    toy = make_toy(tmp_path / "$(touch PLANTED)")
+    monkeypatch.setenv("FABRICHECK_SUITE", str(toy.suite.root))
     monkeypatch.chdir(tmp_path)
     for words in (["run", "--list"], ["run"], ["run", f"--output={tmp_path / '$(touch PLANTED)' / 'o'}"]):
         with pytest.raises(SystemExit) as ended:

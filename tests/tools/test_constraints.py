@@ -36,8 +36,8 @@ def test_what_is_asked_for_has_no_exact_version() -> None:
 def test_everything_has_one_tested_version_and_it_is_in_the_range(python: str) -> None:
     tested: dict[str, str] = {}
     lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
-    for pin in (Requirement(line) for line in lines if not line.startswith("#")):
-        if pin.marker is None or pin.marker.evaluate({"python_version": python}):
+    for pin in (Requirement(line.rstrip(" \\")) for line in lines if line[0] not in "# "):
+        if pin.marker is None or pin.marker.evaluate({"python_version": python, "python_full_version": f"{python}.0"}):
             (version,) = pin.specifier
             assert version.operator == "==" and key(pin) not in tested, str(pin)
             tested[key(pin)] = version.version
