@@ -23,7 +23,7 @@ from fabricheck.topology.products import GpuProduct, gpu_product
 
 #: What a word in a module's name, a compiler, a variable or a feature says, the first that fits.
 _MPI = (
-    ("cray-mpich", r"cray-mpich|prgenv"),
+    ("cray-mpich", r"cray-mpich|prgenv|\bcpe(amd|aocc|cray|gnu|intel)"),
     ("spectrum-mpi", r"spectrum"),
     ("impi", r"impi|intel-?mpi|mpii(cpc|cpx|cxx)|i_mpi"),
     ("mpich", r"mpich|mvapich"),
@@ -114,7 +114,6 @@ def _adopt(partition: Any, *, login: bool) -> Iterable[str]:
         yield f"{partition.fullname}: {line}"
     if "nodes" not in partition.extras and "multinode" not in partition.features:
         yield f"{partition.fullname}: its network is left out: nodes in its extras does not say how many it has"
-    drives = False
     for environ in foreign:
         where = f"{partition.fullname}+{environ.name}"
         words = said(partition, environ)
@@ -124,17 +123,19 @@ def _adopt(partition: Any, *, login: bool) -> Iterable[str]:
             why = reason or "no MPI library is named by its modules, compilers, variables or features"
             yield f"{where} is left out: {why} ({DOCUMENT})"
             continue
-        drives = drives or found.backend != "host"
         environ.features.extend(each for each in found.features if each not in environ.features)
         environ.extras.update(_extras(found, environ))
         yield f"{where} is not described for Fabricheck; taken for {found} ({DOCUMENT})"
-    if gpus is not None and not drives:
+    # Also of those that an earlier check's call has completed.
+    if gpus is not None and all(each.extras.get("backend", "host") == "host" for each in partition.environs):
+        own = (each.modules for each in partition.environs if "mpi" in each.features and each.modules)
+        modules = [*map(str, next(own, _SNIPPET[gpus.backend][:1])), *_SNIPPET[gpus.backend][1:]]
         yield f"{partition.fullname}: no environment drives its GPUs; add to environments and to its environs: " + (
             json.dumps(
                 {
                     "name": "gpu",
                     "target_systems": [partition.fullname.partition(":")[0]],
-                    "modules": [*_SNIPPET[gpus.backend]],
+                    "modules": modules,
                     "features": ["mpi"],
                 }
             )
@@ -147,9 +148,10 @@ def _hint(partition: Any) -> str:
     if not re.search(r"\bgpus?\b|gres|_rfm_gpu", words):
         return ""
     name, product = _model_in(words)
-    count = re.search(rf"\b(\d+) {re.escape(name)}\b", words) if name else None
+    here = re.escape(name)
+    count = re.search(rf"\b(\d+) {here}\b|\b{here} (\d+) (?:cn|per node)\b", words) if name else None
     arch = (f"sm_{product.arch}" if product.backend == "cuda" else product.arch) if product is not None else "sm_90"
-    device = {"type": "gpu", "arch": arch, "num_devices": int(count[1]) if count else 4}
+    device = {"type": "gpu", "arch": arch, "num_devices": int(count[1] or count[2]) if count else 4}
     return f'add "devices": [{json.dumps(device)}], as its nodes are'
 
 

@@ -187,17 +187,22 @@ class SuiteParts(RegressionTestPlugin):
 
 
 def environments_with(tool: str, features: Sequence[str]) -> list[str]:
-    """Names of the environments of this system that have `features` and do not leave the tool out.
+    """As ReFrame's `valid_prog_environs`: the environments that have `features` and do not leave the tool out. They get a
+    feature of their own, as an environment of the same name may be left out in another partition.
 
     Where all leave it out, one line on stderr says so: a check that silently does not exist is a check that passes.
     """
     known = vendor_tool(tool)
     environs = [each for partition in rt.runtime().system.partitions for each in partition.environs]
     fitting = [each for each in environs if set(features) <= set(each.features)]
-    chosen = [each.name for each in fitting if what_the_site_says(tool, known, each.extras) is not None]
+    chosen = [each for each in fitting if what_the_site_says(tool, known, each.extras) is not None]
     if fitting and not chosen:
         say_once(f"{known.title} is left out on {rt.runtime().system.name}: {known.how_to_say}")
-    return list(dict.fromkeys(chosen))
+    own = f"has-{tool}"
+    for each in chosen:
+        if own not in each.features:
+            each.features.append(own)
+    return [" ".join(f"+{each}" for each in (own, *features))]
 
 
 def library_path(mpicxx: str | None) -> list[str]:

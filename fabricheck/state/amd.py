@@ -62,7 +62,10 @@ def entries_of(text: str) -> list[dict[str, Any]]:
 
 
 def link_marks(text: str) -> list[dict[str, Any]]:
-    """The entries with `link_status` in the answer of `amd-smi xgmi --json`, wherever a version has them."""
+    """The GPUs' entries with `link_status` in the answer of `amd-smi xgmi --json`, wherever a version has them.
+
+    They are of ports in `xgmi_source_status` or `link_port_status`, of peers in `link_status` (ROCm 7).
+    """
     try:
         todo: list[Any] = [json.loads(text)]
     except ValueError:
@@ -70,7 +73,7 @@ def link_marks(text: str) -> list[dict[str, Any]]:
     found = []
     while todo:
         one = todo.pop(0)
-        if isinstance(one, dict) and isinstance(one.get("link_status"), list):
+        if isinstance(one, dict) and "gpu" in one and _links(one.get("link_status")):
             found.append(one)
         elif isinstance(one, (dict, list)):
             todo += one.values() if isinstance(one, dict) else one
@@ -105,6 +108,8 @@ def _gpu(
     xgmi: Mapping[str, Any],
 ) -> GpuState:
     power, clock = _section(now, "power"), _section(now, "clock")
+    limit = _section(static, "limit")
+    limit = _section(limit, "ppt0") or limit  # ROCm 7 has several
     clocks = [value for name, one in clock.items() if name.startswith("gfx") and (value := _number(one, "clk"))]
     most = [value for name, one in clock.items() if name.startswith("gfx") and (value := _number(one, "max_clk"))]
     return GpuState(
@@ -119,8 +124,8 @@ def _gpu(
         clock_mhz=_whole(max(clocks, default=None)),
         clock_most_mhz=_whole(max(most, default=None)),
         power_w=_number(power, "socket_power"),
-        power_limit_w=_number(static, "limit", "socket_power") or _number(static, "limit", "socket_power_limit"),
-        power_usual_limit_w=_number(static, "limit", "max_power"),
+        power_limit_w=_number(limit, "socket_power") or _number(limit, "socket_power_limit"),
+        power_usual_limit_w=_number(limit, "max_power") or _number(limit, "max_power_limit"),
         temperature_c=_whole(_number(now, "temperature", "hotspot")),
         throttle=("throttled",) if power.get("throttle_status") == "THROTTLED" else (),
         counters=_counters(now),
@@ -140,8 +145,8 @@ def _counters(now: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _links(status: Any) -> tuple[GpuLink, ...]:
-    """U is up, D down, X not there."""
-    marks = status if isinstance(status, list) else []
+    """U is up, D down, X not there; `U/D` two links to one peer."""
+    marks = [mark for each in status for mark in str(each).split("/")] if isinstance(status, list) else []
     return tuple(GpuLink(number, mark == "U") for number, mark in enumerate(marks) if mark in ("U", "D"))
 
 

@@ -117,7 +117,7 @@ site_configuration = {
 """
 
 
-# After public settings of sites (EESSI's Snellius and Hortense, CSCS' Clariden), shortened.
+# After public settings of sites (EESSI's Snellius and Hortense, CSCS' Clariden, LUMI), shortened.
 SITES = """
 def gpu(name, scheduler="slurm", launcher="srun", environs=("default",), resources=(), **more):
     device = {"type": "gpu", "num_devices": 4, **more.pop("device", {})}
@@ -133,16 +133,21 @@ site_configuration = {
         gpu("clariden", environs=["gcc"], device={"arch": "sm_90"}, access=["--account=a"],
             resources=[("gres", "--gres={gres}")]),
         gpu("b200", environs=["foss"], device={"model": "NVIDIA B200"}, resources=[("gpu", "--gres=gpu:{count}")]),
-        gpu("spack", environs=["loaded"], device={"arch": "sm_90"}, access=["--gpus=4"]),
+        gpu("spack", environs=["loaded", "bare"], device={"arch": "sm_90"}, access=["--gpus=4"]),
         gpu("whole", environs=["foss"], device={"arch": "sm_90"}, access=["--gres=gpu:4"]),
         gpu("pbs", "pbs", environs=["foss"], device={"arch": "sm_90"},
             resources=[("_rfm_gpu", "-l ngpus={num_gpus_per_node}")]),
+        gpu("cray", environs=["bare", "cpe"], device={"arch": "gfx90a"}, access=["--gpus=8"]),
+        {"name": "lumi", "scheduler": "slurm", "launcher": "srun", "environs": ["cpe"],
+         "descr": "AMD EPYC 7A53 512/cn, GPU (AMD Instinct MI250X 8/cn)"},
         {"name": "t4", "scheduler": "slurm", "launcher": "srun", "environs": ["foss"], "access": ["-C 8xT4"],
          "resources": [{"name": "_rfm_gpu", "options": ["--gpus-per-node=T4:{num_gpus_per_node}"]}]},
     ]}],
     "environments": [
         {"name": "default", "cc": "gcc", "cxx": "", "ftn": ""},
         {"name": "gcc", "cc": "gcc", "cxx": "g++"},
+        {"name": "bare", "cc": "hipcc", "cxx": "hipcc", "modules": ["rocm"]},
+        {"name": "cpe", "modules": ["cpeGNU"]},
         {"name": "loaded", "cc": "gcc", "cxx": "g++", "prepare_cmds": ["spack load openmpi+cuda cuda nccl"]},
         {"name": "foss", "modules": ["foss/2023b", "CUDA/12.8", "NCCL/2.26"]},
     ],
@@ -153,7 +158,17 @@ site_configuration = {
 @pytest.mark.e2e
 def test_settings_of_sites_select_gpus_or_say_what_to_add(tmp_path: Path) -> None:
     (tmp_path / "theirs.py").write_text(SITES)
-    command = ["reframe", "-C", "theirs.py", "-c", str(suite_root() / "checks" / "smoke.py"), "--list=C"]
+    checks = suite_root() / "checks"
+    command = [
+        "reframe",
+        "-C",
+        "theirs.py",
+        "-c",
+        str(checks / "smoke.py"),
+        "-c",
+        str(checks / "vendor_osu.py"),
+        "--list=C",
+    ]
     job = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert job.returncode == 0, job.stdout + job.stderr
     found = {(line.split()[1], line.split("@")[1]) for line in job.stdout.splitlines() if line.startswith("- ")}
@@ -169,9 +184,14 @@ def test_settings_of_sites_select_gpus_or_say_what_to_add(tmp_path: Path) -> Non
         "theirs:clariden: no environment drives its GPUs",
         "theirs:b200: its resource gpu is taken for _rfm_gpu: --gres=gpu:{num_gpus_per_node}",
         "theirs:pbs: GPUs of PBS belong into the chunk: _rfm_gpu is taken for ngpus={num_gpus_per_node}",
+        'theirs:cray: no environment drives its GPUs; add to environments and to its environs: {"name": "gpu", '
+        '"target_systems": ["theirs"], "modules": ["cpeGNU", "ROCm"]',
+        'theirs:lumi: its GPUs are left out: add "devices": [{"type": "gpu", "arch": "gfx90a", "num_devices": 8}]',
         'theirs:t4: its GPUs are left out: add "devices": [{"type": "gpu", "arch": "sm_75", "num_devices": 8}]',
     ]
     assert [one for one in begin if not any(line.startswith(one) for line in said)] == []
+    assert ("OsuPairs", "theirs:cray+cpe") in found
+    assert not any(line.startswith("theirs:spack: no environment drives") for line in said)
     assert not any(line.startswith("theirs:whole: ") and "GPU" in line for line in said)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricheck.records.state import GpuProcess
-from fabricheck.state.amd import entries_of, read_gpus
+from fabricheck.state.amd import entries_of, link_marks, read_gpus
 
 # The fields and forms are those of ROCm/amdsmi, amdsmi_cli/amdsmi_commands.py; the numbers are made up.
 STATIC = {
@@ -81,6 +81,44 @@ def test_the_list_may_be_wrapped_and_no_process_may_be_words() -> None:
     assert (gpu.processes, gpu.throttle, gpu.pcie_width, gpu.links) == ((), ("throttled",), None, ())
     with pytest.raises(ValueError):
         entries_of("ERROR: no devices")
+
+
+PORTS, PEERS = ["U", "D", "U", "X"], ["SELF", "U/D", "U", "N/A"]
+# By amdsmi_commands.py and amdsmi_logger.py of ROCm 6.2 (traffic, no state), 6.4, 7.0 and later.
+XGMI = {
+    "6.2": ([{"gpu": 0, "bdf": "a", "link_metrics": {"link_type": "XGMI", "links": [{"gpu": 1, "read": "N/A"}]}}], []),
+    "6.4": ({"xgmi_source_status": [{"gpu": 0, "bdf": "a", "link_status": PORTS}]}, [True, False, True]),
+    "7": (
+        {
+            "xgmi_metric": [[{"gpu": 0, "bdf": "a", "link_metrics": {"links": []}}]],
+            "link_port_status": [{"gpu": 0, "bdf": "a", "link_status": PORTS}],
+            "link_status": [{"gpu": 0, "bdf": "a", "link_status": PEERS}],
+        },
+        [True, False, True],
+    ),
+    "7, of peers": ({"link_status": [{"gpu": 0, "bdf": "a", "link_status": PEERS}]}, [True, False, True]),
+    "7, unknown": ({"link_status": [{"gpu": 0, "bdf": "a", "link_status": ["SELF", "N/A"]}]}, []),
+}
+
+
+@pytest.mark.parametrize("version", XGMI)
+def test_links_of_each_version(version: str) -> None:
+    content, wanted = XGMI[version]
+    _, (gpu,) = read_gpus([{"gpu": 0}], [], [], link_marks(json.dumps(content)))
+    assert [link.active for link in gpu.links] == wanted
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"max_power": {"value": 750, "unit": "W"}, "socket_power": {"value": 700, "unit": "W"}},
+        {"ppt0": {"max_power_limit": {"value": 750, "unit": "W"}, "socket_power_limit": 700}, "ppt1": "N/A"},
+    ],
+    ids=["ROCm 6", "ROCm 7"],
+)
+def test_limits_of_power(limit: dict[str, Any]) -> None:
+    _, (gpu,) = read_gpus([{"gpu": 0, "limit": limit}], [], [])
+    assert (gpu.power_limit_w, gpu.power_usual_limit_w) == (700, 750)
 
 
 values = st.recursive(
