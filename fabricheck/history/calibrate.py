@@ -300,10 +300,11 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
     # The whole rate on either side: the judge calls only the worse one DEGRADED.
     spread = max(_own_spread(rows), common.spreads[_kind(rows)])
     reach = common.factors[rows["unit"][0], rows.height] * spread * persistence.widening
-    lower, upper = _outwards(-math.expm1(-reach)), _outwards(math.expm1(reach))
     if reach > _WIDEST_REACH:
-        worse = lower if rows["better"][0] == "higher" else upper
-        return Refused(key, f"varies by {between:.0%} from run to run: a bound of {worse:.0%} says nothing")
+        more = common.runs_needed - rows.height
+        needed = f"{more} more run{'s' if more > 1 else ''} needed" if more > 0 else "no bound is of use"
+        return Refused(key, f"varies by {between:.1%} from run to run, too much for {rows.height} runs: {needed}")
+    lower, upper = _outwards(-math.expm1(-reach)), _outwards(math.expm1(reach))
     inside = (values >= value * (1 - lower)) & (values <= value * (1 + upper))
     return Calibrated(
         key=key,

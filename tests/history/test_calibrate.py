@@ -152,8 +152,20 @@ def test_a_metric_that_failed_or_varies_too_much_is_refused() -> None:
     found = calibrated([Made("slow", normal(1, 20), verdict="FAIL"), Made("wild", normal(1, 20, spread=0.5))])
     assert [each.reason.split(":")[0] for each in found.refused] == [
         "failed in 20 of 20 runs, so the system was not healthy",
-        "varies by 30% from run to run",
+        "varies by 29.7% from run to run, too much for 20 runs",
     ]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_rare_dips_end_no_calibration(seed: int) -> None:
+    """So deep that the tail of eight runs has no end that a number can hold."""
+    rng = np.random.default_rng(seed)
+    values = 400 * np.exp(0.002 * rng.standard_normal((924, FEWEST))) * np.where(
+        rng.random((924, FEWEST)) < 0.02, 0.92, 1
+    )  # fmt: skip
+    found = calibrated([Made(f"pingpong_{pair}_1gib_goodput", row.tolist()) for pair, row in enumerate(values)])
+    assert len(found.references) + len(found.refused) == 924
+    assert all("too much for 8 runs" in each.reason for each in found.refused)
 
 
 @pytest.mark.parametrize(
