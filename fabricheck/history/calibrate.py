@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -260,9 +259,7 @@ def _by_session(metrics: Sequence[pl.DataFrame]) -> npt.NDArray[np.float64]:
 
 
 def _kind(rows: pl.DataFrame) -> Kind:
-    """What metrics of one kind share: all but the ranks that they are between."""
-    name = re.sub(r"_(all\d+|\d+x\d+x\d+|\d+(?:_\d+)*)_", "_", rows["metric"][0], count=1)
-    return rows["partition"][0], rows["environment"][0], rows["test"][0], name
+    return MetricKey(*(rows[name][0] for name in KEY)).kind
 
 
 def _worse(rows: pl.DataFrame) -> npt.NDArray[np.float64]:
@@ -292,13 +289,13 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
     reason = _implausible(value, rows["unit"][0], rows["better"][0], limits(key, nodes))
     if reason is not None:
         return Refused(key, reason)
-    persistence = common.persistence[_kind(rows)]
+    persistence = common.persistence[key.kind]
     if persistence.wanders:
         return Refused(key, _wanders(persistence))
     within = float((rows["deviation"] / rows["value"]).fill_nan(0).median() or 0.0)  # type: ignore[arg-type]
     between = float(found.spread)
     # The whole rate on either side: the judge calls only the worse one DEGRADED.
-    spread = max(_own_spread(rows), common.spreads[_kind(rows)])
+    spread = max(_own_spread(rows), common.spreads[key.kind])
     reach = common.factors[rows["unit"][0], rows.height] * spread * persistence.widening
     if reach > _WIDEST_REACH:
         more = common.runs_needed - rows.height
