@@ -28,7 +28,7 @@ from benchmarks.regression import share
 from fabricheck.history.calibrate import ALONE
 from fabricheck.history.together import Drawn, together_of
 from fabricheck.judge.outliers import Outlier, Parts, may_be_outliers, outliers
-from fabricheck.judge.parts import CUT, Part, parts_of, scores_of, standardised
+from fabricheck.judge.parts import CUT, LEAST_LOSS, Part, parts_of, scores_of, standardised
 from fabricheck.judge.policy import load_policy
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
@@ -119,7 +119,7 @@ def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
     drawn = [Drawn(one, launch, units, parts) for one in found.deviations.T]
     together = together_of(drawn, found.factors, (1 - ALONE) * FALSE_ALARMS, RUNS)
     assert together is not None
-    bound = together.bounds["0"]
+    bound, centre = together.bounds["0"], found.centre
     with np.errstate(invalid="ignore"):
         shares = (values[:, RUNS:] - found.centre[:, None]) / found.reach[:, None]
         alone = shares > 1
@@ -142,7 +142,10 @@ def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
             add(int(launch[metric]), str(metric), [metric])
         one = np.clip(np.clip(shares[:, place], -1, 1) * bound, -CUT, CUT)
         scores = standardised(*scores_of(one, launch, parts, together.launch), parts, together.parts)
+        lost = values[:, RUNS + place] - centre
         for number in np.flatnonzero((scores > together.limit) & wanted).tolist():
+            if np.median(lost[parts[number].metrics]) < LEAST_LOSS:
+                continue
             of = np.unique(launch[parts[number].metrics])
             add(int(of[0]) if of.size == 1 else nodes, str(parts[number].names), parts[number].metrics.tolist())
         return found
