@@ -25,7 +25,7 @@ from scipy.stats import norm
 from benchmarks.calibration import bounds
 from benchmarks.noise import SHAPES, Floats, Generator, Shape
 from benchmarks.regression import share
-from fabricheck.history.calibrate import ALONE
+from fabricheck.history.calibrate import ALONE, FALSE_ALARMS
 from fabricheck.history.together import Drawn, together_of
 from fabricheck.judge.outliers import Outlier, Parts, may_be_outliers, outliers
 from fabricheck.judge.parts import CUT, LEAST_LOSS, Part, parts_of, scores_of, standardised
@@ -39,7 +39,7 @@ from fabricheck.suite import suite_root
 GPUS, RUNS = 8, 20
 PAIRS = tuple(itertools.permutations(range(GPUS), 2))
 PARTS = [Parts((f"gpu{a}", f"gpu{b}"), (f"gpu{min(a, b)}--gpu{max(a, b)}",)) for a, b in PAIRS]
-FALSE_ALARMS = 0.01
+ORACLE_FALSE_ALARMS = 0.01
 Flags = npt.NDArray[np.bool_]
 #: By test, what is slow, how many metrics that has, and what chance may not explain.
 Slow = Mapping[int, tuple[frozenset[str], int, tuple[Sign, ...]]]
@@ -215,7 +215,7 @@ def oracle(metrics: int, members: int, ratio: float) -> float:
     """The power of a test that knows the spread: of a mean over `members` metrics, whose loss is `ratio` spreads."""
     nodes = metrics // len(PAIRS)
     parts = nodes * (GPUS + GPUS * (GPUS - 1) // 2 + len(PAIRS))
-    return float(norm.sf(norm.isf(FALSE_ALARMS / parts) - ratio * np.sqrt(members)))
+    return float(norm.sf(norm.isf(ORACLE_FALSE_ALARMS / parts) - ratio * np.sqrt(members)))
 
 
 def main() -> None:
