@@ -25,10 +25,10 @@ from scipy.stats import norm
 from benchmarks.calibration import bounds
 from benchmarks.noise import SHAPES, Floats, Generator, Shape
 from benchmarks.regression import share
-from fabricheck.history.calibrate import ALONE
+from fabricheck.history.calibrate import ALONE, FALSE_ALARMS
 from fabricheck.history.together import Drawn, together_of
 from fabricheck.judge.outliers import Outlier, Parts, may_be_outliers, outliers
-from fabricheck.judge.parts import CUT, Part, parts_of, scores_of, standardised
+from fabricheck.judge.parts import CUT, LEAST_LOSS, Part, parts_of, scores_of, standardised
 from fabricheck.judge.policy import load_policy
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
@@ -39,7 +39,7 @@ from fabricheck.suite import suite_root
 GPUS, RUNS = 8, 20
 PAIRS = tuple(itertools.permutations(range(GPUS), 2))
 PARTS = [Parts((f"gpu{a}", f"gpu{b}"), (f"gpu{min(a, b)}--gpu{max(a, b)}",)) for a, b in PAIRS]
-FALSE_ALARMS = 0.01
+ORACLE_FALSE_ALARMS = 0.01
 Flags = npt.NDArray[np.bool_]
 #: By test, what is slow, how many metrics that has, and what chance may not explain.
 Slow = Mapping[int, tuple[frozenset[str], int, tuple[Sign, ...]]]
@@ -119,7 +119,7 @@ def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
     drawn = [Drawn(one, launch, units, parts) for one in found.deviations.T]
     together = together_of(drawn, found.factors, (1 - ALONE) * FALSE_ALARMS, RUNS)
     assert together is not None
-    bound = together.bounds["0"]
+    bound, centre = together.bounds["0"], found.centre
     with np.errstate(invalid="ignore"):
         shares = (values[:, RUNS:] - found.centre[:, None]) / found.reach[:, None]
         alone = shares > 1
@@ -142,7 +142,10 @@ def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
             add(int(launch[metric]), str(metric), [metric])
         one = np.clip(np.clip(shares[:, place], -1, 1) * bound, -CUT, CUT)
         scores = standardised(*scores_of(one, launch, parts, together.launch), parts, together.parts)
+        lost = values[:, RUNS + place] - centre
         for number in np.flatnonzero((scores > together.limit) & wanted).tolist():
+            if np.median(lost[parts[number].metrics]) < LEAST_LOSS:
+                continue
             of = np.unique(launch[parts[number].metrics])
             add(int(of[0]) if of.size == 1 else nodes, str(parts[number].names), parts[number].metrics.tolist())
         return found
@@ -212,7 +215,7 @@ def oracle(metrics: int, members: int, ratio: float) -> float:
     """The power of a test that knows the spread: of a mean over `members` metrics, whose loss is `ratio` spreads."""
     nodes = metrics // len(PAIRS)
     parts = nodes * (GPUS + GPUS * (GPUS - 1) // 2 + len(PAIRS))
-    return float(norm.sf(norm.isf(FALSE_ALARMS / parts) - ratio * np.sqrt(members)))
+    return float(norm.sf(norm.isf(ORACLE_FALSE_ALARMS / parts) - ratio * np.sqrt(members)))
 
 
 def main() -> None:

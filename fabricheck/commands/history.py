@@ -32,9 +32,9 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--runs", "selection", help="Which runs: FROM..TO, software:NAME=VERSION, tag:NAME or a session.")
 @click.option(
     "--false-alarms",
-    default=0.01,
+    default=0.3,
     show_default=True,
-    help="How often a healthy session, of 1,000 metrics or of all of these, may be beyond a bound.",
+    help="How often a first launch of a healthy session may be beyond a bound; 0.01 where none is launched again.",
 )
 @click.option("--references", type=_FILE, help="The file to change, in place of the system's.")
 @click.option(

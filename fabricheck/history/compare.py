@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,11 +17,12 @@ from scipy.stats import t
 from fabricheck.diagnosis.blame import Evidence, blamed, count_crossing, evidence_of, gains, groups
 from fabricheck.errors import UserError
 from fabricheck.history.select import select_runs
-from fabricheck.history.series import KEY, NO_MEASUREMENT, MetricKey, check_history, crossed_by_all, path_of
+from fabricheck.history.series import KEY, NO_MEASUREMENT, MetricKey, check_history, crossed_by_all, numbered, path_of
 from fabricheck.history.shift_test import (
     BASE,
     CANDIDATE,
     EARLIER,
+    FEWEST_ALIKE,
     FEWEST_SESSIONS,
     CompareOptions,
     Floats,
@@ -324,7 +326,7 @@ def _metrics(
     sign = np.where(facts[0]["better"].to_numpy() == "higher", -1.0, 1.0)
     recent = earlier.group_by(KEY, maintain_order=True).tail(_EARLIER)
     values, side, when = _matrix(keys, ((EARLIER, recent), (BASE, base), (CANDIDATE, candidate)))
-    tested = shift_test(values * sign[:, None], side, when, options)
+    tested = shift_test(values * sign[:, None], side, when, options, kind=_kinds(keys, facts[0]["unit"].to_list()))
     centres = [np.exp(sign * each) for each in (tested.base, tested.candidate)]
     counts = [np.isfinite(values[:, side == each]).sum(axis=1) for each in (BASE, CANDIDATE)]
     quantile = t.isf((1 - options.confidence) / 2, np.maximum(tested.freedom, 1e-9))
@@ -358,6 +360,15 @@ def _metrics(
         )
     order = list(Change)
     return tuple(sorted(found, key=lambda each: (order.index(each.verdict), each.p_worse, each.key)))
+
+
+def _kinds(keys: pl.DataFrame, units: Sequence[str]) -> Ints:
+    """Numbers of the metrics that vary alike: those of a kind; where these are few, those of a unit."""
+    kinds = [MetricKey(*key).kind for key in keys.iter_rows()]
+    count = Counter(kinds)
+    return numbered(
+        kind if count[kind] >= FEWEST_ALIKE else unit for kind, unit in zip(kinds, units, strict=True)
+    )  # fmt: skip
 
 
 def _relative(shift: float) -> float:

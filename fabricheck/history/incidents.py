@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fabricheck.diagnosis.blame import Evidence, blamed, count_crossing, evidence_of, gains, groups
 from fabricheck.history.robust import centre_and_spread
-from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session
+from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, numbered
 from fabricheck.history.shares import percent
 from fabricheck.history.software import ANY_MOVER, Changed, named_with_versions, software_crossed, what_to_try
 from fabricheck.records.catalogue import code_of_slow
@@ -106,8 +106,8 @@ class _Incidents:
         self._place = {each.session: number for number, each in enumerate(series.sessions)}
         self._row = {key: row for row, key in enumerate(series.keys)}
         self._crossing = count_crossing(series.components[row] for row in watched)
-        self._unit = _numbers(series.units)
-        self._kind = _numbers(
+        self._unit = numbered(series.units)
+        self._kind = numbered(
             (key.partition, key.environment, key.test, unit)
             for key, unit in zip(series.keys, series.units, strict=True)
         )
@@ -234,12 +234,6 @@ class _Incidents:
         for alert in alerts:
             found |= self._software(alert, self._place[alert.raised.session])
         return found
-
-
-def _numbers(names: Iterable[Hashable]) -> Ints:
-    """Each name as a number, equal ones as the same."""
-    known: dict[Hashable, int] = {}
-    return np.asarray([known.setdefault(each, len(known)) for each in names], dtype=np.int64)
 
 
 def _finding(alerts: Sequence[Alert], named: tuple[Component, ...], watched: int) -> Finding:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import cached_property, lru_cache
@@ -47,9 +48,21 @@ class MetricKey:
     def __str__(self) -> str:
         return " ".join(filter(None, (self.partition, self.environment, self.test, self.metric)))
 
+    @property
+    def kind(self) -> tuple[str, str, str, str]:
+        """What metrics share that vary alike, such as the pairs of a node: all but the ranks that they are between."""
+        name = re.sub(r"_(all\d+|\d+x\d+x\d+|\d+(?:_\d+)*)_", "_", self.metric, count=1)
+        return self.partition, self.environment, self.test, name
+
 
 # What all metrics of a session have in common, where it is shown beside them.
 WHOLE_SYSTEM = MetricKey("", "", "", "whole system")
+
+
+def numbered(names: Iterable[Hashable]) -> npt.NDArray[np.int64]:
+    """Each name as a number, equal ones as the same."""
+    known: dict[Hashable, int] = {}
+    return np.asarray([known.setdefault(each, len(known)) for each in names], dtype=np.int64)
 
 
 def check_history(frame: pl.DataFrame, system: str, *, now: datetime | None = None) -> pl.DataFrame:

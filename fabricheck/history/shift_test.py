@@ -27,9 +27,8 @@ EARLIER, BASE, CANDIDATE = 0, 1, 2
 _CUT = 2.0
 # Metrics that vary less, relative, are taken to vary by this: the resolution of a clock is no certainty.
 _LEAST_SPREAD = 1e-4
-# A prior of more than this many degrees of freedom is as good as a known spread.
-_MOST_FREEDOM = 1e6
-_FEWEST_FOR_PRIOR = 10
+# Fewer metrics say nothing of the spread of another.
+FEWEST_ALIKE = 10
 # Correlations of neighbouring sessions that are tried, and how common each is before anything was measured, as if of
 # this many metrics.
 _CORRELATIONS = np.asarray([0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.87, 0.95, 0.985])
@@ -118,33 +117,37 @@ class _White:
         return level, np.maximum(np.einsum("ms,ms->m", y, y) - np.einsum("mk,mk->m", level, moment), 0.0)
 
 
-def shift_test(values: Floats, side: Ints, when: Ints, options: CompareOptions, *, seed: int = 1) -> Tested:
+def shift_test(
+    values: Floats, side: Ints, when: Ints, options: CompareOptions, *, kind: Ints | None = None, seed: int = 1
+) -> Tested:
     """Test every metric for a shift from the sessions of the base to those of the candidate.
 
     `values`: logarithms with the sign that makes more worse, shape (metrics, sessions), NaN where a metric was not
     measured; sessions in the order of time. `side`, shape (sessions,): EARLIER, BASE or CANDIDATE. `when`, (sessions,):
-    the number of each session among all, which tells how far apart they are.
+    the number of each session among all, which tells how far apart they are. `kind`, (metrics,): those of one number
+    vary alike, as the pairs of a node; all do without it.
 
     The levels of the sides are fitted by generalised least squares: sessions are alike the more the nearer they are,
     with a correlation that restricted maximum likelihood tells (Harville, JASA 72, 1977), each metric by its sessions
     and by what is common among all (empirical Bayes). The spread is estimated from all sessions and from the other
-    metrics (moderated t: Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004). How improbable a
-    statistic is, is the larger of what Student's t says and of how often it is so large when the residuals are put in
-    another order, of all metrics together: noise has the tails that it has. Which shifts are real is decided over
-    all metrics at once with the two-stage step-up procedure of Benjamini, Krieger and Yekutieli (Biometrika 93, 2006),
-    each direction by itself.
+    metrics of its kind (moderated t: Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004). How
+    improbable a statistic is, is the larger of what Student's t says and of how often it is so large when the residuals
+    are put in another order, of all metrics together: noise has the tails that it has. Which shifts are real is decided
+    over all metrics at once with the two-stage step-up procedure of Benjamini, Krieger and Yekutieli (Biometrika 93,
+    2006), each direction by itself.
     """
     packed = _pack(values, side, when)
     count = np.stack([(packed.side == each).sum(axis=1) for each in (EARLIER, BASE, CANDIDATE)], axis=1)
     freedom = np.maximum(count - 1, 0).sum(axis=1).astype(np.float64)
-    rough = _moderate(_whiten(packed, np.zeros(len(values))).fit(packed.values)[1], freedom)
+    kind = np.zeros(len(values), dtype=np.int64) if kind is None else kind
+    rough = _moderate(_whiten(packed, np.zeros(len(values))).fit(packed.values)[1], freedom, kind)
     # Without a spread nothing can be told to be wild.
     reach = np.nan_to_num(_CUT * np.sqrt(rough.variance), nan=np.inf)
     kept = _cut(packed, reach)
     correlation, varies = _correlation(kept, freedom)
     white = _whiten(kept, correlation)
     level, squares = white.fit(white.y)
-    known = _moderate(squares, freedom)
+    known = _moderate(squares, freedom, kind)
     shift = level[:, CANDIDATE] - level[:, BASE]
     both = (count[:, BASE] > 0) & (count[:, CANDIDATE] > 0) & (known.freedom > 0)
     error = np.where(both, np.sqrt(known.variance * _of_difference(white)), np.nan)
@@ -293,10 +296,10 @@ def _of_difference(white: _White) -> Floats:
 
 @dataclass(frozen=True)
 class _Prior:
-    """Typical variance of all metrics, and the degrees of freedom it is worth to each of them."""
+    """Typical variance of metrics of a kind, and the degrees of freedom it is worth to each; shapes (metrics,)."""
 
-    variance: float
-    freedom: float
+    variance: Floats
+    freedom: Floats
 
     def moderate(self, squares: Floats, freedom: Floats) -> Floats:
         """Variance of each metric by its sum of squares and by the others; NaN where nothing is known."""
@@ -312,25 +315,33 @@ class _Moderated:
     prior: _Prior
 
 
-def _moderate(squares: Floats, freedom: Floats) -> _Moderated:
+def _moderate(squares: Floats, freedom: Floats, kind: Ints) -> _Moderated:
     with np.errstate(invalid="ignore", divide="ignore"):
-        prior = _prior(np.maximum(squares / freedom, _LEAST_SPREAD**2), freedom)
-    return _Moderated(prior.moderate(squares, freedom), freedom + prior.freedom, prior)
-
-
-def _prior(variance: Floats, freedom: Floats) -> _Prior:
-    """By the method of moments (Smyth, section 6.2)."""
+        variance = np.maximum(squares / freedom, _LEAST_SPREAD**2)
     use = (freedom > 0) & np.isfinite(variance)
-    if use.sum() < _FEWEST_FOR_PRIOR:
-        return _Prior(0.0, 0.0)
-    half = freedom[use] / 2
-    e = np.log(variance[use]) - digamma(half) + np.log(half)
+    # Kinds of few metrics are one kind.
+    numbers, inverse, count = np.unique(kind, return_inverse=True, return_counts=True)
+    group = np.where(count >= FEWEST_ALIKE, np.arange(numbers.size), numbers.size)[inverse]
+    typical, worth = np.zeros(len(squares)), np.zeros(len(squares))
+    for each in np.unique(group):
+        of = group == each
+        typical[of], worth[of] = _prior(variance[of & use], freedom[of & use])
+    prior = _Prior(typical, worth)
+    return _Moderated(prior.moderate(squares, freedom), freedom + worth, prior)
+
+
+def _prior(variance: Floats, freedom: Floats) -> tuple[float, float]:
+    """Variance and degrees of freedom by the method of moments (Smyth, section 6.2); no more of these than it is of."""
+    if variance.size < FEWEST_ALIKE:
+        return 0.0, 0.0
+    half, most = freedom / 2, float(freedom.sum())
+    e = np.log(variance) - digamma(half) + np.log(half)
     mean = float(e.mean())
     extra = float(((e - mean) ** 2).sum() / (e.size - 1) - polygamma(1, half).mean())
     if extra <= 0:
-        return _Prior(math.exp(mean), _MOST_FREEDOM)
+        return math.exp(mean), most
     prior_half = _inverse_trigamma(extra)
-    return _Prior(math.exp(mean + float(digamma(prior_half)) - math.log(prior_half)), 2 * prior_half)
+    return math.exp(mean + float(digamma(prior_half)) - math.log(prior_half)), min(2 * prior_half, most)
 
 
 def _inverse_trigamma(value: float) -> float:
@@ -366,7 +377,7 @@ def _drawn(packed: _Packed, correlation: Floats, reach: Floats, known: _Moderate
     """
     rng, prior = np.random.default_rng(seed), known.prior
     freedom = known.freedom - prior.freedom
-    rows = np.flatnonzero(freedom > 0)
+    rows = np.flatnonzero(freedom > 0.5)
     if not rows.size:
         return np.zeros(0)
     white = _whiten(_take(packed, rows), correlation[rows])
@@ -389,9 +400,10 @@ def _drawn(packed: _Packed, correlation: Floats, reach: Floats, known: _Moderate
         again = _whiten(drawn, correlation[own])
         fitted, squares = again.fit(again.y)
         with np.errstate(invalid="ignore", divide="ignore"):
-            error = np.sqrt(prior.moderate(squares, freedom[own]) * _of_difference(again))
+            own_prior = _Prior(prior.variance[own], prior.freedom[own])
+            error = np.sqrt(own_prior.moderate(squares, freedom[own]) * _of_difference(again))
             statistic = (fitted[:, CANDIDATE] - fitted[:, BASE]) / error
-        found.append(_scores(np.nan_to_num(statistic), freedom[own] + prior.freedom))
+        found.append(_scores(np.nan_to_num(statistic), freedom[own] + prior.freedom[own]))
     return np.concatenate(found)
 
 

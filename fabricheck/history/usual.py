@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.history.baseline import fit, shift_of_all
+from fabricheck.history.baseline import FEWEST_FOR_COMMON, fit, shift_of_all
 from fabricheck.history.hazard import CHARTS, CLIP, KINDS, thresholds
 from fabricheck.history.noise import WANDERING, independent_share, kinds_of_noise, long_run_variance
 from fabricheck.history.peaks import upper_tail
@@ -141,9 +141,27 @@ class Usual:
         correlated = np.minimum((self.long_run + self.levels) / np.maximum(self.count, 1), 0.5)
         own = found.own_spread / np.sqrt((1 - correlated) / (1 - 1 / np.maximum(self.count, 2)))
         self.spread = np.where(going, np.maximum(own, options.least_spread), self.spread)
+        if self._tell_past(start, until):
+            return self._fit(start, until, open_, new_levels)
         judged = np.flatnonzero(going & (self.count >= options.warm_up))
         if judged.size:
             self._judge_noise(judged, found.error, found.own_spread, found.decay)
+
+    def _tell_past(self, start: int, until: int) -> bool:
+        """Whether sessions of the window tell now what all had in common, which they did not before: then that has a
+        baseline as soon as the metrics have one."""
+        ready = self.shared & (self.count >= self.options.warm_up)
+        if ready.sum() < FEWEST_FOR_COMMON or not np.isnan(self.worse[-1, start:until]).any():
+            return False
+        found = np.full(until - start, np.nan)
+        for place in np.flatnonzero(np.isnan(self.worse[-1, start:until])).tolist():
+            usual = self.centre + self.season[:, self.days[start + place]]
+            left = np.where(ready, self.base[:, start + place] - usual, np.nan)
+            found[place], _ = shift_of_all(left, self.spread)
+        told = start + np.flatnonzero(np.isfinite(found))
+        self.worse[-1, told] = self.base[-1, told] = found[told - start]
+        self.counted = self._there(start, until)
+        return bool(told.size)
 
     def _judge_noise(self, judged: Ints, error: Floats, own: Floats, decay: Floats) -> None:
         """The kinds of noise of metrics, by what is left of their values and its spread, and thresholds for them."""
@@ -204,8 +222,9 @@ class Usual:
             self.factor[session] = float(np.clip(np.nanmedian(telling / self.whole), -reach, reach))
             left -= self.loading * self.whole * self.factor[session]
             _, alike = shift_of_all(np.where(np.isfinite(telling), left, np.nan), self.spread)
-            self.shift[session] = alike
-            left[:-1] -= alike
+            if ready[-1]:  # else nothing would tell of it
+                self.shift[session] = alike
+                left[:-1] -= alike
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(left / (self.spread * np.sqrt(1 + (self.long_run + self.levels) / self.count)))
 

@@ -22,6 +22,8 @@ LAUNCH, SESSION = "launch", "session"
 #: Standard deviations that one metric counts for at most: no one speaks for a part.
 CUT = 6.0
 _FEWEST, _MOST_FOUND = 2, 8
+#: Of a smaller loss (logarithm) no part is at fault: to 1% a median is measured (docs/methodology.md, How often).
+LEAST_LOSS = 0.01
 
 
 @dataclass(frozen=True)
@@ -134,13 +136,20 @@ def standardised(
     return np.where(variance > 0, found, 0.0)
 
 
-def slow_parts(values: Floats, launch: Ints, parts: Sequence[Part], together: Together) -> Iterator[Slow]:
-    """The parts whose metrics are worse together than healthy ones are, the worst first, each without those before."""
-    values = values.copy()
-    for _ in range(_MOST_FOUND if parts else 0):
+def slow_parts(
+    values: Floats, worse: Floats, launch: Ints, parts: Sequence[Part], together: Together
+) -> Iterator[Slow]:
+    """The parts whose metrics are worse together than healthy ones are, the worst first, each without those before.
+
+    `worse`: by how much the metrics are, as logarithms; a part whose middle metric lost less than LEAST_LOSS is none.
+    """
+    values, number = values.copy(), 0
+    lost = np.array([np.median(worse[each.metrics]) >= LEAST_LOSS for each in parts], dtype=np.bool_)
+    while lost.any() and number < _MOST_FOUND:
         found = standardised(*scores_of(values, launch, parts, together.launch), parts, together.parts)
-        worst = int(found.argmax())
+        worst = int(np.where(lost, found, -np.inf).argmax())
         if found[worst] <= together.limit:
             return
         yield Slow(parts[worst], float(found[worst]))
         values[parts[worst].metrics] = np.nan
+        number += 1

@@ -73,6 +73,7 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     """The runs of a session, each metric also judged by its equals.
 
     A metric with a reference keeps its verdict: that was measured on this very part. So does one with a worse verdict.
+    What is slower than its equals and is so by no verdict, since it always was, is no problem either.
     The error of the policy is divided among all metrics of the session, at least among `equals_metrics`. Runs that the
     topology does not fit have no equals; they are INVALID for that already.
     """
@@ -88,6 +89,7 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
             unequal += _judge_group(group, runs, verdicts[group.run], policy, each_error)
     for alike in several:
         unequal += _judge_nodes(alike, runs, verdicts, policy, each_error)
+    unequal = [each for each in unequal if any(verdicts[each.run][number].verdict in _SLOW for number in each.slow)]
     judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
     links = {number: link for number, run in enumerate(judged) if (link := _slow_link(run)) is not None}
     explained = [each for each in unequal if _is_of_link(each, judged, links)]

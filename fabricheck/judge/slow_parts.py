@@ -59,7 +59,7 @@ def judge_parts(
         parts = parts_of(metrics.components, metrics.launch)
         for slow in _slow_of_launches(metrics, parts, together):
             _mark(slow, metrics, _problem(slow, metrics, runs), verdicts)
-        every = slow_parts(metrics.values, metrics.launch, parts, together)
+        every = slow_parts(metrics.values, metrics.worse, metrics.launch, parts, together)
         found += [(slow, _problem(slow, metrics, runs)) for slow in every]
     judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
     return judged, tuple(problem for _, problem in sorted(found, key=lambda each: -each[0].score))
@@ -76,8 +76,9 @@ def _slow_of_launches(metrics: _Metrics, parts: Sequence[Part], together: Togeth
     ends = np.searchsorted(metrics.launch[order], np.arange(int(metrics.launch.max(initial=-1)) + 2))
     for launch, found in own.items():
         members = order[ends[launch] : ends[launch + 1]]
+        values, worse = metrics.values[members], metrics.worse[members]
         local = [replace(each, metrics=np.searchsorted(members, each.metrics)) for each in found]
-        for slow in slow_parts(metrics.values[members], np.zeros_like(members), local, together):
+        for slow in slow_parts(values, worse, np.zeros_like(members), local, together):
             yield replace(slow, part=replace(slow.part, metrics=members[slow.part.metrics]))
 
 

@@ -208,7 +208,8 @@ class Locator:
         wide = wide[np.argsort(-over[wide], kind="stable")][:_MOST_WIDE]
         while wide.size > 3 and math.comb(wide.size, 3) * readings > _MOST_UNIONS:
             wide = wide[:-1]
-        on = np.array([model.effect([each], [1.0]) > 0 for each in wide.tolist()]).reshape(wide.size, -1)
+        slow = [model.effect([each], [1.0]) > 0 for each in wide.tolist()]
+        on = np.array(slow, dtype=np.bool_).reshape(wide.size, model.probability.size)
         found = []
         for size in (1, 2, 3):
             sets = np.array(list(combinations(range(wide.size), size)), dtype=np.int64).reshape(-1, size)

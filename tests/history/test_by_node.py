@@ -226,7 +226,12 @@ def test_a_loss_of_three_percent_is_seen_where_nodes_differ_by_two(
         file = result_file(root / "results", night, factor=factor, change=on(node))
         append(store, session_of(root, night, [file]), STORED)
     healthy = {node: float(np.exp(-difference)) for node, difference in DIFFERENCES.items()}
-    words = ["local", f"--store={store}", f"--references={root / 'reference_values' / 'local.yaml'}"]
+    words = [
+        "local",
+        "--false-alarms=0.01",
+        f"--store={store}",
+        f"--references={root / 'reference_values' / 'local.yaml'}",
+    ]
 
     with monkeypatch.context() as before:
         before.setattr(calibrating, "nodes_of", lambda rows: None)

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -14,6 +15,7 @@ from fabricheck.history import calibrate as calibrating
 from fabricheck.history.calibrate import calibrate
 from fabricheck.history.compare import compare
 from fabricheck.history.memory import check_memory
+from fabricheck.history.monitor import monitor
 from fabricheck.history.text import calibration_lines, comparison_lines, watch_lines
 from fabricheck.history.watch import watch
 from fabricheck.store.reading import count_values
@@ -95,3 +97,39 @@ def test_more_values_than_memory_holds_are_refused_before_they_are_read(tmp_path
     for night in range(2):
         append(store, session_of(root, night, [result_file(root, night)]), STORED)
     assert count_values(store, "local") == 4
+
+
+def one_outlier(number: int) -> list[float | None]:
+    values: list[float | None] = [*normal(number, 8, spread=0.002)]
+    return [*values[:3], 0.5 * (values[3] or 0.0), *values[4:]]
+
+
+ODD = {
+    "one session": [Made(f"m{each}", [400.0]) for each in range(12)],
+    "constant": [Made(f"m{each}", [400.0] * 30) for each in range(12)],
+    "half of the history is missing": [
+        Made(f"m{each}", [value if (number + each) % 2 else None for number, value in enumerate(normal(each, 40))])
+        for each in range(12)
+    ],
+    "eight sessions with one outlier": [Made(f"m{each}", one_outlier(each)) for each in range(12)],
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_histories_come_to_a_result(name: str) -> None:
+    made = history(ODD[name])
+    found = calibrate(made, SYSTEM, limits=lambda *_: None, now=NOW)
+    assert len(found.references) + len(found.refused) == 12
+    seen = watch(made, SYSTEM, now=NOW)
+    assert (seen.incidents, len(seen.states)) == ((), 12)
+    if name != "one session":
+        assert len(compare(made, SYSTEM, "..2026-01-04", "2026-01-05..", now=NOW).metrics) == 12
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_a_loss_of_all_of_few_metrics_is_found_right_after_the_warm_up(constant: bool) -> None:
+    values = 0.005 * np.random.default_rng(0).standard_normal((30, 40)) * (not constant)
+    values[:, 30:] += 0.1
+    (alert,) = monitor(values).alerts
+    assert alert.metric == 30
+    assert alert.session <= 35

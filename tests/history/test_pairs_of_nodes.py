@@ -207,7 +207,13 @@ def test_a_loss_is_seen_that_the_differences_of_nodes_hid(tmp_path: Path, monkey
         file = result_file(root / "results", night, factor=factor(pair) * noise, change=between(pair))
         append(store, session_of(root, night, [file]), STORED)
     pairs = list(itertools.combinations(DIFFERENCES, 2))[:: 15 // effort(15)]
-    words = ["local", f"--store={store}", f"--references={root / 'reference_values' / 'local.yaml'}", "--write"]
+    words = [
+        "local",
+        "--false-alarms=0.01",
+        f"--store={store}",
+        f"--references={root / 'reference_values' / 'local.yaml'}",
+        "--write",
+    ]
 
     with monkeypatch.context() as before:
         before.setattr(calibrating, "nodes_of", lambda rows: None)

@@ -338,6 +338,13 @@ def test_a_slow_system_is_one_incident() -> None:
     assert alert.change == pytest.approx(-0.03, abs=0.01)
 
 
+def test_what_everything_loses_right_after_the_warm_up_is_the_whole_system_at_once() -> None:
+    values = 0.01 * np.random.default_rng(1).standard_normal((100, 32))
+    values[:, 27:] += 0.03
+    first = monitor(values).alerts[0]
+    assert (first.metric, first.session) == (100, 27)
+
+
 def test_what_one_node_loses_is_not_the_whole_system() -> None:
     metrics = [
         Made(f"m{each:02}", normal(each, SESSIONS, spread=0.01, drop=0.1 * (each < 10), onset=100), components=["n0"])

@@ -25,7 +25,7 @@ PARTS = parts_of(COMPONENTS, LAUNCH)
 
 
 def named(values: np.ndarray, together: Together = NONE) -> list[tuple[str, ...]]:
-    return [each.part.names for each in slow_parts(values, LAUNCH, PARTS, together)]
+    return [each.part.names for each in slow_parts(values, 0.01 * values, LAUNCH, PARTS, together)]
 
 
 def test_parts_are_what_two_metrics_cross() -> None:
@@ -64,6 +64,15 @@ def test_a_slow_gpu_is_named_although_no_metric_alone_is_slow_and_a_second_one_a
     assert sorted(named(values)) == [("n1:gpu0",), ("n2:gpu2-gpu3",)]
 
 
+def test_a_level_of_all_that_drifts_by_less_than_is_measured_hides_no_part() -> None:
+    values = np.random.default_rng(1).standard_normal(24) + 3
+    worse = np.full(24, 0.0044)
+    assert list(slow_parts(values, worse, LAUNCH, PARTS, NONE)) == []
+    of_gpu = np.array([0 in pair for pair in PAIRS] + [False] * 12)
+    found = slow_parts(values + of_gpu, worse + 0.01 * of_gpu, LAUNCH, PARTS, NONE)
+    assert [each.part.names for each in found] == [("n1:gpu0",)]
+
+
 def test_what_launches_share_in_healthy_sessions_is_no_slow_part() -> None:
     values = np.random.default_rng(2).standard_normal(24) + np.repeat([2.5, 0.0], 12)
     assert named(values) == [("n1",)]
@@ -96,4 +105,4 @@ def test_metrics_that_say_nothing_count_for_nothing() -> None:
     assert named(values) == []
     values[:12] = 4.0
     assert named(values)[0] == ("n1",)
-    assert list(slow_parts(np.zeros(0), np.zeros(0, dtype=np.int64), (), NONE)) == []
+    assert list(slow_parts(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64), (), NONE)) == []

@@ -66,9 +66,11 @@ def test_a_part_that_is_slower_than_all_that_are_slow_is_named_too() -> None:
     assert found.findings != ()
 
 
-def test_a_reference_knows_better() -> None:
+@pytest.mark.parametrize("slow", [[(2, 3)], [way for way in pairs(4) if 2 in way]], ids=["a pair", "a GPU"])
+def test_a_reference_knows_better(slow: list[tuple[int, int]]) -> None:
     judge = judge_of()
-    alone = judge.judge_alone(run_of(["vm"] * 4, pairs(4), slower={(2, 3): 0.03}))
+    alone = judge.judge_alone(run_of(["vm"] * 4, pairs(4), slower=dict.fromkeys(slow, 0.03)))
+    assert judge.compare([alone]).problems
     reference = Reference(3055.0, -0.01, 0.01, "Gb/s", "made")
     judgements = []
     for each in alone.judgements:
@@ -76,6 +78,7 @@ def test_a_reference_knows_better() -> None:
         judgements.append(replace(each, reference=reference, calibrated=True, yardstick=yardstick))
     found = judge.compare([replace(alone, judgements=tuple(judgements))])
     assert set(verdicts(found).values()) == {PASS}
+    assert (found.problems, found.runs[0].verdict) == ((), PASS)
 
 
 def test_one_of_sixteen_nodes_is_named_over_their_launches() -> None:

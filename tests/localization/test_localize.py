@@ -87,6 +87,18 @@ def test_a_healthy_network_has_no_suspect(bench: Bench) -> None:
     assert sum(bool(bench.trial([])[1].suspects) for _ in range(60)) <= 2
 
 
+def test_a_network_so_wide_that_no_part_has_a_tenth_of_the_pairs_is_read() -> None:
+    """Nobody knows the routes, so that each pair may have gone over any of eight spines."""
+    network = fat_tree(128, 16, 8, trunk_gbps=400.0)
+    ways, random = Ways(network), np.random.default_rng(1)
+    readings = design(ways, screen(ways, network.nodes, 6).pairs)
+    healthy = np.ones(len(readings.places))
+    assert not locate(readings, measure(readings, healthy, 0.02, random)).suspects
+    share = healthy_share(readings, [Fault(network.nodes[9], 0.15)], taken(readings, random))
+    (suspect,) = locate(readings, measure(readings, share, 0.02, random)).suspects
+    assert network.nodes[9] in suspect.components
+
+
 def test_single_outliers_accuse_nobody(bench: Bench) -> None:
     for _ in range(10):
         readings = measure(bench.design, np.ones(len(bench.design.places)), 0.02, bench.random)
