@@ -63,17 +63,7 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     judge = SystemJudge.of(system, suite.root)
     found = [(case, file) for case in session.cases for file in case.result_files()]
     cases = tuple(case for case, _ in found)
-    compared = judge.compare(
-        tuple(
-            replace(
-                judge.judge_anyhow(read_result(file, suite, system), case.test, case.attributes),
-                test=str(case),
-                nodes=int(case.attributes.get("partition_nodes", 0)),
-                trusted=case.trusts_its_run,
-            )
-            for case, file in found
-        )
-    )
+    compared = judge.judge_cases((case, read_result(file, suite, system)) for case, file in found)
     judged = compared.runs
     runs = tuple(CaseRun.of_case(each.run, case) for each, case in zip(judged, cases, strict=True))
     told = [
