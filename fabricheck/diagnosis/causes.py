@@ -9,7 +9,7 @@ withdraws their ends.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.diagnosis.blame import blamed, count_crossing, groups
@@ -75,7 +75,11 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     ]
     table = [group for number, run in slow_runs for group in groups_of(number, run, network=in_network)]
     problems = _without_ends(problems, table)
-    parts = [*_of_parts(table), *_of_pairs(table)]
+    shared = [*_of_parts(table)]
+    problems = _with_causes(
+        problems, shared, runs, {one for each in table for row in each.fast for one in row.components}
+    )
+    parts = [*shared, *_of_pairs(table)]
     named = {one for each in (*(cause.finding for cause in parts), *problems) for one in each.components if one.name}
     parts = _without_explained(parts, problems, named)
     whole = [*_of_whole(table, runs, problems)]
@@ -120,6 +124,39 @@ def _without_ends(problems: Sequence[Finding], table: Sequence[Group]) -> list[F
     at_ends = [each for each in problems if each not in switches and any(one.nodes for one in each.components)]
     withdrawn = [each for each in at_ends if code_of_slow(each.components) == each.code and is_explained(each)]
     return [each for each in problems if each not in withdrawn]
+
+
+def _with_causes(
+    problems: Sequence[Finding], causes: Sequence[Cause], runs: Sequence[RunJudgement], fast: Collection[Component]
+) -> list[Finding]:
+    """The problems, with causes in place of those about ends of pairs, or about groups of them, that they explain.
+
+    Equals are compared group by group, and a link or a GPU that several pairs cross is seen in all of them together: a
+    finding is explained where the causes explain all that it is about, and each of them more than that, or what it
+    names is crossed by `fast` ones.
+    """
+    slow = [{(runs[row.run].run.path, row.judgement.name) for row in each.rows} for each in causes]
+    left: list[Finding] = []
+    explained: dict[int, list[Finding]] = {}
+    for each in problems:
+        own = {(file, name) for file in each.files for name in each.metrics}
+        by = [number for number, rows in enumerate(slow) if own & rows]
+        named = [one for number in by for one in causes[number].finding.components]
+        is_same = bool(each.components) and all(any(_same(one, other) for other in named) for one in each.components)
+        is_part = all(len(own) < len(slow[number]) for number in by) or all(one in fast for one in each.components)
+        if not by or is_same or not own <= set().union(*slow) or not is_part:
+            left.append(each)
+            continue
+        for number in by:
+            explained.setdefault(number, []).append(each)
+    for number, members in explained.items():
+        finding, count = causes[number].finding, len(slow[number])
+        text = f"{finding.place} is slow: {count} measurements that cross it are, and none of the fast ones does"
+        files = tuple(dict.fromkeys(file for each in members for file in each.files))
+        p = min((each.p for each in members if each.p is not None), default=None)
+        if not any(each.components == finding.components for each in left):
+            left.append(replace(finding, message=text, files=files, p=p))
+    return left
 
 
 def _of_parts(table: Sequence[Group]) -> Iterator[Cause]:

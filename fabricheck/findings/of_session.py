@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fabricheck.diagnosis.causes import diagnose
 from fabricheck.errors import reason_of
 from fabricheck.findings.affinity import find_far_cores
 from fabricheck.findings.association import find_associations
@@ -66,6 +67,7 @@ def with_what_it_tells(judged: RunJudgement, judge: SystemJudge, partition: str 
     run = replace(CaseRun.of_file(judged.run), partition=partition)
     found = (each for part in _of_one(run, judge) for each in _or_why_not(judged.run.path, part))
     problems, _ = split([*compared.problems, *found])
+    problems = diagnose((judged,), problems).problems
     verdict = worst([judged.verdict, *(each.verdict for each in problems)])
     return replace(judged, verdict=verdict, problems=(*judged.problems, *problems))
 
