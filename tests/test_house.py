@@ -36,7 +36,6 @@ FLOORS = (
     ("topology",),
     ("expectation",),
     ("judge",),
-    ("localization",),
     ("diagnosis",),
     ("findings",),
     ("interleaved",),

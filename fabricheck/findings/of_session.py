@@ -8,6 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from fabricheck.diagnosis.causes import diagnose
+from fabricheck.diagnosis.network.judge import judge_pairs
+from fabricheck.diagnosis.network.results import RETEST, SCREEN
+from fabricheck.diagnosis.network.wiring import find_swapped
 from fabricheck.errors import reason_of
 from fabricheck.findings.affinity import find_far_cores
 from fabricheck.findings.association import find_associations
@@ -21,9 +24,6 @@ from fabricheck.judge.evidence import short_name
 from fabricheck.judge.node_state import findings_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.localization.judge import judge_pairs
-from fabricheck.localization.results import RETEST, SCREEN
-from fabricheck.localization.wiring import find_swapped
 from fabricheck.records.finding import Finding, split
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict, worst
