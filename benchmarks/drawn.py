@@ -5,8 +5,8 @@
 
 A shape has a tail, a skew, modes, dips of metrics or of whole launches, a level that stands, is correlated, wanders,
 drifts, waves or has days of the week, white noise of launches beside it, and factors that all of a session, a launch or
-a GPU have in common; and a size. Each row is judged as `fabricheck` judges. The tables have the median of the shapes and
-the worst decile, and name the worst shape. `--recorded` has the recorded launches as shapes instead.
+a GPU have in common; and a size. Each row is judged as `fabricheck` judges. The tables have the median of the shapes
+and the worst decile, and name the worst shape. `--recorded` has the recorded launches as shapes instead.
 """
 
 from __future__ import annotations

@@ -22,14 +22,14 @@ from benchmarks import localization
 from benchmarks.noise import SHAPES, Generator, Shape
 from benchmarks.regression import share
 from benchmarks.sessions import PAIRS, PARTS, launched_again
+from fabricheck.diagnosis.network.cleared import find_cleared
+from fabricheck.diagnosis.network.judge import that_count
+from fabricheck.diagnosis.network.localize import Locator
+from fabricheck.diagnosis.network.plan import retest, screen
+from fabricheck.diagnosis.network.routes import Design, Ways, design
 from fabricheck.fleet.screen import ROUNDS, ROUNDS_AGAIN
 from fabricheck.judge.outliers import Parts, may_be_outliers, outliers
 from fabricheck.judge.policy import Policy, load_policy
-from fabricheck.localization.cleared import find_cleared
-from fabricheck.localization.judge import that_count
-from fabricheck.localization.localize import Locator
-from fabricheck.localization.plan import retest, screen
-from fabricheck.localization.routes import Design, Ways, design
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.launches import Launch
 from fabricheck.suite import suite_root
@@ -121,16 +121,16 @@ class Fleet:
             return localization.measure(made, localization.healthy_share(made, bad.faults, took), OF_READING, rng, kind)
 
         found = self.locator.locate(read(self.design))
-        count = that_count(found, self.network, self.plan.pairs, self.policy)
+        count = that_count(found, self.design, self.policy)
         if not count:
             return set()
-        names = [name for each in count for name in each.components]
+        names = [name for each in count for name in localization.names_of(each)]
         plan = retest(self.ways, self.names, names, ROUNDS_AGAIN, seed=1)
         readings = iter(read(design(self.ways, plan.pairs)))
         rounds = [[(pair, next(readings)) for pair in one] for one in plan.pairs]
         least = self.policy.smallest_loss_of_distance
-        cleared = {each.suspect for each in find_cleared(self.ways, found, rounds, duplex=False, least_loss=least)}
-        return {name for each in count if each not in cleared for name in each.components}
+        cleared = find_cleared(self.ways, found, rounds, duplex=False, least_loss=least)
+        return {name for each in count if each not in cleared for name in localization.names_of(each)}
 
 
 def draw_bad(fleet: Fleet, rng: Generator) -> Bad:

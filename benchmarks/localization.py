@@ -26,10 +26,10 @@ import numpy as np
 from scipy.stats import binomtest
 
 from benchmarks.oracle import DENSITIES, MOST, Oracle
-from fabricheck.localization.localize import Locator
-from fabricheck.localization.plan import Plan, retest, screen
-from fabricheck.localization.routes import Design, FloatArray, Ways, design, max_min_rates
-from fabricheck.localization.suspects import Localization
+from fabricheck.diagnosis.blame import Group
+from fabricheck.diagnosis.network.localize import Localization, Locator
+from fabricheck.diagnosis.network.plan import Plan, retest, screen
+from fabricheck.diagnosis.network.routes import Design, FloatArray, Ways, design, max_min_rates
 from fabricheck.topology.network import Network, NetworkLink, NetworkSwitch, Route
 
 KINDS = ("node", "port", "cable", "leaf", "trunk", "switch")
@@ -138,9 +138,14 @@ def measure(
     return readings
 
 
+def names_of(suspect: Group) -> set[str]:
+    """Its components, by the names that they have in routes."""
+    return {each.text for each in suspect.components}
+
+
 def is_right(found: Localization, faults: Sequence[Fault], alike: Mapping[str, frozenset[str]]) -> bool:
     """One suspect for each fault, and in it nothing but what no reading can tell from that fault."""
-    return are_right([each.components for each in found.suspects], faults, alike)
+    return are_right([names_of(each) for each in found.suspects], faults, alike)
 
 
 def are_right(

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm, t
 
-from fabricheck.localization.routes import Design, FloatArray, IntArray
+from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
 
 MOST = 3
 _CHUNK = 20_000

@@ -37,7 +37,6 @@ FLOORS = (
     ("topology",),
     ("expectation",),
     ("judge",),
-    ("localization",),
     ("diagnosis",),
     ("findings",),
     ("interleaved",),

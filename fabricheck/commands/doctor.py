@@ -40,8 +40,9 @@ def doctor(
     fabricheck doctor --system alps --built /shared/programs
     fabricheck doctor --system alps --prolog
     """
-    from fabricheck.judge.node_state import evidence_of_node
+    from fabricheck.judge.node_state import evidence_of_node, finding_of
     from fabricheck.records.verdict import EXIT_CODES, Verdict, worst
+    from fabricheck.report.lines import steps
     from fabricheck.session.doctor import NodeHangs, ask_this_node, start_ranks
     from fabricheck.suite import site_root
     from fabricheck.topology.model import find_topology
@@ -70,6 +71,8 @@ def doctor(
         verdict = each.verdict or Verdict.PASS
         verdicts.append(verdict)
         click.echo(f"{'note' if verdict is Verdict.PASS else verdict.value:<12}{each.message}")
+        if verdict is not Verdict.PASS:
+            click.echo(f"{'':<12}next: {'; '.join(steps(finding_of(each, verdict, topology))[:1])}")
     if not state.gpus and system is None:
         click.echo(f"{'note':<12}{state.host}: no GPU was found, and nothing says how many there are: give --system")
     launched = "no rank was started: name a program with --built"

@@ -54,7 +54,7 @@ def fleet_of(suite: Suite, selection: Selection, wanted: Wanted, output: Path, s
         return
     from fabricheck.fleet.allocation import MINUTES, allocated
     from fabricheck.fleet.nodes import choose, slurm_partitions, slurm_states
-    from fabricheck.fleet.record import Fleet, Unchecked
+    from fabricheck.fleet.record import Fleet
     from fabricheck.fleet.resume import find_earlier
     from fabricheck.fleet.settings import partition_in
     from fabricheck.topology.network import fold
@@ -77,8 +77,8 @@ def fleet_of(suite: Suite, selection: Selection, wanted: Wanted, output: Path, s
         now = datetime.now(timezone.utc)
         until = (now + timedelta(minutes=minutes)).isoformat()
         missing = set(choice.nodes) - set(nodes) if len(choice.nodes) == choice.count else set()
-        left = tuple(Unchecked(node, "the job did not get it") for node in choice.nodes if node in missing)
-        fleet = Fleet(Path(), name, place, asked, job, nodes, (*choice.unchecked, *left), options, until=until)
+        left = {node: "the job did not get it" for node in choice.nodes if node in missing}
+        fleet = Fleet(Path(), name, place, asked, job, nodes, {**choice.unchecked, **left}, options, until=until)
         if before is None:
             fleet = replace(fleet, began=now.isoformat())
         else:

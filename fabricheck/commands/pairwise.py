@@ -14,8 +14,8 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.wholefile import read_file
 
 if TYPE_CHECKING:
-    from fabricheck.localization.routes import Routing, Ways
-    from fabricheck.localization.suspects import Localization
+    from fabricheck.diagnosis.network.localize import Localization
+    from fabricheck.diagnosis.network.routes import Routing, Ways
     from fabricheck.topology.model import Topology
     from fabricheck.topology.network import Network
 
@@ -75,8 +75,8 @@ def plan(
     \b
     fabricheck pairwise plan emulated --nodes 'nid[001-008]' --rounds 8 --output rounds.txt
     """
-    from fabricheck.localization.plan import all_pairs, retest, screen, write_rounds
-    from fabricheck.localization.routes import Ways
+    from fabricheck.diagnosis.network.plan import all_pairs, retest, screen, write_rounds
+    from fabricheck.diagnosis.network.routes import Ways
     from fabricheck.topology.network import unfold
 
     _, network = _network(system)
@@ -137,10 +137,10 @@ def locate(
     fabricheck pairwise locate pairs.jsonl --system emulated
     """
     from fabricheck.commands import rehearsal
-    from fabricheck.localization.judge import as_distance
-    from fabricheck.localization.localize import locate as locate_in
-    from fabricheck.localization.results import OPERATION, pairs_of
-    from fabricheck.localization.routes import Ways, design
+    from fabricheck.diagnosis.network.judge import as_distance
+    from fabricheck.diagnosis.network.localize import locate as locate_in
+    from fabricheck.diagnosis.network.results import OPERATION, pairs_of
+    from fabricheck.diagnosis.network.routes import Ways, design
     from fabricheck.records.rehearsal import any_rehearsal
     from fabricheck.records.verdict import EXIT_CODES
     from fabricheck.results.fabricbench import read_run
@@ -160,7 +160,7 @@ def locate(
     found = locate_in(made, [goodput for one in rounds for _, goodput in one])
     for line in report(found, ways):
         click.echo(line)
-    if as_distance(found, network, [[pair for pair, _ in one] for one in rounds]):
+    if as_distance(found, made):
         click.echo("these are all pairs over more than one switch and no others: distance may cost as much here")
     if found.suspects:
         worst = max(worst, Verdict.DEGRADED, key=list(Verdict).index)
@@ -169,8 +169,10 @@ def locate(
 
 def report(found: Localization, ways: Ways) -> Iterable[str]:
     """Lines for the administrator: the suspects, and what could not have been seen."""
+    from fabricheck.diagnosis.network.judge import finding_of
+
     for suspect in found.suspects:
-        yield f"{Verdict.DEGRADED.value}  {suspect.message}"
+        yield f"{Verdict.DEGRADED.value}  {finding_of(suspect, found).message}"
     if not found.suspects:
         yield "nothing named: no part of the network explains the readings better than noise"
     yield (

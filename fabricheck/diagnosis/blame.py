@@ -29,10 +29,23 @@ _MOST_OF_ONE = 4.0
 
 @dataclass(frozen=True)
 class Group:
-    """Measurements, by index, that got slow and share what is in `components`; that may be nothing."""
+    """Measurements, by index, that got slow and share what is in `components`; that may be nothing.
+
+    Where it was fitted: the share that is lost, `low` to `high` with 95%, and the probability `p` of such data where
+    nothing is at fault, corrected for all that could be.
+    """
 
     members: tuple[int, ...]
     components: frozenset[Component]
+    loss: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    p: float | None = None
+
+    @property
+    def at_fault(self) -> tuple[Component, ...]:
+        """Its components in the order of their names."""
+        return tuple(sorted(self.components, key=lambda each: each.text))
 
 
 def count_crossing(paths: Iterable[Iterable[Component]]) -> dict[Component, int]:

@@ -8,8 +8,9 @@ withdraws their ends.
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.diagnosis.blame import blamed, count_crossing, groups
@@ -30,26 +31,52 @@ _IDENTITY = frozenset(("wrong-ranks", "other-gpus", "same-result-twice", "cannot
 
 
 @dataclass(frozen=True)
+class Affected:
+    """Of one question the rows that a cause explains, which may be none."""
+
+    group: Group
+    rows: tuple[Row, ...]
+
+    @property
+    def ratio(self) -> float | None:
+        """The median of its rows over that of what passes in the group, less than 1 for what is slow; None without
+        any."""
+        good = [each.judgement.value for each in self.group.fast]
+        if not good or not self.rows:
+            return None
+        ratio = statistics.median(each.judgement.value for each in self.rows) / statistics.median(good)
+        return ratio if self.rows[0].judgement.better == "higher" or ratio == 0 else 1 / ratio
+
+
+@dataclass(frozen=True)
 class Cause:
-    """One thing that explains what is wrong. `finding`: what it is. `groups`: of each question the rows that it
-    explains, which may be none. `told`: what was found of the same components in other ways. `whole`: all that was
-    measured is slow, so that it has nothing healthy to compare with; `crossed`: so many collectives are slow as well.
+    """One thing that explains what is wrong. `finding`: what it is. `groups`: what it explains. `told`: what was found
+    of the same components in other ways. `whole`: all that was measured is slow, so that it has nothing healthy to
+    compare with; `crossed`: so many collectives are slow as well.
     """
 
     finding: Finding
-    groups: tuple[tuple[Group, tuple[Row, ...]], ...] = ()
+    groups: tuple[Affected, ...] = ()
     told: tuple[Finding, ...] = ()
     whole: bool = False
     crossed: int = 0
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        return tuple(row for _, rows in self.groups for row in rows)
+        return tuple(row for each in self.groups for row in each.rows)
 
     @property
     def runs(self) -> tuple[int, ...]:
         """The numbers of its runs, each once."""
         return tuple(dict.fromkeys(row.run for row in self.rows))
+
+    @property
+    def worst_of_runs(self) -> tuple[Affected, ...]:
+        """Of each run what lost most."""
+        by_run: dict[int, list[Affected]] = {}
+        for each in self.groups:
+            by_run.setdefault(each.group.run, []).append(each)
+        return tuple(min(own, key=lambda each: each.ratio or math.inf) for own in by_run.values())
 
 
 @dataclass(frozen=True)
@@ -60,6 +87,16 @@ class Diagnosis:
     causes: tuple[Cause, ...] = ()
     problems: tuple[Finding, ...] = ()
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def nodes_of_rows(self) -> Mapping[int, frozenset[str]]:
+        """By the id of a judgement, the nodes of the components that explain it."""
+        named: dict[int, set[str]] = {}
+        for cause in self.causes:
+            for row in cause.rows:
+                own = named.setdefault(id(row.judgement), set())
+                own.update(*(each.nodes for each in cause.finding.components))
+        return {each: frozenset(nodes) for each, nodes in named.items()}
 
 
 def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings: Sequence[Finding] = ()) -> Diagnosis:
@@ -75,11 +112,15 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     ]
     table = [group for number, run in slow_runs for group in groups_of(number, run, network=in_network)]
     problems = _without_ends(problems, table)
-    parts = [*_of_parts(table), *_of_pairs(table)]
+    shared = [*_of_parts(table)]
+    problems = _with_causes(
+        problems, shared, runs, {one for each in table for row in each.fast for one in row.components}
+    )
+    parts = [*shared, *_of_pairs(table)]
     named = {one for each in (*(cause.finding for cause in parts), *problems) for one in each.components if one.name}
     parts = _without_explained(parts, problems, named)
     whole = [*_of_whole(table, runs, problems)]
-    collectives = [each for each in whole if not any(group.pairs for group, _ in each.groups)]
+    collectives = [each for each in whole if not any(one.group.pairs for one in each.groups)]
     hosts = {host for each in parts for one in each.finding.components for host in one.nodes}
     crossed = [each for each in collectives if any(_hosts_of(runs[number]) & hosts for number in each.runs)]
     parts = [replace(each, crossed=sum(len(one.rows) for one in crossed)) if crossed else each for each in parts]
@@ -122,6 +163,39 @@ def _without_ends(problems: Sequence[Finding], table: Sequence[Group]) -> list[F
     return [each for each in problems if each not in withdrawn]
 
 
+def _with_causes(
+    problems: Sequence[Finding], causes: Sequence[Cause], runs: Sequence[RunJudgement], fast: Collection[Component]
+) -> list[Finding]:
+    """The problems, with causes in place of those about ends of pairs, or about groups of them, that they explain.
+
+    Equals are compared group by group, and a link or a GPU that several pairs cross is seen in all of them together: a
+    finding is explained where the causes explain all that it is about, and each of them more than that, or what it
+    names is crossed by `fast` ones.
+    """
+    slow = [{(runs[row.run].run.path, row.judgement.name) for row in each.rows} for each in causes]
+    left: list[Finding] = []
+    explained: dict[int, list[Finding]] = {}
+    for each in problems:
+        own = {(file, name) for file in each.files for name in each.metrics}
+        by = [number for number, rows in enumerate(slow) if own & rows]
+        named = [one for number in by for one in causes[number].finding.components]
+        is_same = bool(each.components) and all(any(_same(one, other) for other in named) for one in each.components)
+        is_part = all(len(own) < len(slow[number]) for number in by) or all(one in fast for one in each.components)
+        if not by or is_same or not own <= set().union(*slow) or not is_part:
+            left.append(each)
+            continue
+        for number in by:
+            explained.setdefault(number, []).append(each)
+    for number, members in explained.items():
+        finding, count = causes[number].finding, len(slow[number])
+        text = f"{finding.place} is slow: {count} measurements that cross it are, and none of the fast ones does"
+        files = tuple(dict.fromkeys(file for each in members for file in each.files))
+        p = min((each.p for each in members if each.p is not None), default=None)
+        if not any(each.components == finding.components for each in left):
+            left.append(replace(finding, message=text, files=files, p=p))
+    return left
+
+
 def _of_parts(table: Sequence[Group]) -> Iterator[Cause]:
     """Components that several slow pairs share and no fast one crosses, of all runs together.
 
@@ -133,15 +207,15 @@ def _of_parts(table: Sequence[Group]) -> Iterator[Cause]:
             by_run.setdefault((group.run, False), []).append(group)
         if group.pairs and any(row.wrong for row in group.rows):
             by_run.setdefault((group.run, True), []).append(group)
-    found: dict[tuple[Component, ...], list[tuple[Group, tuple[Row, ...]]]] = {}
+    found: dict[tuple[Component, ...], list[Affected]] = {}
     for (_, by_bytes), members in by_run.items():
         for components, rows in _shared(members, by_bytes=by_bytes):
             if any(each.kind is Kind.PATH for each in components):
                 continue  # a pair, of which both directions are slow
-            before = {id(row) for _, others in found.get(components, ()) for row in others}
+            before = {id(row) for each in found.get(components, ()) for row in each.rows}
             own = {id(row) for row in rows} - before
-            split = [(group, tuple(row for row in group.rows if id(row) in own)) for group in members]
-            found.setdefault(components, []).extend(each for each in split if each[1])
+            split = [Affected(group, tuple(row for row in group.rows if id(row) in own)) for group in members]
+            found.setdefault(components, []).extend(each for each in split if each.rows)
     for components, of_component in found.items():
         if not _is_negligible(of_component):
             yield _cause(components, of_component)
@@ -183,7 +257,7 @@ def _of_pairs(table: Sequence[Group]) -> Iterator[Cause]:
         by_group: dict[int, tuple[Group, list[Row]]] = {}
         for group, row in members:
             by_group.setdefault(id(group), (group, []))[1].append(row)
-        split = [(group, tuple(rows)) for group, rows in by_group.values()]
+        split = [Affected(group, tuple(rows)) for group, rows in by_group.values()]
         if not _is_negligible(split):
             yield _cause((_between(ends, [row for _, row in members]),), split)
 
@@ -203,12 +277,12 @@ def _of_whole(table: Sequence[Group], runs: Sequence[RunJudgement], problems: Se
     """What is slow between all that was measured: by one library alone, on one node alone, or everywhere."""
     whole = [group for group in table if group.whole]
     # What is slow between all alike says nothing of where single bytes go wrong.
-    split = [(group, tuple(row for row in group.slow if not row.wrong) or group.slow) for group in whole]
-    split = [each for each in split if not _is_of_named_node(each[0], runs, problems)]
+    split = [Affected(each, tuple(row for row in each.slow if not row.wrong) or each.slow) for each in whole]
+    split = [each for each in split if not _is_of_named_node(each.group, runs, problems)]
     for alike in (True, False):
-        own = [each for each in split if _is_alike(each[1]) is alike]
+        own = [each for each in split if _is_alike(each.rows) is alike]
         if own:
-            verdict = worst(row.judgement.verdict for _, rows in own for row in rows)
+            verdict = worst(row.judgement.verdict for each in own for row in each.rows)
             at_fault = _innocent_cleared(own, runs)
             code = "slow-library" if at_fault else "all-slow" if alike else "no-healthy-majority"
             yield Cause(Finding(code, verdict, "", at_fault), tuple(own), whole=True)
@@ -221,16 +295,14 @@ def _is_of_named_node(group: Group, runs: Sequence[RunJudgement], problems: Sequ
     return len(hosts) == 1 and hosts <= named
 
 
-def _innocent_cleared(
-    own: Sequence[tuple[Group, Sequence[Row]]], runs: Sequence[RunJudgement]
-) -> tuple[Component, ...]:
+def _innocent_cleared(own: Sequence[Affected], runs: Sequence[RunJudgement]) -> tuple[Component, ...]:
     """The library by which alone everything is slow; none where another moved data on the same nodes no faster, or
     nothing shows that it did."""
-    libraries = {software_of(runs[group.run]) for group, _ in own}
+    libraries = {software_of(runs[each.group.run]) for each in own}
     if len(libraries) != 1 or None in libraries:
         return ()
     (library,) = libraries
-    hosts = {_hosts_of(runs[group.run]) for group, _ in own}
+    hosts = {_hosts_of(runs[each.group.run]) for each in own}
     others = [run for run in runs if software_of(run) != library and _hosts_of(run) in hosts and run.judgements]
     cleared = [
         each.verdict is Verdict.PASS
@@ -250,8 +322,8 @@ def _is_alike(rows: Sequence[Row]) -> bool:
 # Causes together
 
 
-def _cause(components: tuple[Component, ...], members: Sequence[tuple[Group, tuple[Row, ...]]]) -> Cause:
-    rows = [row for _, of_group in members for row in of_group]
+def _cause(components: tuple[Component, ...], members: Sequence[Affected]) -> Cause:
+    rows = [row for each in members for row in each.rows]
     verdict = worst(row.judgement.verdict for row in rows)
     wrong = all(row.wrong for row in rows)
     code = "wrong-bytes" if wrong else code_of_slow(components)
@@ -259,20 +331,11 @@ def _cause(components: tuple[Component, ...], members: Sequence[tuple[Group, tup
     return Cause(Finding(code, verdict, "", components, metrics=names), tuple(members))
 
 
-def ratio_of(group: Group, rows: Sequence[Row]) -> float | None:
-    """The median of rows over that of what passes in their group, less than 1 for what is slow; None without any."""
-    good = [each.judgement.value for each in group.fast]
-    if not good or not rows:
-        return None
-    ratio = statistics.median(each.judgement.value for each in rows) / statistics.median(good)
-    return ratio if rows[0].judgement.better == "higher" or ratio == 0 else 1 / ratio
-
-
-def _is_negligible(members: Sequence[tuple[Group, Sequence[Row]]]) -> bool:
+def _is_negligible(members: Sequence[Affected]) -> bool:
     """Whether nothing of it is wrong, and all of it is about as fast as what passes."""
-    if any(row.wrong for _, rows in members for row in rows):
+    if any(row.wrong for each in members for row in each.rows):
         return False
-    shares = [share for group, rows in members if (share := ratio_of(group, rows)) is not None]
+    shares = [share for each in members if (share := each.ratio) is not None]
     return bool(shares) and min(shares) > 1 - _LEAST_LOSS
 
 

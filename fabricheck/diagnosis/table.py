@@ -14,6 +14,7 @@ from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.guards import list_ranks
+from fabricheck.topology.graph import node_graph
 
 #: An INVALID or INCOMPLETE metric says nothing of the speed of what its data pass.
 SLOW = (Verdict.DEGRADED, Verdict.FAIL)
@@ -102,23 +103,19 @@ class _Places:
 
     @classmethod
     def of(cls, judged: RunJudgement, *, network: bool) -> _Places:
-        run, topology = judged.run, judged.topology
+        run, topology, indexes = judged.run, judged.topology, gpu_of_ranks(judged.run)
+        names = {gpu.index: gpu.name for gpu in topology.gpus} if topology is not None else {}
         parts = {each.rank: Component(Kind.DEVICE, f"rank {each.rank}", each.host) for each in run.ranks}
-        indexes = gpu_of_ranks(run)
+        for each in run.ranks:
+            if each.device is not None:
+                index = indexes[each.rank]
+                parts[each.rank] = Component(Kind.GPU, names.get(index, f"gpu{index}"), each.host)
+        known = topology is None or all(indexes[each.rank] in names for each in run.ranks if each.device is not None)
         try:
-            for each in run.ranks:
-                if each.device is not None:
-                    name = topology.gpu(indexes[each.rank]).name if topology is not None else f"gpu{indexes[each.rank]}"
-                    parts[each.rank] = Component(Kind.GPU, name, each.host)
-            ports = ends_of_ranks(run, topology) if network and topology is not None else {}
-        except UserError:  # a device or host that the topology does not have; the judge says so
-            parts |= {
-                each.rank: Component(Kind.GPU, f"gpu{indexes[each.rank]}", each.host)
-                for each in run.ranks
-                if each.device is not None
-            }
-            return cls(judged, parts, {}, False)
-        return cls(judged, parts, ports, True)
+            ports = ends_of_ranks(run, topology) if network and known and topology is not None else {}
+        except UserError:  # a host that the network does not have; the judge says so
+            ports, known = {}, False
+        return cls(judged, parts, ports, known)
 
     def crossed(self, judgement: Judgement) -> tuple[frozenset[Component], tuple[Component, ...]]:
         """What its data surely pass, and where they end. Of a pair the way between its ends and each end in its
@@ -139,8 +136,18 @@ class _Places:
         if samples.operation == "unidirectional" or samples.schedule == "uncontended":
             found.add(replace(source, direction="sending"))
             found.add(replace(destination, direction="receiving"))
+            found.update(self._links(samples.ranks))
         found.update(self._of_network(samples.ranks))
         return frozenset(found), ends
+
+    def _links(self, ranks: Sequence[int]) -> Iterator[Component]:
+        """The links between two GPUs of a node, in the direction of their data."""
+        topology, hosts = self.judged.topology, {self.parts[rank].node for rank in ranks}
+        if topology is not None and len(hosts) == 1 and all(self.parts[rank].kind is Kind.GPU for rank in ranks):
+            gpus = {gpu.name: gpu for gpu in topology.gpus}
+            (host,), (source, destination) = hosts, (gpus[self.parts[rank].name] for rank in ranks)
+            for first, second in node_graph(topology).widest_path(source, destination).edges:
+                yield Component(Kind.LINK, first, host, second, host, "out")
 
     def _of_network(self, ranks: Sequence[int]) -> Iterator[Component]:
         """Cables, switches and trunks that all shortest routes between two nodes have in common."""

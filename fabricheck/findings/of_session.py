@@ -7,6 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fabricheck.diagnosis.causes import diagnose
+from fabricheck.diagnosis.network.judge import judge_pairs
+from fabricheck.diagnosis.network.results import RETEST, SCREEN
+from fabricheck.diagnosis.network.wiring import find_swapped
 from fabricheck.errors import reason_of
 from fabricheck.findings.affinity import find_far_cores
 from fabricheck.findings.association import find_associations
@@ -20,9 +24,6 @@ from fabricheck.judge.evidence import short_name
 from fabricheck.judge.node_state import findings_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.localization.judge import judge_pairs
-from fabricheck.localization.results import RETEST, SCREEN
-from fabricheck.localization.wiring import find_swapped
 from fabricheck.records.finding import Finding, split
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict, worst
@@ -66,6 +67,7 @@ def with_what_it_tells(judged: RunJudgement, judge: SystemJudge, partition: str 
     run = replace(CaseRun.of_file(judged.run), partition=partition)
     found = (each for part in _of_one(run, judge) for each in _or_why_not(judged.run.path, part))
     problems, _ = split([*compared.problems, *found])
+    problems = diagnose((judged,), problems).problems
     verdict = worst([judged.verdict, *(each.verdict for each in problems)])
     return replace(judged, verdict=verdict, problems=(*judged.problems, *problems))
 

@@ -6,10 +6,9 @@ import difflib
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fabricheck.errors import UserError
-from fabricheck.fleet.record import Unchecked
 from fabricheck.topology.network import fold, unfold
 
 #: ReFrame's schedulers for it.
@@ -24,12 +23,12 @@ _MARKS = "*~#!%$@^-+"
 
 @dataclass(frozen=True)
 class Choice:
-    """The `nodes` that are to be in the job, `count` of which are wanted; `unchecked` are left out, `notes` are lines
-    for the user. `wait_s`: how long the job may wait at most; 0: as long as the site says."""
+    """The `nodes` that are to be in the job, `count` of which are wanted; `unchecked`: which are left out, and why, and
+    `notes`: lines for the user. `wait_s`: how long the job may wait at most; 0: as long as the site says."""
 
     nodes: tuple[str, ...]
     count: int
-    unchecked: tuple[Unchecked, ...] = ()
+    unchecked: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     wait_s: int = 0
 
@@ -95,12 +94,12 @@ def choose(
         if not taken:
             raise UserError(f"--nodes {asked}: none of the {len(states)} nodes of {where} is idle now: try again later")
         note = f"--nodes {asked}: {len(free)} of {len(states)} nodes of {where} are idle, and {len(taken)} are taken"
-        return Choice(taken, len(taken), (), (note,), _IDLE_WAIT_S)
+        return Choice(taken, len(taken), {}, (note,), _IDLE_WAIT_S)
     wanted, notes = (list(states), tuple[str, ...]()) if asked == "all" else _listed(asked, states, where, partitions)
     chosen = tuple(node for node in wanted if node not in left)
     if not chosen:
         raise UserError(f"--nodes {asked}: none of {len(wanted)} nodes of {where} can be had: {_why(wanted, left)}")
-    return Choice(chosen, len(chosen), tuple(Unchecked(node, left[node]) for node in wanted if node in left), notes)
+    return Choice(chosen, len(chosen), {node: left[node] for node in wanted if node in left}, notes)
 
 
 def _listed(

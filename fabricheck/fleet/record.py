@@ -11,8 +11,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -25,41 +25,27 @@ from fabricheck.topology.network import fold
 
 #: In the folder of a fleet, and in that of a run.
 FILE, EXCLUDED, ENDED, FOLDER = "fleet.json", "excluded.jsonl", "ended.txt", "fleet"
-#: What a sweep or a screen leaves in the folder of its test: a `Trouble` a line.
+#: What a sweep or a screen leaves in the folder of its test: a finding a line, each of one node.
 TROUBLES = "troubles.log"
 #: What the screen of the network launched: a list of file, operations and number of nodes.
 LAUNCHES = "launches.json"
 
 
-@dataclass(frozen=True)
-class Trouble:
-    """What a node did that is no measurement. `guilty`: it was proved, so nothing more is measured there."""
-
-    node: str
-    what: str
-    guilty: bool = True
-
-    @property
-    def finding(self) -> Finding:
-        """FAIL where it was proved, which is worth a drain; else only that node's result is missing."""
-        code, verdict = (
-            ("node-did-not-start", Verdict.FAIL) if self.guilty else ("node-did-not-run", Verdict.INCOMPLETE)
-        )
-        return Finding(code, verdict, f"{self.node}: {self.what}", (Component.of_node(self.node),))
+def proved(node: str, what: str) -> Finding:
+    """FAIL of a node that does not start what others start, which is worth a drain: nothing more is measured there."""
+    return Finding("node-did-not-start", Verdict.FAIL, f"{node}: {what}", (Component.of_node(node),))
 
 
-@dataclass(frozen=True)
-class Unchecked:
-    """A node that was asked for, or that the partition has, and that the job does not have."""
-
-    node: str
-    why: str
+def not_run(node: str, what: str) -> Finding:
+    """Of a node that left no result, and that nothing proves guilty."""
+    return Finding("node-did-not-run", Verdict.INCOMPLETE, f"{node}: {what}", (Component.of_node(node),))
 
 
 @dataclass(frozen=True)
 class Fleet:
     """The job (`job`, of the scheduler) and its `nodes`; `asked`: what the user gave; `partition`: of ReFrame.
 
+    `unchecked`: why, by node that was asked for, or that the partition has, and that the job does not have.
     `options`: which checks, as ReFrame's. `began`: when its first job did; `until`: when this one's time is over.
     `earlier`: the folders of the runs that it resumes, the last one first.
     """
@@ -70,7 +56,7 @@ class Fleet:
     asked: str
     job: str
     nodes: tuple[str, ...]
-    unchecked: tuple[Unchecked, ...] = ()
+    unchecked: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     began: str = ""
     until: str = ""
@@ -91,8 +77,10 @@ class Fleet:
         content = read_json(folder / FILE)
         try:
             texts = {name: tuple(content.get(name, ())) for name in ("nodes", "options", "earlier")}
-            left = tuple(Unchecked(**each) for each in content["unchecked"])
-            fleet = cls(**{**content, **texts, "folder": folder, "unchecked": left})
+            left = content["unchecked"]
+            if isinstance(left, list):  # of an earlier version
+                left = {each["node"]: each["why"] for each in left}
+            fleet = cls(**{**content, **texts, "folder": folder, "unchecked": {**left}})
         except (KeyError, TypeError, AttributeError):
             raise UserError(f"{folder / FILE}: is no description of a fleet") from None
         # It becomes a word of Slurm's commands, which read `--name=…` as an option.
@@ -100,14 +88,14 @@ class Fleet:
             raise UserError(f"{folder / FILE}: job is {fleet.job!r}, which is no number of a job")
         return fleet
 
-    def exclude(self, troubles: Sequence[Trouble]) -> None:
-        """Nothing more is measured on the guilty ones."""
-        write_troubles(self.folder / EXCLUDED, [each for each in troubles if each.guilty])
+    def exclude(self, found: Iterable[Finding]) -> None:
+        """Nothing more is measured on nodes of which it was proved."""
+        write_findings(self.folder / EXCLUDED, [each for each in found if each.verdict is Verdict.FAIL])
 
     @property
     def wanted(self) -> str:
         """The nodes that a run which resumes this one is to have; those that were busy only where asked for."""
-        others = () if self.asked.startswith("idle") else (each.node for each in self.unchecked)
+        others = () if self.asked.startswith("idle") else self.unchecked
         return fold((*self.nodes, *others))
 
     @property
@@ -129,8 +117,8 @@ class Fleet:
         return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 
     @property
-    def excluded(self) -> tuple[Trouble, ...]:
-        return read_troubles(self.folder / EXCLUDED)
+    def excluded(self) -> tuple[Finding, ...]:
+        return read_findings(self.folder / EXCLUDED)
 
     @property
     def good(self) -> tuple[str, ...]:
@@ -139,26 +127,30 @@ class Fleet:
         return tuple(node for node in self.nodes if node not in bad)
 
 
-def write_troubles(file: Path, troubles: Sequence[Trouble]) -> None:
+def write_findings(file: Path, found: Iterable[Finding]) -> None:
     """Adds to a file, in one write each, so that what is there stays whole."""
     with file.open("a", encoding="utf-8") as stream:
-        for each in troubles:
-            stream.write(json.dumps(dataclasses.asdict(each)) + "\n")
+        for each in found:
+            stream.write(json.dumps(each.as_json()) + "\n")
             stream.flush()
             os.fsync(stream.fileno())
 
 
-def read_troubles(file: Path) -> tuple[Trouble, ...]:
+def read_findings(file: Path) -> tuple[Finding, ...]:
     """Those in a file, each once; none where it is not there. Raises `UserError` where a line of it is damaged."""
     if not file.exists():
         return ()
     found = []
     for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         try:
-            trouble = Trouble(**json.loads(line))
-        except (ValueError, TypeError, RecursionError):
+            content = json.loads(line)
+            if "what" in content:  # of an earlier version
+                say = proved if content["guilty"] else not_run
+                found.append(say(str(content["node"]), str(content["what"])))
+            else:
+                found.append(Finding.from_json(content))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise UserError(f"{file}: line {number} is damaged, so it is not known which nodes are excluded") from None
-        if not isinstance(trouble.node, str) or not isinstance(trouble.what, str):
+        if not found[-1].node:
             raise UserError(f"{file}: line {number} says of no node what it did")
-        found.append(trouble)
     return tuple(dict.fromkeys(found))

@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.fleet.record import FILE, FOLDER, TROUBLES, Fleet, Trouble, read_troubles, write_troubles
+from fabricheck.fleet.record import FILE, FOLDER, TROUBLES, Fleet, read_findings, write_findings
 from fabricheck.records.case import NODES
+from fabricheck.records.finding import Finding
 from fabricheck.results.fabricbench import read_run
 
 #: fabricbench's exit statuses of a node that did what it was asked: measured, with wrong data, and unsupported.
@@ -47,17 +48,17 @@ def take_nodes(fleet: Fleet) -> tuple[str, ...]:
     by a step of the test before this one."""
     before = _folders_before(fleet)
     taken: list[str] = []
-    troubles: list[Trouble] = []
+    told: list[Finding] = []
     for node in fleet.good if before else ():
         own = Path(NODES) / node
         found = next((each for each in before if _is_done(each / NODES / node)), None)
         if found is not None and not own.exists():
             _copy_folder(found / NODES / node, own)
-            troubles += [each for each in read_troubles(found / TROUBLES) if each.node == node]
+            told += [each for each in read_findings(found / TROUBLES) if each.node == node]
         if (own / _TAKEN).exists():
             taken.append(node)
-    if troubles:
-        write_troubles(Path(TROUBLES), troubles)
+    if told:
+        write_findings(Path(TROUBLES), told)
     return tuple(taken)
 
 

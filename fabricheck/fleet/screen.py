@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,20 +20,21 @@ from pathlib import Path
 import numpy as np
 from ClusterShell.NodeSet import NodeSet
 
+from fabricheck.diagnosis.blame import Group
+from fabricheck.diagnosis.network.cleared import find_cleared
+from fabricheck.diagnosis.network.judge import that_count
+from fabricheck.diagnosis.network.localize import Localization, locate
+from fabricheck.diagnosis.network.plan import Plan, retest, screen, write_rounds
+from fabricheck.diagnosis.network.results import OPERATION, RETEST, SCREEN, pairs_of
+from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.errors import UserError
 from fabricheck.fleet.allocation import is_over
 from fabricheck.fleet.guilt import find_guilty
-from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, Trouble, write_troubles
+from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, proved, write_findings
 from fabricheck.fleet.resume import take_launch
 from fabricheck.fleet.steps import Ended, run_step, words_of_step
 from fabricheck.judge.policy import Policy, load_policy
-from fabricheck.localization.cleared import Cleared, find_cleared
-from fabricheck.localization.judge import that_count
-from fabricheck.localization.localize import locate
-from fabricheck.localization.plan import Plan, retest, screen, write_rounds
-from fabricheck.localization.results import OPERATION, RETEST, SCREEN, pairs_of
-from fabricheck.localization.routes import Ways, design
-from fabricheck.localization.suspects import Localization, Suspect
+from fabricheck.records.finding import Finding
 from fabricheck.records.operations import COLLECTIVES_ONLY
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import site_root, suite_root
@@ -84,14 +85,14 @@ class Screen:
         found, suspects = self._located()
         whole = True
         if found is not None and suspects:
-            names = [name for each in suspects for name in each.components]
+            names = [part.text for each in suspects for part in each.components]
             try:
                 whole = self._measure(RETEST, lambda nodes: self._retest(names, nodes))
-                healthy = {each.suspect for each in self._cleared(found)} if whole else set()
+                healthy = self._cleared(found) if whole else {}
                 suspects = tuple(each for each in suspects if each not in healthy)
             except UserError as error:
                 sys.stderr.write(f"fabricheck: what is suspected was not measured again: {error}\n")
-        slow = {node_of(name.partition("--")[0]) for each in suspects for name in each.components}
+        slow = {node for each in suspects for part in each.components for node in part.nodes}
         good = [node for node in self.fleet.good if node not in slow]
         return self._measure("together.jsonl", None, good) and whole
 
@@ -185,19 +186,19 @@ class Screen:
         """Names the nodes that are to blame for a launch; whether there are any."""
         named = [node for node in nodes if node in set(_named(ended.said))]
         guilty = find_guilty(nodes, self._starts, named)
-        troubles = [Trouble(node, "MPI does not start with it, and starts without it; twice") for node in guilty]
+        found = [proved(node, "MPI does not start with it, and starts without it; twice") for node in guilty]
         if not guilty and named and len(named) < len(nodes) / 2:
             # It starts with all of them: what was named ended or hung later.
-            troubles = [
-                Trouble(node, f"MPI starts with it, and it did not get to the end: {ended.reason}") for node in named
+            found = [
+                proved(node, f"MPI starts with it, and it did not get to the end: {ended.reason}") for node in named
             ]
         if is_over(self.fleet):
             return False
-        write_troubles(Path(TROUBLES), troubles)
-        self.fleet.exclude(troubles)
-        return bool(troubles)
+        write_findings(Path(TROUBLES), found)
+        self.fleet.exclude(found)
+        return bool(found)
 
-    def _located(self) -> tuple[Localization | None, tuple[Suspect, ...]]:
+    def _located(self) -> tuple[Localization | None, tuple[Group, ...]]:
         """The parts of the network that explain the screen best, and those that lose enough; None where it does not
         say."""
         try:
@@ -205,7 +206,7 @@ class Screen:
             pairs = [[pair for pair, _ in one] for one in rounds]
             made = design(Ways(self.network), pairs, duplex=self._operation == OPERATION)
             found = locate(made, [goodput for one in rounds for _, goodput in one])
-            return found, that_count(found, self.network, pairs, self._policy)
+            return found, that_count(found, made, self._policy)
         except UserError as error:
             sys.stderr.write(f"fabricheck: no part of the network can be named: {error}\n")
             return None, ()
@@ -214,7 +215,7 @@ class Screen:
     def _policy(self) -> Policy:
         return load_policy(suite_root() / "config" / "policy.yaml")
 
-    def _cleared(self, found: Localization) -> tuple[Cleared, ...]:
+    def _cleared(self, found: Localization) -> Mapping[Group, Finding]:
         """The suspects that were healthy when they were measured again."""
         again = pairs_of(read_run(Path(RETEST)), self.topology, operation=self._operation)
         least = self._policy.smallest_loss_of_distance

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from fabricheck.fleet.allocation import is_over
-from fabricheck.fleet.record import TROUBLES, Fleet, Trouble, write_troubles
+from fabricheck.fleet.record import TROUBLES, Fleet, not_run, proved, write_findings
 from fabricheck.fleet.resume import DONE, STATUS, take_nodes
 from fabricheck.fleet.steps import Ended, run_steps, time_for, words_of_step
 from fabricheck.records.case import NODES
+from fabricheck.records.finding import Finding
 
 _OUTPUT = "--output="
 # The result is renamed in place, so that it is whole where it is there. A signal ends the program, and not this.
@@ -67,23 +67,22 @@ def sweep(
     failed = {node: each for node, each in first.items() if each.status not in DONE}
     second = run(tuple(failed), time_for(done, *limits)) if failed and not is_over(fleet) else {}
     if failed and not is_over(fleet):  # else none of them is to blame
-        troubles = troubles_of(failed, second, len(first) + len(taken))
-        write_troubles(Path(TROUBLES), troubles)
-        fleet.exclude(troubles)
+        found = findings_of(failed, second, len(first) + len(taken))
+        write_findings(Path(TROUBLES), found)
+        fleet.exclude(found)
     return bool(done or taken)
 
 
-def troubles_of(first: Mapping[str, Ended], second: Mapping[str, Ended], nodes: int) -> list[Trouble]:
+def findings_of(first: Mapping[str, Ended], second: Mapping[str, Ended], nodes: int) -> list[Finding]:
     """What is said of the nodes that failed, and how the second try ended; where most failed, none is to blame."""
     found = []
     for node, one in first.items():
         other = second[node]
         if other.status in DONE:
-            found.append(Trouble(node, f"it failed once and then worked: {one.reason}", guilty=False))
+            found.append(not_run(node, f"it failed once and then worked: {one.reason}"))
         else:
-            found.append(Trouble(node, f"it failed twice, by itself: {other.reason}"))
-    if len(first) > nodes / 2:
-        return [replace(each, guilty=False) for each in found]
+            say = not_run if len(first) > nodes / 2 else proved
+            found.append(say(node, f"it failed twice, by itself: {other.reason}"))
     return found
 
 

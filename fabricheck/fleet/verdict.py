@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fabricheck.fleet.record import Fleet, Trouble, Unchecked
+from fabricheck.fleet.record import Fleet
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.component import Component, only_node
+from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 
@@ -32,14 +32,14 @@ class FleetVerdict:
     """What a run over many nodes came to. `nodes`: how many were asked for; `good`: those that passed all.
 
     `elsewhere`: what is slow and is proven of no one node, such as a trunk, or one of two nodes. `job`: the scheduler's
-    number.
+    number. `unchecked`: why, by node.
     """
 
     job: str
     nodes: int
     good: tuple[str, ...]
     bad: tuple[BadNode, ...]
-    unchecked: tuple[Unchecked, ...]
+    unchecked: Mapping[str, str]
     elsewhere: tuple[Finding, ...] = ()
 
     @property
@@ -57,11 +57,11 @@ class FleetVerdict:
 
 
 def verdict_of_fleet(
-    fleet: Fleet, troubles: Iterable[Trouble], judged: Sequence[RunJudgement], problems: Iterable[Finding]
+    fleet: Fleet, of_launches: Iterable[Finding], judged: Sequence[RunJudgement], problems: Iterable[Finding]
 ) -> FleetVerdict:
     """Each node by all that is known of it.
 
-    `troubles`: what launches said of nodes, beside those for which nodes were excluded; `judged`: the runs of the
+    `of_launches`: what launches said of nodes, beside those for which nodes were excluded; `judged`: the runs of the
     session, `problems` its own. A node is good where at least one run was on it and nothing is said against it. What
     several nodes took part in is said against a node only where all of its components belong to that node. None is
     good where the job ended before all was measured.
@@ -70,15 +70,15 @@ def verdict_of_fleet(
     measured: set[str] = set()
     elsewhere: list[Finding] = []
     nodes = frozenset(fleet.nodes)
-    for trouble in dict.fromkeys((*fleet.excluded, *troubles)):
-        evidence.setdefault(trouble.node, []).append(trouble.finding)
+    for each in dict.fromkeys((*fleet.excluded, *of_launches)):
+        evidence.setdefault(each.node, []).append(each)
     for run in judged:
         hosts = dict.fromkeys(_node(rank.host, nodes) for rank in run.run.ranks)
         measured |= {each for each in hosts if each}
         if len(hosts) == 1 and (host := next(iter(hosts))):
             evidence.setdefault(host, []).extend(_of_run(run, host))
     for problem in problems:
-        node = _node(only_node(problem.components), nodes)
+        node = _node(problem.node, nodes)
         if node:
             evidence.setdefault(node, []).append(problem)
         elif problem.components:
@@ -88,8 +88,7 @@ def verdict_of_fleet(
     clean = set() if fleet.ended else measured - out
     good = tuple(node for node in fleet.nodes if node in clean)
     why = fleet.ended or "nothing was measured on it"
-    nothing = tuple(Unchecked(node, why) for node in fleet.nodes if node not in clean | out)
-    left = (*fleet.unchecked, *nothing)
+    left = {**fleet.unchecked, **{node: why for node in fleet.nodes if node not in clean | out}}
     asked = len(fleet.nodes) + len(fleet.unchecked)
     return FleetVerdict(fleet.job, asked, good, bad, left, tuple(dict.fromkeys(elsewhere)))
 
@@ -138,6 +137,6 @@ def as_json(found: FleetVerdict) -> Mapping[str, object]:
             }
             for each in found.bad
         ],
-        "not_checked": [{"node": each.node, "why": each.why} for each in found.unchecked],
+        "not_checked": [{"node": node, "why": why} for node, why in found.unchecked.items()],
         "elsewhere": [{**each.as_json(), "part": each.place} for each in found.elsewhere],
     }

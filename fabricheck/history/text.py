@@ -55,7 +55,8 @@ def _plain(value: Any) -> Any:
 def calibration_lines(found: Calibration) -> Iterator[str]:
     yield (
         f"{found.system}: {len(found.references)} references from {found.runs} runs in {len(found.sessions)} sessions, "
-        f"{found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}, false alarms {found.false_alarms:g} a first launch of a session"
+        f"{found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}, "
+        f"false alarms {found.false_alarms:g} a first launch of a session"
     )
     few = sum(each.runs < found.runs_needed for each in found.references)
     if few:

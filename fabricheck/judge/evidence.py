@@ -15,7 +15,7 @@ _BUSY_SHARE, _BUSY_CORES = 0.5, 1.0
 class Evidence:
     """One thing that a node said. `code`: its row of the catalogue.
 
-    `text`: what is wrong, with its amount; `advice`: what to do next.
+    `text`: what is wrong, with its amount; what to do next, the catalogue has.
 
     `verdict`: INVALID where the measurement means nothing, DEGRADED where a part is at fault whatever it measured, PASS
     where it is only told; `None` where it counts beside a slow metric alone. `part` as `GPU 2` or `hsn0`; `bus_id` of a
@@ -27,7 +27,6 @@ class Evidence:
     host: str
     part: str
     text: str
-    advice: str
     verdict: Verdict | None
     bus_id: str = ""
     network: bool = False
@@ -40,8 +39,7 @@ class Evidence:
 
     @property
     def message(self) -> str:
-        what = f"{self.short}, at {self.bus_id}" if self.bus_id else self.short
-        return f"{what}: {self.advice}" if self.advice else what
+        return f"{self.short}, at {self.bus_id}" if self.bus_id else self.short
 
 
 #: What processes of CUDA MPS are called, which serve those of a job.

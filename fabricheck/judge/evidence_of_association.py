@@ -41,8 +41,7 @@ def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evi
                     f"it sent {counted[nic] / 1e6:,.0f} MB where its GPUs sent {bytes_ / 1e6:,.0f} MB, and {most} "
                     f"{counted[most] / 1e6:,.0f} MB: the library associates GPUs and NICs otherwise than the topology"
                 )
-                advice = "nvidia-smi topo -m, NCCL_IB_HCA and NCCL_TOPO_FILE, or nic_association of topology.yaml"
-                yield Evidence("nic-association", short_name(host), nic, text, advice, Verdict.INVALID, network=True)
+                yield Evidence("nic-association", short_name(host), nic, text, Verdict.INVALID, network=True)
 
 
 def _least_sent(run: Run, topology: Topology) -> dict[str, Counter[str]]:

@@ -6,23 +6,20 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fabricheck.judge.counter_rules import (
+    GPU_COUNTERS,
+    LINK_COUNTERS,
+    THROTTLE_COUNTERS,
+    CounterRule,
+    Rises,
+    judge_counters,
+    rises_of,
+)
 from fabricheck.judge.evidence import MPS, Evidence, Node
 from fabricheck.records.state import GpuState, Xid
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 
-# NVIDIA DCGM, dcgm_gpu_hardware_limits.h: one replay or recovery is too many, CRC errors matter from 100 a second on
-# (two healthy H200 had 1 to 41 a test on nearly every link: docs/results/h200x2-2026-11-22),
-# and 8 PCIe replays a minute are the most that is recommended.
-_NVLINK_ERRORS = {"replay": "replays", "recovery": "recoveries", "recoveries_failed": "failed recoveries"}
-_NVLINK_CRC = {
-    "crc_flit": "CRC errors of flits",
-    "crc_data": "CRC errors of data",
-    "effective_errors": "errors that FEC did not correct",
-    "symbol_errors": "symbol errors",
-}
-_CRC_A_SECOND = 100.0
-_PCIE_REPLAYS_A_MINUTE = 8.0
 # The GPU protects itself: it is not as fast as it should be, whatever it is asked to do.
 _PROTECTS = {
     "hw_slowdown": "hardware slowdown",
@@ -37,13 +34,6 @@ _SETTING = {
     "applications_clocks_setting": "application clocks are set",
     "sync_boost": "sync boost",
     "display_clock_setting": "display clock setting",
-}
-_THROTTLED_NS = {"throttled_ns_thermal": "heat", "throttled_ns_reliability": "reliability"}
-_THROTTLED_TICKS = {
-    "throttled_prochot": "PROCHOT",
-    "throttled_thermal_socket": "heat of the socket",
-    "throttled_thermal_vr": "heat of the voltage regulator",
-    "throttled_thermal_hbm": "heat of the memory",
 }
 # The links that NVML numbers; NVLink-C2C, to a GPU's own CPU, is none of them.
 _NVLINK = re.compile(r"NVLink ?\d")
@@ -83,21 +73,20 @@ class _Gpu:
     gpu: GpuState
     before: GpuState | None
 
-    @property
-    def smi(self) -> str:
-        return f"nvidia-smi -i {self.gpu.index}"
-
-    def say(self, code: str, text: str, advice: str, verdict: Verdict | None) -> Evidence:
+    def say(self, code: str, text: str, verdict: Verdict | None) -> Evidence:
         """Evidence of this GPU; where no rank drove it, it is only told."""
         if verdict is not None and self.gpu.bus_id not in self.node.driven:
             verdict = Verdict.PASS
-        return Evidence(code, self.node.host, f"GPU {self.gpu.index}", text, advice, verdict, self.gpu.bus_id)
+        return Evidence(code, self.node.host, f"GPU {self.gpu.index}", text, verdict, self.gpu.bus_id)
 
-    def rise(self, counter: str) -> int:
-        """By how much a counter rose during the run; 0 where that is not known, or the driver was loaded anew."""
-        if self.before is None:
-            return 0
-        return max(self.gpu.counters.get(counter, 0) - self.before.counters.get(counter, 0), 0)
+    @property
+    def rises(self) -> Rises:
+        return rises_of(self.gpu.counters, self.before.counters if self.before is not None else None)
+
+    def counted(self, rules: Sequence[CounterRule], more: str = "") -> Iterator[Evidence]:
+        """What rules find in its counters; `more`: what every line ends with."""
+        for code, text, verdict in judge_counters(rules, self.rises, self.node.seconds):
+            yield self.say(code, f"{text}{more}", verdict)
 
 
 def _processes(one: _Gpu) -> Iterator[Evidence]:
@@ -106,10 +95,9 @@ def _processes(one: _Gpu) -> Iterator[Evidence]:
         used = f", {each.memory_bytes / 1e9:.3g} GB" if each.memory_bytes else ""
         who = f"process {each.pid} ({each.name or 'no name'}{used})"
         if each.name.startswith(MPS):
-            yield one.say("gpu-shared", f"CUDA MPS is on ({who})", "", Verdict.PASS)
+            yield one.say("gpu-shared", f"CUDA MPS is on ({who})", Verdict.PASS)
         else:
-            advice = "a GPU that others use measures them too: end it, or give the test nodes of its own"
-            yield one.say("gpu-in-use", f"is in use by {who}", advice, Verdict.INVALID)
+            yield one.say("gpu-in-use", f"is in use by {who}", Verdict.INVALID)
 
 
 def _unseen(one: _Gpu) -> Iterator[Evidence]:
@@ -127,8 +115,7 @@ def _unseen(one: _Gpu) -> Iterator[Evidence]:
             f"was {before.busy_percent}% busy before the test, with {before.memory_used_bytes / 1e9:.3g} GB in use"
             f"{power}{clock}, and the driver lists no process"
         )
-        advice = "a process of another container uses it: look at the node's containers, and end it"
-        yield one.say("gpu-in-use", text, advice, Verdict.INVALID)
+        yield one.say("gpu-in-use", text, Verdict.INVALID)
 
 
 def _pcie(one: _Gpu) -> Iterator[Evidence]:
@@ -147,8 +134,7 @@ def _pcie(one: _Gpu) -> Iterator[Evidence]:
     if gpu.performance_state is None:
         others = [each for each in one.node.last.gpus if each.bus_id in one.node.driven and each is not gpu]
         rests = rests and not any(each.pcie_generation == each.pcie_most_generation for each in others)
-    advice = "reseat the card or its riser, and look at the slot's setting in the firmware: lspci -vvs " + gpu.bus_id
-    yield one.say("pcie-reduced", f"PCIe runs at {now} of {full}", advice, None if rests else Verdict.DEGRADED)
+    yield one.say("pcie-reduced", f"PCIe runs at {now} of {full}", None if rests else Verdict.DEGRADED)
 
 
 def _slot(one: _Gpu, described: int) -> Iterator[Evidence]:
@@ -160,8 +146,7 @@ def _slot(one: _Gpu, described: int) -> Iterator[Evidence]:
     most, own = gpu.pcie_most_generation or 0, gpu.pcie_own_generation or 0
     if 0 < most < max(own, described):
         text = f"its slot allows PCIe Gen {most}, and it can do Gen {max(own, described)}"
-        advice = "the slot's or riser's setting in the firmware (bifurcation, speed), and the riser itself"
-        yield one.say("pcie-reduced", text, advice, Verdict.DEGRADED if most < described else None)
+        yield one.say("pcie-reduced", text, Verdict.DEGRADED if most < described else None)
 
 
 def _described_generations(topology: Topology | None) -> Mapping[int, int]:
@@ -206,43 +191,31 @@ def _links(one: _Gpu, wanted: int) -> Iterator[Evidence]:
     if len(up) < wanted or lost:
         during = f", and link {', '.join(map(str, lost))} went down during the test" if lost else ""
         which = f" ({', '.join(map(str, down))} inactive)" if 0 < len(down) <= 6 else ""
-        advice = f"nvidia-smi nvlink -s -i {one.gpu.index}, and the fabric manager's log"
-        advice = "amd-smi xgmi, and the kernel's log" if amd else advice
         text = f"{len(up)} of {max(wanted, len(up))} links to other GPUs are active{which}{during}"
         # A guest may be told that all are down, whatever they are.
         hidden = amd and not lost and not any(link.active for gpu in one.node.last.gpus for link in gpu.links)
-        verdict = Verdict.PASS if hidden else Verdict.DEGRADED
-        yield one.say(
-            "gpu-links-down", text + (", as of all GPUs: a guest may not see them" if hidden else ""), advice, verdict
-        )
+        text += ", as of all GPUs: a guest may not see them" if hidden else ""
+        yield one.say("gpu-links-down", text, Verdict.PASS if hidden else Verdict.DEGRADED)
     yield from _link_errors(one)
 
 
 def _link_errors(one: _Gpu) -> Iterator[Evidence]:
     """Errors of NVLinks during the test: each link that has too many, and the others together."""
     before = {link.number: link.counters for link in one.before.links} if one.before else {}
-    advice = f"nvidia-smi nvlink -e -i {one.gpu.index}; errors that go on are of the link's cable, board or switch"
-    for name, words in (_NVLINK_ERRORS | _NVLINK_CRC).items():
-        few = {}
-        for link in (each for each in one.gpu.links if each.number in before):
-            count = link.counters.get(name, 0) - before[link.number].get(name, 0)
-            if count > 0 and (name in _NVLINK_ERRORS or _is_fast(one, count)):
-                yield one.say(
-                    "gpu-link-errors",
-                    f"NVLink {link.number} had {count} {words} during the test",
-                    advice,
-                    Verdict.DEGRADED,
-                )
-            elif count > 0:
-                few[link.number] = count
-        if few:
-            worst = max(few, key=lambda number: few[number])
-            on_links = f"{len(few)} of {len(one.gpu.links)} NVLinks had {words} during the test"
-            yield one.say("gpu-link-errors", f"{on_links}, at most {few[worst]} on link {worst}", advice, None)
-
-
-def _is_fast(one: _Gpu, count: int) -> bool:
-    return one.node.seconds > 0 and count / one.node.seconds >= _CRC_A_SECOND
+    rises = {link.number: rises_of(link.counters, before.get(link.number)) for link in one.gpu.links}
+    for rule in LINK_COUNTERS:
+        for counter, words in rule.counters.items():
+            few = {}
+            for number, own in rises.items():
+                for code, text, verdict in judge_counters([rule.only(counter)], own, one.node.seconds):
+                    if verdict is not None:
+                        yield one.say(code, f"NVLink {number} {text}", verdict)
+                    else:
+                        few[number] = own[counter]
+            if few:
+                most = max(few, key=lambda number: few[number])
+                on_links = f"{len(few)} of {len(rises)} NVLinks had {words} during the test"
+                yield one.say(rule.code, f"{on_links}, at most {few[most]} on link {most}", None)
 
 
 def _throttled(one: _Gpu) -> Iterator[Evidence]:
@@ -250,54 +223,25 @@ def _throttled(one: _Gpu) -> Iterator[Evidence]:
     gpu = one.gpu
     clock = f" ({gpu.clock_mhz} of {gpu.clock_most_mhz} MHz)" if gpu.clock_mhz and gpu.clock_most_mhz else ""
     heat = f", {gpu.temperature_c} °C" if gpu.temperature_c is not None else ""
-    nvidia = gpu.performance_state is not None
-    how = f"{one.smi} -q -d PERFORMANCE,TEMPERATURE,POWER" if nvidia else f"amd-smi metric -g {gpu.index}"
-    advice = f"look at cooling and power: {how}"
     if protects := [_PROTECTS[name] for name in reasons if name in _PROTECTS]:
-        yield one.say("gpu-throttled", f"is throttled: {', '.join(protects)}{clock}{heat}", advice, Verdict.DEGRADED)
+        yield one.say("gpu-throttled", f"is throttled: {', '.join(protects)}{clock}{heat}", Verdict.DEGRADED)
     else:
-        for name, why in _THROTTLED_NS.items():
-            if (spent := one.rise(name)) > 0:
-                text = f"was throttled for {spent / 1e6:,.0f} ms of the test by {why}{heat}"
-                yield one.say("gpu-throttled", text, advice, Verdict.DEGRADED)
-        if ticks := [why for name, why in _THROTTLED_TICKS.items() if one.rise(name) > 0]:
-            yield one.say(
-                "gpu-throttled", f"was throttled during the test by {', '.join(ticks)}{heat}", advice, Verdict.DEGRADED
-            )
+        yield from one.counted(THROTTLE_COUNTERS, heat)
     if setting := [_SETTING[name] for name in reasons if name in _SETTING]:
-        yield one.say("gpu-setting", f"its clocks are held down: {', '.join(setting)}{clock}", "", None)
-    if (spent := one.rise("throttled_ns_power")) > 0:
-        yield one.say("gpu-setting", f"was at its power limit for {spent / 1e6:,.0f} ms of the test", "", None)
+        yield one.say("gpu-setting", f"its clocks are held down: {', '.join(setting)}{clock}", None)
     if gpu.power_limit_w and gpu.power_usual_limit_w and gpu.power_limit_w < 0.99 * gpu.power_usual_limit_w:
         text = f"its power limit is {gpu.power_limit_w:.0f} W and usually {gpu.power_usual_limit_w:.0f} W"
-        yield one.say("gpu-setting", text, "", Verdict.PASS)
+        yield one.say("gpu-setting", text, Verdict.PASS)
     if gpu.settings.get("MIG") == "on":
-        yield one.say("gpu-shared", "MIG is on: what is measured is a part of the GPU", "", Verdict.PASS)
+        yield one.say("gpu-shared", "MIG is on: what is measured is a part of the GPU", Verdict.PASS)
 
 
 def _memory(one: _Gpu) -> Iterator[Evidence]:
-    if (count := one.rise("ecc_uncorrected")) > 0:
-        advice = f"drain the node and reset the GPU; where it comes back, replace it: {one.smi} -q -d ECC"
-        yield one.say(
-            "gpu-memory-errors", f"had {count} uncorrected memory errors during the test", advice, Verdict.DEGRADED
-        )
-    if (count := one.rise("ecc_corrected")) > 0:
-        yield one.say("gpu-memory-errors", f"had {count} corrected memory errors during the test", "", Verdict.PASS)
+    yield from one.counted(GPU_COUNTERS)
     if one.gpu.rows_failed:
-        yield one.say(
-            "gpu-memory-errors", "rows of its memory could not be remapped", "replace the GPU", Verdict.DEGRADED
-        )
+        yield one.say("gpu-memory-errors", "rows of its memory could not be remapped", Verdict.DEGRADED)
     elif one.gpu.rows_pending:
-        advice = "drain the node and reset the GPU: nvidia-smi --gpu-reset"
-        yield one.say("gpu-memory-errors", "remapped rows of its memory wait for a reset", advice, Verdict.DEGRADED)
-    count, minutes = one.rise("pcie_replays"), one.node.seconds / 60
-    if count > 0:
-        # Of a test of seconds: as many as a whole minute may have.
-        many = count > _PCIE_REPLAYS_A_MINUTE * max(minutes, 1.0)
-        advice = "reseat the card or its riser" if many else ""
-        yield one.say(
-            "pcie-errors", f"PCIe had {count} replays during the test", advice, Verdict.DEGRADED if many else None
-        )
+        yield one.say("gpu-memory-errors", "remapped rows of its memory wait for a reset", Verdict.DEGRADED)
 
 
 def _gone(node: Node) -> Iterator[Evidence]:
@@ -307,8 +251,8 @@ def _gone(node: Node) -> Iterator[Evidence]:
     left = {gpu.bus_id for gpu in node.after.gpus}
     for gpu in node.before.gpus:
         if gpu.bus_id not in left:
-            text, advice = "is gone since the test began", "see the kernel's log, and reset the node"
-            yield Evidence("gpu-missing", node.host, f"GPU {gpu.index}", text, advice, Verdict.DEGRADED, gpu.bus_id)
+            text = "is gone since the test began"
+            yield Evidence("gpu-missing", node.host, f"GPU {gpu.index}", text, Verdict.DEGRADED, gpu.bus_id)
 
 
 def _xids(node: Node) -> Iterator[Evidence]:
@@ -316,15 +260,8 @@ def _xids(node: Node) -> Iterator[Evidence]:
     now = node.last.xids or ()
     fresh = [each for each in now if each not in known] if node.before is not None and node.after is not None else []
     for each in fresh:
-        advice = "look the number up in NVIDIA's XID errors, and the lines around it in the kernel's log"
-        yield Evidence(
-            "gpu-xid",
-            node.host,
-            _gpu_of(node, each),
-            f"Xid {each.number} during the test: {each.text}",
-            advice,
-            Verdict.DEGRADED,
-        )
+        text = f"Xid {each.number} during the test: {each.text}"
+        yield Evidence("gpu-xid", node.host, _gpu_of(node, each), text, Verdict.DEGRADED)
     old: dict[tuple[int, str], int] = {}
     for each in now:
         if each not in fresh and each.number not in _OF_PROGRAMS:
@@ -332,14 +269,7 @@ def _xids(node: Node) -> Iterator[Evidence]:
             old[key] = old.get(key, 0) + 1
     for (number, part), count in old.items():
         times = f"{count} times " if count > 1 else ""
-        yield Evidence(
-            "gpu-xid",
-            node.host,
-            part,
-            f"Xid {number} {times}since the node started",
-            "see its kernel's log",
-            Verdict.PASS,
-        )
+        yield Evidence("gpu-xid", node.host, part, f"Xid {number} {times}since the node started", Verdict.PASS)
 
 
 def _gpu_of(node: Node, xid: Xid) -> str:

@@ -6,38 +6,12 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from fabricheck.judge.counter_rules import CONGESTION, NIC_COUNTERS, judge_counters, rises_of
 from fabricheck.judge.evidence import Evidence, Node
 from fabricheck.records.state import NicState
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 
-# Each tells that a link failed or lost data; a healthy cable has none for days (NVIDIA, "InfiniBand counters"; the
-# kernel, Documentation/ABI/stable/sysfs-class-infiniband and sysfs-class-net-statistics).
-_ERRORS = {
-    "infiniband": (
-        "symbol_error",
-        "link_error_recovery",
-        "link_downed",
-        "port_rcv_errors",
-        "port_rcv_remote_physical_errors",
-        "local_link_integrity_errors",
-        "excessive_buffer_overrun_errors",
-        "local_ack_timeout_err",
-        "rnr_nak_retry_err",
-    ),
-    "ethernet": ("rx_errors", "tx_errors", "carrier_changes"),
-    "cxi": ("hni_pcs_uncorrected_cw", "hni_llr_tx_replay_event"),
-}
-# Fewer than ten of these are no reason to pull a cable (ibqueryerrors(8), error_thresholds).
-_SOME = frozenset(("symbol_error", "port_rcv_errors", "rx_errors", "local_link_integrity_errors"))
-_MANY = 10
-# Packets lost of those that came or went; port_xmit_wait and pauses tell of congestion, which is no fault.
-_DROPS = {
-    "infiniband": (("port_xmit_discards", "port_xmit_packets"),),
-    "ethernet": (("rx_dropped", "rx_packets"), ("tx_dropped", "tx_packets")),
-}
-_DROPPED_SHARE, _FEWEST_DROPPED = 1e-3, 20
-_CONGESTION = ("port_xmit_wait", "roce_slow_restart_cnps", "np_cnp_sent", "out_of_sequence", "packet_seq_err")
 # Of the segments that a node received, the share that came after a gap, and of those that the others sent, the share
 # that made them recover from a loss. On healthy shaped links, whose shaper drops what is too fast, up to 6% and 0.036%;
 # where 1% of the packets to a node are lost, 6% to 44% and 0.047% to 0.11% (docs/state.md). So many gaps tell alone.
@@ -78,43 +52,19 @@ def _only_told(each: Evidence) -> Evidence:
 
 
 def _port(host: str, nic: NicState, before: NicState | None, rate_gbps: float | None) -> Iterator[Evidence]:
-    def say(code: str, text: str, advice: str, verdict: Verdict | None) -> Evidence:
-        return Evidence(code, host, nic.name, text, advice, verdict, network=True)
+    def say(code: str, text: str, verdict: Verdict | None = Verdict.DEGRADED) -> Evidence:
+        return Evidence(code, host, nic.name, text, verdict, network=True)
 
-    def rise(counter: str) -> int:
-        return max(nic.counters.get(counter, 0) - before.counters.get(counter, 0), 0) if before is not None else 0
-
-    cable = "look at the cable, the transceiver and the switch's port"
     if nic.up is False and (rate_gbps is not None or (before is not None and before.up)):
         during = " since the test began" if before is not None and before.up else ""
-        yield say("nic-down", f"its link is down{during}", cable, Verdict.DEGRADED)
+        yield say("nic-down", f"its link is down{during}")
     elif nic.rate_gbps and rate_gbps and nic.rate_gbps < 0.99 * rate_gbps:
-        text = f"its link runs at {nic.rate_gbps:g} of {rate_gbps:g} Gb/s"
-        yield say("nic-slow", text, cable, Verdict.DEGRADED)
+        yield say("nic-slow", f"its link runs at {nic.rate_gbps:g} of {rate_gbps:g} Gb/s")
     if nic.duplex == "half":
-        yield say(
-            "nic-slow", "its link is half duplex", "set the switch's port and the NIC to full duplex", Verdict.DEGRADED
-        )
-    for name in _ERRORS.get(nic.kind, ()):
-        if (count := rise(name)) > 0:
-            verdict = Verdict.PASS if name in _SOME and count < _MANY else Verdict.DEGRADED
-            yield say("nic-errors", f"{name} rose by {count:,} during the test", cable, verdict)
-    for name, of in _DROPS.get(nic.kind, ()):
-        count, passed = rise(name), rise(of)
-        if count >= _FEWEST_DROPPED and count > _DROPPED_SHARE * (count + passed):
-            share = 100 * count / (count + passed)
-            text = f"{name} rose by {count:,} during the test, {share:.2g}% of packets"
-            yield say(
-                "nic-drops", text, "look at ring buffers, flow control and the switch's counters", Verdict.DEGRADED
-            )
-    waits = [f"{name} rose by {count:,}" for name in _CONGESTION if (count := rise(name)) > 0]
-    pauses = [
-        f"{name[8:]} rose by {count:,}"
-        for name in nic.counters
-        if name.startswith("ethtool_") and (count := rise(name)) > 0
-    ]
-    if waits or pauses:
-        yield say("congestion", f"{', '.join([*waits, *pauses][:4])} during the test", "", None)
+        yield say("nic-slow", "its link is half duplex")
+    rises = rises_of(nic.counters, before.counters if before is not None else None)
+    for found in judge_counters((*NIC_COUNTERS.get(nic.kind, ()), CONGESTION), rises):
+        yield say(*found)
 
 
 def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
@@ -128,8 +78,7 @@ def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
     def say(above: tuple[str, float, float], counted: str, meaning: str, verdict: Verdict | None) -> Evidence:
         host, share, usual = above
         text = f"{counted} ({100 * share:.2g}%, the other nodes' median {100 * usual:.2g}%): {meaning}"
-        advice = "look at the cable and counters of its ports and of the switch's ports to it"
-        return Evidence("packets-lost", host, "", text, advice, verdict, network=True)
+        return Evidence("packets-lost", host, "", text, verdict, network=True)
 
     idle = not any(node.is_busy for node in nodes)
     gaps = {host: (rise.get("TCPOFOQueue", 0), rise.get("InSegs", 0)) for host, rise in rises.items()}

@@ -27,7 +27,6 @@ _DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES
 # Of these each node, or each rank, has its own.
 _OWN = ("SLURM_", "PMIX_")
 _MOST_NAMED = 6
-_ALIKE = "set all nodes of a partition alike"
 
 
 def evidence_of_nodes(nodes: Sequence[Node], run: Run | None) -> Iterator[Evidence]:
@@ -47,7 +46,7 @@ def evidence_of_nodes(nodes: Sequence[Node], run: Run | None) -> Iterator[Eviden
         total, free = node.last.memory_bytes, node.last.memory_free_bytes
         if total and free < _LITTLE_MEMORY * total:
             text = f"{free / 1e9:.3g} of {total / 1e9:.3g} GB of memory are free"
-            yield Evidence("memory-low", node.host, "", text, "see what holds it", Verdict.PASS)
+            yield Evidence("memory-low", node.host, "", text, Verdict.PASS)
 
 
 def _kind(state: NodeState) -> tuple[str, ...]:
@@ -63,14 +62,14 @@ def _unlike_nodes(nodes: Sequence[Node]) -> Iterator[Evidence]:
         names = dict.fromkeys(name for one in facts.values() for name in one)
         for name in names:
             values = {host: one.get(name, "none") for host, one in facts.items()}
-            yield from _unlike(name, values, _ALIKE)
+            yield from _unlike(name, values)
     # A port that only some nodes have, such as a container's, is compared with none.
     ports: dict[str, dict[str, str]] = {}
     for node in nodes:
         for name, value in _of_ports(node.last).items():
             ports.setdefault(name, {})[node.host] = value
     for name, values in ports.items():
-        yield from _unlike(name, values, _ALIKE, network=True)
+        yield from _unlike(name, values, network=True)
 
 
 def _facts(state: NodeState) -> dict[str, str]:
@@ -96,7 +95,7 @@ def _of_ports(state: NodeState) -> dict[str, str]:
     return found
 
 
-def _unlike(name: str, values: Mapping[str, str], advice: str, *, network: bool = False) -> Iterator[Evidence]:
+def _unlike(name: str, values: Mapping[str, str], *, network: bool = False) -> Iterator[Evidence]:
     """One line where `values`, by host, are not all the same: the fewer hosts are named."""
     counted = Counter(values.values())
     if len(counted) < 2:
@@ -108,7 +107,7 @@ def _unlike(name: str, values: Mapping[str, str], advice: str, *, network: bool 
     )
     others = f"{most} others" if most > 1 else _named([host for host in values if host not in odd])
     text = f"{name} differs between nodes: {told}, {usual} on {others}"
-    yield Evidence("nodes-differ", odd[0], "", text, advice, Verdict.DEGRADED, network=network)
+    yield Evidence("nodes-differ", odd[0], "", text, Verdict.DEGRADED, network=network)
 
 
 def _named(hosts: Sequence[str]) -> str:
@@ -135,7 +134,7 @@ def _unlike_gpus(nodes: Sequence[Node]) -> Iterator[Evidence]:
         odd = [key for key, value in values.items() if value != usual]
         for host, index in odd[:_MOST_NAMED]:
             text = f"{name} is {values[host, index]}, and {usual} on {most} others"
-            yield Evidence("nodes-differ", host, f"GPU {index}", text, "set all GPUs alike", Verdict.DEGRADED)
+            yield Evidence("nodes-differ", host, f"GPU {index}", text, Verdict.DEGRADED)
 
 
 def _unlike_ranks(run: Run) -> Iterator[Evidence]:
@@ -148,10 +147,9 @@ def _unlike_ranks(run: Run) -> Iterator[Evidence]:
         for each in run.header.get("environment_differences", [])
         if not each["name"].startswith(_OWN) and not set_by_launcher(each["name"])
     ]
-    advice = "the launcher or a node's profile sets it otherwise"
-    yield from _by_rank(run, variables, run.header.get("environment", {}), "", advice)
+    yield from _by_rank(run, variables, run.header.get("environment", {}), "")
     versions = run.header.get("library_differences", [])
-    yield from _by_rank(run, versions, libraries, "library ", "install the same on all nodes of a partition")
+    yield from _by_rank(run, versions, libraries, "library ")
 
 
 def _version_of(library: Mapping[str, str]) -> str:
@@ -161,7 +159,7 @@ def _version_of(library: Mapping[str, str]) -> str:
 
 
 def _by_rank(
-    run: Run, given: Sequence[Mapping[str, Any]], of_rank_0: Mapping[str, str], what: str, advice: str
+    run: Run, given: Sequence[Mapping[str, Any]], of_rank_0: Mapping[str, str], what: str
 ) -> Iterator[Evidence]:
     """A line for each name that is another on some node; `given`: what ranks have otherwise than rank 0."""
     differences: dict[str, dict[int, str | None]] = {}
@@ -177,7 +175,7 @@ def _by_rank(
         numbers = {len(_uuids(value)) for value in values.values()}
         if name in _DEVICES and len(numbers) == 1 and 0 not in numbers:
             continue  # as many devices, each by a name that no other has
-        yield from _unlike(f"{what}{name}", values, advice)
+        yield from _unlike(f"{what}{name}", values)
 
 
 def _uuids(devices: str) -> list[str]:
@@ -194,7 +192,7 @@ def _unlike_order(run: Run) -> Iterator[Evidence]:
             orders.setdefault(short_name(rank.host), []).append(rank.device.bus_id.lower()[-12:])
     if len({tuple(sorted(order)) for order in orders.values()}) == 1:
         values = {host: ", ".join(order) for host, order in orders.items()}
-        yield from _unlike("order of GPUs", values, "CUDA_DEVICE_ORDER=PCI_BUS_ID, and the same driver on all nodes")
+        yield from _unlike("order of GPUs", values)
 
 
 def _unlike_nvidia_smi(run: Run) -> Iterator[Evidence]:
@@ -211,8 +209,7 @@ def _unlike_nvidia_smi(run: Run) -> Iterator[Evidence]:
             text = (
                 f"CUDA numbers its GPUs {', '.join(order)}, and nvidia-smi by PCI address: their numbers are of others"
             )
-            advice = "CUDA_VISIBLE_DEVICES in ascending order, and CUDA_DEVICE_ORDER=PCI_BUS_ID"
-            yield Evidence("gpu-order", host, "", text, advice, Verdict.DEGRADED, same="order of GPUs")
+            yield Evidence("gpu-order", host, "", text, Verdict.DEGRADED, same="order of GPUs")
 
 
 def _few_cores(run: Run) -> Iterator[Evidence]:
@@ -226,8 +223,7 @@ def _few_cores(run: Run) -> Iterator[Evidence]:
         cores = len(frozenset().union(*of_ranks))
         if cores < 2 * len(of_ranks):
             text = f"{cores} cores for {len(of_ranks)} ranks, whose libraries need some for the threads that send"
-            advice = "give each rank more cores: processor or cores of the partition (docs/add-your-system.md)"
-            yield Evidence("few-cores", host, "", text, advice, Verdict.PASS, same="few cores")
+            yield Evidence("few-cores", host, "", text, Verdict.PASS, same="few cores")
 
 
 def _remarks(run: Run) -> Iterator[Evidence]:
@@ -241,7 +237,7 @@ def _remarks(run: Run) -> Iterator[Evidence]:
             continue
         more = f" (on {each['of_ranks']} ranks)" if each["of_ranks"] > 1 else ""
         verb, verdict = ("warns", Verdict.PASS) if each["warning"] else ("says", None)
-        yield Evidence("library-remark", host, "", f"{library} {verb}: {each['text']}{more}", "", verdict)
+        yield Evidence("library-remark", host, "", f"{library} {verb}: {each['text']}{more}", verdict)
 
 
 def _settings(run: Run) -> Iterator[Evidence]:
@@ -254,7 +250,7 @@ def _settings(run: Run) -> Iterator[Evidence]:
     ]
     if told and run.ranks:
         for host in dict.fromkeys(short_name(rank.host) for rank in run.ranks):
-            yield Evidence("settings-in-effect", host, "", f"in effect: {', '.join(told)}", "", None)
+            yield Evidence("settings-in-effect", host, "", f"in effect: {', '.join(told)}", None)
 
 
 def _clocks(nodes: Sequence[Node]) -> Iterator[Evidence]:
@@ -266,7 +262,7 @@ def _clocks(nodes: Sequence[Node]) -> Iterator[Evidence]:
         if abs(time_s - usual) > _CLOCK_S:
             way = "ahead of" if time_s > usual else "behind"
             text = f"its clock is {abs(time_s - usual):,.0f} s {way} the other nodes'"
-            yield Evidence("clock-off", host, "", text, "chronyc tracking, or timedatectl", Verdict.DEGRADED)
+            yield Evidence("clock-off", host, "", text, Verdict.DEGRADED)
 
 
 def _load(nodes: Sequence[Node]) -> Iterator[Evidence]:
@@ -281,6 +277,4 @@ def _load(nodes: Sequence[Node]) -> Iterator[Evidence]:
         more = f" (and {len(found) - 1} more nodes)" if len(found) > 1 else ""
         who = f": {', '.join(state.busiest)}" if state.busiest else ""
         text = f"{state.busy_cores:.1f} of {state.cores} cores were busy before the test{who}{more}"
-        yield Evidence(
-            "node-busy", state.host, "", text, "others' work on a node slows a test", Verdict.PASS, same="load"
-        )
+        yield Evidence("node-busy", state.host, "", text, Verdict.PASS, same="load")

@@ -11,8 +11,6 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import fold
 
-_ADVICE = "compare the MTU of the switches' ports on the way with that of the nodes"
-
 
 def evidence_of_paths(nodes: Sequence[Node], topology: Topology | None) -> Iterator[Evidence]:
     """A line for each node that explains most of the ways that are left, and one for those that no node explains.
@@ -44,7 +42,7 @@ def _of_port(port: str, ways: Sequence[tuple[str, BlockedPath]], verdict: Verdic
             f"packets of {lost:,} bytes do not get through {where}, of {passed:,} they do ({_ways(own)}): "
             "the MTU of a port on the way is smaller"
         )
-        yield Evidence("packets-too-large", host, port, text, _ADVICE, verdict, network=True)
+        yield Evidence("packets-too-large", host, port, text, verdict, network=True)
 
 
 def _ways(ways: Iterable[tuple[str, BlockedPath]]) -> str:

@@ -1,4 +1,4 @@
-"""Rules on what a node's firmware, kernel and limits are: each a fact, when it counts, its code, and the first step.
+"""Rules on what a node's firmware, kernel and limits are: each a fact, when it counts, and its code.
 
 The facts are the `settings` of `fabricheck.records.state.NodeState` by name (`fabricheck.state.platform`), those of its
 GPUs, and events of the kernel's log. What only explains something stands beside a slow metric or a wrong path.
@@ -23,7 +23,6 @@ class Rule:
     fact: str
     when: Callable[[str, NodeState], bool]
     text: str
-    step: str
     verdict: Verdict | None = None
     network: bool = False
 
@@ -48,21 +47,18 @@ NODE_RULES = (
         "ACS redirect",
         lambda value, state: value.startswith("on") and len(state.gpus) + len(state.nics) > 1,
         "PCIe ACS sends what GPUs and NICs exchange through the CPU ({})",
-        "switch ACS off in the firmware, or setpci -s BRIDGE ECAP_ACS+0x6.w=0000 for each of the bridges",
     ),
     Rule(
         "iommu-on",
         "IOMMU",
         lambda value, state: value == "translating" and bool(state.gpus),
         "the IOMMU translates the addresses of devices",
-        "iommu=pt on the kernel's command line, or the IOMMU off in the firmware",
     ),
     Rule(
         "relaxed-ordering-off",
         "relaxed ordering",
         lambda value, state: value.startswith("off") and bool(state.gpus),
         "PCIe relaxed ordering is off ({})",
-        "switch it on in the firmware; lspci -vvs ADDRESS (DevCtl: RlxdOrd)",
         network=True,
     ),
     Rule(
@@ -75,7 +71,6 @@ NODE_RULES = (
             and state.settings.get("NVIDIA kernel module", "proprietary") != "open"
         ),
         "neither nvidia_peermem is loaded nor does the proprietary driver give DMA-BUF: no GPUDirect RDMA",
-        "modprobe nvidia_peermem, or the open kernel module of the driver",
         network=True,
     ),
     Rule(
@@ -83,14 +78,12 @@ NODE_RULES = (
         "NUMA balancing",
         lambda value, state: value == "on" and bool(state.gpus),
         "the kernel moves pages between NUMA domains (NUMA balancing)",
-        "sysctl kernel.numa_balancing=0",
     ),
     Rule(
         "memlock-limited",
         "locked memory",
         lambda value, state: value != "unlimited" and _rdma(state),
         "a job may lock {} of memory only, and RDMA needs to lock its buffers",
-        "ulimit -l unlimited: limits.conf, LimitMEMLOCK of slurmd, or --ulimit memlock=-1 of the container",
         network=True,
     ),
     Rule(
@@ -98,14 +91,12 @@ NODE_RULES = (
         "/dev/shm",
         lambda value, state: value.endswith(" MiB") and bool(state.gpus),
         "/dev/shm has {}, and NCCL and MPI keep their buffers there",
-        "docker run --shm-size=1g, or an emptyDir of medium Memory at /dev/shm of the pod",
     ),
     Rule(
         "imex-off",
         "IMEX channels",
         lambda value, state: value == "0" and _spans_nodes(state),
         "there is no IMEX channel: GPUs of other nodes of the NVLink domain are out of reach",
-        "systemctl status nvidia-imex; nvidia-imex-ctl -N; nvidia-modprobe -c 0",
         network=True,
     ),
 )
@@ -116,11 +107,10 @@ GPU_RULES = (
         "fabric",
         lambda value, state: value != "completed" and len(state.gpus) > 1,
         "the fabric manager has not taken it into the NVLink fabric ({})",
-        "systemctl status nvidia-fabricmanager; nvidia-smi -q: Fabric; its version has to be the driver's",
         Verdict.DEGRADED,
     ),
 )
-#: By the kind of an event in the kernel's log: code, what it is, first step, and the verdict of one during the test; of
+#: By the kind of an event in the kernel's log: code, what it is, and the verdict of one during the test; of
 #: an earlier one it is told, or counts beside a slow metric (None).
 EVENT_RULES = {
     "sxid": Rule(
@@ -128,7 +118,6 @@ EVENT_RULES = {
         "",
         lambda *_: True,
         "an NVSwitch reported an error",
-        "look the SXid up in the Fabric Manager User Guide, and see its log",
         Verdict.DEGRADED,
     ),
     "out-of-memory": Rule(
@@ -136,27 +125,22 @@ EVENT_RULES = {
         "",
         lambda *_: True,
         "the kernel ended a process for want of memory",
-        "ask for the whole memory of the node (--mem=0), or measure smaller sizes (most_bytes of the partition)",
         Verdict.INCOMPLETE,
     ),
-    "gpu-reset": Rule(
-        "gpu-reset", "", lambda *_: True, "the driver reset a GPU", "dmesg; amd-smi reset; drain it", Verdict.DEGRADED
-    ),
+    "gpu-reset": Rule("gpu-reset", "", lambda *_: True, "the driver reset a GPU", Verdict.DEGRADED),
     "amd-ras": Rule(
         "gpu-memory-errors",
         "",
         lambda *_: True,
         "the driver reported an uncorrectable error",
-        "amd-smi metric -e; drain the node and reset the GPU",
         Verdict.DEGRADED,
     ),
-    "pcie-aer": Rule("pcie-errors", "", lambda *_: True, "PCIe reported errors", "reseat the card or its riser"),
+    "pcie-aer": Rule("pcie-errors", "", lambda *_: True, "PCIe reported errors"),
     "link-down": Rule(
         "nic-flaps",
         "",
         lambda *_: True,
         "the link of a port went down",
-        "cable and transceiver: mlxlink, ethtool -m; the switch's log",
         Verdict.DEGRADED,
         network=True,
     ),
@@ -173,14 +157,12 @@ def evidence_of_rules(nodes: Sequence[Node]) -> Iterator[Evidence]:
         state = node.last
         for rule in NODE_RULES:
             if (value := state.settings.get(rule.fact, "")) and rule.when(value, state):
-                yield Evidence(
-                    rule.code, node.host, "", rule.text.format(value), rule.step, rule.verdict, network=rule.network
-                )
+                yield Evidence(rule.code, node.host, "", rule.text.format(value), rule.verdict, network=rule.network)
         for gpu in state.gpus:
             for rule in GPU_RULES:
                 if (value := gpu.settings.get(rule.fact, "")) and rule.when(value, state):
                     part, text = f"GPU {gpu.index}", rule.text.format(value)
-                    yield Evidence(rule.code, node.host, part, text, rule.step, rule.verdict, gpu.bus_id)
+                    yield Evidence(rule.code, node.host, part, text, rule.verdict, gpu.bus_id)
         yield from _events(node)
 
 
@@ -195,7 +177,7 @@ def _events(node: Node) -> Iterator[Evidence]:
             continue
         if watched and event not in known:
             text = f"{rule.text} during the test: {event.text}"
-            yield Evidence(rule.code, node.host, event.part, text, rule.step, rule.verdict, network=rule.network)
+            yield Evidence(rule.code, node.host, event.part, text, rule.verdict, network=rule.network)
         elif rule.verdict is not Verdict.INCOMPLETE:  # which was of another job
             earlier[event.kind, event.part] = earlier.get((event.kind, event.part), 0) + 1
     for (kind, part), count in earlier.items():
@@ -205,4 +187,4 @@ def _events(node: Node) -> Iterator[Evidence]:
         )
         # A cable is pulled, and a port goes up, without any fault.
         verdict = None if rule.verdict is None or rule.network else Verdict.PASS
-        yield Evidence(rule.code, node.host, part, text, rule.step, verdict, network=rule.network)
+        yield Evidence(rule.code, node.host, part, text, verdict, network=rule.network)

@@ -78,7 +78,7 @@ def evidence_of_node(
         *evidence_of_nodes([node], None),
         *evidence_of_rules([node]),
         *(
-            Evidence("state-unknown", state.host, "", f"could not be asked: {each}", "", Verdict.INCOMPLETE)
+            Evidence("state-unknown", state.host, "", f"could not be asked: {each}", Verdict.INCOMPLETE)
             for each in state.notes
         ),
     ]
@@ -101,7 +101,6 @@ def _missing(state: NodeState, topology: Topology | None, others: Sequence[NodeS
             state.host,
             "",
             text,
-            "see the kernel's log and lspci, and reset the node",
             Verdict.INCOMPLETE,
         )
     names = {nic.name for nic in state.nics}
@@ -109,26 +108,25 @@ def _missing(state: NodeState, topology: Topology | None, others: Sequence[NodeS
     # A site may name its ports otherwise than the kernel; where one is found, the others have to be.
     if lost and len(lost) < len(topology.nics):
         text = f"{', '.join(lost)} of the ports of {topology.system} {'is' if len(lost) == 1 else 'are'} not there"
-        yield Evidence("nic-missing", state.host, "", text, "see the kernel's log and lspci", Verdict.INCOMPLETE)
+        yield Evidence("nic-missing", state.host, "", text, Verdict.INCOMPLETE)
 
 
 def _silent(states: States, nodes: Sequence[Node], run: Run) -> Iterator[Evidence]:
     """Nodes that were asked and did not say all; nobody is told that a machine is well that was not looked at."""
     if not states.asked:
         return
-    advice = "see the logs in node-state/ of the test"
     for text in states.unread:
-        yield Evidence("state-unknown", "node-state", "", text, advice, Verdict.PASS)
+        yield Evidence("state-unknown", "node-state", "", text, Verdict.PASS)
     for when, given in (("before", states.before), ("after", states.after)):
         lost = sorted({short_name(rank.host) for rank in run.ranks} - set(given))
         if lost:
             more = f" and {len(lost) - 1} more nodes" if len(lost) > 1 else ""
             yield Evidence(
-                "state-unknown", f"{lost[0]}{more}", "", f"did not tell its state {when} the test", advice, Verdict.PASS
+                "state-unknown", f"{lost[0]}{more}", "", f"did not tell its state {when} the test", Verdict.PASS
             )
     for node in nodes:
         for text in dict.fromkeys(note for state in (node.before, node.after) if state for note in state.notes):
-            yield Evidence("state-unknown", node.host, "", f"could not be asked: {text}", advice, Verdict.PASS)
+            yield Evidence("state-unknown", node.host, "", f"could not be asked: {text}", Verdict.PASS)
 
 
 def findings_of(runs: Iterable[tuple[Run, Topology | None]]) -> Iterator[Finding]:
@@ -137,7 +135,7 @@ def findings_of(runs: Iterable[tuple[Run, Topology | None]]) -> Iterator[Finding
     for run, topology in runs:
         for each in evidence_of(run, topology):
             if each.verdict is Verdict.PASS:
-                told.setdefault(each.same or each.message, _finding(each, Verdict.PASS, topology))
+                told.setdefault(each.same or each.message, finding_of(each, Verdict.PASS, topology))
     return iter(told.values())
 
 
@@ -146,14 +144,14 @@ def errors_counted(run: Run, topology: Topology | None) -> Iterator[Finding]:
     several = len({rank.host for rank in run.ranks}) > 1
     for each in evidence_of(run, topology):
         if each.code in _COUNTED and each.verdict in (Verdict.DEGRADED, None) and (several or not each.network):
-            yield _finding(each, Verdict.DEGRADED, topology)
+            yield finding_of(each, Verdict.DEGRADED, topology)
 
 
 def with_problems_of_nodes(judged: RunJudgement, topology: Topology | None) -> RunJudgement:
     """The judgement with what the nodes say that keeps the run from being green, and why paths may be wrong."""
     found = evidence_of(judged.run, topology)
     problems = tuple(
-        _finding(each, each.verdict, topology)
+        finding_of(each, each.verdict, topology)
         for each in found
         if each.verdict is not None and each.verdict is not Verdict.PASS
     )
@@ -171,7 +169,8 @@ def _each_once(found: Sequence[Evidence]) -> Iterable[Evidence]:
     return {each.code: each for each in reversed(found)}.values()
 
 
-def _finding(each: Evidence, verdict: Verdict, topology: Topology | None) -> Finding:
+def finding_of(each: Evidence, verdict: Verdict, topology: Topology | None) -> Finding:
+    """With this verdict, about its component."""
     return Finding(each.code, verdict, each.message, (component_of(each, topology),))
 
 

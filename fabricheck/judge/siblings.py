@@ -13,7 +13,6 @@ from fabricheck.expectation.achievable import between_hosts
 from fabricheck.judge.equals import Equals, equals_of
 from fabricheck.judge.outliers import Outlier, Parts, critical_value, outliers
 from fabricheck.judge.policy import Policy, Scope
-from fabricheck.judge.slow_links import SlowLink, slow_link
 from fabricheck.judge.tails import find_slow_starts, find_slow_tails
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.catalogue import code_of_slow
@@ -91,51 +90,14 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
         unequal += _judge_nodes(alike, runs, verdicts, policy, each_error)
     unequal = [each for each in unequal if any(verdicts[each.run][number].verdict in _SLOW for number in each.slow)]
     judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
-    links = {number: link for number, run in enumerate(judged) if (link := _slow_link(run)) is not None}
-    explained = [each for each in unequal if _is_of_link(each, judged, links)]
-    rest = [each for each in unequal if each not in explained]
-    addresses = _addresses(runs) if unequal or links else {}
     paths = [run.run.path for run in judged]
-    problems = [
-        _problem_of_link(link, addresses, judged[number], [each for each in explained if each.run == number])
-        for number, link in links.items()
-    ]
-    problems += _problems(rest, addresses, judged)
-    problems += _without_majority(groups, rest, judged, policy)
+    problems = [*_problems(unequal, _addresses(runs) if unequal else {}, judged)]
+    problems += _without_majority(groups, unequal, judged, policy)
     for each in groups if policy.tails_of_equals else ():
         error = each_error * len(each.equals.members)
         tails = (*find_slow_tails(each.equals, runs[each.run], error), *find_slow_starts(each.equals, runs[each.run]))
         problems += with_files(tails, paths[each.run])
     return Compared(judged, tuple(problems), tuple(_findings(judged, groups)))
-
-
-def _slow_link(run: RunJudgement) -> SlowLink | None:
-    try:
-        return slow_link(run)
-    except UserError:
-        return None  # devices that the topology does not have
-
-
-def _is_of_link(one: Unequal, runs: Sequence[RunJudgement], links: Mapping[int, SlowLink]) -> bool:
-    """Whether a slow link explains all of what is slow."""
-    link = links.get(one.run)
-    pairs = [tuple(runs[one.run].judgements[number].samples.ranks) for number in one.numbers]
-    return link is not None and bool(pairs) and link.pairs.issuperset(pairs)
-
-
-def _problem_of_link(
-    link: SlowLink, addresses: Mapping[Component, str], run: RunJudgement, explained: Sequence[Unequal]
-) -> Finding:
-    count = f"{link.others} other{'' if link.others == 1 else 's'}"
-    others = f", beside {count}" if link.others else ", and no others"
-    text = (
-        f"the link {link.component} is slow: all {len(link.pairs)} pairs whose data cross it are{others}; look at its "
-        f"state and error counters{_gpus_in([link.component], addresses)}"
-    )
-    slow = [each for each in run.judgements if each.verdict in _SLOW and tuple(each.samples.ranks) in link.pairs]
-    p = min((each.outlier.p for each in explained), default=None)
-    names = tuple(each.name for each in slow)
-    return Finding("slow-link", Verdict.DEGRADED, text, (link.component,), metrics=names, files=(run.run.path,), p=p)
 
 
 def _equals(run: RunJudgement) -> tuple[Equals, ...]:
@@ -293,10 +255,7 @@ def _problems(
 def _without_majority(
     groups: Sequence[_Group], unequal: Sequence[Unequal], runs: Sequence[RunJudgement], policy: Policy
 ) -> Iterator[Finding]:
-    """Groups of which more than half are slow, or all: then what links carry says who is healthy, and not the rest.
-
-    `unequal`: what no link explains; where one does, it is named, and those beside it are healthy.
-    """
+    """Groups of which more than half are slow, or all: then what links carry says who is healthy, and not the rest."""
     for group in groups:
         equals = group.equals
         judged = [runs[group.run].judgements[each.number] for each in equals.members]
@@ -309,7 +268,9 @@ def _without_majority(
                 low, high = (float(np.median(each)) / achievable for each in values)
                 carried = f"{low:.0%} of the {achievable:.4g} Gb/s that links carry of data"
                 text += f": they have {carried}, and the rest {high:.0%}"
-            yield Finding("no-healthy-majority", Verdict.DEGRADED, text, files=(runs[group.run].run.path,))
+            names = tuple(one.name for at, one in enumerate(judged) if at in slow)
+            files = (runs[group.run].run.path,)
+            yield Finding("no-healthy-majority", Verdict.DEGRADED, text, metrics=names, files=files)
         elif achievable is not None and not equals.devices and len(judged) > 1:
             share = float(np.median(values[1])) / achievable
             best = max(values[1]) / achievable

@@ -23,6 +23,7 @@ from fabricheck.judge.siblings import Compared, compare_siblings
 from fabricheck.judge.slow_parts import judge_parts
 from fabricheck.judge.stalls import find_stalls
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.case import Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Expectation, Reference, Yardstick
 from fabricheck.records.metrics import Metric, metrics_of
@@ -93,6 +94,20 @@ class SystemJudge:
         where the system has no references of it, all metrics are uncalibrated; and so are those of a rehearsal.
         """
         return self.compare((self.judge_alone(run, test, attributes),)).runs[0]
+
+    def judge_cases(self, measured: Iterable[tuple[Case, Run]]) -> Compared:
+        """The runs of a session, each with the test case that it is the result of, and what they show together."""
+        return self.compare(
+            [
+                replace(
+                    self.judge_anyhow(run, case.test, case.attributes),
+                    test=str(case),
+                    nodes=int(case.attributes.get("partition_nodes", 0)),
+                    trusted=case.trusts_its_run,
+                )
+                for case, run in measured
+            ]
+        )
 
     def compare(self, runs: Sequence[RunJudgement]) -> Compared:
         """The runs of a session, judged by `judge_alone`, with what their equals, the metrics of a part together

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fabricheck.records.component import only_node
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict, worst
 
@@ -135,7 +134,7 @@ class Case:
 def _node_of(found: Finding) -> str:
     """The one node that a finding is about, by its result files or its components; empty where there is none."""
     of_files = {node_of_file(Path(file)) for file in found.files}
-    return of_files.pop() if len(of_files) == 1 else only_node(found.components)
+    return of_files.pop() if len(of_files) == 1 else found.node
 
 
 def node_of_file(file: Path) -> str:

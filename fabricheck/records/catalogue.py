@@ -353,7 +353,7 @@ CATALOGUE: Mapping[str, Entry] = {
         ("Is that intended? `nvidia-smi -q -i {gpu} -d COMPUTE` on {node}",), "A GPU"),
     "gpu-links-down": Entry("has links that are down", _STATE, _REPORTED,
         "Fewer links are active than the topology has, or one went down during the test.",
-        ("On {node}: `nvidia-smi nvlink -s -i {gpu}`, and the fabric manager's log",
+        ("On {node}: `nvidia-smi nvlink -s -i {gpu}`, and the fabric manager's log; of AMD `amd-smi xgmi`",
          "Reset the GPU or reseat the board"), "A GPU"),
     "gpu-link-errors": Entry("has errors on its links", _STATE, _REPORTED,
         "Replays, recoveries or CRC errors rose during the test, beyond the limits of NVIDIA DCGM.",
@@ -361,7 +361,8 @@ CATALOGUE: Mapping[str, Entry] = {
          _BUNDLE), "A GPU"),
     "gpu-throttled": Entry("was throttled", _STATE, _REPORTED,
         "The driver reports that the GPU protects itself from heat or a failing power supply.",
-        ("Cooling and power of {node}: `nvidia-smi -q -i {gpu} -d PERFORMANCE,TEMPERATURE,POWER`",), "A GPU"),
+        ("Cooling and power of {node}: `nvidia-smi -q -i {gpu} -d PERFORMANCE,TEMPERATURE,POWER`; of AMD "
+         "`amd-smi metric -g {gpu}`",), "A GPU"),
     "gpu-setting": Entry("has limited clocks or power", _STATE, _REPORTED,
         "The driver reports a limit: somebody set it, or the GPU is at its usual one.",
         ("On {node}: `nvidia-smi -q -i {gpu} -d CLOCK,POWER`",), "A GPU"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fabricheck.records.catalogue import CATALOGUE, Entry
-from fabricheck.records.component import Component, either
+from fabricheck.records.component import Component, either, only_node
 from fabricheck.records.verdict import Verdict
 
 
@@ -49,6 +49,11 @@ class Finding:
     def is_problem(self) -> bool:
         """Whether it keeps a run or a session from being green."""
         return self.verdict is not Verdict.PASS
+
+    @property
+    def node(self) -> str:
+        """The one node that all of its components belong to; empty where there is none."""
+        return only_node(self.components)
 
     @property
     def place(self) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fabricheck.diagnosis.causes import Cause, Diagnosis, ratio_of
+from fabricheck.diagnosis.causes import Cause, Diagnosis
 from fabricheck.diagnosis.table import Group, Row
 from fabricheck.history.compare import Comparison
 from fabricheck.history.text import incident_evidence, incident_name
@@ -16,8 +15,16 @@ from fabricheck.history.watch import WatchResult
 from fabricheck.judge.overall import SEVERITY, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import facts_of, name_of_group, number, percent, plural, short_message, who
-from fabricheck.report.grid import short_name
+from fabricheck.report.content import (
+    facts_of,
+    name_of_group,
+    number,
+    percent,
+    plural,
+    short_message,
+    short_name,
+    who,
+)
 from fabricheck.report.lines import headline, steps
 from fabricheck.report.parts import Parts
 
@@ -86,7 +93,7 @@ class _Writer:
             _again(tests, self.system),
         )
         told = list(dict.fromkeys(each.message for each in cause.told))
-        evidence = [*told, *(self._evidence(cause, *each) for each in self._first_of_runs(cause))]
+        evidence = [*told, *(self._evidence(cause, each.group, each.rows, each.ratio) for each in cause.worst_of_runs)]
         if not cause.rows:
             said, *more = told or [finding.message]
             evidence, loss = more, said.removeprefix(finding.place).lstrip(": ")
@@ -109,12 +116,6 @@ class _Writer:
         names = list(dict.fromkeys(facts_of(self.runs[number]).name for number in cause.runs))
         return (names[0] if len(names) == 1 else f"{len(names)} runs") if names else "session"
 
-    def _first_of_runs(self, cause: Cause) -> Iterator[tuple[Group, tuple[Row, ...]]]:
-        """Of each run the group that lost most."""
-        for run in cause.runs:
-            own = [each for each in cause.groups if each[0].run == run]
-            yield min(own, key=lambda each: ratio_of(*each) or math.inf)
-
     def _loss(self, cause: Cause) -> str:
         """By how much all that a cause explains is slow, such as `6 measurements in 2 runs at 63 % of their equals`."""
         rows = cause.rows
@@ -129,14 +130,14 @@ class _Writer:
             equally = "equally " if cause.finding.code != "no-healthy-majority" else ""
             what = f"all {what} {equally}slow" if len(rows) > 1 else f"{what} slow"
         else:
-            shares, against = [ratio_of(*each) for each in cause.groups], "their equals"
+            shares, against = [each.ratio for each in cause.groups], "their equals"
         known = [each for each in shares if each is not None]
         if not known:
             return f"{what}{where}{more}" if cause.whole else f"{what}{where} slow{more}"
         low, high = percent(min(known)), percent(max(known))
         return f"{what}{where} at {low if low == high else f'{low} to {high}'} of {against}{more}"
 
-    def _evidence(self, cause: Cause, group: Group, rows: Sequence[Row]) -> str:
+    def _evidence(self, cause: Cause, group: Group, rows: Sequence[Row], ratio: float | None) -> str:
         """By how much against what."""
         judged = self.runs[group.run]
         world, first = len(judged.run.ranks), rows[0].judgement
@@ -157,7 +158,7 @@ class _Writer:
             against = f", {percent(statistics.median(known))} of expected" if known else ""
             return f"{name}: {'' if len(rows) == 1 else f'all {len(rows)} {kind}s equally slow, '}{value}{against}"
         against = ""
-        if (ratio := ratio_of(group, rows)) is not None:
+        if ratio is not None:
             usual = number(statistics.median(row.judgement.value for row in group.fast))
             equals = "its one equal" if len(group.fast) == 1 else f"the {len(group.fast)} others'"
             against = f", {percent(ratio)} of {equals} {usual} {unit}"

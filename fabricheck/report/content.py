@@ -25,6 +25,7 @@ from fabricheck.units import format_size
 _LONGEST_TEXT = 4000
 _LONGEST_GROUP_NAME = 40
 _MOST_OPERATIONS = 3
+_MOST_NAMED = 3  # of those with the same verdict
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,18 @@ def in_gigabytes(judged: Judgement) -> str:
     return f"{number(judged.value / 8 * bus_factor(operation, ranks))} GB/s bus"
 
 
+def short_name(judged: RunJudgement) -> str:
+    """The check without its partition and environment; else what was measured."""
+    name = judged.test.partition(" @")[0] if judged.test else facts_of(judged).name
+    return name.replace(" %", " ").replace("transport=", "")
+
+
+def count(verdicts: Iterable[Verdict]) -> tuple[tuple[Verdict, int], ...]:
+    """How many there are of each verdict, worst first, without those that nothing has."""
+    found = Counter(verdicts)
+    return tuple((each, found[each]) for each in reversed(Verdict) if found[each])
+
+
 def plural(times: int, what: str) -> str:
     return f"{times:,} {what}" if times == 1 else f"{times:,} {what}s"
 
@@ -184,6 +197,27 @@ def groups_of(judged: RunJudgement) -> tuple[Group, ...]:
         found.setdefault(key, []).append(each)
     groups = (Group(*key, tuple(sorted(members, key=_badness))) for key, members in found.items())
     return tuple(sorted(groups, key=lambda each: -SEVERITY[each.verdict]))
+
+
+@dataclass(frozen=True)
+class Slow:
+    """What is not PASS of a group of metrics, with one verdict: which metrics, and the reason of the worst."""
+
+    verdict: Verdict
+    what: str
+    reason: str
+
+
+def slow_of(judged: RunJudgement) -> tuple[Slow, ...]:
+    """The metrics of a run that are not PASS."""
+    found = []
+    for group in groups_of(judged):
+        for verdict, alike in group.by_verdict.items():
+            if verdict is not Verdict.PASS:
+                named = [who(each.samples, len(judged.run.ranks)) for each in alike[:_MOST_NAMED]]
+                more = f" and {len(alike) - _MOST_NAMED} more" if len(alike) > _MOST_NAMED else ""
+                found.append(Slow(verdict, f"{group.name} {', '.join(named)}{more}", reason_without_source(alike[0])))
+    return tuple(found)
 
 
 def together(groups: Sequence[Group]) -> tuple[tuple[Group, ...], ...]:

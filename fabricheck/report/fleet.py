@@ -42,8 +42,8 @@ def table(found: FleetVerdict, parts: Parts, width: int = 80) -> Iterator[str]:
     for problem in found.elsewhere:
         text = printable(f"{problem.place}: {problem.message}")
         yield from textwrap.wrap(f"{problem.verdict.value:<10}  {text}", max(width, 40), subsequent_indent=_INDENT)
-    for why in dict.fromkeys(each.why for each in found.unchecked):
-        yield f"not checked: {fold(each.node for each in found.unchecked if each.why == why)}: {printable(why)}"
+    for why in dict.fromkeys(found.unchecked.values()):
+        yield f"not checked: {fold(node for node in found.unchecked if found.unchecked[node] == why)}: {printable(why)}"
     yield found.message
 
 
@@ -53,7 +53,7 @@ def short(found: FleetVerdict) -> Iterator[str]:
     lines += [f"{each.node} {each.verdict.value} {each.evidence[0].message}" for each in found.bad]
     lines += [f"{each.verdict.value} {each.place} {each.message}" for each in found.elsewhere]
     if found.unchecked:
-        lines.append(f"not checked: {fold(each.node for each in found.unchecked)}")
+        lines.append(f"not checked: {fold(found.unchecked)}")
     if len(lines) > LINES:
         lines = [*lines[: LINES - 1], f"and {len(lines) - LINES + 1} more: see the report"]
     for line in map(printable, lines):

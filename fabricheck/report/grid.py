@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from fabricheck.diagnosis.causes import Diagnosis
 from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Kind
-from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict, worst
-from fabricheck.report.content import facts_of, groups_of, percent, plural, who
+from fabricheck.report.content import groups_of, percent, plural
 
 # Wider, a map is no map.
 _MOST_COLUMNS, _MOST_ROWS = 64, 512
@@ -42,31 +42,39 @@ class Grid:
     note: str = ""
 
 
-def grid_of(runs: Sequence[RunJudgement], problems: Sequence[Finding] = ()) -> Grid | None:
+def grid_of(runs: Sequence[RunJudgement], checks: Sequence[str], diagnosis: Diagnosis) -> Grid | None:
     """The map of runs in the order of the page; none where it would be of one thing.
 
-    `problems`: of the session, which may name nodes that no run has.
+    `checks`: the short name of each run's check. `diagnosis`: of these runs; its problems may name other nodes.
     """
     hosts = {rank.host for each in runs for rank in each.run.ranks}
-    if len(hosts) > 1:
-        lost = {
-            one.node: SEVERITY[each.verdict]
-            for each in problems
-            for one in each.components
-            if one.kind is Kind.NODE and len(each.components) == 1 and one.node not in hosts
-        }
-        return _of_nodes(runs, hosts, lost)
-    return _of_gpus(runs)
+    if len(hosts) < 2:
+        return _of_gpus(runs, checks)
+    lost = {
+        one.node: SEVERITY[each.verdict]
+        for each in diagnosis.problems
+        for one in each.components
+        if one.kind is Kind.NODE and len(each.components) == 1 and one.node not in hosts
+    }
+    return _of_nodes(runs, checks, hosts, lost, diagnosis.nodes_of_rows)
 
 
-def _of_nodes(runs: Sequence[RunJudgement], hosts: Collection[str], lost: Mapping[str, int]) -> Grid:
-    """The worst verdict of each check on each node; `lost`: how bad it is with nodes on which nothing was measured."""
-    names = list(dict.fromkeys(short_name(each) for each in sorted(runs, key=lambda each: each.test or each.run.path)))
+def _of_nodes(
+    runs: Sequence[RunJudgement],
+    checks: Sequence[str],
+    hosts: Collection[str],
+    lost: Mapping[str, int],
+    at_fault: Mapping[int, frozenset[str]],
+) -> Grid:
+    """The worst verdict of each check on each node; `lost`: how bad it is with nodes on which nothing was measured.
+    `at_fault`: by metric the nodes that the diagnosis names."""
+    in_order = sorted(zip(runs, checks, strict=True), key=lambda each: each[0].test or each[0].run.path)
+    names = list(dict.fromkeys(name for _, name in in_order))
     found: dict[tuple[str, str], list[_OnNode]] = {}
-    for position, each in enumerate(runs, start=1):
-        for host, (verdict, bad) in _by_host(each).items():
+    for position, (each, check) in enumerate(zip(runs, checks, strict=True), start=1):
+        for host, (verdict, bad) in _by_host(each, at_fault).items():
             one = _OnNode(verdict, bad, len(each.judgements), f"run{position}")
-            found.setdefault((host, short_name(each)), []).append(one)
+            found.setdefault((host, check), []).append(one)
     # Nodes with anything that is not PASS first: a map of a thousand rows is read from its top.
     severity = dict(lost) | {
         host: max((SEVERITY[one.verdict] for name in names for one in found.get((host, name), ())), default=0)
@@ -100,34 +108,20 @@ class _OnNode:
     link: str
 
 
-def _by_host(run: RunJudgement) -> Mapping[str, tuple[Verdict, int]]:
+def _by_host(run: RunJudgement, at_fault: Mapping[int, frozenset[str]]) -> Mapping[str, tuple[Verdict, int]]:
     """Of each node of a run the verdict, and how many metrics are not PASS because of it.
 
-    A pair of two nodes counts for the one that most such pairs share, again and again until each is explained: a
-    fabric's run of many nodes is not red at all of them. Anything else counts for every node that took part.
+    A metric counts for the nodes that the diagnosis names for it, else for every node that took part.
     """
     host_of = {rank.rank: rank.host for rank in run.run.ranks}
     found: dict[str, list[Verdict]] = {host: [] for host in host_of.values()}
-    pairs: list[tuple[frozenset[str], Verdict]] = []
     counts: Counter[str] = Counter()
     for each in run.judgements:
-        if each.verdict is Verdict.PASS:
-            continue
-        hosts = frozenset(host_of[rank] for rank in each.samples.ranks if rank in host_of)
-        if len(hosts) == 2 < len(found):
-            pairs.append((hosts, each.verdict))
-            continue
-        for host in hosts:
-            found[host].append(each.verdict)
-            counts[host] += 1
-    while pairs:
-        shared = Counter(host for hosts, _ in pairs for host in hosts)
-        most = {host for host, count in shared.items() if count == max(shared.values())}
-        for hosts, verdict in pairs:
-            for host in hosts & most:
-                found[host].append(verdict)
+        if each.verdict is not Verdict.PASS:
+            hosts = {host_of[rank] for rank in each.samples.ranks if rank in host_of}
+            for host in (hosts & at_fault.get(id(each), frozenset())) or hosts:
+                found[host].append(each.verdict)
                 counts[host] += 1
-        pairs = [each for each in pairs if not each[0] & most]
     for problem in run.all_problems:
         named = {host for each in problem.components for host in each.nodes} & found.keys()
         for host in named or found:
@@ -158,17 +152,11 @@ SHORT: Mapping[Verdict, str] = {
 }
 
 
-def short_name(judged: RunJudgement) -> str:
-    """The check without its partition and environment; else what was measured."""
-    name = judged.test.partition(" @")[0] if judged.test else facts_of(judged).name
-    return name.replace(" %", " ").replace("transport=", "")
-
-
-def _of_gpus(runs: Sequence[RunJudgement]) -> Grid | None:
+def _of_gpus(runs: Sequence[RunJudgement], checks: Sequence[str]) -> Grid | None:
     """For each ordered pair of a node's ranks the metric that lost most beside its equals, over all runs."""
     ranks: dict[int, str] = {}
-    ratios: dict[tuple[int, int], list[tuple[float, Judgement, RunJudgement, str]]] = {}
-    for position, run in enumerate(runs, start=1):
+    ratios: dict[tuple[int, int], list[_Pair]] = {}
+    for position, (run, check) in enumerate(zip(runs, checks, strict=True), start=1):
         place = {each.rank: each.device.index if each.device is not None else each.rank for each in run.run.ranks}
         for rank in run.run.ranks:
             ranks.setdefault(place[rank.rank], f"GPU {rank.device.index}" if rank.device else f"rank {rank.rank}")
@@ -186,7 +174,7 @@ def _of_gpus(runs: Sequence[RunJudgement]) -> Grid | None:
                 if a == b:  # two ranks on one GPU: no link between GPUs
                     continue
                 ratio = each.value / usual
-                ratios.setdefault((a, b), []).append((ratio, each, run, f"run{position}"))
+                ratios.setdefault((a, b), []).append(_Pair(ratio, each, check, f"run{position}"))
     numbers = sorted({rank for pair in ratios for rank in pair})
     if len(numbers) < 2 or len(numbers) > _MOST_COLUMNS:
         return None
@@ -203,9 +191,20 @@ def _of_gpus(runs: Sequence[RunJudgement]) -> Grid | None:
     )
 
 
-def _of_pair(found: Sequence[tuple[float, Judgement, RunJudgement, str]], a: int, b: int) -> Place:
+@dataclass(frozen=True)
+class _Pair:
+    """A metric of a pair with its share of what its equals have, and the check and run that it is of."""
+
+    ratio: float
+    judged: Judgement
+    check: str
+    link: str
+
+
+def _of_pair(found: Sequence[_Pair], a: int, b: int) -> Place:
     if not found:
         return Place(None, title="" if a == b else f"{a}→{b}: not measured")
-    ratio, judged, run, link = min(found, key=lambda each: (-SEVERITY[each[1].verdict], each[0]))
-    title = f"{who(judged.samples, len(run.run.ranks))} {judged.name} in {facts_of(run).name}: {judged.verdict.value}"
-    return Place(judged.verdict, percent(ratio), title, "" if judged.verdict is Verdict.PASS else link)
+    one = min(found, key=lambda each: (-SEVERITY[each.judged.verdict], each.ratio))
+    verdict = one.judged.verdict
+    title = f"{'→'.join(map(str, one.judged.samples.ranks))} {one.judged.name} in {one.check}: {verdict.value}"
+    return Place(verdict, percent(one.ratio), title, "" if verdict is Verdict.PASS else one.link)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -21,12 +21,12 @@ from markupsafe import Markup
 
 from fabricheck.diagnosis.causes import Diagnosis
 from fabricheck.errors import UserError
-from fabricheck.judge.overall import SEVERITY, coverage, overall, rehearsed, worst_first
-from fabricheck.judge.overall import count as count_verdicts
+from fabricheck.judge.overall import SEVERITY, overall, rehearsed, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.rehearsal import REHEARSAL, is_mixed
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import cards_of
+from fabricheck.report.content import count as count_verdicts
 from fabricheck.report.content import number, printable
 from fabricheck.report.embedded import own_file, packed, packed_plotly, plotly_hash, script_hash
 from fabricheck.report.figures import Figure
@@ -34,8 +34,8 @@ from fabricheck.report.grid import grid_of
 from fabricheck.report.past import Past
 from fabricheck.report.past_view import comparison_view, history_view
 from fabricheck.report.plotly_js import plotly_notice
-from fabricheck.report.run_view import Explained, NotPassed, RunView, not_passed_of, run_detail, run_view
-from fabricheck.report.summary import counted, numbers, standing
+from fabricheck.report.run_view import Explained, RunView, run_detail, run_view
+from fabricheck.report.summary import counted, coverage, numbers, standing
 from fabricheck.units import format_size
 from fabricheck.wholefile import whole_file
 
@@ -78,6 +78,20 @@ class _Row:
     run: RunView
     body: Markup
     packed: int
+
+
+@dataclass(frozen=True)
+class _NotPassed:
+    """Something that is not PASS, for the top of the page; of the session where there is no `run`.
+
+    A finding, or of metrics `what` they are and the `reason` of the worst.
+    """
+
+    run: RunView | None
+    verdict: Verdict
+    finding: Explained | None = None
+    what: str = ""
+    reason: str = ""
 
 
 def write_html(
@@ -127,9 +141,10 @@ def render_html(
     `past`: what the sample store adds.
     """
     past = past or Past()
+    rehearsal = REHEARSAL if rehearsed(runs) else ""
+    ranked = worst_first(runs)
     verdict, all_problems = overall(runs, diagnosis.problems)
     findings = diagnosis.findings
-    ranked = worst_first(runs)
     figures, bodies = _Pack(_FIGURES_PACKED), _Pack(_RUNS_PACKED)
     comparison = comparison_view(past.comparison) if past.comparison is not None else None
     history = history_view(past.watched) if past.watched is not None else None
@@ -140,18 +155,18 @@ def render_html(
         history = replace(history, figures=_numbered(history.figures, figures))
     marks = is_mixed(each.run for each in runs)
     views = [run_view(each, f"run{place}", system, marks=marks) for place, each in enumerate(ranked, start=1)]
+    of_session = [_NotPassed(None, each.verdict, Explained.of(each, system)) for each in all_problems]
+    not_passed = sorted([*of_session, *_of_runs(views)], key=lambda each: -SEVERITY[each.verdict])
     rows = _rows(ranked, views, figures, bodies)
     result = past.watched.result if past.watched is not None else None
     suspects = cards_of(runs, diagnosis, system=system, watched=result, comparison=past.comparison)
-    of_session = (NotPassed(None, each.verdict, Explained.of(each, system)) for each in all_problems)
-    not_passed = sorted([*of_session, *not_passed_of(ranked, views)], key=lambda each: -SEVERITY[each.verdict])
     style, script = own_file("report.css"), own_file("report.js")
     return _template("report.html.j2").render(
         title=title,
         system=system,
         verdict=verdict,
         standing=standing(verdict, runs, result),
-        rehearsal=REHEARSAL if rehearsed(runs) else "",
+        rehearsal=rehearsal,
         counted=counted(runs),
         coverage=coverage(runs).message,
         findings=findings[:_MOST_FINDINGS],
@@ -159,7 +174,7 @@ def render_html(
         suspects=suspects[:_MOST_SUSPECTS],
         more_suspects=max(0, len(suspects) - _MOST_SUSPECTS),
         numbers=numbers(runs) if verdict is Verdict.PASS else (),
-        grid=grid_of(ranked, diagnosis.problems),
+        grid=grid_of(ranked, [each.check for each in views], diagnosis),
         notes=past.notes,
         comparison=comparison,
         history=history,
@@ -196,6 +211,13 @@ def _rows(ranked: Sequence[RunJudgement], views: Sequence[RunView], figures: _Pa
         in_the_open = used <= _IN_THE_OPEN or not rows
         rows.append(_Row(view, Markup(body), -1) if in_the_open else _Row(view, Markup(), bodies.add(body)))
     return rows
+
+
+def _of_runs(runs: Sequence[RunView]) -> Iterator[_NotPassed]:
+    """The problems of runs, and their metrics that are not PASS."""
+    for run in runs:
+        yield from (_NotPassed(run, each.verdict, each) for each in run.problems)
+        yield from (_NotPassed(run, each.verdict, None, each.what, each.reason) for each in run.slow)
 
 
 def _numbered(drawn: Sequence[Figure], figures: _Pack) -> tuple[Figure, ...]:

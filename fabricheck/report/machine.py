@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
 from fabricheck.fleet.verdict import FleetVerdict, as_json
 from fabricheck.judge.as_json import run_as_json
-from fabricheck.judge.overall import coverage, overall, rehearsed
+from fabricheck.judge.overall import overall, rehearsed
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
@@ -22,6 +22,7 @@ from fabricheck.records.rehearsal import EMULATED, is_rehearsal, marked
 from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.report.content import facts_of, printable, quantity_of
 from fabricheck.report.lines import summary
+from fabricheck.report.summary import coverage
 from fabricheck.units import size_label
 from fabricheck.wholefile import whole_file
 

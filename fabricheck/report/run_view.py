@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from fabricheck.judge.overall import count
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
@@ -16,6 +15,8 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import (
     Facts,
     Group,
+    Slow,
+    count,
     facts_of,
     groups_of,
     judgements_of,
@@ -25,17 +26,17 @@ from fabricheck.report.content import (
     percent,
     reason_without_source,
     short_message,
+    short_name,
+    slow_of,
     together,
     who,
 )
 from fabricheck.report.figures import Figure, figures_of
-from fabricheck.report.grid import short_name
 from fabricheck.report.lines import plain, steps, summary
 from fabricheck.report.node import Node, node_of_run
 from fabricheck.units import size_label
 
 # What keeps the page short where a run is large; what is left out is counted where it would stand.
-_MOST_NAMED = 3  # of those with the same verdict
 _MOST_ROWS, _MOST_PASSES = 64, 8  # of a table: those that are not PASS, and those that are
 _MOST_SOURCES = 6
 _MOST_RANKS = 64
@@ -97,7 +98,7 @@ class Explained:
 
 @dataclass(frozen=True)
 class RunView:
-    """A run as its row shows it; `check`: its short name."""
+    """A run as its row shows it; `check`: its short name. `slow`: its metrics that are not PASS."""
 
     id: str
     verdict: Verdict
@@ -107,6 +108,7 @@ class RunView:
     hosts: tuple[str, ...]
     counts: tuple[tuple[Verdict, int], ...]
     problems: tuple[Explained, ...]
+    slow: tuple[Slow, ...]
 
 
 @dataclass(frozen=True)
@@ -120,32 +122,20 @@ class RunDetail:
     more_ranks: int
 
 
-@dataclass(frozen=True)
-class NotPassed:
-    """Something that is not PASS, for the top of the page; of the session where there is no `run`.
-
-    A finding, or of metrics `what` they are and the `reason` of the worst.
-    """
-
-    run: RunView | None
-    verdict: Verdict
-    finding: Explained | None = None
-    what: str = ""
-    reason: str = ""
-
-
 def run_view(judged: RunJudgement, name: str, system: str, *, marks: bool) -> RunView:
     """`marks`: whether a rehearsal says so in its row."""
+    rehearsal = marks and is_rehearsal(judged.run)
     facts = facts_of(judged)
     return RunView(
         id=name,
         verdict=judged.final_verdict,
-        facts=replace(facts, name=marked(facts.name, rehearsal=marks and is_rehearsal(judged.run))),
+        facts=replace(facts, name=marked(facts.name, rehearsal=rehearsal)),
         check=short_name(judged),
         transport=str(judged.run.header.get("transport", "")),
         hosts=tuple(dict.fromkeys(each.host for each in judged.run.ranks)),
         counts=count(each.verdict for each in judged.judgements),
         problems=tuple(Explained.of(each, system, short_message(each, judged)) for each in judged.all_problems),
+        slow=slow_of(judged),
     )
 
 
@@ -229,19 +219,3 @@ def _sources(judgements: Sequence[Judgement], world: int) -> tuple[str, ...]:
         text if len(names) == len(judgements) else f"{text} (for {', '.join(names[:4])}{'…' if len(names) > 4 else ''})"
         for text, names in members.items()
     )
-
-
-def not_passed_of(ranked: Sequence[RunJudgement], runs: Sequence[RunView]) -> list[NotPassed]:
-    """The problems of runs, and what is not PASS of each group of metrics: who, and the reason of the worst."""
-    found: list[NotPassed] = []
-    for judged, run in zip(ranked, runs, strict=True):
-        found += [NotPassed(run, each.verdict, each) for each in run.problems]
-        for group in groups_of(judged):
-            for verdict, alike in group.by_verdict.items():
-                if verdict is Verdict.PASS:
-                    continue
-                named = [who(each.samples, len(judged.run.ranks)) for each in alike[:_MOST_NAMED]]
-                more = f" and {len(alike) - _MOST_NAMED} more" if len(alike) > _MOST_NAMED else ""
-                what = f"{group.name} {', '.join(named)}{more}"
-                found.append(NotPassed(run, verdict, None, what, reason_without_source(alike[0])))
-    return found

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 from fabricheck.history.shares import percent as signed_percent
 from fabricheck.history.watch import WatchResult
-from fabricheck.judge.overall import count
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import ladder, number, percent, plural, quantity_of
+from fabricheck.report.content import count, ladder, number, percent, plural, quantity_of
 
 _MOST_NUMBERS = 4
 
@@ -57,6 +56,37 @@ def counted(runs: Sequence[RunJudgement]) -> str:
 
 def _counts(verdicts: Iterable[Verdict]) -> str:
     return ", ".join(f"{times:,} {each.value}" for each, times in count(verdicts))
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of a system its runs were on: `checked` of `nodes` nodes (0: not known), and whether its `network` was.
+
+    Runs that are INVALID or INCOMPLETE count for nothing.
+    """
+
+    checked: int
+    nodes: int
+    network: bool
+
+    @property
+    def message(self) -> str:
+        """Such as `2 of 3,456 nodes were checked, and the network between them`."""
+        if self.nodes == 1:
+            return f"{self.checked} of 1 node was checked"
+        of = f"{self.nodes:,}" if self.nodes else "an unknown number of"
+        text = f"{self.checked:,} of {of} nodes {'was' if self.checked == 1 else 'were'} checked"
+        return f"{text}, and the network between them" if self.network else f"{text}; the network was not"
+
+
+def coverage(runs: Iterable[RunJudgement]) -> Coverage:
+    """Of all runs together."""
+    runs = tuple(runs)
+    nodes = max((each.nodes or (each.topology.nodes if each.topology else 0) for each in runs), default=0)
+    lost = (Verdict.INVALID, Verdict.INCOMPLETE)
+    measured = (each for each in runs if each.trusted and each.final_verdict not in lost)
+    hosts = [{rank.host for rank in each.run.ranks} for each in measured]
+    return Coverage(len(set().union(*hosts)), nodes, any(len(each) > 1 for each in hosts))
 
 
 def numbers(runs: Sequence[RunJudgement]) -> tuple[Number, ...]:

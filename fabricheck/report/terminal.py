@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import click
 
 from fabricheck.diagnosis.causes import Diagnosis
-from fabricheck.judge.overall import count, coverage, overall, rehearsed, worst_first
+from fabricheck.judge.overall import overall, rehearsed, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
@@ -18,6 +18,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import Card, cards_of
 from fabricheck.report.content import (
     Group,
+    count,
     facts_of,
     groups_of,
     in_gigabytes,
@@ -31,6 +32,7 @@ from fabricheck.report.content import (
     who,
 )
 from fabricheck.report.lines import summary
+from fabricheck.report.summary import coverage
 from fabricheck.report.text_matrix import matrices
 from fabricheck.units import format_size
 

@@ -8,8 +8,7 @@ from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.rehearsal import is_rehearsal, marked
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import Group, facts_of, groups_of, printable
-from fabricheck.report.grid import short_name
+from fabricheck.report.content import Group, facts_of, groups_of, printable, short_name
 from fabricheck.units import format_size
 
 _GBPS_OF_GB = 8.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import reframe as rfm
 
-from fabricheck.fleet.record import TROUBLES, Fleet, read_troubles
+from fabricheck.fleet.record import TROUBLES, Fleet, not_run, read_findings
 from fabricheck.fleet.settings import KEY
 from fabricheck.judge.verdicts import NOTHING_JUDGED, RunJudgement
 from fabricheck.records.case import NODES
@@ -51,18 +51,14 @@ def judge_nodes(test: rfm.RegressionTest) -> RunJudgement:
     if nodes and len(unsupported) == len(nodes):
         reason = unsupported_reason(nodes[0].folder, UNSUPPORTED)
         test.leave_out_unsupported(reason or "unsupported", "none of the nodes")
-    told = {each.node: each.what for each in read_troubles(stage / TROUBLES)}
-    problems = [
-        Finding("node-did-not-run", Verdict.INCOMPLETE, f"{name}: {what}", (Component.of_node(name),))
-        for name, what in told.items()
-    ]
+    told = {each.node: each for each in read_findings(stage / TROUBLES)}
+    problems = [replace(each, verdict=Verdict.INCOMPLETE) for each in told.values()]
     runs: list[RunJudgement] = []
     judge = test.system_judge()
     for each in nodes:
         if not (each.folder / RESULT).exists():
             if each.name not in told and not fleet.ended:
-                text = f"{each.name}: left no results (exit status {each.status})"
-                problems.append(Finding("node-did-not-run", Verdict.INCOMPLETE, text, (Component.of_node(each.name),)))
+                problems.append(not_run(each.name, f"left no results (exit status {each.status})"))
             continue
         status = each.status if each.status is not None else 1
         run = test.read_guarded(each.folder / RESULT, status, test.wanted_environment(), test.paths())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import reframe.core.runtime as rt
 
-from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, read_troubles
+from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, read_findings
 from fabricheck.fleet.settings import KEY
 from fabricheck.jsonfile import read_json
 from fabricheck.judge.verdicts import RunJudgement
@@ -48,8 +48,7 @@ class FleetScreen(FabricbenchCheck):
     def judge(self) -> RunJudgement:
         stage, folder = Path(self.stagedir), Path(self.current_partition.extras[KEY])
         launches = read_json(stage / LAUNCHES) if (stage / LAUNCHES).exists() else []
-        troubles = read_troubles(stage / TROUBLES)
-        problems = [replace(one.finding, verdict=Verdict.INCOMPLETE) for one in troubles]
+        problems = [replace(each, verdict=Verdict.INCOMPLETE) for each in read_findings(stage / TROUBLES)]
         status = self.exit_status()
         if status != 0:
             why = f": {ended}" if (ended := Fleet.read(folder).ended) else self.last_words()

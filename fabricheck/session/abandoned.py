@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.fleet.record import EXCLUDED, TROUBLES, Fleet, read_troubles
+from fabricheck.fleet.record import EXCLUDED, TROUBLES, Fleet, read_findings
 from fabricheck.jsonfile import read_json
 from fabricheck.locks import exclusive
 from fabricheck.records.case import NODES, Case
@@ -116,7 +116,7 @@ def read_abandoned(folder: Path) -> Session:
     """
     started = _started(folder / RUN)
     for file in (*folder.rglob(EXCLUDED), *folder.rglob(TROUBLES)):
-        read_troubles(file)
+        read_findings(file)
     if (fleet := Fleet.of_run(folder)) is not None:
         fleet.end("the run was ended before all was measured: --resume does the rest")
     when = f"the run of {started.started[:19]}Z on {started.host}"

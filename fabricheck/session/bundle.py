@@ -105,7 +105,7 @@ def _owners(folder: Path) -> Iterator[str]:
 def _of_fleet(folder: Path) -> tuple[str, ...]:
     """The nodes of a run over many, also those that it did not get."""
     fleet = Fleet.of_run(folder)
-    return (*fleet.nodes, *(each.node for each in fleet.unchecked)) if fleet is not None else ()
+    return (*fleet.nodes, *fleet.unchecked) if fleet is not None else ()
 
 
 def _hosts(runs: Iterable[Run]) -> Iterator[str]:

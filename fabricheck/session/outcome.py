@@ -9,7 +9,7 @@ from pathlib import Path
 from fabricheck.diagnosis.causes import Diagnosis, diagnose
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.of_session import find_all
-from fabricheck.fleet.record import TROUBLES, Fleet, read_troubles
+from fabricheck.fleet.record import TROUBLES, Fleet, read_findings
 from fabricheck.fleet.resume import is_taken_over
 from fabricheck.fleet.verdict import FleetVerdict, verdict_of_fleet
 from fabricheck.interleaved.tuning_effect import find_tuning_effects
@@ -63,17 +63,7 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     judge = SystemJudge.of(system, suite.root)
     found = [(case, file) for case in session.cases for file in case.result_files()]
     cases = tuple(case for case, _ in found)
-    compared = judge.compare(
-        tuple(
-            replace(
-                judge.judge_anyhow(read_result(file, suite, system), case.test, case.attributes),
-                test=str(case),
-                nodes=int(case.attributes.get("partition_nodes", 0)),
-                trusted=case.trusts_its_run,
-            )
-            for case, file in found
-        )
-    )
+    compared = judge.judge_cases((case, read_result(file, suite, system)) for case, file in found)
     judged = compared.runs
     runs = tuple(CaseRun.of_case(each.run, case) for each, case in zip(judged, cases, strict=True))
     told = [
@@ -112,15 +102,15 @@ def _fleet_of(session: Session, judged: Sequence[RunJudgement], problems: Sequen
     fleet = Fleet.of_run(session.folder)
     if fleet is None:
         return None
-    troubles = [one for case in session.cases if case.folder for one in read_troubles(case.folder / TROUBLES)]
-    return verdict_of_fleet(fleet, troubles, judged, problems)
+    of_launches = [one for case in session.cases if case.folder for one in read_findings(case.folder / TROUBLES)]
+    return verdict_of_fleet(fleet, of_launches, judged, problems)
 
 
 def _left_out(fleet: FleetVerdict) -> Iterator[Finding]:
     """Nodes that were asked for and not measured: what is not known of them is no pass."""
     if fleet.unchecked:
-        names, first = fold(each.node for each in fleet.unchecked), fleet.unchecked[0]
-        text = f"{len(fleet.unchecked)} of {fleet.nodes} nodes were not checked: {names} ({first.why})"
+        first = next(iter(fleet.unchecked.values()))
+        text = f"{len(fleet.unchecked)} of {fleet.nodes} nodes were not checked: {fold(fleet.unchecked)} ({first})"
         yield Finding("nodes-not-checked", Verdict.INCOMPLETE, text)
 
 

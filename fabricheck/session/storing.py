@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -88,8 +87,7 @@ def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, 
     runs = [read_result(file, suite, system) for file in files]
     for file, run in zip(files, runs, strict=True):
         _require_gpus_of(file, run, suite, system)
-    alone = (judge.judge_alone(run, case.test, case.attributes) for run in runs)
-    judged = judge.compare([replace(each, test=str(case)) for each in alone]).runs
+    judged = judge.judge_cases((case, run) for run in runs).runs
     now = datetime.now(timezone.utc)
     for file, one in zip(files, judged, strict=True):
         if not one.run.header:

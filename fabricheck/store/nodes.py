@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from fabricheck.expectation.components import links_of_pairs
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
-from fabricheck.records.component import only_node
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.store.folders import RUNS, Entry
@@ -40,7 +39,7 @@ def node_records(
         for host, names in links_of_pairs(one.run, one.topology).items():
             links.setdefault(_node(host, said or {}), set()).update(names)
     for each in problems if said is None else ():
-        if (name := only_node(each.components)) in verdicts:
+        if (name := each.node) in verdicts:
             verdicts[name] = worst([verdicts[name], each.verdict])
     return {
         name: NodeRecord(verdict=verdict.value, links=sorted(links.get(name, ()))) for name, verdict in verdicts.items()

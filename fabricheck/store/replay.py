@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +89,8 @@ def replay(
 
 
 def _replay_runs(stored: Sequence[StoredRun], judge: SystemJudge) -> Iterator[Replayed]:
-    alone = (judge.judge_alone(each.run, each.case.test, each.case.attributes) for each in stored)
-    named = [
-        replace(judged, test=str(each), trusted=each.case.trusts_its_run)
-        for each, judged in zip(stored, alone, strict=True)
-    ]
-    for each, judged in zip(stored, judge.compare(named).runs, strict=True):
+    judged_now = judge.judge_cases((each.case, each.run) for each in stored).runs
+    for each, judged in zip(stored, judged_now, strict=True):
         now = judgement_bytes(judged)
         changes = tuple(_changes(json.loads(each.judgement), json.loads(now))) if now != each.judgement else ()
         yield Replayed(each, judged, changes)

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from benchmarks.localization import Bench, Case, Fault, are_right, fat_tree, healthy_share
 from benchmarks.oracle import MOST, Oracle
-from fabricheck.localization.routes import FloatArray
+from fabricheck.diagnosis.network.routes import FloatArray
 
 LOSS, SCALE = 0.05, 0.96
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from fabricheck.cli import main
+from fabricheck.diagnosis.network.judge import judge_pairs
+from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.judge.policy import load_policy
-from fabricheck.localization.judge import judge_pairs
-from fabricheck.localization.routes import Ways, design
 from fabricheck.records.finding import split
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import suite_root

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.fleet.record import FOLDER, TROUBLES, Fleet, Trouble, Unchecked, read_troubles, write_troubles
+from fabricheck.fleet.record import FOLDER, TROUBLES, Fleet, not_run, proved, read_findings, write_findings
 from fabricheck.fleet.resume import LAST, carry_on, find_earlier, is_taken_over, take_launch
 from fabricheck.fleet.sweep import sweep
 from fabricheck.fleet.verdict import verdict_of_fleet
@@ -74,7 +74,7 @@ def test_what_is_whole_is_taken_over_and_the_rest_is_measured(log: Path, tmp_pat
     left("nid001", "0\n")
     left("nid002", "")  # nobody waited for its end
     left("nid003", "0\n", "")  # and this is empty
-    write_troubles(Path(TROUBLES), [Trouble("nid001", "once", guilty=False), Trouble("nid004", "once", guilty=False)])
+    write_findings(Path(TROUBLES), [not_run("nid001", "once"), not_run("nid004", "once")])
     fleet = make_run(tmp_path, 2, earlier=(str(before.folder.parent),))
     asks = PROGRAM[:-1]
     for command in (asks, PROGRAM, asks):
@@ -83,7 +83,7 @@ def test_what_is_whole_is_taken_over_and_the_rest_is_measured(log: Path, tmp_pat
     texts = {file.parent.name: file.read_text() for file in Path("nodes").glob("*/result.jsonl")}
     assert texts == {"nid001": "old\n", "nid002": "new\n", "nid003": "new\n", "nid004": "new\n"}
     assert [node for node in NODES if is_taken_over(Path(f"nodes/{node}/result.jsonl"))] == ["nid001"]
-    assert read_troubles(Path(TROUBLES)) == (Trouble("nid001", "once", guilty=False),)
+    assert read_findings(Path(TROUBLES)) == (not_run("nid001", "once"),)
     # A third run has what both had, also of tests that the second did not come to.
     third = make_run(tmp_path, 3, earlier=(str(fleet.folder.parent), str(before.folder.parent)))
     log.unlink()
@@ -93,7 +93,7 @@ def test_what_is_whole_is_taken_over_and_the_rest_is_measured(log: Path, tmp_pat
 
 def test_what_was_proved_guilty_is_not_tried_again(log: Path, tmp_path: Path) -> None:
     before = make_run(tmp_path, 1)
-    before.exclude([Trouble("nid002", "it failed twice"), Trouble("nid009", "is not in this job")])
+    before.exclude([proved("nid002", "it failed twice"), proved("nid009", "is not in this job")])
     fleet = make_run(tmp_path, 2, earlier=(str(before.folder.parent),))
     carry_on(fleet)
     assert [each.node for each in fleet.excluded] == ["nid002"]
@@ -110,11 +110,11 @@ def test_a_job_that_ends_is_no_nodes_fault(log: Path, tmp_path: Path) -> None:
     )
     fleet = make_run(tmp_path, 1)
     assert sweep(fleet, 1, (20.0, 1.0), (), PROGRAM)
-    assert (fleet.excluded, read_troubles(Path(TROUBLES))) == ((), ())
+    assert (fleet.excluded, read_findings(Path(TROUBLES))) == ((), ())
     assert "job 17 ended before all was measured" in fleet.ended
     found = verdict_of_fleet(fleet, (), (), ())
     assert found.message == "0 of 4 nodes good, 0 bad, 4 not checked"
-    assert {each.why for each in found.unchecked} == {fleet.ended}
+    assert set(found.unchecked.values()) == {fleet.ended}
     # The tests after it start no step.
     log.unlink()
     assert not sweep(fleet, 1, (20.0, 1.0), (), PROGRAM)
@@ -171,6 +171,6 @@ def test_which_run_is_resumed(tmp_path: Path) -> None:
 
 
 def test_the_nodes_of_a_run_that_resumes() -> None:
-    fleet = Fleet(Path(), "site", "site:gpu", "all", "17", NODES, (Unchecked("nid005", "Slurm has it down"),))
+    fleet = Fleet(Path(), "site", "site:gpu", "all", "17", NODES, {"nid005": "Slurm has it down"})
     assert fleet.wanted == "nid[001-005]"
     assert replace(fleet, asked="idle").wanted == "nid[001-004]"

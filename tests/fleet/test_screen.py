@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, read_troubles
+from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, read_findings
 from fabricheck.fleet.screen import Screen
+from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import load_topology
 from fabricheck.topology.network import unfold
@@ -48,7 +49,7 @@ def plant(fails: str) -> None:
 def test_a_node_that_stops_the_others_is_excluded_and_the_others_are_measured(screen: Screen) -> None:
     plant('case $nodes in *nid006*) echo "fabricbench: MPI did not start" >&2; exit 1;; esac')
     assert screen.run()
-    assert [(each.node, each.guilty) for each in read_troubles(Path(TROUBLES))] == [("nid006", True)]
+    assert [(each.node, each.verdict) for each in read_findings(Path(TROUBLES))] == [("nid006", Verdict.FAIL)]
     assert screen.fleet.good == tuple(node for node in NODES if node != "nid006")
     launches = json.loads(Path(LAUNCHES).read_text())
     assert [(each["file"], each["nodes"]) for each in launches] == [("screen.jsonl", 7), ("together.jsonl", 7)]
@@ -70,16 +71,16 @@ def test_a_node_that_starts_and_does_not_get_to_the_end_is_excluded(screen: Scre
     said = "fabricbench: no progress for 20 s: nid006 (rank 5) did not report"
     plant(f'case "$nodes $file" in *nid006*screen.jsonl) echo "{said}" >&2; exit 1;; esac')
     assert screen.run()
-    (found,) = read_troubles(Path(TROUBLES))
-    assert (found.node, found.guilty) == ("nid006", True)
-    assert "did not get to the end" in found.what
-    assert said in found.what
+    (found,) = read_findings(Path(TROUBLES))
+    assert (found.node, found.verdict) == ("nid006", Verdict.FAIL)
+    assert "did not get to the end" in found.message
+    assert said in found.message
 
 
 def test_where_nothing_starts_nobody_is_to_blame(screen: Screen, capsys: pytest.CaptureFixture[str]) -> None:
     plant('echo "fabricbench: cannot open shared object file" >&2; exit 127')
     assert not screen.run()
-    assert read_troubles(Path(TROUBLES)) == ()
+    assert read_findings(Path(TROUBLES)) == ()
     assert screen.fleet.good == NODES
     assert "no node is to blame: it ended with status 127" in capsys.readouterr().err
 

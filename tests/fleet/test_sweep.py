@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.fleet.record import TROUBLES, Fleet, read_troubles
+from fabricheck.fleet.record import TROUBLES, Fleet, read_findings
 from fabricheck.fleet.steps import Ended
-from fabricheck.fleet.sweep import sweep, troubles_of
+from fabricheck.fleet.sweep import findings_of, sweep
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology.network import unfold
 
 NODES = unfold("nid[001-007]")
@@ -45,15 +46,19 @@ def test_a_node_costs_its_own_result_only(place: Path) -> None:
     good = ("nid001", "nid004", "nid005", "nid006", "nid007")
     assert sweep(fleet, 2, (60.0, 1.0), (), program)
     assert sorted(each.parent.name for each in place.glob("nodes/*/result.jsonl")) == list(good)
-    found = {each.node: each for each in read_troubles(place / TROUBLES)}
-    assert {node: each.guilty for node, each in found.items()} == {"nid002": True, "nid003": True, "nid004": False}
-    assert "Task launch for StepId=1.2 failed on node nid002" in found["nid002"].what
-    assert "nothing came of it" in found["nid003"].what
-    assert "failed once and then worked" in found["nid004"].what
+    found = {each.node: each for each in read_findings(place / TROUBLES)}
+    assert {node: each.code for node, each in found.items()} == {
+        "nid002": "node-did-not-start",
+        "nid003": "node-did-not-start",
+        "nid004": "node-did-not-run",
+    }
+    assert "Task launch for StepId=1.2 failed on node nid002" in found["nid002"].message
+    assert "nothing came of it" in found["nid003"].message
+    assert "failed once and then worked" in found["nid004"].message
     assert Fleet(place, "site", "site:gpu", "all", "1", NODES).good == good
 
 
 def test_where_most_fail_no_node_is_excluded() -> None:
     ended = dict.fromkeys(NODES[:3], Ended(127, 0.1, "fabricbench: not found"))
-    assert not any(each.guilty for each in troubles_of(ended, ended, 5))
-    assert all(each.guilty for each in troubles_of(ended, ended, 6))
+    assert not any(each.verdict is Verdict.FAIL for each in findings_of(ended, ended, 5))
+    assert all(each.verdict is Verdict.FAIL for each in findings_of(ended, ended, 6))

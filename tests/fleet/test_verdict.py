@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci.drain import proven_bad
-from fabricheck.fleet.record import Fleet, Trouble, Unchecked, read_troubles, write_troubles
+from fabricheck.fleet.record import FILE, Fleet, not_run, proved, read_findings, write_findings
 from fabricheck.fleet.verdict import BadNode, FleetVerdict, as_json, verdict_of_fleet
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
@@ -27,8 +28,8 @@ NODES = unfold("nid[001-008]")
 LOOK_AT_NIC = "on nid002: ethtool -S hsn0, or the counters below /sys/class/infiniband/hsn0"
 
 
-def fleet(folder: Path, *unchecked: Unchecked) -> Fleet:
-    return Fleet(folder, "site", "site:gpu", "all", "17", NODES, tuple(unchecked))
+def fleet(folder: Path, unchecked: Mapping[str, str] | None = None) -> Fleet:
+    return Fleet(folder, "site", "site:gpu", "all", "17", NODES, unchecked or {})
 
 
 def run(*hosts: str, problems: tuple[Finding, ...] = ()) -> RunJudgement:
@@ -52,18 +53,18 @@ def names(found: FleetVerdict) -> list[str]:
 
 
 def test_each_source_names_its_node_and_the_others_are_good(tmp_path: Path) -> None:
-    one = fleet(tmp_path, Unchecked("nid009", "Slurm has it drained"))
-    one.exclude([Trouble("nid003", "it failed twice")])
+    one = fleet(tmp_path, {"nid009": "Slurm has it drained"})
+    one.exclude([proved("nid003", "it failed twice")])
     cable = bad_finding(Verdict.DEGRADED, "loses 50%", "nid002, nid002:hsn0 or nid002:hsn0--leaf0")
     trunk = bad_finding(Verdict.DEGRADED, "loses 60%", "leaf0--spine0")
     # Nothing to judge is INVALID by itself, so what is good here says something.
     wrong = run("nid005", problems=(bad_finding(Verdict.FAIL, "2 wrong bytes", "nid005:gpu1"),))
     everyone = RunJudgement(made_run(NODES[:7], []), Verdict.PASS, (), ())
-    found = verdict_of_fleet(one, [Trouble("nid004", "once", guilty=False)], [wrong, everyone], [cable, trunk])
+    found = verdict_of_fleet(one, [not_run("nid004", "once")], [wrong, everyone], [cable, trunk])
     assert names(found) == ["nid002", "nid003", "nid004", "nid005"]
     assert [each.verdict.value for each in found.bad] == ["DEGRADED", "FAIL", "INCOMPLETE", "FAIL"]
     assert found.good == ("nid001", "nid006", "nid007")
-    assert [each.node for each in found.unchecked] == ["nid009", "nid008"]
+    assert list(found.unchecked) == ["nid009", "nid008"]
     assert found.elsewhere == (trunk,)
     assert found.message == "3 of 9 nodes good, 4 bad, 2 not checked"
 
@@ -112,16 +113,16 @@ def test_what_is_proven_of_no_one_node_drains_none(
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
-troubles = st.builds(Trouble, st.sampled_from(NODES), texts, guilty=st.booleans())
+troubles = st.builds(lambda say, *of: say(*of), st.sampled_from([proved, not_run]), st.sampled_from(NODES), texts)
 
 
 @given(st.lists(troubles, max_size=40))
 def test_every_node_is_counted_once_and_short_is_short(
-    tmp_path_factory: pytest.TempPathFactory, found: list[Trouble]
+    tmp_path_factory: pytest.TempPathFactory, found: list[Finding]
 ) -> None:
     folder = tmp_path_factory.mktemp("fleet")
-    write_troubles(folder / "all", found)
-    assert read_troubles(folder / "all") == tuple(dict.fromkeys(found))
+    write_findings(folder / "all", found)
+    assert read_findings(folder / "all") == tuple(dict.fromkeys(found))
     verdict = verdict_of_fleet(fleet(folder), found, (), ())
     assert len(verdict.good) + len(verdict.bad) + len(verdict.unchecked) == verdict.nodes == 8
     assert set(names(verdict)) == {each.node for each in found}
@@ -135,7 +136,7 @@ def test_every_node_is_counted_once_and_short_is_short(
 def test_of_many_bad_nodes_the_table_names_each_and_shows_some(tmp_path: Path) -> None:
     nodes = unfold("nid[001-500]")
     many = Fleet(tmp_path, "site", "site:gpu", "all", "17", nodes)
-    found = verdict_of_fleet(many, [Trouble(node, "it failed twice") for node in nodes], (), ())
+    found = verdict_of_fleet(many, [proved(node, "it failed twice") for node in nodes], (), ())
     lines = list(table(found, Parts()))
     assert len(lines) < 100
     assert lines[-2] == "and 480 more, which verdict.json has: nid[021-500]"
@@ -158,5 +159,22 @@ def test_what_to_do_next_is_about_the_part(part: str, command: str) -> None:
     parts = Parts({("nid002", "gcd3"): Gpu("gcd3", 3, device, "amd")}, frozenset({"hsn0"}))
     bad = BadNode("nid002", (bad_finding(Verdict.DEGRADED, "", part),))
     assert next_command(bad, parts).split("; ")[0] == command
-    head = next(table(FleetVerdict("17", 1, (), (bad,), ()), parts))
+    head = next(table(FleetVerdict("17", 1, (), (bad,), {}), parts))
     assert head.startswith("DEGRADED    nid002") and "gcd" not in head
+
+
+def test_what_an_earlier_version_wrote_is_read(tmp_path: Path) -> None:
+    lines = (
+        '{"node": "nid002", "what": "it failed twice", "guilty": true}',
+        '{"node": "nid004", "what": "once", "guilty": false}',
+    )
+    (tmp_path / "troubles.log").write_text("\n".join(lines), encoding="utf-8")
+    assert read_findings(tmp_path / "troubles.log") == (proved("nid002", "it failed twice"), not_run("nid004", "once"))
+    one = fleet(tmp_path, {"nid009": "Slurm has it drained"})
+    one.write()
+    file = tmp_path / FILE
+    new = '"unchecked": {\n  "nid009": "Slurm has it drained"\n }'
+    assert new in file.read_text(encoding="utf-8")
+    old = '"unchecked": [{"node": "nid009", "why": "Slurm has it drained"}]'
+    file.write_text(file.read_text(encoding="utf-8").replace(new, old), encoding="utf-8")
+    assert Fleet.read(tmp_path) == one

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fabricheck.judge.counter_rules import CONGESTION, GPU_COUNTERS, LINK_COUNTERS, NIC_COUNTERS, THROTTLE_COUNTERS
 from fabricheck.judge.judge import judge_run
 from fabricheck.judge.node_rules import EVENT_RULES, GPU_RULES, NODE_RULES
 from fabricheck.judge.node_state import evidence_of, evidence_of_node, with_problems_of_nodes
@@ -100,9 +101,18 @@ def test_a_node_by_itself(case: str) -> None:
     assert codes(one) == wanted
 
 
+COUNTER_RULES = (
+    *GPU_COUNTERS,
+    *LINK_COUNTERS,
+    *THROTTLE_COUNTERS,
+    CONGESTION,
+    *(each for kind in NIC_COUNTERS.values() for each in kind),
+)
+
+
 def test_every_rule_has_a_row_of_the_catalogue_and_a_step() -> None:
-    for rule in (*NODE_RULES, *GPU_RULES, *EVENT_RULES.values()):
-        assert rule.code in CATALOGUE and rule.step
+    for rule in (*NODE_RULES, *GPU_RULES, *EVENT_RULES.values(), *COUNTER_RULES):
+        assert CATALOGUE[rule.code].steps
 
 
 @pytest.mark.parametrize(

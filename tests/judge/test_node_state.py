@@ -126,7 +126,7 @@ def test_a_gpu_that_no_rank_drove_is_told_and_not_judged() -> None:
     assert [verdict for verdict, _ in told(run)] == [Verdict.PASS, Verdict.PASS]
     lines = [each.message for each in findings_of([(run, None), (run, None)])]
     assert len(lines) == 2
-    assert lines[0].startswith("nid001: GPU 2: is in use by process 4242 (python, 1.07 GB), at 0000:02:00.0: ")
+    assert lines[0] == "nid001: GPU 2: is in use by process 4242 (python, 1.07 GB), at 0000:02:00.0"
 
 
 def test_the_topology_says_how_many_links_there_have_to_be() -> None:

@@ -13,11 +13,9 @@ from fabricheck.judge.siblings import Compared, compare_siblings
 from fabricheck.records.judgement import Reference
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
-from fabricheck.topology.model import Link, Switch
 from tests.support.equal_runs import judge_of, pairs, run_of
 from tests.support.findings import bad_finding
 from tests.support.made_runs import MIB
-from tests.support.nodes import node
 
 PASS, DEGRADED, FAIL, INCOMPLETE, INVALID = Verdict
 
@@ -217,19 +215,6 @@ def test_where_most_are_slow_it_is_said_and_links_judge() -> None:
     (line,) = [each.message for each in found.problems if "majority" in each.message]
     assert "10 of 12 equals are slow, so no healthy majority is left" in line
     assert line.endswith("they have 80% of the 3160 Gb/s that links carry of data, and the rest 100%")
-
-
-def test_a_link_that_explains_what_most_lost_leaves_the_others_healthy() -> None:
-    """Three switches below another, two GPUs each: two of three pairs between switches cross the link of the first."""
-    below = [Link((f"gpu{gpu}", f"switch{gpu // 2}"), "PCIe", 1, 400.0, "test") for gpu in range(6)]
-    above = [Link((f"switch{number}", "root"), "PCIe", 1, 400.0, "test") for number in range(3)]
-    switches = tuple(Switch(name, "test") for name in ("root", "switch0", "switch1", "switch2"))
-    topology = replace(node(6, []), switches=switches, links=(*below, *above))
-    crossing = {way: 0.3 for way in pairs(6) if sum(rank < 2 for rank in way) == 1}
-    judge = replace(judge_of(), topology=topology)
-    found = judge.compare([judge.judge_alone(run_of(["vm"] * 6, pairs(6), slower=crossing, level=330.0))])
-    (problem,) = found.problems
-    assert problem.message.startswith("the link vm:root ↔ vm:switch0 is slow: all 16 pairs whose data cross it are")
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricheck.judge.overall import count, overall, worst_first
+from fabricheck.judge.overall import overall, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import (
+    count,
     facts_of,
     groups_of,
     number,

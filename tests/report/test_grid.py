@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import permutations
 
+from fabricheck.diagnosis.causes import Diagnosis, diagnose
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
@@ -27,7 +28,7 @@ def on_nodes(run: RunJudgement, hosts: str) -> RunJudgement:
 
 
 def verdicts(runs: list[RunJudgement], *problems: Finding) -> dict[str, Verdict | None]:
-    grid = grid_of(runs, problems)
+    grid = grid_of(runs, [f"check {place}" for place in range(len(runs))], diagnose(runs, problems))
     assert grid is not None
     return {row: cells[0].verdict for row, cells in zip(grid.rows, grid.cells, strict=True)}
 
@@ -58,7 +59,7 @@ def test_what_names_no_node_is_told_of_all_and_a_node_without_a_run_has_a_row() 
 def test_pairs_are_of_gpus_also_where_ranks_share_them() -> None:
     apart = driving(pair_run(), (0, 1, 2, 3))
     shared = driving(pair_run(bad={(1, 2): Verdict.FAIL, (0, 1): Verdict.FAIL}), (0, 0, 1, 1))
-    grid = grid_of([shared, apart])
+    grid = grid_of([shared, apart], ["one", "other"], Diagnosis())
     assert grid is not None
     assert grid.columns == ("GPU 0", "GPU 1", "GPU 2", "GPU 3")
     bad = {(row, column) for row in range(4) for column in range(4) if grid.cells[row][column].verdict is Verdict.FAIL}

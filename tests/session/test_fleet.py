@@ -44,7 +44,7 @@ def test_of_a_killed_run_is_judged_what_each_node_left(tmp_path: Path) -> None:
     outcome = judge_session(session, Suite(make_suite(tmp_path / "suite")), "local")
     assert outcome.fleet is not None
     assert (outcome.fleet.good, outcome.verdict) == ((), Verdict.INCOMPLETE)
-    assert "--resume" in outcome.fleet.unchecked[-1].why
+    assert "--resume" in list(outcome.fleet.unchecked.values())[-1]
 
 
 DAMAGE: dict[str, tuple[str, bytes]] = {

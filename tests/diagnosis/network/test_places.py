@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from fabricheck.diagnosis.network.judge import judge_pairs
+from fabricheck.diagnosis.network.results import pairs_of, places_of
 from fabricheck.errors import UserError
 from fabricheck.findings.of_session import find_all
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.system import SystemJudge
-from fabricheck.localization.judge import judge_pairs
-from fabricheck.localization.results import pairs_of, places_of
 from fabricheck.records.finding import split
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict

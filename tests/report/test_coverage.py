@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from fabricheck.judge.overall import coverage
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation, Judgement
 from fabricheck.records.verdict import Verdict
+from fabricheck.report.summary import coverage
 from tests.support.findings import bad_finding
 from tests.support.made_runs import MIB, made_run, made_samples
 

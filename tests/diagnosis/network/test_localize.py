@@ -5,17 +5,26 @@ The full figures are in docs/pairwise.md. Here the losses are such that a workin
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
-from benchmarks.localization import KINDS, NOISES, Bench, Case, Fault, fat_tree, healthy_share, is_right, measure, taken
+from benchmarks.localization import (
+    KINDS,
+    NOISES,
+    Bench,
+    Case,
+    Fault,
+    fat_tree,
+    healthy_share,
+    is_right,
+    measure,
+    names_of,
+    taken,
+)
+from fabricheck.diagnosis.network.localize import Localization, Locator, locate
+from fabricheck.diagnosis.network.plan import screen
+from fabricheck.diagnosis.network.routes import Design, FloatArray, Ways, design
 from fabricheck.errors import UserError
-from fabricheck.localization.localize import Locator, locate
-from fabricheck.localization.plan import screen
-from fabricheck.localization.routes import Design, FloatArray, Ways, design
-from fabricheck.localization.suspects import Localization
 from tests.support.effort import effort
 
 NETWORK = fat_tree(32, 4, 2, trunk_gbps=400.0)
@@ -37,8 +46,8 @@ def test_one_fault_is_named(bench: Bench, kind: str) -> None:
         assert right, (fault, found.suspects)
         (suspect,) = found.suspects
         assert suspect.low - 0.02 <= fault.loss <= suspect.high + 0.02
-        assert suspect.evidence
-        assert suspect.p_value < 0.01
+        assert suspect.members
+        assert (suspect.p or 0.0) < 0.01
 
 
 def test_two_faults_are_named(bench: Bench) -> None:
@@ -58,7 +67,7 @@ def test_three_of_eight_nodes_are_named_though_most_pairs_are_theirs(slow: tuple
     random = np.random.default_rng(1)
     share = healthy_share(readings, faults, taken(readings, random))
     found = locate(readings, measure(readings, share, 0.005, random))
-    assert {each.components[0] for each in found.suspects} == {each.component for each in faults}
+    assert {min(names_of(each)) for each in found.suspects} == {each.component for each in faults}
     assert all(each.low <= loss + 0.01 and each.high >= loss - 0.01 for each in found.suspects)
 
 
@@ -78,7 +87,7 @@ def test_a_switch_that_a_quarter_of_all_pairs_go_over_is_not_taken_for_noise() -
     readings = design(Ways(network), rounds, adaptive=True)
     share = healthy_share(readings, [Fault("spine2", 0.08)], taken(readings, random))
     (suspect,) = locate(readings, measure(readings, share, 0.02, random)).suspects
-    assert suspect.components == ("spine0", "spine1", "spine2", "spine3")
+    assert names_of(suspect) == {"spine0", "spine1", "spine2", "spine3"}
     assert suspect.loss == pytest.approx(0.08, abs=0.015)
 
 
@@ -137,10 +146,9 @@ def one_pair_again_and_again() -> tuple[Design, FloatArray]:
 
 def test_a_pair_that_was_never_split_gives_an_ambiguity_set() -> None:
     (suspect,) = locate(*one_pair_again_and_again()).suspects
-    assert {"nid00002", "nid00018", "nid00018:hsn0"} <= set(suspect.components)
-    assert suspect.kind == "several"
-    assert re.search(r" or nid00018:hsn0--leaf2 loses [12][0-9]% \(1[0-9]% to 2[0-9]%\): 4 pairs", suspect.message)
-    assert len(suspect.evidence) == 4
+    assert {"nid00002", "nid00018", "nid00018:hsn0"} <= names_of(suspect)
+    assert 0.1 < suspect.low < suspect.loss < suspect.high < 0.3
+    assert len(suspect.members) == 4
 
 
 def test_what_nobody_measured_is_said() -> None:
@@ -172,7 +180,7 @@ def capacity_lost(loss: float) -> Localization:
 
 def test_a_lower_rate_shows_only_where_the_trunk_is_full() -> None:
     (suspect,) = capacity_lost(0.2).suspects
-    assert "leaf0--spine0" in suspect.components
+    assert "leaf0--spine0" in names_of(suspect)
     assert suspect.loss == pytest.approx(0.2, abs=0.02)
 
 
@@ -238,7 +246,7 @@ def test_faults_of_most_pairs_are_named_though_none_explains_anything_alone(name
     for seed in range(5):
         _, found = of_four_leaves([Fault(name, 0.05) for name in names], seed)
         assert len(found.suspects) == len(names)
-        assert all(any(name in each.components for each in found.suspects) for name in names), found.suspects
+        assert all(any(name in names_of(each) for each in found.suspects) for name in names), found.suspects
 
 
 @pytest.mark.parametrize(
@@ -261,7 +269,7 @@ def test_no_suspect_is_left_that_the_others_made_superfluous() -> None:
     trunks = [Fault(name, 0.05) for name in ("leaf0--spine1", "leaf3--spine1", "leaf1--spine0")]
     for seed in range(5):
         _, found = of_four_leaves(trunks, seed)
-        assert all(each.loss > 0.02 and each.p_value < 0.01 for each in found.suspects)
+        assert all(each.loss > 0.02 and (each.p or 0.0) < 0.01 for each in found.suspects)
 
 
 @pytest.mark.parametrize(("number", "seed"), [(16, 2), (30, 1)])
@@ -282,5 +290,5 @@ def test_what_is_at_fault_is_seldom_left_out_of_what_is_named() -> None:
     for _ in range(60):
         port = bench.draw("port", 0.08, 0.08)
         _, found = bench.trial([port])
-        missed += bool(found.suspects) and not any(port.component in each.components for each in found.suspects)
+        missed += bool(found.suspects) and not any(port.component in names_of(each) for each in found.suspects)
     assert missed <= 2

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
@@ -26,11 +26,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
+from fabricheck.diagnosis.blame import Group
+from fabricheck.diagnosis.network.model import Model
+from fabricheck.diagnosis.network.noise import State, gain_of, p_value, without
+from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
 from fabricheck.errors import UserError
-from fabricheck.localization.model import Model
-from fabricheck.localization.noise import State, gain_of, p_value, without
-from fabricheck.localization.routes import Design, FloatArray, IntArray
-from fabricheck.localization.suspects import Localization, PairShare, Suspect
 
 # Of the probability of a false alarm, what the first fault gets: tails that are heavier than the model's (t with three
 # degrees of freedom) make false alarms several times as frequent. The second gets twice _FURTHER of it, the third three
@@ -49,6 +49,28 @@ _WIDE, _MOST_WIDE, _MOST_UNIONS = 0.1, 24, 5_000_000
 _MOST_MOVES = 20
 # What the fit of a move may add to what it gains before, at most: others are not tried.
 _SLACK = 4.0
+
+
+@dataclass(frozen=True)
+class Localization:
+    """What was found. `suspects`: the faults, each with its readings, by index of the design, and what may be at fault.
+
+    `noise`: relative standard deviation of a reading; `scale`: what healthy pairs give of expected. `readings`: how
+    many were used; `doubtful`: how many were not, since what to expect of them is not known. `hypotheses`: how many
+    faults the readings can tell apart. `closest`: components that explain best what is left, proven or not, then those
+    of the suspects: what to measure again. `unseen`: components that no reading went over. `detectable`: by component,
+    the least loss that is found in nine of ten cases.
+    """
+
+    suspects: tuple[Group, ...]
+    noise: float
+    scale: float
+    readings: int
+    doubtful: int
+    hypotheses: int
+    closest: tuple[str, ...]
+    unseen: tuple[str, ...]
+    detectable: dict[str, float]
 
 
 def locate(design: Design, measured_gbps: npt.ArrayLike, *, false_alarm: float = 0.01, most: int = 4) -> Localization:
@@ -231,7 +253,7 @@ class Locator:
         suspects = tuple(self._suspect(y, state, position) for position in range(len(state.faults)))
         closest = [
             *(name for each in next_ for name in self._alike([each])),
-            *(n for s in suspects for n in s.components),
+            *(each.text for group in suspects for each in group.at_fault),
         ]
         design, names = self.design, self.design.ways.components
         seen = {each for members in self.model.members for each in members}
@@ -241,12 +263,13 @@ class Locator:
             scale=math.exp(state.scale),
             readings=y.size,
             doubtful=int(design.doubtful.sum()),
+            hypotheses=self._distinct,
             closest=tuple(dict.fromkeys(closest)),
             unseen=tuple(name for position, name in enumerate(names) if position not in seen),
             detectable=self._detectable(state.noise),
         )
 
-    def _suspect(self, y: FloatArray, state: State, position: int) -> Suspect:
+    def _suspect(self, y: FloatArray, state: State, position: int) -> Group:
         fault, loss = state.faults[position], state.losses[position]
         others = without(state, position)
         grid = np.linspace(max(loss - 10 * state.noise, 1e-4), loss + 10 * state.noise, 401)
@@ -266,20 +289,14 @@ class Locator:
             for each in np.flatnonzero(gains >= gains.max() - _AMBIGUOUS).tolist()
             if gains[each] >= gains.max() - self._margin(others, int(gains.argmax()), each, losses)
         ]
-        names = self._alike(near_best)
-        kinds = {self.design.ways.kinds[self.design.ways.position[each]] for each in names}
-        first = kinds.pop() if len(kinds) == 1 else "several"
         left = self.model.fit(y, others)
-        return Suspect(
-            components=names,
-            kind=first,
+        return Group(
+            members=self._over(near_best),
+            components=frozenset(map(self.design.ways.network.component, self._alike(near_best))),
             loss=-math.expm1(-loss),
             low=float(low),
             high=float(high),
-            p_value=self._p_value(state.likelihood - left.likelihood),
-            hypotheses=self._distinct,
-            evidence=self._evidence(y, state, near_best),
-            at_fault=tuple(map(self.design.ways.network.component, names)),
+            p=self._p_value(state.likelihood - left.likelihood),
         )
 
     def _margin(self, others: State, best: int, other: int, losses: FloatArray) -> float:
@@ -306,16 +323,11 @@ class Locator:
         members = sorted({each for one in alike for each in self.model.members[one]})
         return tuple(self.design.ways.components[each] for each in members)
 
-    def _evidence(self, y: FloatArray, state: State, hypotheses: Sequence[int]) -> tuple[PairShare, ...]:
+    def _over(self, hypotheses: Sequence[int]) -> tuple[int, ...]:
+        """The readings that go over any of them, or may."""
         keys = self.model.entries
         over = np.unique(keys.key_reading[np.isin(keys.key_hypothesis, hypotheses)])
-        numbers = self.model.used[over]
-        shares = np.exp(y[over] - state.scale)
-        return tuple(
-            PairShare(source, destination, int(self.design.rounds[number]), share)
-            for number, share in zip(numbers.tolist(), shares.tolist(), strict=True)
-            for source, destination in (self.design.places[number],)
-        )
+        return tuple(self.model.used[over].tolist())
 
     def _detectable(self, noise: float) -> dict[str, float]:
         """By component, the loss of every pair over it that is found in nine of ten cases (known faults: none).

@@ -10,9 +10,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from fabricheck.localization.hypotheses import hypotheses
-from fabricheck.localization.noise import OUTLIER_DENSITY, State, density_of, least_noise
-from fabricheck.localization.routes import Design, FloatArray, IntArray
+from fabricheck.diagnosis.network.hypotheses import hypotheses
+from fabricheck.diagnosis.network.noise import OUTLIER_DENSITY, State, density_of, least_noise
+from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
 
 # The losses that are tried are so far apart, relative; a fit in small noise is drawn in by these steps.
 _BLUR = (0.1, 0.03, 0.01, 0.003)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from benchmarks.localization import Fault, fat_tree, healthy_share, measure
-from fabricheck.localization.model import Model
-from fabricheck.localization.noise import State, gain_of, p_value
-from fabricheck.localization.plan import screen
-from fabricheck.localization.routes import Design, FloatArray, Ways, design
+from fabricheck.diagnosis.network.model import Model
+from fabricheck.diagnosis.network.noise import State, gain_of, p_value
+from fabricheck.diagnosis.network.plan import screen
+from fabricheck.diagnosis.network.routes import Design, FloatArray, Ways, design
 
 NETWORK = fat_tree(32, 4, 2, trunk_gbps=400.0)
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from benchmarks.localization import Fault, fat_tree, healthy_share, measure, taken
+from fabricheck.diagnosis.network.judge import that_count
+from fabricheck.diagnosis.network.localize import locate
+from fabricheck.diagnosis.network.plan import screen
+from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.judge.policy import Policy
-from fabricheck.localization.judge import that_count
-from fabricheck.localization.localize import locate
-from fabricheck.localization.plan import screen
-from fabricheck.localization.routes import Ways, design
 
 NETWORK = fat_tree(32, 4, 2, trunk_gbps=400.0)
 WAYS = Ways(NETWORK)
@@ -25,4 +25,4 @@ def test_a_loss_counts_from_the_policys_on(loss: float, counts: bool) -> None:
     faults = (Fault(NETWORK.nodes[3], loss),)
     found = locate(SCREEN, measure(SCREEN, healthy_share(SCREEN, faults, taken(SCREEN, random)), 0.02, random))
     assert len(found.suspects) == 1
-    assert that_count(found, NETWORK, PAIRS, POLICY) == (found.suspects if counts else ())
+    assert that_count(found, SCREEN, POLICY) == (found.suspects if counts else ())

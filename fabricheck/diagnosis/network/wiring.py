@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr
 
+from fabricheck.diagnosis.network.results import places_of
+from fabricheck.diagnosis.network.routes import FloatArray, IntArray
 from fabricheck.errors import UserError
-from fabricheck.localization.results import places_of
-from fabricheck.localization.routes import FloatArray, IntArray
 from fabricheck.records.finding import Finding
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
 from fabricheck.records.operations import PAIRS

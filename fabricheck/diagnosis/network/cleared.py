@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fabricheck.localization.routes import Ways, design
-from fabricheck.localization.suspects import Localization, Suspect
+from fabricheck.diagnosis.blame import Group
+from fabricheck.diagnosis.network.localize import Localization
+from fabricheck.diagnosis.network.routes import Ways, design
+from fabricheck.records.component import either
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology.network import node_of
 
 _FEWEST_PAIRS = 3
@@ -19,24 +22,6 @@ _SURE = 2.33
 _LEFT = 0.5
 
 
-@dataclass(frozen=True)
-class Cleared:
-    """A suspect of which `pairs` pairs, measured again, gave `share` of what healthy pairs gave in the screen."""
-
-    suspect: Suspect
-    pairs: int
-    share: float
-
-    @property
-    def message(self) -> str:
-        """One line for the administrator."""
-        return (
-            f"{self.suspect.place} looked slow in the screen ({self.suspect.loss:.0%} lost) and is healthy with "
-            f"known-good partners: {self.pairs} pairs gave {self.share:.0%} of what healthy pairs give: it is not "
-            "counted as bad"
-        )
-
-
 def find_cleared(
     ways: Ways,
     found: Localization,
@@ -44,7 +29,7 @@ def find_cleared(
     *,
     duplex: bool,
     least_loss: float,
-) -> tuple[Cleared, ...]:
+) -> Mapping[Group, Finding]:
     """The suspects in `found`, of a screen, that the rounds `again` clear: pairs and their goodput in Gb/s.
 
     Each component of such a suspect belongs to a node, has three pairs or more, and does not lose half of what it lost
@@ -54,18 +39,23 @@ def find_cleared(
     made = design(ways, [[pair for pair, _ in one] for one in again], duplex=duplex)
     measured = np.array([goodput for one in again for _, goodput in one])
     shares = measured / made.expected_gbps / found.scale
-    cleared = []
+    cleared: dict[Group, Finding] = {}
     for suspect in found.suspects:
         if suspect.low < least_loss:
             continue
         over = [
-            shares[~made.doubtful & np.array([_is_over(ways, pair, name) for pair in made.places])]
-            for name in suspect.components
+            shares[~made.doubtful & np.array([_is_over(ways, pair, part.text) for pair in made.places])]
+            for part in suspect.components
         ]
         if all(each.size >= _FEWEST_PAIRS and _most_lost(each, found.noise) < _LEFT * suspect.low for each in over):
             worst = min(over, key=lambda each: float(np.median(each)))
-            cleared.append(Cleared(suspect, worst.size, float(np.median(worst))))
-    return tuple(cleared)
+            text = (
+                f"{either(suspect.at_fault)} looked slow in the screen ({suspect.loss:.0%} lost) and is healthy with "
+                f"known-good partners: {worst.size} pairs gave {np.median(worst):.0%} of what healthy pairs give: "
+                "it is not counted as bad"
+            )
+            cleared[suspect] = Finding("cleared", Verdict.PASS, text, suspect.at_fault)
+    return cleared
 
 
 def _is_over(ways: Ways, pair: tuple[str, str], component: str) -> bool:

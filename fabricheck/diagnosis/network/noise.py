@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtr, stdtrit  # that of scipy.stats.t, which takes half a second to import
 
-from fabricheck.localization.routes import FloatArray
+from fabricheck.diagnosis.network.routes import FloatArray
 
 # So many readings are anything at all, evenly over a range of logarithms: the density of a normal value, without its
 # 1/sqrt(2 pi), next to which they stand.

@@ -15,8 +15,8 @@ from itertools import chain, product
 import numpy as np
 import numpy.typing as npt
 
+from fabricheck.diagnosis.network.routes import IntArray, Ways
 from fabricheck.errors import UserError
-from fabricheck.localization.routes import IntArray, Ways
 from fabricheck.topology.network import fold, node_of
 
 # Nodes of a leaf whose partner in every second round is on the same leaf: they tell the leaf from its trunks.

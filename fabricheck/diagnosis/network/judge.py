@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 
+from fabricheck.diagnosis.blame import Group
+from fabricheck.diagnosis.network.cleared import find_cleared
+from fabricheck.diagnosis.network.localize import Localization, locate
+from fabricheck.diagnosis.network.results import OPERATION, OPERATIONS, pairs_of
+from fabricheck.diagnosis.network.routes import Design, Ways, design
 from fabricheck.errors import UserError
 from fabricheck.judge.policy import Policy
-from fabricheck.localization.cleared import Cleared, find_cleared
-from fabricheck.localization.localize import locate
-from fabricheck.localization.results import OPERATION, OPERATIONS, pairs_of
-from fabricheck.localization.routes import Ways, design
-from fabricheck.localization.suspects import Localization, Suspect
 from fabricheck.records.catalogue import code_of_slow
+from fabricheck.records.component import either
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
-from fabricheck.topology.network import Network, node_of
+from fabricheck.topology.network import node_of
 
 _FEWEST_NODES = 3
 
@@ -42,9 +43,8 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
         text = f"{run.path}: what the pairs of nodes say of the network is unknown: {error}"
         yield Finding("cannot-be-judged", Verdict.INVALID, text)
         return
-    pairs = [[pair for pair, _ in one] for one in rounds]
     ways, duplex = Ways(network), operation == OPERATION
-    made = design(ways, pairs, duplex=duplex)
+    made = design(ways, [[pair for pair, _ in one] for one in rounds], duplex=duplex)
     try:
         located = locate(made, [goodput for one in rounds for _, goodput in one])
     except UserError as error:
@@ -52,49 +52,55 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
             "pairs-do-not-tell", Verdict.PASS, f"{run.path}: no part of the network can be named by its pairs: {error}"
         )
         return
-    count = that_count(located, network, pairs, policy)
-    healthy: tuple[Cleared, ...] = ()
+    count = that_count(located, made, policy)
+    healthy: Mapping[Group, Finding] = {}
     if again is not None and again.footer is not None and not again.problems and located.suspects:
         with contextlib.suppress(UserError):  # then nobody is cleared
             rounds = pairs_of(again, topology, operation=operation)
             healthy = find_cleared(ways, located, rounds, duplex=duplex, least_loss=policy.smallest_loss_of_distance)
-    cleared = {each.suspect: each for each in healthy}
     for suspect in sorted(located.suspects, key=lambda each: -each.loss):
-        if suspect in cleared:
-            yield Finding("cleared", Verdict.PASS, cleared[suspect].message, suspect.at_fault)
+        if suspect in healthy:
+            yield healthy[suspect]
         elif suspect in count:
-            yield Finding(
-                code_of_slow(suspect.at_fault),
-                Verdict.DEGRADED,
-                suspect.message,
-                suspect.at_fault,
-                measured=1 - suspect.loss,
-                expected=1.0,
-            )
+            yield finding_of(suspect, located)
 
 
-def that_count(
-    located: Localization, network: Network, pairs: Iterable[Iterable[tuple[str, str]]], policy: Policy
-) -> tuple[Suspect, ...]:
-    """The suspects whose loss is more than the policy lets pass, of those in `located`, found by rounds of `pairs`."""
-    far = _far(network, pairs)
-    together = _pairs_over(*located.suspects) == far
+def finding_of(suspect: Group, located: Localization) -> Finding:
+    """What a suspect is at fault of."""
+    at_fault, pairs, p = suspect.at_fault, len(suspect.members), suspect.p or 0.0
+    # A double has no number between 0 and 5e-324.
+    chance = f"p = {p:.1g}" if p > 0 else "p < 1e-300"
+    text = (
+        f"{either(at_fault)} loses {suspect.loss:.0%} ({suspect.low:.0%} to {suspect.high:.0%}): "
+        f"{pairs} {'pair' if pairs == 1 else 'pairs'} over it, {chance}, corrected for "
+        f"{located.hypotheses} possible faults; look at link state, error counters and cables there"
+    )
+    return Finding(
+        code_of_slow(at_fault), Verdict.DEGRADED, text, at_fault, measured=1 - suspect.loss, expected=1.0, p=suspect.p
+    )
 
-    def smallest(suspect: Suspect) -> float:
-        all_far = together or _pairs_over(suspect) == far
+
+def that_count(located: Localization, made: Design, policy: Policy) -> tuple[Group, ...]:
+    """The suspects whose loss is more than the policy lets pass, of those in `located`, found by a design."""
+    far = _far(made)
+    together = _pairs_over(made, *located.suspects) == far
+
+    def smallest(suspect: Group) -> float:
+        all_far = together or _pairs_over(made, suspect) == far
         return policy.smallest_loss_of_distance if all_far else policy.smallest_loss
 
     return tuple(each for each in located.suspects if each.low >= smallest(each))
 
 
-def as_distance(located: Localization, network: Network, pairs: Iterable[Iterable[tuple[str, str]]]) -> bool:
+def as_distance(located: Localization, made: Design) -> bool:
     """Whether the suspects together are on all pairs over more than one switch, and on no others."""
-    return bool(located.suspects) and _pairs_over(*located.suspects) == _far(network, pairs)
+    return bool(located.suspects) and _pairs_over(made, *located.suspects) == _far(made)
 
 
-def _far(network: Network, pairs: Iterable[Iterable[tuple[str, str]]]) -> set[tuple[str, str]]:
-    return {pair for one in pairs for pair in one if network.distance(*map(node_of, pair)) != "same-switch"}
+def _far(made: Design) -> set[tuple[str, str]]:
+    network = made.ways.network
+    return {pair for pair in made.places if network.distance(*map(node_of, pair)) != "same-switch"}
 
 
-def _pairs_over(*suspects: Suspect) -> set[tuple[str, str]]:
-    return {(each.source, each.destination) for suspect in suspects for each in suspect.evidence}
+def _pairs_over(made: Design, *suspects: Group) -> set[tuple[str, str]]:
+    return {made.places[number] for each in suspects for number in each.members}

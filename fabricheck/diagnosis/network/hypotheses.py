@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fabricheck.localization.routes import FloatArray, IntArray
+from fabricheck.diagnosis.network.routes import FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)

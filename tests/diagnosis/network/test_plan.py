@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.localization import fat_tree, hashed
+from fabricheck.diagnosis.network.plan import Plan, all_pairs, circle, retest, screen, write_rounds
+from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.errors import UserError
-from fabricheck.localization.plan import Plan, all_pairs, circle, retest, screen, write_rounds
-from fabricheck.localization.routes import Ways, design
 from fabricheck.topology.network import node_of
 from tests.support.effort import effort
 
