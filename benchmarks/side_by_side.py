@@ -24,11 +24,11 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.transfers import Message, Step, steps_of
+from fabricheck.interleaved.cross_check import one_way_us
 from fabricheck.records.operations import GROUP_PATTERNS
 from fabricheck.records.run import Groups, Run
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suites.benchmarks import Asked, benchmark, options, peer, sizes_between
-from fabricheck.suites.cross_check import one_way_us
 from fabricheck.suites.outputs import parse
 from fabricheck.suites.runs import check_output, choose_samples
 from fabricheck.units import format_size, parse_size

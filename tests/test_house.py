@@ -120,6 +120,33 @@ def test_only_tests_import_tests(folder: str) -> None:
     assert [each for each in lines if re.match(r"\s*(from|import) tests\b", each[1])] == []
 
 
+def names_in(tree: ast.AST) -> Iterator[str]:
+    """All that a module calls, imports, reads of something else, or has in a short text."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.ImportFrom):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from re.findall(r"\w+", node.value)
+
+
+def test_no_function_is_for_tests_alone() -> None:
+    """By name, so that one of a common name may escape. What has a decorator is called by who decorates."""
+    folders = ("fabricheck", "lab", "benchmarks", "checks", "config", "site_configs", "ci", "tools")
+    trees = {file: ast.parse(file.read_text()) for name in folders for file in (ROOT / name).rglob("*.py")}
+    used = {name for tree in trees.values() for name in names_in(tree)}
+    assert [
+        f"{file.relative_to(ROOT)}: {node.name}"
+        for file, tree in trees.items()
+        for node in tree.body
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.decorator_list and node.name not in used
+        if file.is_relative_to(PACKAGE)
+    ] == []
+
+
 def too_long(name: str, file: Path) -> Iterator[tuple[str, int]]:
     text = file.read_text()
     tree = ast.parse(text)

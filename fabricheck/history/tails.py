@@ -155,13 +155,6 @@ def _quantile_of_peaks(deviations: Floats, rate: float, prior: tuple[float, int]
     return max(begin + mean * (1 - index) * reach, 1.0)
 
 
-def tail_of(metrics: Sequence[Floats], least: Sequence[float]) -> Tail:
-    """The tail of several metrics: of each its runs, logarithms with more being worse, and its least spread."""
-    chosen = [(runs, spread) for runs, spread in zip(metrics, least, strict=True) if runs.size >= FEWEST]
-    found = [deviations_of(runs, spread) for runs, spread in chosen]
-    return joined_tail(found, [np.arange(each.size) for each in found])
-
-
 def joined_tail(deviations: Sequence[Floats], runs: Sequence[Ints]) -> Tail:
     """The tail of the deviations of several metrics, each with the numbers of its runs."""
     every = np.concatenate(deviations) if deviations else np.zeros(0)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from reframe.core.builtins import variable
 
+from fabricheck.interleaved.cross_check import compare_rounds, table
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict, worst
@@ -19,7 +20,6 @@ from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.outcome import EXIT_STATUS, RESULT, not_judged
 from fabricheck.rfm.suite_parts import ERRORS, SuiteParts, library_path
 from fabricheck.suites.benchmarks import Asked, lengths_file, options, peer
-from fabricheck.suites.cross_check import compare_rounds, table
 from fabricheck.suites.outputs import parse
 from fabricheck.suites.runs import check_output, choose_samples
 from fabricheck.units import size_label

@@ -14,7 +14,7 @@ from fabricheck.history.persistence import persistence_of
 from fabricheck.history.references_file import diff, updated_text, write
 from fabricheck.history.robust import FEWEST, centre_and_spread, normal_score, prediction_factor
 from fabricheck.history.series import MetricKey
-from fabricheck.history.tails import Tail, tail_of
+from fabricheck.history.tails import Floats, Tail, deviations_of, joined_tail
 from fabricheck.history.text import calibration_lines
 from fabricheck.judge.references import load_references
 from fabricheck.judge.system import SystemJudge
@@ -110,10 +110,15 @@ def test_a_healthy_session_is_hardly_ever_beyond_a_bound(kind: str, runs: int) -
     assert (values[:, runs:] > (found.centre + found.reach)[:, None]).any(axis=0).mean() <= 0.03
 
 
+def tail_of(metrics: Floats, least: float) -> Tail:
+    deviations = [deviations_of(runs, least) for runs in metrics]
+    return joined_tail(deviations, [np.arange(each.size) for each in deviations])
+
+
 def test_noise_with_heavy_tails_takes_more_runs_and_the_command_says_how_many() -> None:
     def needed(kind: str, runs: int) -> int:
         rng = np.random.default_rng(1)
-        return tail_of(list(runs_of(kind, rng, 300, runs)), [0.0] * 300).runs_needed(0.01 / METRICS, runs)
+        return tail_of(runs_of(kind, rng, 300, runs), 0.0).runs_needed(0.01 / METRICS, runs)
 
     assert needed("normal", FEWEST) < needed("with dips", FEWEST)
     few = calibrated(two(FEWEST))
@@ -130,7 +135,7 @@ def test_what_is_refused_for_one_reason_is_one_line() -> None:
 def test_thousands_of_deviations_tell_a_light_tail_from_a_heavy_one() -> None:
     def factor(kind: str, metrics: int) -> float:
         values = runs_of(kind, np.random.default_rng(1), metrics, 20)
-        return tail_of(list(values), [1.0] * metrics).factor(0.005 / METRICS, 20)
+        return tail_of(values, 1.0).factor(0.005 / METRICS, 20)
 
     assert factor("normal", METRICS) < 5.5
     assert factor("normal", 100) > 6

@@ -9,10 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricheck.interleaved.cross_check import LARGE_BYTES, Comparison, Round, compare
+from fabricheck.interleaved.cross_check import (
+    LARGE_BYTES,
+    Comparison,
+    Round,
+    compare,
+    compare_rounds,
+    one_way_us,
+    table,
+)
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
-from fabricheck.suites.cross_check import compare_rounds, one_way_us, table
 
 
 def judged(*ratios: float, size: int = LARGE_BYTES) -> Comparison:
