@@ -340,7 +340,11 @@ WEIGHT TABLE:
 
 def test_weights_tell_direct_links_of_amd(tmp_path: Path) -> None:
     table = (DATA / "rocm-smi_mi250x.txt").read_text()
-    # Of each of eight GCDs three others have the weight 15; the pairs of 30 and 45 are not joined.
+    # Of each of eight GCDs three others have the weight 15, as in the paper's graph of LUMI; 30 and 45 are not joined.
+    lumi = load_topology(ROOT / "site_configs" / "lumi" / "topology.yaml")
+    wanted = {tuple(end.replace("gcd", "gpu") for end in link.ends) for link in lumi.links if "gcd" in link.ends[1]}
+    found = read_facts(capture_of(tmp_path / "pairs", rocm_smi_topo=table, numa=4))
+    assert {link.ends for link in found.links if link.ends[1].startswith("gpu")} == wanted
     assert links_between_gpus(read_facts(capture_of(tmp_path / "rocm", rocm_smi_topo=table, numa=4))) == 12
     without = table.replace("Weight between two GPUs", "Nothing")
     assert links_between_gpus(read_facts(capture_of(tmp_path / "hops", rocm_smi_topo=without, numa=4))) == 28
