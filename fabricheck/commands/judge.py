@@ -81,12 +81,12 @@ def judge(
     """Judge result files of fabricbench, and read outputs of vendor tools.
 
     Without --system and --topology nothing is expected of the hardware, and without references nothing is known of
-    the system; a metric with neither is INCOMPLETE. An output of OMB, nccl-tests, rccl-tests or IMB is checked and
-    shown, also several in one file; it proves nothing of where it ran, so it is INCOMPLETE at best
-    (docs/vendor-formats.md).
+    the system; a metric with neither is INCOMPLETE. An output of OMB, nccl-tests, rccl-tests, IMB, nvbandwidth,
+    p2pBandwidthLatencyTest, TransferBench or perftest, or a log of NCCL, is checked and shown, also several in one
+    file; it proves nothing of where it ran, so it is INCOMPLETE at best (docs/vendor-formats.md).
 
-    With --part an output of nccl-tests, rccl-tests, OMB, IMB, nvbandwidth, TransferBench or perftest is held against
-    what the links of that part allow and what others measured of it and require: is my number normal?
+    With --part it is held against what the links of that part allow and what others measured of it and require: is
+    my number normal?
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in what was given.

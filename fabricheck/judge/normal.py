@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from fabricheck.errors import UserError
 from fabricheck.judge.known import Facts, Part, PartValue, in_unit, load_parts, matches
 from fabricheck.judge.nics import KnownNic, load_nics
@@ -20,10 +18,10 @@ from fabricheck.records.catalogue import CATALOGUE
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import Metric
-from fabricheck.records.operations import COLLECTIVES, HOST_PATHS, OPERATIONS, PAIRS, bus_factor
+from fabricheck.records.operations import COLLECTIVES, HOST_PATHS, OPERATIONS, bus_factor
 from fabricheck.records.run import Device, Rank, Run, Samples
 from fabricheck.records.verdict import Verdict, worst
-from fabricheck.results.point_tools import Point, read_points
+from fabricheck.results.point_tools import TOOLS, Point, read_points, samples_of
 from fabricheck.results.vendor import vendor_outputs
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.topology.model import Nic, Topology
@@ -83,8 +81,8 @@ def is_normal(text: str, path: str, asked: Asked, root: Path) -> Normal:
     part = _part(parts, asked, text)
     numbers = [*map(_of_point, points), *_of_outputs(vendor_outputs(text, path))]
     if not numbers:
-        known = "nccl-tests, rccl-tests, OMB, IMB, nvbandwidth, TransferBench or perftest"
-        raise UserError(f"{path}: has no number by {known} that is read here")
+        known = ", ".join(("nccl-tests", "rccl-tests", "OMB", "IMB", *TOOLS))
+        raise UserError(f"{path}: has no number that is read here; those of {known} are")
     policy = load_policy(root / "config" / "policy.yaml")
     judged = [(one, *_judged(one, part, parts, asked, policy)) for one in numbers]
     number, run, topology = min(judged, key=lambda each: _ORDER.index(each[0].verdict(each[1])))
@@ -108,12 +106,7 @@ def _part(parts: Sequence[Part], asked: Asked, text: str) -> Part:
 
 
 def _of_point(point: Point) -> _Number:
-    ranks = (0, 1) if point.operation in PAIRS else (0,)
-    size = point.bytes or 1 << 30
-    times = np.array([round(8 * size / point.value)], dtype=np.int64)
-    where = (point.operation, "transfers", "uncontended", -1, ranks, size, 0, "fixed", 0, times)
-    samples = Samples(*where, statistic="mean")
-    return _Number(f"{point.tool} {point.what}", point.transport, None, samples, {}, {}, point.access)
+    return _Number(f"{point.tool} {point.what}", point.transport, None, samples_of(point), {}, {}, point.access)
 
 
 def _of_outputs(outputs: Sequence[VendorOutput]) -> Iterator[_Number]:

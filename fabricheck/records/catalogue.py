@@ -475,7 +475,7 @@ CATALOGUE: Mapping[str, Entry] = {
         "The references name a test that no check file has.",
         ("Was a file removed from checks/? `fabricheck run --system {system} --list`",)),
     "other-tool": Entry("The output is another tool's", _SITE, _CHECKED,
-        "The text is what a tool prints that is known by name and is not read here.",
+        "The text is what a tool prints that is known by name, and has no number that is read here.",
         ("Measure the same paths with the suite: `fabricheck run --system {system}`",)),
     "not-judged-by-hand": Entry("The output alone cannot be judged", _SITE, _CHECKED,
         "It does not say all that a judgement needs: where it ran, and over which path.",

@@ -1,4 +1,4 @@
-"""Tools whose outputs people paste and nobody reads here: by what they print, their names."""
+"""Tools whose outputs people paste, by what they print: their names, also of those that nobody reads here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bandwidths that nvbandwidth, TransferBench and perftest print, one number for each kind of transfer.
+"""Bandwidths that nvbandwidth, p2pBandwidthLatencyTest, TransferBench and perftest print, one for a kind of transfer.
 
 They say nothing that proves where they ran, so that they are never a result of the suite; `fabricheck judge --part`
 says whether the number is normal.
@@ -6,10 +6,19 @@ says whether the number is normal.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
+
+import numpy as np
+
+from fabricheck.records.operations import PAIRS
+from fabricheck.records.run import Samples
+
+#: The tools, as they are called.
+TOOLS = ("nvbandwidth", "p2pBandwidthLatencyTest", "TransferBench", "perftest")
 
 
 @dataclass(frozen=True)
@@ -35,10 +44,11 @@ class Point:
 
 # More than any link or memory has, in Gb/s or us.
 _MOST = 1e9
-_NVBANDWIDTH = re.compile(r"^Running (\w+?)_(ce|sm)\.?$")
-# nvbandwidth's default buffer (--bufferSize).
-_BUFFER = 512 << 20
-_CELLS = re.compile(r"^\s*\d+((?:\s+(?:N/A|[0-9]+(?:\.[0-9]+)?))+)\s*$")
+_NVBANDWIDTH = re.compile(r"Running (\w+_(?:ce|sm))\.?$")
+_P2P = re.compile(r"(?:(Uni|Bi)directional P2P=Enabled |P2P|Uni|Bi).* Matrix\b")
+# Their default buffers (--bufferSize; numElems of CUDA's samples).
+_BUFFER, _P2P_BUFFER = 512 << 20, 160_000_000
+_CELLS = re.compile(r"^\s*(\d+)((?:\s+(?:N/A|[0-9]+(?:\.[0-9]+)?))+)\s*$")
 _KINDS = {
     "host_to_device_memcpy": ("host_to_device", "write", 1),
     "device_to_host_memcpy": ("device_to_host", "write", 1),
@@ -48,6 +58,8 @@ _KINDS = {
     "device_to_device_bidirectional_memcpy_read": ("bidirectional", "read", 2),
     "device_to_device_bidirectional_memcpy_write": ("bidirectional", "write", 2),
     "device_local_copy": ("local_copy", "write", 1),
+    "p2p_Uni": ("unidirectional", "write", 1),
+    "p2p_Bi": ("bidirectional", "write", 2),
 }
 _TRANSFER = re.compile(
     r"Transfer +\d+ *\| *([0-9]+(?:\.[0-9]+)?) GB/s *\|.*?\| *(\d+) bytes *\| *"
@@ -68,21 +80,55 @@ def read_points(text: str) -> tuple[Point, ...]:
 
 
 def _nvbandwidth(text: str) -> Iterator[Point]:
-    name, mover = "", ""
+    for test, cells in (*_matrices(text), *_matrices_of_json(text)):
+        name, _, mover = test.rpartition("_")
+        if name in _KINDS and cells:
+            operation, access, directions = _KINDS[name]
+            values = _of([8 * each / directions for each in cells])
+            by = "kernel" if mover == "sm" else "copy"
+            if name.startswith("p2p"):
+                yield Point(TOOLS[1], operation, operation, by, _P2P_BUFFER, *values, access=access)
+            else:
+                yield Point(TOOLS[0], test, operation, by, _BUFFER, *values, access=access)
+
+
+def _matrices(text: str) -> Iterator[tuple[str, list[float]]]:
+    """The tests of nvbandwidth and p2pBandwidthLatencyTest in a text, and their numbers in GB/s."""
+    name = ""
     cells: list[float] = []
     for line in (*text.splitlines(), "Running end_ce."):
-        if match := _NVBANDWIDTH.match(line.strip()):
-            if name in _KINDS and cells:
-                operation, access, directions = _KINDS[name]
-                values = [8 * each / directions for each in cells]
-                by = "copy" if mover == "ce" else "kernel"
-                what = f"{name}_{mover}"
-                yield Point("nvbandwidth", what, operation, by, _BUFFER, *_of(values), access=access)
-            name, mover, cells = match[1], match[2], []
+        title, p2p = _NVBANDWIDTH.match(line.strip()), _P2P.match(line.strip())
+        if title or p2p:
+            yield name, cells
+            name, cells = title[1] if title else f"p2p_{p2p[1]}_ce" if p2p else "", []
         elif match := _CELLS.match(line):
-            words = match[1].split()
+            words = match[2].split()
+            if name.startswith("p2p"):
+                del words[int(match[1]) : int(match[1]) + 1]  # to the GPU itself
             # The first line of a matrix has the numbers of GPUs.
             cells += [float(each) for each in words if "." in each]
+
+
+def _matrices_of_json(text: str) -> Iterator[tuple[str, list[float]]]:
+    """The same of `nvbandwidth --json`."""
+    if not text.lstrip().startswith("{") or '"nvbandwidth"' not in text:
+        return
+    try:
+        for test in json.loads(text)["nvbandwidth"]["testcases"]:
+            cells = [float(each) for row in test.get("bandwidth_matrix", ()) for each in row if each != "N/A"]
+            yield str(test["name"]), cells
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        return
+
+
+def samples_of(point: Point) -> Samples:
+    """The number as one mean of a run."""
+    ranks = (0, 1) if point.operation in PAIRS else (0,)
+    size = point.bytes or 1 << 30
+    value = 1000 * point.value if point.unit == "us" else 8 * size / point.value
+    times = np.array([round(value)], dtype=np.int64)
+    where = (point.operation, "transfers", "uncontended", -1, ranks, size, 0, "fixed", 0, times)
+    return Samples(*where, statistic="mean")
 
 
 def _transferbench(text: str) -> Iterator[Point]:

@@ -15,6 +15,7 @@ from fabricheck.results.nccl_tests import parse_nccl_tests, parse_nccl_tests_jso
 from fabricheck.results.oneccl_benchmark import parse_oneccl_benchmark
 from fabricheck.results.osu import parse_osu
 from fabricheck.results.other_tools import other_tool
+from fabricheck.results.point_tools import TOOLS, read_points, samples_of
 from fabricheck.results.proof_logs import FALL_BACKS, TransportProof, read_nccl_log, reasons_of
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import read_lines
@@ -53,7 +54,8 @@ def vendor_outputs(
 ) -> tuple[VendorOutput, ...]:
     """The same of a text. What another tool printed, which nobody reads here, is an output with its name and a problem.
 
-    A log of NCCL in the text says which paths the data took: `paths` of the facts, and what the library said of them.
+    A log of NCCL in the text, or by itself, says which paths the data took: `paths` of the facts, and what the library
+    said of them.
     """
     if text.lstrip().startswith("{") and '"nccl' in text[:100_000]:
         return (parse_nccl_tests_json(text, path),)
@@ -94,16 +96,16 @@ def _parts(text: str) -> Iterator[tuple[str, str]]:
 
 def _with_paths(output: VendorOutput, proof: TransportProof) -> VendorOutput:
     """With what a log of NCCL beside the table says; sockets and the like are a fall-back wherever there is RDMA."""
-    if not proof.paths:
+    if not proof.paths and "warning" not in proof.facts:
         return output
-    facts = {**output.facts, "paths": ", ".join(proof.paths)}
+    facts = {**output.facts, **({"paths": ", ".join(proof.paths)} if proof.paths else {})}
     why = "; ".join(reasons_of(proof.facts, "NET/IB/GDRDMA", list(proof.paths)))
     if why:
         facts["reasons"] = why
     fallen = [path for path in proof.paths if any(re.search(pattern, path) for pattern in FALL_BACKS)]
     if not fallen:
         return replace(output, facts=facts)
-    text = f"by the log beside it the data went by {', '.join(fallen)}: a fall-back wherever there is RDMA"
+    text = f"by its log the data went by {', '.join(fallen)}: a fall-back wherever there is RDMA"
     message = f"{output.path or 'the output'}: {text}{f'; {why}' if why else ''}"
     problem = Finding("path-forbidden", Verdict.INVALID, message)
     return replace(output, facts=facts, problems=(*output.problems, problem))
@@ -112,11 +114,14 @@ def _with_paths(output: VendorOutput, proof: TransportProof) -> VendorOutput:
 def _of_others(text: str, path: str) -> tuple[VendorOutput, ...]:
     name = other_tool(text)
     if name is None:
-        return ()
-    told = (
-        f"{path or 'the text'}: is an output of {name}, which is not read here; those of OMB, nccl-tests, rccl-tests, "
-        "IMB and oneCCL's benchmark are, and `fabricheck run` measures the same itself"
-    )
+        proof = read_nccl_log(text)
+        if not proof.paths and "warning" not in proof.facts:
+            return ()
+        return (_with_paths(VendorOutput("a log of NCCL", None, path, None, {}, (), ()), proof),)
+    if points := read_points(text):
+        return (VendorOutput(name, None, path, None, {}, tuple(map(samples_of, points)), ()),)
+    known = ", ".join(("OMB", "nccl-tests", "rccl-tests", "IMB", "oneCCL's benchmark", *TOOLS))
+    told = f"{path or 'the text'}: is an output of {name}, without a number that is read here; those of {known} are"
     problem = Finding("other-tool", Verdict.INVALID, told)
     return (VendorOutput(name, None, path, None, {}, (), (problem,)),)
 
@@ -143,13 +148,10 @@ def _numbered(output: VendorOutput, path: str, number: int) -> VendorOutput:
 def not_judged(output: VendorOutput) -> Finding:
     """Why a vendor's output by itself is never PASS."""
     where = output.path or "the output"
-    if paths := output.facts.get("paths"):
-        why = f"; {output.facts['reasons']}" if "reasons" in output.facts else ""
-        text = f"{where}: by the log beside it the data went by {paths}{why}; nothing proves where it ran"
-    else:
-        text = f"{where}: says nothing that proves where and over which path it ran"
-    return Finding(
-        "not-judged-by-hand",
-        Verdict.INCOMPLETE,
-        f"{text}, so it is not judged: run the same from the suite (docs/vendor-suites.md)",
-    )
+    paths, reasons = output.facts.get("paths"), output.facts.get("reasons")
+    said = [*([f"by its log the data went by {paths}"] if paths else []), *([reasons] if reasons else [])]
+    missing = "where it ran" if paths else "where and over which path it ran"
+    step = "run the same from the suite (docs/vendor-suites.md)"
+    step += ", or is it normal? --part PART" if output.samples else ""
+    text = "; ".join([*said, f"not judged, as nothing proves {missing}"])
+    return Finding("not-judged-by-hand", Verdict.INCOMPLETE, f"{where}: {text}: {step}")

@@ -187,10 +187,10 @@ class SuiteParts(RegressionTestPlugin):
 
 
 def environments_with(tool: str, features: Sequence[str]) -> list[str]:
-    """As ReFrame's `valid_prog_environs`: the environments that have `features` and do not leave the tool out. They get
-    a feature of their own, as an environment of the same name may be left out in another partition.
+    """As ReFrame's `valid_prog_environs`: the environments that have `features` and do not leave the tool out.
 
-    Where all leave it out, one line on stderr says so: a check that silently does not exist is a check that passes.
+    They get a feature of their own, as an environment of the same name may be left out in another partition. Where
+    all leave it out, one line on stderr says so: a check that silently does not exist is a check that passes.
     """
     known = vendor_tool(tool)
     environs = [each for partition in rt.runtime().system.partitions for each in partition.environs]

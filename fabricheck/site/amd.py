@@ -89,7 +89,9 @@ def _parallel(link: Mapping[str, Any]) -> tuple[float | None, int]:
     return least * 8 / 1000, max(1, round(most / least))
 
 
-def from_rocm_topo(path: Path, notes: list[str]) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
+def from_rocm_topo(
+    path: Path, numa_nodes: tuple[int, ...], notes: list[str]
+) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
     """`rocm-smi --showtopo` or `amd-smi topology`: weight, hops and kind of each pair, NUMA node of each GPU.
 
     Links are the pairs of XGMI with no GPU between, by weight: hops are 1 for every pair of an MI250. How many parallel
@@ -101,10 +103,12 @@ def from_rocm_topo(path: Path, notes: list[str]) -> tuple[tuple[FoundGpu, ...], 
         raise UserError(f"{path}: has no tables of hops and link types: it is not the output of rocm-smi --showtopo")
     nodes = {int(a): int(b) for a, b in re.findall(r"GPU\[(\d+)\]\s*: \(Topology\) Numa Node:\s*(\d+)", text)}
     size = len(hops)
-    gpus = tuple(FoundGpu(index, "unknown", "unknown", nodes.get(index)) for index in range(size))
-    direct, wanted = (weights, {*map(str, _DIRECT)}) if len(weights) == size else (hops, {"1"})
-    if direct is hops:
-        notes.append(f"{path.name} has no table of weights: a pair of one hop is taken for a link, which MI250 belie")
+    numas = [known_numa(nodes.get(index), numa_nodes) for index in range(size)]
+    gpus = tuple(FoundGpu(index, "unknown", "unknown", numa) for index, numa in enumerate(numas))
+    told = len(weights) == size and any(cell.isdecimal() and cell != "0" for row in weights for cell in row)
+    direct, wanted = (weights, {*map(str, _DIRECT)}) if told else (hops, {"1"})
+    if not told:
+        notes.append(f"{path.name} has no weights: a pair of one hop is taken for a link, which MI250 belie")
     pairs = [(a, b) for a, b in itertools.combinations(range(size), 2) if kinds[a][b] == "XGMI"]
     pairs = [(a, b) for a, b in pairs if direct[a][b] in wanted]
     notes.append(
@@ -113,9 +117,8 @@ def from_rocm_topo(path: Path, notes: list[str]) -> tuple[tuple[FoundGpu, ...], 
     notes.append("rocm-smi --showtopo names no models and architectures, and no rates to the CPU: fill them in")
     links = [FoundLink((f"gpu{a}", f"gpu{b}"), "Infinity Fabric", 1, _XGMI_GBPS, path.name) for a, b in pairs]
     links += [
-        FoundLink((f"gpu{gpu.index}", f"numa{gpu.numa}"), "link to the CPU", 1, None, path.name)
+        FoundLink((f"gpu{gpu.index}", cpu_of(gpu.numa, numa_nodes)), "link to the CPU", 1, None, path.name)
         for gpu in gpus
-        if gpu.numa is not None
     ]
     return gpus, links
 

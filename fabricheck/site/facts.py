@@ -133,7 +133,7 @@ def _gpus(
     if amd:
         return "amd", *from_kfd(amd, numa_nodes)
     if tables:
-        return "amd", *from_rocm_topo(tables[0], notes)
+        return "amd", *from_rocm_topo(tables[0], numa_nodes, notes)
     tiles = directory / names.XPU_SMI_TOPO
     if tiles.exists():
         more = (directory / names.XPU_SMI_DISCOVERY, directory / names.INTEL)

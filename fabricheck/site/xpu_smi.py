@@ -41,7 +41,8 @@ class Card:
 def read_matrix(path: Path) -> tuple[tuple[Tile, ...], dict[tuple[int, int], str]]:
     """The tiles of `xpu-smi topology -m` in its order, and what joins each pair of them: `MDF`, `XL16`, `XL*`, `SYS`.
 
-    The tool sets its columns apart by blanks (1.2, 1.3), and its guide by bars. Raises UserError for another file.
+    The tool sets its columns apart by blanks (1.0 to 2.0), and its guide by bars; 2.0 has NICs behind the tiles. Raises
+    UserError for another file.
     """
     tiles, cells = [], []
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -117,6 +118,8 @@ def from_xpu_smi(
             links.append(FoundLink((f"gpu{a}", f"gpu{b}"), "MDFI", 1, None, "xpu-smi topology -m"))
         elif (width := lanes(how)) is not None:
             links.append(FoundLink((f"gpu{a}", f"gpu{b}"), f"Xe Link x{width}", 1, None, "xpu-smi topology -m"))
+    if len({tile.card for tile in tiles}) > 1 and not any(how.startswith("XL") for how in joined.values()):
+        notes.append("no Xe Link between cards is named, and xpu-smi 2 names none: add those that they have")
     notes.append("xpu-smi tells lanes of Xe Link and no rates, and nothing of MDFI's: fill them in")
     if any(tile.number for tile in tiles):
         notes.append("the PCIe link of a card stands at its first tile, and the other tiles reach it through MDFI")

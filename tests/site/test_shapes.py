@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -339,11 +340,27 @@ WEIGHT TABLE:
 
 def test_weights_tell_direct_links_of_amd(tmp_path: Path) -> None:
     table = (DATA / "rocm-smi_mi250x.txt").read_text()
-    # Of each GCD three others have the weight 15.
+    # Of each of eight GCDs three others have the weight 15, as in the paper's graph of LUMI; 30 and 45 are not joined.
+    lumi = load_topology(ROOT / "site_configs" / "lumi" / "topology.yaml")
+    wanted = {tuple(end.replace("gcd", "gpu") for end in link.ends) for link in lumi.links if "gcd" in link.ends[1]}
+    found = read_facts(capture_of(tmp_path / "pairs", rocm_smi_topo=table, numa=4))
+    assert {link.ends for link in found.links if link.ends[1].startswith("gpu")} == wanted
     assert links_between_gpus(read_facts(capture_of(tmp_path / "rocm", rocm_smi_topo=table, numa=4))) == 12
     without = table.replace("Weight between two GPUs", "Nothing")
     assert links_between_gpus(read_facts(capture_of(tmp_path / "hops", rocm_smi_topo=without, numa=4))) == 28
     assert links_between_gpus(read_facts(capture_of(tmp_path / "smi", amd_smi_topo=AMD_SMI))) == 2
+
+
+def test_what_rocm_smi_does_not_know(tmp_path: Path) -> None:
+    """A guest has no weights; NUMA nodes that nobody knows are -1, which ROCm 5 prints without a sign."""
+    table = (DATA / "rocm-smi_mi250x.txt").read_text()
+    guest = re.sub(r"\b(15|30|45)\b", "N/A", table)
+    assert links_between_gpus(read_facts(capture_of(tmp_path / "guest", rocm_smi_topo=guest, numa=4))) == 28
+    for unknown in ("-1", "4294967295"):
+        flat = re.sub(r"(Numa Node: )\d+", rf"\g<1>{unknown}", table)
+        facts = read_facts(capture_of(tmp_path / f"flat{unknown}", rocm_smi_topo=flat, numa=1))
+        assert {end for link in facts.links for end in link.ends if end.startswith("numa")} == {"numa0"}
+        assert topology_of(facts, tmp_path)
 
 
 @pytest.mark.parametrize(("weights", "wanted"), [((13, 41), 2), ((15, 30), 1), ((13, 56), 1)])
@@ -369,14 +386,40 @@ GPU 0/1   MDF       S         XL16      XL*       0-51
 GPU 10/0  XL*       XL16      S         MDF       52-103
 GPU 10/1  XL16      XL*       MDF       S         52-103
 """
+# Of version 1.0, by its widths of 12 and 20; of version 2.0, which has NICs, and names no Xe Link.
+MAX_1100_OF_1_0 = """\
+            GPU 0/0             GPU 1/0             CPU Affinity
+GPU 0/0     S                   XL24                0-95
+GPU 1/0     XL24                S                   0-95
+"""
+MAX_1550_OF_2_0 = """\
+
+            GPU 0/0    GPU 0/1    GPU 1/0    NIC0       NIC1       CPU Affinity
+  GPU 0/0   S          MDF        SYS        PIX        SYS        0-51
+  GPU 0/1   MDF        S          SYS        PIX        SYS        0-51
+  GPU 1/0   SYS        SYS        S          SYS        PXB        52-103
+  NIC0      PIX        PIX        SYS        S          SYS        0-51
+  NIC1      SYS        SYS        PXB        SYS        S          52-103
+"""
 
 
-@pytest.mark.parametrize(("text", "links"), [("", ["Xe Link x24"]), (ARC, []), (MAX_1550, ["MDFI", "Xe Link x16"])])
+@pytest.mark.parametrize(
+    ("text", "links"),
+    [
+        ("", ["Xe Link x24"]),
+        (ARC, []),
+        (MAX_1550, ["MDFI", "Xe Link x16"]),
+        (MAX_1100_OF_1_0, ["Xe Link x24"]),
+        (MAX_1550_OF_2_0, ["MDFI"]),
+    ],
+)
 def test_xpu_smi_sets_columns_apart_by_blanks(text: str, links: list[str], tmp_path: Path) -> None:
     table = text or (DATA / "xpu-smi_max1100.txt").read_text()
     facts = read_facts(capture_of(tmp_path, xpu_smi_topo=table))
     between = [link.technology for link in facts.links if all(end.startswith("gpu") for end in link.ends)]
     assert sorted(set(between)) == links
+    assert len(facts.gpus) == (2 if "0/1" not in table else 3 if "NIC" in table else 4)
+    assert any("Xe Link between cards" in note for note in facts.notes) == (not any("Xe" in each for each in links))
 
 
 TWO_SOCKETS: dict[str, dict[str, Any]] = {

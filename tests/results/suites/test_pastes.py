@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.commands.vendor_judgement import judge_vendor_file
+from fabricheck.commands.vendor_judgement import judge_vendor_file, table
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.other_tools import other_tool
@@ -122,7 +122,7 @@ def test_each_rank_a_run_of_its_own() -> None:
 
 #: As the tools' sources print them, shortened.
 OTHERS = {
-    "nvbandwidth": [text_of("nvbandwidth.txt"), text_of("nvbandwidth.json")],
+    "nvbandwidth": ["nvbandwidth Version: v0.8\nBuilt from Git version: v0.8\n"],
     "p2pBandwidthLatencyTest": ["[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]\nDevice: 0, NVIDIA L40S\n"],
     "TransferBench": ["TransferBench v1.62.00 (with NIC support)\n=====\n"],
     "rocm_bandwidth_test": ["....\n          RocmBandwidthTest Version: 2.6.0\n"],
@@ -146,6 +146,98 @@ def test_other_tools_are_refused_by_their_names_in_one_line(tool: str, tmp_path:
         file.write_text(text, encoding="utf-8")
         (judged,) = judge_vendor_file(file, None, None)
         assert [(each.code, each.verdict) for each in judged.problems] == [("other-tool", Verdict.INVALID)]
+
+
+P2P = """\
+[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]
+Device: 0, NVIDIA A100-SXM4-80GB, pciBusID: 7, pciDeviceID: 0, pciDomainID:0
+P2P Connectivity Matrix
+     D\\D     0     1
+     0\t     1     1
+     1\t     1     1
+Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)
+   D\\D     0      1
+     0 1521.42  16.92
+     1  17.06 1533.37
+Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)
+   D\\D     0      1
+     0 1528.86 268.94
+     1 265.05 1545.50
+Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)
+   D\\D     0      1
+     0 1533.37 519.20
+     1 518.60 1541.20
+P2P=Enabled Latency (P2P Writes) Matrix (us)
+   GPU     0      1
+     0   2.39   2.12
+     1   2.14   2.42
+"""
+TRANSFER = """\
+TransferBench v1.30
+Test 1:
+ Executor: GPU 00  |  48.200 GB/s |    5.569 ms |    268435456 bytes
+     Transfer 00  |  48.200 GB/s |    5.569 ms |    268435456 bytes | G0 -> GPU00:304 -> G1
+"""
+WRITES = """\
+                    RDMA_Write BW Test
+ Dual-port       : OFF\t\tDevice         : mlx5_0
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 65536      5000             392.11             391.00               0.745
+"""
+# What is read of others, without a part: operation and Gb/s of the lowest.
+READ = {
+    "nvbandwidth": (text_of("nvbandwidth.txt"), [("unidirectional", 8 * 196.1)]),
+    "nvbandwidth's JSON": (text_of("nvbandwidth.json"), [("unidirectional", 8 * 196.1)]),
+    "p2pBandwidthLatencyTest": (P2P, [("unidirectional", 8 * 265.05), ("bidirectional", 4 * 518.6)]),
+    "TransferBench of 2023": (TRANSFER, [("unidirectional", 8 * 48.2)]),
+    "TransferBench of 2024": (TRANSFER.replace("GPU00:304", "GPU00.0:304"), [("unidirectional", 8 * 48.2)]),
+    "perftest": (WRITES, [("nic", 391.0)]),
+}
+
+
+@pytest.mark.parametrize("tool", READ)
+def test_numbers_of_other_tools_are_shown_and_never_pass(tool: str, tmp_path: Path) -> None:
+    text, wanted = READ[tool]
+    file = tmp_path / "mail.txt"
+    file.write_text(text, encoding="utf-8")
+    (judged,) = judge_vendor_file(file, None, None)
+    assert [each.code for each in judged.problems] == ["not-judged-by-hand"]
+    assert "--part" in judged.problems[0].message
+    found = [(each.operation, float(each.goodput_gbps[0])) for each in judged.output.samples]
+    assert found == [(operation, pytest.approx(value, rel=1e-3)) for operation, value in wanted]
+    assert len(list(table(judged))) == 2 + len(wanted)
+
+
+def test_json_that_only_looks_like_nvbandwidths_has_no_number() -> None:
+    for text in ('{"nvbandwidth": 1}', '{"nvbandwidth": {"testcases": [{"name": "a_ce"}, 2]}}', '{"nvbandwidth": ['):
+        assert codes(vendor_outputs(text)[0]) == {"other-tool"}
+
+
+SHM_FULL = (
+    "n1:9:30 [3] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-a: No space left on device\n"
+)
+IB_ERROR = "n1:9:30 [0] transport/net_ib.cc:818 NCCL WARN NET/IB : Got completion with error 12, vendor err 129\n"
+# A log by itself: code, and what has to be told of it.
+LOGS = {
+    "NCCL has no room": (SHM_FULL, "not-judged-by-hand", "No space left"),
+    "RoCE gave up": (IB_ERROR, "not-judged-by-hand", "error 12"),
+    "sockets": ("n1:1:2 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] via NET/Socket/0\n", "path-forbidden", "NET/Socket"),
+    "RCCL by RoCE": (
+        "n1:1:2 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] via NET/IB/0\n",
+        "not-judged-by-hand",
+        "NET/IB/0",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LOGS)
+def test_a_log_by_itself_tells_what_it_says(case: str, tmp_path: Path) -> None:
+    text, code, told = LOGS[case]
+    file = tmp_path / "nccl.log"
+    file.write_text(text, encoding="utf-8")
+    (judged,) = judge_vendor_file(file, None, None)
+    assert code in {each.code for each in judged.problems}
+    assert told in judged.problems[0].message and judged.verdict is not Verdict.PASS
 
 
 @pytest.mark.parametrize("text", ['{"gpus":[{"id":0}]}\n', '{"a":1}\n{"b":2}\n'])
