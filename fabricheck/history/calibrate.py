@@ -112,13 +112,12 @@ def calibrate(
 ) -> Calibration:
     """The references that the runs of `selection` (as `select_runs` takes it; default: all) give.
 
-    The first launch of one more session of the healthy system has any metric beyond its worse bound with
-    probability `false_alarms`, where it has 1,000 metrics, or as many as are calibrated or one measured, or any
-    part whose metrics are worse together. ALONE of it is for metrics alone, and a thousandth of that the rate of
-    each, of which its few runs say nothing: how far they stray is taken from all metrics of the same unit together
-    (`tails`), and a metric varies at least as much as the middle one of its kind, such as the twelve pairs of a
-    node. What nodes differ by is no such noise (`by_node`). `Calibrated.beyond` shows where runs are beyond their
-    bounds.
+    The first launch of one more session of the healthy system has any metric beyond its worse bound with probability
+    `false_alarms`, where it has 1,000 metrics, or as many as are calibrated or one measured, or any part whose metrics
+    are worse together. ALONE of it is for metrics alone, and a thousandth of that the rate of each, of which its few
+    runs say nothing: how far they stray is taken from all metrics of the same unit together (`tails`), and a metric
+    varies at least as much as the middle one of its kind, such as the twelve pairs of a node. What nodes differ by is
+    no such noise (`by_node`). `Calibrated.beyond` shows where runs are beyond their bounds.
 
     A metric is refused where it has fewer than FEWEST runs, failed in one, lies above the plausible or under the
     acceptance floor by `limits`, varies so much that a bound would let everything pass, or has a level that wanders

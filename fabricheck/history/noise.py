@@ -8,6 +8,7 @@ from typing import cast
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import gammaln
 from scipy.stats import norm
 
 from fabricheck.history.hazard import BAD_SESSIONS, CORRELATIONS, KINDS, Kind
@@ -24,6 +25,8 @@ _PRIOR_METRICS = 5.0
 _PRIOR = np.outer(
     [0.5, 0.2, 0.14, 0.08, 0.04, 0.02, 0.01, 0.01], [0.5, 0.08, 0.08, 0.08, 0.05, 0.03, 0.01, 0.01, *[0.012] * 15]
 ).ravel()
+# Sums of a week that stray by so much more, in squares, than neighbours say have a level beneath the launches' noise.
+_RUN, _LONGER = 7, 1.25
 _ROUNDS, _SETTLED = 100, 1e-6  # of EM, until nothing changes by more than this
 
 _CORRELATION = np.asarray([each.correlation for each in KINDS])
@@ -45,7 +48,10 @@ def kinds_of_noise(deviations: Floats) -> Floats:
 
     def likelihoods(rows: slice) -> Arrays:
         some = deviations[rows]
-        logs = _log_of_correlation(*_correlation(some))[:, :, None] + _log_of_bad_sessions(some)[:, None, :]
+        told, of_runs = _log_of_correlation(*_correlation(some)), _log_of_runs(some)
+        long = _long_run(of_runs) > _LONGER * _long_run(told)
+        told = np.where(long[:, None], of_runs, told)
+        logs = told[:, :, None] + _log_of_bad_sessions(some)[:, None, :]
         logs = logs.reshape(len(some), -1)
         return (np.exp(logs - logs.max(axis=1, keepdims=True)),)
 
@@ -64,6 +70,36 @@ def _correlation(deviations: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
     with np.errstate(invalid="ignore", divide="ignore"):
         covariance = np.einsum("ij,ij->i", kept[:, :-1], kept[:, 1:]) / pairs
         return covariance / (np.einsum("ij,ij->i", kept, kept) / there.sum(axis=1)), pairs
+
+
+def _long_run(logs: Floats) -> Floats:
+    """Variance of a sum of many sessions over that of independent ones, (metrics,), by likelihoods of CORRELATIONS."""
+    likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
+    correlation = likelihood @ np.asarray(CORRELATIONS) / likelihood.sum(axis=1)
+    return np.asarray((1 + correlation) / (1 - correlation))
+
+
+def _log_of_runs(deviations: Floats) -> Floats:
+    """Logarithm of the likelihood of each of CORRELATIONS, shape (metrics, correlations), by how far sums of _RUN
+    successive sessions stray: white noise of launches hides from neighbours what a level does to these."""
+    rho = np.asarray(CORRELATIONS)
+    kept = np.clip(deviations, -CUT, CUT)
+    there = np.isfinite(kept)
+    kept = np.where(there, kept, 0.0)
+    count = there.sum(axis=1)
+    sums, number = (np.cumsum(each, axis=1) for each in (kept, there.astype(np.float64)))
+    sums, number = (each[:, _RUN:] - each[:, :-_RUN] for each in (sums, number))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = (sums**2).sum(axis=1) / number.sum(axis=1) / ((kept**2).sum(axis=1) / count)
+    lags = np.arange(1, _RUN)
+    expected = 1 + 2 * ((1 - lags / _RUN) * rho[:, None] ** lags).sum(axis=1)
+    # Around their own mean sums stray less.
+    many = np.maximum(count, 1)[:, None]
+    expected = expected * (1 - np.minimum(_RUN / many, 0.8))
+    half = 0.75 * many / np.maximum(_RUN, (1 + rho) / (1 - rho))
+    value = (half - 1) * np.log(np.maximum(found, 1e-9))[:, None] - half * found[:, None] / expected
+    value += half * np.log(half / expected) - gammaln(half)
+    return np.where(((count >= 2 * _RUN) & np.isfinite(found))[:, None], value, 0.0)
 
 
 def _log_of_correlation(found: Floats, pairs: npt.NDArray[np.int64]) -> Floats:

@@ -393,6 +393,14 @@ def test_a_level_that_wanders_raises_little_and_the_state_admits_it() -> None:
     assert np.median(found.streak * found.spread) > 0.03
 
 
+def test_noise_of_launches_does_not_hide_a_level_beneath_it() -> None:
+    """Neighbours of a level with a correlation of 0.95 and 20% white noise are correlated by 0.76: with a threshold for
+    that 200 metrics had 51 incidents in 180 sessions."""
+    rng = np.random.default_rng(5)
+    values = np.sqrt(0.8) * autocorrelated(rng, 0.95, 200, 200) + np.sqrt(0.2) * rng.standard_normal((200, 200))
+    assert len(monitor(0.01 * values).alerts) <= 6
+
+
 def test_days_of_the_week_are_told_apart() -> None:
     rng = np.random.default_rng(7)
     days = rng.standard_normal((40, 7))[:, np.arange(200) % 7]
