@@ -37,11 +37,14 @@ def judge_vendor_file(file: Path, ranks: int | None, tool: str | None) -> tuple[
     if begin.startswith(b"{") and b'"record"' in begin:
         return ()
     outputs = read_vendor_outputs(file, ranks=ranks, tool=tool)
-    # What is not read needs no second reason.
-    known = {one.path: any(each.code == "other-tool" for each in one.problems) for one in outputs}
+    # What is not read needs no second reason, and wrong data are wrong wherever it ran.
     return tuple(
-        VendorJudgement(one, one.problems if known[one.path] else (*one.problems, not_judged(one))) for one in outputs
+        VendorJudgement(one, one.problems if _is_said(one) else (*one.problems, not_judged(one))) for one in outputs
     )
+
+
+def _is_said(output: VendorOutput) -> bool:
+    return any(each.code == "other-tool" or each.verdict is Verdict.FAIL for each in output.problems)
 
 
 def as_json(judged: VendorJudgement) -> dict[str, Any]:

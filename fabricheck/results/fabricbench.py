@@ -125,7 +125,7 @@ class _Reader:
     last: int = 0  # the last line of the file
     planned: Counter[Key] = field(default_factory=Counter)
     unreadable: int = 0  # lines that should have held something and did not
-    foreign: bool = False  # a line is JSON without the field that all lines of fabricbench have
+    foreign: bool = False  # a line is JSON without the field that all lines of fabricbench have, or the first none
 
     def invalid(self, line: int, message: str) -> None:
         self.problems.append(self.problem(line, message, Verdict.INVALID))
@@ -182,6 +182,7 @@ class _Reader:
             self.read_line(number, line.removesuffix(b"\n"))
         except BadLineError as error:
             self.unreadable += 1
+            self.foreign = self.foreign or (number == 1 and not line.lstrip().startswith(b"{"))
             if is_last:
                 self.incomplete(number, f"the last line {error}: the file was cut off; run the benchmark again")
             elif self.unreadable <= _LONGEST_LIST:

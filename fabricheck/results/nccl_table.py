@@ -53,6 +53,8 @@ TESTS = {
     "scatter_perf": Test("scatter", shared=True, transfers=True),
     "sendrecv_perf": Test("sendrecv", transfers=True),
 }
+_REDUCING = frozenset({"allreduce", "reduce", "reduce_scatter"})
+_ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 # There the tool cannot check a result in place, and prints N/A.
 _UNCHECKED_IN_PLACE = frozenset({"sendrecv", "alltoall", "alltoallv"})
 # From here on alltoall is the library's own collective (nccl-tests, src/alltoall.cu).
@@ -130,11 +132,32 @@ class Table:
             problems=tuple(self.complaints.problems),
         )
 
+    def name_test(self) -> None:
+        """Takes the one test that the table can be of, where nothing names it (before 2.16.7): by operation, roots, and
+        the ratio of its bandwidths."""
+        fitting = [name for name, test in TESTS.items() if self.rows and self.ranks and self.fits(test, self.ranks)]
+        if self.tool is None and len(fitting) == 1:
+            self.tool = fitting[0]
+            self.facts["test"] = "by its numbers"
+
+    def fits(self, test: Test, ranks: int) -> bool:
+        reduces, rooted = test.operation in _REDUCING, test.operation in _ROOTED
+        factor = test.busbw_factor(ranks) / 1e3
+        return all(
+            (row.redop != "none") == reduces
+            and (row.root >= 0) == rooted
+            and all(products_agree(half.time, half.busbw, (row.size * factor, 0.0)) for half in row.halves)
+            for row in self.rows
+        )
+
     def check(self) -> tuple[Samples, ...]:
+        self.name_test()
         complaints, test = self.complaints, TESTS.get(self.tool or "")
         if test is None:
             what = (
-                "does not say which test it was: name it" if self.tool is None else "is of a test that cannot be read"
+                "does not say which test it was: name it with --tool"
+                if self.tool is None
+                else "is of a test that cannot be read"
             )
             complaints.invalid(None, f"the output {what}")
             return ()

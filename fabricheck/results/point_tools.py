@@ -69,7 +69,7 @@ _PERFTEST = re.compile(r"^ *(RDMA_Write|RDMA_Read|Send)\b.* (BW|Latency) Test", 
 _PERFTEST_NAMES = {"RDMA_Write": "ib_write", "RDMA_Read": "ib_read", "Send": "ib_send"}
 _UNITS = {"Gb/sec": 1.0, "MB/sec": 8 * (1 << 20) / 1e9, "MiB/sec": 8 * (1 << 20) / 1e9}
 _ROW = re.compile(
-    r"^ *(\d+) +(\d+) +([0-9]+(?:\.[0-9]+)?) +([0-9]+(?:\.[0-9]+)?)(?: +[0-9]+(?:\.[0-9]+)?)* *$", re.MULTILINE
+    r"^ *(\d+) +(\d+) +([0-9]+(?:\.[0-9]+)?) +([0-9]+(?:\.[0-9]+)?)(?:[ \t]+[0-9]+(?:\.[0-9]+)?)*[ \t]*$", re.MULTILINE
 )
 
 

@@ -247,4 +247,4 @@ def test_different_tools_in_one_file_are_judged_and_never_green(tmp_path: Path) 
     wrong.write_text(RECORDED.replace("# Out of bounds values : 0 OK", "# Out of bounds values : 3 FAILED"))
     shown = CliRunner().invoke(judge, [str(wrong)])
     assert "FAIL" in shown.stdout
-    assert shown.exit_code == 4
+    assert shown.exit_code == 3

@@ -111,6 +111,45 @@ def test_the_log_in_the_paste_says_which_path_it_was() -> None:
     assert "paths" not in read(PLAIN).facts
 
 
+# busbw / algbw, operation and root of a table that names no test; the test, where only one can be.
+UNNAMED = {
+    "allreduce": (1.75, "sum", -1, "all_reduce_perf"),
+    "reduce_scatter": (0.875, "sum", -1, "reduce_scatter_perf"),
+    "reduce": (1.0, "sum", 0, "reduce_perf"),
+    "sendrecv": (1.0, "none", -1, "sendrecv_perf"),
+    "allgather or alltoall": (0.875, "none", -1, None),
+    "gather or scatter": (0.875, "none", 0, None),
+}
+
+
+@pytest.mark.parametrize("case", UNNAMED)
+def test_a_table_tells_which_test_it_is_of_where_only_one_can_be(case: str) -> None:
+    factor, redop, root, wanted = UNNAMED[case]
+    head, _ = PLAIN.split("     1048576 ", 1)
+    rows, total = "", 0.0
+    for size, time in ((1048576, 34.0), (2097152, 40.0), (4194304, 60.0)):
+        algbw = size / 1e3 / time
+        half = f"  {time:6.2f} {algbw:6.2f} {algbw * factor:6.2f}      0"
+        count = size // 4 if factor in (1.0, 1.75) else size // 32
+        rows += f"{size:>12} {count:>13} {'float':>9} {redop:>7} {root:>7}{half}{half}\n"
+        total += round(algbw * factor, 2) / 3
+    (output,) = vendor_outputs(
+        head.replace("maxBytes 8388608", "maxBytes 4194304")
+        + f"{rows}# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {total:g}\n#\n"
+    )
+    assert output.tool == (wanted or "nccl-tests")
+    assert [each.message for each in output.problems if wanted] == []
+    assert wanted or "--tool" in output.problems[0].message
+
+
+def test_wrong_data_are_told_whatever_else_is_not_known(tmp_path: Path) -> None:
+    file = tmp_path / "mail.txt"
+    wrong = PLAIN.replace("234.43      0", "234.43 237858").replace("values : 0 OK", "values : 1 FAILED")
+    file.write_text(wrong, encoding="utf-8")
+    (judged,) = judge_vendor_file(file, None, None)
+    assert judged.verdict is Verdict.FAIL and judged.output.facts["validation"] == "failed"
+
+
 def test_each_rank_a_run_of_its_own() -> None:
     """nccl-tests without MPI, started by mpirun."""
     lines = PLAIN.splitlines(keepends=True)
@@ -182,7 +221,7 @@ WRITES = """\
                     RDMA_Write BW Test
  Dual-port       : OFF\t\tDevice         : mlx5_0
  #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
- 65536      5000             392.11             391.00               0.745
+ 65536      5000             392.11             391.00\t\t   0.745000
 """
 # What is read of others, without a part: operation and Gb/s of the lowest.
 READ = {
@@ -240,8 +279,10 @@ def test_a_log_by_itself_tells_what_it_says(case: str, tmp_path: Path) -> None:
     assert told in judged.problems[0].message and judged.verdict is not Verdict.PASS
 
 
-@pytest.mark.parametrize("text", ['{"gpus":[{"id":0}]}\n', '{"a":1}\n{"b":2}\n'])
-def test_json_of_a_tool_that_nobody_knows_is_no_result_that_was_cut_off(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text", ["srun: error: Unable to create step\n", '{"gpus":[{"id":0}]}\n', '{"a":1}\n{"b":2}\n']
+)
+def test_what_nobody_knows_is_no_result_that_was_cut_off(text: str, tmp_path: Path) -> None:
     file = tmp_path / "other.json"
     file.write_text(text, encoding="utf-8")
     assert judge_vendor_file(file, None, None) == ()
