@@ -42,8 +42,8 @@ class Point:
     unit: str = "Gb/s"
 
 
-# More than any link or memory has, in Gb/s or us.
-_MOST = 1e9
+# Less and more than any link or memory has, in Gb/s or us.
+_LEAST, _MOST = 1e-3, 1e9
 _NVBANDWIDTH = re.compile(r"Running (\w+_(?:ce|sm))\.?$")
 _P2P = re.compile(r"(?:(Uni|Bi)directional P2P=Enabled |P2P|Uni|Bi).* Matrix\b")
 # Their default buffers (--bufferSize; numElems of CUDA's samples).
@@ -76,7 +76,7 @@ _ROW = re.compile(
 def read_points(text: str) -> tuple[Point, ...]:
     """What the tools printed in a text; none where it is of another one, and no number that is none."""
     found = (*_nvbandwidth(text), *_transferbench(text), *_perftest(text))
-    return tuple(each for each in found if 0 < each.value < _MOST and 0 <= each.bytes <= 1 << 50)
+    return tuple(each for each in found if _LEAST <= each.value < _MOST and 0 <= each.bytes <= 1 << 50)
 
 
 def _nvbandwidth(text: str) -> Iterator[Point]:

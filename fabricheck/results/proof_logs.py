@@ -102,7 +102,8 @@ def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str])
         if name in facts and re.match(values, facts[name]) and words & set(paths.split())
     ]
     network = [path for path in taken if path.startswith("NET/")]
-    lost = "GDRDMA" in words and any("GDRDMA" not in path and not path.startswith("NET/Socket") for path in network)
+    others = ("NET/Socket", "NET/OFI provider")
+    lost = "GDRDMA" in words and any("GDRDMA" not in path and not path.startswith(others) for path in network)
     if "GPUDirect RDMA" in facts and "GDRDMA" in words:
         found.append(f"the library: GPUDirect RDMA {facts['GPUDirect RDMA']}")
     if lost and "distance" not in facts.get("GPUDirect RDMA", ""):

@@ -99,7 +99,8 @@ def _with_paths(output: VendorOutput, proof: TransportProof) -> VendorOutput:
     if not proof.paths and "warning" not in proof.facts:
         return output
     facts = {**output.facts, **({"paths": ", ".join(proof.paths)} if proof.paths else {})}
-    why = "; ".join(reasons_of(proof.facts, "NET/IB/GDRDMA", list(proof.paths)))
+    staged = any(path.startswith("SHM") for path in proof.paths)
+    why = "; ".join(reasons_of(proof.facts, "NET/IB/GDRDMA" + "/P2P" * staged, list(proof.paths)))
     if why:
         facts["reasons"] = why
     fallen = [path for path in proof.paths if any(re.search(pattern, path) for pattern in FALL_BACKS)]

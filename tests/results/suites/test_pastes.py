@@ -248,7 +248,13 @@ def test_numbers_of_other_tools_are_shown_and_never_pass(tool: str, tmp_path: Pa
 
 
 def test_json_that_only_looks_like_nvbandwidths_has_no_number() -> None:
-    for text in ('{"nvbandwidth": 1}', '{"nvbandwidth": {"testcases": [{"name": "a_ce"}, 2]}}', '{"nvbandwidth": ['):
+    tiny = text_of("nvbandwidth.json").replace("196.10", "1e-320").replace("393.34", "NaN")
+    for text in (
+        tiny,
+        '{"nvbandwidth": 1}',
+        '{"nvbandwidth": {"testcases": [{"name": "a_ce"}, 2]}}',
+        '{"nvbandwidth": [',
+    ):
         assert codes(vendor_outputs(text)[0]) == {"other-tool"}
 
 
@@ -266,6 +272,12 @@ LOGS = {
         "not-judged-by-hand",
         "NET/IB/0",
     ),
+    "SHM, as somebody asked for": (
+        "n1:1:2 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.\n"
+        "n1:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via SHM/direct/direct\n",
+        "not-judged-by-hand",
+        "NCCL_P2P_DISABLE=1",
+    ),
 }
 
 
@@ -277,6 +289,13 @@ def test_a_log_by_itself_tells_what_it_says(case: str, tmp_path: Path) -> None:
     (judged,) = judge_vendor_file(file, None, None)
     assert code in {each.code for each in judged.problems}
     assert told in judged.problems[0].message and judged.verdict is not Verdict.PASS
+
+
+def test_a_healthy_log_of_efa_gives_no_reasons() -> None:
+    provider = "n1:1:2 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 32 nics)\n"
+    channel = "n1:1:2 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/Libfabric/0/GDRDMA/Shared\n"
+    (output,) = vendor_outputs(provider + channel)
+    assert "reasons" not in output.facts and not output.problems
 
 
 @pytest.mark.parametrize(
