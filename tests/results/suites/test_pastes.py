@@ -242,8 +242,9 @@ def test_numbers_of_other_tools_are_shown_and_never_pass(tool: str, tmp_path: Pa
     (judged,) = judge_vendor_file(file, None, None)
     assert [each.code for each in judged.problems] == ["not-judged-by-hand"]
     assert "--part" in judged.problems[0].message
-    found = [(each.operation, float(each.goodput_gbps[0])) for each in judged.output.samples]
-    assert found == [(operation, pytest.approx(value, rel=1e-3)) for operation, value in wanted]
+    found = judged.output.samples
+    assert [each.operation for each in found] == [operation for operation, _ in wanted]
+    assert [float(each.goodput_gbps[0]) for each in found] == pytest.approx([value for _, value in wanted], rel=1e-3)
     assert len(list(table(judged))) == 2 + len(wanted)
 
 
