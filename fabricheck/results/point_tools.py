@@ -126,7 +126,7 @@ def samples_of(point: Point) -> Samples:
     ranks = (0, 1) if point.operation in PAIRS else (0,)
     size = point.bytes or 1 << 30
     value = 1000 * point.value if point.unit == "us" else 8 * size / point.value
-    times = np.array([round(value)], dtype=np.int64)
+    times = np.array([max(1, round(value))], dtype=np.int64)
     where = (point.operation, "transfers", "uncontended", -1, ranks, size, 0, "fixed", 0, times)
     return Samples(*where, statistic="mean")
 

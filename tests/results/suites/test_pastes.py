@@ -248,6 +248,12 @@ def test_numbers_of_other_tools_are_shown_and_never_pass(tool: str, tmp_path: Pa
     assert len(list(table(judged))) == 2 + len(wanted)
 
 
+def test_a_transfer_of_less_than_a_nanosecond_is_shown() -> None:
+    """What a mutant showed: a byte at 48 GB/s."""
+    (output,) = vendor_outputs(TRANSFER.replace("268435456", "1"))
+    assert [each.times_ns.tolist() for each in output.samples] == [[1]]
+
+
 def test_json_that_only_looks_like_nvbandwidths_has_no_number() -> None:
     tiny = text_of("nvbandwidth.json").replace("196.10", "1e-320").replace("393.34", "NaN")
     for text in (
