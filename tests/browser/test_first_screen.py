@@ -76,7 +76,7 @@ FAULTS: dict[str, tuple[RunJudgement, tuple[Finding, ...], tuple[str, ...]]] = {
             nodes=4,
         ),
         (),
-        ("INCOMPLETE", "nid003 (rank 2) did not report", "0 of 4 nodes were checked", "sinfo -R"),
+        ("INCOMPLETE", "nid003 (rank 2) did not report", "0 of 4 nodes tested", "sinfo -R"),
     ),
 }
 
