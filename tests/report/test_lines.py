@@ -11,7 +11,7 @@ import click
 import pytest
 
 from fabricheck.cli import cli
-from fabricheck.records.catalogue import CATALOGUE, SYMPTOMS, Entry
+from fabricheck.records.catalogue import CATALOGUE, SYMPTOMS, Certainty, Entry
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
@@ -81,7 +81,7 @@ def test_the_words_of_a_code(code: str) -> None:
     assert [found[0] for each in texts for found in BANNED.finditer(each)] == []
     assert all(each.count("`") % 2 == 0 and not each.endswith(".") for each in entry.steps)
     # What is wrong has something that can be done about it.
-    assert entry.steps or entry.certainty.value.startswith("told")
+    assert entry.steps or entry.certainty is Certainty.TOLD
 
 
 def commands() -> list[str]:
