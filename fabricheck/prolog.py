@@ -54,7 +54,7 @@ def guard(seconds: float = ENDS_S) -> None:
     if status is None or found not in (0, *FAULTS):
         why = f"no answer in {seconds:g} s" if status is None else f"ended with {found if found > 0 else status}"
         lines = said.decode(errors="replace").split("\n")
-        text = f"fabricheck: the prolog says nothing of this node ({why}): {lines[-2] if len(lines) > 1 else ''}"
+        text = f"fabricheck: the prolog has no result for this node ({why}): {lines[-2] if len(lines) > 1 else ''}"
         _say(f"{text}\n".encode())
         syslog.syslog(syslog.LOG_WARNING, text)
     os._exit(found if found in FAULTS else 0)

@@ -69,7 +69,7 @@ def fleet_of(suite: Suite, selection: Selection, wanted: Wanted, output: Path, s
     asked = before.asked if before else wanted.nodes or ""
     place = f"{name}:{partition['name']}"
     choice = choose(before.wanted if before else asked, states, place, slurm_partitions)
-    few = ("one or two nodes have no equals: references and floors judge them alone",) if choice.count < 3 else ()
+    few = ("one or two nodes have no peers: only references and floors judge them",) if choice.count < 3 else ()
     for line in (*choice.notes, *few):
         click.echo(f"fabricheck: {line}", err=True)
     minutes = wanted.minutes or MINUTES

@@ -130,7 +130,7 @@ def _root(site: Path | None) -> Path:
     if outside := outside_roots():
         return outside[0]
     if suite_root() == INSTALLED:
-        raise UserError("the suite is an installed one, which nobody writes to: give a folder of your own with --site")
+        raise UserError("the installed suite is read-only: give a folder of your own with --site")
     return suite_root()
 
 

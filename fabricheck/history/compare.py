@@ -206,8 +206,8 @@ def _alike(metrics: Sequence[MetricChange], earlier: pl.DataFrame) -> tuple[str,
     if typical < _ALIKE:
         return ()
     return (
-        f"neighbouring sessions are alike (correlation {typical:.2f}, told from these sessions alone): they say less "
-        "than as many independent ones would",
+        f"successive sessions are correlated ({typical:.2f}, from these sessions alone), so the intervals are "
+        "wider than of as many independent sessions",
     )
 
 

@@ -316,7 +316,7 @@ CATALOGUE: Mapping[str, Entry] = {
         "A signal or a reboot ended it.",
         (_RESUME,)),
     "no-result": Entry("A test left no result", _ENDED, _CHECKED,
-        "ReFrame passed the test, and there is no result file.",
+        "ReFrame passed the test, and there is not a result file.",
         ("The stage folder of the test, which reframe.json names",)),
     "not-measured": Entry("Something was not measured", _ENDED, _CHECKED,
         "A part of the test has no usable result.",

@@ -216,9 +216,7 @@ def gpus_of_devices(devices: Iterable[Any], words: str = "") -> tuple[Gpus | Non
     product = gpu_product(f"{arch} {model}") or (None if arch or model else _model_in(words)[1])
     if product is not None:
         return Gpus(count, product.backend, product.arch), ""
-    named = (
-        f"nobody knows their architecture {arch or model!r}" if arch or model else "their devices name no architecture"
-    )
+    named = f"unknown architecture {arch or model!r}" if arch or model else "their devices name no architecture"
     return None, f"{named}: give arch, such as sm_90 or gfx90a"
 
 

@@ -112,7 +112,7 @@ def associate(
     distances, source = _distances(gpus, nics, table)
     if distances is None:
         return (
-            Association("dynamic", tuple(nic.name for nic in nics), "nobody says which NIC is near which GPU"),
+            Association("dynamic", tuple(nic.name for nic in nics), "no source states which NIC is near which GPU"),
             nics,
             [],
         )

@@ -117,7 +117,7 @@ def _by_ompi_info(api: str, environment: Mapping[str, str]) -> GpuAware:
     built = re.compile(rf"mca:(?:mpi|opal):base:param:((?:mpi|opal)_built_with_{_BUILT_WITH[api]}_support):value:(\w+)")
     found = built.search(_output(ask(["ompi_info", "--parsable", "--all"], 60, environment)))
     if found is None:
-        return GpuAware(False, f"ompi_info says nothing of {_BUILT_WITH[api]}")
+        return GpuAware(False, f"ompi_info does not mention {_BUILT_WITH[api]}")
     return GpuAware(found[2] == "true", f"ompi_info: {found[1]} is {found[2]}", collectives=found[2] == "true")
 
 

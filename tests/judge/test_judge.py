@@ -205,7 +205,7 @@ def test_a_loss_beyond_the_noise_is_degraded() -> None:
     found = goodput(around(91.0, 1.5))
     assert found.interval[1] < 93.1
     assert found.verdict is DEGRADED
-    assert "wholly beyond it" in found.reason
+    assert "entirely beyond it" in found.reason
 
 
 def test_a_hair_under_the_bound_is_noise() -> None:
