@@ -33,7 +33,7 @@ DEGRADED  emulated:one-leaf nid002:hsn0 is slower than its peers: 10.4% below
         python ci/drain.py output/runs/RUN/verdict.json            # prints the commands, runs none
         fabricheck bundle output/runs/RUN --hide-names
 
-6. FAIL or DEGRADED everywhere alike: look at software and settings, not at parts
+6. FAIL or DEGRADED everywhere: look at software and settings, not at parts
    ([after an upgrade](after-an-upgrade.md)).
 
 Find your finding below, with its first step. [Findings](findings.md) has all steps, what decides it and how sure it
