@@ -41,7 +41,7 @@ def guard(seconds: float = ENDS_S) -> None:
         reading, writing = os.pipe()
         child = os.fork()
     except OSError as error:
-        _say(f"fabricheck: the prolog says nothing of this node: {error.strerror}\n".encode())
+        _say(f"fabricheck: the prolog has no result for this node: {error.strerror}\n".encode())
         os._exit(0)
     if child == 0:
         os.dup2(writing, 2)
