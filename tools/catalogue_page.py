@@ -13,12 +13,19 @@ _GUIDE_HEAD = """# When it is red
 
 Made by `make docs` from the catalogue of findings.
 
-A run that is not PASS ends with lines of one form: verdict, what and where, how much, what to do next:
+A run that is not PASS ends with the verdict, then the suspect part, by how much it is slow, and what to do next:
 
 ```
-DEGRADED  emulated:one-leaf nid002:hsn0 is slower than its peers: 10.4% below
-          next: on nid002: ethtool -S hsn0
+DEGRADED    1 run: 1 DEGRADED; 24 metrics: 6 DEGRADED, 18 PASS, judged by
+            siblings 24; 4 of 4 nodes and their network tested
+SUSPECT     nid002 NIC hsn0, or nid002:rank 1, or nid002: 6 measurements in 1
+            run at 89.2 % of their peers
+            next: on nid002: ethtool -S hsn0, or the counters below
+            /sys/class/infiniband/hsn0, then fabricheck run --system emulated
+            --name NodePairs
 ```
+
+(An emulated cluster of four nodes; one port lost 10% of its rate.)
 
 1. Read the first line. It is the worst one.
 2. Print all findings of the latest run, with the commands to paste:

@@ -114,13 +114,6 @@ def test_times_that_cannot_be_are_invalid(times: list[float]) -> None:
     verdict, metrics = judge_all(replace(run, samples=samples))
     assert verdict is INVALID
     assert {each.verdict for each in metrics.values()} == {INVALID}
-    assert {each.reason.rpartition(", ")[2] for each in metrics.values()} <= {
-        "which is no measurement",
-        "nan Gb/s is no measurement",
-        "nan us is no measurement",
-        "0.0 Gb/s is no measurement",
-        "inf us is no measurement",
-    }
 
 
 @pytest.mark.parametrize("time", [0, -1])
