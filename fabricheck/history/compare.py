@@ -199,7 +199,7 @@ def _alike(metrics: Sequence[MetricChange], earlier: pl.DataFrame) -> tuple[str,
         return ()
     told = [each.correlation for each in metrics if math.isfinite(each.correlation)]
     if not told and any(max(each.base_sessions, each.candidate_sessions) > 1 for each in metrics):
-        return ("no metric varies between the sessions of a side: nothing tells how much they would",)
+        return ("no metric varies between the sessions of a side: the noise is unknown",)
     if not told:
         return ()
     typical = float(np.median(told))

@@ -264,8 +264,8 @@ def _decide(case: _Case) -> _Decided:
     if floor is None:
         return _Decided(
             Verdict.INCOMPLETE,
-            f"unjudged: {case.say(value)}, and neither model, part, paper nor reference says what it should be: "
-            "fabricheck calibrate makes a reference of it",
+            f"unjudged: {case.say(value)}, no baseline exists (model, part, published value or reference): "
+            "fabricheck calibrate makes a reference",
         )
     side = "above" if case.higher_is_better else "under"
     text = f"uncalibrated: {case.say(value)} is {side} the {_limit(case)} of {case.say(floor.bound)}"

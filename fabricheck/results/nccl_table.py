@@ -133,9 +133,7 @@ class Table:
     def check(self) -> tuple[Samples, ...]:
         complaints, test = self.complaints, TESTS.get(self.tool or "")
         if test is None:
-            what = (
-                "does not say which test it was: name it" if self.tool is None else "is of a test that cannot be read"
-            )
+            what = "does not name its test: give it" if self.tool is None else "is of a test that cannot be read"
             complaints.invalid(None, f"the output {what}")
             return ()
         if self.config is None or self.ranks is None:

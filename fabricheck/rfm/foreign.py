@@ -86,7 +86,7 @@ def adopt(system: Any) -> None:
         for line in _adopt(partition, login=login):
             say_once(line)
     if not described(system.name):
-        text = "has no topology.yaml: no model says what it should reach, and its metrics are unjudged"
+        text = "has no topology.yaml, so no model judges its metrics"
         say_once(f"{system.name} {text} until `fabricheck init` has written one ({DOCUMENT})")
 
 

@@ -229,7 +229,7 @@ def _fetch_release(tool: Tool, folder: Path, download: Callable[[str, Path], Non
         archive.unlink()
         raise UserError(
             f"{release.url} has the SHA-256 {found} and not {release.sha256} ({release.sha256_from}): "
-            "it is not what was pinned, and was thrown away"
+            "it is not the pinned file, and was removed"
         )
     return archive
 

@@ -219,6 +219,6 @@ def test_settings_of_somebody_else_select_what_they_allow(tmp_path: Path) -> Non
         "theirs:gpu+foss is not described for Fabricheck; taken for openmpi, cuda for 90, nccl, not known",
         "theirs:odd: its GPUs are left out: unknown architecture 'vortex'",
         "theirs:odd+foss is not described for Fabricheck; taken for openmpi, and nothing that drives GPUs",
-        "theirs has no topology.yaml: no model says what it should reach",
+        "theirs has no topology.yaml, so no model judges",
     ]
     assert [one for one in begin if not any(line.startswith(one) for line in said)] == []
