@@ -471,7 +471,7 @@ CATALOGUE: Mapping[str, Entry] = {
         "The references name a test that is in no check file.",
         ("Was a file removed from checks/? `fabricheck run --system {system} --list`",)),
     "other-tool": Entry("The output is another tool's", _SITE, _CHECKED,
-        "It is the output of a known tool that Fabricheck does not read.",
+        "It is the output of a known tool, without a number that Fabricheck reads.",
         ("Measure the same paths with the suite: `fabricheck run --system {system}`",)),
     "not-judged-by-hand": Entry("The output alone cannot be judged", _SITE, _CHECKED,
         "It does not state where it ran and over which path.",
