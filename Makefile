@@ -13,7 +13,7 @@ help:
 	@echo "make format  bring the style in order, where a tool can"
 	@echo "make build   build fabricbench into build/ with every MPI of this machine"
 	@echo "make lab     install what \`fabricheck emulate\` needs: clusters in miniature, for rehearsals"
-	@echo "make docs    write the pages of commands and of findings, and the documentation as a site into build/site"
+	@echo "make docs    write the generated pages, and the documentation as a site into build/site"
 	@echo "make sbom    write what Fabricheck runs with into dist/fabricheck.cdx.json (CycloneDX)"
 	@echo "make audit   ask the package registry which tested versions have known vulnerabilities"
 	@echo "make mutation  change what judges in a few hundred places, and count the changes that no unit test notices"
@@ -42,6 +42,7 @@ docs:
 	@tools/setup.sh lint
 	@python -m tools.commands_page
 	@python -m tools.catalogue_page
+	@python -m tools.metrics_page
 	@mkdocs build --quiet --strict
 
 sbom:

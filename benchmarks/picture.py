@@ -1,4 +1,4 @@
-"""Makes what README.md shows: a picture of a report and the end of a run on a terminal.
+"""Makes the picture of a report that README.md shows.
 
     python -m benchmarks.picture
 
@@ -24,7 +24,6 @@ from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.run import Samples
 from fabricheck.report.html import write_html
-from fabricheck.report.terminal import render
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suites.sources import extract
 
@@ -32,11 +31,11 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results" / "h200x4-2026-11-21" / "raw.tar.xz"
 IMAGES = ROOT / "docs" / "images"
 SLOW_GPU, FACTOR = 2, 1.05
-WIDTH, HEIGHT, LINES = 1200, 640, 24
+WIDTH, HEIGHT = 1200, 640
 
 
 def main() -> None:
-    """Writes report.png and terminal.txt into docs/images."""
+    """Writes report.png into docs/images."""
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         extract(RESULTS, Path(folder))
@@ -46,15 +45,6 @@ def main() -> None:
         diagnosis = diagnose(found.runs, found.problems, found.findings)
         write_html(found.runs, page, title=title, system="hgx-h200", diagnosis=diagnosis)
         photograph(page, IMAGES / "report.png")
-    text = render(
-        found.runs,
-        width=80,
-        height=LINES,
-        color=False,
-        diagnosis=diagnosis,
-        system="hgx-h200",
-    )
-    (IMAGES / "terminal.txt").write_text(text + "\n", encoding="utf-8")
 
 
 def judged(folder: Path) -> Compared:

@@ -1,6 +1,6 @@
 """What a run over a fleet costs to write, read, judge and export, by simulation: no number of the fabric, only of us.
 
-    nice python -m benchmarks.scale --write docs/scale.md
+    nice python -m benchmarks.scale --write output/scale.md
 
 makes the result file that fabricbench would leave of a screen of 512 nodes with eight ports each (1,000 iterations of a
 made-up latency and goodput), reads and judges it, and exports the metrics of a fleet to Prometheus. The plan of 4,096
@@ -13,8 +13,7 @@ for reading them from a store, which `benchmarks/store.py` measures; the table h
 
     nice python -m benchmarks.scale --history compare --metrics 100000 --nights 10
 
-gives a made-up history of so many metrics to compare, calibrate or watch. What stands below the table of docs/scale.md
-stays when that is written.
+gives a made-up history of so many metrics to compare, calibrate or watch. The tables are in docs/how-we-know.md.
 """
 
 from __future__ import annotations
@@ -289,15 +288,14 @@ def main() -> None:
     left_out = fit(node_pairs(), 60 * MINUTES).left_out
     text = f"""# What a fleet costs
 
-Written by `python -m benchmarks.scale --write docs/scale.md`, by simulation,
+Written by `python -m benchmarks.scale --write FILE`, by simulation,
 on {machine}. Times are of the processor, which other work shared.
 Judged is each metric by its floor and interval; what a topology adds (equals, localization) is not in it.
 Of the pairs of nodes: {left_out}.
 
 {table(rows)}"""
     if options.write:
-        below = options.write.read_text().partition("\n## ")[1:] if options.write.exists() else ()
-        options.write.write_text(text + "".join(below))
+        options.write.write_text(text)
     print(text)
 
 

@@ -40,25 +40,27 @@ class Command:
 
 
 COMMANDS: tuple[Command, ...] = (
-    Command("init", "fabricheck.commands.site", "Write the files of a new system, from what its nodes say."),
+    Command("init", "fabricheck.commands.site", "Write the files of a new system."),
     Command("run", "fabricheck.commands.run", "Run the checks of a system, judge them and write the report."),
-    Command("judge", "fabricheck.commands.judge", "Judge result files of fabricbench."),
-    Command("observations", "fabricheck.commands.judge", "Which of the SC24 paper's observations hold on this system."),
+    Command("judge", "fabricheck.commands.judge", "Judge result files, or the output of a vendor's tool."),
+    Command("observations", "fabricheck.commands.judge", "Test the SC24 paper's observations on this system."),
     Command("report", "fabricheck.commands.report", "Judge result files, or a stored session, and write an HTML file."),
-    Command("explain", "fabricheck.commands.explain", "What a finding means and what to do: of a code, or of a run."),
-    Command("bundle", "fabricheck.commands.bundle", "A run as one archive, for a vendor."),
-    Command("store", "fabricheck.commands.store", "The sample store: list, verify, prune, import."),
-    Command("replay", "fabricheck.commands.store", "Judge stored runs again, by another policy or reference."),
-    Command("calibrate", "fabricheck.commands.history", "Make references of a system from runs while it was healthy."),
-    Command("compare", "fabricheck.commands.history", "What changed between two sets of runs, and how surely."),
-    Command("watch", "fabricheck.commands.history", "What got worse in the history of a system, and since when."),
-    Command("ledger", "fabricheck.commands.fleet", "When each node and link was last verified, the oldest first."),
-    Command("expected", "fabricheck.commands.topology", "What every pair and collective of a node should give."),
-    Command("pairwise", "fabricheck.commands.pairwise", "Plan pairs of all nodes in rounds, and locate what is slow."),
-    Command("validate", "fabricheck.commands.topology", "Check the files of each system together."),
+    Command("explain", "fabricheck.commands.explain", "Explain what a finding means and what to do."),
+    Command("bundle", "fabricheck.commands.bundle", "Pack a run into one archive for a vendor."),
+    Command("store", "fabricheck.commands.store", "List, verify, prune or import stored runs."),
+    Command("replay", "fabricheck.commands.store", "Judge stored runs again and print what changed."),
+    Command("calibrate", "fabricheck.commands.history", "Make references from runs while the system was healthy."),
+    Command("compare", "fabricheck.commands.history", "Compare two sets of runs: did the upgrade cost anything?"),
+    Command("watch", "fabricheck.commands.history", "Report what got worse in the history, and since when."),
+    Command("ledger", "fabricheck.commands.fleet", "Print when each node and link was last verified."),
+    Command(
+        "expected", "fabricheck.commands.topology", "Print the bandwidth that each pair and collective should reach."
+    ),
+    Command("pairwise", "fabricheck.commands.pairwise", "Plan rounds of node pairs, and locate the slow part."),
+    Command("validate", "fabricheck.commands.topology", "Check the files of a system together."),
     Command("emulate", "fabricheck_lab.emulate", "A Slurm cluster with shaped links on this machine."),
-    Command("doctor", "fabricheck.commands.doctor", "Whether this node is fit: its state, and one rank on each GPU."),
-    Command("capture", "fabricheck.commands.site", "Keep what a node says of itself, for init --from."),
+    Command("doctor", "fabricheck.commands.doctor", "Check in seconds whether this node is fit."),
+    Command("capture", "fabricheck.commands.site", "Store what a node reports, for init --from."),
 )
 
 

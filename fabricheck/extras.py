@@ -182,7 +182,7 @@ def nodes_problems(partition: Mapping[str, object], by_topology: int) -> Iterato
             return
     known, features = number_of_nodes(extras, by_topology), partition.get("features")
     if known == 0 and partition.get("scheduler") != "local":
-        missing = "says nowhere how many nodes it has, so none of its network would be checked"
+        missing = "has no number of nodes, so its network would not be tested"
         yield f"{missing}: give nodes in extras, or fabric or network in topology.yaml; 1 for single nodes"
     elif known < 2 and isinstance(features, list) and "multinode" in features:
         yield f"has the feature multinode and {known or 'no number of'} nodes: give nodes in extras"

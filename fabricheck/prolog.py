@@ -41,7 +41,7 @@ def guard(seconds: float = ENDS_S) -> None:
         reading, writing = os.pipe()
         child = os.fork()
     except OSError as error:
-        _say(f"fabricheck: the prolog says nothing of this node: {error.strerror}\n".encode())
+        _say(f"fabricheck: the prolog has no result for this node: {error.strerror}\n".encode())
         os._exit(0)
     if child == 0:
         os.dup2(writing, 2)
@@ -54,7 +54,7 @@ def guard(seconds: float = ENDS_S) -> None:
     if status is None or found not in (0, *FAULTS):
         why = f"no answer in {seconds:g} s" if status is None else f"ended with {found if found > 0 else status}"
         lines = said.decode(errors="replace").split("\n")
-        text = f"fabricheck: the prolog says nothing of this node ({why}): {lines[-2] if len(lines) > 1 else ''}"
+        text = f"fabricheck: the prolog has no result for this node ({why}): {lines[-2] if len(lines) > 1 else ''}"
         _say(f"{text}\n".encode())
         syslog.syslog(syslog.LOG_WARNING, text)
     os._exit(found if found in FAULTS else 0)

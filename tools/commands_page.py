@@ -15,6 +15,16 @@ _HEAD = """# Commands
 
 Made by `make docs` from the commands themselves, which say the same with `--help`. Every command also takes `--site
 FOLDER`: a folder with `site_configs/` and `reference_values/` of your own systems (`FABRICHECK_SITES` names several).
+
+Variables:
+
+- `FABRICHECK_MPI`: `machine` or `wheel`, look for MPI there only. Unset, an MPI on the search path comes first, except
+  versions that are known to fail (`fabricheck/mpi.py`). `python -m fabricheck.mpi` lists those found.
+- `FABRICHECK_SUITE`: the folder with `site_configs/` and `config/` to use instead of the suite it was installed with.
+- `FABRICHECK_SITES`: folders with `site_configs/` and `reference_values/` of systems outside the suite, separated by
+  colons ([your own ReFrame](your-own-reframe.md)).
+- `FABRICHECK_CACHE`: where built programs are kept; unset: `cache/` below the output folder.
+- `FABRICHECK_BUILT`, `FABRICHECK_LAUNCHES`: as `fabricheck run --built` and `--launches`.
 """
 
 

@@ -22,12 +22,12 @@ _MOST_LEFT = 40
 @click.option("--hide-names", is_flag=True, help="Hide nodes, users, projects, addresses and folders: node1 and so on.")
 @click.option("--hide", "more", multiple=True, metavar="NAME", help="Hide this name too; may be repeated.")
 def bundle(*, folder: Path, output: Path | None, hide_names: bool, more: tuple[str, ...]) -> None:
-    """Write what a vendor asks for as one archive.
+    """Pack a run into one archive for a vendor.
 
-    FOLDER is that of a run, below output/runs/. The archive has the verdict, the report, every raw result, what the
-    nodes said of themselves, and the logs. With hidden names the report is left out, since what it carries is packed,
-    and the command lists words that are left and may be names: look at them before you send the archive. What the
-    site always hides stands in config/policy.yaml (hide_names, hide).
+    When: you open a case with a vendor. FOLDER is that of a run, below output/runs/. The archive has the verdict, the
+    report, every raw result, the state of the nodes, and the logs. With --hide-names the report is left out, because
+    names inside it cannot be replaced, and words that may still be names are listed: read them before you send the
+    archive. Names that the site always hides are in config/policy.yaml (hide_names, hide).
 
     \b
     fabricheck bundle output/runs/alps-20261122T020000Z --hide-names

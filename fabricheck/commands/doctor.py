@@ -14,27 +14,27 @@ PROLOG_ASKS_S = 2.5
 
 
 @click.command()
-@click.option("--system", help="A system below site_configs/, or system:partition, with which the node is compared.")
+@click.option(
+    "--system", help="A system below site_configs/, or system:partition, whose files the node is compared with."
+)
 @click.option(
     "--built",
     envvar="FABRICHECK_BUILT",
     type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
-    help="A folder with ENVIRONMENT/fabricbench: one rank a GPU is started with it.",
+    help="Start one rank a GPU with ENVIRONMENT/fabricbench of this folder.",
 )
-@click.option("--environment", default="openmpi", show_default=True, help="Whose program of --built, and mpirun.")
-@click.option("--limit", type=click.FloatRange(1), default=20.0, show_default=True, help="Seconds for all of it.")
-@click.option(
-    "--prolog", is_flag=True, help="For Slurm's Prolog: end within 5 s, and with 0 unless this very node is at fault."
-)
+@click.option("--environment", default="openmpi", show_default=True, help="The environment of --built and mpirun.")
+@click.option("--limit", type=click.FloatRange(1), default=20.0, show_default=True, help="Time limit in seconds.")
+@click.option("--prolog", is_flag=True, help="For Slurm's Prolog: end within 5 s; not 0 only if this node is at fault.")
 @click.pass_context
 def doctor(
     context: click.Context, *, system: str | None, built: Path | None, environment: str, limit: float, prolog: bool
 ) -> None:
-    """Look at the state of this node, and start one rank on each of its GPUs.
+    """Check whether this node is fit: its state, and with --built one rank on each of its GPUs.
 
-    Nothing is measured. A line for each thing that is wrong says where, how much, and what to do (docs/state.md). The
-    exit status is that of the worst: 0 fit, 1 DEGRADED, 3 a rank failed, 4 something did not answer, 5 in use by
-    others; so it can be the prolog of a job (docs/fleet.md), which --prolog is for.
+    When: before a job (--prolog), after a repair or an upgrade. It takes seconds and measures nothing. Each fault is
+    one line: where, how much, what to do (docs/state.md). The exit status is that of the worst: 0 fit, 1 DEGRADED, 3 a
+    rank failed, 4 something did not answer, 5 in use by others (docs/fleet.md).
 
     \b
     fabricheck doctor --system alps --built /shared/programs

@@ -16,14 +16,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("what", required=False, metavar="[CODE|RUN]")
-@click.option("--system", default="local", show_default=True, help="Without CODE and RUN: whose latest run.")
+@click.option("--system", default="local", show_default=True, help="Explain the latest run of this system.")
 @click.option("--list", "list_all", is_flag=True, help="List all codes.")
 def explain(*, what: str | None, system: str, list_all: bool) -> None:
-    """Explain a CODE of a finding, or each finding of a RUN.
+    """Explain what a finding means and what to do: of a CODE, or of each finding of a RUN.
 
-    RUN is the folder of a run below output/runs/, or its verdict.json; without it and CODE, the latest run of --system.
-    Each finding is told with its line, its message, what decides it, how sure it is, and what to do. The exit status is
-    0, whatever was found, or 2 where there is no such code or run.
+    When: after a run that is not PASS. RUN is the folder of a run below output/runs/, or its verdict.json; without RUN
+    and CODE it is the latest run of --system. The exit status is 0, or 2 if there is no such code or run.
 
     \b
     fabricheck explain slow-gpu

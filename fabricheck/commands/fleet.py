@@ -69,7 +69,7 @@ def fleet_of(suite: Suite, selection: Selection, wanted: Wanted, output: Path, s
     asked = before.asked if before else wanted.nodes or ""
     place = f"{name}:{partition['name']}"
     choice = choose(before.wanted if before else asked, states, place, slurm_partitions)
-    few = ("one or two nodes have no equals: references and floors judge them alone",) if choice.count < 3 else ()
+    few = ("one or two nodes have no peers: only references and floors judge them",) if choice.count < 3 else ()
     for line in (*choice.notes, *few):
         click.echo(f"fabricheck: {line}", err=True)
     minutes = wanted.minutes or MINUTES
@@ -126,14 +126,14 @@ def _oldest_first(states: Mapping[str, str], store: Path, system: str) -> Mappin
     "--oldest",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Print N nodes that can run a job and that no session had for longest, as a list for `run --nodes`.",
+    help="Print the N nodes that were tested longest ago and can run a job, as a list for `run --nodes`.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def ledger(*, system: str, store: Path | None, oldest: int | None, as_json: bool) -> None:
-    """When each node of a SYSTEM, or SYSTEM:PARTITION, and each of its links to other nodes was last verified.
+    """Print when each node of a SYSTEM or SYSTEM:PARTITION, and each of its links, was last verified.
 
-    A line a node: first those that were never verified, then the longest ago; by which tags, and with what verdict.
-    A session that came to no verdict on a node (INCOMPLETE, INVALID) did not verify it, and is named after it.
+    When: to choose the nodes to test next. One line a node, those never verified first, then the oldest, with the tags
+    and the verdict. An INCOMPLETE or INVALID session verifies no node and is named after it.
 
     \b
     fabricheck ledger alps:gpu

@@ -34,15 +34,15 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     "--false-alarms",
     default=0.3,
     show_default=True,
-    help="How often a first launch of a healthy session may be beyond a bound; 0.01 where none is launched again.",
+    help="Share of healthy sessions whose first launch may be beyond a bound; 0.01 if nothing is launched again.",
 )
-@click.option("--references", type=_FILE, help="The file to change, in place of the system's.")
+@click.option("--references", type=_FILE, help="The file to change.  [default: the system's]")
 @click.option(
     "--part",
     type=_FILE,
-    help="Write values of the GPU model into this file below reference_values/parts/, in place of references.",
+    help="Write values of the GPU model into this file of reference_values/parts/, not references.",
 )
-@click.option("--write", "write_file", is_flag=True, help="Write the file; without it, what would change is shown.")
+@click.option("--write", "write_file", is_flag=True, help="Write the file; the default is to show what would change.")
 @_JSON
 def calibrate(
     *,
@@ -57,8 +57,9 @@ def calibrate(
 ) -> None:
     """Make references of a SYSTEM from runs while it was healthy, and show them as a diff.
 
-    With --part they are values of its GPUs, by which other machines with the same part are judged; --runs chooses
-    sessions by their id. Without --write nothing is changed. The exit status is 0, or 4 where a metric was refused.
+    When: after eight healthy sessions or more, and after each change that is meant to last. Without --write nothing is
+    changed. With --part it makes values of the GPU model, by which other machines with the same part are judged. The
+    exit status is 0, or 4 if a metric was refused.
 
     \b
     fabricheck calibrate alps --runs 2026-11-01..
@@ -112,17 +113,17 @@ def _calibrate_part(path: Path, system: str, store: Path | None, selection: str 
 @click.command()
 @click.argument("base")
 @click.argument("candidate")
-@click.option("--system", default="local", show_default=True, help="The system that the runs are of.")
+@click.option("--system", default="local", show_default=True, help="The system of the runs.")
 @_STORE
 @click.option(
     "--false-discovery",
     default=0.01,
     show_default=True,
-    help="False discovery rate: how many of the regressions found may be false.",
+    help="False discovery rate: the share of reported regressions that may be false.",
 )
-@click.option("--margin", default=0.05, show_default=True, help="The loss that has to be ruled out, for `same`.")
+@click.option("--margin", default=0.05, show_default=True, help="`same` means that this loss is ruled out.")
 @click.option(
-    "--power", default=0.95, show_default=True, help="The probability with which that loss would have been found."
+    "--power", default=0.95, show_default=True, help="Probability that a loss of --margin would have been found."
 )
 @_JSON
 def compare(
@@ -138,12 +139,12 @@ def compare(
 ) -> None:
     """Compare the runs of CANDIDATE with those of BASE, metric by metric.
 
-    Either is a session, FROM..TO (dates), software:NAME=VERSION or tag:NAME. The exit status is 0 where every metric
-    is the same or improved, 1 where one regressed, 4 where none did but one vanished or the runs cannot say; 2 is a
-    mistake in what was given.
+    When: after an upgrade, with three sessions or more on each side. Either side is a session, FROM..TO (dates),
+    software:NAME=VERSION or tag:NAME. The exit status is 0 if every metric is the same or improved, 1 if one
+    regressed, 4 if one vanished or the runs cannot say, 2 for a mistake in the input.
 
     \b
-    fabricheck compare software:nccl=2.28.3 software:nccl=2.29.1 --system alps
+    fabricheck compare software:NCCL=2.28.3 software:NCCL=2.29.1 --system alps
     """
     from fabricheck.history.compare import compare as test
     from fabricheck.history.shift_test import CompareOptions
@@ -166,10 +167,11 @@ def compare(
 @click.option("--warm-up", default=20, show_default=True, help="Sessions of a metric before it can raise an alert.")
 @_JSON
 def watch(*, system: str, store: Path | None, accepted: Path | None, warm_up: int, as_json: bool) -> None:
-    """Go through the history of a SYSTEM session by session and report what got worse, and since when.
+    """Report what got worse in the history of a SYSTEM, and since when.
 
-    The exit status is 1 while something is worse that nobody accepted, 4 where nothing is but a metric is missing or
-    none can be watched yet, else 0; 2 is a mistake in what was given.
+    When: after each session. Alerts start after 20 sessions of a metric. The exit status is 1 while an incident is
+    open that nobody accepted, 4 if none is but a metric is missing or none can be watched yet, else 0; 2 is a mistake
+    in the input.
 
     \b
     fabricheck watch alps

@@ -32,31 +32,31 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
 @click.option("--system", help="A system below site_configs/, or system:partition: its topology, and its references.")
-@click.option("--topology", type=_FILE, help="A topology file, in place of the system's.")
-@click.option("--references", type=_FILE, help="A file of references, in place of the system's.")
-@click.option(
-    "--test", help="The test whose references count, its class or as it is printed; not needed where there is only one."
-)
+@click.option("--topology", type=_FILE, help="A topology file.  [default: the system's]")
+@click.option("--references", type=_FILE, help="A file of references.  [default: the system's]")
+@click.option("--test", help="The test whose references are used, by class or as printed; needed if there are several.")
 @click.option(
     "--key",
     "keys",
     multiple=True,
     metavar="NAME=VALUE",
     help="An attribute that the references are indexed by, such as '$partition=daint:gpu'. "
-    "The transport, the backend and num_tasks are those of the run, which nobody may contradict.",
+    "The transport, the backend and num_tasks are always those of the run.",
 )
-@click.option("--policy", type=_FILE, help="A policy file, in place of config/policy.yaml.")
+@click.option("--policy", type=_FILE, help="A policy file.  [default: config/policy.yaml]")
 @click.option(
-    "--ranks", type=click.IntRange(min=2), help="Of a vendor tool's output: how many took part, if it is silent."
-)
-@click.option("--tool", help="Of an nccl-tests output: the program, such as alltoall_perf, if it does not say it.")
-@click.option("--part", help="Is it normal? The GPU, such as H200, or the NIC that the text is of; without a site.")
-@click.option(
-    "--gpus", type=click.IntRange(min=1, max=1024), help="With --part: GPUs of a node, if the text is silent."
+    "--ranks",
+    type=click.IntRange(min=2),
+    help="For a vendor tool's output: the number of ranks, if the output does not state it.",
 )
 @click.option(
-    "--nodes", type=click.IntRange(min=1, max=10_000), default=1, help="With --part: how many nodes took part."
+    "--tool", help="For an nccl-tests output: the program, such as alltoall_perf, if the output does not state it."
 )
+@click.option("--part", help="Is this number normal? The model of the GPU or NIC, such as H200. Needs no site.")
+@click.option(
+    "--gpus", type=click.IntRange(min=1, max=1024), help="With --part: GPUs of a node, if the output does not state it."
+)
+@click.option("--nodes", type=click.IntRange(min=1, max=10_000), default=1, help="With --part: the number of nodes.")
 @click.option("--nics", help="With --part: NICs of a node, such as '8 x 400 Gb/s'.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -78,18 +78,19 @@ def judge(
     nics: str | None,
     as_json: bool,
 ) -> None:
-    """Judge result files of fabricbench, and read outputs of vendor tools.
+    """Judge result files of fabricbench, and outputs of vendor tools.
 
-    Without --system and --topology nothing is expected of the hardware, and without references nothing is known of
-    the system; a metric with neither is INCOMPLETE. An output of OMB, nccl-tests, rccl-tests, IMB, nvbandwidth,
-    p2pBandwidthLatencyTest, TransferBench or perftest, or a log of NCCL, is checked and shown, also several in one
-    file; it proves nothing of where it ran, so it is INCOMPLETE at best (docs/vendor-formats.md).
+    When: to judge a result again by other rules, or to ask whether a number that somebody measured is normal (--part).
 
-    With --part it is held against what the links of that part allow and what others measured of it and require: is
-    my number normal?
+    Without --system and --topology there is no model of the hardware, and without references no healthy value; a metric
+    with neither is INCOMPLETE. An output of OMB, nccl-tests, rccl-tests, IMB, nvbandwidth, p2pBandwidthLatencyTest,
+    TransferBench or perftest, or a log of NCCL, is checked and shown, also several in one file. It does not prove where
+    it ran, so it is INCOMPLETE at best (docs/vendor-formats.md).
+
+    With --part it is compared with what the links of that part allow, and with what others measured and require.
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
-    in what was given.
+    in the input.
 
     \b
     fabricheck judge result.jsonl --system alps
@@ -138,8 +139,8 @@ def judge(
 
 @click.command()
 @click.argument("files", nargs=-1, type=_FILE, metavar="[FILE...]")
-@click.option("--system", help="A system below site_configs/, whose topology counts; that of the session by default.")
-@click.option("--session", help="The runs of a stored session, by its id or how that begins, in place of files.")
+@click.option("--system", help="The system whose topology is used.  [default: that of the session]")
+@click.option("--session", help="A stored session, by the beginning of its id, instead of files.")
 @click.option(
     "--store",
     type=click.Path(file_okay=False, path_type=Path),
@@ -149,10 +150,10 @@ def judge(
 def observations(
     *, files: tuple[Path, ...], system: str | None, session: str | None, store: Path | None, as_json: bool
 ) -> None:
-    """Which of the eight observations of the SC24 paper (De Sensi et al.) hold on this system.
+    """Test which of the eight observations of the SC24 paper (De Sensi et al.) hold on this system.
 
-    Each is tested on what the result files, or the runs of a session, have measured. They are information and no
-    verdict: the exit status is 0, or 2 for a mistake in what was given.
+    When: after a run with --tag observations. The answers are information and change no verdict: the exit status is 0,
+    or 2 for a mistake in the input.
 
     \b
     fabricheck observations --session 3f2a

@@ -23,13 +23,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _ADAPTIVE = click.option(
     "--adaptive",
     is_flag=True,
-    help="The switches spread pairs evenly over routes of equal cost; else they may collide.",
+    help="The switches use adaptive routing: pairs do not collide on routes of equal cost.",
 )
 _ROUTES = click.option(
     "--routes",
     "routes_file",
     type=_FILE,
-    help="Known routes: a line for each pair, SOURCE DESTINATION and the parts that tell its route.",
+    help="Known routes: one line a pair, SOURCE DESTINATION and the parts on its route.",
 )
 
 _MOST_BYTES = 64 << 20  # of a file with known routes
@@ -37,23 +37,23 @@ _MOST_BYTES = 64 << 20  # of a file with known routes
 
 @click.group()
 def pairwise() -> None:
-    """Measure all nodes in pairs, in rounds of one job, and find what is slow."""
+    """Plan rounds of pairs of nodes in one job, and name the slow part."""
 
 
 @pairwise.command()
 @click.argument("system")
 @click.option("--nodes", required=True, metavar="LIST", help="The nodes in rank order, such as nid[001-064].")
 @click.option(
-    "--rounds", "count", type=click.IntRange(min=1), help="Number of random rounds; without it, every pair once."
+    "--rounds", "count", type=click.IntRange(min=1), help="Number of random rounds.  [default: every pair once]"
 )
 @click.option(
-    "--ports", is_flag=True, help="One rank for each port of a node, in the order of the file; else one a node."
+    "--ports", is_flag=True, help="One rank for each port of a node, in the order of the file.  [default: one a node]"
 )
 @click.option(
-    "--suspects", metavar="LIST", help="Measure these parts again, separated by commas, with good nodes elsewhere."
+    "--suspects", metavar="LIST", help="Re-measure these parts, separated by commas, with healthy nodes elsewhere."
 )
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--output", type=_FILE, help="Write the rounds into this new file, else they are printed.")
+@click.option("--output", type=_FILE, help="Write the rounds into this new file.  [default: print them]")
 @_ROUTES
 @_ADAPTIVE
 def plan(
@@ -68,9 +68,10 @@ def plan(
     routes_file: Path | None,
     adaptive: bool,
 ) -> None:
-    """Rounds of pairs of ranks, for fabricbench --rounds.
+    """Write rounds of pairs of ranks, for fabricbench --rounds.
 
-    SYSTEM is a folder of site_configs/, or the path of a topology.yaml, whose `network` says how nodes are joined.
+    When: to measure pairs by hand; `run --nodes` does all of it in one job. SYSTEM is a folder of
+    site_configs/, or the path of a topology.yaml; its `network` describes how nodes are connected.
 
     \b
     fabricheck pairwise plan emulated --nodes 'nid[001-008]' --rounds 8 --output rounds.txt
@@ -107,13 +108,13 @@ def plan(
 @pairwise.command()
 @click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
 @click.option("--system", required=True, help="A system below site_configs/, system:partition, or a topology file.")
-@click.option("--bytes", "size", help="The size of message that counts, such as 16MiB; the largest, if left out.")
+@click.option("--bytes", "size", help="The message size to use, such as 16MiB.  [default: the largest]")
 @click.option(
     "--operation",
     type=click.Choice(["bidirectional", "unidirectional", "pingpong"]),
     default="bidirectional",
     show_default=True,
-    help="The operation that counts. Only of the first it is known what pairs give that share a link.",
+    help="The operation to use. Only for `bidirectional` is the rate of pairs on a shared link known.",
 )
 @_ROUTES
 @_ADAPTIVE
@@ -130,8 +131,9 @@ def locate(
 ) -> None:
     """Name the node, port, cable, leaf, switch or trunk that is slow, from result files of rounds of pairs.
 
-    The exit status is 0 where nothing is found, 1 where something is, 4 and 5 where a file is INCOMPLETE or INVALID
-    (what it has is looked at all the same), 2 for a mistake in what was given.
+    When: after rounds of `pairwise plan`, to judge them by hand. The exit status is 0 if nothing is slow, 1 if
+    something is, 4 or 5 if a file is INCOMPLETE or INVALID (its pairs are used all the same), 2 for a mistake in the
+    input.
 
     \b
     fabricheck pairwise locate pairs.jsonl --system emulated

@@ -9,4 +9,4 @@ from fabricheck.records.rehearsal import REHEARSAL
 
 def say(rehearsal: bool) -> None:
     if rehearsal:
-        click.echo(f"fabricheck: {REHEARSAL}: this says nothing of hardware", err=True)
+        click.echo(f"fabricheck: {REHEARSAL}: no measurement of hardware", err=True)

@@ -43,23 +43,23 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--title", help="Its title.  [default: the system]")
 @click.option(
     "--test",
-    help="Of FILEs: the test whose references count, its class or as it is printed; not needed where there is one.",
+    help="For FILEs: the test whose references are used, by class or as printed; needed if there are several.",
 )
 @click.option(
     "--key",
     "keys",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Of FILEs: an attribute that the references are indexed by, such as '$partition=daint:gpu'.",
+    help="For FILEs: an attribute that the references are indexed by, such as '$partition=daint:gpu'.",
 )
-@click.option("--session", help="The stored session to show, by its id or its beginning.  [default: the latest]")
+@click.option("--session", help="The stored session, by the beginning of its id.  [default: the latest]")
 @click.option(
     "--store",
     type=click.Path(file_okay=False, path_type=Path),
     help="The sample store.  [default: output/store in the suite]",
 )
 @click.option("--base", help="Show what changed since: a session, FROM..TO, software:NAME=VERSION or tag:NAME.")
-@click.option("--candidate", help="What to compare with --base.  [default: the session shown]")
+@click.option("--candidate", help="The runs to compare with --base.  [default: the session shown]")
 @click.pass_context
 def report(
     context: click.Context,
@@ -75,14 +75,14 @@ def report(
     base: str | None,
     candidate: str | None,
 ) -> None:
-    """Judge runs and write one HTML file about them.
+    """Judge result files, or a stored session, and write one HTML file.
 
-    The runs are those of result FILEs of fabricbench; without a FILE those of a session of the sample store, with the
-    history up to it. The verdicts and the exit status are those of `fabricheck judge`, whatever the history says.
+    When: to make a report again, or with --base one that shows before and after. Without a FILE it shows a session of
+    the sample store with the history up to it. The exit status is that of the verdicts, whatever the history shows.
 
     \b
     fabricheck report *.jsonl --system alps --output report.html
-    fabricheck report --system alps --output report.html --base software:nccl=2.28.3
+    fabricheck report --system alps --output report.html --base software:NCCL=2.28.3
     """
     from fabricheck.diagnosis.causes import diagnose
     from fabricheck.judge.overall import overall

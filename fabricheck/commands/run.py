@@ -50,27 +50,26 @@ if TYPE_CHECKING:
 @click.option(
     "--nodes",
     metavar="WHICH",
-    help="In one job on `all` nodes, `idle` ones (`idle:16`: the oldest in the ledger), nid[001-064] or so many: each, "
-    "then the network (docs/fleet.md).",
+    help="Test `all`, `idle` (`idle:16`: the oldest in the ledger), nid[001-064] or N nodes in one job: single-node "
+    "tests first, then the network (docs/fleet.md).",
 )
 @click.option(
     "--resume",
     is_flag=False,
     flag_value="last",
     metavar="[RUN]",
-    help="Go on where the last such run ended early, or the one in the folder RUN.",
+    help="Resume the last such run that ended early, or the one in the folder RUN.",
 )
-@click.option("--minutes", type=click.IntRange(min=1), help="Time limit of that job.  [default: 60]")
+@click.option("--minutes", type=click.IntRange(min=1), help="Time limit of the job of --nodes.  [default: 60]")
 @click.option(
     "--launches",
     type=click.IntRange(min=1),
     envvar="FABRICHECK_LAUNCHES",
     default=7,
     show_default=True,
-    help="What is DEGRADED is launched again until chance does not explain it or most launches pass, up to so many "
-    "times in all; 1: never.",
+    help="Rerun DEGRADED tests, up to N launches in all, to rule out noise; 1: never.",
 )
-@click.option("--short", "is_short", is_flag=True, help="Of that run, ten lines of 60 columns at most.")
+@click.option("--short", "is_short", is_flag=True, help="With --nodes: print at most ten lines of 60 columns.")
 @click.option("--list", "only_list", is_flag=True, help="List the checks that would run, and run none.")
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
 @click.pass_context
@@ -95,8 +94,8 @@ def run(
 ) -> None:
     """Run the checks of a system, judge them and write the report.
 
-    Tags, and how long they took on one node with four H200 and with two, fabricbench built before (docs/results,
-    2026-11-21 and 22); while it runs, it says how long is left by its last run on this system:
+    When: at acceptance, every night, after an upgrade. Tags choose how much; the seconds are those of one node with
+    four H200 and with two, with fabricbench built before (docs/results, 2026-11-21 and 22):
 
     \b
     smoke          27 s    20 s   every link once
@@ -109,7 +108,7 @@ def run(
     cross-check      not timed    fabricbench and a vendor tool, interleaved
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
-    in what was given, or a run that passed and could not be stored.
+    in the input, or a run that passed and could not be stored.
 
     \b
     fabricheck run --system alps --tag nightly

@@ -23,9 +23,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command()
 @click.argument("directory", type=_DIRECTORY)
 def capture(directory: Path) -> None:
-    """Keep in DIRECTORY what this node says of its GPUs, links, NICs, NUMA domains and software.
+    """Store what this node reports about its GPUs, links, NICs, NUMA domains and software in DIRECTORY.
 
-    To be run on a compute node, for `fabricheck init --from DIRECTORY` anywhere else.
+    When: on a compute node from which no job can be started, for `fabricheck init --from DIRECTORY` anywhere else.
 
     \b
     fabricheck capture /shared/node1
@@ -38,17 +38,19 @@ def capture(directory: Path) -> None:
 
 @click.command()
 @click.option("--system", help="The name of the new system.  [default: Slurm's name of the cluster, or the host's]")
-@click.option("--from", "source", type=_DIRECTORY, help="What `fabricheck capture` kept on a node of it.")
+@click.option("--from", "source", type=_DIRECTORY, help="A folder that `fabricheck capture` wrote on a node.")
 @click.option("--partition", "partitions", multiple=True, help="A partition of Slurm; may be repeated.")
 @click.option("--access", multiple=True, help="An option that the site's jobs need, such as --account=x; repeatable.")
 @click.option("--ibnetdiscover", "ib", type=_FILE, help="A file with the output of ibnetdiscover.")
-@click.option("--lldp", type=_FILE, help="A file with that of `clush -w NODES lldpctl -f keyvalue`.")
+@click.option("--lldp", type=_FILE, help="A file with the output of `clush -w NODES lldpctl -f keyvalue`.")
 @click.option(
     "--site",
     type=click.Path(file_okay=False, resolve_path=True, path_type=Path),
     help="The folder to write to, made if needed.  [default: the first of FABRICHECK_SITES, else the suite]",
 )
-@click.option("--accept", multiple=True, metavar="CODE", help="What this code is about is right as found; repeatable.")
+@click.option(
+    "--accept", multiple=True, metavar="CODE", help="Confirm that what this code reports is right; repeatable."
+)
 @click.option("--wait", default=300, show_default=True, help="Seconds to wait for a job on a compute node.")
 @click.pass_context
 def init(
@@ -64,12 +66,12 @@ def init(
     accept: tuple[str, ...],
     wait: int,
 ) -> None:
-    """Write the files of a new system, from what its nodes say of themselves.
+    """Write the files of a new system: settings.py, topology.yaml and an empty file of references.
 
-    To be run on a node with GPUs, or on a login node of Slurm, which asks a compute node by a job. What cannot be found
-    out, and what cannot be measured, is said in one line each. What is slower or fewer than its equals, or than in its
-    data sheet, has a code: repair it, or confirm it with --accept; until then the files say what it should be. The exit
-    status is 1 where the files are not complete, or something is to be confirmed.
+    When: once for each system, on a node with GPUs, or on a login node of Slurm, which starts a job on a compute node.
+    No file is overwritten. It prints one line for everything that it could not read or that cannot be measured. A part
+    that is slower or fewer than its peers or its data sheet has a code: repair it, or confirm it with --accept; until
+    then the files state what it should be. The exit status is 1 while something is to be filled in or confirmed.
 
     \b
     fabricheck init --system mysite --partition gpu --access=--account=x
@@ -128,7 +130,7 @@ def _root(site: Path | None) -> Path:
     if outside := outside_roots():
         return outside[0]
     if suite_root() == INSTALLED:
-        raise UserError("the suite is an installed one, which nobody writes to: give a folder of your own with --site")
+        raise UserError("the installed suite is read-only: give a folder of your own with --site")
     return suite_root()
 
 

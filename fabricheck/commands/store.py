@@ -28,7 +28,7 @@ _STORE = click.option("--store", type=_FOLDER, help="The store.  [default: outpu
 
 @click.group()
 def store() -> None:
-    """What every run measured: list, check, thin out, add."""
+    """List, verify, prune or import stored runs."""
 
 
 @store.command()
@@ -36,6 +36,8 @@ def store() -> None:
 @click.option("--system", help="Only this system.")
 def ls(*, store: Path | None, system: str | None) -> None:
     """List the sessions in a store, oldest first.
+
+    When: in the morning, to see the last verdicts.
 
     \b
     fabricheck store ls --system alps
@@ -61,9 +63,10 @@ def ls(*, store: Path | None, system: str | None) -> None:
 @_STORE
 @click.pass_context
 def verify(context: click.Context, *, store: Path | None) -> None:
-    """Read every file of a store and say what is not as it was stored.
+    """Read every file of a store and report what is damaged.
 
-    The exit status is 1 where something is damaged or does not belong there, a line each.
+    When: after a disk or file system failed, or a copy. The exit status is 1 if a file is damaged or does not belong
+    there; it prints one line for each.
 
     \b
     fabricheck store verify
@@ -91,7 +94,8 @@ def verify(context: click.Context, *, store: Path | None) -> None:
 def prune(context: click.Context, *, store: Path | None, days: float, dry_run: bool) -> None:
     """Remove the samples of old sessions; their metrics, headers and judgements stay for ever.
 
-    Runs without samples cannot be judged again. The exit status is 1 where a damaged session was left alone.
+    When: the store takes too much space. Runs without samples cannot be judged again. The exit status is 1 if a damaged
+    session was skipped.
 
     \b
     fabricheck store prune --samples 400 --dry-run
@@ -117,16 +121,18 @@ def prune(context: click.Context, *, store: Path | None, days: float, dry_run: b
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="SOURCE...")
 @_STORE
 @click.option("--system", help="The system; not needed for the folder of a run.")
-@click.option("--test", help="Of result files: the test's name with its parameters, such as 'PingPong %transport=mpi'.")
-@click.option("--partition", default="unknown", show_default=True, help="Of result files: the partition's name.")
-@click.option("--environment", default="unknown", show_default=True, help="Of result files: the environment's name.")
-@click.option("--tag", "tags", multiple=True, help="Of result files: a tag; may be repeated.")
+@click.option(
+    "--test", help="For result files: the test's name with its parameters, such as 'PingPong %transport=mpi'."
+)
+@click.option("--partition", default="unknown", show_default=True, help="For result files: the partition's name.")
+@click.option("--environment", default="unknown", show_default=True, help="For result files: the environment's name.")
+@click.option("--tag", "tags", multiple=True, help="For result files: a tag; may be repeated.")
 @click.option(
     "--key",
     "keys",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Of result files: what references are indexed by.",
+    help="For result files: an attribute that references are indexed by.",
 )
 @click.pass_context
 def import_(
@@ -143,10 +149,11 @@ def import_(
 ) -> None:
     """Add runs that are not in the store yet, judged by the suite as it is now.
 
-    A SOURCE is the folder of a run (output/runs/<system>-<time>, with its reframe.json), or a result file of
-    fabricbench; all result files together become one session.
+    When: after a run was killed, or for runs of another machine. A SOURCE is the folder of a run
+    (output/runs/<system>-<time>, with its reframe.json), or a result file of fabricbench; all result files together
+    become one session.
 
-    The exit status is 1 where something in the store is damaged; what is new is stored nevertheless.
+    The exit status is 1 if something in the store is damaged; new runs are stored all the same.
 
     \b
     fabricheck store import output/runs/alps-20261122T020000Z
@@ -170,9 +177,9 @@ def import_(
 @click.command()
 @_STORE
 @click.option("--system", help="Only this system.")
-@click.option("--session", "sessions", multiple=True, help="Only this session, by its id or its beginning; repeatable.")
-@click.option("--policy", type=_FILE, help="A policy file, in place of config/policy.yaml.")
-@click.option("--references", type=_FILE, help="A file of references, in place of the system's.")
+@click.option("--session", "sessions", multiple=True, help="Only this session, by the beginning of its id; repeatable.")
+@click.option("--policy", type=_FILE, help="A policy file.  [default: config/policy.yaml]")
+@click.option("--references", type=_FILE, help="A file of references.  [default: the system's]")
 @click.pass_context
 def replay(
     context: click.Context,
@@ -185,10 +192,10 @@ def replay(
 ) -> None:
     """Judge stored runs again and print what changed.
 
-    They are judged by the topology, references and policy of the suite as they are now, but for --policy and
-    --references. Nothing in the store changes. The exit status is 0 where every judgement is the same to the last
-    byte, 1 where one is not, 4 where nothing could be judged again because its samples were pruned; 2 is a mistake in
-    what was given.
+    When: after a change of policy, references or topology, or after an upgrade of Fabricheck. Runs are judged by the
+    suite's present files, or by --policy and --references. Nothing in the store changes. The exit status is 0 if every
+    judgement is the same to the last byte, 1 if one differs, 4 if nothing could be judged because its samples were
+    pruned, 2 for a mistake in the input.
 
     \b
     fabricheck replay --system alps --policy ours.yaml

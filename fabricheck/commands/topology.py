@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("system")
 @click.option("--format", "layout", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True)
-@click.option("--unit", type=click.Choice(["Gb/s", "GB/s"]), default="Gb/s", show_default=True, help="Of the text.")
+@click.option(
+    "--unit", type=click.Choice(["Gb/s", "GB/s"]), default="Gb/s", show_default=True, help="Unit of the text."
+)
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw the node into this file.")
 def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
-    """What every pair and collective of a node should give, for large transfers.
+    """Print the bandwidth that every pair and collective of a node should reach with large transfers.
 
-    SYSTEM is a folder of site_configs/, or the path of a topology.yaml. Nominal is what the hardware's links carry. The
-    optimum is what any algorithm could get from them, so that nothing plausible is above it. Expected is what the named
-    algorithm gets, and achievable is the part of that which is data, not headers. Reference is what was measured when
-    all was well. csv and json are in Gb/s, with a row for each pair.
+    When: a value looks wrong, or to check a new topology.yaml. SYSTEM is a folder of site_configs/, or a topology.yaml.
+    Nominal is the rate of the hardware's links. Optimum is the most that any algorithm could reach; a value above it is
+    implausible. Expected is what the named algorithm reaches, achievable the share of it that is data and not headers.
+    Reference was measured while the system was healthy. csv and json are in Gb/s, one row a pair.
 
     \b
     fabricheck expected alps --unit GB/s --svg node.svg
@@ -73,9 +75,9 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
 @click.argument("names", nargs=-1, metavar="[SYSTEM]...")
 @click.pass_context
 def validate(context: click.Context, names: tuple[str, ...]) -> None:
-    """Check the files of each system together: all of them, if none is named.
+    """Check the files of each SYSTEM together; without a SYSTEM, of all of them.
 
-    Exits with 1 if anything is wrong.
+    When: after each change of settings.py, topology.yaml or references. The exit status is 1 if anything is wrong.
 
     \b
     fabricheck validate alps

@@ -76,7 +76,7 @@ def find_observations(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[F
             tested.append(Finding("observation", Verdict.PASS, each.message))
     yield from tested
     if tested and untested:
-        why = "`fabricheck observations` says why"
+        why = "`fabricheck observations` prints the reason"
         yield Finding(
             "observation", Verdict.PASS, f"observations that cannot be tested here: {', '.join(untested)}; {why}"
         )

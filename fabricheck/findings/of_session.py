@@ -76,7 +76,7 @@ def _or_why_not(where: str, found: Iterator[Finding]) -> Iterator[Finding]:
     try:
         yield from found
     except Exception as error:  # whatever it is, the others are looked at
-        yield Finding("cannot-be-judged", Verdict.INVALID, f"{where}: what it tells is unknown: {reason_of(error)}")
+        yield Finding("cannot-be-judged", Verdict.INVALID, f"{where}: could not be analysed: {reason_of(error)}")
 
 
 def _of_one(run: CaseRun, judge: SystemJudge, again: Run | None = None) -> Iterator[Iterator[Finding]]:

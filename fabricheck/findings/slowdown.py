@@ -69,7 +69,7 @@ def find_slowdowns(run: CaseRun) -> Iterator[Finding]:
         median, tail = max(all_, key=lambda each: each.median), max(all_, key=lambda each: each.p99)
         at_tail = "" if tail is median else f" ({tail.who})"
         text = (
-            f"{operation} ({run.label}): beside the aggressor the victim takes at worst {median.median:.3g} x its time "
-            f"alone at the median ({median.who}), and {tail.p99:.3g} x at the 99th percentile{at_tail}"
+            f"{operation} ({run.label}): up to {median.median:.3g} times as slow under competing traffic "
+            f"(median, {median.who}), {tail.p99:.3g} times at the 99th percentile{at_tail}"
         )
         yield Finding("slowdown", Verdict.PASS, text)

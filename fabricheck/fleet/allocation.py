@@ -110,4 +110,4 @@ def _run(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[
 
 def _first(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if "error" in line] or said.split("\n")
-    return lines[0].strip() or "it said nothing"
+    return lines[0].strip() or "no output"

@@ -98,7 +98,7 @@ def choose(
     wanted, notes = (list(states), tuple[str, ...]()) if asked == "all" else _listed(asked, states, where, partitions)
     chosen = tuple(node for node in wanted if node not in left)
     if not chosen:
-        raise UserError(f"--nodes {asked}: none of {len(wanted)} nodes of {where} can be had: {_why(wanted, left)}")
+        raise UserError(f"--nodes {asked}: none of {len(wanted)} nodes of {where} is available: {_why(wanted, left)}")
     return Choice(chosen, len(chosen), {node: left[node] for node in wanted if node in left}, notes)
 
 

@@ -152,5 +152,5 @@ def read_findings(file: Path) -> tuple[Finding, ...]:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise UserError(f"{file}: line {number} is damaged, so it is not known which nodes are excluded") from None
         if not found[-1].node:
-            raise UserError(f"{file}: line {number} says of no node what it did")
+            raise UserError(f"{file}: line {number} has no state of a node")
     return tuple(dict.fromkeys(found))

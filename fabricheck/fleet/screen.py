@@ -91,7 +91,7 @@ class Screen:
                 healthy = self._cleared(found) if whole else {}
                 suspects = tuple(each for each in suspects if each not in healthy)
             except UserError as error:
-                sys.stderr.write(f"fabricheck: what is suspected was not measured again: {error}\n")
+                sys.stderr.write(f"fabricheck: the suspects were not re-measured: {error}\n")
         slow = {node for each in suspects for part in each.components for node in part.nodes}
         good = [node for node in self.fleet.good if node not in slow]
         return self._measure("together.jsonl", None, good) and whole

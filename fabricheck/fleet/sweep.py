@@ -82,7 +82,7 @@ def findings_of(first: Mapping[str, Ended], second: Mapping[str, Ended], nodes: 
             found.append(not_run(node, f"it failed once and then worked: {one.reason}"))
         else:
             say = not_run if len(first) > nodes / 2 else proved
-            found.append(say(node, f"it failed twice, by itself: {other.reason}"))
+            found.append(say(node, f"it failed twice in a single-node test: {other.reason}"))
     return found
 
 

@@ -329,7 +329,7 @@ def _with_levels(found: Calibrated | Refused, nodes: Nodes | None, rate: float) 
         return
     reaches = -math.log1p(found.lower), math.log1p(found.upper)
     if nodes.reach_of_any(max(reaches), rate) > _WIDEST_REACH:
-        yield Refused(found.key, f"varies by {nodes.spread:.0%} from node to node: a bound for any node says nothing")
+        yield Refused(found.key, f"varies by {nodes.spread:.0%} from node to node: a bound for all nodes is useless")
         return
     any_node, known = (
         (-_outwards(-math.expm1(-of(reaches[0]))), _outwards(math.expm1(of(reaches[1]))))

@@ -199,15 +199,15 @@ def _alike(metrics: Sequence[MetricChange], earlier: pl.DataFrame) -> tuple[str,
         return ()
     told = [each.correlation for each in metrics if math.isfinite(each.correlation)]
     if not told and any(max(each.base_sessions, each.candidate_sessions) > 1 for each in metrics):
-        return ("no metric varies between the sessions of a side: nothing tells how much they would",)
+        return ("no metric varies between the sessions of a side: the noise is unknown",)
     if not told:
         return ()
     typical = float(np.median(told))
     if typical < _ALIKE:
         return ()
     return (
-        f"neighbouring sessions are alike (correlation {typical:.2f}, told from these sessions alone): they say less "
-        "than as many independent ones would",
+        f"successive sessions are correlated ({typical:.2f}, from these sessions alone), so the intervals are "
+        "wider than of as many independent sessions",
     )
 
 

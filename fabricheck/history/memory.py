@@ -8,7 +8,7 @@ from pathlib import Path
 from fabricheck.errors import UserError
 
 # What compare, calibrate and watch took for each value of a history, in bytes, at most (`python -m benchmarks.scale
-# --history`, docs/scale.md).
+# --history`, docs/how-we-know.md).
 _OF_A_VALUE = 1900
 _FACTS = Path("/proc/meminfo")
 

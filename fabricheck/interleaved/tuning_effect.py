@@ -210,7 +210,7 @@ def _log_gains(a: Run, b: Run, percentiles: Sequence[float]) -> dict[_Key, float
         for percentile in percentiles:
             of_a, of_b = (float(np.percentile(one, percentile)) for one in times)
             if of_a <= 0 or of_b <= 0:
-                raise UserError(f"{each.operation} of {each.bytes} B took no time at all, which is no measurement")
+                raise UserError(f"{each.operation} of {each.bytes} B has a time of zero")
             key = (each.operation, each.schedule, each.groups, each.bytes, percentile)
             found[key].append(math.log(of_a / of_b))
     return {key: float(np.mean(values)) for key, values in found.items()}

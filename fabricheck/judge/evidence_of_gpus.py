@@ -233,7 +233,7 @@ def _throttled(one: _Gpu) -> Iterator[Evidence]:
         text = f"its power limit is {gpu.power_limit_w:.0f} W and usually {gpu.power_usual_limit_w:.0f} W"
         yield one.say("gpu-setting", text, Verdict.PASS)
     if gpu.settings.get("MIG") == "on":
-        yield one.say("gpu-shared", "MIG is on: what is measured is a part of the GPU", Verdict.PASS)
+        yield one.say("gpu-shared", "MIG is on: only a part of the GPU is measured", Verdict.PASS)
 
 
 def _memory(one: _Gpu) -> Iterator[Evidence]:

@@ -238,7 +238,7 @@ class _Decided:
 def _decide(case: _Case) -> _Decided:
     value, metric = case.value, case.metric
     if (metric.samples.times_ns <= 0).any():
-        return _Decided(Verdict.INVALID, "some iterations took no time at all, which is no measurement")
+        return _Decided(Verdict.INVALID, "some iterations have a time of zero")
     if not math.isfinite(value) or value <= 0:
         return _Decided(Verdict.INVALID, f"{value} {metric.unit} is no measurement")
     if case.ceiling is not None and case.worse(case.ceiling, value):
@@ -264,8 +264,8 @@ def _decide(case: _Case) -> _Decided:
     if floor is None:
         return _Decided(
             Verdict.INCOMPLETE,
-            f"unjudged: {case.say(value)}, and neither model, part, paper nor reference says what it should be: "
-            "fabricheck calibrate makes a reference of it",
+            f"unjudged: {case.say(value)}, no baseline exists (model, part, published value or reference): "
+            "fabricheck calibrate makes a reference",
         )
     side = "above" if case.higher_is_better else "under"
     text = f"uncalibrated: {case.say(value)} is {side} the {_limit(case)} of {case.say(floor.bound)}"
@@ -289,7 +289,7 @@ def _against(case: _Case, yardstick: Yardstick) -> _Decided:
     beyond = f"{compared}, beyond its bound of {case.say(bound)}"
     nearest = high if case.higher_is_better else low
     if case.worse(nearest, bound):
-        return _Decided(Verdict.DEGRADED, f"{beyond}; {interval} lies wholly beyond it", yardstick)
+        return _Decided(Verdict.DEGRADED, f"{beyond}; {interval} is entirely beyond it", yardstick)
     count = case.metric.values.size
     if count < fewest_for_interval(case.policy.confidence):
         return _Decided(Verdict.DEGRADED, f"{beyond}; {count} iterations are too few to call that noise", yardstick)

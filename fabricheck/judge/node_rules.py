@@ -124,7 +124,7 @@ EVENT_RULES = {
         "out-of-memory",
         "",
         lambda *_: True,
-        "the kernel ended a process for want of memory",
+        "the kernel ended a process that was out of memory",
         Verdict.INCOMPLETE,
     ),
     "gpu-reset": Rule("gpu-reset", "", lambda *_: True, "the driver reset a GPU", Verdict.DEGRADED),

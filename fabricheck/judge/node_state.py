@@ -122,7 +122,7 @@ def _silent(states: States, nodes: Sequence[Node], run: Run) -> Iterator[Evidenc
         if lost:
             more = f" and {len(lost) - 1} more nodes" if len(lost) > 1 else ""
             yield Evidence(
-                "state-unknown", f"{lost[0]}{more}", "", f"did not tell its state {when} the test", Verdict.PASS
+                "state-unknown", f"{lost[0]}{more}", "", f"did not report its state {when} the test", Verdict.PASS
             )
     for node in nodes:
         for text in dict.fromkeys(note for state in (node.before, node.after) if state for note in state.notes):

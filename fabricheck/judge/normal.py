@@ -188,7 +188,7 @@ def _lines(
 ) -> Iterator[str]:
     part, parts = known
     if not run.judgements:
-        yield f"{run.verdict.value}  {path}: {number.tool}: no number of a size that says anything"
+        yield f"{run.verdict.value}  {path}: {number.tool}: no number of a useful size"
         return
     (judged,) = run.judgements[-1:]
     nodes = len({each.host for each in run.run.ranks})

@@ -128,7 +128,7 @@ def load_published(path: Path) -> tuple[Published, ...]:
             if one.judges.share_of_nominal is None:
                 check_unit(file, ("values", position, "unit"), one.unit, one.judges)
             if one.relation in ("at_least", "at_most"):
-                file.fail(("values", position, "judges"), f"a value that is {one.relation} says not what should be")
+                file.fail(("values", position, "judges"), f"a value that is {one.relation} is no baseline")
         if one.alarm_of is not None and one.relation != "is":
             file.fail(("values", position, "relation"), "is not for an alarm, which is a bound")
         if low > high:

@@ -193,7 +193,7 @@ class _Parser:
             tests[name] = self.parse_test(name, self.map_at(value, (name,)))
         for name, reason in self.map_at(content.get(UNCALIBRATED, {}), (UNCALIBRATED,)).items():
             if not isinstance(reason, str) or not reason.strip():
-                self.fail((UNCALIBRATED, name), "has to say why this test has no references")
+                self.fail((UNCALIBRATED, name), "needs the reason why this test has no references")
             if name in tests:
                 self.fail((UNCALIBRATED, name), "there are references of this test")
             self.uncalibrated[str(name)] = reason

@@ -186,10 +186,10 @@ def _numbers(group: _Group, members: Iterable[int]) -> tuple[int, ...]:
 
 def _slower(judged: Judgement, found: Outlier[Component], where: str, unit: str, what: str = "") -> Judgement:
     centre = _value(found.centre, unit)
-    equals = f"{found.equals} equal {what}s" if what else f"{found.equals} equals"
+    equals = f"{found.equals} peer {what}s" if what else f"{found.equals} peers"
     reason = (
         f"{judged.value:.4g} {unit}: {apart(judged.value, centre)} its {equals} ({centre:.4g} {unit}): {where} is slow "
-        f"(p = {found.p:.1g}; standard deviation of equals {found.spread:.2%})"
+        f"(p = {found.p:.1g}; standard deviation of peers {found.spread:.2%})"
     )
     if judged.judged_by == "reference" or judged.verdict not in (Verdict.PASS, Verdict.DEGRADED, Verdict.INCOMPLETE):
         return judged
@@ -205,9 +205,9 @@ def _equal(judged: Judgement, centre: float, count: int, reach: float) -> Judgem
         return judged
     value = _value(centre, judged.unit)
     bound = _value(centre + reach, judged.unit)
-    source = f"median of {count} equals of the same session"
+    source = f"median of {count} peers of the same session"
     side = "" if judged.verdict is Verdict.INCOMPLETE else f"; {judged.reason}"
-    reason = f"{judged.value:.4g} {judged.unit} agrees with its {count} equals, {value:.4g} {judged.unit}{side}"
+    reason = f"{judged.value:.4g} {judged.unit} agrees with its {count} peers, {value:.4g} {judged.unit}{side}"
     yardstick = Yardstick("siblings", value, bound, source)
     return replace(judged, verdict=Verdict.PASS, reason=reason, yardstick=yardstick)
 
@@ -240,7 +240,7 @@ def _problems(
         verb = "are" if both else "is"
         text = (
             f"{_where(places, one)} {verb} slow: {count} metric{'' if count == 1 else 's'} slower than "
-            f"{'its' if count == 1 else 'their'} equals; worst: {most.what}, {apart(slow, centre)} {one.equals} equals "
+            f"{'its' if count == 1 else 'their'} peers; worst: {most.what}, {apart(slow, centre)} {one.equals} peers "
             f"({centre:.4g} {most.unit}; p = {one.p:.1g}); look at its links, error counters, clocks and other "
             f"processes{_gpus_in(places, addresses)}"
         )
@@ -263,7 +263,7 @@ def _without_majority(
         achievable = _achievable(group, runs) if equals.kind == "Gb/s" else None
         values = [[one.value for at, one in enumerate(judged) if (at in slow) == side] for side in (True, False)]
         if 2 * len(slow) > len(judged):
-            text = f"{equals.what}: {len(slow)} of {len(judged)} equals are slow, so no healthy majority is left"
+            text = f"{equals.what}: {len(slow)} of {len(judged)} peers are slow, so there is no healthy majority"
             if achievable is not None:
                 low, high = (float(np.median(each)) / achievable for each in values)
                 carried = f"{low:.0%} of the {achievable:.4g} Gb/s that links carry of data"
@@ -276,7 +276,7 @@ def _without_majority(
             best = max(values[1]) / achievable
             if share < 1 - policy.achievable_margin or best < 1 - policy.achievable_margin_of_best:
                 carried = f"{share:.0%} of the {achievable:.4g} Gb/s that links carry of data"
-                text = f"{equals.what}: {len(values[1])} equals have {carried}: no healthy one is left to compare with"
+                text = f"{equals.what}: {len(values[1])} peers have {carried}: none is healthy enough to compare with"
                 text += "; look at software, settings and what all of them share"
                 yield Finding("all-slow", Verdict.DEGRADED, text, files=(runs[group.run].run.path,))
 
@@ -317,7 +317,7 @@ def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterato
         kinds = sorted({one.judged_by for one in slow})
         if len(judgements) > 1 and len(slow) >= _WHOLE * len(judgements) and "siblings" not in kinds:
             value = float(np.median([one.value for one in slow]))
-            text = f"all {len(judgements)} equals are slow alike, {value:.4g} {slow[0].unit} (by {', '.join(kinds)})"
+            text = f"all {len(judgements)} peers are equally slow, {value:.4g} {slow[0].unit} (by {', '.join(kinds)})"
             whole.append((each.equals.what, text))
     if whole:
         (what, text), *others = whole

@@ -130,7 +130,7 @@ class _Writer:
             equally = "equally " if cause.finding.code != "no-healthy-majority" else ""
             what = f"all {what} {equally}slow" if len(rows) > 1 else f"{what} slow"
         else:
-            shares, against = [each.ratio for each in cause.groups], "their equals"
+            shares, against = [each.ratio for each in cause.groups], "their peers"
         known = [each for each in shares if each is not None]
         if not known:
             return f"{what}{where}{more}" if cause.whole else f"{what}{where} slow{more}"

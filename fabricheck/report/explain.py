@@ -74,7 +74,8 @@ def explain_run(content: Mapping[str, Any], run: str) -> Iterator[str]:
     """
     system, found = str(content["system"]), findings_in(content)
     count = sum(each.is_problem for each in found)
-    yield f"{Verdict(content['verdict']).value}: {plural(count, 'problem')} and {len(found) - count} told, in {run}"
+    counts = f"{plural(count, 'problem')} and {plural(len(found) - count, 'note')}"
+    yield f"{Verdict(content['verdict']).value}: {counts}, in {run}"
     for code in dict.fromkeys(each.code for each in found):
         own = [each for each in found if each.code == code]
         first = own[0]

@@ -186,8 +186,8 @@ def _of_gpus(runs: Sequence[RunJudgement], checks: Sequence[str]) -> Grid | None
         labels,
         labels,
         cells,
-        "In each cell the goodput that lost most, in % of the median of what passed of the same operation and size. "
-        "What is slow between all pairs alike does not show here.",
+        "Each cell: worst result of the pair, in % of the median of its passing peers (same operation and size). "
+        "A slowdown of all pairs is not visible in this table.",
     )
 
 

@@ -71,12 +71,12 @@ class Coverage:
 
     @property
     def message(self) -> str:
-        """Such as `2 of 3,456 nodes were checked, and the network between them`."""
+        """Such as `2 of 3,456 nodes and their network tested`."""
+        of = f" of {self.nodes:,}" if self.nodes else ""
+        nodes = f"{self.checked:,}{of} {'node' if (self.nodes or self.checked) == 1 else 'nodes'}"
         if self.nodes == 1:
-            return f"{self.checked} of 1 node was checked"
-        of = f"{self.nodes:,}" if self.nodes else "an unknown number of"
-        text = f"{self.checked:,} of {of} nodes {'was' if self.checked == 1 else 'were'} checked"
-        return f"{text}, and the network between them" if self.network else f"{text}; the network was not"
+            return f"{nodes} tested"
+        return f"{nodes} and their network tested" if self.network else f"{nodes} tested, network not tested"
 
 
 def coverage(runs: Iterable[RunJudgement]) -> Coverage:

@@ -335,7 +335,7 @@ class _Reader:
                     f"{found.wanted_numa_node}, where it was wanted",
                 )
             elif found is not None and (found.wanted_numa_node >= 0) != (header.plan.host_numa in {"local", "remote"}):
-                self.invalid(1, f"nothing put the host memory of rank {each.rank} where the plan says")
+                self.invalid(1, f"no library placed the host memory of rank {each.rank} where the plan says")
 
     def check_devices(self, ranks: Sequence[RankModel]) -> None:
         drivers: dict[tuple[str, str], int] = {}

@@ -53,7 +53,7 @@ def mode_mistakes(header: HeaderModel, proof: ProofModel) -> Iterator[str]:
     wanted = header.plan.ccl_mode.split(",") if header.plan.ccl_mode else []
     if set(proof.ccl_modes) != set(wanted):
         found = ", ".join(sorted(proof.ccl_modes)) or "none"
-        yield f"the footer tells of the modes of *CCL {found}, and {', '.join(wanted) or 'none'} was asked for"
+        yield f"the footer has the modes of *CCL {found}, and {', '.join(wanted) or 'none'} was asked for"
     for mode in (each for each in wanted if each in proof.ccl_modes):
         told = proof.ccl_modes[mode]
         unproven = [

@@ -317,7 +317,7 @@ def path_mistakes(
     for pattern in missed:
         wanted = described or repr(pattern.pattern)
         if proof["evidence"] is None:
-            yield f"no library reported which way the data went, and {wanted} has to be proven"
+            yield f"no library reported the path of the data, and {wanted} has to be proven"
         else:
             site = f": the site's path is {described}" if described else ""
             yield f"the data went by {', '.join(paths)} and not by {wanted}{site}{why}"

@@ -155,7 +155,7 @@ class Table:
         complaints, test = self.complaints, TESTS.get(self.tool or "")
         if test is None:
             what = (
-                "does not say which test it was: name it with --tool"
+                "does not name its test: name it with --tool"
                 if self.tool is None
                 else "is of a test that cannot be read"
             )

@@ -133,7 +133,7 @@ class _TextParser:
         elif (match := _STARTING.fullmatch(text)) is not None:
             self.read_start_or_end(line, match[1], program_of(match[2]))
         elif (match := _REDUCING.fullmatch(text)) is not None:
-            self.complaints.incomplete(line, "the largest sizes were left out for want of memory")
+            self.complaints.incomplete(line, "the largest sizes were left out: not enough memory")
             if table.config is not None:
                 table.config = replace(table.config, maximum=int(match[1]))
         elif not self.read_footer(line, text):

@@ -27,7 +27,7 @@ _OF_BUDGET = 1.2
 _START_S = 60.0
 # The job may be so much slower than the plan says, and no shorter than that.
 _RESERVE, _LEAST_RESERVE_S = 2.0, 300.0
-# As many as a processor judges in some minutes (docs/scale.md).
+# As many as a processor judges in some minutes (docs/how-we-know.md).
 _MOST_RECORDS = 100_000
 _COARSER = (16, 256, 1 << 40)
 

@@ -86,7 +86,7 @@ def adopt(system: Any) -> None:
         for line in _adopt(partition, login=login):
             say_once(line)
     if not described(system.name):
-        text = "has no topology.yaml: no model says what it should reach, and its metrics are unjudged"
+        text = "has no topology.yaml, so no model judges its metrics"
         say_once(f"{system.name} {text} until `fabricheck init` has written one ({DOCUMENT})")
 
 
@@ -216,9 +216,7 @@ def gpus_of_devices(devices: Iterable[Any], words: str = "") -> tuple[Gpus | Non
     product = gpu_product(f"{arch} {model}") or (None if arch or model else _model_in(words)[1])
     if product is not None:
         return Gpus(count, product.backend, product.arch), ""
-    named = (
-        f"nobody knows their architecture {arch or model!r}" if arch or model else "their devices name no architecture"
-    )
+    named = f"unknown architecture {arch or model!r}" if arch or model else "their devices name no architecture"
     return None, f"{named}: give arch, such as sm_90 or gfx90a"
 
 

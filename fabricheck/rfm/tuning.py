@@ -84,7 +84,7 @@ class InterleavedCheck(FabricbenchCheck):
         self.compared = self.sides()
         safety = {each.variable for each in self.profile.settings if each.without == "harms"}
         if safety & {*self.compared.a, *self.compared.b}:
-            raise ReframeError(f"{', '.join(sorted(safety))} is never to be taken away: the tuning profile says so")
+            raise ReframeError(f"{', '.join(sorted(safety))} must not be removed, by the tuning profile")
         write_sides(Path(self.stagedir), self.compared)
         launch = launch_command(self)
         commands = [
@@ -168,7 +168,7 @@ class TuningComparison(RegressionTestPlugin):
         else:
             self.leave_out_if(not chosen, f"the tuning profile {name} does not set {self.setting}")
             harmful = any(each.without == "harms" for each in chosen)
-            never = f"the tuning profile {name} says that {self.setting} is never to be taken away: it could do harm"
+            never = f"the tuning profile {name} says that {self.setting} must not be removed: it could do harm"
             self.leave_out_if(harmful, never)
 
     def chosen(self) -> tuple[Setting, ...]:

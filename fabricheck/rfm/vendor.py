@@ -129,7 +129,7 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
     def read_place(self) -> Run:
         file = Path(self.stagedir) / PLACE
         if not file.exists():
-            text = "fabricbench, which tells where the ranks are, did not run"
+            text = "fabricbench, which reports where the ranks are, did not run"
             raise not_judged(file.parent, [Finding("not-measured", Verdict.INCOMPLETE, text)])
         place = read_run(file)
         if place.problems:

@@ -83,7 +83,7 @@ class Again:
             return self._launched(session, outcome, fleet)
         except (OSError, UserError) as error:
             reason = reason_of_system(error) if isinstance(error, OSError) else error
-            self.tell(f"what is DEGRADED could not be launched again, so it stands: {reason}")
+            self.tell(f"the DEGRADED tests could not be relaunched, so the verdict stands: {reason}")
             return session
 
     def _launched(self, session: Session, outcome: Outcome, fleet: Fleet | None) -> Session:
@@ -120,7 +120,7 @@ class Again:
         write_launched(session.folder, launched)
         decided = session.with_launches(launched)
         if ended_by:
-            text = f"{ended_by} ended the launches of what was DEGRADED: what was found until then stands"
+            text = f"{ended_by} ended the relaunches: the verdicts until then stand"
             decided = replace(decided, findings=(*decided.findings, Finding("launches-ended", Verdict.PASS, text)))
         return decided
 

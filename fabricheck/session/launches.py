@@ -60,7 +60,7 @@ class Launched:
         text = f"{self.case}: {times}: {', '.join(self.said)}; {self.counts} counts"
         if self.p is not None:
             text += f" (p = {self.p:.1g}, corrected for all metrics of the session)"
-            text += "; more launches would tell: --launches" if self.p > FALSE_ALARMS else ""
+            text += "; more launches would decide: --launches" if self.p > FALSE_ALARMS else ""
         return Finding("launched-again", Verdict.PASS, text)
 
 

@@ -126,9 +126,7 @@ def find_what_applies(cases: Sequence[Case]) -> Iterator[Finding]:
                 f"{case}: was launched {len(case.launches)} times: {said}; {case.verdict.value} counts",
             )
         if case.result == "pass" and case.declared_unsupported and case.result_files():
-            text = (
-                f"was measured, although the site says that this machine does not support {case.declared_unsupported}"
-            )
+            text = f"was measured, although the site declares as unsupported: {case.declared_unsupported}"
             yield Finding("is-supported", Verdict.PASS, f"{case}: {text}: take that out of the partition's unsupported")
 
 
@@ -139,7 +137,7 @@ def _how(case: Case) -> str:
 
 def _why(case: Case) -> str:
     """The first line of the reason, and what the scheduler said where it took no job."""
-    unsaid = "what it needs did not pass" if case.result == "fail_deps" else "no reason given"
+    unsaid = "a test that it needs did not pass" if case.result == "fail_deps" else "no reason given"
     first, *more = (case.reason or unsaid).splitlines()
     said = next((line.strip() for line in more if _REFUSED.match(line.strip())), "") or _of_build(case)
     return f"{first}: {said}" if said and said not in first else first

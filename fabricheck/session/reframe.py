@@ -332,13 +332,13 @@ def _listing(
             where = f"all that it said is in {log}"
         except OSError as error:
             log.unlink(missing_ok=True)
-            where = f"all that it said could not be kept in {log}: {error.strerror}"
+            where = f"its output could not be stored in {log}: {error.strerror}"
         raise UserError(f"ReFrame cannot list the checks: {_essence(said, settings)}; {where}")
     if int(count[1]) == 0:
         by = [word.replace("--prgenv=", "--environment=") for word in command if word.startswith(_CHOOSE)]
         raise UserError(
             f"no check is selected by {shlex.join(by) or 'this system and its environments'}: `fabricheck run --help` "
-            "tells the tags, and --list without these options all checks of the system"
+            "lists the tags, and --list without these options all checks of the system"
         )
     cases = re.findall(r"^- (.+) /[0-9a-f]+ (@\S+)$", out, re.MULTILINE)
     return Listing(int(count[1]), tuple(" ".join(case) for case in cases), err)

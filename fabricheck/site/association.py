@@ -112,7 +112,7 @@ def associate(
     distances, source = _distances(gpus, nics, table)
     if distances is None:
         return (
-            Association("dynamic", tuple(nic.name for nic in nics), "nobody says which NIC is near which GPU"),
+            Association("dynamic", tuple(nic.name for nic in nics), "no source states which NIC is near which GPU"),
             nics,
             [],
         )
@@ -137,7 +137,7 @@ def associate(
             by_name = {nic.name: nic for nic in used}
             return Association(scheme, order, source, levels), tuple(by_name[name] for name in order), notes
     pairs = ", ".join(f"gpu{gpu.index}-{name}" for gpu, name in zip(gpus, chosen, strict=True))
-    notes.append(f"no scheme says which NIC is near which GPU ({pairs}): it is taken for dynamic")
+    notes.append(f"no scheme explains which NIC is near which GPU ({pairs}): it is treated as dynamic")
     return Association("dynamic", tuple(nic.name for nic in used), f"{source}: {pairs}", levels), used, notes
 
 

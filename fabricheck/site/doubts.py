@@ -80,7 +80,7 @@ def _links(facts: Facts) -> Iterator[Doubt]:
         return
     for index, count in less.items():
         text = (
-            f"gpu{index} has {known[index].links or 'none'} of the {count} NVLinks that its equals or its data sheet "
+            f"gpu{index} has {known[index].links or 'none'} of the {count} NVLinks that its peers or its data sheet "
             f"have: nvidia-smi nvlink -s -i {index}; reseat the GPU or its bridge"
         )
         yield Doubt(MISSING_LINKS, (f"gpu{index}",), text)
@@ -100,8 +100,8 @@ def _pcie(facts: Facts) -> Iterator[Doubt]:
         link = facts.links[at]
         told = f"{link.ends[0]} has {link.technology}, {link.rate_gbps:g} Gb/s" if link.rate_gbps else link.technology
         text = (
-            f"{told}, and its equals or its data sheet {wanted.technology}: nvidia-smi -q -d PCIE, lspci -vv (LnkSta); "
-            "the slot, its riser, BIOS, or the board"
+            f"{told}, and its peers or its data sheet have {wanted.technology}: "
+            "nvidia-smi -q -d PCIE, lspci -vv (LnkSta); the slot, its riser, BIOS, or the board"
         )
         yield Doubt(SLOW_PCIE, (link.ends[0],), text)
 
@@ -122,7 +122,7 @@ def _pcie_wanted(facts: Facts) -> dict[int, FoundLink]:
         should = best[models.get(link.ends[0], "")]
         if _speed((int(match[1]), int(match[2]))) < _speed(should):
             wanted[at] = pcie_link(
-                int(link.ends[0][3:]), link.ends[1], *should, f"{link.source}: its equals or data sheet"
+                int(link.ends[0][3:]), link.ends[1], *should, f"{link.source}: its peers or data sheet"
             )
     return wanted
 
@@ -142,7 +142,7 @@ def _speed(link: tuple[int, int]) -> int:
 def _ports(facts: Facts) -> Iterator[Doubt]:
     for nic, wanted in _ports_wanted(facts.nics).items():
         text = (
-            f"{nic.name} runs at {nic.rate_gbps:g} Gb/s, and its equals at {wanted.rate_gbps:g} Gb/s: cable, port of "
+            f"{nic.name} runs at {nic.rate_gbps:g} Gb/s, and its peers at {wanted.rate_gbps:g} Gb/s: cable, port of "
             f"the switch (ibstat {nic.name}, mlxlink)"
         )
         yield Doubt(SLOW_PORT, (nic.name,), text)
@@ -170,7 +170,7 @@ def corrected(facts: Facts, accepted: Collection[str]) -> Facts:
     nics, links = facts.nics, list(facts.links)
     if SLOW_PORT not in accepted:
         wanted = _ports_wanted(nics)
-        source = "its equals; it ran slower when it was found"
+        source = "its peers; it ran slower at `init`"
         nics = tuple(
             replace(nic, rate_gbps=wanted[nic].rate_gbps, model=wanted[nic].model, source=f"{nic.source}: {source}")
             if nic in wanted
@@ -197,7 +197,7 @@ def _to_switch(facts: Facts, links: Iterable[FoundLink]) -> Iterator[FoundLink]:
     there = {link.ends[0] for link in to_switch}
     for gpu in facts.gpus:
         if (name := f"gpu{gpu.index}") not in there:
-            yield replace(to_switch[0], ends=(name, "nvswitch"), count=most, source="its equals; none was active")
+            yield replace(to_switch[0], ends=(name, "nvswitch"), count=most, source="its peers; none was active")
 
 
 def doubts_of_network(
@@ -220,7 +220,7 @@ def doubts_of_network(
                 slow = tuple(f"{one}-{other}" for one, other in links[at]["pairs"])
                 more = f" and {len(slow) - 3} more" if len(slow) > 3 else ""
                 text = (
-                    f"{', '.join(slow[:3])}{more}: {links[at]['technology']}, {links[at]['rate']}, and its equals "
+                    f"{', '.join(slow[:3])}{more}: {links[at]['technology']}, {links[at]['rate']}, and its peers "
                     f"{links[best]['technology']}: cable or port (mlxlink)"
                 )
                 doubts.append(Doubt(SLOW_CABLE, slow, text))

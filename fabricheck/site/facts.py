@@ -63,9 +63,7 @@ def _read_facts(directory: Path) -> Facts:
     on_bus = read_json(directory / names.PCI_GPUS) or []
     software = _software(directory)
     if not gpus and not numa_nodes and not nics:
-        raise UserError(
-            f"{directory}: has no captures that tell of GPUs, NICs or NUMA domains: none of {', '.join(_TELLING)}"
-        )
+        raise UserError(f"{directory}: has no captures of GPUs, NICs or NUMA domains: none of {', '.join(_TELLING)}")
     association, nics, of_nics = associate(gpus, nics, table)
     notes += of_nics
     gdr = None

@@ -84,7 +84,7 @@ def gpu_aware(family: str, mpicxx: str, api: str, environment: Mapping[str, str]
     if family == "cray-mpich" and target.startswith(_CRAY_TARGETS.get(api, "none")):
         # The compiler wrapper links its library for GPUs then (HPE, intro_mpi).
         return GpuAware(True, f"CRAY_ACCEL_TARGET is {target}", variables, collectives=True)
-    return GpuAware(False, "nothing says that it takes device memory")
+    return GpuAware(False, "no source states that it takes device memory")
 
 
 def _query(mpicxx: str, names: Sequence[str], environment: Mapping[str, str]) -> dict[str, int]:
@@ -117,7 +117,7 @@ def _by_ompi_info(api: str, environment: Mapping[str, str]) -> GpuAware:
     built = re.compile(rf"mca:(?:mpi|opal):base:param:((?:mpi|opal)_built_with_{_BUILT_WITH[api]}_support):value:(\w+)")
     found = built.search(_output(ask(["ompi_info", "--parsable", "--all"], 60, environment)))
     if found is None:
-        return GpuAware(False, f"ompi_info says nothing of {_BUILT_WITH[api]}")
+        return GpuAware(False, f"ompi_info does not mention {_BUILT_WITH[api]}")
     return GpuAware(found[2] == "true", f"ompi_info: {found[1]} is {found[2]}", collectives=found[2] == "true")
 
 

@@ -143,7 +143,7 @@ def settings_text(facts: Facts, plan: Plan) -> str:
     """The settings.py for ReFrame."""
     said = "".join(f"# Left out: {line}.\n" for line in plan.left_out)
     return (
-        f'"""{what(facts)}, as `fabricheck init` found it; fields as in docs/add-your-system.md."""\n\n'
+        f'"""{what(facts)}, as `fabricheck init` found it; fields as in docs/site-files.md."""\n\n'
         f"{said}site_configuration = {_literal(plan.configuration())}\n"
     )
 

@@ -120,7 +120,7 @@ def from_xpu_smi(
             links.append(FoundLink((f"gpu{a}", f"gpu{b}"), f"Xe Link x{width}", 1, None, "xpu-smi topology -m"))
     if len({tile.card for tile in tiles}) > 1 and not any(how.startswith("XL") for how in joined.values()):
         notes.append("no Xe Link between cards is named, and xpu-smi 2 names none: add those that they have")
-    notes.append("xpu-smi tells lanes of Xe Link and no rates, and nothing of MDFI's: fill them in")
+    notes.append("xpu-smi reports lanes of Xe Link but no rates, and nothing about MDFI: fill them in")
     if any(tile.number for tile in tiles):
         notes.append("the PCIe link of a card stands at its first tile, and the other tiles reach it through MDFI")
     return tuple(gpus), links

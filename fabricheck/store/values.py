@@ -38,7 +38,7 @@ def check_table(table: pl.DataFrame) -> None:
     """Raises ValueError where a column has no value, or one that nobody writes there."""
     for column in table:
         if isinstance(column.dtype, pl.List) and (column.list.drop_nulls().list.len() != column.list.len()).any():
-            raise ValueError(f"has a list in {column.name} that lacks a value")
+            raise ValueError(f"has a list in {column.name} with a value missing")
         if column.null_count() and column.name not in _MAY_BE_NULL:
             raise ValueError(f"has a row without {column.name}")
         if isinstance(column.dtype, pl.Datetime) and not column.dt.year().is_between(1970, 9999).all():

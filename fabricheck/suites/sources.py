@@ -216,7 +216,7 @@ def _fetch_release(tool: Tool, folder: Path, download: Callable[[str, Path], Non
         raise NotAvailableError(f"{tool.title} has no release that could be fetched: {tool.how_to_say}")
     if release.sha256 is None:
         raise NotAvailableError(
-            f"nobody states the SHA-256 of {tool.title} {release.version}, so it is not fetched: {tool.how_to_say}"
+            f"no source states the SHA-256 of {tool.title} {release.version}, so it is not fetched: {tool.how_to_say}"
         )
     archive = folder / release.url.rsplit("/", 1)[1]
     try:
@@ -229,7 +229,7 @@ def _fetch_release(tool: Tool, folder: Path, download: Callable[[str, Path], Non
         archive.unlink()
         raise UserError(
             f"{release.url} has the SHA-256 {found} and not {release.sha256} ({release.sha256_from}): "
-            "it is not what was pinned, and was thrown away"
+            "it is not the pinned file, and was removed"
         )
     return archive
 

@@ -374,7 +374,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--tags", default=",".join(TAGS))
     parser.add_argument("--again", action="store_true", help="measure what has a row already, too")
     parser.add_argument("--rows", type=Path, default=ROOT / "output" / "rehearsals.jsonl")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "rehearsals.md")
+    parser.add_argument("--output", type=Path, default=ROOT / "output" / "rehearsals.md")
     given = parser.parse_args(arguments)
     systems, tags = given.systems.split(","), given.tags.split(",")
     unknown = [each for each in systems if each not in SYSTEMS] + [each for each in tags if each not in TAGS]

@@ -1,4 +1,4 @@
-"""What README.md shows is what the command makes of the recorded runs."""
+"""The picture of README.md names the GPU that was made slower."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.picture import RESULTS, ROOT, judged
+from benchmarks.picture import RESULTS, SLOW_GPU, judged
+from fabricheck.diagnosis.causes import diagnose
 from fabricheck.suites.sources import extract
-from tests.support.pages import render
 
 
 @pytest.mark.full
-def test_the_sample_of_the_readme_is_what_the_command_prints(tmp_path: Path) -> None:
+def test_the_first_cause_is_the_gpu_that_was_made_slower(tmp_path: Path) -> None:
     extract(RESULTS, tmp_path)
     found = judged(tmp_path / "raw" / "acceptance")
-    text = render(found.runs, width=80, color=False, problems=found.problems, system="hgx-h200")
-    readme = (ROOT / "README.md").read_text()
-    sample = [line for line in readme.split("SUSPECT", 1)[1].split("```", 1)[0].splitlines() if line.strip()]
-    assert len(sample) == 4
-    for line in sample:
-        assert line.strip() in text
+    first, *_ = diagnose(found.runs, found.problems, found.findings).causes
+    assert first.finding.code == "slow-gpu"
+    assert f"gpu{SLOW_GPU}" in {component.name for component in first.finding.components}

@@ -52,12 +52,12 @@ FAULTS: dict[str, tuple[RunJudgement, tuple[Finding, ...], tuple[str, ...]]] = {
     "gpu": (
         slow(*(pair for pair in PAIRS if 2 in pair)),
         (),
-        ("FAIL", "nid001 GPU 2 (bus 00000000:02:00.0)", "% of their equals", "nvidia-smi nvlink -e -i 2"),
+        ("FAIL", "nid001 GPU 2 (bus 00000000:02:00.0)", "% of their peers", "nvidia-smi nvlink -e -i 2"),
     ),
     "link": (
         slow((1, 3), (3, 1)),
         (),
-        ("FAIL", "nid001 GPU 1 ↔ GPU 3", "% of their equals", "fabricheck run --system alps --name PeerCopies"),
+        ("FAIL", "nid001 GPU 1 ↔ GPU 3", "% of their peers", "fabricheck run --system alps --name PeerCopies"),
     ),
     "nic": (
         slow(),
@@ -76,7 +76,7 @@ FAULTS: dict[str, tuple[RunJudgement, tuple[Finding, ...], tuple[str, ...]]] = {
             nodes=4,
         ),
         (),
-        ("INCOMPLETE", "nid003 (rank 2) did not report", "0 of 4 nodes were checked", "sinfo -R"),
+        ("INCOMPLETE", "nid003 (rank 2) did not report", "0 of 4 nodes tested", "sinfo -R"),
     ),
 }
 

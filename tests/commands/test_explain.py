@@ -80,7 +80,7 @@ def test_a_run_is_explained_finding_by_finding(
     }
     status, out, _ = explain(capsys, *given[named])
     assert status == 0
-    assert out.startswith("FAIL: 2 problems and 1 told")
+    assert out.startswith("FAIL: 2 problems and 1 note")
     assert [each.partition(":")[0] for each in out.splitlines() if each[:1].islower()] == [
         "below-floor",
         "slow-gpu",

@@ -143,4 +143,4 @@ def test_one_or_two_nodes_are_told_that_they_have_no_equals(
     site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: str, count: int
 ) -> None:
     chosen(site, asked, tmp_path / "none")
-    assert ("one or two nodes have no equals" in capsys.readouterr().err) == (count < 3)
+    assert ("one or two nodes have no peers" in capsys.readouterr().err) == (count < 3)

@@ -212,7 +212,7 @@ def test_validate_wants_the_number_of_nodes(tmp_path: Path, monkeypatch: pytest.
     emulated.write_text(text, encoding="utf-8")
     result = CliRunner().invoke(validate, ["lumi", "emulated"], catch_exceptions=False)
     assert result.exit_code == 1
-    assert "partition gpu: says nowhere how many nodes it has, so none of its network would be checked" in result.stdout
+    assert "partition gpu: has no number of nodes, so its network would not be tested" in result.stdout
     assert "partition pair: has the feature multinode and 1 nodes" in result.stdout
 
 

@@ -138,7 +138,7 @@ def test_a_list_without_room_for_it_is_one_line_and_no_verdict(toy: ToySuite) ->
     full = ["sh", "-c", 'ulimit -f 1 && exec "$@"', "sh", *command]
     for more, said in (
         ([], f"cannot write below {toy.output}: File too large: choose another folder with --output"),
-        (["--", "--nosuch"], "unrecognized arguments: --nosuch; all that it said could not be kept in "),
+        (["--", "--nosuch"], "unrecognized arguments: --nosuch; its output could not be stored in "),
     ):
         job = subprocess.run([*full, *more], cwd=toy.suite.root, capture_output=True, text=True, check=False)
         assert (job.returncode, job.stdout) == (2, "")

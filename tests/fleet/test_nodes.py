@@ -64,7 +64,7 @@ def test_a_list_is_taken_in_the_order_of_the_scheduler_and_each_node_once() -> N
         ("5", "has 4 nodes that can run a job"),
         (
             "nid003,nid008",
-            "none of 2 nodes of site:gpu can be had: nid003: Slurm has it drained; nid008: Slurm has it down",
+            "none of 2 nodes of site:gpu is available: nid003: Slurm has it drained; nid008: Slurm has it down",
         ),
     ],
 )

@@ -119,7 +119,7 @@ def test_the_tail_is_compared_by_itself() -> None:
         ([*rounds_of([1.1]), *rounds_of([1.1], size=8)], "different measurements"),
         ([(run_of({}), run_of({}))] * 2, "different measurements, or none"),
         ([(rounds_of([1.1])[0][0], rounds_of([1.1], size=8)[0][1])] * 2, "two sides of a round"),
-        ([(run_of({("allreduce", 8, (0, 1)): [0.0]}), run_of({("allreduce", 8, (0, 1)): [1.0]}))] * 2, "no time"),
+        ([(run_of({("allreduce", 8, (0, 1)): [0.0]}), run_of({("allreduce", 8, (0, 1)): [1.0]}))] * 2, "time of zero"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(rounds: list[tuple[Run, Run]], said: str) -> None:

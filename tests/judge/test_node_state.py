@@ -447,7 +447,7 @@ def test_ranks_without_a_core_for_the_threads_of_their_library() -> None:
 def test_a_node_that_told_nothing_is_told() -> None:
     run = run_with([node(host) for host in HOSTS], [node(host, "after") for host in HOSTS])
     lost = replace(run.states, after={host: run.states.after[host] for host in HOSTS[:3]})
-    assert told(replace(run, states=lost)) == [(Verdict.PASS, "nid004: did not tell its state after the test")]
+    assert told(replace(run, states=lost)) == [(Verdict.PASS, "nid004: did not report its state after the test")]
     mute = node("nid001", "after", gpus=(), notes=("the GPUs: no answer in 10 s",))
     hangs = replace(run.states, after={**run.states.after, "nid001": mute})
     said = "nid001: could not be asked: the GPUs: no answer in 10 s"

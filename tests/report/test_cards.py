@@ -56,7 +56,7 @@ def test_a_slow_gpu_is_one_suspect_with_its_address_loss_and_next_step() -> None
         replace(slow, test="PingPong %x=1 @s:gpu+e"), replace(slow, test="Both @s:gpu+e"), topology=STAR, system="s"
     )
     assert found.part == "nid001 GPU 2 (bus 00000000:02:00.0), or its link to switch"
-    assert found.loss == "12 measurements in 2 runs at 8.7 % of their equals"
+    assert found.loss == "12 measurements in 2 runs at 8.7 % of their peers"
     assert found.evidence[0].startswith(
         "PingPong x=1, pingpong uncontended 1GiB goodput: all 6 pairs over it at 96.00 Gb/s"
     )
@@ -193,7 +193,7 @@ def test_wrong_bytes_beside_a_loss_are_counted() -> None:
         for each in run.judgements
     ]
     (found,) = suspects(replace(run, judgements=tuple(wrong)), topology=STAR)
-    assert found.loss == "6 measurements in 1 run at 8.7 % of their equals; 1 of them brought wrong bytes"
+    assert found.loss == "6 measurements in 1 run at 8.7 % of their peers; 1 of them brought wrong bytes"
     assert found.evidence[0].endswith("1 pair brought wrong bytes (1→2)")
 
 

@@ -10,7 +10,7 @@ import pytest
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation, Judgement
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.summary import coverage
+from fabricheck.report.summary import Coverage, coverage
 from tests.support.findings import bad_finding
 from tests.support.made_runs import MIB, made_run, made_samples
 
@@ -25,23 +25,23 @@ def judged(hosts: Sequence[str], nodes: int, *, verdict: Verdict = Verdict.PASS)
 
 
 @pytest.mark.parametrize(
-    ("runs", "said"),
+    ("runs", "expected"),
     [
-        ([], "0 of an unknown number of nodes were checked; the network was not"),
-        ([judged(["a", "a"], 0)], "1 of an unknown number of nodes was checked; the network was not"),
-        ([judged(["a", "a"], 1)], "1 of 1 node was checked"),
-        ([judged(["a", "a"], 3456)], "1 of 3,456 nodes was checked; the network was not"),
+        ([], Coverage(0, 0, False)),
+        ([judged(["a", "a"], 0)], Coverage(1, 0, False)),
+        ([judged(["a", "a"], 1)], Coverage(1, 1, False)),
+        ([judged(["a", "a"], 3456)], Coverage(1, 3456, False)),
         (
             [judged(["a", "b"], 8, verdict=Verdict.FAIL), judged(["c"], 8)],
-            "3 of 8 nodes were checked, and the network between them",
+            Coverage(3, 8, True),
         ),
-        ([replace(judged(["a", "b"], 8), trusted=False)], "0 of 8 nodes were checked; the network was not"),
+        ([replace(judged(["a", "b"], 8), trusted=False)], Coverage(0, 8, False)),
         # What says nothing of a node has not checked it.
         (
             [judged(["a", "b"], 8, verdict=Verdict.INVALID), judged(["c"], 8)],
-            "1 of 8 nodes was checked; the network was not",
+            Coverage(1, 8, False),
         ),
     ],
 )
-def test_how_many_nodes_and_whether_the_network(runs: list[RunJudgement], said: str) -> None:
-    assert coverage(runs).message == said
+def test_how_many_nodes_and_whether_the_network(runs: list[RunJudgement], expected: Coverage) -> None:
+    assert coverage(runs) == expected

@@ -482,7 +482,7 @@ def full_run(number: int, *, degraded: bool) -> RunJudgement:
     """400 records of 1000 iterations, as 200 pairs at two sizes; no two numbers in it are the same."""
     reason = (
         "104.5 Gb/s is -5.1% of the reference 110 Gb/s, beyond its bound of 104.5 Gb/s; the 95% interval of the median,"
-        " 98.1 to 98.5 Gb/s, lies wholly beyond it"
+        " 98.1 to 98.5 Gb/s, is entirely beyond it"
     )
     verdict = Verdict.DEGRADED if degraded else Verdict.PASS
     pairs = [(a, b) for a in range(21) for b in range(21) if a != b][:200]

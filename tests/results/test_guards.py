@@ -143,7 +143,7 @@ def test_a_path_that_not_all_nodes_took_is_told_with_its_ranks(tmp_path: Path) -
 
 def test_no_evidence_is_invalid_only_where_a_path_is_required(tmp_path: Path) -> None:
     run = cuda_run(tmp_path, proof={"paths": {}, "evidence": None})
-    assert "no library reported which way the data went" in messages(require(run, **ASKED))
+    assert "no library reported the path of the data" in messages(require(run, **ASKED))
     assert require(run, **(ASKED | {"paths_required": []})) == ()
 
 

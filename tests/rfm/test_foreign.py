@@ -81,7 +81,7 @@ def test_the_gpus_of_a_partition(info: dict[str, Any], gpus: Gpus) -> None:
 
 
 def test_gpus_that_nobody_knows_are_named() -> None:
-    assert gpus_of_devices([Device({"type": "gpu", "arch": "vortex"})])[1].startswith("nobody knows their architecture")
+    assert gpus_of_devices([Device({"type": "gpu", "arch": "vortex"})])[1].startswith("unknown architecture")
     assert gpus_of_devices([Device({"type": "gpu"})])[1].startswith("their devices name no architecture")
     assert gpus_of_devices([]) == (None, "")
 
@@ -217,8 +217,8 @@ def test_settings_of_somebody_else_select_what_they_allow(tmp_path: Path) -> Non
         "theirs:cpu+gnu is left out: its launcher is local, which starts one rank only",
         "theirs:gpu+gnu is left out: no MPI library is named",
         "theirs:gpu+foss is not described for Fabricheck; taken for openmpi, cuda for 90, nccl, not known",
-        "theirs:odd: its GPUs are left out: nobody knows their architecture 'vortex'",
+        "theirs:odd: its GPUs are left out: unknown architecture 'vortex'",
         "theirs:odd+foss is not described for Fabricheck; taken for openmpi, and nothing that drives GPUs",
-        "theirs has no topology.yaml: no model says what it should reach",
+        "theirs has no topology.yaml, so no model judges",
     ]
     assert [one for one in begin if not any(line.startswith(one) for line in said)] == []

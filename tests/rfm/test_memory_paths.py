@@ -110,7 +110,7 @@ DEFECTS = {
     "another kind": (_rank(allocation="pageable"), "rank 2 was pageable and not pinned"),
     "another NUMA node": (_rank(wanted_numa_node=1), "lay on NUMA node 0 and not on 1"),
     "a NUMA node that nobody knows": (_rank(wanted_numa_node=1, numa_node=-1), "lay on NUMA node -1 and not on 1"),
-    "not placed": (_plan(host_numa="remote"), "nothing put the host memory of rank 0"),
+    "not placed": (_plan(host_numa="remote"), "no library placed the host memory of rank 0"),
     "no proof": (lambda lines: lines[0]["ranks"][1].pop("host_memory"), "nothing shows what the host memory of rank 1"),
     "no kind": (lambda lines: lines[0]["plan"].pop("host_memory"), "nothing says of which kind"),
     "an unknown kind": (_plan(host_memory="warm"), "host_memory"),

@@ -159,7 +159,7 @@ def test_a_run_launches_as_often_as_the_budget_was_measured_with() -> None:
     [
         (None, "A @s:p+e: was launched 2 times on nid001: DEGRADED, DEGRADED; DEGRADED counts"),
         (0.0003, "DEGRADED counts (p = 0.0003, corrected for all metrics of the session)"),
-        (0.02, "(p = 0.02, corrected for all metrics of the session); more launches would tell: --launches"),
+        (0.02, "(p = 0.02, corrected for all metrics of the session); more launches would decide: --launches"),
     ],
 )
 def test_the_finding_says_how_sure_it_is(p: float | None, text: str) -> None:

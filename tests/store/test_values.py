@@ -46,7 +46,7 @@ def of_json(change: Callable[[Any], Any]) -> Callable[[str], str]:
         (METRICS, "better", lambda _: "faster", "says 'faster' for better"),
         (METRICS, "unit", lambda _: None, "a row without unit"),
         (METRICS, "started", lambda _: datetime(1, 1, 1, tzinfo=timezone.utc), "a time in started that no clock shows"),
-        (METRICS, "nodes", lambda _: [None], "a list in nodes that lacks a value"),
+        (METRICS, "nodes", lambda _: [None], "a list in nodes with a value missing"),
         (METRICS, "components", lambda _: None, "a row without components"),
         (METRICS, "software", lambda _: "{", "software is no JSON object"),
         (METRICS, "software", lambda _: '{"nccl": 2}', "software that is not of texts"),
@@ -67,7 +67,7 @@ def of_json(change: Callable[[Any], Any]) -> Callable[[str], str]:
         (SAMPLES, "ranks", lambda _: [0, 7], "ranks that the run does not have"),
         (SAMPLES, "operation", lambda _: "teleport", "no operation 'teleport'"),
         (SAMPLES, "messages", lambda _: [[0, 1]], "not three numbers each"),
-        (SAMPLES, "groups", lambda _: [1, None, 2], "a list in groups that lacks a value"),
+        (SAMPLES, "groups", lambda _: [1, None, 2], "a list in groups with a value missing"),
     ],
 )
 def test_values_that_nobody_measured(  # noqa: PLR0917

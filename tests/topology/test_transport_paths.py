@@ -107,7 +107,7 @@ def test_mpi_between_nodes_is_held_to_the_network(system: str, described: str, r
     assert found
     assert all(wrong in each for each in found)
     assert all(each.endswith(f"the site's path is {described}") for each in found)
-    assert mpi(system) == [f"no library reported which way the data went, and {described} has to be proven"]
+    assert mpi(system) == [f"no library reported the path of the data, and {described} has to be proven"]
     assert mpi(system, "btl vader") != []
 
 

@@ -40,7 +40,7 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
     try:
         rounds = pairs_of(run, topology, operation=operation)
     except UserError as error:
-        text = f"{run.path}: what the pairs of nodes say of the network is unknown: {error}"
+        text = f"{run.path}: the pairs of nodes could not be analysed: {error}"
         yield Finding("cannot-be-judged", Verdict.INVALID, text)
         return
     ways, duplex = Ways(network), operation == OPERATION

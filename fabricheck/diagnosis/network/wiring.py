@@ -52,7 +52,7 @@ class Swap:
         return (
             f"{one} and {other} seem to have each other's cables: they take {self.near:.3g} us to other ports of the "
             f"switches where the description has them, and each other's ports {self.far:.3g} us (p = {self.p:.1g}); "
-            "compare what the switches say of their neighbours (LLDP, ibnetdiscover) with the description"
+            "compare the neighbours that the switches report (LLDP, ibnetdiscover) with the description"
         )
 
 

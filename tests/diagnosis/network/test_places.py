@@ -123,7 +123,7 @@ def test_a_suspect_that_is_healthy_again_is_a_finding(packed: Topology) -> None:
 def test_few_pairs_tell_nothing_and_that_is_said(packed: Topology) -> None:
     (found,) = judge_pairs(run_of(NODES[:3], 1), packed, Policy())
     assert not found.is_problem
-    assert "6 usable readings cannot tell noise from a fault" in found.message
+    assert "6 usable readings cannot separate noise from a fault" in found.message
 
 
 def test_what_cannot_be_looked_at_is_one_line_and_costs_nothing_else(packed: Topology) -> None:

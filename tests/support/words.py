@@ -1,0 +1,28 @@
+"""What holds for the words that users read: a few that are banned, and commands that have to parse."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import click
+import pytest
+
+from fabricheck.cli import cli
+
+#: Words of no field: people search for others, or read the sentence twice.
+BANNED = re.compile(
+    r"\b(lacks?|witness(es)?|by turns|mends?|anew|chance [\d.]|nothing went on|(said|says) nothing|last words"
+    r"|none alone|equals|alike|wholly|says of (them|it)sel(ves|f)|others' work|nobody|found out|what is slow)\b",
+    re.IGNORECASE,
+)
+
+
+def parse_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a user types it, but files need not be there. Raises click.UsageError for what the command does not take."""
+    monkeypatch.setattr(click.Path, "convert", lambda self, value, param, ctx: value)
+    context: click.Context = cli.make_context("fabricheck", shlex.split(command, comments=True)[1:])
+    while isinstance(group := context.command, click.Group):
+        name, own, rest = group.resolve_command(context, [*context._protected_args, *context.args])
+        assert name is not None and own is not None
+        context = own.make_context(name, rest, parent=context)

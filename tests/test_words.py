@@ -1,0 +1,77 @@
+"""What a program can hold of the words that users read; CONTRIBUTING.md has the rest."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+import pytest
+
+from tests.support.words import BANNED, parse_command
+
+ROOT = Path(__file__).resolve().parents[1]
+GUIDE = ("first-run", "your-system", "every-night", "after-an-upgrade", "when-it-is-red")
+#: Those of before: results that older versions of fabricbench wrote are read too.
+_OLD = ROOT / "fabricheck" / "results" / "guards.py"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def words(file: Path) -> int:
+    return len(file.read_text(encoding="utf-8").split())
+
+
+def commands_in(page: Path) -> Iterator[str]:
+    """The lines of code blocks and the code in running text that begin as a command does, without a prompt."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```[a-z]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    indented = re.findall(r"^ {4,}(\S.*)$", text, re.MULTILINE)
+    for line in [line for block in blocks for line in block.splitlines()] + indented + re.findall(r"`([^`\n]+)`", text):
+        yield line.strip().removeprefix("$ ").removeprefix(".venv/bin/")
+
+
+def test_the_readme_is_one_screen_and_the_guide_an_hour() -> None:
+    assert words(ROOT / "README.md") <= 500
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 70
+    assert sum(words(ROOT / "docs" / f"{name}.md") for name in GUIDE) <= 6000
+
+
+@pytest.mark.parametrize("name", ["README.md", *(f"docs/{name}.md" for name in GUIDE)])
+def test_the_guide_has_no_word_of_our_own(name: str) -> None:
+    assert [found[0] for found in BANNED.finditer((ROOT / name).read_text(encoding="utf-8"))] == []
+
+
+def test_messages_have_no_word_of_our_own() -> None:
+    found = []
+    for file in (ROOT / "fabricheck").rglob("*.py"):
+        if file == _OLD:
+            continue
+        nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+        docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # those are for developers
+        found += [
+            f"{file.name}:{node.lineno}: {match[0]}"
+            for node in nodes
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+            for match in BANNED.finditer(node.value)
+            if " " in node.value
+        ]
+    assert found == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_commands_of_a_page_exist(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    for line in commands_in(page):
+        if match := re.match(r"make ([a-z]+)\b(?!=)", line):
+            assert match[1] in targets, line
+        if match := re.match(r"(?:nice )?python -m (fabricheck|tools|benchmarks)([\w.]+)", line):
+            assert find_spec(f"{match[1]}{match[2]}"), line
+        if match := re.match(r"(?:python |sh )?((?:ci|tools)/[\w-]+\.(?:sh|py))", line):
+            assert (ROOT / match[1]).is_file(), line
+        if re.match(r"fabricheck [a-z]+ .*-", line) and not re.search(r"[…<|*$]|\[[A-Z-]|OPTION|\.\.\.", line):
+            with suppress(click.MissingParameter, click.BadOptionUsage):  # in running text, the beginning of a command
+                parse_command(line, monkeypatch)
