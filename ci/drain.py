@@ -38,6 +38,7 @@ from fabricheck.errors import UserError
 from fabricheck.judge.policy import load_policy
 from fabricheck.suite import suite_root
 from fabricheck.topology.network import unfold
+from fabricheck.visible import escaped
 
 # A reason is one word of a command; schedulers cut long ones.
 _LONGEST = 200
@@ -212,7 +213,7 @@ def undrain_command_for(scheduler: str, node: str) -> str:
 
 
 def command_for(scheduler: str, node: str, reason: str) -> str:
-    text = " ".join(reason.split())[:_LONGEST]
+    text = " ".join(escaped(reason).split())[:_LONGEST]
     words = {
         "slurm": ["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={text}"],
         "pbs": ["pbsnodes", "-o", "-C", text, node],
@@ -246,7 +247,7 @@ def read_waivers(file: Path, nodes: Mapping[str, Node], today: datetime.date) ->
 
 
 def _tell(text: str) -> None:
-    print(text, file=sys.stderr)
+    print(escaped(text), file=sys.stderr)
 
 
 class Refused(Exception):

@@ -44,9 +44,9 @@ run_checks() {
         newest=${newest%/verdict.json}
         ln -sfn "$newest" "$output/latest-$system"
         if [ -n "${FABRICHECK_TEXTFILE:-}" ] && [ -f "$newest/metrics.prom" ]; then
-            # Renamed in place: the collector never reads half a file.
-            cp "$newest/metrics.prom" "$FABRICHECK_TEXTFILE/.fabricheck-$system.new" &&
-                mv "$FABRICHECK_TEXTFILE/.fabricheck-$system.new" "$FABRICHECK_TEXTFILE/fabricheck-$system.prom"
+            # Renamed in place: the collector never reads half a file, and no link is followed that another user left.
+            new=$(mktemp "$FABRICHECK_TEXTFILE/.fabricheck-XXXXXX") && cat "$newest/metrics.prom" >"$new" &&
+                chmod 644 "$new" && mv -T "$new" "$FABRICHECK_TEXTFILE/fabricheck-$system.prom"
         fi
         if [ "${FABRICHECK_DRAIN:-}" = print ]; then
             python "$suite/ci/drain.py" "$newest/verdict.json" --system "$system"

@@ -47,16 +47,17 @@ def suite_root() -> Path:
 
 @cache
 def _trusted(variable: str, folder: Path) -> Path:
-    """The folder that a variable names. Raises UserError where anybody may change what is run of it, and for root also
-    where another user may: neither root nor the one whose Fabricheck this is."""
-    owners = {0, Path(__file__).stat().st_uid}
-    inside = [each for name in _DECIDE for each in (folder / name, *(folder / name).glob("*"))]
-    for path in (folder, *inside, *folder.glob("site_configs/*/*")):
+    """The folder that a variable names. Raises UserError where anybody may change what is run of it, or put another in
+    its place, and for root also where another user may: neither root nor the one whose Fabricheck this is."""
+    owners = {0, Path("/").stat().st_uid, Path(__file__).stat().st_uid}  # in a user namespace / is not 0's
+    inside = [each for name in _DECIDE for each in (folder / name, *(folder / name).rglob("*"))]
+    for path in (*folder.parents, folder, *inside):
         try:
             found = path.stat()
         except OSError:
             continue  # what cannot be read is no code
-        if found.st_mode & stat.S_IWOTH:
+        # Above the suite others could rename folders, but not where these have the sticky bit, as /tmp has.
+        if found.st_mode & stat.S_IWOTH and not (path in folder.parents and found.st_mode & stat.S_ISVTX):
             raise UserError(f"{variable} names {folder}, and all users can change {path}: chmod o-w it first")
         if os.geteuid() == 0 and found.st_uid not in owners:
             raise UserError(

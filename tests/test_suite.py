@@ -12,7 +12,7 @@ from fabricheck.cli import main
 from fabricheck.errors import UserError
 from fabricheck.suite import MINIATURE, Suite, output_folder, outside_roots, require_plain, site_root, suite_root
 from tests.support.toy import make_toy
-from tests.support.users import give
+from tests.support.users import SOMEONE, give
 
 
 def folder_with(root: Path, *systems: str) -> Path:
@@ -83,26 +83,30 @@ def test_a_suite_that_is_planted_above_the_current_folder_is_not_used(
     assert suite_root() == inside
 
 
-@pytest.mark.parametrize("planted", [".", "site_configs", "site_configs/here/settings.py", "config/policy.yaml"])
+@pytest.mark.parametrize(
+    "planted", ["..", ".", "site_configs", "site_configs/here/settings.py", "config/policy.yaml", "src/backends/a.cpp"]
+)
 @pytest.mark.parametrize("variable", ["FABRICHECK_SUITE", "FABRICHECK_SITES"])
 def test_what_all_users_can_change_is_refused(
     inside: Path, monkeypatch: pytest.MonkeyPatch, planted: str, variable: str
 ) -> None:
     (inside / "config" / "policy.yaml").touch()
+    (inside / "src" / "backends").mkdir(parents=True)
+    (inside / "src" / "backends" / "a.cpp").touch()
     (inside / planted).chmod(0o777)
     monkeypatch.setenv(variable, str(inside))
     with pytest.raises(UserError, match=f"{variable} names .*all users can change"):
         suite_root() if variable == "FABRICHECK_SUITE" else outside_roots()
 
 
-@pytest.mark.parametrize("planted", [".", "config", "site_configs/theirs", "site_configs/theirs/settings.py"])
+@pytest.mark.parametrize("planted", ["..", ".", "config", "site_configs/theirs", "site_configs/theirs/settings.py"])
 def test_root_runs_nothing_of_another_user(public: Path, monkeypatch: pytest.MonkeyPatch, planted: str) -> None:
     suite = folder_with(public / "suite", "theirs")
-    give(suite / planted)
+    os.chown(suite / planted, SOMEONE, SOMEONE)
     monkeypatch.setenv("FABRICHECK_SUITE", str(suite))
     with pytest.raises(UserError, match="root runs nothing of another user's"):
         suite_root()
-    give(suite, os.geteuid())
+    give(public, os.geteuid())
     assert suite_root() == suite
 
 

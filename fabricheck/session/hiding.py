@@ -20,20 +20,24 @@ RUN, SUITE, HOME = "/RUN", "/SUITE", "/HOME"
 _HEX = "[0-9A-Fa-f]"
 # The hardware addresses of InfiniBand (20 bytes) and of ports (8 and 6), GUIDs as sysfs and ibstat have them.
 _BYTES = "|".join(rf"(?:{_HEX}{{2}}[:-]){{{count - 1}}}{_HEX}{{2}}" for count in (20, 8, 6))
-_HARDWARE = re.compile(rf"(?<![\w:])(?:{_BYTES}|(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}}|0x{_HEX}{{16}})(?![\w:])")
+_HARDWARE = re.compile(
+    rf"(?<![\w:])(?:{_BYTES}|(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}}|0x{_HEX}{{16}}|(?=[0-9]*[A-Fa-f]){_HEX}{{16}})(?![\w:])"
+)
 _ADDRESS = re.compile(
     rf"(?<![\w:.])(?:{_HEX}{{0,4}}:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(?![\w:])|[0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{3}}(?![\w.]))"
 )
 _MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _PATH = re.compile(r"(?<![\w:/.~<-])/([\w.+@~-]+)(?:/[\w.+@~:-]+)+/?")
 _OWNER = re.compile(
-    r"((?:--(?:account|reservation|wckey|qos|user|uid)|\b(?:Account|Reservation|UserId|GroupId|User)|(?<![\w-])-A)"
-    r"(?:[= ]|\":\s*\"))([\w.()+-]+)"
+    r"((?:--(?:account|reservation|wckey|qos|user|uid)|\b(?:[Aa]ccount|Reservation|UserId|GroupId|User)|(?<![\w-])-A"
+    r"|_(?:ACCOUNT|RESERVATION|QOS|SUBMIT_HOST))(?:[= ]|\":\s*\"))([\w.()+-]+)"
 )
 _NUMBER = re.compile(
     r"(\b(?:uid|gid|euid|UID|GID|user|pid|PID|process)[=: ]+|/run/user/)([0-9]+)(?![0-9])(\([^)\s]*\))?"
 )
-_SERIAL = re.compile(r"(?<![\w./-])(?:[A-Za-z][A-Za-z_-]*[0-9]{2,}[a-z]?|[a-z][\w-]*(?:\.[a-z][\w-]*){2,})(?![\w./-])")
+_SERIAL = re.compile(
+    r"(?<![\w./-])(?:[A-Za-z][A-Za-z_-]*[0-9]{2,}(?:[a-z][0-9]*)*|[a-z][\w-]*(?:\.[a-z][\w-]*){2,})(?![\w./-])"
+)
 _FILES = (".so", ".json", ".jsonl", ".py", ".log", ".txt", ".sh", ".yaml", ".out", ".err", ".prom", ".xml", ".html")
 
 
@@ -134,4 +138,4 @@ def _stem(node: str) -> str:
     if len(parts) < 3 or len(re.sub("[^A-Za-z]", "", parts[0])) < 2:
         return ""
     numbered = "".join(f"[0-9]{{{len(each)}}}" if each.isdigit() else re.escape(each) for each in parts)
-    return rf"(?<![A-Za-z0-9])(?:{numbered}(?![0-9])|{re.escape(parts[0])}\[[0-9,-]+\])"
+    return rf"(?<![A-Za-z0-9])(?:{numbered}(?![0-9])|{re.escape(parts[0])}[0-9]*\[[0-9,-]+\])"

@@ -141,11 +141,18 @@ def what(facts: Facts) -> str:
 
 def settings_text(facts: Facts, plan: Plan) -> str:
     """The settings.py for ReFrame."""
-    said = "".join(f"# Left out: {line}.\n" for line in plan.left_out)
+    said = "".join(f"# Left out: {_words(line)}.\n" for line in plan.left_out)
     return (
-        f'"""{what(facts)}, as `fabricheck init` found it; fields as in docs/site-files.md."""\n\n'
+        f'"""{_words(what(facts))}, as `fabricheck init` found it; fields as in docs/site-files.md."""
+
+'
         f"{said}site_configuration = {_literal(plan.configuration())}\n"
     )
+
+
+def _words(text: str) -> str:
+    """Text for a comment or docstring without what could end it: a node's own names are in it, and settings are run."""
+    return "".join(each for each in text if each.isprintable() and each not in '"\\')
 
 
 def _literal(value: Any, indent: int = 0) -> str:

@@ -110,15 +110,18 @@ def test_a_folder_that_is_no_run_is_refused_and_leaves_nothing(tmp_path: Path, r
 
 
 SECRETS = (
-    "nid0123 nid0123-ib0 nid0123.hsn0 NID0123 Nid0124s nid[0123-0125,0130]",
+    "nid0123 nid0123-ib0 nid0123.hsn0 NID0123 Nid0124s nid[0123-0125,0130] nid01[23-25]",
     "fe80::506b:4b03:00f5:a1b2%ib0 2001:db8::17 10.7.3.21 10.7.3.255:4242",
     "50:6b:4b:00:a1:b2 80:00:02:08:fe:80:00:00:00:00:00:00:50:6b:4b:03:00:f5:a1:b2 506b:4b03:00f5:a1b2",
-    "0x506b4b0300f5a1b2 /scratch/project_465000123/marie/run/libx.so.4 /home/marie/bin/x /lustre/p465/data",
+    "0x506b4b0300f5a1b2 S-506b4b0300f5a1b2",
+    "/scratch/project_465000123/marie/run/libx.so.4 /home/marie/bin/x /lustre/p465/data",
     "marie@site.example /users/marie /users/marie/",
     "--account=project_465 -A project_466 Account=project_467 --reservation=marie-res",
+    "SLURM_JOB_ACCOUNT=project_465 SLURM_SUBMIT_HOST=nid-login7 account project_468",
     "uid=54021(marie) gid=54022(phys) /run/user/54021 process 4711 (gmx_mpi, 3 GB)",
 )
-KEPT = "/usr/lib/libmpi.so.40 0000:0f:00.0 NVIDIA H200 GPU-0a1b2c3d 12:30:45 std::abc 580.95.05 127.0.0.1 Gb/s 64 ranks"
+KEPT = "/usr/lib/libmpi.so.40 0000:0f:00.0 NVIDIA H200 GPU-0a1b2c3d 12:30:45 std::abc 580.95.05 127.0.0.1 Gb/s"
+KEPT += " 64 ranks 1795642905123456"
 
 
 def test_what_only_looks_like_a_name_is_hidden_too(run: Path, tmp_path: Path) -> None:

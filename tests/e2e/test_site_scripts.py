@@ -60,13 +60,15 @@ def test_each_verdict_has_its_exit_status(toy: ToySuite, tmp_path: Path, verdict
     make_result(toy, verdict)
     textfiles = tmp_path / "textfiles"
     textfiles.mkdir()
+    (textfiles / ".fabricheck-toy.new").symlink_to(tmp_path / "mine")  # which another user left
     host = json.loads(toy.result.read_text().partition("\n")[0])["ranks"][0]["host"]
     path = knows(tmp_path / "bin", host)
     job = nightly(toy, "toy", FABRICHECK_TEXTFILE=str(textfiles), FABRICHECK_DRAIN="print", PATH=path)
     assert job.returncode == status, job.stdout + job.stderr
     written = json.loads((toy.output / "latest-toy" / "verdict.json").read_text())
     assert (written["verdict"], written["exit_status"]) == (verdict.value, status)
-    (published,) = textfiles.iterdir()
+    published = textfiles / "fabricheck-toy.prom"
+    assert len([*textfiles.iterdir()]) == 2 and not (tmp_path / "mine").exists()
     assert f'fabricheck_exit_status{{system="toy"}} {float(status)}' in published.read_text()
     assert ("scontrol update NodeName=" in job.stdout) == (verdict is Verdict.FAIL)
 

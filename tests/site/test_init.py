@@ -119,6 +119,24 @@ def test_without_a_ccl_copies_and_kernels_are_still_measured(suite: Path, tmp_pa
     assert "%transport=ccl PingPong" not in cases
 
 
+@pytest.mark.parametrize(
+    "said", ['"""+__import__("os").mkdir("PLANTED")+"""', '\\n"""\\n__import__("os").mkdir("PLANTED")\\n"""', "\\", '"']
+)
+def test_what_a_node_says_of_itself_is_no_code(
+    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    """A capture may come from anybody, and settings are run."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    model = json.dumps(f"NVIDIA H200{said}".replace("\\n", "\n"))
+    for file in (CAPTURES / "h200x4").iterdir():
+        (kept / file.name).write_text(file.read_text().replace('"NVIDIA H200"', model))
+    monkeypatch.chdir(tmp_path)
+    write(suite, "new", kept)
+    assert settings_of(suite, "new") and load_topology(suite / "site_configs" / "new" / "topology.yaml")
+    assert not (tmp_path / "PLANTED").exists()
+
+
 def test_what_is_not_told_has_to_be_filled_in_and_the_exit_status_says_so(suite: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()

@@ -154,6 +154,13 @@ def test_a_name_that_the_scheduler_does_not_have_is_not_printed(drain: Drain, na
     assert (drain.out, len(drain.err)) == ([], 1)
 
 
+def test_what_a_node_says_does_nothing_to_a_terminal(drain: Drain) -> None:
+    drain.nodes = cluster(nid004="\x1b[2J ann")
+    assert drain(fleet(bad("nid003", message="\x1b]0;x\x07 \u202eslow"), bad("nid004"), bad("\x1b[8m"))) == 0
+    assert (len(drain.out), len(drain.err)) == (1, 2)
+    assert all(line.isprintable() for line in [*drain.out, *drain.err])
+
+
 def test_a_host_with_its_domain(drain: Drain) -> None:
     assert drain(verdict_of(run("Copies", "FAIL", "nid003.alps.site.org"))) == 0
     assert drain.drained == ["nid003"]
