@@ -19,8 +19,7 @@ class Evidence:
 
     `verdict`: INVALID where the measurement means nothing, DEGRADED where a part is at fault whatever it measured, PASS
     where it is only told; `None` where it counts beside a slow metric alone. `part` as `GPU 2` or `hsn0`; `bus_id` of a
-    GPU. A `network` matter is none of metrics inside a node. `same`: of findings of a session with this word, only the
-    first is told.
+    GPU. A `network` matter is none of metrics inside a node.
     """
 
     code: str
@@ -30,7 +29,6 @@ class Evidence:
     verdict: Verdict | None
     bus_id: str = ""
     network: bool = False
-    same: str = ""
 
     @property
     def short(self) -> str:
