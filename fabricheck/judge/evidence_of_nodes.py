@@ -134,7 +134,7 @@ def _unlike_gpus(nodes: Sequence[Node]) -> Iterator[Evidence]:
         odd = [key for key, value in values.items() if value != usual]
         for host, index in odd[:_MOST_NAMED]:
             text = f"{name} is {values[host, index]}, and {usual} on {most} others"
-            yield Evidence("nodes-differ", host, f"GPU {index}", text, Verdict.DEGRADED)
+            yield Evidence("nodes-differ", host, index, text, Verdict.DEGRADED)
 
 
 def _unlike_ranks(run: Run) -> Iterator[Evidence]:

@@ -142,8 +142,8 @@ def evidence_of_rules(nodes: Sequence[Node]) -> Iterator[Evidence]:
         for gpu in state.gpus:
             for rule in GPU_RULES:
                 if (value := gpu.settings.get(rule.fact, "")) and rule.when(value, state):
-                    part, text = f"GPU {gpu.index}", rule.text.format(value)
-                    yield Evidence(rule.code, node.host, part, text, rule.verdict, gpu.bus_id)
+                    text = rule.text.format(value)
+                    yield Evidence(rule.code, node.host, gpu.index, text, rule.verdict, gpu.bus_id)
         yield from _events(node)
 
 

@@ -179,11 +179,11 @@ def finding_of(each: Evidence, verdict: Verdict, topology: Topology | None) -> F
 
 def component_of(each: Evidence, topology: Topology | None) -> Component:
     """What it is about; the topology may call a GPU otherwise than by its index."""
+    if isinstance(each.part, int):
+        names = {gpu.index: gpu.name for gpu in topology.gpus} if topology is not None else {}
+        return Component(Kind.GPU, names.get(each.part, f"gpu{each.part}"), each.host)
     if not each.part:
         return Component.of_node(each.host)
-    gpus = {f"GPU {gpu.index}": gpu.name for gpu in topology.gpus} if topology is not None else {}
-    if each.part.startswith("GPU "):
-        return Component(Kind.GPU, gpus.get(each.part, each.part.replace("GPU ", "gpu")), each.host)
     return Component(Kind.NIC if each.network else Kind.DEVICE, each.part, each.host)
 
 
