@@ -375,7 +375,7 @@ def _with_told(cause: Cause, findings: Sequence[Finding]) -> Cause:
         for each in findings
         if any(_same(one, other) for one in cause.finding.components for other in each.components)
     ]
-    told = list({(each.code, each.message): each for each in told}.values())
+    told = list(dict.fromkeys(told))
     verdict = worst((cause.finding.verdict, *(each.verdict for each in told)))
     return replace(cause, finding=replace(cause.finding, verdict=verdict), told=tuple(told))
 

@@ -18,24 +18,22 @@ class Evidence:
     `text`: what is wrong, with its amount; what to do next, the catalogue has.
 
     `verdict`: INVALID where the measurement means nothing, DEGRADED where a part is at fault whatever it measured, PASS
-    where it is only told; `None` where it counts beside a slow metric alone. `part` as `GPU 2` or `hsn0`; `bus_id` of a
-    GPU. A `network` matter is none of metrics inside a node. `same`: of findings of a session with this word, only the
-    first is told.
+    where it is only told; `None` where it counts beside a slow metric alone. `part`: the index of a GPU, else the name
+    of a port or device; `bus_id` of a GPU. A `network` matter is none of metrics inside a node.
     """
 
     code: str
     host: str
-    part: str
+    part: str | int
     text: str
     verdict: Verdict | None
     bus_id: str = ""
     network: bool = False
-    same: str = ""
 
     @property
     def short(self) -> str:
-        where = f"{self.host}: {self.part}: " if self.part else f"{self.host}: "
-        return f"{where}{self.text}"
+        part = f"GPU {self.part}" if isinstance(self.part, int) else self.part
+        return ": ".join(filter(None, (self.host, part, self.text)))
 
     @property
     def message(self) -> str:

@@ -77,7 +77,7 @@ class _Gpu:
         """Evidence of this GPU; where no rank drove it, it is only told."""
         if verdict is not None and self.gpu.bus_id not in self.node.driven:
             verdict = Verdict.PASS
-        return Evidence(code, self.node.host, f"GPU {self.gpu.index}", text, verdict, self.gpu.bus_id)
+        return Evidence(code, self.node.host, self.gpu.index, text, verdict, self.gpu.bus_id)
 
     @property
     def rises(self) -> Rises:
@@ -252,7 +252,7 @@ def _gone(node: Node) -> Iterator[Evidence]:
     for gpu in node.before.gpus:
         if gpu.bus_id not in left:
             text = "is gone since the test began"
-            yield Evidence("gpu-missing", node.host, f"GPU {gpu.index}", text, Verdict.DEGRADED, gpu.bus_id)
+            yield Evidence("gpu-missing", node.host, gpu.index, text, Verdict.DEGRADED, gpu.bus_id)
 
 
 def _xids(node: Node) -> Iterator[Evidence]:
@@ -262,7 +262,7 @@ def _xids(node: Node) -> Iterator[Evidence]:
     for each in fresh:
         text = f"Xid {each.number} during the test: {each.text}"
         yield Evidence("gpu-xid", node.host, _gpu_of(node, each), text, Verdict.DEGRADED)
-    old: dict[tuple[int, str], int] = {}
+    old: dict[tuple[int, str | int], int] = {}
     for each in now:
         if each not in fresh and each.number not in _OF_PROGRAMS:
             key = (each.number, _gpu_of(node, each))
@@ -272,7 +272,7 @@ def _xids(node: Node) -> Iterator[Evidence]:
         yield Evidence("gpu-xid", node.host, part, f"Xid {number} {times}since the node started", Verdict.PASS)
 
 
-def _gpu_of(node: Node, xid: Xid) -> str:
-    """`GPU 2`, else the PCI address, which the log has without a function (`0000:18:00`)."""
+def _gpu_of(node: Node, xid: Xid) -> str | int:
+    """The index of a GPU, else the PCI address, which the log has without a function (`0000:18:00`)."""
     address = xid.bus_id[-10:]
-    return next((f"GPU {gpu.index}" for gpu in node.last.gpus if gpu.bus_id.startswith(address)), xid.bus_id)
+    return next((gpu.index for gpu in node.last.gpus if gpu.bus_id.startswith(address)), xid.bus_id)

@@ -134,7 +134,7 @@ def _unlike_gpus(nodes: Sequence[Node]) -> Iterator[Evidence]:
         odd = [key for key, value in values.items() if value != usual]
         for host, index in odd[:_MOST_NAMED]:
             text = f"{name} is {values[host, index]}, and {usual} on {most} others"
-            yield Evidence("nodes-differ", host, f"GPU {index}", text, Verdict.DEGRADED)
+            yield Evidence("nodes-differ", host, index, text, Verdict.DEGRADED)
 
 
 def _unlike_ranks(run: Run) -> Iterator[Evidence]:
@@ -209,7 +209,7 @@ def _unlike_nvidia_smi(run: Run) -> Iterator[Evidence]:
             text = (
                 f"CUDA numbers its GPUs {', '.join(order)}, and nvidia-smi by PCI address: their numbers are of others"
             )
-            yield Evidence("gpu-order", host, "", text, Verdict.DEGRADED, same="order of GPUs")
+            yield Evidence("gpu-order", host, "", text, Verdict.DEGRADED)
 
 
 def _few_cores(run: Run) -> Iterator[Evidence]:
@@ -223,7 +223,7 @@ def _few_cores(run: Run) -> Iterator[Evidence]:
         cores = len(frozenset().union(*of_ranks))
         if cores < 2 * len(of_ranks):
             text = f"{cores} cores for {len(of_ranks)} ranks, whose libraries need some for the threads that send"
-            yield Evidence("few-cores", host, "", text, Verdict.PASS, same="few cores")
+            yield Evidence("few-cores", host, "", text, Verdict.PASS)
 
 
 def _remarks(run: Run) -> Iterator[Evidence]:
@@ -277,4 +277,4 @@ def _load(nodes: Sequence[Node]) -> Iterator[Evidence]:
         more = f" (and {len(found) - 1} more nodes)" if len(found) > 1 else ""
         who = f": {', '.join(state.busiest)}" if state.busiest else ""
         text = f"{state.busy_cores:.1f} of {state.cores} cores were busy before the test{who}{more}"
-        yield Evidence("node-busy", state.host, "", text, Verdict.PASS, same="load")
+        yield Evidence("node-busy", state.host, "", text, Verdict.PASS)

@@ -27,6 +27,10 @@ class Rule:
     network: bool = False
 
 
+def _always(value: str, state: NodeState) -> bool:
+    return True
+
+
 def _rdma(state: NodeState) -> bool:
     return any(nic.kind == "infiniband" and nic.up for nic in state.nics)
 
@@ -113,37 +117,14 @@ GPU_RULES = (
 #: By the kind of an event in the kernel's log: code, what it is, and the verdict of one during the test; of
 #: an earlier one it is told, or counts beside a slow metric (None).
 EVENT_RULES = {
-    "sxid": Rule(
-        "nvswitch-error",
-        "",
-        lambda *_: True,
-        "an NVSwitch reported an error",
-        Verdict.DEGRADED,
-    ),
+    "sxid": Rule("nvswitch-error", "", _always, "an NVSwitch reported an error", Verdict.DEGRADED),
     "out-of-memory": Rule(
-        "out-of-memory",
-        "",
-        lambda *_: True,
-        "the kernel ended a process that was out of memory",
-        Verdict.INCOMPLETE,
+        "out-of-memory", "", _always, "the kernel ended a process that was out of memory", Verdict.INCOMPLETE
     ),
-    "gpu-reset": Rule("gpu-reset", "", lambda *_: True, "the driver reset a GPU", Verdict.DEGRADED),
-    "amd-ras": Rule(
-        "gpu-memory-errors",
-        "",
-        lambda *_: True,
-        "the driver reported an uncorrectable error",
-        Verdict.DEGRADED,
-    ),
-    "pcie-aer": Rule("pcie-errors", "", lambda *_: True, "PCIe reported errors"),
-    "link-down": Rule(
-        "nic-flaps",
-        "",
-        lambda *_: True,
-        "the link of a port went down",
-        Verdict.DEGRADED,
-        network=True,
-    ),
+    "gpu-reset": Rule("gpu-reset", "", _always, "the driver reset a GPU", Verdict.DEGRADED),
+    "amd-ras": Rule("gpu-memory-errors", "", _always, "the driver reported an uncorrectable error", Verdict.DEGRADED),
+    "pcie-aer": Rule("pcie-errors", "", _always, "PCIe reported errors"),
+    "link-down": Rule("nic-flaps", "", _always, "the link of a port went down", Verdict.DEGRADED, network=True),
 }
 #: What may be why the data took another path than they should.
 EXPLAINS_PATHS = frozenset(
@@ -161,8 +142,8 @@ def evidence_of_rules(nodes: Sequence[Node]) -> Iterator[Evidence]:
         for gpu in state.gpus:
             for rule in GPU_RULES:
                 if (value := gpu.settings.get(rule.fact, "")) and rule.when(value, state):
-                    part, text = f"GPU {gpu.index}", rule.text.format(value)
-                    yield Evidence(rule.code, node.host, part, text, rule.verdict, gpu.bus_id)
+                    text = rule.text.format(value)
+                    yield Evidence(rule.code, node.host, gpu.index, text, rule.verdict, gpu.bus_id)
         yield from _events(node)
 
 

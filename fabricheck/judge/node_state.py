@@ -33,6 +33,8 @@ _COUNTED = frozenset(
         *("nic-down", "nic-slow", "nic-errors", "nic-drops", "packets-lost"),
     )
 )
+#: Of which one line of a session is enough, whichever node has it.
+_ONCE = frozenset(("few-cores", "node-busy"))
 _SLOW = (Verdict.DEGRADED, Verdict.FAIL)
 _ORDER = (Verdict.INVALID, Verdict.INCOMPLETE, Verdict.DEGRADED, Verdict.PASS, None)
 
@@ -130,12 +132,13 @@ def _silent(states: States, nodes: Sequence[Node], run: Run) -> Iterator[Evidenc
 
 
 def findings_of(runs: Iterable[tuple[Run, Topology | None]]) -> Iterator[Finding]:
-    """What the nodes of a session's runs say that changes no verdict, each line once."""
-    told: dict[str, Finding] = {}
+    """What the nodes of a session's runs say that changes no verdict, each once."""
+    told: dict[str | Finding, Finding] = {}
     for run, topology in runs:
         for each in evidence_of(run, topology):
             if each.verdict is Verdict.PASS:
-                told.setdefault(each.same or each.message, finding_of(each, Verdict.PASS, topology))
+                found = finding_of(each, Verdict.PASS, topology)
+                told.setdefault(each.code if each.code in _ONCE else found, found)
     return iter(told.values())
 
 
@@ -176,11 +179,11 @@ def finding_of(each: Evidence, verdict: Verdict, topology: Topology | None) -> F
 
 def component_of(each: Evidence, topology: Topology | None) -> Component:
     """What it is about; the topology may call a GPU otherwise than by its index."""
+    if isinstance(each.part, int):
+        names = {gpu.index: gpu.name for gpu in topology.gpus} if topology is not None else {}
+        return Component(Kind.GPU, names.get(each.part, f"gpu{each.part}"), each.host)
     if not each.part:
         return Component.of_node(each.host)
-    gpus = {f"GPU {gpu.index}": gpu.name for gpu in topology.gpus} if topology is not None else {}
-    if each.part.startswith("GPU "):
-        return Component(Kind.GPU, gpus.get(each.part, each.part.replace("GPU ", "gpu")), each.host)
     return Component(Kind.NIC if each.network else Kind.DEVICE, each.part, each.host)
 
 

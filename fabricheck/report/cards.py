@@ -169,14 +169,14 @@ class _Writer:
     def of_problems(self, diagnosis: Diagnosis) -> Iterator[Card]:
         """What was not measured, or not what was asked for: the first problem of each run, which is the cause."""
         found: dict[tuple[Verdict, str, str, tuple[str, ...]], list[tuple[str, str]]] = {}
-        shown = {(each.code, each.message) for cause in diagnosis.causes for each in cause.told}
+        shown = {each for cause in diagnosis.causes for each in cause.told}
         for each in diagnosis.problems:
             if not each.components:
                 key = (each.verdict, each.code, each.message, steps(each, system=self.system)[:1])
                 found.setdefault(key, []).append(("session", ""))
         for judged, link in zip(self.runs, self.links, strict=True):
             for each in judged.all_problems[:1]:
-                if (each.code, each.message) not in shown:
+                if each not in shown:
                     first = steps(each, system=self.system)[:1]
                     key = (each.verdict, each.code, short_message(each, judged), first)
                     found.setdefault(key, []).append((facts_of(judged).name, link))

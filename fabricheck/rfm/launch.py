@@ -22,6 +22,7 @@ from fabricheck.fleet.allocation import seconds
 from fabricheck.fleet.nodes import SLURM
 from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.settings import KEY
+from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.build import API_OF_CCL, missing_backend
@@ -212,20 +213,23 @@ def nodes_for(test: rfm.RegressionTest) -> tuple[int, int, tuple[Finding, ...], 
     if test.wanted_nodes:
         return known, test.wanted_nodes, (), ""
     up, away = nodes_up(test, min(known, int(test.current_partition.extras.get("most_nodes", known))))
-    problems = tuple(Finding("node-away", Verdict.INCOMPLETE, f"{each} and was not measured") for each in away)
+    problems = tuple(
+        Finding("node-away", Verdict.INCOMPLETE, f"{name} is {state} and was not measured", (Component.of_node(name),))
+        for name, state in away.items()
+    )
     return known, up, problems, nodes_undescribed(test, known)
 
 
-def nodes_up(test: rfm.RegressionTest, known: int) -> tuple[int, tuple[str, ...]]:
-    """How many of the `known` nodes of the partition take a job now, by Slurm, and each that does not, with its state.
+def nodes_up(test: rfm.RegressionTest, known: int) -> tuple[int, dict[str, str]]:
+    """How many of the `known` nodes of the partition take a job now, by Slurm, and the state of each that does not.
 
     All of them for other schedulers, and where fewer than two do: the job then says why it does not start.
     """
     states = _slurm_states(test)
-    away = tuple(f"{name} is {'+'.join(sorted(each))}" for name, each in sorted(states.items()) if _AWAY & each)
+    away = {name: "+".join(sorted(each)) for name, each in sorted(states.items()) if _AWAY & each}
     up = len(states) - len(away)
     if not 2 <= up < known:
-        return known, ()
+        return known, {}
     return up, away
 
 

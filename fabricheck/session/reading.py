@@ -115,7 +115,7 @@ class Session:
         findings = (*session.findings, *(each.finding for each in launched))
         # What several tests show of one part is one.
         every = [one for each in launched for one in each.intermittent]
-        found = {one.components or one.message: one for one in reversed(every)}
+        found = {one.components or one: one for one in reversed(every)}
         return replace(session, problems=(*session.problems, *list(found.values())[::-1]), findings=findings)
 
     @property

@@ -29,6 +29,7 @@ from fabricheck_lab import faults
 from fabricheck_lab.cluster import Cluster
 from fabricheck_lab.description import bus_id
 from fabricheck_lab.emulate_faults import fault as command
+from fabricheck_lab.network_suite import line_of
 from fabricheck_lab.rehearsal import suite_of, up_in_miniature, variables_of
 from fabricheck_lab.rehearse import ROOT, commit, without_paths
 
@@ -98,8 +99,9 @@ class Fault:
     """A fault, and what has to come of it.
 
     `plant`: words of `fabricheck emulate fault`, one command each; `check`: what is run. `said`: what one line of one
-    of the `verdicts` has to say, the part that is broken before all. `impatient`: what hangs ends soon. `during`: it is
-    planted once the check measures. `mpi_path`: the path of MPI that topology.yaml has meanwhile.
+    of the `verdicts` has to have: code and component in brackets, or the name where the finding has no component.
+    `impatient`: what hangs ends soon. `during`: it is planted once the check measures. `mpi_path`: the path of MPI that
+    topology.yaml has meanwhile.
     """
 
     what: str
@@ -137,58 +139,62 @@ def faults_of(shape: Shape) -> Iterator[Fault]:
     bus = {gpu.name: bus_id(topology, gpu) for gpu in topology.gpus}
     one, other = shape.link
     yield Fault(
-        "a link between GPUs at half rate", (f"gpu-link nid001 {one} {other} 50",), PEERS, (f"nid001:{one}",), _SLOW
+        "a link between GPUs at half rate",
+        (f"gpu-link nid001 {one} {other} 50",),
+        PEERS,
+        ("[slow-", f"nid001:{one}"),
+        _SLOW,
     )
     yield Fault(
         "a link between GPUs slow in one direction",
         (f"gpu-link nid001 {one} {other} 40 --one-side",),
         PEERS,
-        (f"nid001:{one}",),
+        ("[slow-", f"nid001:{one}"),
         _SLOW,
     )
     if shape.nvlinks:
-        left = f"{shape.nvlinks - 1} of {shape.nvlinks} links to other GPUs are active"
-        yield Fault(
-            "one NVLink down", ("nvlink-down nid001 0 7",), PEERS, (f"nid001: GPU 0: {left}", bus[gpus[0]]), _STATE
-        )
+        said = f"[gpu-links-down nid001:{gpus[0]}]"
+        yield Fault("one NVLink down", ("nvlink-down nid001 0 7",), PEERS, (said, bus[gpus[0]]), _STATE)
     yield Fault("a GPU is missing", (f"gpu-missing nid002 {gpus[1]}",), NODES_CCL, ("nid002", bus[gpus[1]]), _ENDED)
     yield Fault("a GPU is missing, on one node alone", (f"gpu-missing nid001 {gpus[1]}",), PEERS, ("nid001",), _ENDED)
     yield Fault(
         "PCIe at Gen 3",
         ("pcie nid001 1 3",),
         PEERS,
-        (f"nid001: GPU 1: PCIe runs at {shape.pcie}", bus[gpus[1]]),
+        (f"[pcie-reduced nid001:{gpus[1]}]", shape.pcie, bus[gpus[1]]),
         _STATE,
     )
     yield Fault(
         "a throttled GPU",
         (f"gpu-slow nid001 {gpus[2]} 20",),
         PEERS,
-        ("nid001: GPU 2: is throttled", shape.throttled, bus[gpus[2]]),
+        (f"[gpu-throttled nid001:{gpus[2]}]", shape.throttled, bus[gpus[2]]),
         _STATE,
     )
     yield Fault(
         "GPUs in another order on one node",
         (f"gpu-order nid002 {gpus[1]} {gpus[0]}",),
         NODES_CCL,
-        ("order of GPUs differs between nodes", "nid002", f"{bus[gpus[1]]}, {bus[gpus[0]]}"),
+        ("[nodes-differ nid002]", "order of GPUs", f"{bus[gpus[1]]}, {bus[gpus[0]]}"),
         _STATE,
     )
     yield Fault(
         "GPUDirect RDMA lost on one node",
         ("gdr-lost nid002",),
         NODES_CCL,
-        ("nid002, GPU 0", "GDRDMA", bus[gpus[0]]),
+        ("[path-forbidden", "nid002, GPU 0", bus[gpus[0]]),
         _WRONG,
     )
     yield Fault(
         "GPUDirect RDMA lost on one GPU",
         (f"gdr-lost nid001 {gpus[2]}",),
         PAIRS,
-        ("nid001, GPU 2", "GDRDMA", bus[gpus[2]]),
+        ("[path-forbidden", "nid001, GPU 2", bus[gpus[2]]),
         _WRONG,
     )
-    yield Fault("the NIC of a rail at half rate", (f"slow nid002:{nics[1]} 50",), PAIRS, (f"nid002:{nics[1]}",), _SLOW)
+    yield Fault(
+        "the NIC of a rail at half rate", (f"slow nid002:{nics[1]} 50",), PAIRS, ("[slow-", f"nid002:{nics[1]}"), _SLOW
+    )
     yield Fault(
         "a NIC down",
         (f"unplug nid002:{nics[1]}",),
@@ -201,33 +207,41 @@ def faults_of(shape: Shape) -> Iterator[Fault]:
         "a GPU on another NIC than described",
         (f"gpu-nic nid002 {gpus[0]} {nics[1]}",),
         PAIRS,
-        (f"nid002: {nics[0]}: it sent", nics[1], "otherwise than the topology"),
+        (f"[nic-association nid002:{nics[0]}]", nics[1]),
         _WRONG,
     )
-    yield Fault("*CCL over host memory", ("variable nid001 NCCL_P2P_DISABLE=1",), NODE_CCL, ("SHM", "P2P"), _WRONG)
-    yield Fault("*CCL over sockets on one node", ("no-plugin nid002",), NODES_CCL, ("NET/Socket", "nid002"), _WRONG)
-    yield Fault("MPI over TCP", (), NODES_MPI, ("btl tcp", shape.mpi_path), _WRONG, mpi_path=shape.mpi_path)
+    yield Fault(
+        "*CCL over host memory",
+        ("variable nid001 NCCL_P2P_DISABLE=1",),
+        NODE_CCL,
+        ("[path-forbidden", "SHM", "P2P"),
+        _WRONG,
+    )
+    yield Fault(
+        "*CCL over sockets on one node", ("no-plugin nid002",), NODES_CCL, ("[path-forbidden", "nid002"), _WRONG
+    )
+    yield Fault("MPI over TCP", (), NODES_MPI, ("[path-forbidden", shape.mpi_path), _WRONG, mpi_path=shape.mpi_path)
     management = tuple(f"variable {node} OMPI_MCA_btl_tcp_if_include=mgmt0" for node in NODES)
-    yield Fault("MPI over the management network", management, NODES_MPI, ("nid00", "went over mgmt0"), _WRONG)
+    yield Fault("MPI over the management network", management, NODES_MPI, ("[wrong-network", "nid00"), _WRONG)
     yield Fault(
         "another driver on one node",
         ("version nid002 driver 550.1",),
         NODES_CCL,
-        ("GPU driver differs between nodes", "nid002", "550.1"),
+        ("[nodes-differ nid002]", "GPU driver", "550.1"),
         _STATE,
     )
     yield Fault(
         "another *CCL on one node",
         ("version nid002 ccl 22005",),
         NODES_CCL,
-        ("library ccl differs between nodes", "nid002", "2.20.5"),
+        ("[nodes-differ nid002]", "library ccl", "2.20.5"),
         _STATE,
     )
     yield Fault(
         "another process on a GPU",
         (f"other-process nid001 {gpus[0]}",),
         PEERS,
-        ("nid001: GPU 0: is in use by process 4242 (python", bus[gpus[0]]),
+        (f"[gpu-in-use nid001:{gpus[0]}]", bus[gpus[0]]),
         _WRONG,
     )
     yield Fault(
@@ -296,7 +310,8 @@ class Row:
 class Told:
     """What `fabricheck run` came to. `verdict`: its verdict.json, empty where there is none.
 
-    `lines`: verdict and message of all that is not green, the session's own first.
+    `lines`: of all that is not green the verdict, and the message with code and components at its end; the session's
+    own first.
     """
 
     status: int
@@ -359,13 +374,13 @@ def run(cluster: Cluster, folder: Path, *options: str) -> Told:
 
 
 def lines_of(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Verdict and message of everything in a verdict.json that is not green."""
+    """Verdict and message, code and components of everything in a verdict.json that is not green."""
     for each in (*told["problems"], *(one for one_run in told["runs"] for one in one_run["problems"])):
-        yield each["verdict"], each["message"]
+        yield each["verdict"], line_of(each).removeprefix(f"{each['verdict']}: ")
     for one_run in told["runs"]:
         for metric in one_run["metrics"]:
             if metric["verdict"] != "PASS":
-                yield metric["verdict"], f"{metric['name']}: {metric['reason']}"
+                yield metric["verdict"], f"{metric['name']}: {metric['reason']} [{metric['code']}]"
 
 
 def measure(cluster: Cluster, faults_: Sequence[Fault], folder: Path | None = None) -> tuple[Told, list[Row]]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.store.reading import entries_of
 from fabricheck.store.session import read_record
@@ -65,8 +66,9 @@ class Done:
     folder: Path
 
     @property
-    def bad(self) -> dict[str, str]:
-        return {each["node"]: each["evidence"][0]["message"] for each in self.verdict["fleet"]["bad"]}
+    def bad(self) -> dict[str, Finding]:
+        """The worst of each bad node."""
+        return {each["node"]: Finding.from_json(each["evidence"][0]) for each in self.verdict["fleet"]["bad"]}
 
 
 @pytest.fixture
@@ -105,14 +107,15 @@ def test_each_bad_node_is_named_and_all_others_are_measured(fleet: Site, program
     said = done.verdict["fleet"]["message"]
     assert said == "4 of 8 nodes good, 4 bad, 0 not checked"
     rows = {
-        "a NIC of one node of a fleet is 50% slower": ("nid002", "fault slow nid002:hsn0", "loses"),
-        "a rank of one node of a fleet hangs": ("nid003", "a program that sleeps there", "nothing came of it in"),
-        "the program does not start on one node of a fleet": ("nid006", "exit 127 there", "ended with status 127"),
-        "a node dies while a fleet is screened": ("nid007", "fault node-down nid007", "MPI does not start with it"),
+        "a NIC of one node of a fleet is 50% slower": ("nid002", "fault slow nid002:hsn0", "slow-part"),
+        "a rank of one node of a fleet hangs": ("nid003", "a program that sleeps there", "node-did-not-start"),
+        "the program does not start on one node of a fleet": ("nid006", "exit 127 there", "node-did-not-start"),
+        "a node dies while a fleet is screened": ("nid007", "fault node-down nid007", "node-did-not-start"),
     }
-    for fault, (node, how, words) in rows.items():
-        line = f"{node}: {done.bad[node]}; {said}"
-        settle(Outcome(fault, how, done.verdict["verdict"], done.status, line), Verdict(done.verdict["verdict"]), words)
+    for fault, (node, how, code) in rows.items():
+        assert (done.bad[node].code, done.bad[node].node) == (code, node)
+        line = f"{node}: {done.bad[node].message}; {said}"
+        settle(Outcome(fault, how, done.verdict["verdict"], done.status, line), Verdict(done.verdict["verdict"]), "")
 
 
 def plant(fleet: Site, programs: Path, hangs: str, ends: str) -> Path:
@@ -141,8 +144,12 @@ def test_sixteen_nodes_on_four_leaves_are_green_and_two_bad_ones_are_named(progr
         done = run_and(fleet, "--nodes=all", planted, MEASURES_PAIRS, lambda: None)
     assert healthy.verdict["verdict"] == "PASS", healthy.output
     assert set(done.bad) == {"nid002", "nid006"}, done.output
-    assert done.bad["nid002"].startswith("nid002, nid002:hsn0 or nid002:hsn0--leaf0 loses")
-    assert "ended with status 127" in done.bad["nid006"]
+    slow = ["nid002", "nid002:hsn0", "nid002:hsn0--leaf0"]
+    assert [each.text for each in done.bad["nid002"].components] == slow
+    assert {node: each.code for node, each in done.bad.items()} == {
+        "nid002": "slow-part",
+        "nid006": "node-did-not-start",
+    }
     assert done.verdict["fleet"]["message"] == "14 of 16 nodes good, 2 bad, 0 not checked"
 
 

@@ -38,7 +38,7 @@ def state(settings: Mapping[str, str], **more: Any) -> NodeState:
     return node("nid001", **{"nics": (IB,), **more, "settings": {**HEALTHY, **settings}})
 
 
-def codes(one: NodeState, topology: Topology | None = None) -> set[tuple[str, str, Verdict | None]]:
+def codes(one: NodeState, topology: Topology | None = None) -> set[tuple[str, str | int, Verdict | None]]:
     return {(each.code, each.part, each.verdict) for each in evidence_of_node(one, topology)}
 
 
@@ -46,7 +46,7 @@ def of_gpus(**settings: str) -> tuple[Any, ...]:
     return tuple(gpu(index, settings={**gpu().settings, **settings}) for index in (0, 1))
 
 
-CASES: dict[str, tuple[NodeState, set[tuple[str, str, Verdict | None]]]] = {
+CASES: dict[str, tuple[NodeState, set[tuple[str, str | int, Verdict | None]]]] = {
     "healthy": (state({}), set()),
     "ACS on": (state({"ACS redirect": "on: 0000:1a:00.0"}), {("acs-on", "", None)}),
     "IOMMU": (state({"IOMMU": "translating"}), {("iommu-on", "", None)}),
@@ -66,11 +66,11 @@ CASES: dict[str, tuple[NodeState, set[tuple[str, str, Verdict | None]]]] = {
     "a container's /dev/shm": (state({"/dev/shm": "64 MiB"}), {("shm-small", "", None)}),
     "fabric manager not there": (
         state({}, gpus=of_gpus(fabric="in progress")),
-        {("fabric-not-ready", f"GPU {index}", Verdict.DEGRADED) for index in (0, 1)},
+        {("fabric-not-ready", index, Verdict.DEGRADED) for index in (0, 1)},
     ),
     "fabric with an error": (
         state({}, gpus=(of_gpus(fabric="completed")[0], of_gpus(fabric="completed, error 20")[1])),
-        {("fabric-not-ready", "GPU 1", Verdict.DEGRADED), ("nodes-differ", "GPU 1", Verdict.DEGRADED)},
+        {("fabric-not-ready", 1, Verdict.DEGRADED), ("nodes-differ", 1, Verdict.DEGRADED)},
     ),
     "a domain without IMEX": (
         state({}, gpus=of_gpus(fabric="completed", **{"NVLink domain": "of several nodes"})),
@@ -90,7 +90,7 @@ CASES: dict[str, tuple[NodeState, set[tuple[str, str, Verdict | None]]]] = {
     ),
     "pages that wait for a reset": (
         state({}, gpus=(gpu(0), gpu(1, rows_pending=True))),
-        {("gpu-memory-errors", "GPU 1", Verdict.DEGRADED)},
+        {("gpu-memory-errors", 1, Verdict.DEGRADED)},
     ),
 }
 
@@ -111,8 +111,9 @@ COUNTER_RULES = (
 
 
 def test_every_rule_has_a_row_of_the_catalogue_and_a_step() -> None:
-    for rule in (*NODE_RULES, *GPU_RULES, *EVENT_RULES.values(), *COUNTER_RULES):
-        assert CATALOGUE[rule.code].steps
+    rules = (*NODE_RULES, *GPU_RULES, *EVENT_RULES.values())
+    for code in (*(each.code for each in rules), *(each.code for each in COUNTER_RULES)):
+        assert CATALOGUE[code].steps
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ def topology(technology: str = "PCIe 5 x16", nvlinks: int = 18) -> Topology:
     return Topology("made-up", "a test", gpus, (Cpu("numa0"),), links=tuple(links))
 
 
-DOWN = {("gpu-links-down", "GPU 1", Verdict.DEGRADED)}
+DOWN = {("gpu-links-down", 1, Verdict.DEGRADED)}
 
 
 @pytest.mark.parametrize("told", [(), tuple(GpuLink(at, False) for at in range(18))])
@@ -186,7 +187,7 @@ def marks(text: str) -> tuple[GpuLink, ...]:
         (("UUUUUUU", "UUUUUUU"), set()),
         (("UUUUUUU", "UUDUUUU"), DOWN),
         (("UUUUUUU", "DDDDDDD"), DOWN),
-        (("DDDDDDD", "DDDDDDD"), {("gpu-links-down", f"GPU {at}", Verdict.PASS) for at in (0, 1)}),
+        (("DDDDDDD", "DDDDDDD"), {("gpu-links-down", at, Verdict.PASS) for at in (0, 1)}),
     ],
 )
 def test_links_of_amd(of_gpus: tuple[str, str], wanted: set[Any], known: Topology | None) -> None:
@@ -206,7 +207,7 @@ def test_links_of_amd(of_gpus: tuple[str, str], wanted: set[Any], known: Topolog
 def test_a_slot_that_limits_pcie(most: int, own: int, known: Topology | None, verdict: tuple[Any, ...]) -> None:
     slow = gpu(1, pcie_generation=most, pcie_most_generation=most, pcie_own_generation=own)
     found = codes(state({}, gpus=(gpu(0, pcie_own_generation=5), slow)), known)
-    assert found == {("pcie-reduced", "GPU 1", each) for each in verdict}
+    assert found == {("pcie-reduced", 1, each) for each in verdict}
 
 
 def test_errors_of_nvlink5_are_fields_of_their_own() -> None:

@@ -64,16 +64,21 @@ def test_a_line_counts_with_all_its_words_and_its_verdict() -> None:
 
 
 def test_lines_are_those_of_the_session_of_runs_and_of_metrics_that_are_not_green() -> None:
-    problem = {"verdict": "DEGRADED", "message": "of a run"}
+    gpu = {"kind": "gpu", "node": "nid001", "name": "gpu0"}
+    problem = {"verdict": "DEGRADED", "code": "slow-gpu", "message": "of a run", "components": [gpu]}
     metrics = [
         {"name": "a", "verdict": "PASS", "reason": "good"},
-        {"name": "b", "verdict": "FAIL", "reason": "too slow"},
+        {"name": "b", "verdict": "FAIL", "reason": "too slow", "code": "below-floor"},
     ]
     told = {
-        "problems": [{"verdict": "INCOMPLETE", "message": "whole"}],
+        "problems": [{"verdict": "INCOMPLETE", "code": "no-result", "message": "whole", "components": []}],
         "runs": [{"problems": [problem], "metrics": metrics}],
     }
-    assert list(lines_of(told)) == [("INCOMPLETE", "whole"), ("DEGRADED", "of a run"), ("FAIL", "b: too slow")]
+    assert list(lines_of(told)) == [
+        ("INCOMPLETE", "whole [no-result]"),
+        ("DEGRADED", "of a run [slow-gpu nid001:gpu0]"),
+        ("FAIL", "b: too slow [below-floor]"),
+    ]
 
 
 def test_what_has_a_row_is_not_planted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,22 +92,22 @@ class Slurm:
 @pytest.mark.parametrize(
     ("scheduler", "known", "up"),
     [
-        (Slurm({f"nid{n}": {"IDLE"} for n in range(4)}), 4, (4, ())),
+        (Slurm({f"nid{n}": {"IDLE"} for n in range(4)}), 4, (4, {})),
         (
             Slurm({f"nid{n}": {"IDLE", "DRAIN"} if n == 2 else {"ALLOCATED"} for n in range(4)}),
             4,
-            (3, ("nid2 is DRAIN+IDLE",)),
+            (3, {"nid2": "DRAIN+IDLE"}),
         ),
         # So many are left.
-        (Slurm({f"nid{n}": {"DOWN"} if n == 2 else {"IDLE"} for n in range(4)}), 3, (3, ())),
+        (Slurm({f"nid{n}": {"DOWN"} if n == 2 else {"IDLE"} for n in range(4)}), 3, (3, {})),
         # No pair is left: the job says what it waits for.
-        (Slurm({f"nid{n}": {"DOWN"} for n in range(4)}), 4, (4, ())),
-        (Slurm({"nid0": {"IDLE"}, "nid1": {"DOWN"}}), 2, (2, ())),
-        (Slurm({"nid0": {"IDLE"}, "nid1": {"DOWN"}, "nid2": {"IDLE"}}, "pbs"), 3, (3, ())),
+        (Slurm({f"nid{n}": {"DOWN"} for n in range(4)}), 4, (4, {})),
+        (Slurm({"nid0": {"IDLE"}, "nid1": {"DOWN"}}), 2, (2, {})),
+        (Slurm({"nid0": {"IDLE"}, "nid1": {"DOWN"}, "nid2": {"IDLE"}}, "pbs"), 3, (3, {})),
     ],
 )
 def test_nodes_that_take_no_job_are_left_out_by_name(
-    scheduler: Slurm, known: int, up: tuple[int, tuple[str, ...]]
+    scheduler: Slurm, known: int, up: tuple[int, dict[str, str]]
 ) -> None:
     test: Any = SimpleNamespace(job=SimpleNamespace(scheduler=scheduler))
     assert nodes_up(test, known) == up

@@ -105,7 +105,7 @@ def test_a_network_so_wide_that_no_part_has_a_tenth_of_the_pairs_is_read() -> No
     assert not locate(readings, measure(readings, healthy, 0.02, random)).suspects
     share = healthy_share(readings, [Fault(network.nodes[9], 0.15)], taken(readings, random))
     (suspect,) = locate(readings, measure(readings, share, 0.02, random)).suspects
-    assert network.nodes[9] in suspect.components
+    assert network.nodes[9] in names_of(suspect)
 
 
 def test_single_outliers_accuse_nobody(bench: Bench) -> None:
