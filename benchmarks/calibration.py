@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.launch_noise import launches
 from benchmarks.noise import SHAPES, autocorrelated
-from fabricheck.history.calibrate import ALONE, METRICS
+from fabricheck.history.calibrate import ALONE, LASTING_FALSE_ALARMS, METRICS
 from fabricheck.history.persistence import as_most_do, persistence_of
 from fabricheck.history.robust import FEWEST, centre_and_spread
 from fabricheck.history.tails import deviations_of, joined_tail
@@ -68,7 +68,7 @@ def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) ->
     runs = values.shape[1]
     found = centre_and_spread(values)
     own = np.maximum(found.spread, _LEAST_SPREAD)
-    spread, middle, wider = own.copy(), own.copy(), np.ones(len(values))
+    spread, middle, wider, lasting = own.copy(), own.copy(), np.ones(len(values)), np.zeros(len(values), dtype=bool)
     for kind in np.unique(kinds):
         chosen = kinds == kind
         middle[chosen] = float(np.median(own[chosen]))
@@ -77,6 +77,7 @@ def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) ->
         told = as_most_do([persistence_of(values[kinds == each]) for each in numbers])
         for kind, one in zip(numbers, told, strict=True):
             wider[(kinds == kind) & (units == unit)] = np.nan if one.wanders else one.widening
+            lasting[(kinds == kind) & (units == unit)] = one.lasts
     spread = np.maximum(own, middle)
     deviations = deviations_of(values, middle)
     factors = {}
@@ -85,8 +86,10 @@ def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) ->
         chosen = units == unit
         rows = deviations[chosen & np.isfinite(wider)]
         tail = joined_tail(list(rows), [np.arange(runs)] * len(rows))
-        factors[str(unit)] = tail.factor(ALONE * false_alarms / max(METRICS, len(values)), runs)
-        reach[chosen] = factors[str(unit)] * (spread * wider)[chosen]
+        share = ALONE / max(METRICS, len(values))
+        factors[str(unit)] = tail.factor(share * false_alarms, runs)
+        of_lasting = tail.factor(share * min(false_alarms, LASTING_FALSE_ALARMS), runs)
+        reach[chosen] = (np.where(lasting, of_lasting, factors[str(unit)]) * spread * wider)[chosen]
     return Bounds(found.centre, np.where(reach > _WIDEST, np.nan, reach), deviations, factors)
 
 

@@ -22,9 +22,12 @@ from scipy.signal import lfilter
 
 from benchmarks.localization import Bench, Case, fat_tree
 from benchmarks.noise import RECORDED, Floats, Generator, Shape
-from benchmarks.sessions import FAULTS, GPUS, JUDGES, MOST, PAIRS, RUNS, Made
+from benchmarks.sessions import FAULTS, GPUS, JUDGES, PAIRS, RUNS, Made
 from fabricheck.history.monitor import monitor
 from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, shift_test
+from fabricheck.judge.policy import load_policy
+from fabricheck.session.launches import MOST
+from fabricheck.suite import suite_root
 
 Ints = npt.NDArray[np.int64]
 MONTH = 30_000
@@ -155,7 +158,7 @@ def _values(rng: Generator, shape: Drawn | Shape, metrics: int, sessions: int) -
     return shape.launches(rng, metrics, of) if isinstance(shape, Drawn) else shape.make(rng, metrics, of.size)
 
 
-def sessions_by(judge: str, with_first: bool = True) -> Row:
+def sessions_by(judge: str) -> Row:
     """Healthy sessions red at first and in the end, then losses found in the end, of eight spreads."""
 
     def row(rng: Generator, shape: Drawn | Shape, effort: Effort) -> list[float]:
@@ -168,7 +171,7 @@ def sessions_by(judge: str, with_first: bool = True) -> Row:
             for _ in range(effort.systems):
                 values = spread * _values(rng, shape, metrics, effort.sessions)
                 values[list(slow), RUNS:] += loss
-                shares.append([float(each.mean()) for each in JUDGES[judge][0](made, values)])
+                shares.append([float(each.mean()) for each in JUDGES[judge](made, values)])
             mean = np.mean(shares, axis=0)
             found += [mean[-2], mean[-1]] if not slow else [mean[-1]]
         return found
@@ -206,7 +209,7 @@ def compared(rng: Generator, shape: Drawn | Shape, effort: Effort) -> list[float
         for loss in (0.0, 0.01):
             values = spread * shape.make(rng, 100, side.size)
             values[:10, side == CANDIDATE] += loss
-            tested = shift_test(values, side, np.arange(side.size), CompareOptions(), **_kinds(kind))
+            tested = shift_test(values, side, np.arange(side.size), CompareOptions(), kind=kind)
             if loss:
                 found.append(float(tested.worse[:10].mean()))
                 least.append(float(np.median(tested.smallest[10:50])))
@@ -215,16 +218,12 @@ def compared(rng: Generator, shape: Drawn | Shape, effort: Effort) -> list[float
     return [false / number, float(np.mean(found)), float(np.median(least))]
 
 
-def _kinds(kind: Ints) -> dict[str, Ints]:
-    return {"kind": kind} if "kind" in shift_test.__annotations__ else {}
-
-
 NETWORKS = ((64, 8, 4), (64, 4, 2), (128, 16, 8), (32, 4, 2))
 
 
 def networks(rng: Generator, shape: Drawn | Shape, effort: Effort) -> list[float]:
-    """Healthy networks in which anything is named, and nodes that lost 8 spreads, by the noise of one pair; routes as a
-    run has them, which are not known."""
+    """Healthy networks in which anything is named by the policy, and nodes that lost 8 spreads, by the noise of one
+    pair; routes as a run has them, which are not known."""
     network = fat_tree(*NETWORKS[rng.integers(len(NETWORKS))], trunk_gbps=400.0)
     case = Case("", network, network.nodes, str(rng.choice(["adaptive", "hashed"])), (8,))
 
@@ -236,7 +235,8 @@ def networks(rng: Generator, shape: Drawn | Shape, effort: Effort) -> list[float
 
     bench = Bench(case, 0.01, int(rng.integers(1 << 30)), noise)
     number = 5 * effort.systems
-    named = sum(bool(bench.trial([])[1].suspects) for _ in range(number))
+    least = load_policy(suite_root() / "config" / "policy.yaml").smallest_loss
+    named = sum(any(each.low > least for each in bench.trial([])[1].suspects) for _ in range(number))
     right = sum(bench.trial([bench.draw("node", 0.08, 0.08)])[0] for _ in range(number // 2))
     return [named / number, right / (number // 2)]
 

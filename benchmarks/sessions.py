@@ -1,18 +1,12 @@
-"""How often a healthy session is DEGRADED, and one with a slow part: by references of twenty runs, and by equals.
+"""Simulated sessions, healthy and with a slow part, judged by references and by equals, for `benchmarks.drawn`.
 
-    nice -n 19 python -m benchmarks.sessions
-    nice -n 19 python -m benchmarks.sessions --by equals --systems 5 --sessions 40
-
-A session has nodes of eight GPUs with 56 pairs each, a metric a pair and a launch a node, all on one level that varies
-from launch to launch by a shape of `benchmarks.noise`. References are those of `calibrate`, and metrics are judged by
-them alone and together with those of the same GPU, link, node and session, as the judge does; so are equals. *Launched
-again*: as often as `fabricheck run` launches what the first launch shows. The oracle knows the noise and looks for each
-GPU, link and direction, at one false alarm in a hundred sessions.
+A session has nodes of eight GPUs with 56 pairs each, a metric a pair and a launch a node. References are those of
+`calibrate`, and metrics are judged by them alone and together with those of the same GPU, link, node and session, as
+the judge does; so are equals. What the first launch shows is launched again as often as `fabricheck run` does.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,11 +14,9 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
 
 from benchmarks.calibration import bounds
-from benchmarks.noise import SHAPES, Floats, Generator, Shape
-from benchmarks.regression import share
+from benchmarks.noise import Floats, Shape
 from fabricheck.history.calibrate import ALONE, FALSE_ALARMS
 from fabricheck.history.together import Drawn, together_of
 from fabricheck.judge.outliers import Outlier, Parts, may_be_outliers, outliers
@@ -39,7 +31,6 @@ from fabricheck.suite import suite_root
 GPUS, RUNS = 8, 20
 PAIRS = tuple(itertools.permutations(range(GPUS), 2))
 PARTS = [Parts((f"gpu{a}", f"gpu{b}"), (f"gpu{min(a, b)}--gpu{max(a, b)}",)) for a, b in PAIRS]
-ORACLE_FALSE_ALARMS = 0.01
 Flags = npt.NDArray[np.bool_]
 #: By test, what is slow, how many metrics that has, and what chance may not explain.
 Slow = Mapping[int, tuple[frozenset[str], int, tuple[Sign, ...]]]
@@ -194,56 +185,4 @@ def _sign(found: Outlier[str]) -> Sign:
 
 
 Judge = Callable[[Made, Floats], Iterator[Flags]]
-JUDGES: Mapping[str, tuple[Judge, str]] = {
-    "references": (red_by_references, "metrics alone | and parts | launched again"),
-    "equals": (red_by_equals, "equals | launched again"),
-}
-
-
-def measured(made: Made, rng: Generator, systems: int, sessions: int, by: Judge) -> str:
-    """The cells of a row: the shares of sessions."""
-    found = []
-    for _ in range(systems):
-        values = made.spread * made.shape.make(rng, made.metrics, RUNS + sessions * MOST)
-        values[list(made.slow), RUNS:] += made.loss
-        found.append(list(by(made, values)))
-    number = systems * sessions
-    return " | ".join(share(int(np.concatenate(each).sum()), number, digits=1) for each in zip(*found, strict=True))
-
-
-def oracle(metrics: int, members: int, ratio: float) -> float:
-    """The power of a test that knows the spread: of a mean over `members` metrics, whose loss is `ratio` spreads."""
-    nodes = metrics // len(PAIRS)
-    parts = nodes * (GPUS + GPUS * (GPUS - 1) // 2 + len(PAIRS))
-    return float(norm.sf(norm.isf(ORACLE_FALSE_ALARMS / parts) - ratio * np.sqrt(members)))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=20261123)
-    parser.add_argument("--by", choices=tuple(JUDGES), default="references")
-    parser.add_argument("--systems", type=int, default=20, help="that are calibrated, for each row")
-    parser.add_argument("--sessions", type=int, default=50, help="of each system")
-    parser.add_argument("--metrics", type=int, default=1008, help="of a session")
-    parser.add_argument("--only", default="", help="only the noise whose name holds this; it gives the same row")
-    given = parser.parse_args()
-    by, head = JUDGES[given.by]
-    rule = "|---" * (head.count("|") + 1)
-    print(f"| healthy, {given.metrics:,} metrics | {head} |\n|---{rule}|")
-    for shape in (each for each in SHAPES if given.only in each.name):
-        rng = np.random.default_rng([given.seed, given.metrics])
-        made = Made(shape, given.metrics, 0.02)
-        print(f"| {shape.name} | {measured(made, rng, given.systems, given.sessions, by)} |", flush=True)
-    if given.only:
-        return
-    print(f"\n| slow, Gaussian noise | loss at spread | {head} | oracle |\n|---|---{rule}|---|")
-    for (what, slow), (loss, spread) in itertools.product(FAULTS.items(), ((0.05, 0.02), (0.03, 0.005))):
-        rng = np.random.default_rng([given.seed, len(slow), int(1e4 * loss)])
-        made = Made(SHAPES[0], given.metrics, spread, loss, tuple(slow))
-        cells = measured(made, rng, given.systems, given.sessions, by)
-        known = f"{oracle(given.metrics, len(slow), loss / spread):.1%}"
-        print(f"| {what} | {loss:.0%} at {spread:.1%} | {cells} | {known} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+JUDGES: Mapping[str, Judge] = {"references": red_by_references, "equals": red_by_equals}

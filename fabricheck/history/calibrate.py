@@ -38,6 +38,8 @@ METRICS = 1000
 #: judged (`session.launches`): bounds for one launch alone would be paid for twice. `python -m benchmarks.drawn`: with
 #: 0.01 a link that loses eight spreads one way is red in none of the shapes' median, with 0.3 in all.
 FALSE_ALARMS = 0.3
+#: The same where the launches of a session share its level, so that another launch says nothing new.
+LASTING_FALSE_ALARMS = 0.01
 #: The share of false alarms that is for metrics alone; the rest is for those of a part together.
 ALONE = 0.75
 
@@ -202,12 +204,13 @@ def _difference(first: str, second: str) -> str:
 
 @dataclass(frozen=True)
 class _Common:
-    """What metrics have in common: by unit and number of runs, the spreads from a value to its bound, for the `rate` of
-    each; least spreads and persistence by kind, how many runs of each are needed, and how those of a part stray
-    together."""
+    """What metrics have in common: by unit, number of runs, and whether levels last, the spreads from a value to its
+    bound, for the `rate` of each; least spreads and persistence by kind, how many runs of each are needed, and how
+    those of a part stray together.
+    """
 
     rate: float
-    factors: Mapping[tuple[str, int], float]
+    factors: Mapping[tuple[str, int, bool], float]
     spreads: Mapping[Kind, float]
     persistence: Mapping[Kind, Persistence]
     runs_needed: int
@@ -230,14 +233,15 @@ def _common(groups: Sequence[pl.DataFrame], false_alarms: float, metrics: int) -
             run = np.array([numbers[session] for session in rows["session"].to_list()])
             strays.setdefault(rows["unit"][0], []).append(Strays(rows, found, run))
     rate = ALONE * false_alarms / metrics
-    factors: dict[tuple[str, int], float] = {}
+    factors: dict[tuple[str, int, bool], float] = {}
     bounds: dict[str, float] = {}
     needed = FEWEST
     for unit, of_unit in strays.items():
         tail = joined_tail([each.values for each in of_unit], [each.session for each in of_unit])
         runs = sorted({each.values.size for each in of_unit})
-        factors |= {(unit, each): tail.factor(rate, each) for each in runs}
-        bounds[unit] = factors[unit, runs[0]]
+        for lasting, most in ((False, false_alarms), (True, min(false_alarms, LASTING_FALSE_ALARMS))):
+            factors |= {(unit, each, lasting): tail.factor(ALONE * most / metrics, each) for each in runs}
+        bounds[unit] = factors[unit, runs[0], False]
         needed = max(needed, tail.runs_needed(rate, runs[0]))
     together = together_of_rows(strays, bounds, (1 - ALONE) * false_alarms)
     return _Common(rate, factors, middle, persistence, needed, together)
@@ -300,7 +304,7 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
     between = float(found.spread)
     # The whole rate on either side: the judge calls only the worse one DEGRADED.
     spread = max(_own_spread(rows), common.spreads[key.kind])
-    reach = common.factors[rows["unit"][0], rows.height] * spread * persistence.widening
+    reach = common.factors[rows["unit"][0], rows.height, persistence.lasts] * spread * persistence.widening
     if reach > _WIDEST_REACH:
         more = common.runs_needed - rows.height
         needed = f"{more} more run{'s' if more > 1 else ''} needed" if more > 0 else "no bound is of use"

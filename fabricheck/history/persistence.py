@@ -27,6 +27,8 @@ _CORRELATIONS = np.linspace(0.0, 0.95, 20)
 # this correlation does once in 10,000 calibrations.
 _GROWTH, _SETTLES, _QUANTILE = 1.5, 0.5, 3.7
 _OF_NEIGHBOURS = 1.35
+# More than twelve independent metrics of twenty sessions show by chance (three standard errors).
+_ALIKE = 0.2
 # Fewer independent metrics do not tell.
 _FEWEST_METRICS = 4.0
 _SIMULATED = 20_000
@@ -43,6 +45,11 @@ class Persistence:
     sessions: int
     near: float
     far: float
+
+    @property
+    def lasts(self) -> bool:
+        """Whether neighbouring sessions are alike, so that launches of one session are, too."""
+        return self.correlation > _ALIKE
 
     @property
     def widening(self) -> float:

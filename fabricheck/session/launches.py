@@ -27,7 +27,7 @@ FALSE_ALARMS = 0.005
 #: what is slow again.
 OF_ONE_LAUNCH = FALSE_ALARMS / 10
 # Where few things say so, healthy ones are taken to be slow in no fewer launches than this: of the noises of
-# benchmarks.sessions tenfold outliers make most slow, one metric in 500.
+# benchmarks.noise tenfold outliers make most slow, one metric in 500.
 _RATE_OF_FEW = 1 / 500
 # One launch is one draw, and never enough.
 _FEWEST = 2

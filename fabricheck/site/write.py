@@ -143,9 +143,7 @@ def settings_text(facts: Facts, plan: Plan) -> str:
     """The settings.py for ReFrame."""
     said = "".join(f"# Left out: {_words(line)}.\n" for line in plan.left_out)
     return (
-        f'"""{_words(what(facts))}, as `fabricheck init` found it; fields as in docs/site-files.md."""
-
-'
+        f'"""{_words(what(facts))}, as `fabricheck init` found it; fields as in docs/site-files.md."""\n\n'
         f"{said}site_configuration = {_literal(plan.configuration())}\n"
     )
 

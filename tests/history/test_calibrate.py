@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.calibration import KINDS, bounds, runs_of
+from benchmarks.noise import autocorrelated
 from fabricheck.errors import UserError
 from fabricheck.history.calibrate import ALONE, FALSE_ALARMS, METRICS, Calibration, calibrate
 from fabricheck.history.limits import limits_of_system, parse_test
@@ -315,3 +316,16 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
         write(tmp_path / "file" / "sim.yaml", "")
+
+
+@pytest.mark.parametrize(("correlation", "lasts"), [(0.0, False), (0.7, True)])
+def test_where_launches_share_a_level_bounds_are_for_one_launch(correlation: float, lasts: bool) -> None:
+    """Another launch of the same session says nothing new there, so that the first has to be right."""
+    values = 400 * np.exp(0.005 * autocorrelated(correlation)(np.random.default_rng(1), 30, 20))
+    made = [Made(f"pingpong_uncontended_0_{pair}_1gib_goodput", row.tolist()) for pair, row in enumerate(values)]
+    first, once = (
+        [each.lower for each in calibrated(made, **more).references] for more in ({}, {"false_alarms": 0.01})
+    )
+    assert len(first) == len(once) == 30
+    assert (first == once) is lasts
+    assert all(a >= b for a, b in zip(first, once, strict=True))
