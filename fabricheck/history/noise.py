@@ -26,7 +26,8 @@ _PRIOR = np.outer(
     [0.5, 0.2, 0.14, 0.08, 0.04, 0.02, 0.01, 0.01], [0.5, 0.08, 0.08, 0.08, 0.05, 0.03, 0.01, 0.01, *[0.012] * 15]
 ).ravel()
 # Sums of a week that stray by so much more, in squares, than neighbours say have a level beneath the launches' noise.
-_RUN, _LONGER = 7, 1.25
+# Fewer than four weeks tell too little of that.
+_RUN, _LONGER, _WEEKS = 7, 1.25, 4
 _ROUNDS, _SETTLED = 100, 1e-6  # of EM, until nothing changes by more than this
 
 _CORRELATION = np.asarray([each.correlation for each in KINDS])
@@ -81,7 +82,8 @@ def _long_run(logs: Floats) -> Floats:
 
 def _log_of_runs(deviations: Floats) -> Floats:
     """Logarithm of the likelihood of each of CORRELATIONS, shape (metrics, correlations), by how far sums of _RUN
-    successive sessions stray: white noise of launches hides from neighbours what a level does to these."""
+    successive sessions stray: white noise of launches hides from neighbours what a level does to these. NaN where too
+    few sessions tell."""
     rho = np.asarray(CORRELATIONS)
     kept = np.clip(deviations, -CUT, CUT)
     there = np.isfinite(kept)
@@ -99,7 +101,7 @@ def _log_of_runs(deviations: Floats) -> Floats:
     half = 0.75 * many / np.maximum(_RUN, (1 + rho) / (1 - rho))
     value = (half - 1) * np.log(np.maximum(found, 1e-9))[:, None] - half * found[:, None] / expected
     value += half * np.log(half / expected) - gammaln(half)
-    return np.where(((count >= 2 * _RUN) & np.isfinite(found))[:, None], value, 0.0)
+    return np.where(((count >= _WEEKS * _RUN) & np.isfinite(found))[:, None], value, np.nan)
 
 
 def _log_of_correlation(found: Floats, pairs: npt.NDArray[np.int64]) -> Floats:
