@@ -318,11 +318,16 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         write(tmp_path / "file" / "sim.yaml", "")
 
 
-@pytest.mark.parametrize(("correlation", "lasts"), [(0.0, False), (0.7, True)])
-def test_where_launches_share_a_level_bounds_are_for_one_launch(correlation: float, lasts: bool) -> None:
-    """Another launch of the same session says nothing new there, so that the first has to be right."""
+@pytest.mark.parametrize(
+    ("correlation", "test", "lasts"),
+    [(0.0, "PingPong", False), (0.7, "PingPong", True), (0.0, "FleetNetwork %transport=ccl", True)],
+)
+def test_where_another_launch_says_nothing_new_bounds_are_for_one(correlation: float, test: str, lasts: bool) -> None:
+    """Launches share a level, or there is no other: the first has to be right."""
     values = 400 * np.exp(0.005 * autocorrelated(correlation)(np.random.default_rng(1), 30, 20))
-    made = [Made(f"pingpong_uncontended_0_{pair}_1gib_goodput", row.tolist()) for pair, row in enumerate(values)]
+    made = [
+        Made(f"pingpong_uncontended_0_{pair}_1gib_goodput", row.tolist(), test=test) for pair, row in enumerate(values)
+    ]
     first, once = (
         [each.lower for each in calibrated(made, **more).references] for more in ({}, {"false_alarms": 0.01})
     )
