@@ -24,14 +24,15 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
+from fabricheck.history import folders, tables
+from fabricheck.history.reading import history
+from fabricheck.history.session import SessionRecord, Yardsticks
+from fabricheck.history.upkeep import verify
 from fabricheck.judge.as_json import run_as_json
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
 from fabricheck.results.fabricbench import read_run
-from fabricheck.store import folders, history, tables
-from fabricheck.store.session import SessionRecord, Yardsticks
-from fabricheck.store.upkeep import verify
 from fabricheck.suite import suite_root
 
 FIRST = datetime(2024, 1, 1, 2, tzinfo=timezone.utc)
@@ -127,7 +128,7 @@ class MadeSession:
         )
 
     def write(self, store: Path, number: int) -> None:
-        """Append the session as `fabricheck.store.writing.append` does, with its own ids and values."""
+        """Append the session as `fabricheck.history.writing.append` does, with its own ids and values."""
         session, started = f"{number:08d}-benchmark", FIRST + timedelta(days=number)
         own = [pl.concat_str(pl.lit(f"{number:08x}"), pl.col("run_id").str.slice(8)).alias("run_id")]
         place = [

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from fabricheck.cli import main
-from fabricheck.store import tables
+from fabricheck.history import tables
 
 pytestmark = pytest.mark.timeout(60)
 COMMANDS = {

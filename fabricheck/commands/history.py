@@ -202,9 +202,9 @@ def _print(text: str | Iterator[str]) -> None:
 
 
 def _history(store: Path | None, system: str) -> pl.DataFrame:
-    from fabricheck import store as stores
+    from fabricheck.history import reading as stores
     from fabricheck.history.memory import check_memory
-    from fabricheck.store.reading import count_values
+    from fabricheck.history.reading import count_values
     from fabricheck.suite import output_folder
 
     folder = store if store is not None else output_folder() / "store"

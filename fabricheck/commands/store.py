@@ -14,8 +14,8 @@ from fabricheck.errors import UserError
 from fabricheck.session.storing import attributes_of, case_of_files, import_files, import_folder
 
 if TYPE_CHECKING:
-    from fabricheck.store.replay import ReplayedSession
-    from fabricheck.store.writing import Appended
+    from fabricheck.history.replay import ReplayedSession
+    from fabricheck.history.writing import Appended
 
 # 2 is the user's own mistake.
 EXIT_DAMAGED = 1
@@ -42,8 +42,8 @@ def ls(*, store: Path | None, system: str | None) -> None:
     \b
     fabricheck store ls --system alps
     """
-    from fabricheck.store.reading import find_entries
-    from fabricheck.store.session import read_record
+    from fabricheck.history.reading import find_entries
+    from fabricheck.history.session import read_record
 
     path = store_or_default(store)
     click.echo(
@@ -71,7 +71,7 @@ def verify(context: click.Context, *, store: Path | None) -> None:
     \b
     fabricheck store verify
     """
-    from fabricheck.store.upkeep import verify as verify_store
+    from fabricheck.history.upkeep import verify as verify_store
 
     path = store_or_default(store)
     found = verify_store(path)
@@ -100,7 +100,7 @@ def prune(context: click.Context, *, store: Path | None, days: float, dry_run: b
     \b
     fabricheck store prune --samples 400 --dry-run
     """
-    from fabricheck.store.upkeep import prune as prune_store
+    from fabricheck.history.upkeep import prune as prune_store
 
     path = store_or_default(store)
     try:
@@ -200,8 +200,8 @@ def replay(
     \b
     fabricheck replay --system alps --policy ours.yaml
     """
+    from fabricheck.history.replay import replay as replay_store
     from fabricheck.records.verdict import EXIT_CODES, Verdict
-    from fabricheck.store.replay import replay as replay_store
     from fabricheck.suite import suite_root
 
     runs, changed, pruned = 0, 0, 0

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from fabricheck.store.folders import Entry
-from fabricheck.store.nodes import nodes_of
-from fabricheck.store.reading import READERS, entries_of
-from fabricheck.store.session import read_record
+from fabricheck.history.folders import Entry
+from fabricheck.history.nodes import nodes_of
+from fabricheck.history.reading import READERS, entries_of
+from fabricheck.history.session import read_record
 
 #: What a session has to have come to on a node for that to be verified: whatever it found, it measured all.
 _VERIFIED = ("PASS", "DEGRADED", "FAIL")

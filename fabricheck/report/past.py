@@ -12,15 +12,15 @@ from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.of_session import find_all
 from fabricheck.history.accepted import find_accepted
 from fabricheck.history.compare import Comparison, compare
+from fabricheck.history.reading import entries_of, find_entries, history
+from fabricheck.history.replay import replay
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import check_history
+from fabricheck.history.session import read_record
 from fabricheck.history.watch import Watched, watch_series
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding, split
-from fabricheck.store.reading import entries_of, find_entries, history
-from fabricheck.store.replay import replay
-from fabricheck.store.session import read_record
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from reframe.core.exceptions import ReframeError, ReframeSyntaxError
 from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck.errors import UserError
-from fabricheck.interleaved.rounds import FOLDER, Launch, Sides, launches, require_alike, write_sides
-from fabricheck.interleaved.tuning_effect import FEWEST_ROUNDS, Comparison, Kind, compare_rounds
+from fabricheck.findings.rounds import FOLDER, Launch, Sides, launches, require_alike, write_sides
+from fabricheck.findings.tuning_effect import FEWEST_ROUNDS, Comparison, Kind, compare_rounds
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run

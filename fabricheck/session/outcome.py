@@ -9,14 +9,15 @@ from pathlib import Path
 from fabricheck.diagnosis.causes import Diagnosis, diagnose
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.of_session import find_all
+from fabricheck.findings.tuning_effect import find_tuning_effects
 from fabricheck.fleet.record import TROUBLES, Fleet, read_findings
 from fabricheck.fleet.resume import is_taken_over
 from fabricheck.fleet.verdict import FleetVerdict, verdict_of_fleet
-from fabricheck.interleaved.tuning_effect import find_tuning_effects
 from fabricheck.judge.overall import overall
 from fabricheck.judge.references import ALL_OTHERS
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.model.network import fold
 from fabricheck.records.case import Case
 from fabricheck.records.finding import Finding, split
 from fabricheck.records.rehearsal import as_rehearsal
@@ -27,7 +28,6 @@ from fabricheck.session.problems import Known, problems_of_cases
 from fabricheck.session.reading import Session
 from fabricheck.site.validation import test_classes
 from fabricheck.suite import Suite
-from fabricheck.topology.network import fold
 
 
 @dataclass(frozen=True)

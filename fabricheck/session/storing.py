@@ -9,19 +9,19 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.fleet.resume import is_taken_over
+from fabricheck.history.changes import facts_of_this_host, versions_of_suite
+from fabricheck.history.nodes import node_records
+from fabricheck.history.tables import run_id_of, started_of
+from fabricheck.history.writing import Appended, NewSession, append, made_up_session, stored_runs_of
 from fabricheck.judge.references import Key
 from fabricheck.judge.system import SystemJudge, parse_attribute
+from fabricheck.model.topology import find_topology
 from fabricheck.records.case import Case
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import worst
 from fabricheck.session.outcome import Outcome, judge_session, read_result
 from fabricheck.session.reading import Session, read_session
-from fabricheck.store.changes import facts_of_this_host, versions_of_suite
-from fabricheck.store.nodes import node_records
-from fabricheck.store.tables import run_id_of, started_of
-from fabricheck.store.writing import Appended, NewSession, append, made_up_session, stored_runs_of
 from fabricheck.suite import Suite, site_root
-from fabricheck.topology.model import find_topology
 
 
 def store_session(
@@ -30,7 +30,7 @@ def store_session(
     """Add what a session came to to the sample store.
 
     `just_now`: the suite and this host are still what they were when it ran, so their versions are its versions.
-    Raises UserError as `fabricheck.store.writing.append` does, and where ReFrame left no report.
+    Raises UserError as `fabricheck.history.writing.append` does, and where ReFrame left no report.
     """
     info = session.info
     known = stored_runs_of(store) if any(map(is_taken_over, session.files)) else frozenset()

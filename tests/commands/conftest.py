@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.store.conftest import root, store
+from tests.history.conftest import root, store
 
 __all__ = ["root", "store"]

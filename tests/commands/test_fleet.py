@@ -14,8 +14,8 @@ from fabricheck.errors import UserError
 from fabricheck.fleet.allocation import allocated
 from fabricheck.fleet.nodes import choose
 from fabricheck.fleet.record import Fleet
+from fabricheck.history.session import NodeRecord
 from fabricheck.session.reframe import Selection
-from fabricheck.store.session import NodeRecord
 from fabricheck.suite import Suite
 from tests.commands.test_store import run
 from tests.support.sessions import ROOT, add

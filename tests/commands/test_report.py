@@ -173,7 +173,7 @@ def test_the_exit_status_is_that_of_the_verdict_whatever_the_history_says(
 
 
 def test_mistakes_about_the_store_are_one_line(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from fabricheck.store.folders import remove_samples
+    from fabricheck.history.folders import remove_samples
 
     store, page = suite / "output" / "store", suite / "report.html"
 

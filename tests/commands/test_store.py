@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from fabricheck.cli import main
-from fabricheck.store import history
-from fabricheck.store.folders import FILES, METRICS, SAMPLES, SUMS
-from fabricheck.store.reading import entries_of
-from fabricheck.store.session import NodeRecord, read_record
+from fabricheck.history.folders import FILES, METRICS, SAMPLES, SUMS
+from fabricheck.history.reading import entries_of, history
+from fabricheck.history.session import NodeRecord, read_record
 from tests.support.result_files import CUDA
 from tests.support.sessions import add, result_file
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.store.folders import scan
+from fabricheck.history.folders import scan
 from fabricheck_lab import faults
 from fabricheck_lab.cluster import Cluster
 from fabricheck_lab.network_suite import Site

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from fabricheck.history.reading import history
 from fabricheck.records.verdict import Verdict
-from fabricheck.store.reading import history
 from fabricheck.suite import suite_root
 from tests.support import no_locks
 from tests.support.schedulers import knows

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from fabricheck import mpi
-from fabricheck.interleaved.rounds import Launch, launches
+from fabricheck.findings.rounds import Launch, launches
+from fabricheck.history.reading import history
 from fabricheck.records.case import Case
 from fabricheck.session.reading import read_cases
-from fabricheck.store import history
 from fabricheck.suite import suite_root
 from tools import build
 

@@ -48,10 +48,9 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 import fabricheck as package
 from fabricheck import mpi
 from fabricheck.cli import main as fabricheck
-from fabricheck.history import shift_test
+from fabricheck.history import changes, reading, shift_test
+from fabricheck.history.folders import Entry
 from fabricheck.report import html
-from fabricheck.store import changes, reading
-from fabricheck.store.folders import Entry
 from fabricheck.suite import outside_roots
 from tests.fuzz.damage import damaged, damaged_by_seed
 from tests.fuzz.fuzz_targets import Target, command_of, seen, targets

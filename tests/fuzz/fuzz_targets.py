@@ -19,14 +19,14 @@ import polars as pl
 from ci.drain import Node
 from ci.drain import main as drain_main
 from fabricheck.cli import main as fabricheck
+from fabricheck.history import tables
+from fabricheck.history.folders import METRICS, RUNS, SAMPLES, SUMS
+from fabricheck.history.tables import to_parquet
+from fabricheck.history.writing import append
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.machine import write_json
-from fabricheck.store import tables
-from fabricheck.store.folders import METRICS, RUNS, SAMPLES, SUMS
-from fabricheck.store.tables import to_parquet
-from fabricheck.store.writing import append
 from tests.support.result_files import HOST
 from tests.support.sessions import NOW, add, make_suite, result_file, session_of
 from tests.support.synthetic import pair_run

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from fabricheck.cli import main
-from fabricheck.store import folders
-from fabricheck.store.folders import METRICS, Entry
-from fabricheck.store.writing import append
+from fabricheck.history import folders
+from fabricheck.history.folders import METRICS, Entry
+from fabricheck.history.writing import append
 from tests.support.sessions import NOW, add, make_suite, result_file, session_of
 
 COMMANDS = (

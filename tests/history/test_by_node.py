@@ -16,13 +16,13 @@ from fabricheck.history.calibrate import Calibration, calibrate
 from fabricheck.history.references_file import updated_text, write
 from fabricheck.history.robust import FEWEST
 from fabricheck.history.text import calibration_lines
+from fabricheck.history.writing import append
 from fabricheck.judge.levels import level_on
 from fabricheck.judge.references import load_references
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.store.writing import append
 from tests.support.histories import NOW, SYSTEM, Made, history
 from tests.support.result_files import Line
 from tests.support.sessions import NOW as STORED

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
 from fabricheck.history.ledger import Checked, Ledger, LedgerNode, read_ledger
+from fabricheck.history.nodes import node_records
+from fabricheck.history.session import NodeRecord, VerdictName
 from fabricheck.history.text import ledger_lines
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.model.topology import find_topology
 from fabricheck.records.case import CheckJudgement
 from fabricheck.records.verdict import Verdict
-from fabricheck.store.nodes import node_records
-from fabricheck.store.session import NodeRecord, VerdictName
-from fabricheck.topology.model import find_topology
 from tests.support.findings import bad_finding
 from tests.support.made_runs import made_run, made_samples
 from tests.support.sessions import ROOT, add, case, make_suite

@@ -15,14 +15,14 @@ from fabricheck.commands.history import calibrate as command
 from fabricheck.history import calibrate as calibrating
 from fabricheck.history.by_node import nodes_of
 from fabricheck.history.calibrate import calibrate
+from fabricheck.history.writing import append
 from fabricheck.judge.levels import level_on
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.model.network import fold
 from fabricheck.records.judgement import Judgement, Reference
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.store.writing import append
-from fabricheck.topology.network import fold
 from tests.support.effort import effort
 from tests.support.histories import NOW, SYSTEM, Made, history
 from tests.support.result_files import Line

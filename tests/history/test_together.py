@@ -15,6 +15,7 @@ from benchmarks.sessions import parts_of_metrics
 from fabricheck.errors import UserError
 from fabricheck.history.calibrate import Calibration, calibrate
 from fabricheck.history.references_file import updated_text, write
+from fabricheck.history.tables import HISTORY, Measured, metrics_table
 from fabricheck.history.together import Drawn, together_of
 from fabricheck.judge.references import load_references
 from fabricheck.judge.siblings import Compared
@@ -23,7 +24,6 @@ from fabricheck.records.case import Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
-from fabricheck.store.tables import HISTORY, Measured, metrics_table
 from tests.support.equal_runs import POLICY, pairs, run_of
 from tests.support.nodes import system
 from tests.support.sessions import case

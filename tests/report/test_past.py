@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from fabricheck.errors import UserError
+from fabricheck.history import tables
+from fabricheck.history.folders import remove_samples
+from fabricheck.history.writing import append
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.past import past_of, stored_session
-from fabricheck.store import tables
-from fabricheck.store.folders import remove_samples
-from fabricheck.store.writing import append
 from tests.support.findings import bad_finding, note
 from tests.support.result_files import CUDA
 from tests.support.sessions import NOW, add, make_suite, result_file, session_of

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck.diagnosis.causes import Diagnosis
+from fabricheck.history.nodes import node_records
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
@@ -17,7 +18,6 @@ from fabricheck.session.launches import MOST, Thing, read_launched
 from fabricheck.session.outcome import Outcome, judge_session
 from fabricheck.session.reading import Session
 from fabricheck.session.reframe import Selection
-from fabricheck.store.nodes import node_records
 from fabricheck.suite import Suite
 from tests.support.equal_runs import judge_of, pairs, run_of
 from tests.support.sessions import case, make_suite

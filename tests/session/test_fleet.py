@@ -12,14 +12,14 @@ import pytest
 from fabricheck.commands.run import _judge_abandoned
 from fabricheck.errors import UserError
 from fabricheck.fleet.record import ENDED, EXCLUDED, FILE, FOLDER, TROUBLES, Fleet
+from fabricheck.history.reading import entries_of
+from fabricheck.history.session import NodeRecord, read_record
 from fabricheck.records.case import NODES
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.abandoned import RUN, Started, abandoned, read_abandoned
 from fabricheck.session.outcome import judge_session
 from fabricheck.session.reading import level_of
 from fabricheck.session.storing import store_session
-from fabricheck.store.reading import entries_of
-from fabricheck.store.session import NodeRecord, read_record
 from fabricheck.suite import Suite
 from tests.support.sessions import make_suite, result_file
 

@@ -1,0 +1,67 @@
+"""Which nodes had a part in a session, and what it came to on each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from fabricheck.history.folders import RUNS, Entry
+from fabricheck.history.reading import read_table
+from fabricheck.history.session import NodeRecord, SessionRecord
+from fabricheck.history.tables import verdict_of_whole
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.model.components import links_of_pairs
+from fabricheck.records.case import Case
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict, worst
+
+
+def node_records(
+    cases: Sequence[Case],
+    judged: Sequence[RunJudgement],
+    said: Mapping[str, Verdict] | None = None,
+    problems: Iterable[Finding] = (),
+) -> dict[str, NodeRecord]:
+    """By node, the worst verdict of the runs that it had a part in, and of `problems` of the session that are its own.
+
+    `cases` are those of `judged`. `said`: the verdicts by node of a run over many nodes, which count then: a node that
+    had a part and has none is INCOMPLETE.
+    """
+    verdicts: dict[str, Verdict] = dict(said or {})
+    links: dict[str, set[str]] = {}
+    for case, one in zip(cases, judged, strict=True):
+        verdict = worst([one.final_verdict, verdict_of_whole(case, one)])
+        for host in {rank.host for rank in one.run.ranks}:
+            name = _node(host, said or {})
+            if said is None:
+                verdicts[name] = worst([verdict, verdicts.get(name, verdict)])
+            else:
+                verdicts.setdefault(name, Verdict.INCOMPLETE)
+        for host, names in links_of_pairs(one.run, one.topology).items():
+            links.setdefault(_node(host, said or {}), set()).update(names)
+    for each in problems if said is None else ():
+        if (name := each.node) in verdicts:
+            verdicts[name] = worst([verdicts[name], each.verdict])
+    return {
+        name: NodeRecord(verdict=verdict.value, links=sorted(links.get(name, ()))) for name, verdict in verdicts.items()
+    }
+
+
+def nodes_of(entry: Entry, record: SessionRecord) -> Mapping[str, NodeRecord]:
+    """The nodes of a stored session, whose record has been read; of one of before there were any, by its runs.
+
+    Of that it is not known over which links pairs were measured. Raises UserError for damage.
+    """
+    if record.nodes is not None:
+        return record.nodes
+    verdicts: dict[str, Verdict] = {}
+    for hosts, verdict, result, phase in read_table(entry, RUNS, ["nodes", "verdict", "result", "phase"]).iter_rows():
+        is_whole = result == "pass" or (phase == "performance" and verdict != Verdict.PASS.value)
+        found = Verdict(verdict) if is_whole else worst([Verdict(verdict), Verdict.INCOMPLETE])
+        verdicts |= {host: worst([found, verdicts.get(host, found)]) for host in hosts}
+    return {node: NodeRecord(verdict=verdict.value) for node, verdict in verdicts.items()}
+
+
+def _node(host: str, names: Mapping[str, object]) -> str:
+    """The node of a host, which may have a domain."""
+    short = host.partition(".")[0]
+    return short if short in names and host not in names else host

@@ -1,0 +1,218 @@
+"""Reads a store. Nothing damaged or foreign is passed over: it is an error that names the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from pathlib import Path
+
+import polars as pl
+
+from fabricheck.errors import UserError
+from fabricheck.history import folders, tables
+from fabricheck.history.folders import METRICS, RUNS, SAMPLES, Entry
+from fabricheck.history.session import read_record
+
+_SCHEMAS = {RUNS: tables.RUNS, METRICS: tables.METRICS, SAMPLES: tables.SAMPLES}
+#: More threads than cores: on a network file system reading is waiting.
+READERS = 8
+
+
+def history(
+    store: Path,
+    *,
+    system: str,
+    partitions: Collection[str] = (),
+    environments: Collection[str] = (),
+    tests: Collection[str] = (),
+    metrics: Collection[str] = (),
+    sessions: Collection[str] = (),
+    tags: Collection[str] = (),
+    since: datetime | None = None,
+    until: datetime | None = None,
+    software: Mapping[str, str] | None = None,
+) -> pl.DataFrame:
+    """One row for each metric of each run of a system that every filter lets through, sorted by the run's start.
+
+    Columns: `session` (ReFrame's session uuid), `run_id`, `started` (UTC), `system`, `partition` (its name alone),
+    `environment`, `test` (the unique name with parameters), `metric`, `unit`, `better` ("higher" or "lower"), `value`
+    (the median), `low` and `high` (the nonparametric 95% interval of the median), `count` (iterations), `deviation`
+    (1.4826 times the median absolute deviation of the iterations), `verdict` (the worst of the metric's own and of
+    what concerns its run as a whole), `nodes` (sorted host names), `software` and `tuning` (canonical JSON of names
+    and values), `components` (what the data pass: `node`, `node:part`, `node:part-part`), `tags`,
+    `rehearsal` (whether the session was on emulated GPUs).
+
+    A filter that is empty lets everything through; `tags` and `software` must all be there. `since` counts, `until` no
+    longer does; both need a time zone. Raises UserError where there is no store, no run that passes, a damaged or
+    foreign file, a run that is there twice, or a metric with two units.
+    """
+    for name, moment in (("since", since), ("until", until)):
+        if moment is not None and moment.tzinfo is None:
+            raise ValueError(f"{name} needs a time zone")
+    entries = entries_of(store, system)
+    for session in sessions:
+        if not any(each.session == session for each in entries):
+            raise UserError(_no_session(store, session, entries))
+    chosen = [each for each in entries if not sessions or each.session in sessions]
+    with ThreadPoolExecutor(READERS) as pool:
+        parts = list(pool.map(_metrics, chosen))
+    everything = pl.concat(parts) if parts else pl.DataFrame(schema=tables.HISTORY)
+    if everything.is_empty():
+        raise UserError(f"{store}: holds no metric of {system} yet: `fabricheck run --system {system}` adds some")
+    condition = pl.lit(True)
+    for column, wanted in (
+        ("partition", partitions),
+        ("environment", environments),
+        ("test", tests),
+        ("metric", metrics),
+    ):
+        if wanted:
+            condition &= pl.col(column).is_in(sorted(set(wanted)))
+    for tag in tags:
+        condition &= pl.col("tags").list.contains(tag)
+    if since is not None:
+        condition &= pl.col("started") >= since.astimezone(timezone.utc)
+    if until is not None:
+        condition &= pl.col("started") < until.astimezone(timezone.utc)
+    for name, version in (software or {}).items():
+        condition &= pl.col("software").is_in(_with_software(everything, name, version))
+    found = everything.filter(condition)
+    if found.is_empty():
+        raise UserError(f"{store}: no metric of {system} is left by these filters, of {_what_there_is(everything)}")
+    _check_unique(store, found)
+    _check_units(store, found)
+    return found.sort("started", "run_id", "partition", "environment", "test", "metric", maintain_order=True)
+
+
+def entries_of(store: Path, system: str) -> tuple[Entry, ...]:
+    """The entries of a system, oldest first. Raises UserError where there is none, or something foreign."""
+    known, foreign = folders.systems(store)
+    if foreign:
+        raise UserError(_foreign(foreign[0]))
+    if system not in known:
+        others = f"only of {', '.join(known)}" if known else "nor of any other: it is empty"
+        raise UserError(f"{store}: holds no runs of the system {system!r}, {others}")
+    content = folders.scan(store / system)
+    if content.foreign:
+        raise UserError(_foreign(content.foreign[0]))
+    if not content.entries:
+        raise UserError(f"{store}: holds no runs of the system {system!r} yet")
+    return content.entries
+
+
+def find_entries(store: Path, system: str | None, sessions: Sequence[str]) -> tuple[Entry, ...]:
+    """The entries of a system (of all: `None`), or those of `sessions`, each an id or how exactly one id begins.
+
+    Raises UserError for a session that is not there or not told apart, and as `entries_of` does.
+    """
+    names = [system] if system is not None else folders.systems(store)[0]
+    entries = [entry for name in names for entry in entries_of(store, name)]
+    if not entries:
+        raise UserError(f"{store}: the store is empty")
+    if not sessions:
+        return tuple(entries)
+    chosen = []
+    for text in sessions:
+        found = [each for each in entries if each.session == text] or [
+            each for each in entries if each.session.startswith(text)
+        ]
+        if not found:
+            raise UserError(_no_session(store, text, entries))
+        if len(found) > 1:
+            raise UserError(f"{store}: {len(found)} sessions begin with {text!r}: give more of its id")
+        chosen += found
+    return tuple(dict.fromkeys(chosen))
+
+
+def stored_runs(entry: Entry) -> Iterator[tables.StoredRun]:
+    """The runs of an entry, exactly as they were. Raises UserError where samples were pruned and for damage."""
+    sums = entry.sums()
+    samples = read_table(entry, SAMPLES, sums=sums)
+    runs = read_table(entry, RUNS, sums=sums)
+    try:
+        yield from tables.stored_runs(runs, samples)
+    except ValueError as error:
+        raise entry.damage(f"{RUNS}: {error}") from None
+
+
+def count_values(store: Path, system: str) -> int:
+    """How many rows `history` has of a system, without reading them. Raises UserError as `entries_of` does."""
+    return sum(map(_height, entries_of(store, system)))
+
+
+def _height(entry: Entry) -> int:
+    try:
+        return read_record(entry).metrics
+    except UserError:
+        return 0  # who reads its metrics says so
+
+
+def _metrics(entry: Entry) -> pl.DataFrame:
+    foreign = entry.foreign()
+    if foreign:
+        raise UserError(_foreign(entry.path / foreign[0]))
+    columns = [name for name in tables.HISTORY if name in tables.METRICS]
+    table = read_table(entry, METRICS, columns)
+    system = entry.path.parent.name
+    others = table.filter((pl.col("system") != system) | (pl.col("session") != entry.session))
+    if not others.is_empty():
+        raise entry.damage(f"holds metrics of session {others['session'][0]} of {others['system'][0]}")
+    return table.with_columns(rehearsal=pl.lit(read_record(entry).rehearsal))
+
+
+def read_table(
+    entry: Entry, name: str, columns: Iterable[str] | None = None, *, sums: Mapping[str, str] | None = None
+) -> pl.DataFrame:
+    """A table of an entry, or some of its columns; `sums`: checksums read before. Raises UserError for damage."""
+    content = entry.check(name, sums if sums is not None else entry.sums())
+    try:
+        return tables.from_parquet(content, _SCHEMAS[name], columns)
+    except ValueError as error:
+        raise entry.damage(f"{name} {error}") from None
+
+
+def _with_software(table: pl.DataFrame, name: str, version: str) -> list[str]:
+    """The texts of the software column that say this version; there are few different ones."""
+    return [text for text in table["software"].unique() if json.loads(text).get(name) == version]
+
+
+def _check_unique(store: Path, table: pl.DataFrame) -> None:
+    keys = ["run_id", "metric"]
+    twice = table.filter(table.select(keys).is_duplicated())
+    if not twice.is_empty():
+        run_id = twice["run_id"].sort()[0]
+        sessions = sorted(twice.filter(pl.col("run_id") == run_id)["session"].unique())
+        raise UserError(f"{store}: run {run_id} is there twice, in sessions {' and '.join(sessions)}: {folders.HINT}")
+
+
+def _check_units(store: Path, table: pl.DataFrame) -> None:
+    keys = ["partition", "environment", "test", "metric"]
+    mixed = (
+        table.group_by(keys)
+        .agg(pl.col("unit").unique().sort(), pl.col("better").unique().sort())
+        .filter((pl.col("unit").list.len() > 1) | (pl.col("better").list.len() > 1))
+        .sort(keys)
+    )
+    if not mixed.is_empty():
+        first = mixed.row(0, named=True)
+        units = " and ".join(first["unit"]) if len(first["unit"]) > 1 else "one unit, but which way is better differs"
+        raise UserError(
+            f"{store}: {first['metric']} of {first['test']} @{first['partition']}+{first['environment']} is in "
+            f"{units}: runs of different versions cannot be compared; choose some with since, until or sessions"
+        )
+
+
+def _what_there_is(table: pl.DataFrame) -> str:
+    days = table["started"].dt.strftime("%Y-%m-%d").sort()
+    return f"{table['session'].n_unique()} sessions from {days[0]} to {days[-1]}"
+
+
+def _no_session(store: Path, session: str, entries: Sequence[Entry]) -> str:
+    latest = ", ".join(each.session for each in entries[-3:])
+    return f"{store}: there is no session {session!r}; the latest are {latest}"
+
+
+def _foreign(path: Path) -> str:
+    return f"{path}: does not belong into a store: {folders.HINT}"
