@@ -156,7 +156,7 @@ def calibrate(
     groups = [rows if nodes is None else nodes.rows for rows, nodes in zip(groups, by_node, strict=True)]
     common = _common(groups, false_alarms, max(METRICS, len(groups), measured_at_once(kept)))
     for group, nodes in zip(groups, by_node, strict=True):
-        for found in _with_levels(_calibrated(group, common, limits), nodes, common.rate):
+        for found in _with_levels(_calibrated(group, common, limits), nodes, common):
             if isinstance(found, Calibrated):
                 references.append(found)
             else:
@@ -208,17 +208,21 @@ def _difference(first: str, second: str) -> str:
 
 @dataclass(frozen=True)
 class _Common:
-    """What metrics have in common: by unit, number of runs, and whether levels last, the spreads from a value to its
-    bound, for the `rate` of each; least spreads and persistence by kind, how many runs of each are needed, and how
-    those of a part stray together.
+    """What metrics have in common: by unit, number of runs, and whether one launch has to be right, the spreads from a
+    value to its bound, for the rate of each; least spreads and persistence by kind, how many runs of each are needed,
+    and how those of a part stray together.
     """
 
-    rate: float
+    rates: Mapping[bool, float]
     factors: Mapping[tuple[str, int, bool], float]
     spreads: Mapping[Kind, float]
     persistence: Mapping[Kind, Persistence]
     runs_needed: int
     together: Together | None
+
+    def is_launched_once(self, key: MetricKey) -> bool:
+        """Whether no other launch of the session says anything new of it."""
+        return self.persistence[key.kind].lasts or key.test.split()[0] in _LAUNCHED_ONCE
 
 
 def _common(groups: Sequence[pl.DataFrame], false_alarms: float, metrics: int) -> _Common:
@@ -236,19 +240,19 @@ def _common(groups: Sequence[pl.DataFrame], false_alarms: float, metrics: int) -
             found = deviations_of(_worse(rows), middle[kind])
             run = np.array([numbers[session] for session in rows["session"].to_list()])
             strays.setdefault(rows["unit"][0], []).append(Strays(rows, found, run))
-    rate = ALONE * false_alarms / metrics
+    of_session = {False: false_alarms, True: min(false_alarms, LASTING_FALSE_ALARMS)}
+    rates = {once: ALONE * most / metrics for once, most in of_session.items()}
     factors: dict[tuple[str, int, bool], float] = {}
     bounds: dict[str, float] = {}
     needed = FEWEST
     for unit, of_unit in strays.items():
         tail = joined_tail([each.values for each in of_unit], [each.session for each in of_unit])
         runs = sorted({each.values.size for each in of_unit})
-        for lasting, most in ((False, false_alarms), (True, min(false_alarms, LASTING_FALSE_ALARMS))):
-            factors |= {(unit, each, lasting): tail.factor(ALONE * most / metrics, each) for each in runs}
+        factors |= {(unit, each, once): tail.factor(rate, each) for each in runs for once, rate in rates.items()}
         bounds[unit] = factors[unit, runs[0], False]
-        needed = max(needed, tail.runs_needed(rate, runs[0]))
+        needed = max(needed, tail.runs_needed(rates[False], runs[0]))
     together = together_of_rows(strays, bounds, (1 - ALONE) * false_alarms)
-    return _Common(rate, factors, middle, persistence, needed, together)
+    return _Common(rates, factors, middle, persistence, needed, together)
 
 
 def _persistence(kinds: Mapping[Kind, Sequence[pl.DataFrame]]) -> dict[Kind, Persistence]:
@@ -308,8 +312,7 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
     between = float(found.spread)
     # The whole rate on either side: the judge calls only the worse one DEGRADED.
     spread = max(_own_spread(rows), common.spreads[key.kind])
-    once = persistence.lasts or key.test.split()[0] in _LAUNCHED_ONCE
-    reach = common.factors[rows["unit"][0], rows.height, once] * spread * persistence.widening
+    reach = common.factors[rows["unit"][0], rows.height, common.is_launched_once(key)] * spread * persistence.widening
     if reach > _WIDEST_REACH:
         more = common.runs_needed - rows.height
         needed = f"{more} more run{'s' if more > 1 else ''} needed" if more > 0 else "no bound is of use"
@@ -331,12 +334,13 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
     )
 
 
-def _with_levels(found: Calibrated | Refused, nodes: Nodes | None, rate: float) -> Iterator[Calibrated | Refused]:
+def _with_levels(found: Calibrated | Refused, nodes: Nodes | None, common: _Common) -> Iterator[Calibrated | Refused]:
     """A reference whose bounds are of the noise on one node, with the levels of `nodes` and bounds for any other."""
     if nodes is None or isinstance(found, Refused):
         yield found
         return
     reaches = -math.log1p(found.lower), math.log1p(found.upper)
+    rate = common.rates[common.is_launched_once(found.key)]
     if nodes.reach_of_any(max(reaches), rate) > _WIDEST_REACH:
         yield Refused(found.key, f"varies by {nodes.spread:.0%} from node to node: a bound for all nodes is useless")
         return
