@@ -153,7 +153,7 @@ def _this_machine(folder: Path, partitions: tuple[str, ...], access: tuple[str, 
     if not chosen.gpus and facts.hostname in chosen.nodes:
         return facts
     # The job's node has to see it: the temporary folder of a login node is its own.
-    kept = output_folder() / "captured" / chosen.name
+    kept = output_folder() / "captured" / re.sub(r"[^A-Za-z0-9_-]+", "-", chosen.name)
     command = ["srun", f"--partition={chosen.name}", "--nodes=1", "--ntasks=1", "--exclusive", "--time=10", *access]
     command += [f"--gres=gpu:{chosen.gres + ':' if chosen.gres else ''}{chosen.gpus}"] if chosen.gpus else []
     _run_job([*command, *module_command("fabricheck", "capture", str(kept))], kept, wait)

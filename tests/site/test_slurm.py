@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from fabricheck.commands.site import init
 from fabricheck.errors import UserError
 from fabricheck.model.network import fold
 from fabricheck.model.topology import load_topology
@@ -203,3 +207,22 @@ def test_lists_of_nodes_that_are_none_are_left_out() -> None:
     slurm = slurm_of(sinfo=CAPTURED["sinfo"] + line, topology=CAPTURED["topology"] + tree)
     assert [len(one.nodes) for one in slurm.partitions] == [5, 2, 9]
     assert [leaf.name for leaf in slurm.switches] == ["leaf0"]
+
+
+@pytest.mark.parametrize("name", ["../../x", 'gpu";touch x;"', "$(touch x)"])
+def test_a_partition_of_any_name_is_asked_by_a_folder_of_a_plain_one(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder stands in a command that people paste, too."""
+    (tmp_path / "listed").write_text(f"{name}|4|gpu:h100:4|n[1-4]|64|idle\n")
+    for program, does in {"sinfo": f"cat {tmp_path}/listed", "srun": f'echo "$@" >> {tmp_path}/asked; exit 1'}.items():
+        (tmp_path / program).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("RFM_PREFIX", str(tmp_path / "output"))
+    job = CliRunner().invoke(init, ["--system=x", f"--site={tmp_path / 'site'}"])
+    assert isinstance(job.exception, UserError)
+    asked = (tmp_path / "asked").read_text().splitlines()[-1]
+    folder = Path(asked.rpartition(" capture ")[2])
+    assert folder.parent == tmp_path / "output" / "captured"
+    assert re.fullmatch(r"[A-Za-z0-9_-]+", folder.name)
