@@ -119,7 +119,8 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     parts = [*shared, *_of_pairs(table)]
     named = {one for each in (*(cause.finding for cause in parts), *problems) for one in each.components if one.name}
     parts = _without_explained(parts, problems, named)
-    whole = [*_of_whole(table, runs, problems)]
+    busy = {node for each in findings if each.code == "node-busy" for one in each.components for node in one.nodes}
+    whole = [*_of_whole(table, runs, problems, busy)]
     collectives = [each for each in whole if not any(one.group.pairs for one in each.groups)]
     hosts = {host for each in parts for one in each.finding.components for host in one.nodes}
     crossed = [each for each in collectives if any(_hosts_of(runs[number]) & hosts for number in each.runs)]
@@ -273,8 +274,11 @@ def _between(ends: Sequence[Component], rows: Sequence[Row]) -> Component:
     return Component.between(source, destination, "out")
 
 
-def _of_whole(table: Sequence[Group], runs: Sequence[RunJudgement], problems: Sequence[Finding]) -> Iterator[Cause]:
-    """What is slow between all that was measured: by one library alone, on one node alone, or everywhere."""
+def _of_whole(
+    table: Sequence[Group], runs: Sequence[RunJudgement], problems: Sequence[Finding], busy: set[str]
+) -> Iterator[Cause]:
+    """What is slow between all that was measured: by one library alone, on one node alone, on nodes that are `busy`
+    with other work, or everywhere."""
     whole = [group for group in table if group.whole]
     # What is slow between all alike says nothing of where single bytes go wrong.
     split = [Affected(each, tuple(row for row in each.slow if not row.wrong) or each.slow) for each in whole]
@@ -283,8 +287,12 @@ def _of_whole(table: Sequence[Group], runs: Sequence[RunJudgement], problems: Se
         own = [each for each in split if _is_alike(each.rows) is alike]
         if own:
             verdict = worst(row.judgement.verdict for each in own for row in each.rows)
-            at_fault = _innocent_cleared(own, runs)
-            code = "slow-library" if at_fault else "all-slow" if alike else "no-healthy-majority"
+            hosts = frozenset[str]().union(*(_hosts_of(runs[each.group.run]) for each in own))
+            if hosts and hosts <= busy:
+                at_fault, code = tuple(map(Component.of_node, sorted(hosts))), "node-busy"
+            else:
+                at_fault = _innocent_cleared(own, runs)
+                code = "slow-library" if at_fault else "all-slow" if alike else "no-healthy-majority"
             yield Cause(Finding(code, verdict, "", at_fault), tuple(own), whole=True)
 
 

@@ -30,6 +30,7 @@ from tests.support.equal_runs import run_of as run_on_gpus
 from tests.support.findings import bad_finding
 from tests.support.made_runs import GIB, made_run, made_samples
 from tests.support.pages import cards_of
+from tests.support.synthetic import pair_run
 
 HEALTHY = Path(__file__).resolve().parents[1] / "data" / "emulated" / "healthy.jsonl"
 
@@ -189,3 +190,12 @@ def test_what_only_one_library_loses_is_the_library() -> None:
     by_ccl = replace(by_ccl, header={**by_ccl.header, "libraries": library})
     _, found = session([by_copy, by_ccl], judge_of())
     assert blamed(found)[0] == ("slow-library", ("NCCL 2.29.1",)), blamed(found)
+
+
+@pytest.mark.parametrize(("busy", "code"), [(("nid001",), "node-busy"), (("nid002",), "all-slow"), ((), "all-slow")])
+def test_where_all_is_slow_on_a_busy_node_that_is_named_and_no_setting(busy: tuple[str, ...], code: str) -> None:
+    """Nothing is known of the node before it is idle."""
+    slow = pair_run(bad={way: Verdict.FAIL for way in permutations(range(4), 2)})
+    told = [Finding("node-busy", Verdict.PASS, "3.9 of 4 cores", (Component.of_node(host),)) for host in busy]
+    ((found, components),) = blamed(diagnose([slow], slow.problems, told))
+    assert (found, components) == (code, busy if code == "node-busy" else ())
