@@ -88,7 +88,7 @@ class _Writer:
         tests = [self.runs[number].test for number in cause.runs]
         first = steps(finding, system=self.system)[:1]
         next_ = (
-            *(first if finding.code == "wrong-bytes" or not finding.components else ()),
+            *(first if finding.code == "wrong-bytes" or cause.whole or not finding.components else ()),
             *self.parts.looks(finding.components),
             _again(tests, self.system),
         )
@@ -102,7 +102,7 @@ class _Writer:
         if cause.crossed:
             loss += f"; slow, too: {plural(cause.crossed, 'collective')} over all GPUs"
         return Card(
-            self.parts.place(finding.components) or headline(finding),
+            headline(finding) if cause.whole else self.parts.place(finding.components) or headline(finding),
             finding.verdict,
             self._source(cause),
             loss,
