@@ -39,11 +39,13 @@ def all_codes() -> Iterator[str]:
 
 
 def findings_in(content: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """All findings of a verdict.json, worst first: of the session, of its runs, of metrics, and those that are told.
+    """All findings of a verdict.json, worst first: what explains the session (not in those of earlier versions), its
+    problems, those of its runs and metrics, and what is told.
 
     Raises KeyError, ValueError or TypeError for anything else.
     """
-    found = [Finding.from_json(each) for each in content["problems"]]
+    found = list(map(Finding.from_json, content["problems"]))
+    found = [*(each for each in map(Finding.from_json, content.get("causes", ())) if each not in found), *found]
     for run in content["runs"]:
         found += map(Finding.from_json, run["problems"])
         found += [_of_metric(each) for each in run["metrics"] if each["verdict"] != Verdict.PASS.value]
@@ -83,7 +85,8 @@ def explain_run(content: Mapping[str, Any], run: str) -> Iterator[str]:
         yield f"{code}: {first.entry.alone}"
         for each in own[:_MOST_NAMED]:
             yield f"  {line(each, system=system, run=run)}"
-            yield f"    {each.message}"
+            if each.message:
+                yield f"    {each.message}"
         if more := own[_MOST_NAMED:]:
             yield f"  and {len(more)} more"
         yield from of_entry(first.entry, steps(first, system=system, run=run))

@@ -39,10 +39,12 @@ def write_json(
     system: str,
     problems: Sequence[Finding],
     findings: Sequence[Finding],
+    causes: Sequence[Finding] = (),
     fleet: FleetVerdict | None = None,
     session: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the verdict, the problems and the findings of the session, and every judged run with its metrics.
+    """Write the verdict, what explains it (`causes`, the most probable first), the problems and the findings of the
+    session, and every judged run with its metrics.
 
     With `fleet` also the verdict of each of its nodes. `session`: which one this is, in a few words each.
     """
@@ -56,6 +58,7 @@ def write_json(
         "exit_status": EXIT_CODES[verdict],
         **({"fleet": as_json(fleet)} if fleet is not None else {}),
         "coverage": {**asdict(reached), "message": reached.message},
+        "causes": [each.as_json() for each in causes],
         "problems": [each.as_json() for each in found],
         "findings": [each.as_json() for each in findings],
         "runs": [{"test": each.test, **run_as_json(each)} for each in runs],

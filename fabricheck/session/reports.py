@@ -19,9 +19,16 @@ PAGE = "report.html"
 def write_for_programs(session: Session, outcome: Outcome, system: str) -> None:
     """Writes verdict.json, junit.xml and metrics.prom."""
     folder, judged, problems = session.folder, outcome.judged, outcome.problems
-    found, fleet = outcome.findings, outcome.fleet
-    which = _which(session)
-    write_json(judged, folder / VERDICT, system=system, problems=problems, findings=found, fleet=fleet, session=which)
+    write_json(
+        judged,
+        folder / VERDICT,
+        system=system,
+        problems=problems,
+        findings=outcome.findings,
+        causes=[each.finding for each in outcome.diagnosis.causes],
+        fleet=outcome.fleet,
+        session=_which(session),
+    )
     write_junit(judged, folder / "junit.xml", system=system, problems=problems)
     write_prometheus(judged, folder / "metrics.prom", system=system, problems=problems)
 

@@ -90,6 +90,23 @@ def test_a_run_is_explained_finding_by_finding(
     assert f"fabricheck bundle {run} --hide-names" in " ".join(out.split())
 
 
+def test_what_explains_a_run_is_explained_first_and_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    busy = Finding("node-busy", Verdict.FAIL, "", (Component.of_node("nid001"),))
+    folder = tmp_path / "run"
+    folder.mkdir()
+    run = pair_run(bad={(2, 1): Verdict.FAIL})
+    write_json([run], folder / "verdict.json", system="alps", problems=[GPU], findings=[TOLD], causes=[busy, GPU])
+    status, out, _ = explain(capsys, folder)
+    assert status == 0
+    assert [each.partition(":")[0] for each in out.splitlines() if each[:1].islower()] == [
+        "node-busy",
+        "below-floor",
+        "slow-gpu",
+        "scaling",
+    ]
+    assert "top -b -n 1 on nid001" in out
+
+
 def test_many_findings_of_a_code_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = explain(capsys, verdict_in(tmp_path / "run", *[GPU] * 30))
     assert status == 0

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fabricheck.records.finding import Finding
 from fabricheck.records.state import GpuProcess, States
 from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.report.lines import summary
@@ -30,10 +31,13 @@ def prometheus(path: Path) -> dict[str, list[tuple[dict[str, str], float]]]:
 
 def test_json_holds_the_verdict_the_problems_and_every_metric(tmp_path: Path) -> None:
     run = pair_run(bad={(2, 1): Verdict.FAIL})
-    write_json([run], tmp_path / "verdict.json", system="example", problems=[LOST], findings=[note("it scales")])
+    slow = Finding("all-slow", Verdict.FAIL, "")
+    notes = [note("it scales")]
+    write_json([run], tmp_path / "verdict.json", system="example", problems=[LOST], findings=notes, causes=[slow])
     content = json.loads((tmp_path / "verdict.json").read_text(encoding="utf-8"))
     assert (content["verdict"], content["exit_status"]) == ("INCOMPLETE", EXIT_CODES[Verdict.INCOMPLETE])
     assert content["problems"] == [LOST.as_json()]
+    assert content["causes"] == [slow.as_json()]
     assert content["findings"] == [note("it scales").as_json()]
     (only,) = content["runs"]
     assert (only["hosts"], only["busy"]) == (["nid001"], [])
