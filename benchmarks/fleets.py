@@ -30,10 +30,10 @@ from fabricheck.diagnosis.network.routes import Design, Ways, design
 from fabricheck.fleet.screen import ROUNDS, ROUNDS_AGAIN
 from fabricheck.judge.outliers import Parts, may_be_outliers, outliers
 from fabricheck.judge.policy import Policy, load_policy
-from fabricheck.model.network import node_of
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.launches import Launch
 from fabricheck.suite import suite_root
+from fabricheck.topology.network import node_of
 
 Floats = npt.NDArray[np.float64]
 NODES, LEAVES, SPINES = 512, 32, 8

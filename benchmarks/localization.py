@@ -30,7 +30,7 @@ from fabricheck.diagnosis.blame import Group
 from fabricheck.diagnosis.network.localize import Localization, Locator
 from fabricheck.diagnosis.network.plan import Plan, retest, screen
 from fabricheck.diagnosis.network.routes import Design, FloatArray, Ways, design, max_min_rates
-from fabricheck.model.network import Network, NetworkLink, NetworkSwitch, Route
+from fabricheck.topology.network import Network, NetworkLink, NetworkSwitch, Route
 
 KINDS = ("node", "port", "cable", "leaf", "trunk", "switch")
 _SCALE = 0.96

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError
+from fabricheck.expectation.transfers import Message, Step, steps_of
 from fabricheck.findings.cross_check import one_way_us
-from fabricheck.model.transfers import Message, Step, steps_of
 from fabricheck.records.operations import GROUP_PATTERNS
 from fabricheck.records.run import Groups, Run
 from fabricheck.results.fabricbench import read_run

@@ -36,8 +36,8 @@ from typing import Any
 
 from fabricheck.errors import UserError
 from fabricheck.judge.policy import load_policy
-from fabricheck.model.network import unfold
 from fabricheck.suite import suite_root
+from fabricheck.topology.network import unfold
 from fabricheck.visible import escaped
 
 # A reason is one word of a command; schedulers cut long ones.

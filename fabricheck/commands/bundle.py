@@ -51,9 +51,9 @@ def bundle(*, folder: Path, output: Path | None, hide_names: bool, more: tuple[s
 def _nodes(folder: Path) -> tuple[str, ...]:
     """The names of all nodes and switches, by the topology of the run's system and by Slurm, where they say them."""
     from fabricheck.jsonfile import read_json
-    from fabricheck.model.topology import find_topology
     from fabricheck.state.programs import ask
     from fabricheck.suite import site_root
+    from fabricheck.topology.model import find_topology
 
     found = [*ask(["sinfo", "--all", "--noheader", "--Node", "--format=%N"], 10).output.split()]
     with contextlib.suppress(UserError, TypeError, LookupError):

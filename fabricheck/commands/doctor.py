@@ -41,11 +41,11 @@ def doctor(
     fabricheck doctor --system alps --prolog
     """
     from fabricheck.judge.node_state import evidence_of_node, finding_of
-    from fabricheck.model.topology import find_topology
     from fabricheck.records.verdict import EXIT_CODES, Verdict, worst
     from fabricheck.report.lines import steps
     from fabricheck.session.doctor import NodeHangs, ask_this_node, start_ranks
     from fabricheck.suite import site_root
+    from fabricheck.topology.model import find_topology
 
     if prolog and built is not None:
         raise UserError("--prolog starts no rank, which may take longer: leave out --built")

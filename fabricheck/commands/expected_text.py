@@ -5,11 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+from fabricheck.expectation.estimates import Estimate
 from fabricheck.judge.expected_table import Row
 from fabricheck.judge.published import Published
-from fabricheck.model.estimates import Estimate
-from fabricheck.model.topology import Topology
 from fabricheck.records.operations import PAIRS
+from fabricheck.topology.model import Topology
 
 WIDTH = 80
 #: How many units of this kind are one Gb/s.

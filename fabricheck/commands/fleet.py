@@ -57,7 +57,7 @@ def fleet_of(suite: Suite, selection: Selection, wanted: Wanted, output: Path, s
     from fabricheck.fleet.record import Fleet
     from fabricheck.fleet.resume import find_earlier
     from fabricheck.fleet.settings import partition_in
-    from fabricheck.model.network import fold
+    from fabricheck.topology.network import fold
 
     where, name, options = selection.system, selection.whole_system, tuple(selection.arguments())
     partition = partition_in(suite.settings(name), where)
@@ -144,8 +144,8 @@ def ledger(*, system: str, store: Path | None, oldest: int | None, as_json: bool
     from fabricheck.fleet.nodes import choose
     from fabricheck.history.ledger import read_ledger
     from fabricheck.history.text import ledger_lines, to_json
-    from fabricheck.model.network import fold
     from fabricheck.suite import Suite, output_folder, suite_root
+    from fabricheck.topology.network import fold
 
     if oldest is not None and as_json:
         raise UserError("--oldest prints a list of nodes, and --json all that is known: give one of them")
@@ -180,7 +180,7 @@ def _nodes_of(suite: Suite, where: str) -> _Known:
     """Of the partition by Slurm, else by the network of its topology. Raises UserError for an unknown one."""
     from fabricheck.fleet.nodes import SLURM, slurm_states
     from fabricheck.fleet.settings import partition_in
-    from fabricheck.model.topology import find_topology
+    from fabricheck.topology.model import find_topology
 
     name = where.partition(":")[0]
     suite.require(name)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from fabricheck.judge.published import Published
     from fabricheck.judge.references import References
     from fabricheck.judge.verdicts import RunJudgement
-    from fabricheck.model.topology import Topology
     from fabricheck.records.verdict import Verdict
+    from fabricheck.topology.model import Topology
 
 _LARGEST_TEXT = 64 << 20
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -248,9 +248,9 @@ def _policy(path: Path | None) -> Policy:
 
 
 def _topology(system: str | None, path: Path | None) -> Topology | None:
-    from fabricheck.model.topology import find_topology, load_topology
     from fabricheck.site.validation import require_partition
     from fabricheck.suite import site_root, suite_root
+    from fabricheck.topology.model import find_topology, load_topology
 
     if system is not None:
         require_partition(suite_root(), system)

@@ -16,8 +16,8 @@ from fabricheck.wholefile import read_file
 if TYPE_CHECKING:
     from fabricheck.diagnosis.network.localize import Localization
     from fabricheck.diagnosis.network.routes import Routing, Ways
-    from fabricheck.model.network import Network
-    from fabricheck.model.topology import Topology
+    from fabricheck.topology.model import Topology
+    from fabricheck.topology.network import Network
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _ADAPTIVE = click.option(
@@ -78,7 +78,7 @@ def plan(
     """
     from fabricheck.diagnosis.network.plan import all_pairs, retest, screen, write_rounds
     from fabricheck.diagnosis.network.routes import Ways
-    from fabricheck.model.network import unfold
+    from fabricheck.topology.network import unfold
 
     _, network = _network(system)
     names = unfold(nodes)
@@ -198,9 +198,9 @@ def _least(detectable: Mapping[str, float], ways: Ways) -> dict[str, tuple[float
 
 
 def _network(system: str) -> tuple[Topology, Network]:
-    from fabricheck.model.topology import find_topology, load_topology
     from fabricheck.site.validation import require_partition
     from fabricheck.suite import site_root, suite_root
+    from fabricheck.topology.model import find_topology, load_topology
 
     if system.endswith((".yaml", ".yml")):
         topology = load_topology(Path(system))
@@ -214,7 +214,7 @@ def _network(system: str) -> tuple[Topology, Network]:
 
 def _routing(network: Network, path: Path | None) -> Routing | None:
     """Known routes from a file: `SOURCE DESTINATION PART...`; the route is the one that goes over all these parts."""
-    from fabricheck.model.network import Route
+    from fabricheck.topology.network import Route
 
     if path is None:
         return None

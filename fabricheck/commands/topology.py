@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fabricheck.judge.expected_table import Row
     from fabricheck.judge.published import Published
     from fabricheck.judge.references import References
-    from fabricheck.model.topology import Topology
+    from fabricheck.topology.model import Topology
 
 
 @click.command()
@@ -39,9 +39,9 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
     fabricheck expected alps --unit GB/s --svg node.svg
     """
     from fabricheck.commands.expected_text import expected_text
+    from fabricheck.expectation.estimates import estimates
     from fabricheck.judge.expected_table import rows
-    from fabricheck.model.drawing import draw
-    from fabricheck.model.estimates import estimates
+    from fabricheck.topology.drawing import draw
     from fabricheck.wholefile import whole_file
 
     topology, references, published = _load(system)
@@ -103,9 +103,9 @@ def validate(context: click.Context, names: tuple[str, ...]) -> None:
 def _load(system: str) -> tuple[Topology, References | None, tuple[Published, ...]]:
     from fabricheck.judge.published import load_published
     from fabricheck.judge.references import load_references
-    from fabricheck.model.topology import find_topology, load_topology
     from fabricheck.site.validation import require_partition
     from fabricheck.suite import site_root, suite_root
+    from fabricheck.topology.model import find_topology, load_topology
 
     if system.endswith((".yaml", ".yml")):
         return load_topology(Path(system)), None, ()

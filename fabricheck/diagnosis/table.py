@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.errors import UserError
+from fabricheck.expectation.components import components_of
+from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.components import components_of
-from fabricheck.model.graph import node_graph
-from fabricheck.model.placement import ends_of_ranks, gpu_of_ranks
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.guards import list_ranks
+from fabricheck.topology.graph import node_graph
 
 #: An INVALID or INCOMPLETE metric says nothing of the speed of what its data pass.
 SLOW = (Verdict.DEGRADED, Verdict.FAIL)

@@ -20,12 +20,12 @@ import numpy as np
 
 from fabricheck.errors import UserError
 from fabricheck.judge.statistics import median_interval
-from fabricheck.model.nic import one_to_one, packed, round_robin
-from fabricheck.model.topology import Topology
 from fabricheck.records.finding import Finding
 from fabricheck.records.operations import GROUP_PATTERNS
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.model import Topology
+from fabricheck.topology.nic import one_to_one, packed, round_robin
 
 Scheme = Literal["packed", "round-robin", "one-to-one", "dynamic"]
 

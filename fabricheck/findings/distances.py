@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fabricheck.judge.statistics import Summary, median_interval, summarize
-from fabricheck.model.network import DISTANCES, Network
 from fabricheck.records.finding import Finding
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, UNITS, Quantity
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.network import DISTANCES, Network
 from fabricheck.units import format_size
 
 

@@ -28,9 +28,9 @@ from fabricheck.findings.ratio_tests import (
 from fabricheck.findings.slowdown import Slowdown, slowdowns
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.system import SystemJudge
-from fabricheck.model.network import DISTANCES
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
 from fabricheck.records.operations import PAIRS, VICTIMS
+from fabricheck.topology.network import DISTANCES
 from fabricheck.units import format_size
 
 COLLECTIVES = ("alltoall", "allreduce", "allgather", "reduce_scatter", "broadcast", "reduce")

@@ -24,10 +24,10 @@ from fabricheck.judge.evidence import short_name
 from fabricheck.judge.node_state import findings_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.network import Network, fold, unfold
 from fabricheck.records.finding import Finding, split
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict, worst
+from fabricheck.topology.network import Network, fold, unfold
 
 
 def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:

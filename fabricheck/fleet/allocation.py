@@ -11,7 +11,7 @@ from typing import Any
 from fabricheck.errors import UserError
 from fabricheck.fleet.nodes import SLURM, Choice
 from fabricheck.fleet.record import Fleet
-from fabricheck.model.network import fold, unfold
+from fabricheck.topology.network import fold, unfold
 
 #: Minutes of a job of which nobody says how long it is to be.
 MINUTES = 60

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fabricheck.errors import UserError
-from fabricheck.model.network import fold, unfold
+from fabricheck.topology.network import fold, unfold
 
 #: ReFrame's schedulers for it.
 SLURM = ("slurm", "squeue")

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.jsonfile import read_json
-from fabricheck.model.network import fold
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.network import fold
 
 #: In the folder of a fleet, and in that of a run.
 FILE, EXCLUDED, ENDED, FOLDER = "fleet.json", "excluded.jsonl", "ended.txt", "fleet"

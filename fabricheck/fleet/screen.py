@@ -34,12 +34,12 @@ from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, proved, write_fin
 from fabricheck.fleet.resume import take_launch
 from fabricheck.fleet.steps import Ended, run_step, words_of_step
 from fabricheck.judge.policy import Policy, load_policy
-from fabricheck.model.network import Network, node_of
-from fabricheck.model.topology import Topology, find_topology
 from fabricheck.records.finding import Finding
 from fabricheck.records.operations import COLLECTIVES_ONLY
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import site_root, suite_root
+from fabricheck.topology.model import Topology, find_topology
+from fabricheck.topology.network import Network, node_of
 
 ROUNDS, ROUNDS_AGAIN = 8, 4
 # As often nodes may be lost in one launch.

@@ -22,9 +22,9 @@ from fabricheck.history.series import KEY, MetricKey, check_history
 from fabricheck.history.tails import deviations_of, joined_tail
 from fabricheck.history.together import Strays, together_of_rows
 from fabricheck.judge.parts import Together
-from fabricheck.model.network import fold
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.rehearsal import REHEARSAL
+from fabricheck.topology.network import fold
 
 # A tenth of a percent: what a clock cannot tell and nobody acts on.
 _LEAST_SPREAD = 0.001

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from fabricheck.errors import UserError
+from fabricheck.expectation.of_metric import TRANSPORTS, expectation
+from fabricheck.expectation.question import FLOOR_FRACTION
 from fabricheck.history.series import MetricKey
 from fabricheck.judge.policy import Scope
 from fabricheck.judge.system import SystemJudge, parse_attribute
-from fabricheck.model.of_metric import TRANSPORTS, expectation
-from fabricheck.model.question import FLOOR_FRACTION
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import parse_metric_name
 from fabricheck.records.operations import COLLECTIVES, PAIRS

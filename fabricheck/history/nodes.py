@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from fabricheck.expectation.components import links_of_pairs
 from fabricheck.history.folders import RUNS, Entry
 from fabricheck.history.reading import read_table
 from fabricheck.history.session import NodeRecord, SessionRecord
 from fabricheck.history.tables import verdict_of_whole
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.components import links_of_pairs
 from fabricheck.records.case import Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict, worst

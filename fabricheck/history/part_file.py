@@ -20,11 +20,11 @@ from fabricheck.history.robust import centre_and_spread
 from fabricheck.judge.known import Facts, Part, is_comparable, links_on_the_way, load_part
 from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.system import SystemJudge
-from fabricheck.model.topology import Topology
 from fabricheck.records.metrics import Metric, metrics_of
 from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.records.run import Device, Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.model import Topology
 from fabricheck.units import format_size
 
 _ALONE = ("local_copy", "host_to_device", "device_to_host", "host_stream")

@@ -19,8 +19,8 @@ from fabricheck.history.calibrate import Calibrated, Calibration, shares_of
 from fabricheck.history.limits import parse_test
 from fabricheck.judge.parts import Together
 from fabricheck.judge.references import NODES, PROVENANCE, SOURCES, UNCALIBRATED, load_references
-from fabricheck.model.network import fold
 from fabricheck.suite import INSTALLED
+from fabricheck.topology.network import fold
 
 _INDEX = "$index"
 _SPECIAL = (SOURCES, PROVENANCE, UNCALIBRATED)

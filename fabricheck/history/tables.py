@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 from scipy.stats import median_abs_deviation
 
+from fabricheck.expectation.components import components_of
 from fabricheck.history.values import (
     UNJUDGED,
     attributes_of,
@@ -30,7 +31,6 @@ from fabricheck.history.values import (
 from fabricheck.judge.as_json import run_as_json
 from fabricheck.judge.statistics import median_interval
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.components import components_of
 from fabricheck.records.case import Case, CheckJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import metrics_of

@@ -16,13 +16,13 @@ from fabricheck.history.folders import Entry
 from fabricheck.history.session import FindingRecord, NodeRecord, SessionRecord, Yardsticks, read_record
 from fabricheck.judge.overall import rehearsed
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.topology import partition_files
 from fabricheck.records.case import Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.rehearsal import REHEARSAL, drove_real_gpus
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.suite import site_root
+from fabricheck.topology.model import partition_files
 
 # Clocks of the machines of one site differ by less than this.
 _SLACK = timedelta(minutes=1)

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fabricheck.model.schema import Rate
-from fabricheck.model.topology import Cpu, Gpu, Link, Nic, Switch, Topology
+from fabricheck.topology.model import Cpu, Gpu, Link, Nic, Switch, Topology
+from fabricheck.topology.schema import Rate
 from fabricheck.units import parse_rate
 
 _Text = Annotated[str, Field(min_length=1)]

@@ -16,21 +16,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fabricheck.expectation.in_rounds import is_in_round, round_of
+from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks, nics_of_lone_ranks
 from fabricheck.judge.outliers import Parts
 from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.graph import node_graph
-from fabricheck.model.in_rounds import is_in_round, round_of
-from fabricheck.model.network import Network, node_of
-from fabricheck.model.nic import nic_of
-from fabricheck.model.orbits import orbit
-from fabricheck.model.placement import ends_of_ranks, gpu_of_ranks, nics_of_lone_ranks
-from fabricheck.model.topology import Gpu, Topology
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.graph import node_graph
+from fabricheck.topology.model import Gpu, Topology
+from fabricheck.topology.network import Network, node_of
+from fabricheck.topology.nic import nic_of
+from fabricheck.topology.orbits import orbit
 from fabricheck.units import format_size
 
 _ALONE = ("local_copy", "host_to_device", "device_to_host", "host_stream")

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from fabricheck.errors import UserError
+from fabricheck.expectation.placement import gpu_of_ranks
 from fabricheck.judge.evidence import Evidence, short_name
-from fabricheck.model.nic import nic_of
-from fabricheck.model.placement import gpu_of_ranks
-from fabricheck.model.topology import Topology
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.model import Topology
+from fabricheck.topology.nic import nic_of
 
 # The kernel counts more than the kept iterations, never less, where it counts them at all. A library may stripe a GPU's
 # data over some NICs; of one that it does not use at all there is next to nothing.

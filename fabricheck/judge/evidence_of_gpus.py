@@ -16,9 +16,9 @@ from fabricheck.judge.counter_rules import (
     rises_of,
 )
 from fabricheck.judge.evidence import MPS, Evidence, Node
-from fabricheck.model.topology import Topology
 from fabricheck.records.state import GpuState, Xid
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.model import Topology
 
 # The GPU protects itself: it is not as fast as it should be, whatever it is asked to do.
 _PROTECTS = {

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from fabricheck.judge.counter_rules import CONGESTION, NIC_COUNTERS, judge_counters, rises_of
 from fabricheck.judge.evidence import Evidence, Node
-from fabricheck.model.topology import Topology
 from fabricheck.records.state import NicState
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.model import Topology
 
 # Of the segments that a node received, the share that came after a gap, and of those that the others sent, the share
 # that made them recover from a loss. On healthy shaped links, whose shaper drops what is too fast, up to 6% and 0.036%;

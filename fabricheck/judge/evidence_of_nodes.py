@@ -10,11 +10,11 @@ from typing import Any
 
 from fabricheck.extras import parse_cores
 from fabricheck.judge.evidence import Evidence, Node, short_name
-from fabricheck.model.network import fold
 from fabricheck.records.run import Run
 from fabricheck.records.state import NodeState
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import set_by_launcher
+from fabricheck.topology.network import fold
 
 # A launcher starts all nodes within its own time-out (fabricheck.rfm.state); what is more is the clock.
 _CLOCK_S = 60.0

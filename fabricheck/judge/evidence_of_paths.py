@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from fabricheck.judge.evidence import Evidence, Node
-from fabricheck.model.network import fold
-from fabricheck.model.topology import Topology
 from fabricheck.records.state import BlockedPath
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.model import Topology
+from fabricheck.topology.network import fold
 
 
 def evidence_of_paths(nodes: Sequence[Node], topology: Topology | None) -> Iterator[Evidence]:

@@ -7,20 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 
+from fabricheck.expectation.between_nodes import link_loads
+from fabricheck.expectation.in_rounds import company_of_pairs, is_in_round
+from fabricheck.expectation.of_metric import expectation
+from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
+from fabricheck.expectation.question import FLOOR_FRACTION
 from fabricheck.judge.judge import Expect
 from fabricheck.judge.known import switch_is_left_out
 from fabricheck.judge.policy import Policy, host_memory_of
-from fabricheck.model.between_nodes import link_loads
-from fabricheck.model.in_rounds import company_of_pairs, is_in_round
-from fabricheck.model.network import Network
-from fabricheck.model.of_metric import expectation
-from fabricheck.model.placement import ends_of_ranks, gpu_of_ranks
-from fabricheck.model.question import FLOOR_FRACTION
-from fabricheck.model.topology import Topology
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import Quantity
 from fabricheck.records.operations import SPARSE, VICTIMS
 from fabricheck.records.run import Run, Samples
+from fabricheck.topology.model import Topology
+from fabricheck.topology.network import Network
 
 # Variables that name the interfaces or adapters that MPI libraries may use.
 _INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "UCX_NET_DEVICES")

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from functools import cache
 
 from fabricheck.errors import UserError
+from fabricheck.expectation import optimum
+from fabricheck.expectation.memory import host_device_gbps, host_link_gbps
+from fabricheck.expectation.of_metric import expectation
+from fabricheck.expectation.payload import Payload, least_payload
 from fabricheck.judge.references import References
-from fabricheck.model import optimum
-from fabricheck.model.graph import node_graph
-from fabricheck.model.memory import host_device_gbps, host_link_gbps
-from fabricheck.model.nic import alltoall_asymptotic_gbps, node_gbps
-from fabricheck.model.of_metric import expectation
-from fabricheck.model.payload import Payload, least_payload
-from fabricheck.model.topology import Gpu, Topology
 from fabricheck.records.metrics import parse_metric_name
 from fabricheck.records.operations import COLLECTIVES, PAIRS
+from fabricheck.topology.graph import node_graph
+from fabricheck.topology.model import Gpu, Topology
+from fabricheck.topology.nic import alltoall_asymptotic_gbps, node_gbps
 
 # Large enough that start-up times do not count.
 _BYTES = 1 << 30

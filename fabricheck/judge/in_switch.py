@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from fabricheck.expectation.algorithms import allreduce_in_switch
+from fabricheck.expectation.gpus import algorithm_of, node_part
+from fabricheck.expectation.placement import gpu_of_ranks
 from fabricheck.judge.known import Facts, is_comparable
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.algorithms import allreduce_in_switch
-from fabricheck.model.gpus import algorithm_of, node_part
-from fabricheck.model.graph import node_graph
-from fabricheck.model.placement import gpu_of_ranks
-from fabricheck.model.topology import Topology
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.operations import bus_factor
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.proof_logs import facts_of_remarks
+from fabricheck.topology.graph import node_graph
+from fabricheck.topology.model import Topology
 
 
 def switch_not_used(judged: RunJudgement, topology: Topology) -> Finding | None:

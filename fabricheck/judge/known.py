@@ -18,13 +18,9 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
+from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
 from fabricheck.judge.board import Board
 from fabricheck.judge.policy import Policy, Scope, host_memory_of, scope_of
-from fabricheck.model.graph import node_graph
-from fabricheck.model.host import host_links
-from fabricheck.model.network import node_of
-from fabricheck.model.placement import ends_of_ranks, gpu_of_ranks
-from fabricheck.model.topology import Topology
 from fabricheck.records.judgement import Expectation, Yardstick
 from fabricheck.records.metrics import BETTER, UNITS, Metric
 from fabricheck.records.operations import (
@@ -39,6 +35,10 @@ from fabricheck.records.operations import (
 )
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Device, Run, Samples
+from fabricheck.topology.graph import node_graph
+from fabricheck.topology.host import host_links
+from fabricheck.topology.model import Topology
+from fabricheck.topology.network import node_of
 from fabricheck.units import parse_size
 from fabricheck.yamlfile import read_yaml
 

@@ -9,7 +9,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from fabricheck.judge.known import Unmapped
-from fabricheck.model.schema import Rate
+from fabricheck.topology.schema import Rate
 from fabricheck.yamlfile import read_yaml
 
 _Text = Annotated[str, Field(min_length=1)]

@@ -16,13 +16,13 @@ from fabricheck.judge.evidence_of_nodes import evidence_of_nodes
 from fabricheck.judge.evidence_of_paths import evidence_of_paths
 from fabricheck.judge.node_rules import EXPLAINS_PATHS, evidence_of_rules
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.topology import Topology
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.run import Run
 from fabricheck.records.state import NodeState, States
 from fabricheck.records.verdict import Verdict, worst
+from fabricheck.topology.model import Topology
 
 #: More evidence beside one metric says nothing more.
 _MOST_BESIDE = 3

@@ -14,7 +14,6 @@ from fabricheck.judge.nics import KnownNic, load_nics
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.topology import Nic, Topology
 from fabricheck.records.catalogue import CATALOGUE
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
@@ -25,6 +24,7 @@ from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.point_tools import TOOLS, Point, read_points, samples_of
 from fabricheck.results.vendor import vendor_outputs
 from fabricheck.results.vendor_output import VendorOutput
+from fabricheck.topology.model import Nic, Topology
 from fabricheck.units import apart, format_size, parse_rate
 
 _NICS = re.compile(r"(\d+) x (\d+(?:\.\d+)?) Gb/s", re.ASCII)

@@ -19,10 +19,10 @@ from fabricheck.errors import UserError
 from fabricheck.judge.evidence import short_name
 from fabricheck.judge.levels import of_nodes, pair
 from fabricheck.judge.parts import Together
-from fabricheck.model.network import unfold
 from fabricheck.patterns import mistake_of
 from fabricheck.records.judgement import Reference
 from fabricheck.suite import outside_roots
+from fabricheck.topology.network import unfold
 from fabricheck.yamlfile import YamlFile, read_yaml
 
 SOURCES = "$sources"

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fabricheck.errors import UserError
+from fabricheck.expectation.achievable import between_hosts
 from fabricheck.judge.equals import Equals, equals_of
 from fabricheck.judge.outliers import Outlier, Parts, critical_value, outliers
 from fabricheck.judge.policy import Policy, Scope
 from fabricheck.judge.tails import find_slow_starts, find_slow_tails
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.achievable import between_hosts
 from fabricheck.records.catalogue import code_of_slow
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding, with_files

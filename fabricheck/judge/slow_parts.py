@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fabricheck.errors import UserError
+from fabricheck.expectation.components import components_of
 from fabricheck.judge.evidence import short_name
 from fabricheck.judge.levels import is_of
 from fabricheck.judge.parts import CUT, SESSION, Floats, Ints, Part, Slow, Together, parts_of, slow_parts
 from fabricheck.judge.references import References
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.components import components_of
 from fabricheck.records.catalogue import code_of_slow
 from fabricheck.records.component import Component, either
 from fabricheck.records.finding import Finding

@@ -23,8 +23,6 @@ from fabricheck.judge.siblings import Compared, compare_siblings
 from fabricheck.judge.slow_parts import judge_parts
 from fabricheck.judge.stalls import find_stalls
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.network import fold
-from fabricheck.model.topology import Topology, find_topology, load_topology, partition_files
 from fabricheck.records.case import Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Expectation, Reference, Yardstick
@@ -34,6 +32,8 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import described, site_root, suite_root
+from fabricheck.topology.model import Topology, find_topology, load_topology, partition_files
+from fabricheck.topology.network import fold
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict, worst
 
 if TYPE_CHECKING:
-    from fabricheck.model.topology import Topology
+    from fabricheck.topology.model import Topology
 
 
 #: What is wrong with a run that has no metric and says nothing else.

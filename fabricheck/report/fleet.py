@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Iterator
 
 from fabricheck.fleet.verdict import BadNode, FleetVerdict
-from fabricheck.model.network import fold
 from fabricheck.report.content import printable
 from fabricheck.report.parts import Parts
+from fabricheck.topology.network import fold
 
 #: What `--short` may take.
 LINES, COLUMNS = 10, 60

@@ -15,10 +15,8 @@ from markupsafe import Markup
 from plotly.colors import sample_colorscale
 
 from fabricheck.errors import UserError
+from fabricheck.expectation.components import components_of
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.components import components_of
-from fabricheck.model.drawing import Layout, box_width, describe, layout, width_of
-from fabricheck.model.topology import Link, Topology
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
@@ -26,6 +24,8 @@ from fabricheck.report.content import percent, plural, printable, quantity_of, w
 from fabricheck.report.figures.matrix import span_of
 from fabricheck.report.figures.plot import SCALE
 from fabricheck.report.figures.tables import Cell, Rows
+from fabricheck.topology.drawing import Layout, box_width, describe, layout, width_of
+from fabricheck.topology.model import Link, Topology
 
 _OUTLINE_PX = 2.5
 _EDGE_PX, _LEAST_HALF_PX = 45.0, 190.0  # beyond the middle of an outer box; of half a drawing

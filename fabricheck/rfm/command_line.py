@@ -88,7 +88,7 @@ def ranks_together(placement: str, where: str, ranks: int) -> str:
     `where`: `system:partition`, whose topology says which GPUs those are; rank i drives GPU i. Empty where no GPUs can
     be placed so.
     """
-    from fabricheck.model.memory import placements
+    from fabricheck.expectation.memory import placements
     from fabricheck.rfm.launch import topology_of
 
     topology = topology_of(where)

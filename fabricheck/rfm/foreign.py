@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fabricheck import mpi
-from fabricheck.model.products import GpuProduct, gpu_product
 from fabricheck.suite import described
+from fabricheck.topology.products import GpuProduct, gpu_product
 
 #: What a word in a module's name, a compiler, a variable or a feature says, the first that fits.
 _MPI = (

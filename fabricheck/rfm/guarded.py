@@ -9,12 +9,12 @@ from pathlib import Path
 import reframe as rfm
 
 from fabricheck import mpi
-from fabricheck.model.transport_paths import Paths
 from fabricheck.records.run import Run
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_fresh
 from fabricheck.rfm.outcome import own_status, words_of_job
 from fabricheck.rfm.paths import nics_of, with_logs
+from fabricheck.topology.transport_paths import Paths
 
 
 def read_guarded(

@@ -22,15 +22,15 @@ from fabricheck.fleet.allocation import seconds
 from fabricheck.fleet.nodes import SLURM
 from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.settings import KEY
-from fabricheck.model.network import fold
-from fabricheck.model.nic import gpus_of_ports
-from fabricheck.model.topology import Topology, find_topology
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.build import API_OF_CCL, missing_backend
 from fabricheck.state.programs import module_command
 from fabricheck.suite import described, site_root, suite_root
+from fabricheck.topology.model import Topology, find_topology
+from fabricheck.topology.network import fold
+from fabricheck.topology.nic import gpus_of_ports
 from fabricheck.tuning import Profile, load_profiles
 
 # Of a job's time what one launch over a fleet may take: it may have to be done again.

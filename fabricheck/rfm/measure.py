@@ -19,7 +19,6 @@ from fabricheck.errors import reason_of
 from fabricheck.extras import Effort, effort_problems, renamed_keys, unsupported_settings
 from fabricheck.fleet.settings import KEY
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.transport_paths import Paths
 from fabricheck.records.finding import Finding, with_files
 from fabricheck.records.metrics import expected_metric_names
 from fabricheck.records.operations import COLLECTIVES_ONLY, backend_of
@@ -61,6 +60,7 @@ from fabricheck.rfm.outcome import (
 )
 from fabricheck.rfm.paths import goes_by_host, paths_of
 from fabricheck.rfm.state import ask_nodes
+from fabricheck.topology.transport_paths import Paths
 from fabricheck.tuning import Library, Profile, libraries_of
 
 if TYPE_CHECKING:

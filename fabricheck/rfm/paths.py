@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fabricheck.model.transport_paths import Paths, ccl_paths, mpi_paths
 from fabricheck.records.operations import OPERATIONS
 from fabricheck.records.run import Run
 from fabricheck.results.proof_logs import (
@@ -21,6 +20,7 @@ from fabricheck.results.proof_logs import (
     read_open_mpi_log,
 )
 from fabricheck.rfm.launch import topology_of
+from fabricheck.topology.transport_paths import Paths, ccl_paths, mpi_paths
 
 ANY_PATH = Paths()
 

@@ -11,7 +11,6 @@ from reframe.core.builtins import fixture, run_after, variable
 from reframe.core.exceptions import SanityError
 from reframe.core.pipeline import RegressionTestPlugin
 
-from fabricheck.model.transport_paths import Paths
 from fabricheck.records.operations import backend_of
 from fabricheck.results.environment import without_values
 from fabricheck.results.vendor_output import VendorOutput
@@ -23,6 +22,7 @@ from fabricheck.rfm.suite_build import BuildImb, BuildNcclTests, BuildOneCcl, Bu
 from fabricheck.suites.benchmarks import FACTOR, REDUCTIONS, Asked, Benchmark, benchmark, options, sizes_between
 from fabricheck.suites.outputs import parse
 from fabricheck.suites.sources import what_the_site_says
+from fabricheck.topology.transport_paths import Paths
 from fabricheck.units import parse_size
 
 ERRORS = "vendor.err"

@@ -17,7 +17,6 @@ from fabricheck.judge.overall import overall
 from fabricheck.judge.references import ALL_OTHERS
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.network import fold
 from fabricheck.records.case import Case
 from fabricheck.records.finding import Finding, split
 from fabricheck.records.rehearsal import as_rehearsal
@@ -28,6 +27,7 @@ from fabricheck.session.problems import Known, problems_of_cases
 from fabricheck.session.reading import Session
 from fabricheck.site.validation import test_classes
 from fabricheck.suite import Suite
+from fabricheck.topology.network import fold
 
 
 @dataclass(frozen=True)

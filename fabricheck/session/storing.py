@@ -15,13 +15,13 @@ from fabricheck.history.tables import run_id_of, started_of
 from fabricheck.history.writing import Appended, NewSession, append, made_up_session, stored_runs_of
 from fabricheck.judge.references import Key
 from fabricheck.judge.system import SystemJudge, parse_attribute
-from fabricheck.model.topology import find_topology
 from fabricheck.records.case import Case
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import worst
 from fabricheck.session.outcome import Outcome, judge_session, read_result
 from fabricheck.session.reading import Session, read_session
 from fabricheck.suite import Suite, site_root
+from fabricheck.topology.model import find_topology
 
 
 def store_session(

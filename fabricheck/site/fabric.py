@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
-from fabricheck.model.network import fold
 from fabricheck.site.found import FoundNic
 from fabricheck.site.slurm import Leaf, Slurm
+from fabricheck.topology.network import fold
 
 # Gb/s of data of one lane (InfiniBand Architecture Specification; ibnetdiscover's names of speeds).
 _LANE_GBPS = {"SDR": 2, "DDR": 4, "QDR": 8, "FDR10": 10, "FDR": 13.64, "EDR": 25, "HDR": 50, "NDR": 100, "XDR": 200}

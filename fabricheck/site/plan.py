@@ -9,10 +9,10 @@ from typing import Any
 
 from fabricheck import mpi
 from fabricheck.errors import UserError
-from fabricheck.model.network import fold
 from fabricheck.site.found import Facts
 from fabricheck.site.slurm import Partition, Slurm
 from fabricheck.site.software import APIS, Library
+from fabricheck.topology.network import fold
 
 _LINKS = (("NVLink", "nvlink"), ("Infinity Fabric", "xgmi"), ("Xe Link", "xelink"))
 

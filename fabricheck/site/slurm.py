@@ -10,8 +10,8 @@ from typing import Any
 from ClusterShell.NodeSet import NodeSet
 
 from fabricheck.errors import UserError
-from fabricheck.model.network import node_set
 from fabricheck.state.programs import ask
+from fabricheck.topology.network import node_set
 
 _COMMANDS = {
     "sinfo": ["sinfo", "--noheader", "--format=%R|%D|%G|%N|%c|%t"],

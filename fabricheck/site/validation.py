@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
+from fabricheck.expectation.of_metric import TRANSPORTS, expectation
 from fabricheck.extras import (
     cores_problems,
     effort_problems,
@@ -24,11 +25,10 @@ from fabricheck.judge.known import load_parts
 from fabricheck.judge.nics import load_nics
 from fabricheck.judge.published import load_published
 from fabricheck.judge.references import ALL_OTHERS, References, load_references
-from fabricheck.model.of_metric import TRANSPORTS, expectation
-from fabricheck.model.topology import Topology, load_topology, partition_files
 from fabricheck.records.metrics import MetricName, parse_metric_name
 from fabricheck.records.operations import SPARSE, backend_of
 from fabricheck.suite import outside_roots, site_root
+from fabricheck.topology.model import Topology, load_topology, partition_files
 from fabricheck.units import parse_rate
 
 _MOST_SERVICE_LEVEL = 15  # four bits

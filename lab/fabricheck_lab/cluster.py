@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.locks import Taken, exclusive
-from fabricheck.model.topology import load_topology
+from fabricheck.topology.model import load_topology
 from fabricheck_lab import slurm
 from fabricheck_lab.layout import LOGIN, LOGIN_ADDRESS, Cable, Device, Layout, check_name, switch_of
 from fabricheck_lab.state import Journal, Process, end

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
-from fabricheck.model.algorithms import rings
-from fabricheck.model.graph import NodeGraph, node_graph
-from fabricheck.model.host import host_links, host_paths
-from fabricheck.model.nic import nic_of
-from fabricheck.model.rings import best_ring
-from fabricheck.model.topology import Gpu, Link, Topology
-from fabricheck.model.transport_paths import ccl_paths
+from fabricheck.expectation.algorithms import rings
+from fabricheck.expectation.rings import best_ring
 from fabricheck.records.rehearsal import UUID_MARK
+from fabricheck.topology.graph import NodeGraph, node_graph
+from fabricheck.topology.host import host_links, host_paths
+from fabricheck.topology.model import Gpu, Link, Topology
+from fabricheck.topology.nic import nic_of
+from fabricheck.topology.transport_paths import ccl_paths
 
 MOVERS = ("copy", "kernel", "ccl")
 

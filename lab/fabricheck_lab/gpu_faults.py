@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
-from fabricheck.model.host import host_links
+from fabricheck.topology.host import host_links
 from fabricheck_lab import node_faults
 from fabricheck_lab.cluster import Cluster
 from fabricheck_lab.node_faults import FACTS

@@ -12,8 +12,8 @@ from itertools import pairwise
 import networkx as nx
 
 from fabricheck.errors import UserError
-from fabricheck.model.network import Network
-from fabricheck.model.topology import Topology
+from fabricheck.topology.model import Topology
+from fabricheck.topology.network import Network
 
 # A plane is all NICs of one name. It has a /16 with a /24 for each switch, so that traffic of a NIC stays on its plane.
 _FIRST_PLANE = 78

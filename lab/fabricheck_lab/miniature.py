@@ -18,11 +18,11 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from fabricheck.errors import UserError
-from fabricheck.model.host import host_links
-from fabricheck.model.network import fold
-from fabricheck.model.topology import Topology, load_topology, partition_files
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
 from fabricheck.suite import MINIATURE
+from fabricheck.topology.host import host_links
+from fabricheck.topology.model import Topology, load_topology, partition_files
+from fabricheck.topology.network import fold
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import read_yaml
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
-from fabricheck.model.topology import Topology, find_topology
 from fabricheck.suite import suite_root
+from fabricheck.topology.model import Topology, find_topology
 from fabricheck_lab.description import LARGEST_ALLOCATION, Choices, write_node
 
 SOURCES = Path(__file__).resolve().parent / "standins"

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fabricheck.model.nic import gpus_of_ports, nic_of
-from fabricheck.model.topology import Topology, load_topology
 from fabricheck.suite import MINIATURE
+from fabricheck.topology.model import Topology, load_topology
+from fabricheck.topology.nic import gpus_of_ports, nic_of
 from fabricheck_lab import node
 from fabricheck_lab.cluster import FOLDER, TOPOLOGY, Cluster, require_machine
 from fabricheck_lab.description import Choices, vendor_of, write_node

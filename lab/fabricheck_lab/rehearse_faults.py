@@ -24,7 +24,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from fabricheck.model.topology import find_topology
+from fabricheck.topology.model import find_topology
 from fabricheck_lab import faults
 from fabricheck_lab.cluster import Cluster
 from fabricheck_lab.description import bus_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fabricheck.model.network import fold
+from fabricheck.topology.network import fold
 from fabricheck_lab.layout import LOGIN, LOGIN_ADDRESS, Layout
 
 # More than a node has ranks (Aurora: 12): all nodes share the cores of the machine.

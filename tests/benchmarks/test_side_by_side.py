@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.side_by_side import Table, Values, in_turn, nvbandwidth, ze_bandwidth, ze_peer
 from fabricheck.errors import UserError
-from fabricheck.model.transfers import steps_of
+from fabricheck.expectation.transfers import steps_of
 from fabricheck.records.run import Groups
 
 # nvbandwidth 0.8 on four H200, 2026-11-21; of two GPUs.

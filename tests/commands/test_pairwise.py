@@ -14,11 +14,11 @@ from fabricheck.cli import main
 from fabricheck.diagnosis.network.judge import judge_pairs
 from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.judge.policy import load_policy
-from fabricheck.model.network import Network
-from fabricheck.model.topology import load_topology
 from fabricheck.records.finding import split
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import suite_root
+from fabricheck.topology.model import load_topology
+from fabricheck.topology.network import Network
 from tests.support.result_files import HOST, Line, lines_of, settle, write
 
 TOPOLOGY = """\

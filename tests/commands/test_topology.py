@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from fabricheck.commands.topology import expected, validate
 from fabricheck.judge.expected_table import rows
-from fabricheck.model.drawing import box_width, draw, layout
+from fabricheck.topology.drawing import box_width, draw, layout
 from tests.support.nodes import PAPERS, ROOT, node, system
 
 

@@ -19,12 +19,12 @@ from fabricheck.fleet.verdict import FleetVerdict, verdict_of_fleet
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.topology import Topology, load_topology
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding, split
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
+from fabricheck.topology.model import Topology, load_topology
 from tests.support.equal_runs import judge_of, pairs
 from tests.support.equal_runs import run_of as run_on_gpus
 from tests.support.findings import bad_finding

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from fabricheck.diagnosis.causes import Diagnosis, diagnose
-from fabricheck.model.graph import node_graph
-from fabricheck.model.topology import Link, Switch
 from fabricheck.records.component import Component, Kind
+from fabricheck.topology.graph import node_graph
+from fabricheck.topology.model import Link, Switch
 from tests.support.equal_runs import judge_of, pairs, run_of
 from tests.support.made_runs import GIB, made_samples, noisy
 from tests.support.nodes import node, system

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.model.topology import find_topology, load_topology
+from fabricheck.topology.model import find_topology, load_topology
 from fabricheck_lab import node, node_faults
 from fabricheck_lab.description import Choices
 from fabricheck_lab.miniature import Miniature, write_suite, write_topology

@@ -18,10 +18,10 @@ import pytest
 
 from fabricheck.history.reading import entries_of
 from fabricheck.history.session import read_record
-from fabricheck.model.network import unfold
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
+from fabricheck.topology.network import unfold
 from fabricheck_lab import faults
 from fabricheck_lab.cluster import Cluster, emulated_cluster
 from fabricheck_lab.network_suite import TOPOLOGY, Site

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
 from fabricheck.findings.association import Association, find_associations, infer_association
-from fabricheck.model import nic
 from fabricheck.records.run import Groups, Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology import nic
 from tests.support.made_runs import MIB, made_run, made_samples
 from tests.support.nodes import system
 

@@ -6,9 +6,9 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.findings.distances import distance_classes, find_distance_classes
-from fabricheck.model.network import Network
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
+from fabricheck.topology.network import Network
 from tests.support.made_runs import MIB, made_run, made_samples
 from tests.support.nodes import system
 

@@ -15,7 +15,7 @@ from fabricheck.fleet.record import FOLDER, TROUBLES, Fleet, not_run, proved, re
 from fabricheck.fleet.resume import LAST, carry_on, find_earlier, is_taken_over, take_launch
 from fabricheck.fleet.sweep import sweep
 from fabricheck.fleet.verdict import verdict_of_fleet
-from fabricheck.model.network import unfold
+from fabricheck.topology.network import unfold
 from tests.support.result_files import HOST
 
 NODES = unfold("nid[001-004]")

@@ -10,10 +10,10 @@ import pytest
 
 from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, read_findings
 from fabricheck.fleet.screen import Screen
-from fabricheck.model.network import unfold
-from fabricheck.model.topology import load_topology
 from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
+from fabricheck.topology.model import load_topology
+from fabricheck.topology.network import unfold
 
 NODES = unfold("nid[001-008]")
 PROGRAM = ["fabricbench", "--operations=unidirectional", "--sizes=2MiB", "--timeout=20", "--output=result.jsonl"]

@@ -9,8 +9,8 @@ import pytest
 from fabricheck.fleet.record import TROUBLES, Fleet, read_findings
 from fabricheck.fleet.steps import Ended
 from fabricheck.fleet.sweep import findings_of, sweep
-from fabricheck.model.network import unfold
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.network import unfold
 
 NODES = unfold("nid[001-007]")
 # What it is called with before the command does not matter here, but for the node.

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from fabricheck import cli
-from fabricheck.model import topology as model
+from fabricheck.topology import model
 from tests.fuzz import damage, fuzz
 from tests.fuzz.fuzz_targets import ROOT, Copies, Target, not_as_stored, targets
 from tests.support.effort import is_full

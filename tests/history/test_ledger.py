@@ -15,9 +15,9 @@ from fabricheck.history.nodes import node_records
 from fabricheck.history.session import NodeRecord, VerdictName
 from fabricheck.history.text import ledger_lines
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.topology import find_topology
 from fabricheck.records.case import CheckJudgement
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.model import find_topology
 from tests.support.findings import bad_finding
 from tests.support.made_runs import made_run, made_samples
 from tests.support.sessions import ROOT, add, case, make_suite

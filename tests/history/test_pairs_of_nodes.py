@@ -19,10 +19,10 @@ from fabricheck.history.writing import append
 from fabricheck.judge.levels import level_on
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.network import fold
 from fabricheck.records.judgement import Judgement, Reference
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
+from fabricheck.topology.network import fold
 from tests.support.effort import effort
 from tests.support.histories import NOW, SYSTEM, Made, history
 from tests.support.result_files import Line

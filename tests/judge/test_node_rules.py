@@ -12,12 +12,12 @@ from fabricheck.judge.counter_rules import CONGESTION, GPU_COUNTERS, LINK_COUNTE
 from fabricheck.judge.judge import judge_run
 from fabricheck.judge.node_rules import EVENT_RULES, GPU_RULES, NODE_RULES
 from fabricheck.judge.node_state import evidence_of, evidence_of_node, with_problems_of_nodes
-from fabricheck.model.topology import Cpu, Gpu, Link, Topology
 from fabricheck.records.catalogue import CATALOGUE
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.state import GpuLink, KernelEvent, NodeState
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.model import Cpu, Gpu, Link, Topology
 from tests.support.states import gpu, nic, node, run_with
 
 IB = nic("mlx5_0", kind="infiniband", rate_gbps=400.0)

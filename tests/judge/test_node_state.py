@@ -18,12 +18,12 @@ from fabricheck.judge.node_state import (
     with_problems_of_nodes,
 )
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.topology import Topology, find_topology
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.run import Run
 from fabricheck.records.state import BlockedPath, GpuLink, GpuProcess, NodeState, States, Xid
 from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
+from fabricheck.topology.model import Topology, find_topology
 from tests.support.findings import bad_finding
 from tests.support.made_runs import MIB, made_ranks, made_run, made_samples
 from tests.support.states import LINKS, gpu, nic, node, run_with

@@ -13,13 +13,13 @@ from fabricheck.errors import UserError
 from fabricheck.judge.known import Facts, Part, Where, in_unit, load_part, load_parts, matches
 from fabricheck.judge.published import Published, load_published
 from fabricheck.judge.system import SystemJudge
-from fabricheck.model.schema import FabricEntry
-from fabricheck.model.topology import Nic, Topology
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import Metric
 from fabricheck.records.operations import PAIRS, bus_factor
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.model import Nic, Topology
+from fabricheck.topology.schema import FabricEntry
 from fabricheck.units import parse_size
 from tests.judge.test_known import named
 from tests.support.equal_runs import POLICY, run_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.model.graph import node_graph
+from fabricheck.topology.graph import node_graph
 from fabricheck_lab.description import Choices, describe, write_node
 from fabricheck_lab.node_faults import plant
 from tests.support.nodes import PAPERS

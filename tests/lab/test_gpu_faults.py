@@ -11,8 +11,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from fabricheck.cli import main
-from fabricheck.model.topology import load_topology
 from fabricheck.suite import suite_root
+from fabricheck.topology.model import load_topology
 from fabricheck_lab import cluster as clusters
 from fabricheck_lab import emulate_faults, faults, rehearsal
 from fabricheck_lab.cluster import Cluster

@@ -11,10 +11,10 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.extras import effort_problems
 from fabricheck.judge.policy import load_policy
-from fabricheck.model.topology import Topology, find_topology, load_topology
-from fabricheck.model.transport_paths import ccl_paths, mpi_paths
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
 from fabricheck.suite import suite_root
+from fabricheck.topology.model import Topology, find_topology, load_topology
+from fabricheck.topology.transport_paths import ccl_paths, mpi_paths
 from fabricheck_lab.layout import Layout
 from fabricheck_lab.miniature import (
     BURST_BYTES,

@@ -23,13 +23,13 @@ import pytest
 from fabricheck import mpi
 from fabricheck.errors import UserError
 from fabricheck.judge.node_state import evidence_of_node
-from fabricheck.model.graph import node_graph
-from fabricheck.model.topology import Topology, find_topology
 from fabricheck.records.state import NodeState
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.node_state import read_state
 from fabricheck.site.doubts import doubts_of
 from fabricheck.site.facts import read_facts
+from fabricheck.topology.graph import node_graph
+from fabricheck.topology.model import Topology, find_topology
 from fabricheck_lab import node, node_faults
 from fabricheck_lab.description import EFFICIENCY, MOVERS, Choices, describe
 from tools import build

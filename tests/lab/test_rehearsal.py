@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.model.topology import find_topology
 from fabricheck.suite import suite_root
+from fabricheck.topology.model import find_topology
 from fabricheck_lab.rehearsal import prolog
 
 SITES = suite_root() / "site_configs"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.model.topology import find_topology
 from fabricheck.records.case import Case
 from fabricheck.session.reading import Session
 from fabricheck.suite import suite_root
+from fabricheck.topology.model import find_topology
 from fabricheck_lab import rehearse
 from fabricheck_lab.description import EFFICIENCY
 from fabricheck_lab.rehearse import Deviation, Row, main, read_rows, with_payload, write_table

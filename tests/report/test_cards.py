@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.topology import Topology
 from fabricheck.records.catalogue import CATALOGUE
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
@@ -16,6 +15,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import Card
 from fabricheck.report.lines import general_steps, steps
 from fabricheck.report.parts import Parts
+from fabricheck.topology.model import Topology
 from tests.support.findings import at, bad_finding
 from tests.support.nodes import node
 from tests.support.pages import cards_of

@@ -24,12 +24,12 @@ from fabricheck.history.series import Better, MetricKey, Series, Session
 from fabricheck.history.text import watch_lines
 from fabricheck.history.watch import watch_of
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.topology import Topology
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Reference
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.past import Past
+from fabricheck.topology.model import Topology
 from tests.support.effort import effort
 from tests.support.findings import at, bad_finding, note
 from tests.support.histories import START, SYSTEM, Made, normal

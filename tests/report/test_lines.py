@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.model.topology import load_topology
 from fabricheck.records.catalogue import CATALOGUE, SYMPTOMS, Certainty, Entry
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.lines import LONGEST, figures, general_steps, headline, line, steps, summary
+from fabricheck.topology.model import load_topology
 from tests.support.words import BANNED, parse_command
 from tools.catalogue_page import PAGES
 

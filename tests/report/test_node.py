@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 import pytest
 
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.topology import Gpu, Topology
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.node import Node, color_of, node_of_run
+from fabricheck.topology.model import Gpu, Topology
 from tests.support.nodes import node, system
 from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fabricheck.model.transport_paths import Paths, ccl_paths
 from fabricheck.records.operations import COLLECTIVES
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require
+from fabricheck.topology.transport_paths import Paths, ccl_paths
 from tests.support.nodes import system
 from tests.support.result_files import DATA
 

@@ -11,8 +11,8 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.extras import cores_problems, parse_cores
-from fabricheck.model.topology import Topology, find_topology
 from fabricheck.rfm.launch import binding_options, devices_of_ranks, nodes_lost, nodes_undescribed, nodes_up
+from fabricheck.topology.model import Topology, find_topology
 from tests.support.nodes import ROOT
 
 CORES = ["8-9", "10,12", "0-1", "2-3"]

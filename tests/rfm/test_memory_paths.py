@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from fabricheck.expectation.memory import placements
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import judge_run
 from fabricheck.judge.policy import load_policy
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.memory import placements
 from fabricheck.records.metrics import metric_name, metrics_of, parse_metric_name
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fabricheck.model.nic import gpus_of_ports, nic_of
-from fabricheck.model.topology import find_topology
 from fabricheck.rfm.measure import FabricbenchCheck
+from fabricheck.topology.model import find_topology
+from fabricheck.topology.nic import gpus_of_ports, nic_of
 from tests.support.nodes import PAPERS, ROOT
 
 

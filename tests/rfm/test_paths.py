@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fabricheck.model.transport_paths import Paths
 from fabricheck.results.proof_logs import FALL_BACKS
 from fabricheck.rfm.paths import ANY_PATH, paths_of, paths_of_suite, with_logs
+from fabricheck.topology.transport_paths import Paths
 from tests.support.made_runs import made_run
 
 

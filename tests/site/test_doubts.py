@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from fabricheck.commands.site import init
-from fabricheck.model.topology import load_topology
 from fabricheck.site.doubts import CODES, corrected, doubts_of, doubts_of_network
 from fabricheck.site.facts import read_facts
+from fabricheck.topology.model import load_topology
 from tests.support.captured import amd_gpu, capture_of, nic, nvidia_gpus, xgmi
 
 Gpus = list[dict[str, Any]]

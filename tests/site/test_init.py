@@ -17,7 +17,6 @@ from click.testing import CliRunner, Result
 from fabricheck.cli import main
 from fabricheck.commands.judge import judge
 from fabricheck.commands.site import capture, init
-from fabricheck.model.topology import Topology, load_topology
 from fabricheck.session.reframe import Selection, list_suite
 from fabricheck.site import capture as capturing
 from fabricheck.site.facts import read_facts
@@ -26,6 +25,7 @@ from fabricheck.site.validation import problems
 from fabricheck.site.write import Site, write_site
 from fabricheck.suite import Suite
 from fabricheck.suites.sources import extract
+from fabricheck.topology.model import Topology, load_topology
 from tests.support.nodes import ROOT, system
 
 CAPTURES = ROOT / "tests" / "data" / "site"

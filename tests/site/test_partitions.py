@@ -20,9 +20,9 @@ from fabricheck.findings.scaling import scalings
 from fabricheck.history.tables import Measured, metrics_table
 from fabricheck.history.writing import yardsticks_of
 from fabricheck.judge.system import SystemJudge
-from fabricheck.model.topology import find_topology
 from fabricheck.records.operations import backend_of
 from fabricheck.results.fabricbench import read_run
+from fabricheck.topology.model import find_topology
 from tests.support.nodes import ROOT
 from tests.support.result_files import CUDA
 from tests.support.sessions import FIRST_NIGHT, case

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from fabricheck.judge.expected_table import rows
-from fabricheck.model.nic import node_gbps
 from fabricheck.site.doubts import doubts_of
 from fabricheck.site.facts import read_facts
 from fabricheck.site.shapes import likeness
+from fabricheck.topology.nic import node_gbps
 from tests.site.test_shapes import topology_of
 from tests.support.captured import amd_gpu, capture_of, nic, nvidia_gpus, xgmi
 

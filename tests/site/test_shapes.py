@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.model.nic import node_gbps
-from fabricheck.model.topology import Topology, load_topology
-from fabricheck.model.transport_paths import ccl_paths, mpi_paths
 from fabricheck.site.doubts import doubts_of
 from fabricheck.site.fabric import network_of_lldp
 from fabricheck.site.facts import read_facts
@@ -19,6 +16,9 @@ from fabricheck.site.found import Facts
 from fabricheck.site.slurm import read_slurm
 from fabricheck.site.sysfs import nic_facts
 from fabricheck.site.write import topology_text
+from fabricheck.topology.model import Topology, load_topology
+from fabricheck.topology.nic import node_gbps
+from fabricheck.topology.transport_paths import ccl_paths, mpi_paths
 from tests.support.captured import amd_gpu, capture_of, nic, nvidia_gpus, topo, xgmi
 from tests.support.nodes import ROOT
 

@@ -13,14 +13,14 @@ from click.testing import CliRunner
 
 from fabricheck.commands.site import init
 from fabricheck.errors import UserError
-from fabricheck.model.network import fold
-from fabricheck.model.topology import load_topology
 from fabricheck.site.fabric import network_of_ibnetdiscover, network_of_lldp, network_of_slurm
 from fabricheck.site.facts import read_facts
 from fabricheck.site.found import Facts, FoundNic
 from fabricheck.site.plan import Choices, plan
 from fabricheck.site.slurm import Slurm, read_slurm
 from fabricheck.site.write import topology_text
+from fabricheck.topology.model import load_topology
+from fabricheck.topology.network import fold
 from tests.support.nodes import ROOT
 
 CAPTURED = {

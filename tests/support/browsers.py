@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.topology import Topology
 from fabricheck.records.finding import Finding
 from fabricheck.report.past import Past
+from fabricheck.topology.model import Topology
 from tests.support.nodes import system
 from tests.support.pages import write_html
 from tests.support.pasts import past_with_everything

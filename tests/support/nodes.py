@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from fabricheck.model.graph import NodeGraph, node_graph
-from fabricheck.model.topology import Cpu, Gpu, Link, Nic, Switch, Topology, find_topology
+from fabricheck.topology.graph import NodeGraph, node_graph
+from fabricheck.topology.model import Cpu, Gpu, Link, Nic, Switch, Topology, find_topology
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPERS = (

@@ -10,10 +10,10 @@ import numpy as np
 from fabricheck.diagnosis.blame import Group
 from fabricheck.diagnosis.network.localize import Localization
 from fabricheck.diagnosis.network.routes import Ways, design
-from fabricheck.model.network import node_of
 from fabricheck.records.component import either
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.network import node_of
 
 _FEWEST_PAIRS = 3
 # The one-sided 99% quantile of the normal distribution.

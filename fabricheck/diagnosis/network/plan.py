@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fabricheck.diagnosis.network.routes import IntArray, Ways
 from fabricheck.errors import UserError
-from fabricheck.model.network import fold, node_of
+from fabricheck.topology.network import fold, node_of
 
 # Nodes of a leaf whose partner in every second round is on the same leaf: they tell the leaf from its trunks.
 _LOCAL_NODES = 2

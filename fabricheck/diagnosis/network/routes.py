@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.errors import UserError
-from fabricheck.model.network import Network, Route, node_of
+from fabricheck.topology.network import Network, Route, node_of
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -14,13 +14,13 @@ from scipy.special import stdtr
 from fabricheck.diagnosis.network.results import places_of
 from fabricheck.diagnosis.network.routes import FloatArray, IntArray
 from fabricheck.errors import UserError
-from fabricheck.model.network import Network, node_of
-from fabricheck.model.topology import Topology
 from fabricheck.records.finding import Finding
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.model import Topology
+from fabricheck.topology.network import Network, node_of
 
 # Degrees of freedom, which five other ports on the two switches leave.
 _LEAST_FREEDOM = 3

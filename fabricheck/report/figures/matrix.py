@@ -8,13 +8,13 @@ from itertools import groupby, pairwise
 
 from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.model.network import Network
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.pair_rule import planned_groups
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import Group, describe_rank, number, percent, plural, who
 from fabricheck.report.figures.tables import Cell, End, Figure, Listing, Matrix
+from fabricheck.topology.network import Network
 
 # Above it, numbers in the cells could not be read.
 _RANKS_WITH_TEXT = 32

@@ -14,10 +14,10 @@ from fabricheck.errors import UserError
 from fabricheck.findings.of_session import find_all
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.system import SystemJudge
-from fabricheck.model.topology import Topology, load_topology
 from fabricheck.records.finding import split
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.model import Topology, load_topology
 from tests.support.made_runs import GIB, made_case, made_run, made_samples
 from tests.support.result_files import changed
 

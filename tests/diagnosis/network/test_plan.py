@@ -14,7 +14,7 @@ from benchmarks.localization import fat_tree, hashed
 from fabricheck.diagnosis.network.plan import Plan, all_pairs, circle, retest, screen, write_rounds
 from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.errors import UserError
-from fabricheck.model.network import node_of
+from fabricheck.topology.network import node_of
 from tests.support.effort import effort
 
 SMALL = fat_tree(24, 6, 2)

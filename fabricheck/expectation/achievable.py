@@ -1,0 +1,144 @@
+"""What of an expected goodput can be data: links carry headers too, and transfers need time to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fabricheck.expectation.gpus import algorithm_of, collective, in_switch
+from fabricheck.expectation.payload import Payload, least_payload
+from fabricheck.expectation.question import Question
+from fabricheck.records.operations import COLLECTIVES, PAIRS
+from fabricheck.topology.graph import node_graph
+from fabricheck.topology.host import host_links
+from fabricheck.topology.model import Gpu, Topology
+from fabricheck.topology.network import node_of
+from fabricheck.topology.nic import gpus_gbps, nic_of
+
+# Whose packets a transport's data travel in; copy engines move what MPI sends between the GPUs of a node.
+_MOVERS = {"copy": "copy", "kernel": "kernel", "ccl": "ccl", "mpi": "copy"}
+# What 16 B take between two H200, rounded up, in us (docs/results/h200-2026-11-22); of a collective for each step.
+_START_UP_US = {"copy": 10.0, "kernel": 12.0, "ccl": 15.0, "mpi": 20.0}
+# Reductions on one GPU wait for its kernel, and how MPI does its collectives nobody knows.
+_COLLECTIVES = {"ccl": COLLECTIVES, "copy": ("alltoall", "allgather", "broadcast")}
+# Below, more than the links decides.
+_LEAST_BYTES = 16 << 20
+# Over more, nobody has measured how much of the NICs is left (reference_values/parts).
+_MOST_NODES = 8
+_LEAST_START_UPS = 1000
+
+
+@dataclass(frozen=True)
+class Achievable:
+    """Gb/s, whose packets or measurements say so, and the margin of healthy links where these know it."""
+
+    gbps: float
+    source: str
+    margin: float | None = None
+
+
+def achievable(question: Question, expected: float | None) -> Achievable | None:
+    """What is left of `expected`, Gb/s, for data; None where nobody can say how much the links on the way carry.
+
+    Nobody can where the processor's cores or memory are on the way, where messages share links with each other by
+    chance, and over more than one switch between nodes.
+    """
+    if not expected or question.bytes < _LEAST_BYTES:
+        return None
+    if question.nodes > 1 and question.operation == "allreduce":
+        return _allreduce_between_nodes(question)
+    data = _payload(question)
+    if data is None:
+        return None
+    ideal_us = 8e-3 * question.bytes / (expected * data.share)
+    start_up_us = _START_UP_US[question.transport] * max(1, question.ranks - 1)
+    return Achievable(
+        expected * data.share * ideal_us / (ideal_us + start_up_us),
+        f"{data.share:.1%} of {expected:.4g} Gb/s is data by {data.mover} over {data.technology}: {data.source}",
+        data.margin,
+    )
+
+
+def _allreduce_between_nodes(question: Question) -> Achievable | None:
+    """By NCCL over a few nodes, at what rings get of the NICs, over two nodes trees, and what a node's own links
+    allow: the buffer crosses a node's NICs once between two nodes, and 2 (n - 1) / n times on a ring of n ranks."""
+    topology, n = question.topology, question.ranks
+    if question.transport != "ccl" or not question.gpus or question.nodes > _MOST_NODES:
+        return None
+    nic_data = least_payload([one.model for one in topology.nics], "nic")
+    if nic_data is None:
+        return None
+    crossings = 1.0 if question.nodes == 2 else 2 * (n - 1) / n
+    rate = gpus_gbps(topology, question.node_gpus) * nic_data.share / crossings
+    data = nic_data
+    if len(question.node_gpus) > 1:
+        inside, expected = _inside(question), collective(question).expected
+        if inside is None or expected is None:
+            return None
+        if expected * inside.share < rate:
+            rate, data = expected * inside.share, inside
+    margin = data.margin if n == 2 else None  # two ranks that add up send and receive as a pair does
+    return Achievable(rate, f"{data.share:.1%} is data by {data.mover} over {data.technology}: {data.source}", margin)
+
+
+def between_hosts(topology: Topology, expected: float | None, bytes_: int) -> float | None:
+    """What MPI between two hosts on one switch gets of `expected`, Gb/s, on links so slow that processors keep up.
+
+    That is where the start of a message is no thousandth of its time. None elsewhere.
+    """
+    data = least_payload([nic.model for nic in topology.nics], "nic")
+    if data is None or not expected:
+        return None
+    slow_enough = 8e-3 * bytes_ / (expected * data.share) >= _LEAST_START_UPS * _START_UP_US["mpi"]
+    return expected * data.share if slow_enough else None
+
+
+def _payload(question: Question) -> Payload | None:
+    operation, mover = question.operation, _MOVERS.get(question.transport)
+    if mover is None or not question.gpus or question.buffers is not None:
+        return None
+    if question.nodes > 1:
+        return _between_nodes(question) if operation in PAIRS else None
+    distinct = len(question.node_gpus)
+    if operation == "local_copy":
+        alone = question.ranks == 1 and mover in ("copy", "kernel")
+        return least_payload(["GPU memory"], mover) if alone and question.bytes >= 256 << 20 else None
+    if operation in ("host_to_device", "device_to_host"):
+        alone = question.ranks == 1 and question.host_memory == "pinned"
+        links = host_links(question.topology, question.gpus)
+        return least_payload([link.technology for link in links], mover) if alone and mover == "copy" else None
+    if operation in PAIRS and distinct == 2:
+        on_the_way = [*_on_the_way(question, *question.gpus)]
+        together = least_payload(on_the_way, f"{mover} both ways") if operation == "bidirectional" else None
+        return together or least_payload(on_the_way, "ccl pair" if mover == "ccl" else mover)
+    if operation in _COLLECTIVES.get(question.transport, ()) and distinct == len(question.gpus) > 1:
+        return _inside(question)
+    return None
+
+
+def _inside(question: Question) -> Payload | None:
+    """Of a collective between the GPUs of a node."""
+    mover = _MOVERS[question.transport]
+    found = algorithm_of(question.topology, question.operation, mover, question.node_gpus)
+    reduced = in_switch(question, found) is not None
+    return least_payload(_between_gpus(question), "ccl in switch" if reduced else mover)
+
+
+def _on_the_way(question: Question, source: Gpu, destination: Gpu) -> Iterable[str]:
+    graph = node_graph(question.topology)
+    return [link.technology for edge in graph.widest_path(source, destination).edges for link in graph.links_of(edge)]
+
+
+def _between_gpus(question: Question) -> Iterable[str]:
+    graph = node_graph(question.topology).graph
+    return [link.technology for link in question.topology.links if graph.has_edge(*link.ends)]
+
+
+def _between_nodes(question: Question) -> Payload | None:
+    topology = question.topology
+    if topology.network is None or not question.ends or question.schedule != "uncontended":
+        return None
+    if topology.network.distance(*map(node_of, question.ends)) != "same-switch":
+        return None
+    nics = [nic_of(topology, gpu) for gpu in question.gpus]
+    return least_payload([nic.model for nic in nics if nic is not None], "nic")

@@ -1,0 +1,178 @@
+"""GPUs of one node: pairs, collectives, and both through host memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from fabricheck.expectation import algorithms, memory, optimum
+from fabricheck.expectation.question import START_UP_US, Limits, Question
+from fabricheck.records.operations import PAIRS, ROOTED
+from fabricheck.topology.graph import node_graph
+from fabricheck.topology.model import Gpu, Switch, Topology
+
+# A library may take several paths for one message; our own copies and kernels take the one that the hardware has.
+_ONE_PATH = ("copy", "kernel")
+
+
+def pair(question: Question) -> Limits:
+    graph = node_graph(question.topology)
+    source, destination = question.gpus
+    path = graph.widest_path(source, destination)
+    expected = ceiling = path.rate_gbps
+    why = f"widest path {'-'.join(path.devices)} (De Sensi §III-D)"
+    if question.operation == "pingpong":
+        # Half of the time there, half of it back.
+        expected = algorithms.in_turn(2 * expected, 2 * graph.widest_path(destination, source).rate_gbps)
+        ceiling = max(ceiling, expected)
+    elif question.operation == "bidirectional":
+        expected = min(expected, graph.widest_path(destination, source).rate_gbps)
+    if question.transport not in _ONE_PATH:
+        ways = ((source, destination), (destination, source))
+        ceiling = max(ceiling, *(optimum.point_to_point(question.topology, *way).gbps for way in ways))
+    if question.beside is not None and question.beside.edges:
+        shared = min(graph.path_rate(edge) / count for edge, count in question.beside.edges.items())
+        if shared < expected:
+            expected, why = shared, f"{why}, shared with other pairs of the round"
+    elif question.schedule == "contended" and not (graph.fully_connected or graph.star):
+        # A round has at most one pair for two GPUs; how many of them share a link is not known here.
+        expected /= max(1, len(question.topology.gpus) // 2)
+        why += ", shared by all pairs of a round at worst"
+    return Limits(max(path.rate_gbps, expected), expected, ceiling, START_UP_US[question.transport], why)
+
+
+def collective(question: Question) -> Limits:
+    n, operation = len(question.node_gpus), question.operation
+    best = optimum.collective(question.topology, operation, question.node_gpus).gbps
+    # The messages of a list are what copies send, without a library's rings and trees.
+    mover = "copy" if question.implementation == "transfers" else question.transport
+    found = algorithm_of(question.topology, operation, mover, question.node_gpus)
+    if reduced := in_switch(question, found):
+        found = reduced
+    graph = node_graph(node_part(question.topology, frozenset(question.gpus)))
+    # A GPU sends, or receives, all of a rooted collective's buffer; of the others' the own share does not travel.
+    injection = graph.least_injection_gbps * (1 if operation in ROOTED or operation == "allreduce" else n / (n - 1))
+    # No library is known to keep more peers busy than a GPU has links for.
+    floor_share = algorithms.usable_share(graph) if operation == "alltoall" else 1.0
+    start_up = START_UP_US[question.transport] * max(1, n - 1)
+    return Limits(max(injection, best), found.gbps, best, start_up, found.name, floor_share)
+
+
+def in_switch(question: Question, other: algorithms.Algorithm) -> algorithms.Algorithm | None:
+    """What NCCL does where the switch reduces and that is faster than the `other`; None where it does not.
+
+    NCCL does so by itself unless a variable keeps it from that.
+    """
+    library = question.transport == "ccl" and question.implementation == "library"
+    if question.operation != "allreduce" or not library or question.without_switch:
+        return None
+    found = algorithms.allreduce_in_switch(node_graph(node_part(question.topology, frozenset(question.node_gpus))))
+    return found if found is not None and found.gbps > other.gbps else None
+
+
+@lru_cache(maxsize=1024)
+def algorithm_of(topology: Topology, operation: str, transport: str, gpus: tuple[Gpu, ...]) -> algorithms.Algorithm:
+    """What a transport is expected to do, and what that gives, in Gb/s; the root of a rooted operation first."""
+    graph = node_graph(node_part(topology, frozenset(gpus)))
+    root, by_copy = gpus[0], transport in _ONE_PATH
+    if operation == "alltoall":
+        return algorithms.alltoall(graph)
+    if operation in ("allgather", "reduce_scatter"):
+        return algorithms.copy_allgather(graph) if by_copy else algorithms.allgather(graph)
+    if operation == "allreduce":
+        return algorithms.copy_allreduce(graph, root) if by_copy else algorithms.allreduce(graph)
+    if operation == "broadcast":
+        return algorithms.copy_broadcast(graph, root) if by_copy else algorithms.broadcast(graph)
+    return algorithms.copy_reduce(graph, root) if by_copy else algorithms.reduce(graph)
+
+
+def staging(question: Question) -> Limits:
+    """Three steps, not pipelined: device to host, host to host, host to device.
+
+    De Sensi §III-A estimates the first two of them. With all GPUs at once the CPUs' links are shared, and so is the
+    host's memory by their copies; the root of a rooted collective copies alone.
+    """
+    topology, pairs = question.topology, question.operation in PAIRS
+    copy = memory.host_copy_gbps(topology, question.host_copy_gbps)
+    start_up = START_UP_US["staging"] * max(1, question.ranks - 1)
+    if any(memory.host_link_gbps(topology, gpu) is None for gpu in question.gpus):
+        return Limits(None, None, None, start_up, f"{topology.system}: the rate between GPUs and CPU is unknown")
+    senders, receivers = _ends(question)
+    out, back = staged_shares(question.operation, question.ranks)
+    alone = [_slowest(topology, [gpu], to_device=False) for gpu in senders]
+    alone_back = [_slowest(topology, [gpu], to_device=True) for gpu in receivers]
+    ceiling = 1 / (out / max(alone) + back / max(alone_back))
+    nominal = min(*alone, *alone_back)
+    why = "device to host, host to host, host to device, one after another (De Sensi §III-A)"
+    if copy is None:
+        return Limits(nominal, None, ceiling, start_up, f"{why}; the host's copy rate is unknown")
+    moved = out if pairs else host_share(question.operation, question.ranks)
+    if pairs and question.schedule == "uncontended":
+        expected = 1 / (out / min(alone) + moved / copy + back / min(alone_back))
+        return Limits(nominal, expected, ceiling, start_up, why)
+    together = senders if not pairs else question.node_gpus
+    links = out / _slowest(topology, together, to_device=False), back / _slowest(topology, receivers, to_device=True)
+    expected = 1 / (links[0] + moved / _host_copy(question, copy) + links[1])
+    # At worst the ranks' copies and reductions follow one another.
+    crowd = 1 / (links[0] + moved / copy + links[1]) / question.per_node / expected
+    return Limits(nominal, expected, ceiling, start_up, why, min(1.0, crowd))
+
+
+def _ends(question: Question) -> tuple[tuple[Gpu, ...], tuple[Gpu, ...]]:
+    """The GPUs that copy to the host and from it."""
+    gpus = question.node_gpus
+    if question.operation in PAIRS and question.schedule == "uncontended":
+        return gpus[:1], gpus[-1:]
+    if question.operation == "broadcast":
+        return gpus[:1], gpus[1:] or gpus
+    if question.operation == "reduce":
+        return gpus[1:] or gpus, gpus[:1]
+    return gpus, gpus
+
+
+def _host_copy(question: Question, copy: float) -> float:
+    """Gb/s of a rank's copies between host buffers while all ranks copy: the memory's bandwidth is shared."""
+    nominal = question.topology.host_memory_gbps
+    if nominal is None or question.operation in (*ROOTED, *PAIRS):
+        return copy
+    return min(copy, nominal / 2 / question.per_node)
+
+
+def _slowest(topology: Topology, gpus: Sequence[Gpu], *, to_device: bool) -> float:
+    return min(memory.host_device_gbps(topology, gpus, to_device=to_device).values())
+
+
+def staged_shares(operation: str, n: int) -> tuple[float, float]:
+    """Shares of `bytes` that a rank copies from its device and back to it."""
+    if operation == "allgather":
+        return 1 / n, 1.0
+    if operation == "reduce_scatter":
+        return 1.0, 1 / n
+    return 1.0, 1.0
+
+
+def host_share(operation: str, n: int) -> float:
+    """Share of `bytes` that a rank copies between host buffers in a collective."""
+    if operation == "allreduce":
+        return 2 * (n - 1) / n
+    return 1.0 if operation in ROOTED else (n - 1) / n
+
+
+@lru_cache(maxsize=64)
+def node_part(topology: Topology, gpus: frozenset[Gpu]) -> Topology:
+    """The node as these GPUs alone use it. The others forward where no way leads round them, and are left out else."""
+    if len(gpus) == len(topology.gpus):
+        return topology
+    gone = [gpu for gpu in topology.gpus if gpu not in gpus]
+    names = {gpu.name for gpu in gone}
+    alone = replace(
+        topology,
+        gpus=tuple(gpu for gpu in topology.gpus if gpu in gpus),
+        links=tuple(link for link in topology.links if not names & set(link.ends)),
+    )
+    if node_graph(alone).joined_widely(alone.gpus) or not node_graph(topology).joined_widely(alone.gpus):
+        return alone
+    return replace(
+        topology, gpus=alone.gpus, switches=(*topology.switches, *(Switch(gpu.name, gpu.model) for gpu in gone))
+    )

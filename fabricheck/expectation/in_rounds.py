@@ -1,0 +1,88 @@
+"""What pairs that are measured at the same time share: links inside a node, and NICs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+from fabricheck.expectation.placement import gpu_of_ranks
+from fabricheck.records.operations import PAIRS
+from fabricheck.records.run import Run, Samples
+from fabricheck.topology.graph import Edge, node_graph
+from fabricheck.topology.model import Topology
+from fabricheck.topology.nic import nic_of
+
+_BOTH_WAYS = ("pingpong", "bidirectional")
+
+
+@dataclass(frozen=True)
+class Company:
+    """How many messages of a round there are, the asked pair's own among them.
+
+    `edges`: on each directed link of its node, where it is inside one. `nic`: most of them on a NIC that it uses; None
+    where it is not known which that is.
+    """
+
+    edges: Mapping[Edge, int] = field(default_factory=dict)
+    nic: int | None = None
+
+
+def is_in_round(samples: Samples) -> bool:
+    return samples.operation in PAIRS and samples.schedule == "contended"
+
+
+def company_of_pairs(run: Run, topology: Topology) -> Callable[[Samples], Company | None]:
+    """Of each pair of a run on such nodes, which goes with others at the same time; None for what goes alone.
+
+    A message takes the widest path of its pair, and a ping-pong or both directions take it both ways.
+    """
+    gpus = gpu_of_ranks(run)
+    hosts = {each.rank: each.host for each in run.ranks}
+    graph = node_graph(topology)
+    together: dict[tuple[str, int, int], list[Samples]] = {}
+
+    def in_round(samples: Samples) -> bool:  # ranks that the header does not have are a problem of the run
+        return is_in_round(samples) and hosts.keys() >= {*samples.ranks}
+
+    for samples in filter(in_round, run.samples):
+        together.setdefault(round_of(samples), []).append(samples)
+    members = {rank for each in together.values() for one in each for rank in one.ranks}
+    drives = {rank: topology.gpu(gpus[rank]) for rank in sorted(members & gpus.keys())}
+
+    def edges(samples: Samples) -> list[Edge]:
+        a, b = samples.ranks
+        if hosts[a] != hosts[b] or a not in drives or b not in drives or drives[a] == drives[b]:
+            return []
+        there = graph.widest_path(drives[a], drives[b]).edges
+        back = graph.widest_path(drives[b], drives[a]).edges
+        return [*there, *(back if samples.operation in _BOTH_WAYS else ())]
+
+    def nics(samples: Samples) -> list[tuple[str, str]]:
+        if len({hosts[rank] for rank in samples.ranks}) < 2:
+            return []
+        used = [(hosts[rank], nic_of(topology, drives[rank])) for rank in samples.ranks if rank in drives]
+        return [(host, nic.name) for host, nic in used if nic is not None]
+
+    @cache
+    def counts(operation: str, round: int, size: int) -> tuple[Counter[tuple[str, Edge]], Counter[tuple[str, str]]]:
+        members = together[operation, round, size]
+        on_links = Counter((hosts[one.ranks[0]], edge) for one in members for edge in edges(one))
+        return on_links, Counter(nic for one in members for nic in nics(one))
+
+    def company(samples: Samples) -> Company | None:
+        if not in_round(samples):
+            return None
+        on_links, on_nics = counts(*round_of(samples))
+        own, host = nics(samples), hosts[samples.ranks[0]]
+        return Company(
+            {edge: on_links[host, edge] for edge in edges(samples)},
+            max(on_nics[nic] for nic in own) if len(own) == 2 else None,
+        )
+
+    return company
+
+
+def round_of(samples: Samples) -> tuple[str, int, int]:
+    return samples.operation, samples.round, samples.bytes

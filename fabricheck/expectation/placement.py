@@ -1,0 +1,76 @@
+"""Where the ranks of a run are on the machine that a topology describes: GPUs of a node, ports of the network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from fabricheck.records.run import Run
+from fabricheck.topology.model import Topology
+from fabricheck.topology.nic import nic_of
+
+
+def gpu_of_ranks(run: Run) -> dict[int, int]:
+    """The node-local index of the GPU of each rank.
+
+    That is the index under which the rank saw it. Where ranks of a node gave one index to different GPUs, because a
+    launcher showed each rank its own GPU only, it is the place of the GPU's PCI address among those of the ranks.
+    """
+    indexes: dict[int, int] = {}
+    for host in {each.host for each in run.ranks}:
+        seen = {each.rank: each.device for each in run.ranks if each.host == host and each.device is not None}
+        devices = {each.uuid: each for each in seen.values()}
+        if len({each.index for each in devices.values()}) < len(devices):
+            order = sorted(each.bus_id for each in devices.values())
+            indexes |= {rank: order.index(each.bus_id) for rank, each in seen.items()}
+        else:
+            indexes |= {rank: each.index for rank, each in seen.items()}
+    return indexes
+
+
+def ends_of_ranks(run: Run, topology: Topology) -> dict[int, str]:
+    """Where each rank is plugged into the network: the port of its GPU's NIC where that is known, else its node.
+
+    Empty on a single node, where two hosts have the name of one node, and where the topology has no network. Raises
+    UserError for a host that is no node of it.
+    """
+    network = topology.network
+    if network is None or len({each.host for each in run.ranks}) < 2:
+        return {}
+    nodes = {host: network.node_of_host(host) for host in {each.host for each in run.ranks}}
+    if len({*nodes.values()}) < len(nodes):
+        return {}
+    gpus = gpu_of_ranks(run)
+    ends = {}
+    for each in run.ranks:
+        node = nodes[each.host]
+        nic = nic_of(topology, topology.gpu(gpus[each.rank])) if each.device is not None else None
+        port = f"{node}:{nic.name}" if nic is not None else ""
+        ends[each.rank] = port if port in network.ports_of(node) else node
+    return ends
+
+
+# The rest is what schedulers and file systems send.
+_MOST = 0.9
+
+
+def port_used(run: Run, host: str, ports: Sequence[str]) -> str | None:
+    """Of the `ports` of a node the one over which the kernel's counters say that its data went, where it is one."""
+    sent = (run.footer or {}).get("proof", {}).get("interfaces", {}).get(host, {})
+    bytes_of = {port: sent.get(port.partition(":")[2], 0) for port in ports}
+    port = max(ports, key=lambda each: bytes_of[each])
+    return port if bytes_of[port] > _MOST * sum(sent.values()) else None
+
+
+def nics_of_lone_ranks(run: Run, topology: Topology) -> dict[int, str]:
+    """The NIC port, such as hsn0, of each rank that is alone on its node and drives no GPU, where counters tell it."""
+    network = topology.network
+    counts = Counter(each.host for each in run.ranks)
+    if network is None or len(counts) < 2:
+        return {}
+    found = {}
+    for each in run.ranks:
+        ports = network.ports_of(network.node_of_host(each.host))
+        if counts[each.host] == 1 and each.device is None and ports:
+            found[each.rank] = port_used(run, each.host, ports)
+    return {rank: port.partition(":")[2] for rank, port in found.items() if port is not None}

@@ -1,0 +1,170 @@
+"""Patterns that are lists of messages, and how fast the busiest part of a machine lets them go.
+
+A step is a tuple of messages that go at the same time; the steps of a pattern follow one another. Positions are places
+among the ranks of a measurement; shares are parts of its `bytes` (docs/results-format.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fabricheck.errors import UserError
+from fabricheck.records.operations import GROUP_PATTERNS, SPARSE, STRIPING, VICTIMS
+from fabricheck.records.run import Groups
+from fabricheck.topology.graph import NodeGraph
+from fabricheck.topology.model import Gpu, Nic, Topology
+from fabricheck.topology.nic import GroupPattern, assigned_nic, nic_of
+
+# Operations whose expected goodput follows from their messages. A victim's ping-pong is a pair like any other.
+
+
+@dataclass(frozen=True)
+class Message:
+    """`share` of the bytes of a measurement, from one position to another."""
+
+    source: int
+    destination: int
+    share: float
+
+
+Step = tuple[Message, ...]
+
+
+def steps_of(
+    operation: str, *, ranks: int, bytes: int, groups: Groups | None, messages: Sequence[tuple[int, int, int]] = ()
+) -> tuple[Step, ...]:
+    """The steps of one of `LISTED`, as fabricbench takes them; `messages` are those of a sparse operation.
+
+    A pipelined striping is given as the three steps that it overlaps. Raises UserError where what they depend on is
+    not given.
+    """
+    if operation in GROUP_PATTERNS and groups is not None:
+        family, direction = GROUP_PATTERNS[operation]
+        pattern = GroupPattern(family, groups.count, groups.size, groups.active, direction)
+        share = 1 / sum(1 for source, _ in pattern.transfers() if source < groups.size)
+        return (tuple(Message(source, destination, share) for source, destination in pattern.transfers()),)
+    if operation in STRIPING and groups is not None:
+        return _striping(operation, groups)
+    if operation in SPARSE and messages:
+        return (tuple(Message(source, destination, size / bytes) for source, destination, size in messages),)
+    if operation in VICTIMS and ranks > 1:
+        if VICTIMS[operation] == "pingpong":
+            return ((Message(0, 1, 1.0),),)
+        return (tuple(Message(a, b, 1 / ranks) for a in range(ranks) for b in range(ranks) if a != b),)
+    raise UserError(f"{operation}: nothing says between which ranks it was")
+
+
+def _striping(operation: str, groups: Groups) -> tuple[Step, ...]:
+    """CommBench, section 4.2, figure 4."""
+    size, share = groups.size, 1 / groups.active
+    others = range(1, groups.active)
+    split = tuple(Message(0, i, share) for i in others)
+    translate = tuple(Message(i, size + i, share) for i in range(groups.active))
+    assemble = tuple(Message(size + i, size, share) for i in others)
+    return {
+        "striping_direct": ((Message(0, size, 1.0),),),
+        "striping_split": (split,),
+        "striping_translate": (translate,),
+        "striping_assemble": (assemble,),
+    }.get(operation, (split, translate, assemble))
+
+
+def slowest(loads: Mapping[Hashable, float], rates: Mapping[Hashable, float]) -> float:
+    """Gb/s at which all bytes are through when each part of the machine carries its share of them; inf without load."""
+    return min((rates[part] / load for part, load in loads.items() if load > 0), default=math.inf)
+
+
+def inside(step: Iterable[Message], places: Sequence[int]) -> Step:
+    """The messages that stay on a node. `places`: the node of each position."""
+    return tuple(each for each in step if places[each.source] == places[each.destination])
+
+
+def across(step: Iterable[Message], places: Sequence[int]) -> Step:
+    """The messages that go from node to node."""
+    return tuple(each for each in step if places[each.source] != places[each.destination])
+
+
+def sent_and_received(step: Iterable[Message]) -> tuple[dict[int, float], dict[int, float]]:
+    """Shares that each position sends, and receives."""
+    sent: dict[int, float] = defaultdict(float)
+    received: dict[int, float] = defaultdict(float)
+    for each in step:
+        sent[each.source] += each.share
+        received[each.destination] += each.share
+    return sent, received
+
+
+def fabric_gbps(graph: NodeGraph, gpus: Sequence[Gpu], step: Iterable[Message]) -> float:
+    """What the links of a node let through, each message on its widest path (De Sensi §III-D)."""
+    loads: dict[Hashable, float] = defaultdict(float)
+    rates: dict[Hashable, float] = {}
+    for each in step:
+        source, destination = gpus[each.source], gpus[each.destination]
+        if source == destination:
+            continue
+        for edge in graph.widest_path(source, destination).edges:
+            loads[edge] += each.share
+            rates[edge] = graph.path_rate(edge)
+    return slowest(loads, rates)
+
+
+def injection_gbps(graph: NodeGraph, gpus: Sequence[Gpu], step: Iterable[Message]) -> float:
+    """What no routing can exceed: all that a GPU sends, or receives, passes its own links."""
+    loads: dict[Hashable, float] = defaultdict(float)
+    for each in step:
+        source, destination = gpus[each.source], gpus[each.destination]
+        if source != destination:
+            loads["out", source.name] += each.share
+            loads["in", destination.name] += each.share
+    rates: dict[Hashable, float] = {
+        (way, gpu.name): rate(gpu)
+        for gpu in set(gpus)
+        for way, rate in (("out", graph.injection_gbps), ("in", graph.reception_gbps))
+    }
+    return slowest(loads, rates)
+
+
+def network_gbps(topology: Topology, gpus: Sequence[Gpu], places: Sequence[int], step: Iterable[Message]) -> float:
+    """What the NICs of all nodes let through, each rank on its own (CommBench §5.2.1).
+
+    Ranks without GPUs are dealt out to the NICs as the node's scheme deals out GPUs. Where the association is dynamic
+    or unknown, what a node sends is spread over all its NICs, and a rank without a GPU uses one of them.
+    """
+    loads: dict[Hashable, float] = defaultdict(float)
+    rates: dict[Hashable, float] = {}
+    for each in step:
+        for way, position in (("out", each.source), ("in", each.destination)):
+            nic = _nic(topology, gpus, places, position)
+            part = (way, places[position], nic.name if nic else "")
+            loads[part] += each.share
+            rates[part] = nic.rate_gbps if nic else sum(one.rate_gbps for one in topology.nics)
+            if nic is None and not gpus:
+                loads[way, position] += each.share
+                rates[way, position] = min(one.rate_gbps for one in topology.nics)
+    return slowest(loads, rates)
+
+
+def _nic(topology: Topology, gpus: Sequence[Gpu], places: Sequence[int], position: int) -> Nic | None:
+    if gpus:
+        return nic_of(topology, gpus[position])
+    neighbours = [other for other, place in enumerate(places) if place == places[position]]
+    return assigned_nic(topology, neighbours.index(position), len(neighbours))
+
+
+def node_network_gbps(topology: Topology, places: Sequence[int], step: Iterable[Message]) -> float:
+    """What no association of ranks to NICs can exceed: all NICs of a node together."""
+    loads: dict[Hashable, float] = defaultdict(float)
+    for each in step:
+        loads["out", places[each.source]] += each.share
+        loads["in", places[each.destination]] += each.share
+    total = sum(one.rate_gbps for one in topology.nics)
+    return slowest(loads, dict.fromkeys(loads, total))
+
+
+def busiest(step: Iterable[Message]) -> float:
+    """The largest share that one position sends or receives."""
+    sent, received = sent_and_received(step)
+    return max((*sent.values(), *received.values()), default=0.0)

@@ -1,0 +1,442 @@
+"""Paths, loads and capacities of a node's link graph.
+
+Between two GPUs, data travel over GPUs and switches. Only GPUs that this fabric does not join (Summit's two halves)
+reach each other through their CPUs. NICs and switches to the host carry nothing here. Links have a
+rate for each direction.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from fabricheck.errors import UserError
+from fabricheck.topology.flows import FlowNetwork, Matrix, flow_rates, out_of_terminals, widest_rates
+from fabricheck.topology.model import Gpu, Link, Topology
+
+Edge = tuple[str, str]
+_Routing = tuple["nx.DiGraph[str]", "nx.DiGraph[str]"]
+
+_EXACT_BISECTION_GPUS = 14
+
+
+@dataclass(frozen=True)
+class Path:
+    """A path by the names of its devices, and the rate of its narrowest edge in Gb/s."""
+
+    devices: tuple[str, ...]
+    rate_gbps: float
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """The directed edges from the source to the destination."""
+        return tuple(itertools.pairwise(self.devices))
+
+
+@dataclass(frozen=True)
+class LoadedEdge:
+    """A directed edge, the number of paths over it, and that number for each of its parallel links."""
+
+    edge: Edge
+    paths: float
+    paths_per_link: float
+
+
+class NodeGraph:
+    """The link graph of one node; everything is computed once.
+
+    GPUs are named by `Gpu` objects of the topology. Rates are Gb/s in one direction.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self._cpus = {cpu.name for cpu in topology.cpus}
+        fabric = {gpu.name for gpu in topology.gpus} | {one.name for one in topology.switches if not one.host_only}
+        self._whole = self._build(fabric | self._cpus)
+        self._fabric: nx.DiGraph[str] = self._whole.subgraph(fabric).copy()
+        # Kept between calls, by the graph that they belong to.
+        self._widest: dict[tuple[int, str], Mapping[str, float]] = {}
+        self._wide: dict[tuple[int, float], nx.DiGraph[str]] = {}
+        self._previous: dict[tuple[int, str], Mapping[str, list[str]]] = {}
+        self._counts: dict[tuple[int, str], Mapping[str, int]] = {}
+        self._kept: list[_Routing] = []
+        self._wide_islands: dict[float, tuple[frozenset[str], ...]] = {}
+
+    def _build(self, names: set[str]) -> nx.DiGraph[str]:
+        graph: nx.DiGraph[str] = nx.DiGraph()
+        graph.add_nodes_from(sorted(names))
+        for link in self.topology.links:
+            if set(link.ends) <= names:
+                for start, end in (link.ends, link.ends[::-1]):
+                    data = graph.get_edge_data(start, end, {"rate": 0.0, "count": 0})
+                    rate, count = data["rate"] + link.towards(end), data["count"] + link.count
+                    graph.add_edge(start, end, rate=rate, count=count)
+        return graph
+
+    @cached_property
+    def islands(self) -> tuple[frozenset[str], ...]:
+        """Names of the GPUs that the GPU fabric joins, a set for each group; the largest first."""
+        return self._islands_of(self._fabric)
+
+    @cached_property
+    def wide_islands(self) -> tuple[frozenset[str], ...]:
+        """`islands` without links that are narrower than those to the CPUs, where these are what joins them."""
+        return self._islands_of(self._routings()[-1][0])
+
+    def _islands_of(self, graph: nx.DiGraph[str]) -> tuple[frozenset[str], ...]:
+        names = {gpu.name for gpu in self.topology.gpus}
+        groups = [frozenset(group & names) for group in nx.strongly_connected_components(graph)]
+        return tuple(sorted((group for group in groups if group), key=lambda group: (-len(group), min(group))))
+
+    @cached_property
+    def graph(self) -> nx.DiGraph[str]:
+        """The graph over which GPUs reach each other: the fabric, with the CPUs where it has several islands.
+
+        Edges carry `rate` (Gb/s, all parallel links) and `count` (parallel links).
+        """
+        if len(self.islands) <= 1:
+            return self._fabric
+        # A CPU may only be passed from one island to another: GPUs of one island use their fabric.
+        return self._whole
+
+    @cached_property
+    def gpu_names(self) -> tuple[str, ...]:
+        """Names of the GPUs in the order of their indexes."""
+        return tuple(gpu.name for gpu in sorted(self.topology.gpus, key=lambda gpu: gpu.index))
+
+    def rate(self, edge: Edge) -> float:
+        """Gb/s of an edge in its direction, all parallel links together."""
+        return float(self.graph.edges[edge]["rate"])
+
+    def path_rate(self, edge: Edge) -> float:
+        """Gb/s of an edge of any path, over CPUs too."""
+        return float(self._whole.edges[edge]["rate"])
+
+    def are_near(self, one: str, other: str) -> bool:
+        """Two GPUs are linked directly, or to the same switch."""
+        switches = {switch.name for switch in self.topology.switches}
+        return self._fabric.has_edge(one, other) or bool(set(self._fabric[one]) & set(self._fabric[other]) & switches)
+
+    def links(self, edge: Edge) -> int:
+        """Number of parallel links of an edge."""
+        return int(self.graph.edges[edge]["count"])
+
+    # Capacities
+
+    def network(self, gpus: Sequence[Gpu]) -> FlowNetwork:
+        """What data between these GPUs may use; other GPUs forward: the GPU fabric, where it joins them widely; else
+        the CPUs too, since data may go through them rather than over a narrow link."""
+        names = tuple(gpu.name for gpu in sorted(gpus, key=lambda gpu: gpu.index))
+        return _network(self._fabric if self.joined_widely(gpus) else self._whole, names)
+
+    def joined_widely(self, gpus: Sequence[Gpu]) -> bool:
+        """GPU links that are no narrower than those to the CPUs join these GPUs, over other GPUs where need be."""
+        return self._are_joined_widely(frozenset(gpu.name for gpu in gpus))
+
+    def _are_joined_widely(self, members: frozenset[str]) -> bool:
+        least = self._widest_to_cpus(members)
+        if least not in self._wide_islands:
+            self._wide_islands[least] = self._islands_of(self._without_links_below(self._fabric, least))
+        return any(members <= island for island in self._wide_islands[least])
+
+    def _routings(self) -> tuple[_Routing, ...]:
+        """Graphs that all GPUs may be routed over, each with what data inside an island use and what data between
+        islands use: the fabric, where it joins them; the fabric with the CPUs, where it does not, or only narrowly."""
+        if not self._kept:
+            if len(self.islands) == 1:
+                self._kept.append((self._fabric, self._fabric))
+            else:
+                self._kept.append((self._fabric, self._whole))
+            if not self.joined_widely(self.topology.gpus):
+                least = self._widest_to_cpus(self.gpu_names)
+                wide = self._without_links_below(self._fabric, least)
+                self._kept.append((wide, self._without_links_below(self._whole, least, of=self._fabric)))
+        return tuple(self._kept)
+
+    def _widest_to_cpus(self, members: Iterable[str]) -> float:
+        return max((self._to_cpus.get(name, 0.0) for name in members), default=0.0)
+
+    @cached_property
+    def _to_cpus(self) -> Mapping[str, float]:
+        """Rate of the fastest link between a device and a CPU, in either direction."""
+        rates: dict[str, float] = defaultdict(float)
+        for start, end, data in self._whole.edges(data=True):
+            for name in {start, end} if {start, end} & self._cpus else ():
+                rates[name] = max(rates[name], data["rate"])
+        return rates
+
+    @staticmethod
+    def _without_links_below(
+        graph: nx.DiGraph[str], least: float, of: nx.DiGraph[str] | None = None
+    ) -> nx.DiGraph[str]:
+        """The graph without the links of `of` (default: its own) that are narrower than `least`."""
+        narrow = [(start, end) for start, end, data in (of or graph).edges(data=True) if data["rate"] < least]
+        left: nx.DiGraph[str] = graph.copy()
+        left.remove_edges_from(narrow)
+        return left
+
+    # Paths
+
+    def widest_path(self, source: Gpu, destination: Gpu) -> Path:
+        """The single path with the highest bandwidth: the nominal point-to-point goodput (De Sensi §III-D).
+
+        Of several, the one with the fewest hops, then the first by name. Raises UserError if there is none.
+        """
+        graph, rate = self._widest_graph(source.name, destination.name)
+        first = self._first_by_name(graph, source.name, destination.name)
+        return Path(first, rate)
+
+    def widest_shares(self, source: Gpu, destination: Gpu) -> dict[Edge, float]:
+        """Share of a message on each edge when all widest paths with the fewest hops carry the same: what does not
+        depend on how devices are named. Raises UserError if there is no path."""
+        graph, _ = self._widest_graph(source.name, destination.name)
+        previous = self._predecessors(graph, source.name, destination.name)
+        paths = self._path_counts(graph, source.name)
+        arriving: dict[str, float] = {destination.name: 1.0}
+        shares: dict[Edge, float] = {}
+        while source.name not in arriving:
+            before: dict[str, float] = defaultdict(float)
+            for name, share in arriving.items():
+                for other in previous[name]:
+                    shares[other, name] = share * paths[other] / paths[name]
+                    before[other] += shares[other, name]
+            arriving = before
+        return shares
+
+    def _path_counts(self, graph: nx.DiGraph[str], source: str) -> Mapping[str, int]:
+        """How many paths with the fewest hops lead from a device to each other one."""
+        key = (id(graph), source)
+        if key not in self._counts:
+            counts = {source: 1}
+            # Predecessors come in the order of a breadth-first search.
+            for name, previous in self._previous[key].items():
+                if name != source:
+                    counts[name] = sum(counts[other] for other in previous)
+            self._counts[key] = counts
+        return self._counts[key]
+
+    def _widest_graph(self, source: str, destination: str) -> tuple[nx.DiGraph[str], float]:
+        """The links that are no narrower than the widest path, and its rate."""
+        graph, rate = self._fabric, self._widest_rates(self._fabric, source).get(destination, 0.0)
+        over_cpus = self._widest_rates(self._whole, source).get(destination, 0.0)
+        if over_cpus > rate and not self._are_joined_widely(frozenset((source, destination))):
+            graph, rate = self._whole, over_cpus
+        if not rate:
+            raise UserError(f"{self.topology.system}: no path leads from {source} to {destination}")
+        return self._at_least(graph, rate), rate
+
+    def _at_least(self, graph: nx.DiGraph[str], rate: float) -> nx.DiGraph[str]:
+        """The graph without the edges that are narrower than `rate`."""
+        key = (id(graph), rate)
+        if key not in self._wide:
+            wide: nx.DiGraph[str] = nx.DiGraph()
+            wide.add_nodes_from(graph)
+            wide.add_edges_from((a, b, data) for a, b, data in graph.edges(data=True) if data["rate"] >= rate)
+            self._wide[key] = wide
+        return self._wide[key]
+
+    def _predecessors(self, graph: nx.DiGraph[str], source: str, destination: str) -> Mapping[str, list[str]]:
+        key = (id(graph), source)
+        if key not in self._previous:
+            found: Any = nx.predecessor(graph, source)
+            self._previous[key] = found
+        if destination not in self._previous[key]:
+            raise UserError(f"{self.topology.system}: no path leads from {source} to {destination}")
+        return self._previous[key]
+
+    def _first_by_name(self, graph: nx.DiGraph[str], source: str, destination: str) -> tuple[str, ...]:
+        """The first of the paths with the fewest hops, by the names of its devices from the source on."""
+        previous = self._predecessors(graph, source, destination)
+        layers = [{destination}]
+        while source not in layers[-1]:
+            layers.append({before for name in layers[-1] for before in previous[name]})
+        path = [source]
+        for layer in reversed(layers[:-1]):
+            path.append(min(name for name in layer if path[-1] in previous[name]))
+        return tuple(path)
+
+    def _widest_rates(self, graph: nx.DiGraph[str], source: str) -> Mapping[str, float]:
+        """Rate of the widest path to every GPU that a path leads to."""
+        key = (id(graph), source)
+        if key not in self._widest:
+            names = self.gpu_names
+            for name, row in zip(names, widest_rates(_network(graph, names)), strict=True):
+                found = zip(names, map(float, row), strict=True)
+                self._widest[id(graph), name] = {other: rate for other, rate in found if rate}
+        return self._widest[key]
+
+    # Loads
+
+    @cached_property
+    def edge_loads(self) -> tuple[LoadedEdge, ...]:
+        """Load of every directed edge when each GPU sends to each other one over shortest paths; the heaviest first.
+
+        A pair with several shortest paths puts an equal share of itself on each: the only tie-breaking that does not
+        depend on how devices are named. The load for each parallel link counts (De Sensi §IV-A).
+        """
+        loads = self._loads(self._fabric, self.graph)
+        found = (LoadedEdge(edge, load, load / int(self._whole.edges[edge]["count"])) for edge, load in loads.items())
+        return tuple(sorted(found, key=lambda one: (-one.paths_per_link, one.edge)))
+
+    def _loads(self, inside: nx.DiGraph[str], across: nx.DiGraph[str]) -> dict[Edge, float]:
+        """Paths over each edge: Brandes' edge betweenness, of the fabric inside an island and of `across` elsewhere."""
+        loads: dict[Edge, float] = defaultdict(float)
+        islands = self._islands_of(inside)
+        for graph, islands_of_graph in ((inside, True), (across, False)):
+            for island in islands:
+                others = island if islands_of_graph else set(self.gpu_names) - island
+                if (len(island) < 2 and islands_of_graph) or not others:
+                    continue
+                found: Any = nx.edge_betweenness_centrality_subset(graph, sorted(island), sorted(others))
+                for edge, load in found.items():
+                    if load:
+                        loads[edge] += load
+        return loads
+
+    @property
+    def edge_forwarding_index(self) -> float:
+        """Highest number of paths over any edge under shortest-path routing (De Sensi §IV-A), 0 for a single GPU.
+
+        The links of an edge share its paths, so four paths over four parallel links count one. At least 1: a path
+        cannot be crossed by less than itself.
+        """
+        return max((max(1.0, one.paths_per_link) for one in self.edge_loads), default=0.0)
+
+    @cached_property
+    def pair_share_gbps(self) -> float:
+        """Gb/s that every ordered pair of GPUs gets when all send to all at once, each pair over its shortest paths;
+        infinite for a single GPU.
+
+        The rate of an edge over the paths on it, where that is least (De Sensi §IV-A: 100 Gb/s on LUMI). Narrow links
+        are left out where that is better and the others still join all GPUs, so that a thin link more takes nothing
+        from anyone.
+        """
+        if len(self.topology.gpus) < 2:
+            return math.inf
+        best = 0.0
+        for fabric, graph in self._routings():
+            for least in sorted({data["rate"] for _, _, data in graph.edges(data=True)}):
+                inside, across = self._at_least(fabric, least), self._at_least(graph, least)
+                if not self._joined(across):
+                    break
+                loads = self._loads(inside, across)
+                best = max(best, min(self.path_rate(edge) / load for edge, load in loads.items()))
+        return best
+
+    def _joined(self, graph: nx.DiGraph[str]) -> bool:
+        names = set(self.gpu_names)
+        return any(names <= group for group in nx.strongly_connected_components(graph))
+
+    # Injection and cuts
+
+    def injection_gbps(self, gpu: Gpu) -> float:
+        """Gb/s that a GPU can send to the other GPUs: the sum of its links to GPUs and switches, and to its CPU where
+        that is the way to another island (De Sensi §II)."""
+        return float(sum(data["rate"] for _, _, data in self.graph.out_edges(gpu.name, data=True)))
+
+    def reception_gbps(self, gpu: Gpu) -> float:
+        """Gb/s that a GPU can receive from the other GPUs: `injection_gbps` the other way."""
+        return float(sum(data["rate"] for _, _, data in self.graph.in_edges(gpu.name, data=True)))
+
+    @property
+    def least_injection_gbps(self) -> float:
+        """The least that a GPU can send or receive, in Gb/s; infinite without GPUs."""
+        rates = [(self.injection_gbps(gpu), self.reception_gbps(gpu)) for gpu in self.topology.gpus]
+        return min((min(each) for each in rates), default=math.inf)
+
+    def ways(self, gpu: Gpu) -> int:
+        """Peers to which a GPU can send at the same time over links of its own; any number through a switch or CPU."""
+        peers = len(self.topology.gpus) - 1
+        neighbours = set(self.graph[gpu.name])
+        if neighbours - set(self.gpu_names):
+            return peers
+        return min(peers, sum(self.links((gpu.name, other)) for other in neighbours))
+
+    @cached_property
+    def fully_connected(self) -> bool:
+        """Every GPU is linked to every other one directly."""
+        return all(self._fabric.has_edge(a, b) for a, b in itertools.combinations(self.gpu_names, 2))
+
+    @cached_property
+    def star(self) -> bool:
+        """Every GPU reaches every other one through a single switch, and has no other links to GPUs."""
+        switches = {one.name for one in self.topology.switches}
+        if not switches or len(self.topology.gpus) < 2:
+            return False
+        neighbours = [set(self._fabric[name]) for name in self.gpu_names]
+        return all(one and one <= switches and one == neighbours[0] for one in neighbours)
+
+    @cached_property
+    def bisection_gbps(self) -> float | None:
+        """Gb/s across the worst division of the GPUs into halves (one more on one side if their number is odd), in the
+        slower direction.
+
+        None where it would take too long: above 14 GPUs that are not all alike on switches. 0 for fewer than two.
+        """
+        names = self.gpu_names
+        half = len(names) // 2
+        if half == 0:
+            return 0.0
+        if self.star:
+            ends = sorted(min(self.injection_gbps(gpu), self.reception_gbps(gpu)) for gpu in self.topology.gpus)
+            return sum(ends[:half])
+        if len(names) > _EXACT_BISECTION_GPUS:
+            return None
+        network = _network(self.graph, names)
+        ways = (network,) if network.symmetric else (network, network.backwards)
+        halves = (set(one) for one in itertools.combinations(network.terminals, half))
+        first = network.terminals[0]
+        # Of two equal halves each division appears twice: keep the one with the first GPU.
+        return min(out_of_terminals(way, one) for one in halves if len(names) % 2 or first in one for way in ways)
+
+    def flow_gbps(self, source: Gpu, destination: Gpu) -> float:
+        """Gb/s from one GPU to another over all paths at once: the least cut between the two."""
+        one, other = (self.gpu_names.index(gpu.name) for gpu in (source, destination))
+        flows = self._flows_of_fabric if self.joined_widely((source, destination)) else self._flows_of_whole
+        return float(flows[one, other])
+
+    @cached_property
+    def _flows_of_fabric(self) -> Matrix:
+        return flow_rates(_network(self._fabric, self.gpu_names))
+
+    @cached_property
+    def _flows_of_whole(self) -> Matrix:
+        return flow_rates(_network(self._whole, self.gpu_names))
+
+    def links_of(self, edge: Edge) -> tuple[Link, ...]:
+        """The kinds of links that an edge is made of."""
+        return self._links_of.get(frozenset(edge), ())
+
+    @cached_property
+    def _links_of(self) -> Mapping[frozenset[str], tuple[Link, ...]]:
+        found: dict[frozenset[str], tuple[Link, ...]] = {}
+        for link in self.topology.links:
+            found[frozenset(link.ends)] = (*found.get(frozenset(link.ends), ()), link)
+        return found
+
+
+@lru_cache(maxsize=64)
+def node_graph(topology: Topology) -> NodeGraph:
+    """The graph of a topology, made once for each."""
+    return NodeGraph(topology)
+
+
+def _network(graph: nx.DiGraph[str], terminals: Sequence[str]) -> FlowNetwork:
+    """The capacities of a graph; vertices that no terminal is joined with are left out."""
+    order = {name: position for position, name in enumerate(terminals)}
+    joined = set().union(*(group for group in nx.weakly_connected_components(graph) if group & set(order)), order)
+    vertices = sorted(joined, key=lambda name: (order.get(name, len(order)), name))
+    place = {name: position for position, name in enumerate(vertices)}
+    capacity = np.zeros((len(vertices), len(vertices)))
+    for start, end, data in graph.edges(data=True):
+        if start in place:
+            capacity[place[start], place[end]] = data["rate"]
+    return FlowNetwork(tuple(vertices), tuple(range(len(order))), capacity)

@@ -1,0 +1,163 @@
+"""GPUs, their NICs, and what a node can send to other nodes."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fabricheck.errors import UserError
+from fabricheck.topology.model import Gpu, Nic, Topology
+
+
+def packed(f_nic: float, k: int, p: int) -> float:
+    """Bandwidth of k active GPUs, p of them on each NIC, filled one NIC after another (CommBench eq. (1)).
+
+    f_nic (1 + ReLU(k - p) / p), in the unit of f_nic.
+    """
+    _check_active(k)
+    return f_nic * (1 + max(0, k - p) / p)
+
+
+def round_robin(f_nic: float, k: int, r: int) -> float:
+    """Bandwidth of k active GPUs dealt out to r NICs in turn (CommBench eq. (2)): f_nic k / ceil(k / r)."""
+    _check_active(k)
+    return f_nic * k / math.ceil(k / r)
+
+
+def one_to_one(f_nic: float, k: int) -> float:
+    """Bandwidth of k active GPUs with a NIC each: eq. (1) with p = 1 (CommBench §2.1.2)."""
+    return packed(f_nic, k, 1)
+
+
+def _check_active(k: int) -> None:
+    if k < 1:
+        raise ValueError(f"at least one GPU is active, not {k}")
+
+
+def nic_of(topology: Topology, gpu: Gpu) -> Nic | None:
+    """The NIC that a GPU uses (CommBench figure 2). None where the node has none or the association is dynamic."""
+    position = sorted(one.index for one in topology.gpus).index(gpu.index)
+    return assigned_nic(topology, position, len(topology.gpus))
+
+
+def assigned_nic(topology: Topology, position: int, members: int) -> Nic | None:
+    """The NIC of the GPU or rank at `position` among the `members` of a node, by the node's scheme (CommBench §2.1.2).
+
+    None where the node has none or the association is dynamic.
+    """
+    nics = topology.nics
+    if not nics or topology.nic_scheme in (None, "dynamic"):
+        return nics[0] if len(nics) == 1 else None
+    if topology.nic_scheme == "round-robin":
+        return nics[position % len(nics)]
+    return nics[position * len(nics) // members]
+
+
+def gpus_of_ports(topology: Topology) -> tuple[Gpu, ...]:
+    """One GPU for each NIC of the node, the first of those that use it, in the order of the NICs.
+
+    All GPUs where nobody knows which NIC each uses: then all NICs may take part.
+    """
+    ordered = sorted(topology.gpus, key=lambda gpu: gpu.index)
+    first: dict[str, Gpu] = {}
+    for gpu in ordered:
+        nic = nic_of(topology, gpu)
+        if nic is None:
+            return tuple(ordered)
+        first.setdefault(nic.name, gpu)
+    return tuple(first[nic.name] for nic in topology.nics if nic.name in first)
+
+
+def node_gbps(topology: Topology, k: int | None = None) -> float:
+    """Gb/s that a node sends when its first k GPUs are active (all: None), by its scheme (CommBench §5.2.1).
+
+    A dynamic association can use all NICs whatever k (DGX A100 with its plugin). 0 without NICs. All NICs of a node
+    have one rate in the papers' model; where each has its GPUs, the least counts otherwise.
+    """
+    nics = topology.nics
+    if not nics:
+        return 0.0
+    f_nic = min(nic.rate_gbps for nic in nics)
+    gpus = len(topology.gpus)
+    if not gpus or topology.nic_scheme in (None, "dynamic"):
+        return sum(nic.rate_gbps for nic in nics)
+    active = gpus if k is None else k
+    if topology.nic_scheme == "round-robin":
+        return round_robin(f_nic, active, len(nics))
+    return packed(f_nic, active, gpus // len(nics))
+
+
+def gpus_gbps(topology: Topology, active: Sequence[Gpu]) -> float:
+    """Gb/s that a node sends when exactly these GPUs are active and each sends the same amount.
+
+    The NIC with the most active GPUs is done last; all others wait for it.
+    """
+    nics = [nic_of(topology, gpu) for gpu in active]
+    known = [nic for nic in nics if nic is not None]
+    if not active or len(known) < len(nics):
+        return sum(nic.rate_gbps for nic in topology.nics)
+    shares = Counter(nic.name for nic in known)
+    return len(active) * min(nic.rate_gbps / shares[nic.name] for nic in known)
+
+
+@dataclass(frozen=True)
+class GroupPattern:
+    """A pattern between groups (CommBench §4.3): n nodes of g GPUs, k of them active.
+
+    `family`: rail, asymmetric, symmetric. `direction`: unidirectional, bidirectional, omnidirectional.
+    """
+
+    family: str
+    n: int
+    g: int
+    k: int
+    direction: str
+
+    def __post_init__(self) -> None:
+        if self.family not in ("rail", "asymmetric", "symmetric"):
+            raise UserError(f"{self.family!r} is no group pattern: rail, asymmetric or symmetric")
+        if self.direction not in ("unidirectional", "bidirectional", "omnidirectional"):
+            raise UserError(f"{self.direction!r} is no direction: unidirectional, bidirectional or omnidirectional")
+        if not 1 <= self.k <= self.g or self.n < 2:
+            raise UserError(f"a group pattern needs 1 <= k <= g and n >= 2, not (n, g, k) = {self.n, self.g, self.k}")
+        if self.family == "asymmetric" and (self.n != 2 or self.direction == "omnidirectional"):
+            raise UserError("the asymmetric pattern is between two groups, unidirectional or bidirectional")
+
+    def transfers(self) -> list[tuple[int, int]]:
+        """(source, destination) ranks; GPU i of node m is rank m g + i (CommBench §4.3, figures 6 and 7)."""
+        groups = [(a, b) for a in range(self.n) for b in range(self.n) if a != b]
+        if self.direction == "unidirectional":
+            groups = [(a, b) for a, b in groups if a == 0]
+        elif self.direction == "bidirectional":
+            groups = [(a, b) for a, b in groups if 0 in (a, b)]
+        return [(a * self.g + i, b * self.g + j) for a, b in groups for i, j in self._pairs(a)]
+
+    def _pairs(self, source_group: int) -> list[tuple[int, int]]:
+        active = range(self.k)
+        if self.family == "rail":
+            return [(i, i) for i in active]
+        if self.family == "symmetric":
+            return [(i, j) for i in active for j in active]
+        first = [(i, j) for i in active for j in range(self.g)]
+        return first if source_group == 0 else [(j, i) for i, j in first]
+
+
+def pattern_gbps(topology: Topology, pattern: GroupPattern) -> float:
+    """Nominal Gb/s of the primary node under a group pattern: sent, plus received where data go both ways.
+
+    The node with k active GPUs is what limits it (CommBench eq. (1), (2); §5.4: 200 GB/s on Frontier and 300 GB/s on
+    Aurora with all GPUs active in both directions, of which 175 and 275 were measured).
+    Raises UserError if g is not the node's number of GPUs.
+    """
+    if pattern.g != len(topology.gpus):
+        raise UserError(f"{topology.system} has {len(topology.gpus)} GPUs a node, the pattern has g = {pattern.g}")
+    one_way = node_gbps(topology, pattern.k)
+    return one_way if pattern.direction == "unidirectional" else 2 * one_way
+
+
+def alltoall_asymptotic_gbps(topology: Topology, active: int | None = None) -> float:
+    """Goodput of one GPU in an alltoall over very many nodes: its share of the node's NICs (De Sensi §V-C), in Gb/s."""
+    gpus = len(topology.gpus) if active is None else active
+    return node_gbps(topology, gpus) / gpus if gpus else 0.0

@@ -1,0 +1,231 @@
+"""A user's mistake is one line that names file, line and field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.judge.published import load_published
+from fabricheck.judge.references import load_references
+from fabricheck.site.validation import problems, reference_problems
+from fabricheck.topology.model import find_topology, load_topology
+from tests.support.nodes import ROOT
+
+GOOD = """\
+system: example
+description: three GPUs
+gpus:
+  - {name: gpu0, index: 0, model: A100}
+  - {name: gpu1, index: 1, model: A100}
+  - {name: gpu2, index: 2, model: A100}
+cpus:
+  - {name: cpu0}
+links:
+  - technology: NVLink3
+    count: 4
+    rate: 25 GB/s
+    source: made up
+    pairs: [[gpu0, gpu1], [gpu1, gpu2]]
+"""
+
+
+def fails(tmp_path: Path, text: str) -> str:
+    file = tmp_path / "topology.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        load_topology(file)
+    message = str(error.value)
+    assert "\n" not in message
+    return message.replace(str(file), "FILE")
+
+
+def test_the_good_one_loads(tmp_path: Path) -> None:
+    (tmp_path / "topology.yaml").write_text(GOOD, encoding="utf-8")
+    assert load_topology(tmp_path / "topology.yaml").links[0].total_gbps == 800
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "field", "says"),
+    [
+        ("[gpu1, gpu2]", "[gpu1, gpu9]", 14, "links[0].pairs[1]", "unknown device 'gpu9'"),
+        ("25 GB/s", "25", 12, "links[0].rate", ""),
+        ("25 GB/s", '"25"', 12, "links[0].rate", "has no unit"),
+        ("25 GB/s", "25 GiB/s", 12, "links[0].rate", "unknown unit 'GiB/s'"),
+        ("25 GB/s", "0 GB/s", 12, "links[0].rate", "not a positive"),
+        (", [gpu1, gpu2]", "", 6, "gpus[2]", "gpu2 is disconnected"),
+        ("name: gpu2", "name: gpu1", 6, "gpus[2].name", "names a device"),
+        ("index: 2", "index: 1", 6, "gpus[2].index", "another GPU has the index 1"),
+        ("[gpu1, gpu2]", "[gpu1, gpu1]", 14, "links[0].pairs[1]", "linked to itself"),
+        ("[gpu1, gpu2]", "[gpu1, gpu2], [gpu2, gpu1]", 14, "links[0].pairs[2]", "given twice"),
+        ("    count: 4", "    count: 0", 11, "links[0].count", "greater than or equal to 1"),
+        ("    count: 4", "    count: 4\n    width: 4", 12, "links[0].width", "unknown field"),
+        ("    source: made up\n", "", 10, "links[0].source", "is missing"),
+        ("model: A100}\n  - {name: gpu1", "modell: A100}\n  - {name: gpu1", 4, "gpus[0]", ""),
+        ("system: example", "system: example\nsystem: other", 2, "system", "is given twice"),
+        ("cpus:\n  - {name: cpu0}\n", "cpus: []\n", 7, "cpus", "at least 1 item"),
+        (
+            "links:",
+            "nic_association: {scheme: packed, source: x}\nlinks:",
+            9,
+            "nic_association.scheme",
+            "no GPUs and NICs",
+        ),
+        ("links:", "host_memory: guessed\nlinks:", 9, "host_memory", ""),
+        ("{name: cpu0}", "{name: cpu0, device_rate: 36 GB/s}", 8, "cpus[0].device_rate", "no source"),
+        ("description: three GPUs", "description: [", 4, "", "not valid YAML"),
+    ],
+)
+def test_mistakes(tmp_path: Path, *, old: str, new: str, line: int, field: str, says: str) -> None:
+    assert old in GOOD
+    message = fails(tmp_path, GOOD.replace(old, new, 1))
+    assert message.startswith(f"FILE:{line}: "), message
+    assert field in message
+    assert says in message
+
+
+HUB = GOOD.replace("links:", "switches:\n  - {name: pcie0, model: x, host_only: true}\nlinks:")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        ("[gpu1, gpu2]", "switches[0]: pcie0 is host_only, and linked to nothing: link it to GPUs and to a CPU"),
+        ("[gpu1, gpu2], [gpu0, pcie0]", "pcie0 is host_only, and linked to gpus: link it to GPUs and to a CPU"),
+        ("[gpu1, pcie0], [gpu2, pcie0], [pcie0, cpu0]", "gpus[2]: gpu2 is disconnected"),
+    ],
+)
+def test_a_switch_to_the_host_joins_gpus_with_a_cpu_and_not_with_each_other(
+    tmp_path: Path, pairs: str, said: str
+) -> None:
+    assert said in fails(tmp_path, HUB.replace("[gpu1, gpu2]", pairs))
+
+
+def test_a_single_gpu_without_a_link(tmp_path: Path) -> None:
+    text = "system: x\ndescription: x\ngpus:\n  - {name: gpu0, index: 0, model: A}\ncpus:\n  - {name: cpu0}\n"
+    assert fails(tmp_path, text).startswith("FILE:4: gpus[0]: gpu0 is disconnected")
+
+
+@pytest.mark.parametrize("text", ["", "- 1\n", "just text\n"])
+def test_no_mapping(tmp_path: Path, text: str) -> None:
+    assert "no mapping" in fails(tmp_path, text)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        load_topology(tmp_path / "nothing.yaml")
+
+
+def test_unknown_system() -> None:
+    with pytest.raises(UserError, match=r"there is no system 'atlantis'.*systems are alps, aurora"):
+        find_topology("atlantis", ROOT / "site_configs")
+
+
+REFERENCES = """\
+$sources:
+  made: {kind: published, source: nowhere}
+$provenance:
+  Check: made
+Check:
+  $index: [transport]
+  copy:
+    pingpong_uncontended_0_1_1gib_goodput: [400, -0.1, null, Gb/s]
+"""
+
+
+def reference_messages(tmp_path: Path, old: str = "", new: str = "") -> list[str]:
+    file = tmp_path / "lumi.yaml"
+    assert old in REFERENCES
+    file.write_text(REFERENCES.replace(old, new, 1) if old else REFERENCES, encoding="utf-8")
+    return list(reference_problems(load_references(file), {"": find_topology("lumi", ROOT / "site_configs")}))
+
+
+def test_a_good_reference(tmp_path: Path) -> None:
+    assert reference_messages(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("[400, -0.1, null, Gb/s]", "[1700, -0.1, null, Gb/s]", "1700 Gb/s is above the ceiling of 1680 Gb/s"),
+        ("[400, -0.1, null, Gb/s]", "[400, -0.1, null, GB/s]", "3200 Gb/s is above the ceiling"),
+        ("pingpong_uncontended_0_1", "pingpong_uncontended_0_1_2", "is between two ranks"),
+        ("pingpong_uncontended_0_1", "ping_uncontended_0_1", "no metric is called"),
+        ("pingpong_uncontended_0_1", "allgather_uncontended_all2147483647", "no run has 2,147,483,647 ranks"),
+        ("pingpong_uncontended_0_1", "allgather_uncontended_all0", "no run has 0 ranks"),
+        ("pingpong_uncontended_0_1", "rail_bidirectional_uncontended_99999x99999x1", "no run has 9,999,800,001 ranks"),
+        ("1gib_goodput: [400, -0.1, null, Gb/s]", "8b_latency: [0.001, null, 0.1, us]", "below the least plausible"),
+        ("1gib_goodput: [400, -0.1, null, Gb/s]", "8b_latency: [2, null, 0.1, ms]", "a latency is in us, not ms"),
+    ],
+)
+def test_references_that_cannot_be(tmp_path: Path, old: str, new: str, says: str) -> None:
+    messages = reference_messages(tmp_path, old, new)
+    assert len(messages) == 1
+    assert says in messages[0]
+    assert "\n" not in messages[0]
+
+
+def test_a_duplicate_metric(tmp_path: Path) -> None:
+    line = "    pingpong_uncontended_0_1_1gib_goodput: [400, -0.1, null, Gb/s]\n"
+    with pytest.raises(UserError, match=r"lumi.yaml:9: .*pingpong_uncontended_0_1_1gib_goodput: is given twice"):
+        reference_messages(tmp_path, line, line + line)
+
+
+def test_validate_reports_a_site_without_settings(tmp_path: Path) -> None:
+    site = tmp_path / "site_configs" / "example"
+    site.mkdir(parents=True)
+    (site / "topology.yaml").write_text(GOOD.replace("example", "other", 1), encoding="utf-8")
+    found = list(problems(tmp_path, "example"))
+    assert [("'other'" in found[0]), ("settings.py: does not exist" in found[1])] == [True, True]
+
+
+PARTITION = """
+site_configuration = {
+    "systems": [{"name": "example", "hostnames": [".*"], "partitions": [
+        {"name": "p", "scheduler": "slrum", "launcher": "local", "environs": []}]}],
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('site_configuration = {"systems": [{"name": "example"}]}\n', "KeyError: 'partitions'"),
+        (PARTITION, "no such scheduler: 'slrum'"),
+        ("site_configuration = {\n", "SyntaxError: '{' was never closed (settings.py, line 1)"),
+        ('site_configuration = {}\nraise RuntimeError("two\\nlines")\n', "RuntimeError: two lines"),
+    ],
+)
+def test_validate_reports_what_reframe_does_not_load(tmp_path: Path, text: str, says: str) -> None:
+    site = tmp_path / "site_configs" / "example"
+    site.mkdir(parents=True)
+    (site / "topology.yaml").write_text(GOOD, encoding="utf-8")
+    (site / "settings.py").write_text(text, encoding="utf-8")
+    settings, references = problems(tmp_path, "example")
+    assert "settings.py: ReFrame does not load it: " in settings
+    assert says in settings
+    assert "reference_values/example.yaml: does not exist" in references
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("system: lumi\nvalues:\n  - {what: a, value: 1.0, unit: x, conditions: c}\n", "values[0].source: is missing"),
+        (
+            "system: other\nvalues:\n  - {what: a, value: 1.0, unit: x, conditions: c, source: s}\n",
+            "system: is 'other'",
+        ),
+        (
+            "system: lumi\nvalues:\n"
+            "  - {what: a, value: [2.0, 1.0], relation: from_to, unit: x, conditions: c, source: s}\n",
+            "goes from 2 down to 1",
+        ),
+    ],
+)
+def test_published_values(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "lumi.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        load_published(file)
+    assert says in str(error.value)

@@ -1,0 +1,250 @@
+"""Optima of random directed graphs with switches, against brute force over all cuts and a second linear program."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.optimize
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fabricheck.topology import concurrent_flow
+from fabricheck.topology.concurrent_flow import concurrent_rate
+from fabricheck.topology.flows import (
+    FlowNetwork,
+    allreduce_cut,
+    broadcast_cut,
+    flow_between,
+    flow_rates,
+    gather_cut,
+    least_cut,
+    widest_rates,
+)
+from tests.support.effort import effort
+
+RATES = st.sampled_from([0.1, 10.0, 51.2, 100.0, 400.0, 614.4])
+
+
+@st.composite
+def networks(draw: st.DrawFn, most: int = 10, switches: int = 2) -> FlowNetwork:
+    """3 to `most` GPUs and some switches; every vertex is reached from every other one."""
+    size = draw(st.integers(3, most))
+    vertices = size + draw(st.integers(0, switches))
+    capacity = np.zeros((vertices, vertices))
+    order = draw(st.permutations(range(vertices)))
+    for a, b in zip(order, order[1:] + order[:1], strict=True):
+        capacity[a, b] = draw(RATES)
+    pairs = st.sampled_from(list(itertools.permutations(range(vertices), 2)))
+    for a, b in draw(st.lists(pairs, max_size=2 * vertices)):
+        capacity[a, b] += draw(RATES)
+        if draw(st.booleans()):
+            capacity[b, a] = capacity[a, b]
+    return FlowNetwork(tuple(f"v{one}" for one in range(vertices)), tuple(range(size)), capacity)
+
+
+def symmetric(network: FlowNetwork) -> FlowNetwork:
+    return replace(network, capacity=np.maximum(network.capacity, network.capacity.T))
+
+
+def cuts(network: FlowNetwork) -> Iterator[tuple[float, int]]:
+    """Capacity out of each set of vertices with some but not all terminals, and the number of its terminals."""
+    size = len(network.vertices)
+    for members in itertools.product([False, True], repeat=size):
+        inside = np.array(members)
+        count = int(inside[list(network.terminals)].sum())
+        if 0 < count < network.size:
+            yield network.out_of(inside), count
+
+
+def partitions(items: list[int]) -> Iterator[list[list[int]]]:
+    if not items:
+        yield []
+        return
+    first, *rest = items
+    for parts in partitions(rest):
+        yield [[first], *parts]
+        for position, part in enumerate(parts):
+            yield [*parts[:position], [first, *part], *parts[position + 1 :]]
+
+
+def out_of_terminals(network: FlowNetwork, members: list[int]) -> float:
+    """The least over which switches belong to the members."""
+    relays = range(network.size, len(network.vertices))
+    best = float("inf")
+    for count in range(len(relays) + 1):
+        for chosen in itertools.combinations(relays, count):
+            inside = np.zeros(len(network.vertices), dtype=bool)
+            inside[[*members, *chosen]] = True
+            best = min(best, network.out_of(inside))
+    return best
+
+
+def concurrent_by_pairs(network: FlowNetwork) -> float:
+    """A commodity for each pair and nothing shared: the definition, as a linear program."""
+    edges = list(zip(*np.nonzero(network.capacity), strict=True))
+    pairs = list(itertools.permutations(network.terminals, 2))
+    size = len(network.vertices)
+    equal = np.zeros((len(pairs) * size, len(pairs) * len(edges) + 1))
+    for number, (source, destination) in enumerate(pairs):
+        for position, (a, b) in enumerate(edges):
+            equal[number * size + a, number * len(edges) + position] -= 1
+            equal[number * size + b, number * len(edges) + position] += 1
+        equal[number * size + source, -1] = 1
+        equal[number * size + destination, -1] = -1
+    limited = np.hstack([np.tile(np.eye(len(edges)), len(pairs)), np.zeros((len(edges), 1))])
+    objective = np.zeros(equal.shape[1])
+    objective[-1] = -1
+    rates = [network.capacity[edge] for edge in edges]
+    solved: Any = scipy.optimize.linprog(objective, limited, rates, equal, np.zeros(len(equal)), method="highs-ipm")
+    assert solved.success
+    return float(-solved.fun)
+
+
+@settings(deadline=None, max_examples=effort(40))
+@given(network=networks(most=8))
+def test_collectives_are_what_brute_force_over_all_cuts_finds(network: FlowNetwork) -> None:
+    found = list(cuts(network))
+    assert gather_cut(network).rate == pytest.approx(min(rate / count for rate, count in found), rel=1e-5)
+    assert least_cut(network).rate == pytest.approx(min(rate for rate, _ in found), rel=1e-5)
+
+
+@settings(deadline=None, max_examples=effort(40))
+@given(network=networks())
+def test_flows_are_those_of_networkx(network: FlowNetwork) -> None:
+    for each in (network, symmetric(network)):
+        graph: Any = nx.DiGraph()
+        graph.add_edges_from((a, b, {"capacity": each.capacity[a, b]}) for a, b in np.argwhere(each.capacity))
+        rates = flow_rates(each)
+        for a, b in itertools.permutations(each.terminals, 2):
+            flow = nx.maximum_flow_value(graph, a, b)
+            assert rates[a, b] == pytest.approx(flow, rel=1e-5)
+            assert flow_between(each, a, b) == pytest.approx(flow, rel=1e-5)
+        root = each.terminals[0]
+        assert broadcast_cut(each, root).rate == pytest.approx(rates[root].min(), rel=1e-5)
+
+
+@settings(deadline=None, max_examples=effort(40))
+@given(network=networks(most=6))
+def test_allreduce_is_what_brute_force_over_all_partitions_finds(network: FlowNetwork) -> None:
+    for each in (network, symmetric(network)):
+        single = min(rate for rate, _ in cuts(each))
+        divided = min(
+            sum(out_of_terminals(way, part) for part in parts) / (2 * (len(parts) - 1))
+            for way in (each, each.backwards)
+            for parts in partitions(list(each.terminals))
+            if len(parts) > 1
+        )
+        assert allreduce_cut(each) == pytest.approx(min(single, divided), rel=1e-5)
+
+
+@settings(deadline=None, max_examples=effort(40))
+@given(network=networks(most=5))
+def test_alltoall_is_that_of_an_independent_linear_program(network: FlowNetwork) -> None:
+    for each in (network, symmetric(network)):
+        found = concurrent_rate(each)
+        assert found.exact
+        assert found.upper == pytest.approx(concurrent_by_pairs(each), rel=1e-5)
+
+
+@settings(deadline=None, max_examples=effort(40))
+@given(network=networks())
+def test_both_bounds_of_the_alltoall_hold(network: FlowNetwork) -> None:
+    exact = concurrent_rate(network).upper
+    bounds = concurrent_flow._bounds(network)
+    assert bounds.lower <= exact * (1 + 1e-6)
+    assert bounds.upper >= exact * (1 - 1e-6)
+    assert bounds.upper <= exact * 1.5
+
+
+def all_rates(network: FlowNetwork) -> list[float]:
+    reduce = [broadcast_cut(network.backwards, one).rate for one in network.terminals]
+    broadcast = [broadcast_cut(network, one).rate for one in network.terminals]
+    gather = [gather_cut(each).rate for each in (network, network.backwards)]
+    pairs = [*flow_rates(network).ravel(), *widest_rates(network).ravel()]
+    return [concurrent_rate(network).upper, allreduce_cut(network), *gather, *broadcast, *reduce, *pairs]
+
+
+@settings(deadline=None, max_examples=effort(40))
+@given(network=networks(), data=st.data())
+def test_capacity_never_lowers_anything(network: FlowNetwork, data: st.DataObject) -> None:
+    a, b = data.draw(st.sampled_from(list(itertools.permutations(range(len(network.vertices)), 2))))
+    more = network.capacity.copy()
+    more[a, b] += data.draw(RATES)
+    after = replace(network, capacity=more)
+    for one, other in zip(all_rates(network), all_rates(after), strict=True):
+        assert other >= one * (1 - 1e-5)
+
+
+@settings(deadline=None, max_examples=effort(40))
+@given(network=networks(), data=st.data())
+def test_renaming_permutes(network: FlowNetwork, data: st.DataObject) -> None:
+    new = np.array(data.draw(st.permutations(range(len(network.vertices)))))
+    moved = np.zeros_like(network.capacity)
+    moved[np.ix_(new, new)] = network.capacity
+    # A terminal keeps its place among the terminals; its vertex has another number.
+    after = replace(network, terminals=tuple(int(new[one]) for one in network.terminals), capacity=moved)
+    assert concurrent_rate(after).upper == pytest.approx(concurrent_rate(network).upper, rel=1e-6)
+    assert gather_cut(after).rate == pytest.approx(gather_cut(network).rate, rel=1e-5)
+    assert allreduce_cut(after) == pytest.approx(allreduce_cut(network), rel=1e-5)
+    assert flow_rates(after) == pytest.approx(flow_rates(network), rel=1e-5)
+    assert widest_rates(after) == pytest.approx(widest_rates(network))
+
+
+@settings(deadline=None, max_examples=effort(40))
+@given(network=networks())
+def test_what_follows_from_what(network: FlowNetwork) -> None:
+    """A path carries no more than all paths; an alltoall or allgather no more than a cut."""
+    assert (widest_rates(network) <= flow_rates(network) * (1 + 1e-6)).all()
+    size, pair = network.size, concurrent_rate(network).upper
+    assert pair <= gather_cut(network).rate * (1 + 1e-6)
+    assert allreduce_cut(network) <= least_cut(network).rate * (1 + 1e-6)
+    # A reduce-scatter and an allgather that share the links are an allreduce.
+    halves = [gather_cut(each).rate * size / 2 for each in (network, network.backwards)]
+    assert min(halves) <= allreduce_cut(network) * (1 + 1e-5)
+
+
+def joined(size: int, links: list[tuple[int, int, float]], relays: int = 0) -> FlowNetwork:
+    capacity = np.zeros((size + relays, size + relays))
+    for a, b, rate in links:
+        capacity[a, b] += rate
+        capacity[b, a] += rate
+    return FlowNetwork(tuple(f"v{one}" for one in range(size + relays)), tuple(range(size)), capacity)
+
+
+@pytest.mark.parametrize(
+    ("name", "network", "pair"),
+    [
+        ("ring", joined(256, [(one, (one + 1) % 256, 400) for one in range(256)]), 2 * 400 / 128**2),
+        (
+            "torus",
+            joined(
+                256,
+                [
+                    (16 * a + b, other, 400)
+                    for a in range(16)
+                    for b in range(16)
+                    for other in (16 * ((a + 1) % 16) + b, 16 * a + (b + 1) % 16)
+                ],
+            ),
+            32 * 400 / 128**2,
+        ),
+        (
+            "hypercube",
+            joined(256, [(one, one ^ 1 << bit, 400) for one in range(256) for bit in range(8) if not one >> bit & 1]),
+            128 * 400 / 128**2,
+        ),
+        ("star", joined(256, [(one, 256, 400) for one in range(256)], relays=1), 400 / 255),
+    ],
+)
+def test_large_symmetric_graphs_are_exact(name: str, network: FlowNetwork, pair: float) -> None:
+    """An even cut of a ring, torus or hypercube limits it; of a star, what a GPU sends to 255 others."""
+    found = concurrent_rate(network)
+    assert found.exact
+    assert found.upper == pytest.approx(pair), name
+    assert gather_cut(network).rate == pytest.approx(network.capacity[0].sum() / 255)

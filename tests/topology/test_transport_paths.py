@@ -1,0 +1,120 @@
+"""Which paths *CCL and MPI have to take: on each system by its hardware, else as the file says; and what others are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fabricheck.results.guards import compile_patterns, path_mistakes
+from fabricheck.topology.model import find_topology
+from fabricheck.topology.transport_paths import Paths, ccl_paths, mpi_paths
+from tests.support.nodes import ROOT
+
+
+def mistakes(paths: Paths, *taken: str) -> list[str]:
+    proof = {"paths": dict.fromkeys(taken, 1), "evidence": "NCCL_DEBUG" if taken else None}
+    forbidden, required = compile_patterns(paths.forbidden), compile_patterns(paths.required)
+    return list(path_mistakes(proof, forbidden, required, paths.described))
+
+
+def paths(system: str, nodes: int) -> Paths:
+    return ccl_paths(find_topology(system, ROOT / "site_configs"), nodes)
+
+
+@pytest.mark.parametrize(
+    ("system", "inside", "between"),
+    [
+        ("alps", "P2P", "NET/OFI/GDRDMA"),
+        ("lumi", "P2P", "NET/OFI/GDRDMA"),
+        ("leonardo", "P2P", "NET/IB/GDRDMA"),
+        ("summit", "P2P", "NET/IB/GDRDMA"),
+        ("frontier", "P2P", "NET/OFI/GDRDMA"),
+        ("dgx-a100", "P2P", "NET/IB/GDRDMA"),
+        ("hgx-h200", "P2P", "any network but sockets"),
+        ("local", "", "any network but sockets"),
+        ("emulated", "", "NET/Socket"),
+    ],
+)
+def test_the_default_follows_from_the_hardware(system: str, inside: str, between: str) -> None:
+    assert (paths(system, 1).described, paths(system, 2).described) == (inside, between)
+
+
+def test_inside_a_node_with_direct_links() -> None:
+    leonardo = paths("leonardo", 1)
+    assert mistakes(leonardo, "P2P/CUMEM") == []
+    assert mistakes(leonardo, "P2P/CUMEM", "SHM/direct/direct") == [
+        "the data went by SHM/direct/direct, which this check forbids: the site's path is P2P"
+    ]
+    assert "NET/IB/0/GDRDMA" in mistakes(leonardo, "P2P/CUMEM", "NET/IB/0/GDRDMA")[0]
+    assert "no library reported" in mistakes(leonardo)[0]
+
+
+def test_between_nodes_the_network_is_the_path() -> None:
+    leonardo = paths("leonardo", 2)
+    assert mistakes(leonardo, "P2P/CUMEM", "NET/IB/0/GDRDMA") == []
+    # One rank a node has no pair inside it.
+    assert mistakes(leonardo, "NET/IB/0/GDRDMA") == []
+    (message,) = mistakes(leonardo, "NET/IB/0/GDRDMA", "NET/IB/1")
+    assert "NET/IB/1" in message and "nvidia_peermem" in message
+    assert any("NET/Socket/0" in each for each in mistakes(leonardo, "P2P/CUMEM", "NET/Socket/0"))
+    assert any("SHM" in each for each in mistakes(leonardo, "SHM/direct/direct", "NET/IB/0/GDRDMA"))
+    assert mistakes(leonardo, "P2P/CUMEM") != []
+
+
+def test_tcp_below_the_plugin_is_not_slingshot() -> None:
+    alps = paths("alps", 2)
+    assert mistakes(alps, "NET/AWS Libfabric/0/GDRDMA", "NET/OFI provider cxi") == []
+    assert "provider tcp" in mistakes(alps, "NET/AWS Libfabric/0/GDRDMA", "NET/OFI provider tcp;ofi_rxm")[0]
+
+
+@pytest.mark.parametrize("channel", ["NET/AWS Libfabric/1", "NET/OFI/1", "NET/Libfabric/1"])
+def test_a_channel_of_slingshot_without_gpudirect_rdma(channel: str) -> None:
+    alps = paths("alps", 2)
+    (message,) = mistakes(alps, "NET/AWS Libfabric/0/GDRDMA", channel, "NET/OFI provider cxi")
+    assert f"{channel}, which" in message and "NET/OFI/GDRDMA" in message
+    aurora = replace(find_topology("aurora", ROOT / "site_configs"), ccl_path_between_nodes=None)
+    assert ccl_paths(aurora, 2).described == "NET/OFI"
+
+
+def test_a_site_may_say_another_path() -> None:
+    leonardo = find_topology("leonardo", ROOT / "site_configs")
+    said = replace(leonardo, ccl_path_in_node="SHM", ccl_path_between_nodes="NET/IB")
+    assert mistakes(ccl_paths(said, 1), "SHM/direct/direct") == []
+    assert mistakes(ccl_paths(said, 2), "SHM/direct/direct", "NET/IB/1") == []
+
+
+def mpi(system: str, *taken: str, nodes: int = 2) -> list[str]:
+    return mistakes(mpi_paths(find_topology(system, ROOT / "site_configs"), nodes), *taken)
+
+
+@pytest.mark.parametrize(
+    ("system", "described", "right", "wrong"),
+    [
+        ("alps", "OFI/cxi", "OFI provider cxi", "OFI provider tcp;ofi_rxm"),
+        ("lumi", "OFI/cxi", "OFI provider cxi", "OFI provider sockets"),
+        ("leonardo", "InfiniBand", "cuda: rc_mlx5/mlx5_0:1", "host: tcp/ib0"),
+        ("leonardo", "InfiniBand", "btl openib", "btl tcp"),
+        ("summit", "InfiniBand", "pml pami", "btl tcp"),
+        ("emulated", "TCP", "btl tcp", "btl openib"),
+        ("emulated", "TCP", "host: tcp/hsn0", "host: rc_mlx5/mlx5_0:1"),
+        ("hgx-h200", "any network but TCP", "host: dc_mlx5/mlx5_0:1", "btl tcp"),
+    ],
+)
+def test_mpi_between_nodes_is_held_to_the_network(system: str, described: str, right: str, wrong: str) -> None:
+    assert mpi(system, right, "btl vader") == []
+    found = mpi(system, wrong)
+    assert found
+    assert all(wrong in each for each in found)
+    assert all(each.endswith(f"the site's path is {described}") for each in found)
+    assert mpi(system) == [f"no library reported the path of the data, and {described} has to be proven"]
+    assert mpi(system, "btl vader") != []
+
+
+def test_inside_a_node_mpi_is_held_to_what_the_file_says() -> None:
+    leonardo = find_topology("leonardo", ROOT / "site_configs")
+    assert mpi("leonardo", nodes=1) == []
+    said = mpi_paths(replace(leonardo, mpi_path_in_node="IPC", mpi_path_between_nodes="TCP"), 1)
+    assert mistakes(said, "cuda: cuda_ipc/cuda") == []
+    assert "the site's path is IPC" in mistakes(said, "cuda: cuda_copy/cuda")[0]
+    assert mistakes(mpi_paths(replace(leonardo, mpi_path_between_nodes="TCP"), 2), "btl tcp") == []
