@@ -25,8 +25,11 @@ pytestmark = pytest.mark.e2e
 FABRICHECK = (sys.executable, "-m", "fabricheck")
 NO_LOCKS = (sys.executable, no_locks.__file__, "ENOSYS")
 NIGHTLY = (str(suite_root() / "ci" / "nightly.sh"),)
-# It lets ReFrame, which may wait for a core, note the job that it has started before it says that it is there.
+# It lets ReFrame, which may wait for a core, note the job that it has started before it says that it is there. As the
+# suite's checks do, it imports what keeps ReFrame from losing a signal that comes while it logs.
 SECOND = """
+import fabricheck.rfm
+
 @rfm.simple_test
 class Sleeps(Measures):
     executable = "cat RESULT > result.jsonl; sleep 1; echo $$ > PID.new; mv PID.new PID; exec sleep 600"
