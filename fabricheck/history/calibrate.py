@@ -39,7 +39,7 @@ METRICS = 1000
 #: --seed 1607802107 --sessions 20`: a link that loses eight spreads one way is red in 1% of the sessions of the median
 #: shape with 0.01, in 65% with 0.3.
 FALSE_ALARMS = 0.3
-#: The same where the launches of a session share its level, so that another launch says nothing new, and of tests that
+#: The same where the launches of a session share its level, so that another launch adds nothing, and for tests that
 #: are not launched again.
 LASTING_FALSE_ALARMS = 0.01
 #: The network of a fleet looks at its suspects twice by itself (`session.launches`).
@@ -120,10 +120,10 @@ def calibrate(
 
     The first launch of one more session of the healthy system has any metric beyond its worse bound with probability
     `false_alarms`, where it has 1,000 metrics, or as many as are calibrated or one measured, or any part whose metrics
-    are worse together. ALONE of it is for metrics alone, and a thousandth of that the rate of each, of which its few
-    runs say nothing: how far they stray is taken from all metrics of the same unit together (`tails`), and a metric
-    varies at least as much as the middle one of its kind, such as the twelve pairs of a node. What nodes differ by is
-    no such noise (`by_node`). `Calibrated.beyond` shows where runs are beyond their bounds.
+    are worse together. ALONE of it is for metrics alone, and a thousandth of that the rate of each. Few runs of one
+    metric cannot show what is so rare: how far they stray is taken from all metrics of the same unit (`tails`), and a
+    metric varies at least as much as the middle one of its kind, such as the twelve pairs of a node. What nodes differ
+    by is no such noise (`by_node`). `Calibrated.beyond` shows where runs are beyond their bounds.
 
     A metric is refused where it has fewer than FEWEST runs, failed in one, lies above the plausible or under the
     acceptance floor by `limits`, varies so much that a bound would let everything pass, or has a level that wanders

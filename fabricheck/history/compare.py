@@ -366,9 +366,7 @@ def _kinds(keys: pl.DataFrame, units: Sequence[str]) -> Ints:
     """Numbers of the metrics that vary alike: those of a kind; where these are few, those of a unit."""
     kinds = [MetricKey(*key).kind for key in keys.iter_rows()]
     count = Counter(kinds)
-    return numbered(
-        kind if count[kind] >= FEWEST_ALIKE else unit for kind, unit in zip(kinds, units, strict=True)
-    )  # fmt: skip
+    return numbered(kind if count[kind] >= FEWEST_ALIKE else unit for kind, unit in zip(kinds, units, strict=True))
 
 
 def _relative(shift: float) -> float:
