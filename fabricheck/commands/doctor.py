@@ -48,7 +48,7 @@ def doctor(
     from fabricheck.topology.model import find_topology
 
     if prolog and built is not None:
-        raise UserError("--prolog starts no rank, which may take longer: leave out --built")
+        raise UserError("--prolog starts no ranks, to end in time: leave out --built")
     if prolog:
         limit = PROLOG_ASKS_S
     begin = time.monotonic()
@@ -74,8 +74,8 @@ def doctor(
         if verdict is not Verdict.PASS:
             click.echo(f"{'':<12}next: {'; '.join(steps(finding_of(each, verdict, topology))[:1])}")
     if not state.gpus and system is None:
-        click.echo(f"{'note':<12}{state.host}: no GPU was found, and nothing says how many there are: give --system")
-    launched = "no rank was started: name a program with --built"
+        click.echo(f"{'note':<12}{state.host}: no GPU was found; to compare with the expected number, give --system")
+    launched = "no rank was started (--built FOLDER starts one on each GPU)"
     if built is not None:
         left = limit - (time.monotonic() - begin)
         launch = start_ranks(built, environment, len(state.gpus), max(left, 1.0))

@@ -31,9 +31,9 @@ def expected_text(
 ) -> Iterator[str]:
     """Lines of at most 80 columns; pairs with the same values are one line."""
     yield from _wrapped(f"{topology.system}: {topology.description}")
-    yield from _wrapped(f"{unit} in one direction, large transfers; - where nothing is known. {MEANING}")
+    yield from _wrapped(f"{unit} in one direction, large transfers; -: unknown. {MEANING}")
     if not rows:
-        yield from _wrapped("Nothing nominal is known of this system: each run measures what its memory copies.")
+        yield from _wrapped("This system has no nominal rates: each run measures the copy rate of its memory.")
     notes: list[str] = []
     pairs = [row for row in rows if row.operation in PAIRS]
     if pairs:

@@ -34,7 +34,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     "--false-alarms",
     default=0.3,
     show_default=True,
-    help="Share of healthy sessions whose first launch may be beyond a bound; 0.01 if nothing is launched again.",
+    help="Share of healthy sessions with a first launch beyond a bound; 0.01 where tests are not relaunched.",
 )
 @click.option("--references", type=_FILE, help="The file to change.  [default: the system's]")
 @click.option(

@@ -109,7 +109,7 @@ def judge(
         asked_beside = system or topology or references or test or keys
         if asked_beside or as_json:
             raise UserError(
-                "--part asks whether a number is normal, without a site: leave out --system and its like, and --json"
+                "--part needs no site: leave out --system, --topology, --references, --test, --key and --json"
             )
         context.exit(EXIT_CODES[worst(_normal(file, part, gpus, nodes, nics) for file in files)])
     rules = _policy(policy)
@@ -192,12 +192,12 @@ def _note_left_out(runs: Sequence[CaseRun]) -> None:
     left_out = [each for each in runs if not each.is_evidence]
     # What the reader says begins with the file.
     reasons = [
-        next((one.message for one in each.run.problems), f"{each.run.path}: of a vendor tool") for each in left_out
+        next((one.message for one in each.run.problems), f"{each.run.path}: is of a vendor tool") for each in left_out
     ]
     if left_out and len(left_out) == len(runs):
         raise UserError(f"no file is a complete run of fabricbench: {reasons[0]}")
     for reason in reasons:
-        click.echo(f"fabricheck: left out, as it is no complete run of fabricbench: {reason}", err=True)
+        click.echo(f"fabricheck: left out (not a complete run of fabricbench): {reason}", err=True)
 
 
 def _stored(session: str, system: str | None, store: Path | None) -> tuple[str, list[CaseRun]]:

@@ -96,14 +96,14 @@ def report(
     if files:
         for name, value in (("session", session), ("store", store), ("base", base), ("candidate", candidate)):
             if value is not None:
-                raise UserError(f"--{name} is for a stored session: leave out the result files, or it")
+                raise UserError(f"--{name} is for a stored session: leave out either the option or the result files")
         shown = _of_files(files, output, system, test, keys)
     else:
         for name, given in (("test", test is not None), ("key", bool(keys))):
             if given:
-                raise UserError(f"--{name} is for result files, and there is none: the store knows it of its runs")
+                raise UserError(f"--{name} is for result files: leave it out for a stored session")
         if candidate is not None and base is None:
-            raise UserError(f"--candidate {candidate}: say with --base what to compare it with")
+            raise UserError(f"--candidate {candidate}: give --base, too")
         shown = _of_store(store, system, session, base, candidate)
     diagnosis = diagnose(shown.judged, shown.problems, shown.findings)
     write_html(

@@ -162,7 +162,11 @@ def _conclude(context: click.Context, session: Session, outcome: Outcome, *, kep
     from fabricheck.records.verdict import EXIT_CODES
     from fabricheck.session.reports import PAGE
 
-    report = f"the report is {session.folder / PAGE}" if kept else f"not all of it could be kept in {session.folder}"
+    report = (
+        f"the report is {session.folder / PAGE}"
+        if kept
+        else f"some of its files could not be written in {session.folder}"
+    )
     click.echo(f"{outcome.verdict.value}: {marked(report, rehearsal=rehearsed(outcome.judged))}", err=is_short)
     context.exit(EXIT_CODES[outcome.verdict] or (0 if kept else EXIT_USER_ERROR))
 
@@ -180,7 +184,9 @@ def _only_run(context: click.Context, suite: Suite, selection: Selection, output
         with only_run(output, system) as why_not:
             if why_not:
                 told = f"files below {output} cannot be locked ({why_not})"
-                click.echo(f"fabricheck: {told}: ReFrame's results.db is not written; all else is as ever", err=True)
+                click.echo(
+                    f"fabricheck: {told}: ReFrame's results.db is not written; everything else works as usual", err=True
+                )
             yield not why_not
     except Taken as owner:
         text = f"another run of {system} has not ended yet ({owner}): nothing was measured"
@@ -262,17 +268,17 @@ def _judge_left(folder: Path, suite: Suite, system: str, store: Path | None) -> 
         session = read_abandoned(folder)
     except UserError as error:
         set_aside(folder)
-        click.echo(f"fabricheck: {error}: the run in {folder} is set aside, and not judged", err=True)
+        click.echo(f"fabricheck: {error}: the run in {folder} was set aside and cannot be judged", err=True)
         return
     if (fleet := Fleet.of_run(folder)) is not None:
         with contextlib.suppress(UserError):  # where Slurm cannot be asked, the job ends at its limit
             cancel(fleet.job)
     outcome = judge_session(session, suite, system)
     kept = _keep(session, outcome, suite, system, store, just_now=False)
-    where = f"the report is {folder / PAGE}" if kept else "not all of it could be kept"
+    where = f"the report is {folder / PAGE}" if kept else "some of its files could not be written"
     verdict = outcome.verdict.value
     click.echo(
-        f"fabricheck: the run in {folder} had ended before it was judged: now it is {verdict}: {where}", err=True
+        f"fabricheck: the run in {folder} ended before it was judged; now it is judged: {verdict}: {where}", err=True
     )
 
 

@@ -189,7 +189,7 @@ def _with_causes(
             explained.setdefault(number, []).append(each)
     for number, members in explained.items():
         finding, count = causes[number].finding, len(slow[number])
-        text = f"{finding.place} is slow: {count} measurements that cross it are, and none of the fast ones does"
+        text = f"{finding.place} is slow: {count} slow measurements cross it, and no fast one does"
         files = tuple(dict.fromkeys(file for each in members for file in each.files))
         p = min((each.p for each in members if each.p is not None), default=None)
         if not any(each.components == finding.components for each in left):

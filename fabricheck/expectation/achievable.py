@@ -54,7 +54,7 @@ def achievable(question: Question, expected: float | None) -> Achievable | None:
     start_up_us = _START_UP_US[question.transport] * max(1, question.ranks - 1)
     return Achievable(
         expected * data.share * ideal_us / (ideal_us + start_up_us),
-        f"{data.share:.1%} of {expected:.4g} Gb/s is data by {data.mover} over {data.technology}: {data.source}",
+        f"{data.share:.1%} of {expected:.4g} Gb/s is payload by {data.mover} over {data.technology}: {data.source}",
         data.margin,
     )
 
@@ -78,7 +78,9 @@ def _allreduce_between_nodes(question: Question) -> Achievable | None:
         if expected * inside.share < rate:
             rate, data = expected * inside.share, inside
     margin = data.margin if n == 2 else None  # two ranks that add up send and receive as a pair does
-    return Achievable(rate, f"{data.share:.1%} is data by {data.mover} over {data.technology}: {data.source}", margin)
+    return Achievable(
+        rate, f"{data.share:.1%} is payload by {data.mover} over {data.technology}: {data.source}", margin
+    )
 
 
 def between_hosts(topology: Topology, expected: float | None, bytes_: int) -> float | None:

@@ -54,7 +54,7 @@ def steps_of(
         if VICTIMS[operation] == "pingpong":
             return ((Message(0, 1, 1.0),),)
         return (tuple(Message(a, b, 1 / ranks) for a in range(ranks) for b in range(ranks) if a != b),)
-    raise UserError(f"{operation}: nothing says between which ranks it was")
+    raise UserError(f"{operation}: its ranks are unknown")
 
 
 def _striping(operation: str, groups: Groups) -> tuple[Step, ...]:

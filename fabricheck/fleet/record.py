@@ -82,10 +82,10 @@ class Fleet:
                 left = {each["node"]: each["why"] for each in left}
             fleet = cls(**{**content, **texts, "folder": folder, "unchecked": {**left}})
         except (KeyError, TypeError, AttributeError):
-            raise UserError(f"{folder / FILE}: is no description of a fleet") from None
+            raise UserError(f"{folder / FILE}: is not a description of a fleet") from None
         # It becomes a word of Slurm's commands, which read `--name=…` as an option.
         if not isinstance(fleet.job, str) or not re.fullmatch("[0-9]*", fleet.job):
-            raise UserError(f"{folder / FILE}: job is {fleet.job!r}, which is no number of a job")
+            raise UserError(f"{folder / FILE}: job is {fleet.job!r}, which is not a job number")
         return fleet
 
     def exclude(self, found: Iterable[Finding]) -> None:
@@ -150,7 +150,7 @@ def read_findings(file: Path) -> tuple[Finding, ...]:
             else:
                 found.append(Finding.from_json(content))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise UserError(f"{file}: line {number} is damaged, so it is not known which nodes are excluded") from None
+            raise UserError(f"{file}: line {number} is damaged: the excluded nodes are unknown") from None
         if not found[-1].node:
             raise UserError(f"{file}: line {number} has no state of a node")
     return tuple(dict.fromkeys(found))

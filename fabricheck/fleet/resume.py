@@ -29,10 +29,10 @@ def find_earlier(runs: Path, system: str, named: str) -> Path:
         for folder in (Path(named), runs / named):
             if (folder / FOLDER / FILE).exists():
                 return folder.resolve()
-        raise UserError(f"--resume {named}: is not the folder of a run over nodes, here or below {runs}")
+        raise UserError(f"--resume {named}: is not the folder of a run with --nodes, here or below {runs}")
     found = sorted(file.parents[1] for file in runs.glob(f"{system}-*/{FOLDER}/{FILE}"))
     if not found:
-        raise UserError(f"--resume: there is no run of {system} over nodes below {runs}: give --nodes alone")
+        raise UserError(f"--resume: no run of {system} with --nodes below {runs}: leave out --resume")
     return max(found, key=lambda folder: Fleet.read(folder / FOLDER).began).resolve()
 
 

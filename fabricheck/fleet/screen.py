@@ -138,7 +138,7 @@ class Screen:
             if is_over(self.fleet):
                 return False  # for which no node is to blame
             if ended.status == _REFUSED or not self._exclude(chosen, ended):
-                sys.stderr.write(f"fabricheck: {file}: no node is to blame: {ended.reason}\n")
+                sys.stderr.write(f"fabricheck: {file}: no single node explains the failure: {ended.reason}\n")
                 return False
         return False
 
@@ -186,11 +186,12 @@ class Screen:
         """Names the nodes that are to blame for a launch; whether there are any."""
         named = [node for node in nodes if node in set(_named(ended.said))]
         guilty = find_guilty(nodes, self._starts, named)
-        found = [proved(node, "MPI does not start with it, and starts without it; twice") for node in guilty]
+        found = [proved(node, "MPI failed twice to start with this node, and starts without it") for node in guilty]
         if not guilty and named and len(named) < len(nodes) / 2:
             # It starts with all of them: what was named ended or hung later.
             found = [
-                proved(node, f"MPI starts with it, and it did not get to the end: {ended.reason}") for node in named
+                proved(node, f"MPI starts with this node, but the run did not complete: {ended.reason}")
+                for node in named
             ]
         if is_over(self.fleet):
             return False
@@ -208,7 +209,7 @@ class Screen:
             found = locate(made, [goodput for one in rounds for _, goodput in one])
             return found, that_count(found, made, self._policy)
         except UserError as error:
-            sys.stderr.write(f"fabricheck: no part of the network can be named: {error}\n")
+            sys.stderr.write(f"fabricheck: the slow part of the network cannot be located: {error}\n")
             return None, ()
 
     @cached_property
@@ -234,7 +235,7 @@ def main(arguments: Sequence[str]) -> int:
     fleet = Fleet.read(Path(folder))
     topology = find_topology(fleet.partition, site_root(fleet.system) / "site_configs")
     if topology.network is None:
-        sys.stderr.write(f"fabricheck: the topology of {fleet.system} has no network: its pairs cannot be screened\n")
+        sys.stderr.write(f"fabricheck: the topology of {fleet.system} has no network: its pairs are not tested\n")
         return 1
     run = Screen(
         fleet, int(ranks), float(limit), float(patience), options, arguments[at + 1 :], topology.network, topology

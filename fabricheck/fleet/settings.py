@@ -65,5 +65,5 @@ def partition_in(site: Path, where: str) -> dict[str, Any]:
     found = [each for each in partitions if not wanted or each["name"] == wanted]
     if len(found) != 1:
         names = ", ".join(f"{name}:{each['name']}" for each in partitions)
-        raise UserError(f"one partition is needed, and {where} is none or several: give one of {names}")
+        raise UserError(f"{where} is not one partition: give one of {names}")
     return dict(found[0])

@@ -35,9 +35,9 @@ class Ended:
         """In words: what was said last, of launcher and program."""
         lines = [line.strip() for line in self.said.splitlines() if line.strip()]
         telling = [line for line in lines if re.match(r"(srun: error: |fabricbench: |slurmstepd: error: )", line)]
-        words = "; ".join((telling or lines)[:_LAST_LINES]) or "without a word"
+        words = "; ".join((telling or lines)[:_LAST_LINES]) or "no output"
         if self.status is None:
-            return f"nothing came of it in {self.seconds:.0f} s, and it was ended ({words})"
+            return f"no result in {self.seconds:.0f} s, and it was ended ({words})"
         return f"it ended with status {self.status} ({words})"
 
 

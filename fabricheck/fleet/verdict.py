@@ -87,7 +87,7 @@ def verdict_of_fleet(
     out = {each.node for each in bad}
     clean = set() if fleet.ended else measured - out
     good = tuple(node for node in fleet.nodes if node in clean)
-    why = fleet.ended or "nothing was measured on it"
+    why = fleet.ended or "no measurement ran on it"
     left = {**fleet.unchecked, **{node: why for node in fleet.nodes if node not in clean | out}}
     asked = len(fleet.nodes) + len(fleet.unchecked)
     return FleetVerdict(fleet.job, asked, good, bad, left, tuple(dict.fromkeys(elsewhere)))

@@ -36,7 +36,7 @@ def updated_text(path: Path, calibration: Calibration, command: str) -> str:
     what would be written cannot be read by the judge.
     """
     if not calibration.references:
-        raise UserError(f"there is no reference to write: all {len(calibration.refused)} metrics were refused")
+        raise UserError(f"no reference to write: all {len(calibration.refused)} metrics were refused")
     yaml = _yaml()
     content = CommentedMap()
     if path.exists():
@@ -101,9 +101,7 @@ def _check(text: str, path: Path) -> None:
             load_references(trial)
         except UserError as error:
             reason = str(error).removeprefix(str(trial)).lstrip(":")
-            raise UserError(
-                f"{path}: could not be read again, line {reason}: calibrate fewer checks with --runs"
-            ) from None
+            raise UserError(f"{path}: cannot be read back, line {reason}: select fewer checks with --runs") from None
 
 
 def _add_source(content: CommentedMap, calibration: Calibration, command: str) -> str:
@@ -167,7 +165,7 @@ def _add_test(content: CommentedMap, system: str, test: str, references: list[Ca
     parameters = {parse_test(each.key.test).parameters for each in references}
     names = {tuple(name for name, _ in each) for each in parameters}
     if len(names) > 1:
-        raise UserError(f"{test} has runs with different parameters: calibrate a part of them with --runs")
+        raise UserError(f"{test} has runs with different parameters: select some of them with --runs")
     index = ["$partition", "$environ", *names.pop()]
     tree = content.get(test)
     if tree is None:

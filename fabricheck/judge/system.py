@@ -126,10 +126,8 @@ class SystemJudge:
             measured = {short_name(node) for node in nodes}
             others = hosts - measured if measured else set()
             if others and any(each.reference is not None and is_of(each.reference, source) for each in run.judgements):
-                text = f"was on {fold(others)} too, and its references were measured on {fold(measured)}"
-                yield Finding(
-                    "other-nodes", Verdict.PASS, f"{run.test or run.run.path}: {text}: nodes stand for others"
-                )
+                text = f"was on {fold(others)} too, and its references are of {fold(measured)}"
+                yield Finding("other-nodes", Verdict.PASS, f"{run.test or run.run.path}: {text}: other nodes")
 
     def judge_alone(
         self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None
@@ -206,15 +204,15 @@ def read_to_judge(file: Path, attributes: Mapping[str, Key]) -> Run:
     run = read_run(file)
     for name, value in _measured(run).items():
         if attributes.get(name, value) != value:
-            told = f"{name} is {value}, and --test or --key says {attributes[name]}"
-            raise UserError(f"{file}: its {told}: leave that out, or give the file that it is true of")
+            told = f"{name} is {value}and --test or --key has {attributes[name]}"
+            raise UserError(f"{file}: its {told}: leave that out, or give the file to which it applies")
     return run
 
 
 def choose_test(references: References, test: str | None) -> str:
     """The test class whose references count; it may be left out where there is only one. UserError otherwise."""
     if test is None and len(references.tests) > 1:
-        raise UserError(f"{references.path}: say with --test whose references count: {', '.join(references.tests)}")
+        raise UserError(f"{references.path}: give --test, one of: {', '.join(references.tests)}")
     return references.of(test if test is not None else next(iter(references.tests))).test
 
 
@@ -239,7 +237,7 @@ def judge_files(
     if known is not None and known.tests:
         test = choose_test(known, test)
     elif test is not None:
-        raise UserError(f"there are no references of {system}, so none of {test!r}: leave out --test")
+        raise UserError(f"{system} has no references: leave out --test {test!r}")
     return tuple(judge.judge_alone(read_to_judge(path, attributes), test, attributes) for path in paths)
 
 
@@ -256,7 +254,7 @@ def as_printed(test: str | None, system: str) -> tuple[str | None, dict[str, Key
         elif word.startswith("%"):
             told.update([parse_attribute(word[1:])])
         else:
-            raise UserError(f"--test {test!r}: {word!r} is neither %NAME=VALUE nor @system:partition+environment")
+            raise UserError(f"--test {test!r}: {word!r} is neither %NAME=VALUE nor @SYSTEM:PARTITION+ENVIRONMENT")
     return name, told
 
 

@@ -66,7 +66,7 @@ def find_slow_starts(equals: Equals, run: RunJudgement) -> Iterator[Finding]:
     text = (
         f"{where} was slow at first: {equals.what} took {np.median(times[:count]) / middle:.3g} times its median for "
         f"the first {count} of {times.size} iterations and lost {lost_s:.2g} s; "
-        f"{len(equals.members) - len(slow)} peers did not; check its links and clocks, and what ran before"
+        f"{len(equals.members) - len(slow)} peers were not; check its links and clocks, and what ran before"
     )
     yield Finding("slow-at-first", Verdict.DEGRADED, text, places)
 

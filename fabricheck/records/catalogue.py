@@ -394,7 +394,7 @@ CATALOGUE: Mapping[str, Entry] = {
         ("Ring buffers, flow control and the switch's counters: `ethtool -g {part}`, `ethtool -a {part}` on {node}",),
         "A NIC port"),
     "congestion": Entry("saw congestion", _STATE, _REPORTED,
-        "Waits, pauses or congestion notifications increased during the test. Alone this is no fault.",
+        "Waits, pauses or congestion notifications increased during the test. Alone this is not a fault.",
         ("Did other jobs use the network? Run again when it is idle",), "A NIC port"),
     "packets-lost": Entry("loses packets", _STATE, _CONTRAST,
         "The TCP counters of this node are far above those of the other nodes.",

@@ -122,8 +122,8 @@ class _Writer:
         what, where = plural(len(rows), "measurement"), f" in {plural(len(cause.runs), 'run')}"
         wrong = sum(row.wrong for row in rows)
         if wrong == len(rows):
-            return f"{what}{where} brought wrong bytes"
-        more = f"; {wrong} of them brought wrong bytes" if wrong else ""
+            return f"{what}{where} delivered wrong bytes"
+        more = f"; {wrong} of them delivered wrong bytes" if wrong else ""
         if cause.whole:
             shares = [row.judgement.share_of_expected for row in rows if row.judgement.better == "higher"]
             against = "what is expected"
@@ -144,7 +144,7 @@ class _Writer:
         name, unit = f"{short_name(judged)}, {name_of_group(first)}", first.unit
         kind = "pair" if group.pairs else "measurement"
         if wrong := [row for row in rows if row.wrong]:
-            return f"{name}: {plural(len(wrong), kind)} brought wrong bytes ({_named(wrong, world)})"
+            return f"{name}: {plural(len(wrong), kind)} delivered wrong bytes ({_named(wrong, world)})"
         value = f"{number(statistics.median(row.judgement.value for row in rows))} {unit}"
         if cause.whole and cause.finding.code == "no-healthy-majority":
             ends = sorted(rows, key=lambda row: row.judgement.value, reverse=first.better != "higher")
@@ -160,7 +160,7 @@ class _Writer:
         against = ""
         if ratio is not None:
             usual = number(statistics.median(row.judgement.value for row in group.fast))
-            equals = "its one equal" if len(group.fast) == 1 else f"the {len(group.fast)} others'"
+            equals = "its one peer" if len(group.fast) == 1 else f"the {len(group.fast)} others'"
             against = f", {percent(ratio)} of {equals} {usual} {unit}"
         is_part = any(each.kind.value != "path" for each in cause.finding.components)
         how_many = f"all {len(rows)} {kind}s over it" if is_part and len(rows) > 1 else plural(len(rows), kind)
@@ -211,7 +211,7 @@ def _named(rows: Sequence[Row], world: int) -> str:
 
 def _cut(evidence: Sequence[str]) -> tuple[str, ...]:
     more = len(evidence) - _MOST_EVIDENCE
-    return (*evidence[:_MOST_EVIDENCE], f"and {more} more of this kind") if more > 0 else tuple(evidence)
+    return (*evidence[:_MOST_EVIDENCE], f"and {more} more like this") if more > 0 else tuple(evidence)
 
 
 def _again(tests: Sequence[str], system: str) -> str:

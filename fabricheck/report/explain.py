@@ -24,7 +24,7 @@ def explain_code(code: str) -> Iterator[str]:
     if entry is None:
         near = difflib.get_close_matches(code, CATALOGUE, n=3, cutoff=0.5)
         which = f"perhaps {' or '.join(near)}" if near else "`fabricheck explain --list` lists all"
-        raise UserError(f"{code!r} is no code of a finding and no run: {which}")
+        raise UserError(f"{code!r} is neither the code of a finding nor a run: {which}")
     yield f"{code}: {entry.alone}"
     yield f"  Symptom: {entry.symptom}"
     yield from of_entry(entry, general_steps(entry))

@@ -38,7 +38,7 @@ def table(found: FleetVerdict, parts: Parts, width: int = 80) -> Iterator[str]:
         yield f"{_INDENT}next: {next_command(each, parts)}"
     if len(found.bad) > _ENTRIES:
         rest = found.bad[_ENTRIES:]
-        yield f"and {len(rest)} more, which verdict.json has: {fold(each.node for each in rest)}"
+        yield f"and {len(rest)} more (verdict.json): {fold(each.node for each in rest)}"
     for problem in found.elsewhere:
         text = printable(f"{problem.place}: {problem.message}")
         yield from textwrap.wrap(f"{problem.verdict.value:<10}  {text}", max(width, 40), subsequent_indent=_INDENT)

@@ -94,7 +94,7 @@ def _of_nodes(
         tuple(columns),
         tuple(rows[:_MOST_ROWS]),
         cells[:_MOST_ROWS],
-        f"Left out: {', '.join(left)}, none of them worse." if left else "",
+        f"Not shown (none worse): {', '.join(left)}." if left else "",
     )
 
 

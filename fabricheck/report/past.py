@@ -57,7 +57,7 @@ def stored_session(store: Path, system: str, session: str | None, root: Path) ->
     if found.pruned:
         raise UserError(
             f"{store}: the samples of session {entry.session} were pruned, so it cannot be judged again: "
-            "name another with --session; `fabricheck watch` and `compare` still know its medians"
+            "choose another with --session; `fabricheck watch` and `compare` still use its medians"
         )
     record = read_record(entry)
     judged = tuple(each.judged for each in found.runs)
@@ -69,8 +69,8 @@ def stored_session(store: Path, system: str, session: str | None, root: Path) ->
         *(each.finding for each in (*record.problems, *record.findings)),
     ]
     problems, findings = split([*(each for each in before if each.message not in said), *now])
-    other = ", another ".join(found.other)
-    notes = (f"The session is judged by another {other} than when it was stored",) if other else ()
+    other = ", ".join(found.other)
+    notes = (f"Changed since the session was stored: {other}",) if other else ()
     return StoredSession(entry.session, record.started, judged, problems, findings, notes)
 
 

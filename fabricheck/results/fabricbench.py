@@ -152,9 +152,7 @@ class _Reader:
             return
         if self.unreadable == self.last and (self.last > 1 or self.foreign):
             self.problems.clear()
-            self.invalid(
-                1, "no line of it is one of fabricbench's: it is no result file, and no output of a known tool"
-            )
+            self.invalid(1, "neither a result file of fabricbench nor the output of a known tool")
             return
         if self.unreadable > _LONGEST_LIST:
             self.invalid(1, f"{self.unreadable} of its lines could not be read")
@@ -170,13 +168,13 @@ class _Reader:
             self.check_footer(self.footer)
         # A planted defect that was found has made its problem by now.
         if self.header is not None and self.header.plan.injected is not None and not self.problems:
-            self.invalid(1, f"a planted defect was requested ({self.header.plan.injected}) and nothing noticed it")
+            self.invalid(1, f"a planted defect was requested ({self.header.plan.injected}) and not detected")
 
     def read_next(self, line: bytes, *, is_last: bool) -> None:
         self.last += 1
         number = self.last
         if self.end:
-            self.invalid(number, f"something follows the end of the run in line {self.end}: two runs wrote here")
+            self.invalid(number, f"the run ends in line {self.end}, and more lines follow: two runs wrote here")
             return
         try:
             self.read_line(number, line.removesuffix(b"\n"))
@@ -193,7 +191,7 @@ class _Reader:
         kind = value.get("record")
         self.foreign = self.foreign or "record" not in value
         if number == 1 and kind not in ("header", "error"):
-            self.invalid(number, "the file does not begin with a header: it is not a whole result of fabricbench")
+            self.invalid(number, "the file does not begin with a header: it is not a complete result of fabricbench")
         if kind == "header":
             self.read_header(number, value)
         elif kind == "samples":
@@ -201,8 +199,8 @@ class _Reader:
             if each.index != len(self.samples):
                 self.invalid(
                     number,
-                    f"samples line {each.index} stands where number {len(self.samples)} belongs: "
-                    "lines were lost, doubled or moved",
+                    f"samples line {each.index} is at the place of "
+                    f"line {len(self.samples)}: lines were lost, repeated or moved",
                 )
             key = key_of(each, each.bytes)
             kept_of = 0
@@ -235,7 +233,7 @@ class _Reader:
             readable = " and ".join(map(str, READABLE_FORMATS))
             self.invalid(
                 number,
-                f"the format version is {_show(version)} and this program reads {readable}: use matching versions",
+                f"the format version is {_show(version)} and this version reads {readable}: use matching versions",
             )
             return
         header = validate(HeaderModel, value)
@@ -253,7 +251,7 @@ class _Reader:
     def check_run_id(self, number: int, run_id: str) -> None:
         if self.header is not None and run_id != self.header.run_id:
             self.invalid(
-                number, f"run_id {run_id} is not that of the header ({self.header.run_id}): two runs are mixed"
+                number, f"run_id {run_id} differs from that of the header ({self.header.run_id}): two runs are mixed"
             )
 
     def check_file(self) -> None:
@@ -290,13 +288,13 @@ class _Reader:
             if each.rank != position:
                 self.invalid(
                     1,
-                    f"rank {each.rank} stands in place {position} of the header: a rank is missing, doubled or moved",
+                    f"rank {each.rank} is at place {position} of the header: a rank is missing, repeated or moved",
                 )
                 break
         gpu = header.backend != "host"
         for each in header.ranks:
             if gpu != (each.device is not None):
-                what = "has no device, so nothing says what it drove" if gpu else "names a device in the host backend"
+                what = "has no device" if gpu else "names a device in the host backend"
                 self.invalid(1, f"rank {each.rank} {what}")
         if gpu == (header.platform == "host"):
             self.invalid(1, f"the backend {header.backend} cannot run on the platform {header.platform}")
@@ -312,30 +310,30 @@ class _Reader:
         devices = {each.rank: each.device for each in header.ranks if each.device is not None}
         real = [rank for rank, device in devices.items() if not is_emulated(device.name, device.uuid)]
         if header.platform == EMULATED and (real or not devices):
-            first = f"ranks {list_ranks(real)} drove real GPUs" if real else "no rank drove a GPU"
-            self.invalid(1, f"{first} in a run on emulated ones: rehearse and measure in runs of their own")
+            first = f"ranks {list_ranks(real)} used real GPUs" if real else "no rank used a GPU"
+            self.invalid(1, f"{first} in a run on emulated ones: use separate runs for rehearsals and measurements")
 
     def check_host_memory(self, header: HeaderModel) -> None:
         kind = header.plan.host_memory
         if header.plan.uses_host_memory and kind is None:
-            self.invalid(1, "buffers in host memory are planned, and nothing says of which kind")
+            self.invalid(1, "buffers in host memory are planned, and their kind is not given")
         elif kind is not None and not header.plan.uses_host_memory:
-            self.invalid(1, f"the plan names {kind} host memory, and nothing in it uses host memory")
+            self.invalid(1, f"the plan names {kind} host memory, and no measurement uses it")
         wanted = _ALLOCATED.get(kind or "", kind)
         for each in header.ranks:
             found = each.host_memory
             if (found is None) != (kind is None):
-                self.invalid(1, f"nothing shows what the host memory of rank {each.rank} was")
+                self.invalid(1, f"the host memory of rank {each.rank} is unknown")
             elif found is not None and found.allocation != wanted:
-                self.invalid(1, f"the host memory of rank {each.rank} was {found.allocation} and not {wanted}")
+                self.invalid(1, f"the host memory of rank {each.rank} was {found.allocation} instead of {wanted}")
             elif found is not None and found.wanted_numa_node not in (-1, found.numa_node):
                 self.invalid(
                     1,
-                    f"the host memory of rank {each.rank} lay on NUMA node {found.numa_node} and not on "
-                    f"{found.wanted_numa_node}, where it was wanted",
+                    f"the host memory of rank {each.rank} was on NUMA node {found.numa_node} instead of "
+                    f"{found.wanted_numa_node}",
                 )
             elif found is not None and (found.wanted_numa_node >= 0) != (header.plan.host_numa in {"local", "remote"}):
-                self.invalid(1, f"no library placed the host memory of rank {each.rank} where the plan says")
+                self.invalid(1, f"no library placed the host memory of rank {each.rank} as planned")
 
     def check_devices(self, ranks: Sequence[RankModel]) -> None:
         drivers: dict[tuple[str, str], int] = {}
@@ -346,7 +344,7 @@ class _Reader:
             if first != each.rank:
                 self.invalid(
                     1,
-                    f"ranks {first} and {each.rank} drove the same device {each.device.uuid} of {each.host}: bind one "
+                    f"ranks {first} and {each.rank} used the same device {each.device.uuid} of {each.host}: bind one "
                     "rank to a GPU, or share devices on purpose with --share-devices",
                 )
 
@@ -354,9 +352,7 @@ class _Reader:
         planned = self.planned
         lines = dict(zip(self.keys, self.sample_lines, strict=True))
         measured = Counter(self.keys)
-        self.complain(
-            ((lines[key], f"{describe(key)} is there more than once") for key, n in measured.items() if n > 1)
-        )
+        self.complain(((lines[key], f"{describe(key)} appears more than once") for key, n in measured.items() if n > 1))
         self.complain((lines[key], f"{describe(key)} was not planned") for key in measured if key not in planned)
         # A run that ended early lacks records anyway, and a line that could not be read has said so.
         if self.footer is None or self.unreadable:
@@ -386,9 +382,11 @@ class _Reader:
             counted["timed_ns"] = footer.timed_ns, timed_ns(self.samples)
         for name, (said, found) in counted.items():
             if said != found:
-                self.invalid(self.end, f"the footer says {name} {said} and the lines give {found}")
+                self.invalid(self.end, f"the footer has {name} {said}, and the lines give {found}")
         if footer.timed_ns > footer.wall_ns:
-            self.invalid(self.end, f"{footer.timed_ns} ns inside the clock do not fit into {footer.wall_ns} ns of run")
+            self.invalid(
+                self.end, f"{footer.timed_ns} ns of measurements are more than the {footer.wall_ns} ns of the run"
+            )
         if (footer.proof.evidence is None) != (not footer.proof.paths):
             self.invalid(self.end, "the proof of the transport has paths without evidence, or evidence without paths")
         if self.header is not None:

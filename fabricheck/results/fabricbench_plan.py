@@ -53,7 +53,7 @@ def mode_mistakes(header: HeaderModel, proof: ProofModel) -> Iterator[str]:
     wanted = header.plan.ccl_mode.split(",") if header.plan.ccl_mode else []
     if set(proof.ccl_modes) != set(wanted):
         found = ", ".join(sorted(proof.ccl_modes)) or "none"
-        yield f"the footer has the modes of *CCL {found}, and {', '.join(wanted) or 'none'} was asked for"
+        yield f"the footer has the modes of *CCL {found}, and {', '.join(wanted) or 'none'} was requested"
     for mode in (each for each in wanted if each in proof.ccl_modes):
         told = proof.ccl_modes[mode]
         unproven = [
@@ -65,10 +65,7 @@ def mode_mistakes(header: HeaderModel, proof: ProofModel) -> Iterator[str]:
         unproven += [name for name in header.plan.operations if name not in {**told.proven, **told.unproven}]
         if unproven:
             more = f" and {len(unproven) - 1} more" if len(unproven) > 1 else ""
-            yield (
-                f"the mode {mode} was not in effect in {unproven[0]}{more}, or nothing shows it: "
-                f"{told.evidence} was looked for"
-            )
+            yield (f"the mode {mode} was not in effect in {unproven[0]}{more}, or has no evidence: {told.evidence}")
 
 
 def plan_mistakes(header: HeaderModel, planned: Counter[Key]) -> Iterator[str]:
@@ -110,8 +107,8 @@ def rule_mistake(series: RuledSeriesModel, header: HeaderModel) -> str | None:
         return f"no rule has {rule.ranks} ranks in groups of {rule.group}, of this run of {ranks} ranks"
     if rule.hash_text() != series.rule.hash:
         return (
-            f"the pairs of {series.operation} {series.schedule} are not those that this program finds by the same "
-            "rule: use matching versions"
+            f"the pairs of {series.operation} {series.schedule} differ from those of this version: use matching "
+            "versions"
         )
     return None
 
@@ -129,11 +126,11 @@ def group_mistake(each: SamplesModel | SeriesModel, count: int) -> str | None:
     if len(set(ranks)) != len(ranks):
         return f"{operation} has a rank twice in {list_ranks(ranks)}"
     if operation not in MEMORY_PATHS and len(ranks) < 2:
-        return f"{operation} is between ranks, and rank {ranks[0]} is alone"
+        return f"{operation} needs two ranks or more, not only rank {ranks[0]}"
     if operation in PAIRS and len(ranks) != 2:
         return f"{operation} is between two ranks, not {len(ranks)}"
     if (each.groups is not None) != (operation in GROUP_PATTERNS or operation in STRIPING):
-        return f"{operation} {'has groups' if each.groups is not None else 'does not say which groups'}"
+        return f"{operation} {'has groups' if each.groups is not None else 'does not name its groups'}"
     return _shape_mistake(operation, ranks, *each.groups) if each.groups is not None else None
 
 
@@ -152,7 +149,7 @@ def _company_mistakes(series: SeriesModel, ranks: int) -> Iterator[str]:
     """Of the messages of a matrix, and of the ranks beside a victim, which only a series has."""
     operation, messages, aggressors = series.operation, series.messages, series.aggressors
     if (messages is not None) != (operation in SPARSE):
-        yield f"{operation} {'has messages' if messages else 'does not say which messages'} in the plan"
+        yield f"{operation} {'has messages' if messages else 'does not name its messages'} in the plan"
     if (aggressors is not None) != (operation in VICTIMS):
         yield f"{operation} {'has aggressors' if aggressors else 'names no aggressors'} in the plan"
     for source, destination, size in messages or ():
@@ -196,7 +193,9 @@ def samples_mistakes(each: SamplesModel, what: str, header: HeaderModel) -> Iter
     if each.wrong_bytes > 0:
         yield f"{what} brought {each.wrong_bytes} wrong bytes: the data are not what was sent", Verdict.FAIL
     elif header.plan.verifies != (each.wrong_bytes == 0):
-        said = "were not verified though the plan says so" if header.plan.verifies else "were verified against plan"
+        said = (
+            "were not verified, contrary to the plan" if header.plan.verifies else "were verified, contrary to the plan"
+        )
         yield f"the data of {what} {said}", Verdict.INVALID
 
 
@@ -205,7 +204,7 @@ def order_mistake(each: SamplesModel, header: HeaderModel) -> str | None:
     hosts = {header.ranks[rank].host for rank in each.ranks if rank < len(header.ranks)}
     possible = header.format > 1 and each.operation in PAIRS and len(hosts) == len(each.ranks)
     if not possible or each.iterations > LONGEST or len(kept_ranks(each.iterations)) != len(each.times_ns):
-        return f"says {each.iterations} iterations and has {len(each.times_ns)} times"
+        return f"says {each.iterations} iterations, but has {len(each.times_ns)} times"
     if any(later < earlier for earlier, later in pairwise(each.times_ns)):
         return "has order statistics that are not in ascending order"
     return None

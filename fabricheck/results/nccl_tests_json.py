@@ -129,7 +129,7 @@ def _refused(_: str) -> float:
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise _BadFileError("a field is there twice")
+        raise _BadFileError("a field appears twice")
     return result
 
 
@@ -178,7 +178,7 @@ def _fill(table: Table, content: _FileModel, ranks: int | None, tool: str | None
     config, complaints = content.config, table.complaints
     table.tool = PurePath(content.args[0]).name
     if tool not in (None, table.tool):
-        complaints.invalid(None, f"this is the output of {quote(table.tool)} and not of {tool}")
+        complaints.invalid(None, f"this is the output of {quote(table.tool)} instead of {tool}")
     if (config.step_factor is None) == (config.step_bytes is None):
         complaints.invalid(None, "the options have no step, or two")
         return
@@ -197,12 +197,12 @@ def _fill(table: Table, content: _FileModel, ranks: int | None, tool: str | None
     groups = [device.group for device in config.devices]
     counts = {groups.count(group) for group in groups}
     if [device.rank for device in config.devices] != [per_process * index for index in range(len(groups))]:
-        complaints.invalid(None, "the devices are not one for each process in order")
+        complaints.invalid(None, "the devices are not one for each process, in order")
     if len(counts) != 1:
         complaints.invalid(None, "the groups have different numbers of ranks")
     table.ranks = max(counts) * per_process
     if ranks not in (None, len(groups) * per_process):
-        complaints.invalid(None, f"{len(groups) * per_process} ranks took part and not {ranks}")
+        complaints.invalid(None, f"{len(groups) * per_process} ranks took part instead of {ranks}")
     table.own_alltoall = content.nccl_version >= OWN_ALLTOALL
     models = [device.device_info for device in config.devices]
     table.facts |= recorded_environment(content.env) | {
@@ -246,11 +246,11 @@ def _row(table: Table, index: int, each: _RowModel, config: _ConfigModel) -> Row
             continue
         mistake = None
         if (iterations is not None) != (config.per_iter_timing == "true"):
-            mistake = "iterations are missing, or were not asked for"
+            mistake = "iterations are missing, or were not requested"
         elif iterations is not None:
             mistake = _iterations_mistake(iterations, each.actual_iterations)
         if half.nwrong is not None and half.nwrong != int(half.nwrong):
-            mistake = "nwrong is no whole number"
+            mistake = "nwrong is not a whole number"
         if mistake is not None:
             table.complaints.invalid(where, f"{mistake} ({placement})")
             return None
@@ -276,7 +276,7 @@ def _row(table: Table, index: int, each: _RowModel, config: _ConfigModel) -> Row
 def _iterations_mistake(each: _IterationsModel, count: int) -> str | None:
     """What does not fit between the times of the iterations and their summary (nccl-tests, computeIterStats)."""
     if len(each.times_us) != count or each.skipped_iterations >= count:
-        return f"{len(each.times_us)} iterations, {each.skipped_iterations} of them skipped, stand where {count} belong"
+        return f"{len(each.times_us)} iterations, {each.skipped_iterations} of them skipped, instead of {count}"
     if each.per_process_max_times_us is not None:
         rows = each.per_process_max_times_us
         if not rows or any(len(row) != count for row in rows):
@@ -301,7 +301,7 @@ def _iterations_mistake(each: _IterationsModel, count: int) -> str | None:
         (each.cv_pct * mean / 100, deviation),
     )
     if any(abs(said - found) > slack + 1e-6 * found for said, found in said_and_found):
-        return "the times of the iterations are not those of their summary"
+        return "the times of the iterations and their summary differ"
     return None
 
 

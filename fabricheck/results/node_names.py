@@ -18,7 +18,7 @@ def mistaken_names(header: HeaderModel) -> Iterator[str]:
     """
     for difference in header.environment_differences:
         if difference.rank >= len(header.ranks):
-            yield f"environment_differences speaks of rank {difference.rank}, which is not in the run"
+            yield f"environment_differences names rank {difference.rank}, which is not in the run"
     first = header.environment.get(SCHEDULERS_NAME)
     if first is None:
         return

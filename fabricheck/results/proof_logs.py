@@ -87,7 +87,7 @@ _CHOOSERS = (
     ("OMPI_MCA_btl", r"", "InfiniBand RoCE OFI/cxi OFI/efa IPC"),
     ("FI_PROVIDER", r"", "OFI/cxi OFI/efa"),
 )
-_NO_GPUDIRECT_STEP = "is nvidia_peermem loaded (lsmod | grep peermem), or DMA-BUF in reach of kernel and driver?"
+_NO_GPUDIRECT_STEP = "is nvidia_peermem loaded (lsmod | grep peermem), or do kernel and driver have DMA-BUF?"
 
 
 def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str]) -> tuple[str, ...]:

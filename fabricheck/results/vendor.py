@@ -106,7 +106,7 @@ def _with_paths(output: VendorOutput, proof: TransportProof) -> VendorOutput:
     fallen = [path for path in proof.paths if any(re.search(pattern, path) for pattern in FALL_BACKS)]
     if not fallen:
         return replace(output, facts=facts)
-    text = f"by its log the data went by {', '.join(fallen)}: a fall-back wherever there is RDMA"
+    text = f"by its log the data took {', '.join(fallen)}: a fall-back where RDMA exists"
     message = f"{output.path or 'the output'}: {text}{f'; {why}' if why else ''}"
     problem = Finding("path-forbidden", Verdict.INVALID, message)
     return replace(output, facts=facts, problems=(*output.problems, problem))
@@ -122,7 +122,7 @@ def _of_others(text: str, path: str) -> tuple[VendorOutput, ...]:
     if points := read_points(text):
         return (VendorOutput(name, None, path, None, {}, tuple(map(samples_of, points)), ()),)
     known = ", ".join(("OMB", "nccl-tests", "rccl-tests", "IMB", "oneCCL's benchmark", *TOOLS))
-    told = f"{path or 'the text'}: is an output of {name}, without a number that is read here; those of {known} are"
+    told = f"{path or 'the text'}: is an output of {name}, without a number that can be read; numbers of {known} can"
     problem = Finding("other-tool", Verdict.INVALID, told)
     return (VendorOutput(name, None, path, None, {}, (), (problem,)),)
 
@@ -150,9 +150,9 @@ def not_judged(output: VendorOutput) -> Finding:
     """Why a vendor's output by itself is never PASS."""
     where = output.path or "the output"
     paths, reasons = output.facts.get("paths"), output.facts.get("reasons")
-    said = [*([f"by its log the data went by {paths}"] if paths else []), *([reasons] if reasons else [])]
+    said = [*([f"by its log the data took {paths}"] if paths else []), *([reasons] if reasons else [])]
     missing = "where it ran" if paths else "where and over which path it ran"
     step = "run the same from the suite (docs/vendor-suites.md)"
-    step += ", or is it normal? --part PART" if output.samples else ""
-    text = "; ".join([*said, f"not judged, as nothing proves {missing}"])
+    step += ", or compare it with other machines: --part PART" if output.samples else ""
+    text = "; ".join([*said, f"not judged: unproven {missing}"])
     return Finding("not-judged-by-hand", Verdict.INCOMPLETE, f"{where}: {text}: {step}")

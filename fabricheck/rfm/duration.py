@@ -94,14 +94,14 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
 def _left_out(plan: Plan, smaller: Plan, seconds: float) -> str:
     parts = []
     if len(smaller.schedules) < len(plan.schedules):
-        parts.append("pairs are measured in rounds and not one by one as well")
+        parts.append("pairs are measured in rounds only, not one by one")
     if (few := count_sizes(smaller.sizes)) < (many := count_sizes(plan.sizes)):
         parts.append(f"{few} of {many} sizes are measured")
     if smaller.turns:
-        parts.append(f"each rank meets {smaller.turns} others and not all")
+        parts.append(f"each rank meets {smaller.turns} others instead of all")
     if not parts:
         return ""
-    whole = f"all of it would be {seconds_of(plan) / 60:,.0f} minutes and {records_of(plan):,} records"
+    whole = f"all would take {seconds_of(plan) / 60:,.0f} minutes and {records_of(plan):,} records"
     most = f"{seconds / 60:,.0f} (minutes of the test) and {_MOST_RECORDS:,}"
     return f"{', and '.join(parts)}: {whole}, and the most are {most}"
 
@@ -150,6 +150,6 @@ def fitted_plan(test: Any, plan: Plan) -> Plan:
     limit = float(test.time_limit)
     if not test.is_limit_given:
         test.time_limit = limit = fitted.job_seconds(limit)
-    told = f"takes {fitted.seconds:.0f} s at most by its plan, and its job has {limit / 60:.0f} minutes"
+    told = f"takes {fitted.seconds:.0f} s at most by its plan, and its job is limited to {limit / 60:.0f} minutes"
     getlogger().info(f"{test.display_name}: {told}{f'; {fitted.left_out}' if fitted.left_out else ''}")
     return fitted.plan

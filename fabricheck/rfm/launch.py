@@ -103,9 +103,9 @@ def why_not(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:
         yield mpi.not_gpu_aware(extras.get("mpi", ""), extras["not_gpu_aware"]), True
     several = any(hasattr(test, name) for name in ("suite", "rounds"))
     if KEY in test.current_partition.extras and several:
-        yield "over a fleet only fabricbench itself runs, and neither vendor suites nor interleaved launches", True
+        yield "over a fleet only fabricbench runs, no vendor suite and no interleaved launches", True
     if "container" in extras and several:
-        yield "in a container only fabricbench itself runs, and neither vendor suites nor interleaved launches", False
+        yield "in a container only fabricbench runs, no vendor suite and no interleaved launches", False
 
 
 def enter_container(test: rfm.RegressionTest) -> None:
@@ -120,7 +120,7 @@ def enter_container(test: rfm.RegressionTest) -> None:
         return
     if missing := [name for name in ("platform", "image") if name not in wanted]:
         name = test.current_environ.name
-        raise ReframeError(f"environment {name}: container in its extras does not say {' and '.join(missing)}")
+        raise ReframeError(f"environment {name}: container in its extras does not give {' and '.join(missing)}")
     test.container_platform = wanted["platform"]
     container = test.container_platform
     container.image, container.options = wanted["image"], [*wanted.get("options", [])]
@@ -248,7 +248,9 @@ def nodes_lost(test: rfm.RegressionTest, hosts: Iterable[str] = ()) -> tuple[str
         return ()
     own = {each.partition(".")[0] for each in (*hosts, *(test.job.nodelist or ()))}
     lost = {name: states for name, states in _slurm_states(test).items() if name in own and _LOST & states}
-    return tuple(f"{name} is {'+'.join(sorted(lost[name]))}: Slurm lost it during the job" for name in sorted(lost))
+    return tuple(
+        f"{name} is {'+'.join(sorted(lost[name]))}: Slurm lost the node during the job" for name in sorted(lost)
+    )
 
 
 def _slurm_states(test: rfm.RegressionTest) -> dict[str, set[str]]:

@@ -241,7 +241,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         known, self.num_nodes, self.away, self.slurm_nodes = nodes_for(self)
         self.partition_nodes = known
         where = self.current_partition.fullname
-        unknown = f"{where}: neither its extras nor its topology say how many nodes it has"
+        unknown = f"{where}: give the number of nodes in its extras or topology"
         self.leave_out_if(self.num_nodes < 1, unknown, described=False)
         self.leave_out_if(0 < known < self.num_nodes, f"{where} has {known} nodes and this test needs {self.num_nodes}")
 
@@ -253,7 +253,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         if self.rank_a_port:
             ports = ports_of(self, on_host=on_host)
             self.num_tasks_per_node, self.rank_devices = ports.ranks, ports.devices
-            unknown = f"no topology of {self.current_partition.fullname} says which GPU has which NIC port"
+            unknown = f"no topology of {self.current_partition.fullname} names the NIC port of each GPU"
             self.leave_out_if(ports.ranks < 1, unknown, described=False)
             if self.num_nodes // 2 * ports.ranks < 2:
                 self.schedules = ["uncontended"]  # no two pairs can go at the same time
@@ -345,7 +345,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.leave_out_unsupported(reason, "this node")
 
     def leave_out_unsupported(self, reason: str | None, what: str) -> None:
-        known = f", as the site says ({self.declared_unsupported})" if self.declared_unsupported else ""
+        known = f", as the site declares ({self.declared_unsupported})" if self.declared_unsupported else ""
         self.leave_out_if(bool(reason), f"{what} cannot run it: {reason}{known}", described=bool(known))
 
     def clean_up(self) -> None:
@@ -361,7 +361,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             write_judgement(Path(self.stagedir), self.found())
         except Exception as error:
             if not (Path(self.stagedir) / JUDGEMENT).exists():
-                text = f"its result could not be looked at: {reason_of(error)}"
+                text = f"its result could not be read: {reason_of(error)}"
                 write_judgement(Path(self.stagedir), [Finding("test-failed", Verdict.INCOMPLETE, text)])
             raise
         # What is slower than it should be was measured all the same.

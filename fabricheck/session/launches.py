@@ -57,7 +57,7 @@ class Launched:
     def finding(self) -> Finding:
         where = f" on {self.node}" if self.node else ""
         times = f"was launched {len(self.said)} times{where}"
-        text = f"{self.case}: {times}: {', '.join(self.said)}; {self.counts} counts"
+        text = f"{self.case}: {times}: {', '.join(self.said)}; the result is {self.counts}"
         if self.p is not None:
             text += f" (p = {self.p:.1g}, corrected for all metrics of the session)"
             text += "; more launches would decide: --launches" if self.p > FALSE_ALARMS else ""
@@ -207,4 +207,4 @@ def read_launched(folder: Path) -> tuple[Launched, ...]:
             for each in read_json(file)
         )
     except (TypeError, KeyError, ValueError):
-        raise UserError(f"{file}: does not say which tests were launched again") from None
+        raise UserError(f"{file}: does not list the relaunched tests") from None

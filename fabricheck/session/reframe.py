@@ -266,7 +266,7 @@ def reframe_program() -> str:
     beside = str(Path(sys.executable).parent)
     found = shutil.which("reframe", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
     if found is None:
-        raise UserError(f"there is no reframe in {beside} or on the PATH: install reframe-hpc for this Python")
+        raise UserError(f"no reframe in {beside} or on the PATH: install reframe-hpc for this Python")
     return found
 
 
@@ -329,7 +329,7 @@ def _listing(
         log = folder / "listing.txt"
         try:
             log.write_text(said, encoding="utf-8")
-            where = f"all that it said is in {log}"
+            where = f"its output is in {log}"
         except OSError as error:
             log.unlink(missing_ok=True)
             where = f"its output could not be stored in {log}: {error.strerror}"
@@ -354,7 +354,7 @@ def _essence(said: str, settings: Path) -> str:
         return re.sub(r"^(run session stopped: |user error: )+", "", errors[0])
     trace = said.rpartition("Traceback (most recent call last):\n")[2]
     places = re.findall(rf'^ +File "({re.escape(str(settings))})", (line \d+)', trace, re.MULTILINE)
-    ended = re.findall(r"^\S.*", trace, re.MULTILINE) or lines[-1:] or ["it does not say why"]
+    ended = re.findall(r"^\S.*", trace, re.MULTILINE) or lines[-1:] or ["no reason given"]
     return ": ".join([", ".join(places[-1]) if places else str(settings), ended[0]])
 
 

@@ -109,7 +109,7 @@ def benchmark(tool: str, name: str) -> Benchmark:
         if (each.tool, each.name) == (family, name):
             return each
     names = ", ".join(each.name for each in _ALL if each.tool == family) or "none"
-    raise UserError(f"{tool} has no benchmark {name!r} that is known here: choose from {names}")
+    raise UserError(f"{tool} has no known benchmark {name!r}: choose from {names}")
 
 
 def peer(tool: str, operation: str) -> Benchmark:

@@ -77,17 +77,17 @@ def check_output(output: VendorOutput, asked: Asked) -> tuple[Finding, ...]:
             Finding(
                 "wrong-ranks",
                 Verdict.INVALID,
-                f"{where}: {output.tool} ran with {output.ranks} ranks and not {asked.ranks}",
+                f"{where}: {output.tool} ran with {output.ranks} ranks instead of {asked.ranks}",
             )
         )
     expected = {asked.benchmark.operation, *(["multi_pair"] if asked.benchmark.name == "mbw_mr" else [])}
     other = sorted({each.operation for each in output.samples} - expected)
     if other:
-        text = f"{output.tool} measured {', '.join(other)} and not {asked.benchmark.operation}"
+        text = f"{output.tool} measured {', '.join(other)} instead of {asked.benchmark.operation}"
         problems.append(Finding("wrong-plan", Verdict.INVALID, f"{where}: {text}"))
     unproven = [each.bytes for each in output.samples if each.wrong_bytes < 0 and each.placement != "in-place"]
     if (asked.check or not asked.benchmark.checks_apart) and unproven:
-        text = f"{output.tool} does not say that its data of {unproven[0]} B were right"
+        text = f"{output.tool} does not confirm its data of {unproven[0]} B"
         problems.append(Finding("not-verified", Verdict.INVALID, f"{where}: {text}: it must run with validation"))
     return tuple(problems)
 

@@ -230,7 +230,7 @@ class NodeGraph:
         if over_cpus > rate and not self._are_joined_widely(frozenset((source, destination))):
             graph, rate = self._whole, over_cpus
         if not rate:
-            raise UserError(f"{self.topology.system}: no path leads from {source} to {destination}")
+            raise UserError(f"{self.topology.system}: no path from {source} to {destination}")
         return self._at_least(graph, rate), rate
 
     def _at_least(self, graph: nx.DiGraph[str], rate: float) -> nx.DiGraph[str]:
@@ -249,7 +249,7 @@ class NodeGraph:
             found: Any = nx.predecessor(graph, source)
             self._previous[key] = found
         if destination not in self._previous[key]:
-            raise UserError(f"{self.topology.system}: no path leads from {source} to {destination}")
+            raise UserError(f"{self.topology.system}: no path from {source} to {destination}")
         return self._previous[key]
 
     def _first_by_name(self, graph: nx.DiGraph[str], source: str, destination: str) -> tuple[str, ...]:

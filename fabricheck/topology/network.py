@@ -94,7 +94,7 @@ class Network:
     def ports_of(self, node: str) -> tuple[str, ...]:
         """The ports of a node, in the order of the file. Raises UserError for an unknown node."""
         if node not in self._ports_by_node:
-            raise UserError(f"there is no node {node!r} in the network: its nodes are {fold(self.nodes)}")
+            raise UserError(f"no node {node!r} in the network; its nodes are {fold(self.nodes)}")
         return self._ports_by_node[node]
 
     def component(self, name: str) -> Component:
@@ -103,7 +103,7 @@ class Network:
         Raises UserError for an unknown name.
         """
         if name not in self._components:
-            raise UserError(f"{name!r} is nothing in the network of topology.yaml")
+            raise UserError(f"{name!r} is not in the network of topology.yaml")
         return self._components[name]
 
     @cached_property
@@ -122,7 +122,7 @@ class Network:
         for name in (host, host.partition(".")[0]):
             if name in self._ports_by_node:
                 return name
-        text = f"a rank ran on {host!r}, which is no node of the network in topology.yaml"
+        text = f"a rank ran on {host!r}, which is not a node of the network in topology.yaml"
         raise UserError(f"{text}: its nodes are {fold(self.nodes)}")
 
     @cached_property
@@ -255,20 +255,20 @@ def network_from(file: YamlFile, entry: NetworkEntry, nics: Iterable[str]) -> Ne
     )
     counted = Counter([*nodes, *(one.name for one in switches)])
     if twice := next((name for name, count in counted.items() if count > 1), None):
-        file.fail(("network", "switches"), f"{twice!r} is the name of two things")
+        file.fail(("network", "switches"), f"{twice!r} is used for two parts")
     known_ports = {f"{node}:{nic}" for node in nodes for nic in nics}
     links = tuple(_read_links(file, entry, {one.name for one in switches}, known_ports))
     order = {node: position for position, node in enumerate(nodes)}
     ports = sorted({end for link in links for end in link.ends if ":" in end}, key=lambda p: (order[node_of(p)], p))
     network = Network(nodes, tuple(ports), switches, links)
     if alone := [node for node in nodes if not network.ports_of(node)]:
-        file.fail(("network", "nodes"), f"no link leads to {fold(alone)}")
+        file.fail(("network", "nodes"), f"{fold(alone)}: no links")
     import networkx as nx
 
     parts = list(nx.connected_components(network.graph))
     if len(parts) > 1:
         apart = fold({node_of(one) for one in min(parts, key=len)})
-        file.fail(("network", "links"), f"no path of links leads from {apart} to the rest")
+        file.fail(("network", "links"), f"no links connect {apart} to the rest")
     return network
 
 

@@ -94,7 +94,7 @@ def test_what_is_missing_is_said(site: Path, tmp_path: Path, capsys: pytest.Capt
     for arguments, words in (
         (["emulated"], "give one of emulated:pair"),
         (["nowhere"], "unknown system 'nowhere'"),
-        (["emulated:two-leaves", "--store", tmp_path / "none"], "there is no store"),
+        (["emulated:two-leaves", "--store", tmp_path / "none"], "does not exist"),
         (["emulated:two-leaves", "--oldest", "2", "--json"], "give one of them"),
     ):
         assert run("ledger", *arguments) == 2
@@ -132,9 +132,9 @@ def test_a_job_that_gets_fewer_nodes_says_which_it_did_not_get(site: Path, tmp_p
     fleet = chosen(site, "nid[001-005]", tmp_path / "none")
     assert fleet.nodes == ("nid001", "nid002")
     assert fleet.unchecked == {
-        "nid003": "Slurm has it drained",
-        "nid004": "the job did not get it",
-        "nid005": "the job did not get it",
+        "nid003": "its state in Slurm is drained",
+        "nid004": "not allocated to the job",
+        "nid005": "not allocated to the job",
     }
 
 

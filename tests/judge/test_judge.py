@@ -141,7 +141,7 @@ def test_implausible_comes_before_wrong_data_and_wrong_data_before_speed() -> No
     verdict, metrics = judge_all(run)
     assert verdict is FAIL
     assert metrics[GOODPUT].verdict is FAIL
-    assert metrics[GOODPUT].reason.startswith("4 bytes arrived wrong")
+    assert metrics[GOODPUT].reason.startswith("4 wrong bytes")
     assert judge_all(run_with(goodputs=[500.0] * 20, wrong_bytes=4))[1][GOODPUT].verdict is INVALID
 
 

@@ -220,7 +220,7 @@ def test_the_facts_of_a_run_are_there() -> None:
         "Open MPI 5.0.11, CUDA 13.0 (driver 580.159)",
         "NCCL_NVLS_ENABLE=0; other ranks differ: rank 2: without NCCL_NVLS_ENABLE",
         "env NCCL_NVLS_ENABLE=0 fabricbench --output result.jsonl",
-        "with 4 ranks on one node",
+        "4 ranks on one node",
         "P2P/CUMEM (24)",
         "GPU-00000003",
         "out/result.jsonl",
@@ -327,7 +327,7 @@ def test_an_empty_past_changes_nothing() -> None:
 
 def test_a_page_without_runs_still_has_its_history() -> None:
     page = page_of(past=past_with_everything())
-    assert "there is no run, so nothing was measured" in page.text
+    assert "there is no run: nothing was measured" in page.text
     assert "Open: n2:nic0" in page.text
 
 
@@ -513,7 +513,7 @@ def test_twenty_full_runs_stay_under_five_megabytes(degraded: bool) -> None:
     # What is left out is counted.
     (bodies,) = re.findall(r'id="packed">(.*?)<', source)
     whole = source + "".join(json.loads(gzip.decompress(base64.b64decode(bodies))))
-    assert whole.count(f"Further rows, none of them worse: {'136 DEGRADED' if degraded else '192 PASS'}") == 40
+    assert whole.count(f"More rows, none worse: {'136 DEGRADED' if degraded else '192 PASS'}") == 40
 
 
 def _all_higher(count: int) -> tuple[Better, ...]:

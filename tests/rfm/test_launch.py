@@ -46,7 +46,7 @@ def test_launchers_bind_in_their_own_words() -> None:
 
 @pytest.mark.parametrize("text", ["", "7-0", "a", "1-", "-1", "0-3,", "1-2-3"])
 def test_what_is_no_list_of_cores_is_said_so(text: str) -> None:
-    with pytest.raises(UserError, match="is no list of cores"):
+    with pytest.raises(UserError, match="is not a list of cores"):
         parse_cores(text)
     assert len(list(cores_problems({"cores": [text, "0"]}, 2))) == 1
 

@@ -71,7 +71,7 @@ def test_a_sum_that_nobody_states_is_refused(tmp_path: Path) -> None:
         "tools: {t: {title: T, variable: FABRICHECK_T, program: t, source: [t], "
         f"release: {{version: '1', url: 'https://t/t.tar.gz', sha256: '{'0' * 64}'}}}}}}\n"
     )
-    with pytest.raises(UserError, match="say who states the sum"):
+    with pytest.raises(UserError, match="name the source of the sum"):
         load_tools(file)
 
 
@@ -163,7 +163,7 @@ def test_a_tarball_of_something_else_is_refused(osu: Tool, tmp_path: Path) -> No
     file = tmp_path / "other.tar"
     with tarfile.open(file, "w") as tar:
         tar.addfile(tarfile.TarInfo("other/README"))
-    with pytest.raises(UserError, match="no source of OSU"):
+    with pytest.raises(UserError, match="not a source of OSU"):
         fetch(osu, Source(Kind.TARBALL, str(file)), tmp_path / "to")
 
 

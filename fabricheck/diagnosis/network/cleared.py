@@ -51,8 +51,8 @@ def find_cleared(
             worst = min(over, key=lambda each: float(np.median(each)))
             text = (
                 f"{either(suspect.at_fault)} looked slow in the screen ({suspect.loss:.0%} lost) and is healthy with "
-                f"known-good partners: {worst.size} pairs gave {np.median(worst):.0%} of what healthy pairs give: "
-                "it is not counted as bad"
+                f"known-good partners: {worst.size} pairs gave {np.median(worst):.0%} of healthy pairs: it is "
+                "not counted as bad"
             )
             cleared[suspect] = Finding("cleared", Verdict.PASS, text, suspect.at_fault)
     return cleared

@@ -90,7 +90,7 @@ class Locator:
         readings = int((~design.doubtful).sum())
         if readings < _FEWEST_READINGS:
             raise UserError(
-                f"{readings} usable readings cannot separate noise from a fault: {_FEWEST_READINGS} are needed"
+                f"{readings} usable readings are too few to tell a fault from noise: {_FEWEST_READINGS} are needed"
             )
         self.model = Model(design)
         levels = [false_alarm * share for share in (_FIRST, *(_FURTHER * number for number in range(2, most + 1)))]

@@ -96,7 +96,7 @@ def retest(
     names, or where no good node is left.
     """
     if unknown := [name for name in suspects if name not in ways.position]:
-        raise UserError(f"{unknown[0]!r} is no part of the network")
+        raise UserError(f"{unknown[0]!r} is not a part of the network")
     return Plan(tuple(places), tuple(_Screen(ways, places, seed, adaptive=adaptive).retest(set(suspects), rounds)))
 
 
@@ -109,7 +109,7 @@ class _Nodes:
             ranks[node_of(place)].append(rank)
         if len(set(places)) < len(places):
             twice = next(place for place in places if places.count(place) > 1)
-            raise UserError(f"{twice} is in the list twice: a plan has one rank for each node, or for each port")
+            raise UserError(f"{twice} is in the list twice: name each node, or each port, once")
         if len(ranks) < 2:
             raise UserError(f"a pair needs two nodes, and the list has {fold(ranks) or 'none'}")
         self.names, self.ranks = tuple(ranks), tuple(ranks.values())
@@ -245,7 +245,7 @@ class _Screen:
         suspected = self._suspected(suspects)
         good = [[node for node in nodes if node not in suspected.nodes] for nodes in self.groups]
         if sum(map(bool, good)) < min(2, len(self.groups)):
-            raise UserError("no good node is left on another leaf: give more nodes, or fewer suspects")
+            raise UserError("no healthy node is left on another leaf: give more nodes, or fewer suspects")
         for turn in range(count):
             self.load.now[:] = 0
             free = [self.random.permutation(nodes).tolist() for nodes in good]

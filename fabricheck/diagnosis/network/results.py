@@ -30,9 +30,9 @@ def places_of(run: Run, topology: Topology) -> tuple[str, ...]:
     """
     network = topology.network
     if network is None:
-        raise UserError(f"the topology of {topology.system} has no network: say what joins its nodes")
+        raise UserError(f"the topology of {topology.system} has no network: describe how its nodes are connected")
     if not run.ranks:
-        raise UserError(f"{run.path}: no valid header says where the ranks were")
+        raise UserError(f"{run.path}: has no valid header, so the nodes of its ranks are unknown")
     counts = Counter(each.host for each in run.ranks)
     ends = ends_of_ranks(run, topology) or {each.rank: network.node_of_host(each.host) for each in run.ranks}
     found = []
@@ -70,6 +70,6 @@ def pairs_of(
             rounds[each.schedule, alone].append((pair, float(np.median(each.goodput_gbps))))
     if not rounds:
         what = f" of {bytes_} B" if bytes_ is not None else ""
-        text = f"holds no {operation} pairs of two nodes{what}: run fabricbench --operations {operation}"
+        text = f"has no {operation} pairs of two nodes{what}: run fabricbench --operations {operation}"
         raise UserError(f"{run.path}: {text}")
     return list(rounds.values())

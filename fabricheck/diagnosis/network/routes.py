@@ -195,7 +195,7 @@ def _round(ways: Ways, pairs: Sequence[tuple[str, str]], *, adaptive: bool, dupl
     found = [ways.routes(*pair) for pair in pairs]
     for pair, each in zip(pairs, found, strict=True):
         if not each:
-            raise UserError(f"no way leads from {pair[0]} to {pair[1]}: a pair is two nodes, or ports of two nodes")
+            raise UserError(f"no route from {pair[0]} to {pair[1]}: a pair is two nodes, or ports of two nodes")
     flat = [way for each in found for way in each]
     reading = np.repeat(np.arange(len(pairs)), [len(each) for each in found])
     probability = np.repeat([1 / len(each) for each in found], [len(each) for each in found])

@@ -58,7 +58,7 @@ def matrix_of(group: Group, judged: RunJudgement) -> Figure:
     ends = _ends(sources, by_rank, network), _ends(destinations, by_rank, network)
     legend, hosts = _legend(group, low, high, unit), _hosts(ends[1])
     if any(_AT_ANOTHER_SWITCH in end.edge for side in ends for end in side):
-        legend += "; a double line stands between nodes without a switch in common"
+        legend += "; a double line separates nodes without a common switch"
     table: Matrix | Listing = Matrix(*ends, cells, hosts, legend)
     if len(sources) * len(destinations) > _SPARSE * len(pairs) + 100:
         table = Listing(tuple((f"{a}→{b}", cell((a, b))) for a, b in sorted(pairs)))
@@ -79,9 +79,9 @@ def _summary(
         summary += f"; {_pair_text(worst)}"
     if not relative:
         summary += (
-            f". The model expects no {group.quantity} here, so these are absolute values in {group.unit}"
+            f". The model has no {group.quantity} for these pairs: absolute values in {group.unit}"
             if all(each.expectation.expected is None for each in measured.values())
-            else f". For some pairs the model expects nothing, so these are absolute values in {group.unit}"
+            else f". The model has no value for some pairs: absolute values in {group.unit}"
         )
     return summary
 

@@ -114,7 +114,7 @@ Memory::Memory(std::size_t bytes) {
   if (result == gpuErrorMemoryAllocation) {
     (void)gpuGetLastError();
     throw RunError("memory", "the device has no " + format_size(bytes) +
-                                 " free: choose smaller --sizes, or end what else runs on it");
+                                 " free: choose smaller --sizes, or end other programs on it");
   }
   check(result, "Malloc");
   data_ = static_cast<std::byte*>(memory);

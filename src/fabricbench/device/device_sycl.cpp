@@ -158,7 +158,7 @@ const char* platform() { return on_level_zero() ? "intel" : "cpu"; }
 bool present() { return true; }
 void wait_by_yielding() { yields = true; }
 const char* what_to_check() {
-  return "check Level Zero's driver, ZE_AFFINITY_MASK and ONEAPI_DEVICE_SELECTOR (opencl:cpu has the processor take a "
+  return "check Level Zero's driver, ZE_AFFINITY_MASK and ONEAPI_DEVICE_SELECTOR (opencl:cpu: the processor takes a "
          "GPU's place)";
 }
 
@@ -201,7 +201,7 @@ Memory::Memory(std::size_t bytes) {
   });
   if (memory == nullptr) {
     throw RunError("memory", "the device has no " + format_size(bytes) +
-                                 " free: choose smaller --sizes, or end what else runs on it");
+                                 " free: choose smaller --sizes, or end other programs on it");
   }
   data_ = static_cast<std::byte*>(memory);
   release_ = [](std::byte* data) { release(data); };

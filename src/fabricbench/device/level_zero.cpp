@@ -100,7 +100,7 @@ int fetch_descriptor(std::int32_t pid, int theirs) {
   if (mine < 0) {
     throw RunError("library", "the handle of the memory of process " + std::to_string(pid) +
                                   " cannot be fetched (pidfd_getfd: " + std::strerror(reason) +
-                                  "): it takes Linux 5.6, and ranks of one user in one container");
+                                  "): it needs Linux 5.6, and ranks of one user in one container");
   }
   return mine;
 }
@@ -109,7 +109,7 @@ int fetch_descriptor(std::int32_t pid, int theirs) {
 
 std::string unsupported() {
   if (!on_level_zero())
-    return "the device is no Level Zero GPU, and only those have handles of their memory for other processes: use "
+    return "the device is not a Level Zero GPU, and only those share memory with other processes: use "
            "--transport staging or mpi";
   if (!loader().missing.empty()) return loader().missing + ": load the site's Level Zero module";
   return "";

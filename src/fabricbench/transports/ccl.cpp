@@ -341,7 +341,7 @@ class CclCollective final : public CclWork {
         return check(FABRICBENCH_CCL_ALLTOALL(send, receive, share, ncclInt8, communicator, stream), "ncclAlltoAll");
 #endif
       default:
-        throw RunError("input", to_string(operation_) + " is no collective of this library");
+        throw RunError("input", to_string(operation_) + " is not a collective of this library");
     }
   }
 

@@ -171,5 +171,5 @@ def test_mistakes(places: list[str], says: str) -> None:
         screen(Ways(SMALL), places, 2)
     with pytest.raises(UserError, match="no part of the network"):
         retest(Ways(SMALL), SMALL.nodes, ["nid7"], 2)
-    with pytest.raises(UserError, match="no good node"):
+    with pytest.raises(UserError, match="no healthy node"):
         retest(Ways(SMALL), SMALL.nodes[:2], SMALL.nodes[:2], 2)
