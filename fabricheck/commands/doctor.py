@@ -34,7 +34,7 @@ def doctor(
 
     When: before a job (--prolog), after a repair or an upgrade. It takes seconds and measures nothing. Each fault is
     one line: where, how much, what to do (docs/state.md). The exit status is that of the worst: 0 fit, 1 DEGRADED, 3 a
-    rank failed, 4 something did not answer, 5 in use by others (docs/fleet.md).
+    rank failed, 4 no response, 5 in use by others (docs/fleet.md).
 
     \b
     fabricheck doctor --system alps --built /shared/programs
@@ -85,6 +85,6 @@ def doctor(
             click.echo(f"{launch.verdict.value:<12}{state.host}: {launch.text}")
     # Processes of the job before may still be ending: that is no reason to take the node away.
     verdict = worst(each for each in verdicts if not (prolog and each is Verdict.INVALID))
-    said = f"{len(state.gpus)} GPUs and {len(state.nics)} ports looked at in {time.monotonic() - begin:.1f} s"
+    said = f"{len(state.gpus)} GPUs and {len(state.nics)} ports read in {time.monotonic() - begin:.1f} s"
     click.echo(f"{verdict.value}: {state.host}: {said}; {launched}")
     context.exit(EXIT_CODES[verdict])

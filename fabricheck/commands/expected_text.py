@@ -16,9 +16,8 @@ WIDTH = 80
 UNITS = {"Gb/s": 1.0, "GB/s": 1 / 8}
 
 MEANING = (
-    "Nominal is what the hardware's links carry. "
-    "The optimum is what any algorithm could get from them, so that nothing plausible is above it. "
-    "Expected is what the named algorithm gets, and achievable is the part of that which is data, not headers."
+    "Nominal: rate of the links. Optimum: the most of any algorithm; more is implausible. "
+    "Expected: of the named algorithm. Achievable: its payload."
 )
 
 _HEAD = ("nominal", "optimum", "expected", "achievable", "reference")

@@ -54,7 +54,7 @@ def _of_run(run: Path) -> Iterator[str]:
     try:
         yield from explain_run(content, str(file.parent))
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
-        raise UserError(f"{file}: is no {VERDICT} of a run: {error!r}") from None
+        raise UserError(f"{file}: is not the {VERDICT} of a run: {error!r}") from None
 
 
 def _latest(system: str) -> Path:

@@ -132,8 +132,8 @@ def _oldest_first(states: Mapping[str, str], store: Path, system: str) -> Mappin
 def ledger(*, system: str, store: Path | None, oldest: int | None, as_json: bool) -> None:
     """Print when each node of a SYSTEM or SYSTEM:PARTITION, and each of its links, was last verified.
 
-    When: to choose the nodes to test next. One line a node, those never verified first, then the oldest, with the tags
-    and the verdict. An INCOMPLETE or INVALID session verifies no node and is named after it.
+    When: to choose the nodes to test next. One line for each node: never verified first, then the oldest, with tags and
+    verdict. An INCOMPLETE or INVALID session does not verify a node; it is listed after the verified one.
 
     \b
     fabricheck ledger alps:gpu

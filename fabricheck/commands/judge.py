@@ -80,14 +80,14 @@ def judge(
 ) -> None:
     """Judge result files of fabricbench, and outputs of vendor tools.
 
-    When: to judge a result again by other rules, or to ask whether a number that somebody measured is normal (--part).
+    When: to judge a result again by other rules, or to check whether a measured number is normal (--part).
 
-    Without --system and --topology there is no model of the hardware, and without references no healthy value; a metric
-    with neither is INCOMPLETE. An output of OMB, nccl-tests, rccl-tests, IMB, nvbandwidth, p2pBandwidthLatencyTest,
-    TransferBench or perftest, or a log of NCCL, is checked and shown, also several in one file. It does not prove where
-    it ran, so it is INCOMPLETE at best (docs/vendor-formats.md).
+    A metric needs a model of the hardware (--system, --topology) or a reference, else it is INCOMPLETE. An output of
+    OMB, nccl-tests, rccl-tests, IMB, nvbandwidth, p2pBandwidthLatencyTest, TransferBench or perftest, or a log of NCCL,
+    is checked and shown; a file may have several. It does not prove where it ran, so its best verdict is INCOMPLETE
+    (docs/vendor-formats.md).
 
-    With --part it is compared with what the links of that part allow, and with what others measured and require.
+    --part compares it with the links of that part, and with values that others measured or require.
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in the input.

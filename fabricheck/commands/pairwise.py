@@ -70,7 +70,7 @@ def plan(
 ) -> None:
     """Write rounds of pairs of ranks, for fabricbench --rounds.
 
-    When: to measure pairs by hand; `run --nodes` does all of it in one job. SYSTEM is a folder of
+    When: to measure pairs by hand; `run --nodes` does the same in one job. SYSTEM is a folder of
     site_configs/, or the path of a topology.yaml; its `network` describes how nodes are connected.
 
     \b
@@ -131,9 +131,8 @@ def locate(
 ) -> None:
     """Name the node, port, cable, leaf, switch or trunk that is slow, from result files of rounds of pairs.
 
-    When: after rounds of `pairwise plan`, to judge them by hand. The exit status is 0 if nothing is slow, 1 if
-    something is, 4 or 5 if a file is INCOMPLETE or INVALID (its pairs are used all the same), 2 for a mistake in the
-    input.
+    When: after rounds of `pairwise plan`, to judge them by hand. The exit status is 0 if no part is slow, 1 if one is,
+    4 or 5 if a file is INCOMPLETE or INVALID (its pairs are used nevertheless), 2 for a mistake in the input.
 
     \b
     fabricheck pairwise locate pairs.jsonl --system emulated

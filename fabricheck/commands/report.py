@@ -77,8 +77,8 @@ def report(
 ) -> None:
     """Judge result files, or a stored session, and write one HTML file.
 
-    When: to make a report again, or with --base one that shows before and after. Without a FILE it shows a session of
-    the sample store with the history up to it. The exit status is that of the verdicts, whatever the history shows.
+    When: to make a report again, or one of before and after (--base). Without a FILE it shows a session of the sample
+    store and the history up to it. The exit status is that of the verdicts; the history does not change it.
 
     \b
     fabricheck report *.jsonl --system alps --output report.html

@@ -99,7 +99,7 @@ def run(
 
     \b
     smoke          27 s    20 s   every link once
-    nightly       113 s    75 s   the most telling checks of acceptance
+    nightly       113 s    75 s   a short selection of acceptance
     acceptance    345 s   162 s   all that fabricbench measures
     observations     not timed    what `fabricheck observations` needs
     tuning           not timed    each variable of the tuning, on and off
@@ -108,7 +108,7 @@ def run(
     cross-check      not timed    fabricbench and a vendor tool, interleaved
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
-    in the input, or a run that passed and could not be stored.
+    in the input, or a PASS that could not be stored.
 
     \b
     fabricheck run --system alps --tag nightly

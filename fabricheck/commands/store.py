@@ -147,13 +147,13 @@ def import_(
     tags: tuple[str, ...],
     keys: tuple[str, ...],
 ) -> None:
-    """Add runs that are not in the store yet, judged by the suite as it is now.
+    """Add runs that are not in the store yet, judged by the current files of the suite.
 
     When: after a run was killed, or for runs of another machine. A SOURCE is the folder of a run
     (output/runs/<system>-<time>, with its reframe.json), or a result file of fabricbench; all result files together
     become one session.
 
-    The exit status is 1 if something in the store is damaged; new runs are stored all the same.
+    The exit status is 1 if something in the store is damaged; new runs are stored nevertheless.
 
     \b
     fabricheck store import output/runs/alps-20261122T020000Z
@@ -193,9 +193,9 @@ def replay(
     """Judge stored runs again and print what changed.
 
     When: after a change of policy, references or topology, or after an upgrade of Fabricheck. Runs are judged by the
-    suite's present files, or by --policy and --references. Nothing in the store changes. The exit status is 0 if every
-    judgement is the same to the last byte, 1 if one differs, 4 if nothing could be judged because its samples were
-    pruned, 2 for a mistake in the input.
+    current files of the suite, or by --policy and --references. Nothing in the store changes. The exit status is 0 if
+    every judgement is the same to the last byte, 1 if one differs, 4 if all samples were pruned, 2 for a mistake in the
+    input.
 
     \b
     fabricheck replay --system alps --policy ours.yaml

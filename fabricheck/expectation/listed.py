@@ -42,7 +42,7 @@ def listed(question: Question) -> Limits:
     crowd = in_turn([one for one in at_worst if one is not None]) / rate if math.isfinite(rate) else 1.0
     if question.company:
         crowd *= question.ranks / (question.ranks + question.company)
-        why += ", shared fairly with the ranks beside it at worst"
+        why += ", shared with other ranks at worst"
     return Limits(rate, rate, ceiling, start_up, why, crowd)
 
 

@@ -170,7 +170,7 @@ def find_associations(run: Run, topology: Topology) -> Iterator[Finding]:
     )
     text = f"{_RAIL}: association to NICs: {found.reason}"
     if wrong:
-        yield Finding("nic-association", Verdict.DEGRADED, f"{text}, and the topology says {topology.nic_scheme}")
+        yield Finding("nic-association", Verdict.DEGRADED, f"{text}; in the topology: {topology.nic_scheme}")
     else:
         yield Finding("nic-association", Verdict.PASS, text)
 

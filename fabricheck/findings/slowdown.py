@@ -39,7 +39,7 @@ def slowdown(alone: Samples, beside: Samples) -> Slowdown:
         alone.schedule,
         beside.schedule,
     ) != ("uncontended", "contended"):
-        raise UserError(f"a slowdown is of one victim alone and beside others, not of {alone.operation} twice")
+        raise UserError(f"a slowdown compares one victim alone and with aggressors, not {alone.operation} twice")
     median, p99 = (float(np.percentile(beside.times_ns, q)) / float(np.percentile(alone.times_ns, q)) for q in (50, 99))
     return Slowdown(alone, beside, median, p99)
 

@@ -91,7 +91,7 @@ def choose(
         taken = free[: int(idle[1] or len(free))]
         if not taken:
             raise UserError(f"--nodes {asked}: none of the {len(states)} nodes of {where} is idle now: try again later")
-        note = f"--nodes {asked}: {len(free)} of {len(states)} nodes of {where} are idle, and the run uses {len(taken)}"
+        note = f"--nodes {asked}: {len(free)} of {len(states)} nodes of {where} are idle, and the job uses {len(taken)}"
         return Choice(taken, len(taken), {}, (note,), _IDLE_WAIT_S)
     wanted, notes = (list(states), tuple[str, ...]()) if asked == "all" else _listed(asked, states, where, partitions)
     chosen = tuple(node for node in wanted if node not in left)

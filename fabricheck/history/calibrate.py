@@ -364,7 +364,7 @@ def _with_levels(found: Calibrated | Refused, nodes: Nodes | None, common: _Comm
 def _wanders(found: Persistence) -> str:
     return (
         f"its level drifts, by {found.far:.1%} in {found.sessions} sessions and {found.near:.1%} from one to the "
-        "next, as others of its kind: no bound is valid; watch it, or calibrate from sessions since its last change"
+        "next: no bound is valid; watch it, or calibrate from sessions since its last change"
     )
 
 

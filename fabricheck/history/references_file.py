@@ -118,9 +118,8 @@ def _add_source(content: CommentedMap, calibration: Calibration, command: str) -
         runs=min(each.runs for each in calibration.references),
         **({"together": _together(calibration.together)} if calibration.together is not None else {}),
         note=(
-            "bounds: the first launch of a healthy session of 1,000 metrics or of these lies beyond one, or has a part "
-            f"whose metrics are worse together, with probability {calibration.false_alarms:g}; spread between runs "
-            f"{between:.2%}, within a run {within:.2%} (medians over the metrics)"
+            "probability that the first launch of a healthy session exceeds a bound of a metric or of a part: "
+            f"{calibration.false_alarms:g}; median spread between runs {between:.2%}, within a run {within:.2%}"
         ),
     )
     sources = _section(content, SOURCES)

@@ -45,7 +45,7 @@ def check_table(table: pl.DataFrame) -> None:
             raise ValueError(f"has a time in {column.name} that is invalid")
         known = _VERDICTS.get(column.name)
         if known is not None and (odd := set(column) - known):
-            raise ValueError(f"says {min(odd)!r} for {column.name}")
+            raise ValueError(f"has {min(odd)!r} for {column.name}")
         if column.name in ("software", "tuning"):
             for text in column.unique():
                 if not all(isinstance(each, str) for each in _object(text, column.name).values()):

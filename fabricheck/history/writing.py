@@ -195,8 +195,7 @@ def _check_clock(new: NewSession, older: Sequence[tuple[Entry, SessionRecord]], 
         if parse_utc(record.stored) > now + _SLACK:
             raise UserError(
                 f"the clock went backwards: it is {_text(now)} and {entry.path} was stored at {record.stored}; nothing "
-                "was stored: set the clock right, or move that entry out of the store, and import the run's folder "
-                "with `fabricheck store import`"
+                "was stored: correct the clock, or move that entry, then: fabricheck store import FOLDER"
             )
 
 

@@ -97,7 +97,7 @@ def _row(
         ceiling=found.ceiling,
         reference=value,
         reference_bytes=size,
-        payload=f"{data.share:.1%} payload by {data.mover}: {data.source}" if data is not None else "",
+        payload=f"{data.share:.1%} by {data.mover}: {data.source}" if data is not None else "",
     )
 
 
@@ -150,7 +150,7 @@ def _summary(topology: Topology) -> Iterator[Row]:
             why,
             expected=expected,
             achievable=expected * data.share if data is not None else None,
-            payload=f"{data.share:.1%} payload by {data.mover}: {data.source}" if data is not None else "",
+            payload=f"{data.share:.1%} by {data.mover}: {data.source}" if data is not None else "",
         )
         if topology.gpus:
             asymptotic = alltoall_asymptotic_gbps(topology)

@@ -98,7 +98,7 @@ def _unverified(run: Run, policy: Policy) -> Iterator[Finding]:
     if run.header and run.header["program"] in policy.unverifiable:
         return
     if policy.verification_required and any(each.wrong_bytes < 0 for each in run.samples):
-        text = "the data were not verified, so the speed is no proof: leave out --verify off"
+        text = "the data were not verified, so the speed proves nothing: leave out --verify off"
         yield Finding("not-verified", Verdict.INVALID, f"{run.path}: {text}")
 
 

@@ -187,7 +187,7 @@ class _Parser:
             if name in SPECIAL:
                 continue
             if not isinstance(name, str) or not name.isidentifier():
-                self.fail((name,), f"is not a name of a test class; only {', '.join(SPECIAL)} may stand beside them")
+                self.fail((name,), f"is not a name of a test class; only {', '.join(SPECIAL)} are allowed, too")
             tests[name] = self.parse_test(name, self.map_at(value, (name,)))
         for name, reason in self.map_at(content.get(UNCALIBRATED, {}), (UNCALIBRATED,)).items():
             if not isinstance(reason, str) or not reason.strip():

@@ -204,7 +204,7 @@ def read_to_judge(file: Path, attributes: Mapping[str, Key]) -> Run:
     run = read_run(file)
     for name, value in _measured(run).items():
         if attributes.get(name, value) != value:
-            told = f"{name} is {value}and --test or --key has {attributes[name]}"
+            told = f"{name} is {value} and --test or --key has {attributes[name]}"
             raise UserError(f"{file}: its {told}: leave that out, or give the file to which it applies")
     return run
 

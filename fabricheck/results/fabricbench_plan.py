@@ -191,7 +191,7 @@ def samples_mistakes(each: SamplesModel, what: str, header: HeaderModel) -> Iter
             Verdict.INVALID,
         )
     if each.wrong_bytes > 0:
-        yield f"{what} brought {each.wrong_bytes} wrong bytes: the data are not what was sent", Verdict.FAIL
+        yield f"{what} delivered {each.wrong_bytes} wrong bytes", Verdict.FAIL
     elif header.plan.verifies != (each.wrong_bytes == 0):
         said = (
             "were not verified, contrary to the plan" if header.plan.verifies else "were verified, contrary to the plan"

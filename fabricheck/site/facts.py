@@ -82,8 +82,8 @@ def _read_facts(directory: Path) -> Facts:
     notes += [f"the rate of {link.technology} is not in the captures" for link in links if link.rate_gbps is None]
     if any(link.technology == BETWEEN_CPUS for link in links):
         notes.append(
-            "GPUs of different NUMA domains reach each other through the CPUs only: give the rate of the links between "
-            "CPUs (UPI, Infinity Fabric) together, in one direction, by the CPU's data sheet"
+            "GPUs of different NUMA domains use the links between CPUs: give their total rate in one direction (UPI, "
+            "Infinity Fabric; the CPU's data sheet)"
         )
     notes += [f"the rate of {one.name} is not in the captures" for one in nics if one.rate_gbps is None]
     return Facts(

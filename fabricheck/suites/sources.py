@@ -154,7 +154,7 @@ def find_source(tool: Tool, said: str) -> Source:
     if _is_source(tool, path):
         return Source(Kind.DIRECTORY, str(path.resolve()))
     raise UserError(
-        f"{path} has neither the program {tool.program} nor {' or '.join(tool.source)}, so it is no {tool.title}: "
+        f"{path} has neither the program {tool.program} nor {' or '.join(tool.source)}, so it is not {tool.title}: "
         f"{tool.how_to_say}"
     )
 

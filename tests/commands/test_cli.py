@@ -177,7 +177,7 @@ def test_the_test_class_has_to_be_said_where_there_are_two(
     assert run("judge", HOST, *references(98)[:2]) == 2
     assert "give --test, one of: Ping, Pong" in capsys.readouterr().err
     assert run("judge", HOST, *references(98)[:4]) == 2
-    assert "say what $partition is" in capsys.readouterr().err
+    assert "give $partition" in capsys.readouterr().err
 
 
 def test_bad_usage_ends_with_2() -> None:
@@ -213,7 +213,7 @@ def test_the_table_names_every_metric_and_problem(
     run("judge", wrong, *references(98))
     out = capsys.readouterr().out
     assert out.startswith("FAIL")
-    assert "wrong.jsonl:3: pingpong uncontended of 1048576 B on ranks 0-1 brought 4 wrong bytes" in out
+    assert "wrong.jsonl:3: pingpong uncontended of 1048576 B on ranks 0-1 delivered 4 wrong bytes" in out
     assert "pingpong_uncontended_0_1_8b_latency" in out
 
 

@@ -49,7 +49,7 @@ def test_this_machine_is_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 CASES: tuple[tuple[dict[str, Any], int, str], ...] = (
-    ({}, 0, "PASS: nid001: 4 GPUs and 4 ports looked at"),
+    ({}, 0, "PASS: nid001: 4 GPUs and 4 ports read"),
     ({"processes": (GpuProcess(4242, "python", 1 << 30),)}, 5, "INVALID     nid001: GPU 2: is in use by process 4242"),
     ({"pcie_generation": 3}, 1, "DEGRADED    nid001: GPU 2: PCIe runs at Gen 3 x16 of Gen 5 x16"),
     ({"links": gpu().links[1:]}, 1, "DEGRADED    nid001: GPU 2: 17 of 18 links to other GPUs are active"),
@@ -76,7 +76,7 @@ def test_what_is_missing_or_mute_is_no_pass(
     made(monkeypatch, replace(four(), gpus=four().gpus[:3], nics=four().nics[:3]))
     assert call("--system=alps") == 4
     said = capsys.readouterr().out
-    assert "INCOMPLETE  nid001: 3 of the 4 GPUs of alps answer" in said
+    assert "INCOMPLETE  nid001: 3 of the 4 GPUs of alps respond" in said
     assert "INCOMPLETE  nid001: hsn3 of the ports of alps is not there" in said
     made(monkeypatch, node("nid001", gpus=(), notes=("the GPUs: no response in 10 s",)))
     assert call() == 4

@@ -95,7 +95,7 @@ def test_what_is_missing_is_said(site: Path, tmp_path: Path, capsys: pytest.Capt
         (["emulated"], "give one of emulated:pair"),
         (["nowhere"], "unknown system 'nowhere'"),
         (["emulated:two-leaves", "--store", tmp_path / "none"], "does not exist"),
-        (["emulated:two-leaves", "--oldest", "2", "--json"], "give one of them"),
+        (["emulated:two-leaves", "--oldest", "2", "--json"], "exclude each other"),
     ):
         assert run("ledger", *arguments) == 2
         (line,) = [each for each in capsys.readouterr().err.splitlines() if "FABRICHECK_" not in each]
@@ -116,7 +116,7 @@ def test_idle_nodes_are_those_that_waited_longest(
     words = (tmp_path / "salloc.log").read_text().split()
     assert {"--nodes=2", "--nodelist=nid[002,004]", "--time=5"} <= set(words)
     assert 200 < fleet.seconds_left <= 300
-    assert "3 of 5 nodes of emulated:two-leaves are idle, and 2 are taken" in capsys.readouterr().err
+    assert "3 of 5 nodes of emulated:two-leaves are idle, and the job uses 2" in capsys.readouterr().err
     # Those that were taken meanwhile are not waited for as long as others.
     with allocated(choose("idle", {"nid001": "idle"}, "site:gpu"), {"scheduler": "slurm"}, 5):
         assert "--immediate=60" in (tmp_path / "salloc.log").read_text().splitlines()[-1]

@@ -108,7 +108,7 @@ def test_mistakes_are_one_line(suite: Path, capsys: pytest.CaptureFixture[str]) 
         ((HOST, "--system", "local", "--test", "Ping"), "local"),
         ((HOST, "--system", "hgx-h200"), "give --test, one of: Ping, Pong"),
         ((HOST, "--system", "hgx-h200", "--test", "Pang"), "has no references of 'Pang'"),
-        ((HOST, "--system", "hgx-h200", "--test", "Pong"), "say what $partition is"),
+        ((HOST, "--system", "hgx-h200", "--test", "Pong"), "give $partition"),
         ((HOST, "--system", "hgx-h200", "--test", "Ping %transport=ccl"), "its transport is mpi and --test"),
         ((HOST, "--system", "local", "--key", "transport"), "--key 'transport' is not NAME=VALUE"),
     ):
@@ -191,6 +191,6 @@ def test_mistakes_about_the_store_are_one_line(suite: Path, capsys: pytest.Captu
     fails("--test is for result files", "--test", "Ping")
     fails("--key is for result files", "--key", "a=b")
     fails("give --base", "--candidate", "0")
-    fails("has no run with the tag 'x'", "--base", "tag:x")
+    fails("no run with the tag 'x'", "--base", "tag:x")
     remove_samples(entry, "2026-11-21T00:00:00Z")
     fails("were pruned")

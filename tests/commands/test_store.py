@@ -113,7 +113,7 @@ def test_values_of_a_part_go_into_its_file_among_the_parts(suite: Path, capsys: 
 def test_import_of_what_is_none(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run_folder(suite, 0)
     assert run("store", "import", folder, "--system", "hgx-h200") == 2
-    assert "is a run of local and not of hgx-h200" in capsys.readouterr().err
+    assert "is a run of local instead of hgx-h200" in capsys.readouterr().err
     report = folder / "reframe.json"
     for text in (
         "",

@@ -163,7 +163,7 @@ def test_a_gpu_that_is_slow_now_and_then_is_named_by_its_tails() -> None:
     found = compared(now_and_then(run, {way for way in pairs(4) if 2 in way}))
     (problem,) = found.problems
     assert problem.place == "vm:gpu2"
-    assert "takes 2 times its median at the 95th percentile" in problem.message
+    assert ": 2 x its median at the 95th percentile" in problem.message
     assert set(verdicts(found).values()) == {PASS}  # medians do not show it
     assert compare_siblings(found.runs, Policy()).problems == found.problems
     assert compare_siblings(found.runs, Policy(tails_of_equals=False)).problems == ()

@@ -50,9 +50,8 @@ def find_cleared(
         if all(each.size >= _FEWEST_PAIRS and _most_lost(each, found.noise) < _LEFT * suspect.low for each in over):
             worst = min(over, key=lambda each: float(np.median(each)))
             text = (
-                f"{either(suspect.at_fault)} looked slow in the screen ({suspect.loss:.0%} lost) and is healthy with "
-                f"known-good partners: {worst.size} pairs gave {np.median(worst):.0%} of healthy pairs: it is "
-                "not counted as bad"
+                f"{either(suspect.at_fault)} looked slow in the screen ({suspect.loss:.0%} lost) and is healthy: "
+                f"{worst.size} pairs with known-good partners reached {np.median(worst):.0%} of healthy pairs"
             )
             cleared[suspect] = Finding("cleared", Verdict.PASS, text, suspect.at_fault)
     return cleared

@@ -50,9 +50,8 @@ class Swap:
         """One line for the administrator."""
         one, other = self.ports
         return (
-            f"{one} and {other} seem to have each other's cables: they take {self.near:.3g} us to other ports of the "
-            f"switches where the description has them, and each other's ports {self.far:.3g} us (p = {self.p:.1g}); "
-            "compare the neighbours that the switches report (LLDP, ibnetdiscover) with the description"
+            f"{one} and {other} seem to have each other's cables: {self.near:.3g} us to the switches of topology.yaml, "
+            f"{self.far:.3g} us to each other's (p = {self.p:.1g}); compare LLDP or ibnetdiscover with topology.yaml"
         )
 
 
