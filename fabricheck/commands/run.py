@@ -141,7 +141,7 @@ def run(
         progress, tell = (lambda: None) if is_short else _progress, functools.partial(click.echo, err=is_short)
         with fleet_of(suite, selection, wanted, output, store or output / "store") as fleet:
             session = run_suite(suite, selection, output, progress(), meanwhile=ready, fleet=fleet, has_locks=has_locks)
-            from fabricheck.session.again import Again
+            from fabricheck.session.relaunch import Again
 
             again = Again(suite, selection, output, launches, tell, progress, has_locks)
             session, known = again.judge(session)
@@ -222,7 +222,7 @@ def _say(outcome: Outcome, system: str, *, is_short: bool) -> None:
 def _get_ready(suite: Suite, system: str, store: Path | None) -> None:
     """What would spoil a run late; and what takes a second or two: modules for its end, and the page's script."""
     import fabricheck.report.past
-    import fabricheck.session.again
+    import fabricheck.session.relaunch
     import fabricheck.session.reports
     import fabricheck.session.storing  # noqa: F401
     from fabricheck.report.embedded import packed_plotly

@@ -19,7 +19,7 @@ from fabricheck.records.verdict import Verdict
 #: In the folder of a session in which something was launched again.
 LAUNCHES = "launches.json"
 #: So many launches of a test at most, where nobody asks for another number.
-MOST = 7
+MOST_LAUNCHES = 7
 #: The share of healthy sessions, of however many metrics, in which chance alone makes anything DEGRADED in so many
 #: launches that it counts. Another half of a per cent is left for what is not launched again, the network of a fleet.
 FALSE_ALARMS = 0.005

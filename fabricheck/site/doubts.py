@@ -11,7 +11,7 @@ from typing import Any
 
 from fabricheck.site.found import Facts, FoundGpu, FoundLink, FoundNic, pcie_link
 from fabricheck.site.shapes import likeness
-from fabricheck.topology.products import GpuProduct, gpu_product
+from fabricheck.topology.gpu_models import GpuProduct, gpu_product
 from fabricheck.units import parse_rate
 
 SLOW_PORT, SLOW_PCIE, MISSING_LINKS, HIDDEN_GPUS, UNLIKE_PRODUCT, SLOW_CABLE = CODES = (

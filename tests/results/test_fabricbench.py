@@ -232,7 +232,7 @@ DEFECTS: dict[str, tuple[Callable[[list[Line]], object], Verdict, str]] = {
     "fewer iterations than fixed": (_fewer_iterations, INVALID, ":2: pingpong uncontended of 8 B on ranks 0-1 has 7"),
     "converged where fixed": (_line(1, stopped="converged"), INVALID, "8 after 2 were planned"),
     "less warm-up than fixed": (_line(1, warmup=1), INVALID, "after 1 of warm-up"),
-    "wrong data": (_wrong_data, FAIL, ":3: pingpong uncontended of 1048576 B on ranks 0-1 brought 4 wrong bytes"),
+    "wrong data": (_wrong_data, FAIL, ":3: pingpong uncontended of 1048576 B on ranks 0-1 delivered 4 wrong bytes"),
     "not verified": (_unverified, INVALID, ":3: the data of pingpong uncontended of 1048576 B on ranks 0-1 were not"),
     "contrary to the plan": (_verified_against_plan, INVALID, "were verified, contrary to the plan"),
     "planted defect": (_plan(injected="hang"), INVALID, ":1: a planted defect was requested (hang)"),
