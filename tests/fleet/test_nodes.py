@@ -36,7 +36,7 @@ def test_idle_are_the_first_of_those_that_do_not_work(asked: str, nodes: tuple[s
     found = choose(asked, dict(reversed(STATES.items())), WHERE)
     assert (found.nodes, found.count) == (nodes, len(nodes))
     assert found.unchecked == {}  # nobody asked for those that work
-    assert found.notes == (f"--nodes {asked}: 2 of 8 nodes of site:gpu are idle, and {len(nodes)} are taken",)
+    assert found.notes == (f"--nodes {asked}: 2 of 8 nodes of site:gpu are idle, and the job uses {len(nodes)}",)
     assert found.wait_s > 0
 
 

@@ -166,7 +166,7 @@ def test_which_run_is_resumed(tmp_path: Path) -> None:
     assert find_earlier(tmp_path, "site", str(third.folder.parent)) == third.folder.parent
     with pytest.raises(UserError, match="is not the folder of a run with --nodes"):
         find_earlier(tmp_path, "site", "site-9")
-    with pytest.raises(UserError, match="no run of other over nodes"):
+    with pytest.raises(UserError, match="no run of other with --nodes"):
         find_earlier(tmp_path, "other", LAST)
 
 

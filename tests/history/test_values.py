@@ -42,8 +42,8 @@ def of_json(change: Callable[[Any], Any]) -> Callable[[str], str]:
     ("name", "column", "change", "says"),
     [
         (METRICS, "verdict", lambda _: None, "a row without verdict"),
-        (METRICS, "verdict", lambda _: "FINE", "says 'FINE' for verdict"),
-        (METRICS, "better", lambda _: "faster", "says 'faster' for better"),
+        (METRICS, "verdict", lambda _: "FINE", "has 'FINE' for verdict"),
+        (METRICS, "better", lambda _: "faster", "has 'faster' for better"),
         (METRICS, "unit", lambda _: None, "a row without unit"),
         (METRICS, "started", lambda _: datetime(1, 1, 1, tzinfo=timezone.utc), "a time in started that is invalid"),
         (METRICS, "nodes", lambda _: [None], "a list in nodes with a value missing"),

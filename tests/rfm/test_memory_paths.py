@@ -107,7 +107,7 @@ def _plan(**fields: Any) -> Callable[[list[Line]], object]:
 
 
 DEFECTS = {
-    "another kind": (_rank(allocation="pageable"), "rank 2 was pageable and not pinned"),
+    "another kind": (_rank(allocation="pageable"), "rank 2 was pageable instead of pinned"),
     "another NUMA node": (_rank(wanted_numa_node=1), "was on NUMA node 0 instead of 1"),
     "a NUMA node that nobody knows": (_rank(wanted_numa_node=1, numa_node=-1), "was on NUMA node -1 instead of 1"),
     "not placed": (_plan(host_numa="remote"), "no library placed the host memory of rank 0"),
@@ -133,7 +133,7 @@ def test_host_memory_that_nothing_uses_is_invalid(tmp_path: Path) -> None:
 
 
 def test_only_memory_paths_are_for_a_rank_alone(tmp_path: Path) -> None:
-    assert "rank 0 is alone" in said(result(tmp_path, "allreduce", kind=None))
+    assert "not only rank 0" in said(result(tmp_path, "allreduce", kind=None))
 
 
 def test_settings_have_to_be_those_that_were_asked_for(tmp_path: Path) -> None:
@@ -154,8 +154,8 @@ def test_settings_have_to_be_those_that_were_asked_for(tmp_path: Path) -> None:
         return "\n".join(each.message for each in found)
 
     assert problems(host_memory="pinned", access="write") == ""
-    assert "host_memory was pinned and not pageable" in problems(host_memory="pageable")
-    assert "buffers was not given and not host-device" in problems(buffers="host-device")
+    assert "host_memory was pinned instead of pageable" in problems(host_memory="pageable")
+    assert "buffers was not given instead of host-device" in problems(buffers="host-device")
 
 
 # GB/s, each beside what has to be found wanting. Of the H200 node: nvbandwidth 0.8, 2026-11-21. The shares of the link

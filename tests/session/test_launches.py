@@ -157,8 +157,8 @@ def test_a_run_launches_as_often_as_the_budget_was_measured_with() -> None:
 @pytest.mark.parametrize(
     ("p", "text"),
     [
-        (None, "A @s:p+e: was launched 2 times on nid001: DEGRADED, DEGRADED; DEGRADED counts"),
-        (0.0003, "DEGRADED counts (p = 0.0003, corrected for all metrics of the session)"),
+        (None, "A @s:p+e: was launched 2 times on nid001: DEGRADED, DEGRADED; the result is DEGRADED"),
+        (0.0003, "the result is DEGRADED (p = 0.0003, corrected for all metrics of the session)"),
         (0.02, "(p = 0.02, corrected for all metrics of the session); more launches would decide: --launches"),
     ],
 )

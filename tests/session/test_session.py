@@ -319,7 +319,7 @@ def test_of_several_launches_of_a_test_three_decide_and_no_defect_is_undone(
     assert one.verdict.value == words.get(counts, "PASS")
     (told,) = Session.of(tmp_path, [one], 1).findings
     said = ", ".join(words.get(each, "PASS") for each in launches)
-    expected = f"launched {len(launches)} times: {said}; {one.verdict.value} counts"
+    expected = f"launched {len(launches)} times: {said}; the result is {one.verdict.value}"
     assert told.message.endswith(expected)
 
 

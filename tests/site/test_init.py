@@ -225,7 +225,7 @@ def test_gpus_without_an_environment_for_them_end_a_run_before_it_starts(
 def test_a_name_that_is_none(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["init", "--system", "../x", "--from", str(CAPTURES / "h200x4")])
-    assert "is not a name of a system" in capsys.readouterr().err
+    assert "cannot be the name of a system" in capsys.readouterr().err
 
 
 @pytest.mark.full
