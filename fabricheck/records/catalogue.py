@@ -18,7 +18,7 @@ class Certainty(str, Enum):
 
     MEASURED = "measured: the figures are the evidence"
     CONTRAST = "by contrast: it is slow, and its peers are not"
-    REPORTED = "reported by the node, its driver or the library itself"
+    REPORTED = "reported: by the node, its driver or the library itself"
     CHECKED = "checked: the result contradicts the request or the site's files"
     TOLD = "information: it changes no verdict"
 
@@ -280,7 +280,7 @@ CATALOGUE: Mapping[str, Entry] = {
     "tools-disagree": Entry("Two tools disagree", _OTHER, _MEASURED,
         "fabricbench and the vendor's tool differ by more than the check allows, interleaved in one job.",
         (_AGAIN,)),
-    "nic-association": Entry("GPUs use other NICs than those of topology.yaml", _OTHER, _REPORTED,
+    "nic-association": Entry("GPUs use other NICs than in the topology", _OTHER, _REPORTED,
         "The kernel's counters, or latencies, show another association of GPUs with NICs.",
         ("On {node}: `nvidia-smi topo -m`; then NCCL_IB_HCA, and `nic_association` of topology.yaml",)),
     "result-incomplete": Entry("The result file ends early", _ENDED, _CHECKED,
