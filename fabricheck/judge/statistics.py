@@ -83,9 +83,9 @@ def rank_error_of(series: npt.NDArray[np.float64]) -> float:
 
 @lru_cache(maxsize=64)
 def _student(confidence: float) -> float:
-    from scipy.stats import t
+    from scipy.special import stdtrit  # that of scipy.stats.t, which takes half a second to import
 
-    return float(t.ppf((1 + confidence) / 2, BATCHES - 1))
+    return float(stdtrit(BATCHES - 1, (1 + confidence) / 2))
 
 
 def ratio_interval(
@@ -135,7 +135,7 @@ def robust_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Mean:
     lacks for so few. Fewer values have Student's. A nonparametric interval of so few values exists only up to a
     confidence of 1 - 2^(1 - n). ValueError where there are fewer than two values or one is not finite.
     """
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     data = np.sort(_checked(values))
     if data.size < 2:
@@ -145,7 +145,7 @@ def robust_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Mean:
     cut, widened = (1, _WIDTH_OF_TRIMMED) if data.size >= _FEWEST_TO_TRIM else (0, 1.0)
     kept = data[cut : data.size - cut]
     spread = float(np.clip(data, kept[0], kept[-1]).std(ddof=1)) * data.size**0.5 / kept.size
-    reach = widened * float(t.ppf((1 + confidence) / 2, kept.size - 1)) * spread
+    reach = widened * float(stdtrit(kept.size - 1, (1 + confidence) / 2)) * spread
     mean = float(kept.mean())
     return Mean(mean, (mean - reach, mean + reach))
 
@@ -153,14 +153,14 @@ def robust_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Mean:
 @lru_cache(maxsize=4096)  # runs have few different numbers of iterations, and many series
 def _rank_of_bound(count: int, confidence: float) -> int:
     """The largest k for which 1 - 2 P(X < k) ≥ confidence, X binomial (count, 1/2); 0 where there is none."""
-    from scipy.stats import binom  # takes half a second, which a list of the checks does without
+    from scipy.special import bdtr  # that of scipy.stats.binom
 
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence lies between 0 and 1, not {confidence}")
     tail = (1 - confidence) / 2
-    k = int(binom.ppf(tail, count, 0.5))
-    # ppf gives the smallest k with P(X ≤ k) ≥ tail; where the two are equal one more value can go.
-    return k + 1 if binom.cdf(k, count, 0.5) <= tail else k
+    cumulative = bdtr(np.arange(count + 1), count, 0.5)
+    k = int(np.searchsorted(cumulative, tail))  # the smallest with P(X ≤ k) ≥ tail
+    return k + 1 if cumulative[k] <= tail else k  # where the two are equal one more value can go
 
 
 def _checked(values: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -92,8 +92,9 @@ def retest(
 
     `suspects`: components of the network. A node, its port or cable: the node gets another partner in each round. A
     leaf, trunk or switch: good nodes beside it get partners elsewhere, over it where routes are known; of a leaf every
-    other round also pairs of its own. Not more pairs leave a leaf than its trunks carry. Raises UserError for unknown
-    names, or where no good node is left.
+    other round also pairs of its own. All others get a partner on their own leaf: with what these give at the same time
+    the suspects are compared. Not more pairs leave a leaf than its trunks carry. Raises UserError for unknown names, or
+    where no good node is left.
     """
     if unknown := [name for name in suspects if name not in ways.position]:
         raise UserError(f"{unknown[0]!r} is not a part of the network")
@@ -255,9 +256,10 @@ class _Screen:
             for group in suspected.groups:
                 while self._meet(now, free[group], group, suspected):
                     pass
-                # Pairs that stay on a leaf tell it from its trunks.
-                while turn % 2 and len(free[group]) > 1:
-                    now.pairs.append(self._pair(free[group], free[group]))
+            for group, nodes in enumerate(free):
+                # Pairs that stay on a suspected leaf tell it from its trunks.
+                while (turn % 2 or group not in suspected.groups) and len(nodes) > 1:
+                    now.pairs.append(self._pair(nodes, nodes))
             yield self._ranks(now.pairs, turn)
 
     def _suspected(self, suspects: set[str]) -> _Suspected:

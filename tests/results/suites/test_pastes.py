@@ -9,8 +9,7 @@ import pytest
 from fabricheck.commands.vendor_judgement import judge_vendor_file, table
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.other_tools import other_tool
-from fabricheck.results.vendor import not_judged, vendor_outputs
+from fabricheck.results.vendor import not_judged, other_tool, vendor_outputs
 from fabricheck.results.vendor_output import VendorOutput
 from tests.support.nodes import ROOT
 
