@@ -129,12 +129,15 @@ void Stream::copy_by_kernel(void* destination, const void* source, std::size_t b
   const std::size_t quads = addresses % sizeof(uint4) == 0 ? bytes / sizeof(uint4) : 0;
   auto* out = static_cast<std::uint8_t*>(destination);
   const auto* in = static_cast<const std::uint8_t*>(source);
-  if (quads > 0 && link) {
+  const bool fills_device = quads >= std::size_t{kThreads} * kUnrolledOverLink * multiprocessors();
+  if (quads > 0 && link && fills_device) {
     copy_quads<kUnrolledOverLink>
         <<<tiles_of(quads, kUnrolledOverLink, multiprocessors()), kThreads, 0, native_stream(*this)>>>(
             static_cast<uint4*>(destination), static_cast<const uint4*>(source), quads, times);
   } else if (quads > 0) {
-    copy_quads<kUnrolledInside><<<tiles_of(quads, kUnrolledInside, kMostBlocks), kThreads, 0, native_stream(*this)>>>(
+    // Shorter tiles for what is too small to give each multiprocessor a long one.
+    const std::size_t most = link ? multiprocessors() : kMostBlocks;
+    copy_quads<kUnrolledInside><<<tiles_of(quads, kUnrolledInside, most), kThreads, 0, native_stream(*this)>>>(
         static_cast<uint4*>(destination), static_cast<const uint4*>(source), quads, times);
   }
   const std::size_t done = quads * sizeof(uint4);

@@ -135,13 +135,18 @@ class CopiedTransfers final : public Work {
     }
   }
 
-  // A kernel goes over the data so many times once it has started, as nvbandwidth's does.
+  // A kernel that writes over a link goes over the data so many times once it has started, as nvbandwidth's does. What
+  // it reads over a link, or copies inside the device's memory, would come from a cache the second time: it is started
+  // anew.
   void move(const Transfer& each, device::Stream& stream, std::int64_t times = 1) {
     if (migrates_ && each.destination_place == Place::host) return;
     if (copy_.by_kernel()) {
       const bool link =
           each.source != each.destination || each.source_place == Place::host || each.destination_place == Place::host;
-      stream.copy_by_kernel(destination(each), source(each), each.bytes, link, times);
+      const bool writes_over_link = link && each.source == rank_ && each.source_place == Place::device;
+      const std::int64_t in_one_start = writes_over_link ? times : 1;
+      for (; times > 0; times -= in_one_start)
+        stream.copy_by_kernel(destination(each), source(each), each.bytes, link, in_one_start);
     } else {
       for (; times > 0; --times) stream.copy(destination(each), source(each), each.bytes);
     }
