@@ -68,8 +68,10 @@ def find_slowdowns(run: CaseRun) -> Iterator[Finding]:
     for operation, all_ in found.items():
         median, tail = max(all_, key=lambda each: each.median), max(all_, key=lambda each: each.p99)
         at_tail = "" if tail is median else f" ({tail.who})"
+        traffic = median.beside.aggressor
+        beside = f" of {float(np.median(traffic.goodput_gbps)):.4g} Gb/s" if traffic is not None else ""
         text = (
-            f"{operation} ({run.label}): up to {median.median:.3g} times as slow under competing traffic "
+            f"{operation} ({run.label}): up to {median.median:.3g} times as slow under competing traffic{beside} "
             f"(median, {median.who}), {tail.p99:.3g} times at the 99th percentile{at_tail}"
         )
         yield Finding("slowdown", Verdict.PASS, text)

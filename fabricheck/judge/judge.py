@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -77,6 +77,7 @@ def judge_run(
         )
         for metric in metrics
     )
+    judgements = tuple(_beside_traffic(judged, expect) for judged in judgements)
     problems = (*run.problems, *_missing(run, metrics), *_unverified(run, policy))
     verdict = worst([*(each.verdict for each in problems), *(each.verdict for each in judgements)])
     return RunJudgement(run, verdict, problems, judgements)
@@ -100,6 +101,30 @@ def _unverified(run: Run, policy: Policy) -> Iterator[Finding]:
     if policy.verification_required and any(each.wrong_bytes < 0 for each in run.samples):
         text = "the data were not verified, so the speed proves nothing: leave out --verify off"
         yield Finding("not-verified", Verdict.INVALID, f"{run.path}: {text}")
+
+
+# Two that share a link fairly have half of it each.
+_FAIR_SHARE = 0.5
+
+
+def _beside_traffic(judged: Judgement, expect: Expect) -> Judgement:
+    """INVALID for a victim whose aggressors hardly sent: that it was not slowed down proves nothing then.
+
+    Their floor is that of the same messages alone, of which a fair share is left to them beside the victim.
+    """
+    aggressor = judged.samples.aggressor
+    if aggressor is None:
+        return judged
+    expectation = expect(aggressor, "goodput")
+    least = (expectation.expected or 0.0) * expectation.floor_fraction * _FAIR_SHARE
+    reached = float(np.median(aggressor.goodput_gbps))
+    if reached >= least:
+        return judged
+    text = (
+        f"the aggressors reached {reached:.4g} Gb/s, less than half of their floor ({2 * least:.4g} Gb/s; "
+        f"{expectation.source}): too little traffic to slow a victim down; raise --aggressor-size, or check their links"
+    )
+    return replace(judged, verdict=Verdict.INVALID, reason=text)
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,7 @@ class Samples:
     order that these have lost (`fabricheck.judge.statistics.median_interval`).
     `groups`: only of patterns between groups of ranks and of striping. `messages`: source, destination and bytes of
     each; only of the messages of a matrix.
+    `aggressor`: what went on beside a victim, as the messages of a repetition; its times are those of the attacks.
     """
 
     operation: str
@@ -104,6 +105,7 @@ class Samples:
     messages: tuple[tuple[int, int, int], ...] = ()
     kept_of: int = 0
     rank_error: float = 0.0
+    aggressor: Samples | None = None
 
     @property
     def count(self) -> int:

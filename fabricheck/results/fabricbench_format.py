@@ -253,6 +253,14 @@ class HeaderModel(_Line):
     expected_records: Positive
 
 
+class AggressorModel(_Line):
+    """What went on beside a victim: ranks, size of messages, and in each attack the time of a repetition."""
+
+    ranks: Annotated[list[Count], Field(min_length=2)]
+    bytes: Positive
+    times_ns: Annotated[list[Positive], Field(min_length=1)]
+
+
 class SamplesModel(_Line):
     record: Literal["samples"]
     index: Count
@@ -270,6 +278,7 @@ class SamplesModel(_Line):
     stopped: Literal["fixed", "converged", "budget", "maximum"]
     wrong_bytes: Annotated[int, Field(ge=-1, le=_LARGEST)]
     statistic: Literal["iterations", "mean"] = "iterations"  # mean: of a vendor tool that prints no iterations
+    aggressor: AggressorModel | None = None
     times_ns: Annotated[list[Positive], Field(min_length=1)]
 
 

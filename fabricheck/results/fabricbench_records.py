@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.records.run import Device, Groups, Rank, Samples
-from fabricheck.results.fabricbench_format import RankModel, SamplesModel
+from fabricheck.results.fabricbench_format import AggressorModel, RankModel, SamplesModel
 
 
 def rank_of(each: RankModel, platform: str) -> Rank:
@@ -45,6 +45,27 @@ def samples_of(each: SamplesModel, messages: Sequence[Sequence[int]], kept_of: i
         kept_of=kept_of,
         rank_error=each.rank_error if kept_of else 0.0,
         messages=tuple((source, destination, size) for source, destination, size in messages),
+        aggressor=_aggressor_of(each, each.aggressor) if each.aggressor is not None else None,
+    )
+
+
+def _aggressor_of(victim: SamplesModel, each: AggressorModel) -> Samples:
+    """A repetition of the aggressors as a measurement that the model knows: an alltoall of buffers of
+    `--aggressor-size`, or messages of that size to the first rank."""
+    first, *others = each.ranks
+    incast = victim.operation.endswith("_incast")
+    return Samples(
+        operation="sparse" if incast else "alltoall",
+        implementation="transfers",
+        schedule="uncontended",
+        round=-1,
+        ranks=(first, *others),
+        bytes=each.bytes * len(others) if incast else each.bytes,
+        warmup=0,
+        stopped=victim.stopped,
+        wrong_bytes=victim.wrong_bytes,
+        times_ns=np.array(each.times_ns, dtype=np.int64),
+        messages=tuple((rank, first, each.bytes) for rank in others) if incast else (),
     )
 
 

@@ -248,7 +248,7 @@ std::size_t Series::record_count() const {
 Measurement Series::at(std::uint64_t bytes, std::optional<int> rank, std::size_t in_round) const {
   const bool numbered = rule && rule->in_rounds;
   const int number = numbered ? round + static_cast<int>(in_round) : round;
-  Measurement measurement{operation, implementation, schedule, number, bytes, {}, shape, {}};
+  Measurement measurement{operation, implementation, schedule, number, bytes, {}, shape, {}, 0};
   const auto add = [&](std::vector<int> ranks) {
     Group& group = measurement.groups.emplace_back(Group{std::move(ranks), {}});
     if (rank && std::find(group.ranks.begin(), group.ranks.end(), *rank) == group.ranks.end()) return;
@@ -260,8 +260,10 @@ Measurement Series::at(std::uint64_t bytes, std::optional<int> rank, std::size_t
   } else {
     for (const std::vector<int>& ranks : groups) add(ranks);
   }
-  if (!aggressors.empty())
+  if (!aggressors.empty()) {
     measurement.aggressor = Group{aggressors, aggressor_transfers(operation, aggressors, aggressor_bytes, rank)};
+    measurement.aggressor_bytes = aggressor_bytes;
+  }
   return measurement;
 }
 

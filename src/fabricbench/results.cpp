@@ -108,6 +108,14 @@ void ResultFile::write(const Record& record, std::size_t index) {
       .field("stopped", record.stopped)
       .field("wrong_bytes", record.wrong_bytes);
   if (record.kept_of > 0) json.field("iterations", record.kept_of).field("rank_error", record.rank_error);
+  if (record.aggressor) {
+    json.key("aggressor")
+        .begin_object()
+        .field("ranks", record.aggressor->ranks)
+        .field("bytes", record.aggressor->bytes)
+        .field("times_ns", record.aggressor->times_ns)
+        .end_object();
+  }
   json.field("times_ns", record.times_ns).end_object();
   write_line(json.text());
 }

@@ -44,6 +44,8 @@ def test_every_pattern_brings_the_right_data(bench: Bench, tmp_path: Path) -> No
     assert {each.operation for each in run.samples} == set(PATTERNS)
     assert {each.wrong_bytes for each in run.samples} == {0}
     assert [metric.name for metric in metrics_of(run)] == list(expected_metric_names(run.header))
+    beside = {each.operation for each in run.samples if each.aggressor is not None and each.schedule == "contended"}
+    assert beside == set(VICTIMS)
 
 
 @pytest.mark.parametrize("operation", PATTERNS)

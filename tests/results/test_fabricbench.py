@@ -357,6 +357,24 @@ def test_patterns_are_read() -> None:
     assert other.one_way_ns.tolist() == other.times_ns.tolist()
 
 
+@pytest.mark.parametrize(
+    ("operation", "size", "messages"),
+    [("victim_pingpong_incast", 2048, ((2, 1, 2048),)), ("victim_alltoall_alltoall", 2048, ())],
+)
+def test_what_went_on_beside_a_victim_is_a_measurement(
+    tmp_path: Path, operation: str, size: int, messages: tuple[tuple[int, int, int], ...]
+) -> None:
+    def beside(lines: list[Line]) -> None:
+        for line in lines:
+            if line.get("operation") == operation and line.get("schedule") == "contended":
+                line["aggressor"] = {"ranks": [1, 2], "bytes": 2048, "times_ns": [100, 200, 300]}
+
+    run = changed(tmp_path, beside, PATTERNS)
+    (aggressor, *_) = [each.aggressor for each in run.samples if each.operation == operation and each.aggressor]
+    assert not run.problems and (aggressor.bytes, aggressor.messages) == (size, messages)
+    assert aggressor.goodput_gbps.tolist() == [8 * size / each for each in (100, 200, 300)]
+
+
 def test_the_error_record_names_who_is_missing_and_where(tmp_path: Path) -> None:
     def hang(lines: list[Line]) -> None:
         lines[0]["ranks"][2]["host"] = lines[0]["ranks"][3]["host"] = "nid007"

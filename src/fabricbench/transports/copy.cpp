@@ -69,9 +69,7 @@ class CopiedTransfers final : public Work {
     while (clocks_.size() < mine.size()) clocks_.emplace_back();
     begin(own);
     for (std::size_t i = 0; i < mine.size(); ++i) clocks_[i].start(streams_[i]);
-    for (std::int64_t k = 0; k < operations; ++k) {
-      for (std::size_t i = 0; i < mine.size(); ++i) move(mine[i], streams_[i]);
-    }
+    for (std::size_t i = 0; i < mine.size(); ++i) move(mine[i], streams_[i], operations);
     for (std::size_t i = 0; i < mine.size(); ++i) clocks_[i].stop(streams_[i]);
     for (device::TrainClock& each : clocks_) each.release();
     end(own);
@@ -137,14 +135,20 @@ class CopiedTransfers final : public Work {
     }
   }
 
-  void move(const Transfer& each, device::Stream& stream) {
+  // A kernel that writes over a link goes over the data so many times once it has started, as nvbandwidth's does. What
+  // it reads over a link, or copies inside the device's memory, would come from a cache the second time: it is started
+  // anew.
+  void move(const Transfer& each, device::Stream& stream, std::int64_t times = 1) {
     if (migrates_ && each.destination_place == Place::host) return;
     if (copy_.by_kernel()) {
       const bool link =
           each.source != each.destination || each.source_place == Place::host || each.destination_place == Place::host;
-      stream.copy_by_kernel(destination(each), source(each), each.bytes, link);
+      const bool writes_over_link = link && each.source == rank_ && each.source_place == Place::device;
+      const std::int64_t in_one_start = writes_over_link ? times : 1;
+      for (; times > 0; times -= in_one_start)
+        stream.copy_by_kernel(destination(each), source(each), each.bytes, link, in_one_start);
     } else {
-      stream.copy(destination(each), source(each), each.bytes);
+      for (; times > 0; --times) stream.copy(destination(each), source(each), each.bytes);
     }
   }
 
